@@ -36,12 +36,12 @@ check: $(READY)  ## formatting, lint, types, import rules
 	$(dir $(PY))lint-imports
 
 test-gpu: $(READY)  ## the tests that need or can use a CUDA GPU; records the run in benchmarks/results
-	$(PY) -m benchmarks.checks.gpu_tests $(ARGS)
+	$(PY) -m benchmarks gpu-tests $(ARGS)
 
 bench: $(READY)  ## measure the analyzer here; see benchmarks/README.md for the GPU measurements
 	$(PY) -m benchmarks analyzer $(ARGS)
 
-results: $(READY)  ## write docs/results.md, its plots and the README's table from the records
+results: $(READY)  ## write docs/results.md, docs/results/, their plots and the README's table from the records
 	$(PY) -m benchmarks results
 
 wheel: $(READY)  ## build the wheel and try it in a clean environment

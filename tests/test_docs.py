@@ -16,6 +16,18 @@ FILE = re.compile(
     r"`((?:analyzer|benchmarks|examples|kernels|src|tests|tools|tui|variants)/[\w/.-]+)`"
 )
 MODULE = re.compile(r"`(decodescope(?:\.\w+)+)`")
+WORD = re.compile(r"\S*\w\S*")
+ONE_SITTING = (
+    "api",
+    "app",
+    "architecture",
+    "engines",
+    "extending",
+    "guide",
+    "kernels",
+    "recordings",
+    "results",
+)
 # Historical: files of that time.
 LOGS = ("CHANGELOG.md", "docs/decisions.md", "docs/experiments.md")
 
@@ -78,6 +90,16 @@ def _importable(name: str) -> bool:
     except ModuleNotFoundError:
         return hasattr(import_module(module), attribute)
     return True
+
+
+def test_a_page_can_be_read_in_one_sitting_and_all_of_them_in_a_day(repository: Path) -> None:
+    docs = {path.relative_to(repository).as_posix(): path.read_text() for path in pages(repository)}
+    lengths = {name: len(WORD.findall(text)) for name, text in docs.items()}
+    for name in ONE_SITTING:
+        assert lengths[f"docs/{name}.md"] <= 2_500, name
+    assert lengths["README.md"] <= 1_500
+    assert lengths["docs/usage.md"] <= 3_500
+    assert sum(len(text.split()) for name, text in docs.items() if name[:5] == "docs/") <= 45_000
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from decodescope.analyzer.schema.kernel_report import LaunchShape
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.text.formatting import weights_note
 from decodescope.analyzer.timing.gaps import HOST_WAIT
-from decodescope.analyzer.timing.held_up.comparing import HeldUp
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS, HostWaits
+from decodescope.analyzer.timing.interruptions.interruption import Interruption
 from decodescope.analyzer.timing.intervals import depth_changes
 from decodescope.analyzer.timing.queue_depth import times_in_queue
 from decodescope.analyzer.trace import Int64s, Trace, grouped
@@ -27,8 +27,8 @@ from decodescope.analyzer.vocabulary.words import device_words
 _GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset", "cpu_op", "gpu_graph")
 _RANGE_CATEGORIES = ("model_range", "inferred_range")
 _GAP_CATEGORY = "gap"
-_HELD_UP_CATEGORY = "held_up"
-_GAP_TRACK, _HELD_UP_TRACK = 1, 2
+_INTERRUPTION_CATEGORY = "interruption"
+_GAP_TRACK, _INTERRUPTION_TRACK = 1, 2
 _FIRST_STREAM_TRACK = 10
 _PIECE_NAMES = (*GAP_CLASSES, *(f"host_wait: {label}" for label in HOST_WAIT_LABELS))
 
@@ -69,7 +69,7 @@ def device_events(
     device = int(trace.ops.device[mine[0]])
     yield text.thread(pid, _GAP_TRACK, "idle gaps")
     yield from _gap_slices(analysis, text, pieces, pid)
-    yield from _held_up_slices(analysis, text, device, pid)
+    yield from _interruption_slices(analysis, text, device, pid)
     busy = analysis.busy[device]
     for start, end in rows_of((busy.start_ns, busy.end_ns)):
         yield text.counter("busy", pid, start, 1)
@@ -172,28 +172,36 @@ def _gap_slices(analysis: Analysis, text: EventText, pieces: HostWaits, pid: int
         yield text.slice(_GAP_CATEGORY, name, pid, _GAP_TRACK, start, end, args)
 
 
-def _held_up_slices(analysis: Analysis, text: EventText, device: int, pid: int) -> Iterator[str]:
-    """What held the device up; intervals that overlap get tracks of their own."""
+def _interruption_slices(
+    analysis: Analysis, text: EventText, device: int, pid: int
+) -> Iterator[str]:
+    """The interruptions of the device; those that overlap get tracks of their own."""
     trace = analysis.trace
-    held = sorted((one for one in analysis.held_up if one.device == device), key=_when)
-    if not held:
+    interruptions = sorted(
+        (interruption for interruption in analysis.interruptions if interruption.device == device),
+        key=_when,
+    )
+    if not interruptions:
         return
-    spans = np.array([(one.start_ns, one.end_ns) for one in held], dtype=np.int64)
+    spans = np.array([(one.start_ns, one.end_ns) for one in interruptions], dtype=np.int64)
     tracks = first_fit(spans[:, 0], spans[:, 1], may_nest=True).tolist()
-    order = sorted(range(len(held)), key=lambda place: (tracks[place], place))
+    order = sorted(range(len(interruptions)), key=lambda place: (tracks[place], place))
     for track in sorted(set(tracks)):
-        yield text.thread(pid, _HELD_UP_TRACK + track, "held up")
-    for one, track in ((held[place], tracks[place]) for place in order):
-        args: dict[str, object] = {"why": one.why, "evidence": one.evidence}
+        yield text.thread(pid, _INTERRUPTION_TRACK + track, "interruptions")
+    for one, track in ((interruptions[place], tracks[place]) for place in order):
+        args: dict[str, object] = {"cause": one.cause, "evidence": one.evidence}
         if one.call >= 0:
             args["call"] = trace.names[trace.calls.name[one.call]]
         step = int(analysis.steps.op_step[one.op]) if one.op >= 0 else -1
         args |= given({"step": step})
-        name, place = text.quoted(f"held up: {one.why.replace('_', ' ')}"), _HELD_UP_TRACK + track
-        yield text.slice(_HELD_UP_CATEGORY, name, pid, place, one.start_ns, one.end_ns, args)
+        name, place = (
+            text.quoted(f"interruption: {one.cause.replace('_', ' ')}"),
+            _INTERRUPTION_TRACK + track,
+        )
+        yield text.slice(_INTERRUPTION_CATEGORY, name, pid, place, one.start_ns, one.end_ns, args)
 
 
-def _when(one: HeldUp) -> tuple[int, int]:
+def _when(one: Interruption) -> tuple[int, int]:
     return one.start_ns, -one.end_ns
 
 

@@ -37,7 +37,7 @@ def export_chrome(analysis: Analysis, path: Path | str) -> None:
     Tracks: host threads with ranges, operators and API calls; the profiler's own pauses; each
     stream of each device, below the ranges of its graph replays and the layers and roles that were
     inferred from names, and with extra tracks for ops that overlap on it; the gaps of each device
-    with their classes, what held it up, and its waiting for others; counters of queue depth
+    with their classes, its interruptions, and its waiting for others; counters of queue depth
     and busy time. Arrows go from launch calls to their ops.
 
     Raises:

@@ -18,13 +18,19 @@ def wait_slices(
 ) -> Iterator[str]:
     """A slice for the part of each op of one device in which it waited, with the device that it
     waited for. Those that overlap get tracks of their own, from `first_track` on."""
-    waits = waits.take(waits.own_start_ns > trace.ops.start_ns[waits.op])
-    start_ns = trace.ops.start_ns[waits.op]
+    waits = waits.take(waits.transfer_start_ns > trace.ops.start_ns[waits.op])
+    start_ns, end_ns = trace.ops.start_ns[waits.op], waits.transfer_start_ns
     order = np.argsort(start_ns, kind="stable")
-    tracks = first_track + first_fit(start_ns[order], waits.own_start_ns[order], may_nest=False)
+    tracks = first_track + first_fit(start_ns[order], end_ns[order], may_nest=False)
     for track in np.unique(tracks).tolist():
-        yield text.thread(pid, track, "waiting for other GPUs")
-    columns = (start_ns, waits.own_start_ns, waits.last, waits.members, trace.ops.name[waits.op])
+        yield text.thread(pid, track, "wait for other GPUs")
+    columns = (
+        start_ns,
+        waits.transfer_start_ns,
+        waits.last,
+        waits.members,
+        trace.ops.name[waits.op],
+    )
     for track, (start, end, last, members, name) in zip(
         tracks.tolist(), rows_of(columns, order), strict=True
     ):

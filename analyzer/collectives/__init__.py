@@ -1,1 +1,1 @@
-"""Collectives of several ranks: matched, split into waiting and transfer, stragglers and skew."""
+"""Collectives of several ranks: matched, split into wait and transfer, stragglers and skew."""

@@ -14,13 +14,13 @@ from decodescope.analyzer.trace import Columns, Int64s, Trace, rows_by
 class OpWaits(Columns):
     """The matched collectives of a trace: one row for each op, in order of `op`, a row of its ops.
 
-    The op waited from its start to `own_start_ns`, then transferred. Its collective has `members`
-    devices; `last` is the device that entered it last, -1 if several did at once, and all others
-    together waited `caused_ns` for it.
+    The op waited from its start to `transfer_start_ns`, then transferred. Its collective has
+    `members` devices; `last` is the device that entered it last, -1 if several did at once, and all
+    others together waited `caused_ns` for it.
     """
 
     op: Int64s
-    own_start_ns: Int64s
+    transfer_start_ns: Int64s
     members: Int64s
     last: Int64s
     caused_ns: Int64s
@@ -38,12 +38,14 @@ def op_waits(trace: Trace, participants: Sequence[Participant], waits: Sequence[
     for one in waits:
         group = one.group
         devices = np.array([participants[member].device for member in group.members] + [-1])
-        for member, op, own_start_ns in zip(group.members, group.op, one.own_start_ns, strict=True):
+        for member, op, transfer_start_ns in zip(
+            group.members, group.op, one.transfer_start_ns, strict=True
+        ):
             mine = participants[member]
             parts.append(
                 OpWaits(
                     op=rows[mine.device][mine.row[op]],
-                    own_start_ns=own_start_ns - mine.base_ns,
+                    transfer_start_ns=transfer_start_ns - mine.base_ns,
                     members=np.full(len(op), len(group.members)),
                     last=devices[one.last],
                     caused_ns=one.caused_ns,

@@ -15,7 +15,7 @@ from decodescope.analyzer.comparing.comparability import (
     workload_differences,
 )
 from decodescope.analyzer.comparing.comparison import speed_ratio
-from decodescope.analyzer.comparing.pair_changes import pair_of, steps_not_held
+from decodescope.analyzer.comparing.pair_changes import pair_of, uninterrupted_steps
 from decodescope.analyzer.schema.comparison_report import Change, Diff, SpeedRatio
 from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding, Report
 from decodescope.analyzer.text.formatting import ratio_text
@@ -80,7 +80,7 @@ def _profiled(base: Report, other: Report) -> tuple[Change, SpeedRatio | None]:
 
 
 def _step_times_ns(report: Report) -> list[int]:
-    times = (max(step.host_ns or 0, step.gpu_span_ns or 0) for step in steps_not_held(report))
+    times = (max(step.host_ns or 0, step.gpu_span_ns or 0) for step in uninterrupted_steps(report))
     return [time for time in times if time > 0]
 
 

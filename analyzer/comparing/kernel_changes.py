@@ -9,7 +9,7 @@ from decodescope.analyzer.schema.report import Report
 @dataclass(frozen=True, slots=True)
 class KernelChange:
     """One kernel of both sides: calls and ns per step (for two traces without steps in all); a side
-    that lacks it is null. If ops overlap on a side, `ns` is critical time."""
+    that lacks it is null. If ops overlap on a side, `ns` is attributed time."""
 
     name: str
     count: Change
@@ -26,8 +26,8 @@ def kernel_changes(base: Report, other: Report) -> tuple[KernelChange, ...]:
     steps. The changes add up to that of the kernels' time."""
     if bool(base.steps) != bool(other.steps):
         return ()
-    critical = base.overlapping or other.overlapping
-    before, after = (_kernels(report, critical) for report in (base, other))
+    attributed = base.overlapping or other.overlapping
+    before, after = (_kernels(report, attributed) for report in (base, other))
     none = (None, None)
     rows = [
         KernelChange(
@@ -40,13 +40,13 @@ def kernel_changes(base: Report, other: Report) -> tuple[KernelChange, ...]:
     return tuple(sorted(rows, key=lambda row: (-abs(row.moved_ns), row.name)))
 
 
-def _kernels(report: Report, critical: bool) -> dict[str, tuple[float, float]]:
+def _kernels(report: Report, attributed: bool) -> dict[str, tuple[float, float]]:
     """Calls and ns per step of each kernel."""
     steps = len(report.steps) or 1
     return {
         kernel.name: (
             kernel.count / steps,
-            (kernel.critical_ns if critical else kernel.total_ns) / steps,
+            (kernel.attributed_ns if attributed else kernel.total_ns) / steps,
         )
         for kernel in report.kernels
     }

@@ -58,7 +58,7 @@ def _figures(window: Report | None, whole: bool) -> dict[str, float]:
             gaps = (device.gaps[name] for device in devices if name in device.gaps)
             figures[name] = sum(total.total_ns for total in gaps)
     else:
-        steps = steps_not_held(window)
+        steps = uninterrupted_steps(window)
         figures = {name: _mean(getattr(step, name) for step in steps) for name in _STEP_FIGURES}
         figures |= _idle_of_steps(steps)
     if window.on_cpu:
@@ -66,10 +66,10 @@ def _figures(window: Report | None, whole: bool) -> dict[str, float]:
     return figures
 
 
-def steps_not_held(window: Report) -> tuple[StepReport, ...]:
-    """The steps that nothing held up; all steps if there is no such one."""
-    held = {one.step for one in window.held_up}
-    return tuple(step for step in window.steps if step.index not in held) or window.steps
+def uninterrupted_steps(window: Report) -> tuple[StepReport, ...]:
+    """The steps without an interruption; all steps if there is no such one."""
+    interrupted = {interruption.step for interruption in window.interruptions}
+    return tuple(step for step in window.steps if step.index not in interrupted) or window.steps
 
 
 def _idle_of_steps(steps: tuple[StepReport, ...]) -> dict[str, float]:

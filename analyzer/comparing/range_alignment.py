@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from decodescope.analyzer.schema.comparison_report import Change, RangeChange
 from decodescope.analyzer.schema.report import RangeReport
 
-_FIGURES = ("gpu_ns", "idle_ns", "gpu_ops", "launch_calls", "critical_ns")
+_FIGURES = ("gpu_ns", "idle_ns", "gpu_ops", "launch_calls", "attributed_ns")
 _NUMBER = re.compile(r"(?<=[._])\d+(?=$|[/+])")
 
 
@@ -38,7 +38,7 @@ def align_ranges(
     """One row for each range of both sides, and for the outermost ones that only one side has.
 
     Figures are divided by the number of steps. Parents precede their children, siblings are sorted
-    by critical time, largest first. At each level, the rows add up to the ranges on both sides.
+    by attributed time, largest first. At each level, the rows add up to the ranges on both sides.
     """
     rows: list[RangeChange] = []
     top = _Level("", _tree(base, base_steps), _tree(other, other_steps))
@@ -55,7 +55,7 @@ def align_ranges(
 
 def layer_sums(reports: Sequence[RangeReport], steps: int) -> dict[str, dict[str, float]]:
     """The figures of each range by path (`gpu_ns`, `idle_ns`, `gpu_ops`, `launch_calls`,
-    `critical_ns`), per step and summed over layers (`layer.*`)."""
+    `attributed_ns`), per step and summed over layers (`layer.*`)."""
     sums: dict[str, dict[str, float]] = {}
     pending = list(_tree(reports, steps).values())
     while pending:
@@ -82,7 +82,7 @@ class _Match:
         )
 
     def largest_ns(self) -> float:
-        return max(_sum(side, "critical_ns") or 0.0 for side in (self.base, self.other))
+        return max(_sum(side, "attributed_ns") or 0.0 for side in (self.base, self.other))
 
     def levels_below(self) -> "list[_Level]":
         """The children of the ranges that both sides have."""

@@ -1,9 +1,9 @@
 """Where one step takes longer than another: by role and by layer, adding up exactly.
 
 step time = busy time of its ops + idle time of each class + host tail, as in `roofline.waterfall`.
-The critical times of the roles add up to the busy time of the whole GPU span, so a row
+The attributed times of the roles add up to the busy time of the whole GPU span, so a row
 `beyond_step` takes away what the waterfall does not count: ops that ran while the next step did, or
-while the step was held up.
+during an interruption.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -50,7 +50,7 @@ def step_changes(base: Report | None, other: Report | None) -> StepChanges | Non
 
 
 def _step_ns(report: Report) -> int | None:
-    """The time of the profiled step that stands for a trace, without what held it up."""
+    """The time of the profiled step that stands for a trace, without interruptions."""
     if not report.roles or report.observer is None:
         return None
     return report.observer.profiled_step_ns

@@ -19,7 +19,7 @@ from decodescope.analyzer.names.kinds import FAMILIES
 from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.text.formatting import duration
-from decodescope.analyzer.timing.intervals import covered_until, critical_ns
+from decodescope.analyzer.timing.intervals import attributed_ns, covered_until
 from decodescope.analyzer.timing.op_families import op_families
 from decodescope.analyzer.timing.step_timeline import StepTimeline
 from decodescope.analyzer.trace import Int8s, Intervals
@@ -167,7 +167,7 @@ class _Plot:
             y += row.height + _ROW_SPACE
 
     def _row(self, row: _Row, y: float) -> None:
-        alone_ns = row.at.end_ns - critical_ns(row.at.start_ns, row.at.end_ns)
+        alone_ns = row.at.end_ns - attributed_ns(row.at.start_ns, row.at.end_ns)
         seen = (row.at.start_ns < self.until_ns) & (row.at.end_ns > self.from_ns)
         kind, name, at = row.kind[seen], row.name[seen], row.at.take(seen)
         start_ns, alone_ns, end_ns = (

@@ -1,5 +1,5 @@
-"""The lanes of an analysis: host threads, ranges, streams, waiting for other devices, gaps and what
-held devices up, of all devices on one clock."""
+"""The lanes of an analysis: host threads, ranges, streams, waits for other devices, gaps and
+interruptions, of all devices on one clock."""
 
 import re
 from collections.abc import Iterator
@@ -23,8 +23,8 @@ _NUMBER = re.compile(r"\d+")
 class Lanes:
     """All lanes of an analysis, from top to bottom, and what they have in common.
 
-    `names` are the trace's, then those of the range paths' nodes, then why devices were held up and
-    which device was waited for. `world` spans everything in the trace, `home` what to look at
+    `names` are the trace's, then those of the range paths' nodes, then the causes of interruptions
+    and which device was waited for. `world` spans everything in the trace, `home` what to look at
     first: the last step, else all ops, else everything; each is (start, end). `steps` are the GPU
     spans of the steps that launched something, in order of their start, each until the next one of
     its thread, `step` their indices. `busy` is the time in which any device was busy, as a lane.
@@ -119,7 +119,7 @@ def _ordered(analysis: Analysis, waits: OpWaits | None) -> Iterator[Lane]:
         if waits is not None:
             yield from _wait_lane(analysis, waits, device, prefix)
         yield _gap_lane(analysis, device, prefix)
-        yield from _held_up_lane(analysis, device, prefix)
+        yield from _interruption_lane(analysis, device, prefix)
     for thread in (thread for thread, owner in threads.items() if owner is None):
         yield from host.lanes(thread, "", f"cpu {thread[1] % 10_000}")
 
@@ -161,13 +161,13 @@ def _wait_lane(analysis: Analysis, waits: OpWaits, device: int, prefix: str) -> 
     """When ops of the device waited for other devices, if any did."""
     trace = analysis.trace
     start_ns = trace.ops.start_ns[waits.op]
-    waited = (trace.ops.device[waits.op] == device) & (waits.own_start_ns > start_ns)
+    waited = (trace.ops.device[waits.op] == device) & (waits.transfer_start_ns > start_ns)
     if not waited.any():
         return
     mine = waits.take(waited)
     first = len(trace.names) + len(analysis.ranges.paths) + len(_whys(analysis))
     label = first + np.unique(waits.last).searchsorted(mine.last)
-    slices = Slices(start_ns[waited], mine.own_start_ns, label, mine.op,
+    slices = Slices(start_ns[waited], mine.transfer_start_ns, label, mine.op,
                     np.zeros(len(mine), dtype=np.int8))  # fmt: skip
     yield lane_of(LaneKey("wait", device), prefix + "wait", slices)
 
@@ -187,27 +187,30 @@ def _gap_lane(analysis: Analysis, device: int, prefix: str) -> Lane:
 
 
 def _whys(analysis: Analysis) -> list[str]:
-    """The words for each cause that held a device up, in order."""
+    """The words for each cause of an interruption, in order."""
     return [
-        f"held up: {why.replace('_', ' ')}" for why in sorted({o.why for o in analysis.held_up})
+        f"interruption: {cause.replace('_', ' ')}"
+        for cause in sorted({interruption.cause for interruption in analysis.interruptions})
     ]
 
 
-def _held_up_lane(analysis: Analysis, device: int, prefix: str) -> Iterator[Lane]:
-    """What held the device up, if anything did."""
-    held = analysis.held_up
-    rows = np.array([row for row, one in enumerate(held) if one.device == device], dtype=np.int64)
+def _interruption_lane(analysis: Analysis, device: int, prefix: str) -> Iterator[Lane]:
+    """The interruptions of the device, if there are any."""
+    interruptions = analysis.interruptions
+    rows = np.array(
+        [row for row, one in enumerate(interruptions) if one.device == device], dtype=np.int64
+    )
     if not len(rows):
         return
-    rows = rows[np.argsort([held[row].start_ns for row in rows.tolist()], kind="stable")]
-    mine = [held[row] for row in rows.tolist()]
-    start_ns = np.array([one.start_ns for one in mine], dtype=np.int64)
-    end_ns = np.array([one.end_ns for one in mine], dtype=np.int64)
-    whys = sorted({one.why for one in held})
+    rows = rows[np.argsort([interruptions[row].start_ns for row in rows.tolist()], kind="stable")]
+    of_device = [interruptions[row] for row in rows.tolist()]
+    start_ns = np.array([one.start_ns for one in of_device], dtype=np.int64)
+    end_ns = np.array([one.end_ns for one in of_device], dtype=np.int64)
+    causes = sorted({one.cause for one in interruptions})
     first = len(analysis.trace.names) + len(analysis.ranges.paths)
-    label = np.array([first + whys.index(one.why) for one in mine], dtype=np.int64)
+    label = np.array([first + causes.index(one.cause) for one in of_device], dtype=np.int64)
     slices = Slices(start_ns, end_ns, label, rows, np.zeros(len(rows), dtype=np.int8))
-    yield lane_of(LaneKey("held_up", device), prefix + "held", slices)
+    yield lane_of(LaneKey("interruption", device), prefix + "interr.", slices)
 
 
 def _range_lanes(

@@ -43,7 +43,7 @@ def find_labels(lanes: Lanes, labels: Bools) -> Matches:
 
 def inside_range(lanes: Lanes, path: str) -> list[Bools]:
     """For each lane, which of its slices are inside the ranges with this path: their ops, the gaps
-    that these end and what held them up, the calls that launched them, and the runs of the ranges
+    that these end and their interruptions, the calls that launched them, and the runs of the ranges
     themselves. The path may be folded."""
     analysis = lanes.analysis
     ranges, trace = analysis.ranges, analysis.trace
@@ -58,8 +58,8 @@ def inside_range(lanes: Lanes, path: str) -> list[Bools]:
         "gap": ops[analysis.gaps.next],
         "range": nodes,
         "host": np.append(calls[:-1], np.zeros(len(trace.cpu_ops), dtype=np.bool_)),
-        "held_up": np.append(ops, False)[[one.op for one in analysis.held_up]]
-        if analysis.held_up
+        "interruption": np.append(ops, False)[[one.op for one in analysis.interruptions]]
+        if analysis.interruptions
         else np.zeros(0, dtype=np.bool_),
         "host_range": np.zeros(len(trace.ranges), dtype=np.bool_),
     }

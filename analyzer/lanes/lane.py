@@ -6,11 +6,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from decodescope.analyzer.timing.intervals import critical_ns
+from decodescope.analyzer.timing.intervals import attributed_ns
 from decodescope.analyzer.trace import Bools, Int8s, Int64s, Intervals
 
 LaneKind = Literal[
-    "host", "host_range", "range", "stream", "overlap", "wait", "gap", "held_up", "busy"
+    "host", "host_range", "range", "stream", "overlap", "wait", "gap", "interruption", "busy"
 ]
 NONE = -1
 
@@ -60,10 +60,10 @@ class LaneColumns:
 class Lane:
     """A lane and its index.
 
-    The parts are the slices' critical times (see `critical_ns`): disjoint, in order, and together
-    as long as the slices' union. `part` is the slice of each; row i of `covered_ns` [parts + 1,
-    kinds] is how long the first i parts cover, by kind, and `kinds` are the kinds of its columns.
-    `rank` orders the slices by length, the first of equally long ones last.
+    The parts are the slices' attributed times (see `attributed_ns`): disjoint, in order, and
+    together as long as the slices' union. `part` is the slice of each; row i of `covered_ns` [parts
+    + 1, kinds] is how long the first i parts cover, by kind, and `kinds` are the kinds of its
+    columns. `rank` orders the slices by length, the first of equally long ones last.
     """
 
     key: LaneKey
@@ -142,9 +142,9 @@ class Lane:
 
 def lane_of(key: LaneKey, title: str, slices: Slices) -> Lane:
     """The lane of `slices`, sorted by start, with its index: O(n)."""
-    critical = critical_ns(slices.start_ns, slices.end_ns)
-    part = np.flatnonzero(critical > 0)
-    length_ns, end_ns = critical[part], slices.end_ns[part]
+    attributed = attributed_ns(slices.start_ns, slices.end_ns)
+    part = np.flatnonzero(attributed > 0)
+    length_ns, end_ns = attributed[part], slices.end_ns[part]
     kinds, column = np.unique(slices.kind[part], return_inverse=True)
     by_kind = np.zeros((len(part) + 1, len(kinds)), dtype=np.int64)
     by_kind[np.arange(1, len(part) + 1), column] = length_ns

@@ -29,8 +29,8 @@ class DeviceTotals:
 
 @dataclass(frozen=True, slots=True)
 class SpanTotals:
-    """A span of time of all devices. `launch_calls` began in it; `kernels` are (name, ops, critical
-    ns inside it), the longest first."""
+    """A span of time of all devices. `launch_calls` began in it; `kernels` are (name, ops,
+    attributed ns inside it), the longest first."""
 
     start_ns: int
     end_ns: int
@@ -49,12 +49,12 @@ def span_totals(analysis: Analysis, start_ns: int, end_ns: int) -> SpanTotals:
     trace = analysis.trace
     begun = int(trace.ops.start_ns.searchsorted(end_ns, side="left"))
     inside = np.flatnonzero(trace.ops.end_ns[:begun] > start_ns)
-    ops, critical = trace.ops.take(inside), analysis.critical_ns[inside]
-    critical_ns = np.minimum(ops.end_ns, end_ns) - np.maximum(ops.end_ns - critical, start_ns)
+    ops, attributed = trace.ops.take(inside), analysis.attributed_ns[inside]
+    attributed_ns = np.minimum(ops.end_ns, end_ns) - np.maximum(ops.end_ns - attributed, start_ns)
     names, name = np.unique(ops.name, return_inverse=True)
     counts = np.bincount(name, minlength=len(names)).tolist()
     times = np.zeros(len(names), dtype=np.int64)
-    np.add.at(times, name, np.maximum(critical_ns, 0))
+    np.add.at(times, name, np.maximum(attributed_ns, 0))
     kernels = zip((trace.names[one] for one in names), counts, times.tolist(), strict=True)
     called_ns = trace.calls.start_ns[analysis.launches.call]
     launched = np.searchsorted(called_ns, (start_ns, end_ns), side="left")

@@ -36,7 +36,7 @@ _NO_FUNCTION = re.compile(
 _BRACKETS = {"<": ">", "(": ")", "[": "]", "{": "}"}
 _IDENTIFIERS = re.compile(r"(?:\w+::)*(\w+)")
 _FUNCTION = re.compile(r"[\w:.$~-]+")
-_AFFIXES = re.compile(r"^_+(?=[A-Za-z])|^kernel_(?=[A-Za-z])|(?<=\w)(?:_kernel|Kernel)$")
+_AFFIXES = re.compile(r"^_+(?=[A-Za-z])|(?<=\w)(?:_kernel|Kernel)$")
 
 
 @dataclass(frozen=True, slots=True)

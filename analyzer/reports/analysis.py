@@ -15,7 +15,7 @@ from decodescope.analyzer.reports.health import health
 from decodescope.analyzer.reports.identity import no_verdict
 from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, launch_report
 from decodescope.analyzer.reports.range_reports import range_reports
-from decodescope.analyzer.reports.steady_report import held_up_reports, steady
+from decodescope.analyzer.reports.steady_report import interruption_reports, steady
 from decodescope.analyzer.reports.step_costs import find_costs, with_costs
 from decodescope.analyzer.reports.structure_reports import (
     layer_reports,
@@ -36,9 +36,13 @@ from decodescope.analyzer.schema.step_cost import StepCost
 from decodescope.analyzer.schema.waiting_report import WaitingReport
 from decodescope.analyzer.structure.find import Structure, find_structure
 from decodescope.analyzer.structure.paths import with_inferred_paths
-from decodescope.analyzer.timing.held_up.comparing import HeldUp
-from decodescope.analyzer.timing.held_up.find import find_held_up
-from decodescope.analyzer.timing.held_up.steady import HeldInSteps, held_in_steps, steady_step
+from decodescope.analyzer.timing.interruptions.find import find_interruptions
+from decodescope.analyzer.timing.interruptions.interruption import Interruption
+from decodescope.analyzer.timing.interruptions.steady import (
+    InterruptedSteps,
+    interrupted_in_steps,
+    steady_step,
+)
 from decodescope.analyzer.timing.step_kinds import decode_steps, step_kinds
 from decodescope.analyzer.timing.step_timeline import StepTimeline, step_timeline
 from decodescope.analyzer.timing.timeline import Timeline, find_timeline, step_idle_ns
@@ -50,14 +54,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Analysis(Timeline):
-    """A report, and the timeline, ranges, structure, work of each op and held-up intervals that it
+    """A report, and the timeline, ranges, structure, work of each op and interruptions that it
     was built from, for views that draw time. `median_step` is the one that the waterfall is of,
     None if no step launched anything."""
 
     ranges: Ranges
     structure: Structure
     work: OpWork
-    held_up: tuple[HeldUp, ...]
+    interruptions: tuple[Interruption, ...]
     median_step: int | None
     report: Report
 
@@ -89,18 +93,18 @@ def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
     work = op_work(trace, ranges.reference_op, given.peak)
     devices = device_reports(timeline)
     launches = launch_report(timeline)
-    held_up = find_held_up(timeline)
-    taken = held_in_steps(timeline, held_up)
-    step = steady_step(timeline.steps, taken, decode_steps(timeline))
-    observer = _observer(timeline, step, taken)
-    held_reports = held_up_reports(timeline, held_up)
+    interruptions = find_interruptions(timeline)
+    interrupted = interrupted_in_steps(timeline, interruptions)
+    step = steady_step(timeline.steps, interrupted, decode_steps(timeline))
+    observer = _observer(timeline, step, interrupted)
+    reported_interruptions = interruption_reports(timeline, interruptions)
     structured = structure_report(timeline, own_ranges, structure, step)
     roles = role_reports(timeline, structure, step)
     costs = find_costs(timeline, step, given, structured, roles)
-    found = health(timeline, observer, held_reports, ranges.tree.cut)
+    found = health(timeline, observer, reported_interruptions, ranges.tree.cut)
     found = msgspec.structs.replace(found, findings=(*found.findings, *costs.findings))
     steps = _step_reports(timeline)
-    kept = steady(timeline, held_up, taken, devices, steps)
+    kept = steady(timeline, interruptions, interrupted, devices, steps)
     report = Report(
         schema_version=SCHEMA_VERSION,
         source=trace.source,
@@ -114,7 +118,7 @@ def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
         or verdict(
             Evidence(
                 *(kept.devices, launches, kept.steps, trace.capture, observer),
-                whole="the steady state" if held_up else "the window",
+                whole="the steady state" if interruptions else "the window",
                 cost=costs.step,
             )
         ),
@@ -124,14 +128,14 @@ def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
         attribution=attribution(own_ranges, int((ranges.op_node != own_ranges.op_node).sum())),
         waterfall=()
         if no_verdict(found) or step is None or observer is None
-        else _waterfall(timeline, observer, step, costs.step, held_up),
-        kernels_ranked_by="critical_ns" if timeline.overlapping else "total_ns",
+        else _waterfall(timeline, observer, step, costs.step, interruptions),
+        kernels_ranked_by="attributed_ns" if timeline.overlapping else "total_ns",
         step_kinds=step_kinds(timeline),
         structure=structured,
         roles=with_costs(roles, costs),
         layers=layer_reports(timeline, own_ranges, structure, step),
         step_cost=costs.step,
-        held_up=held_reports,
+        interruptions=reported_interruptions,
         steady=kept.state,
         waiting=_waiting(timeline),
     )
@@ -141,7 +145,7 @@ def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
         ranges=ranges,
         structure=structure,
         work=work,
-        held_up=held_up,
+        interruptions=interruptions,
         median_step=step,
         report=report,
     )
@@ -198,17 +202,19 @@ def _waterfall(
     observer: Observer,
     step: int,
     cost: StepCost | None,
-    held_up: Sequence[HeldUp],
+    interruptions: Sequence[Interruption],
 ) -> tuple[WaterfallPart, ...]:
     if observer.profiled_step_ns is None:
         return ()
-    return waterfall(timeline, step, observer.profiled_step_ns, cost, held_up)
+    return waterfall(timeline, step, observer.profiled_step_ns, cost, interruptions)
 
 
-def _observer(timeline: Timeline, step: int | None, taken: HeldInSteps) -> Observer | None:
-    """The time of the profiled `step`, without what held it up, beside the unprofiled one."""
+def _observer(
+    timeline: Timeline, step: int | None, interrupted: InterruptedSteps
+) -> Observer | None:
+    """The time of the profiled `step`, without interruptions, beside the unprofiled one."""
     trace, steps = timeline.trace, timeline.steps
-    profiled = int(steps.time_ns[step] - taken.time_ns[step]) if step is not None else None
+    profiled = int(steps.time_ns[step] - interrupted.time_ns[step]) if step is not None else None
     unprofiled = trace.capture.unprofiled_step_ns if trace.capture else None
     if profiled is None and unprofiled is None:
         return None

@@ -23,7 +23,7 @@ def device_reports(timeline: Timeline) -> tuple[DeviceReport, ...]:
 def _device_report(timeline: Timeline, device: int, mine: Int64s, here: Int64s) -> DeviceReport:
     """The figures of one device; `mine` are its ops, `here` its gaps."""
     trace, busy = timeline.trace, timeline.busy[device]
-    kind, critical_ns = trace.ops.kind[mine], timeline.critical_ns[mine]
+    kind, attributed_ns = trace.ops.kind[mine], timeline.attributed_ns[mine]
     window_ns = int(busy.end_ns[-1] - busy.start_ns[0])
     floor_ns = timeline.floors_ns[device]
     measured = trace.capture is not None and trace.capture.kernel_floor_ns is not None
@@ -51,8 +51,8 @@ def _device_report(timeline: Timeline, device: int, mine: Int64s, here: Int64s) 
         communication_ns=shared.busy_ns,
         exposed_communication_ns=shared.exposed_ns,
         communication=shared.by_kind,
-        copies_critical_ns=int(critical_ns[(kind == MEMCPY) | (kind == MEMSET)].sum()),
-        graphs_critical_ns=int(critical_ns[kind == GRAPH].sum()),
+        copies_attributed_ns=int(attributed_ns[(kind == MEMCPY) | (kind == MEMSET)].sum()),
+        graphs_attributed_ns=int(attributed_ns[kind == GRAPH].sum()),
     )
 
 

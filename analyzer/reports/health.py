@@ -8,7 +8,7 @@ import numpy as np
 from decodescope.analyzer.attribution.range_tree import MAX_PATH, MAX_PATHS
 from decodescope.analyzer.reports.identity import identity_findings
 from decodescope.analyzer.roofline.verdict import DISTORTED
-from decodescope.analyzer.schema.held_up_report import HeldUpReport
+from decodescope.analyzer.schema.interruption_report import InterruptionReport
 from decodescope.analyzer.schema.report import Finding, Health, HealthStatus, Observer
 from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.timing.gaps import MIN_BURST_GAPS, floor_is_hidden
@@ -18,7 +18,7 @@ from decodescope.analyzer.trace import Trace
 
 _HARMLESS = (
     *("profiler_overhead", "cpu_capture", "no_steps", "empty_steps", "distorted_window"),
-    *("missing_ranks", "profiler_errors", "inferred_steps", "coarse_timestamps", "held_up"),
+    *("missing_ranks", "profiler_errors", "inferred_steps", "coarse_timestamps", "interruptions"),
     *("capture_not_used", "capture_tells_nothing"),
 )
 
@@ -31,7 +31,7 @@ _INFERRED = {
 def health(
     timeline: Timeline,
     observer: Observer | None,
-    held_up: Sequence[HeldUpReport] = (),
+    interruptions: Sequence[InterruptionReport] = (),
     ranges_cut: int = 0,
 ) -> Health:
     """Status and findings; `ranges_cut` is the number of ranges that the range tree left out.
@@ -42,8 +42,8 @@ def health(
     trace = timeline.trace
     unlinked = 0 if trace.on_cpu else int(np.count_nonzero(trace.ops.launch < 0))
     own = [Finding(*found) for found in _findings(timeline, observer, unlinked)]
-    if held_up:
-        own.append(Finding("held_up", _held_up(held_up)))
+    if interruptions:
+        own.append(Finding("interruptions", _interruptions(interruptions)))
     identity = (Finding(*found) for found in identity_findings(trace))
     findings = (*identity, *trace.findings, *own)
     if ranges_cut:
@@ -140,14 +140,14 @@ def _hides_floor(timeline: Timeline) -> bool:
     return floor_is_hidden(timeline.trace, timeline.gaps)
 
 
-def _held_up(held_up: Sequence[HeldUpReport]) -> str:
+def _interruptions(interruptions: Sequence[InterruptionReport]) -> str:
     by_cause: Counter[str] = Counter()
-    for one in held_up:
-        by_cause[one.why.replace("_", " ")] += one.ns
-    causes = ", ".join(f"{why} {duration(ns)}" for why, ns in by_cause.most_common())
-    times = "once" if len(held_up) == 1 else f"{len(held_up)} times"
+    for one in interruptions:
+        by_cause[one.cause.replace("_", " ")] += one.ns
+    causes = ", ".join(f"{cause} {duration(ns)}" for cause, ns in by_cause.most_common())
+    times = "once" if len(interruptions) == 1 else f"{len(interruptions)} times"
     return (
-        f"the devices were held up {times} by what is not of the steps ({causes}): set apart; the "
+        f"the devices were interrupted {times} ({causes}): set apart; the "
         "verdict, the waterfall and the steady state are without it"
     )
 

@@ -31,7 +31,7 @@ class KernelLaunches(Columns):
     op: Int64s
     at_ns: Int64s
     length_ns: Int64s
-    critical_ns: Int64s
+    attributed_ns: Int64s
     queue_ns: Int64s
     latency_ns: Int64s
     gap_ns: Int64s
@@ -39,11 +39,11 @@ class KernelLaunches(Columns):
 
 @dataclass(frozen=True, slots=True)
 class RangeShare:
-    """The `launches` of a kernel whose own range is `path`, and their critical time."""
+    """The `launches` of a kernel whose own range is `path`, and their attributed time."""
 
     path: str
     launches: int
-    critical_ns: int
+    attributed_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,8 @@ class KernelProfile:
 
     `lengths` and `gaps` are distributions of durations and of the gaps that its launches ended.
     `shapes` has each launch shape and how often, most frequent first. `ranges` are those with the
-    most critical time; `other_ranges` counts the others. `calls` are the names of the launch calls.
+    most attributed time; `other_ranges` counts the others. `calls` are the names of the launch
+    calls.
     """
 
     report: KernelReport
@@ -73,11 +74,11 @@ def kernels_within(analysis: Analysis, path: str) -> tuple[KernelReport, ...]:
 
 
 def longest_kernels_within(analysis: Analysis, path: str, most: int) -> list[tuple[str, int, int]]:
-    """Name, count and time (critical time, if ops overlap) of the first `most` kernels of
+    """Name, count and time (attributed time, if ops overlap) of the first `most` kernels of
     `kernels_within`, without what else is known of them."""
     times = kernel_times(analysis, analysis.ranges.ops_within(path)).take(slice(most))
     names = [analysis.trace.names[name] for name in times.name.tolist()]
-    ranked_ns = times.critical_ns if analysis.overlapping else times.total_ns
+    ranked_ns = times.attributed_ns if analysis.overlapping else times.total_ns
     return list(zip(names, times.count.tolist(), ranked_ns.tolist(), strict=True))
 
 
@@ -107,7 +108,7 @@ def _facts(analysis: Analysis, mine: Int64s) -> KernelLaunches:
         op=mine,
         at_ns=begin_ns - ops.start_ns[:1],
         length_ns=ops.length_ns[mine],
-        critical_ns=analysis.critical_ns[mine],
+        attributed_ns=analysis.attributed_ns[mine],
         queue_ns=queue_ns,
         latency_ns=latency_ns,
         gap_ns=ended_ns[mine],
@@ -151,16 +152,17 @@ def _ops_of(analysis: Analysis, name: str, within: str | None) -> Int64s:
 
 
 def _ranges(analysis: Analysis, launches: KernelLaunches) -> tuple[RangeShare, ...]:
-    """The ranges of the launches, that with the most critical time first."""
+    """The ranges of the launches, that with the most attributed time first."""
     ranges = analysis.ranges
     node = ranges.op_node[launches.op]
-    critical_ns = np.zeros(len(ranges.paths), dtype=np.int64)
+    attributed_ns = np.zeros(len(ranges.paths), dtype=np.int64)
     inside = node != NO_NODE
-    np.add.at(critical_ns, node[inside], launches.critical_ns[inside])
+    np.add.at(attributed_ns, node[inside], launches.attributed_ns[inside])
     found = [
-        RangeShare(ranges.paths[one], times, int(critical_ns[one])) for one, times in _counts(node)
+        RangeShare(ranges.paths[one], times, int(attributed_ns[one]))
+        for one, times in _counts(node)
     ]
-    return tuple(sorted(found, key=lambda one: (-one.critical_ns, one.path)))
+    return tuple(sorted(found, key=lambda one: (-one.attributed_ns, one.path)))
 
 
 def _counts(numbers: NDArray[np.integer]) -> list[tuple[int, int]]:

@@ -37,28 +37,28 @@ def launch_report(timeline: Timeline) -> LaunchReport:
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelTimes(Columns):
     """One row for each kernel name (in a CPU capture: each leaf operator), longest total first; if
-    ops overlap, longest critical time first. `name` indexes `Trace.names`; `count` ops, and the
+    ops overlap, longest attributed time first. `name` indexes `Trace.names`; `count` ops, and the
     sums of their times."""
 
     name: Int64s
     count: Int64s
     total_ns: Int64s
-    critical_ns: Int64s
+    attributed_ns: Int64s
 
 
 def kernel_times(timeline: Timeline, chosen: Bools | None = None) -> KernelTimes:
     """The kernels of all ops, or of the `chosen` ones."""
     trace, mine = timeline.trace, _kernels_of(timeline, chosen)
     named = trace.ops.name[mine]
-    count, total_ns, critical_ns = np.zeros((3, len(trace.names)), dtype=np.int64)
+    count, total_ns, attributed_ns = np.zeros((3, len(trace.names)), dtype=np.int64)
     np.add.at(count, named, 1)
     np.add.at(total_ns, named, trace.ops.length_ns[mine])
-    np.add.at(critical_ns, named, timeline.critical_ns[mine])
-    rank_ns = critical_ns if timeline.overlapping else total_ns
+    np.add.at(attributed_ns, named, timeline.attributed_ns[mine])
+    rank_ns = attributed_ns if timeline.overlapping else total_ns
     names = np.flatnonzero(count)
     # Names are numbered in their order.
     names = names[np.lexsort((names, -rank_ns[names]))]
-    return KernelTimes(names, count[names], total_ns[names], critical_ns[names])
+    return KernelTimes(names, count[names], total_ns[names], attributed_ns[names])
 
 
 def kernel_reports(
@@ -66,9 +66,9 @@ def kernel_reports(
 ) -> tuple[KernelReport, ...]:
     """The rows of `kernel_times` with all that is known of each kernel.
 
-    `mean_ns` is total / count rounded down, `share` total / sum of all totals, `critical_share` the
-    same of critical times. If `chosen` is given, only these ops count, and shares are of their
-    times.
+    `mean_ns` is total / count rounded down, `share` total / sum of all totals, `attributed_share`
+    the same of attributed times. If `chosen` is given, only these ops count, and shares are of
+    their times.
     """
     trace, launches = timeline.trace, timeline.launches
     times, mine = kernel_times(timeline, chosen), _kernels_of(timeline, chosen)
@@ -76,10 +76,10 @@ def kernel_reports(
     if chosen is not None:
         short_ops = short_ops[chosen[short_ops]]
     short = np.bincount(trace.ops.name[short_ops], minlength=len(trace.names))[times.name]
-    all_totals, all_critical = int(times.total_ns.sum()), int(times.critical_ns.sum())
+    all_totals, all_attributed = int(times.total_ns.sum()), int(times.attributed_ns.sum())
     known = rooflines(trace, work, mine)
     shapes = _shapes(trace.ops.name[mine], trace.ops.shape[mine])
-    columns = (times.name, times.count, times.total_ns, times.critical_ns, short)
+    columns = (times.name, times.count, times.total_ns, times.attributed_ns, short)
     return tuple(
         KernelReport(
             name=trace.names[name],
@@ -89,12 +89,12 @@ def kernel_reports(
             share=total_ns / all_totals if all_totals else 0.0,
             short_calls=short_calls,
             roofline=known.get(name),
-            critical_ns=critical_ns,
-            critical_share=critical_ns / all_critical if all_critical else 0.0,
+            attributed_ns=attributed_ns,
+            attributed_share=attributed_ns / all_attributed if all_attributed else 0.0,
             shape=trace.shapes[shapes[name][0]] if name in shapes else None,
             shapes=shapes[name][1] if name in shapes else 0,
         )
-        for name, count, total_ns, critical_ns, short_calls in zip(
+        for name, count, total_ns, attributed_ns, short_calls in zip(
             *(column.tolist() for column in columns), strict=True
         )
     )

@@ -8,7 +8,7 @@ from decodescope.analyzer.schema.report import GAP_CLASSES, Report
 @dataclass(frozen=True, slots=True)
 class KernelRow:
     """One kernel: calls and ns per step (per trace without steps), share of kernel time; if ops
-    overlap, both are of critical time."""
+    overlap, both are of attributed time."""
 
     name: str
     count: float
@@ -52,13 +52,13 @@ def communication_fraction(report: Report) -> float | None:
 
 def kernel_rows(report: Report) -> tuple[KernelRow, ...]:
     """The kernels in the report's order."""
-    steps, critical = len(report.steps) or 1, report.overlapping
+    steps, attributed = len(report.steps) or 1, report.overlapping
     return tuple(
         KernelRow(
             name=kernel.name,
             count=kernel.count / steps,
-            ns=(kernel.critical_ns if critical else kernel.total_ns) / steps,
-            share=kernel.critical_share if critical else kernel.share,
+            ns=(kernel.attributed_ns if attributed else kernel.total_ns) / steps,
+            share=kernel.attributed_share if attributed else kernel.share,
         )
         for kernel in report.kernels
     )

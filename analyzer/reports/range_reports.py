@@ -15,18 +15,18 @@ from decodescope.analyzer.trace import Bools, GpuOps, Int64s, rows_by
 def range_reports(timeline: Timeline, ranges: Ranges) -> tuple[RangeReport, ...]:
     """The range paths that put work on a GPU, parents before children, largest sibling first.
 
-    `gpu_ns` is the union of the ops of the whole subtree, summed over devices; `critical_ns` the
-    sum of their critical times, which decides what is largest if ops overlap; `idle_ns` the time of
-    the gaps that they ended. Gaps before ops without a path are in no row.
+    `gpu_ns` is the union of the ops of the whole subtree, summed over devices; `attributed_ns` the
+    sum of their attributed times, which decides what is largest if ops overlap; `idle_ns` the time
+    of the gaps that they ended. Gaps before ops without a path are in no row.
     """
     tree = ranges.tree
     gpu_ns = _gpu_ns(timeline.trace.ops, tree, ranges.op_node)
-    critical_ns = tree.add_up(_critical_ns(ranges, timeline))
+    attributed_ns = tree.add_up(_attributed_ns(ranges, timeline))
     gpu_ops = tree.add_up(_counts(ranges.op_node, len(tree)))
     launch_calls = tree.add_up(_counts(ranges.call_node, len(tree)))
     idle_ns = tree.add_up(_idle_ns(ranges, timeline))
     reports = []
-    for node in _in_order(tree, critical_ns if timeline.overlapping else gpu_ns, gpu_ops):
+    for node in _in_order(tree, attributed_ns if timeline.overlapping else gpu_ns, gpu_ops):
         matched = float(ranges.node_matched[node])
         reports.append(
             RangeReport(
@@ -39,7 +39,7 @@ def range_reports(timeline: Timeline, ranges: Ranges) -> tuple[RangeReport, ...]
                 gaps=idle_by_name(idle_ns[node]),
                 kind=_kind(tree, node),
                 matched=None if np.isnan(matched) else matched,
-                critical_ns=int(critical_ns[node]),
+                attributed_ns=int(attributed_ns[node]),
             )
         )
     return tuple(reports)
@@ -55,12 +55,12 @@ def _counts(nodes: Int64s, count: int) -> Int64s:
     return np.bincount(nodes[nodes != NO_NODE], minlength=count).astype(np.int64)
 
 
-def _critical_ns(ranges: Ranges, timeline: Timeline) -> Int64s:
-    """Critical time of the ops of each node itself."""
-    critical = np.zeros(len(ranges.tree), dtype=np.int64)
+def _attributed_ns(ranges: Ranges, timeline: Timeline) -> Int64s:
+    """Attributed time of the ops of each node itself."""
+    attributed = np.zeros(len(ranges.tree), dtype=np.int64)
     mine = np.flatnonzero(ranges.op_node != NO_NODE)
-    np.add.at(critical, ranges.op_node[mine], timeline.critical_ns[mine])
-    return critical
+    np.add.at(attributed, ranges.op_node[mine], timeline.attributed_ns[mine])
+    return attributed
 
 
 def _idle_ns(ranges: Ranges, timeline: Timeline) -> Int64s:

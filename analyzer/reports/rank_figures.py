@@ -71,7 +71,7 @@ def _findings(
             "clocks_apart",
             f"by the ends of their collectives, the clock of rank {ranks[0]} is "
             f"{ahead_ns / 1e3:.1f} µs ahead of rank {ranks[1]}'s, longer than a transfer takes; "
-            "waiting is found from durations, and times across ranks are off by that much",
+            "waits are found from durations, and times across ranks are off by that much",
         )
     ]
 

@@ -60,7 +60,7 @@ def roofline_model(report: Report) -> RooflineModel:
                 family=kernel_meaning(kernel.name).family,
                 intensity=found.flops / found.bytes,
                 flops_per_s=found.flops_per_s,
-                ns=kernel.critical_ns if report.overlapping else kernel.total_ns,
+                ns=kernel.attributed_ns if report.overlapping else kernel.total_ns,
                 share_of_limit=found.share_of_limit,
             )
         )

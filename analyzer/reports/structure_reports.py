@@ -19,7 +19,7 @@ from decodescope.analyzer.schema.structure_report import (
 from decodescope.analyzer.structure.find import BY_PLACE, NO_LAYER, UNKNOWN_ROLE, Structure
 from decodescope.analyzer.structure.layers import MIN_LAYERS, StepLayers
 from decodescope.analyzer.structure.paths import layer_of_nodes
-from decodescope.analyzer.timing.intervals import critical_ns
+from decodescope.analyzer.timing.intervals import attributed_ns
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Int64s, grouped
 
@@ -72,7 +72,7 @@ def role_reports(
     """
     if step is None:
         return ()
-    rows, ns = _critical_in_step(timeline, step)
+    rows, ns = _attributed_in_step(timeline, step)
     time_ns = np.zeros(len(ROLES), dtype=np.int64)
     np.add.at(time_ns, structure.role[rows], ns)
     own = np.flatnonzero(timeline.steps.op_step == step)
@@ -110,7 +110,7 @@ def layer_reports(
     place = _op_places(timeline, structure, step, count)
     bounds = (0, *layers.bounds, len(main_rows))
     place[main_rows] = np.repeat(np.arange(count + 2), np.diff(bounds))
-    rows, ns = _critical_in_step(timeline, step)
+    rows, ns = _attributed_in_step(timeline, step)
     time_ns = np.zeros(count + 3, dtype=np.int64)
     np.add.at(time_ns, place[rows], ns)
     ops = np.bincount(place[op_step == step], minlength=count + 3)
@@ -140,8 +140,8 @@ def _op_places(timeline: Timeline, structure: Structure, step: int, count: int) 
     return place
 
 
-def _critical_in_step(timeline: Timeline, step: int) -> tuple[Int64s, Int64s]:
-    """The ops that run on a step's devices inside its GPU span, and the critical time of each in
+def _attributed_in_step(timeline: Timeline, step: int) -> tuple[Int64s, Int64s]:
+    """The ops that run on a step's devices inside its GPU span, and the attributed time of each in
     it: together the step's busy time."""
     ops, steps = timeline.trace.ops, timeline.steps
     span_start, span_end = int(steps.span.start_ns[step]), int(steps.span.end_ns[step])
@@ -149,7 +149,7 @@ def _critical_in_step(timeline: Timeline, step: int) -> tuple[Int64s, Int64s]:
     inside &= (ops.start_ns < span_end) & (ops.end_ns > span_start)
     rows = np.flatnonzero(inside)
     end_ns = ops.end_ns[rows]
-    begin_ns = end_ns - critical_ns(ops.start_ns[rows], end_ns)
+    begin_ns = end_ns - attributed_ns(ops.start_ns[rows], end_ns)
     ns = np.clip(end_ns, span_start, span_end) - np.clip(begin_ns, span_start, span_end)
     return rows, np.asarray(ns, dtype=np.int64)
 

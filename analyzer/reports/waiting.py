@@ -16,8 +16,8 @@ from decodescope.analyzer.collectives.waits import (
     SplitCommunication,
     Waits,
     find_waits,
-    own_starts,
     split_communication,
+    transfer_starts,
 )
 from decodescope.analyzer.reports.distributions import percentiles
 from decodescope.analyzer.schema.waiting_report import (
@@ -53,7 +53,7 @@ class WaitingFigures:
 
     @property
     def by_durations(self) -> bool:
-        """Whether waiting is found from durations."""
+        """Whether waits are found from durations."""
         return self.clock == "durations"
 
     def of_rank(self, rank: int) -> Mapping[str, object]:
@@ -67,16 +67,16 @@ class WaitingFigures:
         late = [one.late_ns for one in found]
         clocks = [self._clocks[place] for place in mine]
         return {
-            "communication_ns": sums["own_ns"] + sums["waiting_ns"] + sums["unsplit_ns"],
-            "communication_own_ns": sums["own_ns"],
-            "communication_waiting_ns": sums["waiting_ns"],
-            "communication_unsplit_ns": sums["unsplit_ns"],
-            "exposed_own_ns": sums["exposed_own_ns"],
-            "exposed_waiting_ns": sums["exposed_waiting_ns"],
+            "communication_ns": sums["transfer_ns"] + sums["wait_ns"] + sums["unsplit_ns"],
+            "transfer_ns": sums["transfer_ns"],
+            "wait_ns": sums["wait_ns"],
+            "unsplit_ns": sums["unsplit_ns"],
+            "exposed_transfer_ns": sums["exposed_transfer_ns"],
+            "exposed_wait_ns": sums["exposed_wait_ns"],
             "exposed_unsplit_ns": sums["exposed_unsplit_ns"],
             "collectives": sum(one.collectives for one in found),
             "last_entries": sum(one.last for one in found),
-            "caused_waiting_ns": sum(one.caused_ns for one in found),
+            "caused_wait_ns": sum(one.caused_ns for one in found),
             "lateness_ns": percentiles(np.concatenate([*late, np.zeros(0, dtype=np.int64)])),
             "clock_offset_ns": next((one for one in clocks if one is not None), None),
         }
@@ -88,10 +88,10 @@ def waiting_figures(
     """Compute them. `common_clock` says whether the wall clocks of the participants are one."""
     groups = find_groups(participants, operations, common_clock)
     waits = [find_waits(group, common_clock) for group in groups]
-    matched = [one for one in waits if len(one.own_ns)]
+    matched = [one for one in waits if len(one.transfer_ns)]
     by_durations = any(one.by_durations for one in matched)
     found = entries(len(participants), matched)
-    starts = own_starts(participants, matched)
+    starts = transfer_starts(participants, matched)
     parts = [split_communication(one, own) for one, own in zip(participants, starts, strict=True)]
     straggler, why_none = _straggler(participants, found, parts)
     return WaitingFigures(
@@ -156,7 +156,7 @@ def _straggler(
     """The straggler, its cost as a share of the median window of the devices; else why none."""
     windows = [int(one.ops.end_ns.max() - one.ops.start_ns[0]) for one in participants]
     window_ns = int(np.median(windows)) if windows else 0
-    shared = [one.own_ns + one.waiting_ns + one.unsplit_ns for one in parts]
+    shared = [one.transfer_ns + one.wait_ns + one.unsplit_ns for one in parts]
     number, why_none = find_straggler(found, int(np.median(shared)) if shared else 0)
     if number is None:
         return None, why_none
@@ -167,7 +167,7 @@ def _straggler(
             collectives=one.collectives,
             last_entries=one.last,
             even_entries=one.even,
-            caused_waiting_ns=one.caused_ns,
+            caused_wait_ns=one.caused_ns,
             cost_ns=one.cost_ns,
             cost_share=one.cost_ns / window_ns if window_ns else 0.0,
         ),
@@ -178,7 +178,7 @@ def _straggler(
 def _clocks(participants: int, waits: Sequence[Waits]) -> list[int | None]:
     """Of each participant, its clock's offset in the group with the most collectives."""
     clocks: list[int | None] = [None] * participants
-    for one in sorted(waits, key=lambda one: len(one.own_ns)):
+    for one in sorted(waits, key=lambda one: len(one.transfer_ns)):
         for member, clock_ns in zip(one.group.members, one.group.clock_ns.tolist(), strict=True):
             clocks[member] = clock_ns
     return clocks
@@ -211,7 +211,7 @@ def _collective(
     for number in members:
         one = participants[number]
         lengths.append(one.times(np.flatnonzero(one.operation == place)).length_ns)
-    matched = 0 if waits is None else len(waits.own_ns)
+    matched = 0 if waits is None else len(waits.transfer_ns)
     message_bytes, bus_bytes_per_s = _bandwidth(operation, participants, waits)
     return CollectiveReport(
         operation=operation.name,
@@ -220,8 +220,8 @@ def _collective(
         matched=matched,
         unmatched=sum(map(len, lengths)) - matched * len(members),
         total_ns=int(sum(int(length.sum()) for length in lengths)),
-        own_ns=None if waits is None else percentiles(waits.own_ns),
-        waiting_ns=None if waits is None else percentiles(waits.waiting_ns.ravel()),
+        transfer_ns=None if waits is None else percentiles(waits.transfer_ns),
+        wait_ns=None if waits is None else percentiles(waits.wait_ns.ravel()),
         clock=None if waits is None or not matched else _clock_source(waits.by_durations),
         group=operation.group,
         message_bytes=message_bytes,
@@ -238,11 +238,11 @@ def _bandwidth(
     group = waits.group
     given = participants[group.members[0]].bytes[group.op[0]]
     size = message_bytes(operation.name, given, len(group.members))
-    known = (size > 0) & (waits.own_ns > 0)
+    known = (size > 0) & (waits.transfer_ns > 0)
     factor = bus_factor(operation.name, len(group.members))
     if not known.any() or factor is None:
         return None, None
-    rates = size[known] / waits.own_ns[known] * 1e9 * factor
+    rates = size[known] / waits.transfer_ns[known] * 1e9 * factor
     return int(np.median(size[known])), float(np.median(rates))
 
 

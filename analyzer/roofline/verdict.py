@@ -62,7 +62,7 @@ _MIN_SHARE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a verdict rests on: devices and steps without what held them up. `capture`, `observer`
+    """What a verdict rests on: devices and steps without interruptions. `capture`, `observer`
     and `cost` are None if unknown; `whole` names the devices' window in reasons."""
 
     devices: Sequence[DeviceReport]

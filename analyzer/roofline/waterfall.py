@@ -14,8 +14,8 @@ import numpy as np
 
 from decodescope.analyzer.schema.report import GAP_CLASSES, WaterfallPart
 from decodescope.analyzer.schema.step_cost import StepCost
-from decodescope.analyzer.timing.held_up.comparing import HeldUp
-from decodescope.analyzer.timing.held_up.steady import held_inside
+from decodescope.analyzer.timing.interruptions.interruption import Interruption
+from decodescope.analyzer.timing.interruptions.steady import interrupted_inside
 from decodescope.analyzer.timing.timeline import Timeline, idle_inside
 from decodescope.analyzer.trace import Intervals
 
@@ -27,9 +27,9 @@ def waterfall(
     step: int,
     step_ns: int,
     cost: StepCost | None,
-    held_up: Sequence[HeldUp] = (),
+    interruptions: Sequence[Interruption] = (),
 ) -> tuple[WaterfallPart, ...]:
-    """The parts of a step, which add up to `step_ns`, its time without what held it up.
+    """The parts of a step, which add up to `step_ns`, its time without interruptions.
 
     If the peak or the bytes are unknown (see `StepCost`), one part `busy` replaces limit and
     inefficiency.
@@ -38,9 +38,9 @@ def waterfall(
     span, devices = steps.span.take(np.array([step])), steps.devices[step]
     until_ns = span.start_ns + steps.time_ns[step]
     span = Intervals(span.start_ns, np.minimum(span.end_ns, until_ns))
-    held_ns, held_idle_ns = held_inside(timeline, held_up, devices, span)
-    idle = (idle_inside(timeline.idle_of(devices), span) - held_idle_ns)[0].tolist()
-    used_ns = int(span.length_ns[0] - held_ns[0])
+    interrupted_ns, interrupted_idle_ns = interrupted_inside(timeline, interruptions, devices, span)
+    idle = (idle_inside(timeline.idle_of(devices), span) - interrupted_idle_ns)[0].tolist()
+    used_ns = int(span.length_ns[0] - interrupted_ns[0])
     return (
         *_busy_parts(used_ns - sum(idle), _limit_ns(cost)),
         *(WaterfallPart(name, ns) for name, ns in zip(GAP_CLASSES, idle, strict=True)),

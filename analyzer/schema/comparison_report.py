@@ -48,7 +48,7 @@ class RangeChange(Struct, frozen=True):
     differently, ranges that can only be compared together are one row: its path joins the names of
     their parts with "+", `replaced` lists those of `base`, and each side is their sum. A side that
     lacks the range is null. Where ops overlap, a sum of `gpu_ns` counts time twice, one of
-    `critical_ns` never does.
+    `attributed_ns` never does.
     """
 
     path: str
@@ -57,7 +57,7 @@ class RangeChange(Struct, frozen=True):
     idle_ns: Change
     gpu_ops: Change
     launch_calls: Change
-    critical_ns: Change
+    attributed_ns: Change
 
 
 class Pair(Struct, frozen=True):
@@ -67,7 +67,7 @@ class Pair(Struct, frozen=True):
     `speed` is null if nothing was timed. `step_ns` is the step time that it compares: unprofiled if
     that was measured. All other figures come from the profiled windows: means of
     their steps, idle and busy inside the steps' GPU spans. `overlapping`: ops overlap on a side, so
-    that its ranges are to be compared by `critical_ns`, not by `gpu_ns`.
+    that its ranges are to be compared by `attributed_ns`, not by `gpu_ns`.
     """
 
     base: str

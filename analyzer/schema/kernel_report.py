@@ -1,4 +1,4 @@
-"""The structures of kernels: durations, critical times, and how near they come to a limit."""
+"""The structures of kernels: durations, attributed times, and how near they come to a limit."""
 
 from typing import Literal
 
@@ -43,9 +43,9 @@ class KernelReport(Struct, frozen=True):
     """`total_ns` and `mean_ns` are durations, and `share` is of the summed durations of all
     kernels, not of the window. Ops may overlap: then durations add up to more than busy time.
 
-    `critical_ns` counts no time twice: the critical time of an op is from the later of its start
-    and the latest end of the ops before it on its device, to its end, where that is positive.
-    `critical_share` is of the critical time of all kernels, and equals `share` where no ops
+    `attributed_ns` counts no time twice: the attributed time of an op is from the later of its
+    start and the latest end of the ops before it on its device, to its end, where that is positive.
+    `attributed_share` is of the attributed time of all kernels, and equals `share` where no ops
     overlap. `short_calls` counts the calls that ran for less time than their launch call took (see
     `ShortKernels`). `shape` is the launch shape of most calls (of equally many, the earliest), null
     if the trace has none; `shapes` counts the distinct ones.
@@ -58,7 +58,7 @@ class KernelReport(Struct, frozen=True):
     share: float
     short_calls: int = 0
     roofline: Roofline | None = None
-    critical_ns: int = 0
-    critical_share: float = 0.0
+    attributed_ns: int = 0
+    attributed_share: float = 0.0
     shape: LaunchShape | None = None
     shapes: int = 0

@@ -22,7 +22,7 @@ class RanksReport(Struct, frozen=True):
     """`merged` is the report of all ranks on one clock, one device for each (rank, GPU); if it is
     null, `findings` says why.
 
-    `clock` says how waiting was found: from the starts of the ranks on a "common" clock, or from
+    `clock` says how waits were found: from the starts of the ranks on a "common" clock, or from
     "durations", with the ends of each collective taken as simultaneous, where the clocks of a group
     disagree or are not common; null without matched collectives. If `straggler` is null,
     `no_straggler` says why. `collectives` are in order of their ops' total time.

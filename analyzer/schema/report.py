@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from decodescope.analyzer.schema.held_up_report import HeldUpReport, SteadyState
+from decodescope.analyzer.schema.interruption_report import InterruptionReport, SteadyState
 from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.schema.launch_report import LaunchReport
 from decodescope.analyzer.schema.step_cost import StepCost
@@ -22,7 +22,7 @@ from decodescope.analyzer.schema.structure_report import (
 )
 from decodescope.analyzer.schema.waiting_report import WaitingReport
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 GAP_CLASSES = (
     "unlinked",
@@ -180,9 +180,9 @@ class DeviceReport(Struct, frozen=True):
     `exposed_communication_ns` the part of it in which no other op ran on this one; `communication`
     holds the time of each kind of communication that occurred, the longest first (kinds that ran
     at once add up to more than `communication_ns`).
-    `copies_critical_ns` is the critical time (see `KernelReport`) of copies and fills,
-    `graphs_critical_ns` that of graphs traced as a whole, whose kernels are unknown; over all
-    devices these two and `critical_ns` of all kernels add up to `busy_ns`.
+    `copies_attributed_ns` is the attributed time (see `KernelReport`) of copies and fills,
+    `graphs_attributed_ns` that of graphs traced as a whole, whose kernels are unknown; over all
+    devices these two and `attributed_ns` of all kernels add up to `busy_ns`.
     """
 
     device: int | str
@@ -202,8 +202,8 @@ class DeviceReport(Struct, frozen=True):
     communication_ns: int = 0
     exposed_communication_ns: int = 0
     communication: dict[str, int] = {}
-    copies_critical_ns: int = 0
-    graphs_critical_ns: int = 0
+    copies_attributed_ns: int = 0
+    graphs_attributed_ns: int = 0
 
 
 class StepReport(Struct, frozen=True):
@@ -226,8 +226,8 @@ class StepReport(Struct, frozen=True):
 
 class RangeReport(Struct, frozen=True):
     """Range paths are joined with "/"; `gpu_ns` is the busy time of the ops launched inside.
-    `critical_ns` is the critical time of these ops (see `KernelReport`). Busy times of ranges
-    beside each other may overlap and add up to more than that of the range around them; critical
+    `attributed_ns` is the attributed time of these ops (see `KernelReport`). Busy times of ranges
+    beside each other may overlap and add up to more than that of the range around them; attributed
     times never do.
 
     `idle_ns` is the time of the gaps that an op of this range (or of one inside it) ended, `gaps`
@@ -246,7 +246,7 @@ class RangeReport(Struct, frozen=True):
     gaps: dict[str, int] = {}
     kind: RangeKind = "range"
     matched: float | None = None
-    critical_ns: int = 0
+    attributed_ns: int = 0
 
 
 class Attribution(Struct, frozen=True):
@@ -285,11 +285,11 @@ class WaterfallPart(Struct, frozen=True):
 class Report(Struct, frozen=True):
     """Everything known about one trace; `msgspec.json.encode(report)` is `analyze --json`.
 
-    `kernels_ranked_by` names the figure that orders `kernels`, largest first: "critical_ns" where
+    `kernels_ranked_by` names the figure that orders `kernels`, largest first: "attributed_ns" where
     the durations of ops add up to over 2 % more than busy time, else "total_ns". Ranges beside each
-    other are then in order of `critical_ns` too, else of `gpu_ns`. `largest_gaps`
+    other are then in order of `attributed_ns` too, else of `gpu_ns`. `largest_gaps`
     holds the ten longest gaps of all devices, longest first; `waterfall` is that of the step with
-    the median time. `held_up` is what was not of the steps; `steady` holds the figures without it,
+    the median time. `interruptions` are set apart; `steady` holds the figures without them,
     null on a CPU and without GPU ops. The verdict, `waterfall` and the profiled step of `observer`
     are of the steady state; all else is of the whole trace. `waiting` says who waits for whom among
     several GPUs of one trace; null of merged ranks (see `RanksReport`) and without communication.
@@ -309,20 +309,20 @@ class Report(Struct, frozen=True):
     largest_gaps: tuple[GapReport, ...] = ()
     attribution: Attribution | None = None
     waterfall: tuple[WaterfallPart, ...] = ()
-    kernels_ranked_by: Literal["total_ns", "critical_ns"] = "total_ns"
+    kernels_ranked_by: Literal["total_ns", "attributed_ns"] = "total_ns"
     step_kinds: tuple[StepKindReport, ...] = ()
     structure: StructureReport | None = None
     roles: tuple[RoleReport, ...] = ()
     layers: tuple[LayerReport, ...] = ()
     step_cost: StepCost | None = None
-    held_up: tuple[HeldUpReport, ...] = ()
+    interruptions: tuple[InterruptionReport, ...] = ()
     steady: SteadyState | None = None
     waiting: WaitingReport | None = None
 
     @property
     def overlapping(self) -> bool:
-        """Whether kernels and ranges are shown and ranked by critical time, as ops overlap."""
-        return self.kernels_ranked_by == "critical_ns"
+        """Whether kernels and ranges are shown and ranked by attributed time, as ops overlap."""
+        return self.kernels_ranked_by == "attributed_ns"
 
     @property
     def standing_kind(self) -> StepKindReport | None:

@@ -16,7 +16,7 @@ class StepPartChange(Struct, frozen=True):
 
     `kind` says what `part` is:
 
-    - role: the critical time of a role (`RoleReport`)
+    - role: the attributed time of a role (`RoleReport`)
     - layer: that of one layer, or of as many layers of a motif as both sides have, at their mean
     - more_layers: that of the layers which one side has more
     - prologue, epilogue, outside: that of the ops before and after the layers, and of other ops
@@ -24,7 +24,7 @@ class StepPartChange(Struct, frozen=True):
     - idle: idle time of one class, host_tail: the host's time after the last op (`waterfall`)
     - not_busy: idle time and host tail together
     - beyond_step: what roles and layers count, but the step's time does not (negative): ops that
-      ran while the next step did, or while the step was held up
+      ran while the next step did, or during an interruption
 
     Ops are null for time in which nothing runs.
     """
@@ -39,9 +39,9 @@ class StepPartChange(Struct, frozen=True):
 
 
 class StepChanges(Struct, frozen=True):
-    """The profiled steps that stand for two traces (`StructureReport.step`), without what held them
-    up. `roles` adds up to `change_ns` exactly, and each side of it to that side's step; so does
-    `layers`, which is empty unless both steps have layers. The largest change is first."""
+    """The profiled steps that stand for two traces (`StructureReport.step`), without
+    interruptions. `roles` adds up to `change_ns` exactly, and each side of it to that side's step;
+    so does `layers`, which is empty unless both steps have layers. The largest change is first."""
 
     base_ns: int
     other_ns: int

@@ -49,7 +49,7 @@ class StructureReport(Struct, frozen=True):
 
 
 class RoleReport(Struct, frozen=True):
-    """One role in the median decode step. `ns_per_step` is critical time (see `KernelReport`), so
+    """One role in the median decode step. `ns_per_step` is attributed time (see `KernelReport`), so
     that all roles add up to the step's busy time exactly; `share` is of that time. `bytes` must be
     moved in the step, `flops` computed, and `limit_ns` is the time that both take at least, because
     of `bound`: null where the model or the peak is unknown. The work of a role without ops counts
@@ -68,7 +68,7 @@ class RoleReport(Struct, frozen=True):
 
 
 class LayerReport(Struct, frozen=True):
-    """One layer in the median decode step: `ns_per_step` is critical time, of all devices of the
+    """One layer in the median decode step: `ns_per_step` is attributed time, of all devices of the
     step. The ops before the first layer are the "prologue", those behind the last the "epilogue";
     "outside" are ops of other steps that reach into this one, and those of devices without layers.
     All of them together add up to the step's busy time exactly, as the roles do. `motif` counts

@@ -1,4 +1,4 @@
-"""Who waits for whom: transfers and waiting apart, the straggler, the skew of the steps."""
+"""Who waits for whom: transfers and waits apart, the straggler, the skew of the steps."""
 
 from typing import Literal
 
@@ -13,55 +13,55 @@ class RankWaiting(Struct, frozen=True):
     """The communication of one rank over all its devices; in one trace of several GPUs, each GPU
     counts as a rank, by its ordinal.
 
-    `communication_ns` = own + waiting + unsplit: the times during which a collective transferred,
-    every communicating op waited for another rank, and an op communicated whose waiting is unknown
+    `communication_ns` = transfer + wait + unsplit: the times during which a collective transferred,
+    every communicating op waited for another rank, and an op communicated whose wait is unknown
     (it was not matched, or it is no mutual collective). Each is exposed where no other op of its
     device ran, else overlapped: the part of it that is not exposed.
 
     It entered `last_entries` of `collectives` matched ones last; while it did, the other ranks
-    waited `caused_waiting_ns` in all. `lateness_ns` is how long after the first rank it entered.
+    waited `caused_wait_ns` in all. `lateness_ns` is how long after the first rank it entered.
     `clock_offset_ns` is how far its clock seems ahead of the median rank's, by the ends of
     collectives; null without matched ones.
     """
 
     rank: int
     communication_ns: int = 0
-    communication_own_ns: int = 0
-    communication_waiting_ns: int = 0
-    communication_unsplit_ns: int = 0
-    exposed_own_ns: int = 0
-    exposed_waiting_ns: int = 0
+    transfer_ns: int = 0
+    wait_ns: int = 0
+    unsplit_ns: int = 0
+    exposed_transfer_ns: int = 0
+    exposed_wait_ns: int = 0
     exposed_unsplit_ns: int = 0
     collectives: int = 0
     last_entries: int = 0
-    caused_waiting_ns: int = 0
+    caused_wait_ns: int = 0
     lateness_ns: Percentiles | None = None
     clock_offset_ns: int | None = None
 
 
 class Straggler(Struct, frozen=True):
     """The rank that the others wait for. It entered `last_entries` of `collectives` last, against
-    `even_entries` by chance. The others then waited `caused_waiting_ns` in all, `cost_ns` each on
+    `even_entries` by chance. The others then waited `caused_wait_ns` in all, `cost_ns` each on
     average, which is `cost_share` of the window."""
 
     rank: int
     collectives: int
     last_entries: int
     even_entries: float
-    caused_waiting_ns: int
+    caused_wait_ns: int
     cost_ns: int
     cost_share: float
 
 
 class CollectiveReport(Struct, frozen=True):
     """One operation of one kind in one group of `ranks`. `matched` collectives were recorded by all
-    of them. `own_ns` is the transfer of one (after the last rank entered), `waiting_ns` the waiting
+    of them. `transfer_ns` is the transfer of one (after the last rank entered), `wait_ns` the wait
     of one rank in one; null for an operation that does not wait for all ranks, and where no other
     rank's was matched. `unmatched` ops have no partner on every rank, and are not split. `total_ns`
     is the sum of durations of all its ops. `group` is the list of ranks that the kernels name, ""
     if they name none. `message_bytes` is the median size of a message where kernels say it, and
-    `bus_bytes_per_s` the median of size ÷ own time x the factor by which nccl-tests makes it the
-    rate of the links: 2 (n - 1) / n of an all-reduce of n ranks, (n - 1) / n of an all-gather,
+    `bus_bytes_per_s` the median of size ÷ transfer time x the factor by which nccl-tests makes it
+    the rate of the links: 2 (n - 1) / n of an all-reduce of n ranks, (n - 1) / n of an all-gather,
     reduce-scatter and all-to-all (its size: what a rank gives, of an all-gather what it gets).
     """
 
@@ -71,8 +71,8 @@ class CollectiveReport(Struct, frozen=True):
     matched: int
     unmatched: int
     total_ns: int
-    own_ns: Percentiles | None = None
-    waiting_ns: Percentiles | None = None
+    transfer_ns: Percentiles | None = None
+    wait_ns: Percentiles | None = None
     clock: ClockSource | None = None
     group: str = ""
     message_bytes: int | None = None
@@ -113,7 +113,7 @@ class SkewReport(Struct, frozen=True):
 class WaitingReport(Struct, frozen=True):
     """The GPUs of one trace that communicate, as ranks.
 
-    `clock` says how waiting was found: from starts ("common"), or, where the GPUs' times disagree,
+    `clock` says how waits were found: from starts ("common"), or, where the GPUs' times disagree,
     from "durations", with the ends of each collective taken as simultaneous; null without matched
     collectives. If `straggler` is null, `no_straggler` says why. `collectives` are in order of
     their ops' total time. The steps of a GPU are those that launched most of their ops to it;

@@ -95,11 +95,12 @@ def covered_until(intervals: Intervals, times_ns: Int64s) -> Int64s:
     return np.asarray(before[index] - np.where(index > 0, inside, 0), dtype=np.int64)
 
 
-def critical_ns(start_ns: Int64s, end_ns: Int64s) -> Int64s:
-    """Critical time of each interval: from the later of its start and the latest end of those
+def attributed_ns(start_ns: Int64s, end_ns: Int64s) -> Int64s:
+    """Attributed time of each interval: from the later of its start and the latest end of those
     before it (in order), to its end; 0 if it ends no later than they do.
 
-    That part is [end - critical, end). The parts are disjoint, and their sum is the union's length.
+    That part is [end - attributed, end). The parts are disjoint, and their sum is the union's
+    length.
     """
     begin_ns = start_ns.copy()
     np.maximum(begin_ns[1:], np.maximum.accumulate(end_ns[:-1]), out=begin_ns[1:])

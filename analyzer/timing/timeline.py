@@ -14,7 +14,7 @@ from decodescope.analyzer.timing.gaps import (
     find_gaps,
 )
 from decodescope.analyzer.timing.host_waits import HostWaits, find_host_waits
-from decodescope.analyzer.timing.intervals import Union, covered_until, critical_ns, merged
+from decodescope.analyzer.timing.intervals import Union, attributed_ns, covered_until, merged
 from decodescope.analyzer.timing.launches import LaunchCalls, find_launch_calls
 from decodescope.analyzer.timing.steps import Steps, by_devices, find_steps
 from decodescope.analyzer.trace import GpuOps, Int64s, Intervals, Trace, rows_by
@@ -24,17 +24,17 @@ OVERLAP_SHARE = 0.02
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Timeline:
-    """A trace with the busy intervals of each device (by device number), each op's critical time,
+    """A trace with the busy intervals of each device (by device number), each op's attributed time,
     its launch calls, the gaps of all devices with their parts and the pieces of their host_wait
     parts, each device's kernel floor (None if unknown), and its steps.
 
-    The critical time of an op is from the later of its start and the latest end of the ops before
+    The attributed time of an op is from the later of its start and the latest end of the ops before
     it on its device, to its end, where that is positive. Those of a device add up to its busy time.
     """
 
     trace: Trace
     busy: dict[int, Union]
-    critical_ns: Int64s
+    attributed_ns: Int64s
     launches: LaunchCalls
     gaps: Gaps
     parts: GapParts
@@ -45,7 +45,7 @@ class Timeline:
     @property
     def overlapping(self) -> bool:
         """Whether durations mislead: (their sum - busy) / busy is over `OVERLAP_SHARE`, all devices
-        together. Kernels are then shown and ranked by critical time."""
+        together. Kernels are then shown and ranked by attributed time."""
         busy_ns = sum(busy.busy_ns for busy in self.busy.values())
         durations_ns = self.trace.ops.length_ns.sum(dtype=np.float64)
         return bool(durations_ns - busy_ns > OVERLAP_SHARE * busy_ns)
@@ -75,7 +75,7 @@ def find_timeline(trace: Trace) -> Timeline:
     return Timeline(
         trace=trace,
         busy=busy,
-        critical_ns=_critical_ns(trace.ops),
+        attributed_ns=_attributed_ns(trace.ops),
         launches=launches,
         gaps=gaps,
         parts=parts,
@@ -85,10 +85,10 @@ def find_timeline(trace: Trace) -> Timeline:
     )
 
 
-def _critical_ns(ops: GpuOps) -> Int64s:
+def _attributed_ns(ops: GpuOps) -> Int64s:
     found = np.zeros(len(ops), dtype=np.int64)
     for mine in rows_by(ops.device).values():
-        found[mine] = critical_ns(ops.start_ns[mine], ops.end_ns[mine])
+        found[mine] = attributed_ns(ops.start_ns[mine], ops.end_ns[mine])
     return found
 
 

@@ -60,7 +60,7 @@ def _origin(report: Report, with_devices: bool) -> tuple[_Row, _Row]:
 
 def _kernels(report: Report) -> tuple[_Row, list[_Row]]:
     header: tuple[str, ...] = ("count", "short_calls", "total_ns", "mean_ns", "share")
-    header += ("critical_ns", "critical_share", "shapes")
+    header += ("attributed_ns", "attributed_share", "shapes")
     names = short_kernels((kernel.name for kernel in report.kernels), _NAME_CELLS)
     shape, fields = LaunchShape.__struct_fields__, Roofline.__struct_fields__
     return ("name", "short_name", *header, *shape, *(f"roofline_{name}" for name in fields)), [
@@ -81,7 +81,7 @@ def _extent(value: _Cell | tuple[int, int, int]) -> _Cell:
 
 def _ranges(report: Report) -> tuple[_Row, list[_Row]]:
     header: tuple[str, ...] = ("path", "kind", "gpu_ns", "idle_ns", "gpu_ops", "launch_calls")
-    header += ("confidence", "matched", "critical_ns")
+    header += ("confidence", "matched", "attributed_ns")
     return header, [_figures(one, header) for one in report.ranges]
 
 

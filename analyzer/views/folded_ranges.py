@@ -18,7 +18,7 @@ class RangeLine:
     row are added up, and so add up with those of the rows beside it to the row above.
 
     `found.path` is the folded path of several. `each_ns` are the times of each of them, by which
-    ranges are ranked: `gpu_ns`, or `critical_ns` where ops overlap. `share` is their part of the
+    ranges are ranked: `gpu_ns`, or `attributed_ns` where ops overlap. `share` is their part of the
     busy time of all devices, None without any. `children` says whether ranges are inside, `above`
     is the path of the row around this one.
     """
@@ -75,10 +75,10 @@ def range_lines(report: Report, *, by_layer: bool) -> tuple[RangeLine, ...]:
     return tuple(_lines(top, report.overlapping, busy_ns))
 
 
-def _lines(top: _Node, critical: bool, busy_ns: int) -> Iterator[RangeLine]:
+def _lines(top: _Node, attributed: bool, busy_ns: int) -> Iterator[RangeLine]:
 
     def times_of(node: _Node) -> tuple[int, ...]:
-        return tuple(one.critical_ns if critical else one.gpu_ns for one in node.members)
+        return tuple(one.attributed_ns if attributed else one.gpu_ns for one in node.members)
 
     def below(node: _Node, path: str | None) -> list[tuple[str, _Node, str | None]]:
         found = sorted(node.children.items(), key=lambda one: -sum(times_of(one[1])))
@@ -114,5 +114,5 @@ def _sum(path: str, members: Sequence[RangeReport]) -> RangeReport:
         gaps={name: ns for name, ns in gaps.items() if ns},
         kind=members[0].kind,
         matched=sum((one.matched or 0) * one.gpu_ops for one in partial) / ops if ops else None,
-        critical_ns=sum(one.critical_ns for one in members),
+        attributed_ns=sum(one.attributed_ns for one in members),
     )

@@ -77,8 +77,8 @@ def change_section(pair: Pair, step: str, ops: str, per: str) -> Section:
 
 
 def range_section(pair: Pair) -> Section:
-    """The innermost ranges whose busy (if ops overlap: critical) and idle time changed most."""
-    figure = "critical_ns" if pair.overlapping else "gpu_ns"
+    """The innermost ranges whose busy (if ops overlap: attributed) and idle time changed most."""
+    figure = "attributed_ns" if pair.overlapping else "gpu_ns"
     outer = {prefix for row in pair.ranges for prefix in _prefixes(row.path)}
     innermost = [row for row in pair.ranges if row.path not in outer]
     moved = sorted(innermost, key=lambda row: -_moved_ns(row, figure))
@@ -87,10 +87,10 @@ def range_section(pair: Pair) -> Section:
     rest = len(innermost) - len(shown)
     notes = [f"all in {prefix[:-1]}"] if prefix else []
     notes += [f"{rest} more changed less"] if rest else []
-    notes += ["critical times, because ops overlap"] if pair.overlapping else []
+    notes += ["attributed times, because ops overlap"] if pair.overlapping else []
     return Section(
         f"Ranges that changed most: {pair.base} to {pair.other}",
-        ("range", "critical" if pair.overlapping else "busy", "then", "change", "idle", "then"),
+        ("range", "attributed" if pair.overlapping else "busy", "then", "change", "idle", "then"),
         tuple(
             (
                 _range_name(row, prefix),

@@ -11,7 +11,7 @@ from decodescope.analyzer.schema.report import Report
 class RangeRow:
     """One aligned range, at its `depth`, or a `part` of the fused range above it: a range of one
     side, or of both, whose time the fused range's row contains. `time_ns` is busy time, or
-    critical time if ops overlap; `moved_ns` how much more `other` takes."""
+    attributed time if ops overlap; `moved_ns` how much more `other` takes."""
 
     path: str
     name: str
@@ -29,7 +29,7 @@ class RangeRow:
 
 def range_rows(pair: Pair, base: Report | None, other: Report | None) -> tuple[RangeRow, ...]:
     """The ranges of `pair` in their order, each fused one followed by its parts."""
-    figure = "critical_ns" if pair.overlapping else "gpu_ns"
+    figure = "attributed_ns" if pair.overlapping else "gpu_ns"
     sums = tuple(
         layer_sums(window.ranges, len(window.steps) or 1) if window is not None else {}
         for window in (base, other)

@@ -8,7 +8,6 @@ from rich.text import Text
 from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.text.formatting import count, duration, weights_note
-from decodescope.analyzer.views.held_up_table import held_up_parts
 from decodescope.analyzer.views.idle_tables import (
     communication_table,
     devices_table,
@@ -17,6 +16,7 @@ from decodescope.analyzer.views.idle_tables import (
     steps_idle_table,
     streams_table,
 )
+from decodescope.analyzer.views.interruption_table import interruption_parts
 from decodescope.analyzer.views.structure_tables import cost_line, layers_line, roles_table
 from decodescope.analyzer.views.table_parts import (
     Fitted,
@@ -49,8 +49,8 @@ def _parts(report: Report, by: str, width: int) -> RenderResult:
     yield _verdict(report)
     yield from _health(report)
     yield from waterfall_section(report.waterfall, width)
-    if report.held_up and report.steady is not None:
-        yield from section("Held up", *held_up_parts(report, report.steady, width))
+    if report.interruptions and report.steady is not None:
+        yield from section("Interruptions", *interruption_parts(report, report.steady, width))
     if report.devices:
         yield from _idle(report, by, width)
     if report.launches.calls:

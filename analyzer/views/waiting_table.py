@@ -28,8 +28,8 @@ _MAX_COLLECTIVES, _MAX_STEPS = 12, 5
 
 
 def waiting_sections(found: RanksReport | WaitingReport, width: int) -> RenderResult:
-    """Sections with the straggler, each rank's own and waiting time, the collectives, and the skew
-    of the steps."""
+    """Sections with the straggler, the transfer and wait of each rank, the collectives, and the
+    skew of the steps."""
     if found.collectives:
         yield from section("Who waits for whom", *_waiting(found, width))
         yield from section("Collectives", *_collectives(found, width))
@@ -43,20 +43,20 @@ def _p50(of: Percentiles | None) -> str:
 
 def _waiting(found: RanksReport | WaitingReport, width: int) -> Iterator[RenderableType]:
     medium = width >= MEDIUM_WIDTH
-    unsplit = any(one.communication_unsplit_ns for one in found.ranks)
+    unsplit = any(one.unsplit_ns for one in found.ranks)
     columns: list[Column[RankWaiting]] = [
         Column(member_word(found), lambda one: f"{one.rank}"),
-        Column("own", lambda one: duration(one.communication_own_ns)),
-        Column("waiting", lambda one: duration(one.communication_waiting_ns)),
-        Column("not split", lambda one: duration(one.communication_unsplit_ns), unsplit),
+        Column("transfer", lambda one: duration(one.transfer_ns)),
+        Column("wait", lambda one: duration(one.wait_ns)),
+        Column("not split", lambda one: duration(one.unsplit_ns), unsplit),
         Column(
-            "exposed own" if width >= ROOMY_WIDTH else "exp. own",
-            lambda one: duration(one.exposed_own_ns),
+            "exposed transfer" if width >= ROOMY_WIDTH else "exp. transfer",
+            lambda one: duration(one.exposed_transfer_ns),
             medium,
         ),
         Column(
-            "exposed waiting" if width >= ROOMY_WIDTH else "exp. waiting",
-            lambda one: duration(one.exposed_waiting_ns),
+            "exposed wait" if width >= ROOMY_WIDTH else "exp. wait",
+            lambda one: duration(one.exposed_wait_ns),
             medium,
         ),
         Column("exposed", _exposed, not medium),
@@ -65,12 +65,12 @@ def _waiting(found: RanksReport | WaitingReport, width: int) -> Iterator[Rendera
     ]
     yield Text(straggler_text(found), style="bold" if found.straggler else "")
     if found.clock == "durations":
-        yield Text("waiting is found from durations: the clocks do not agree", style="dim")
+        yield Text("waits are found from durations: the clocks do not agree", style="dim")
     yield columns_table(columns, found.ranks)
 
 
 def _exposed(one: RankWaiting) -> str:
-    return duration(one.exposed_own_ns + one.exposed_waiting_ns + one.exposed_unsplit_ns)
+    return duration(one.exposed_transfer_ns + one.exposed_wait_ns + one.exposed_unsplit_ns)
 
 
 def _last_share(one: RankWaiting) -> float | None:
@@ -86,20 +86,20 @@ def _collectives(found: RanksReport | WaitingReport, width: int) -> Iterator[Ren
         Column(f"{member_word(found)}s", lambda one: f"{len(one.ranks)}"),
         Column("matched", lambda one: count(one.matched)),
         Column("unmatched", lambda one: count(one.unmatched), width >= ROOMY_WIDTH),
-        Column("own p50", lambda one: _p50(one.own_ns)),
-        Column("waiting p50", lambda one: _p50(one.waiting_ns)),
+        Column("transfer p50", lambda one: _p50(one.transfer_ns)),
+        Column("wait p50", lambda one: _p50(one.wait_ns)),
         Column(
             "p99",
-            lambda one: duration(None if one.waiting_ns is None else one.waiting_ns.p99),
+            lambda one: duration(None if one.wait_ns is None else one.wait_ns.p99),
             width >= ROOMY_WIDTH,
         ),
         Column("message", lambda one: bytes_size(one.message_bytes), sized),
         Column("bus rate", lambda one: _rate(one.bus_bytes_per_s), sized and roomy),
     ]
     yield columns_table(columns, found.collectives, _MAX_COLLECTIVES, "operations")
-    if any(one.own_ns is None for one in found.collectives):
+    if any(one.transfer_ns is None for one in found.collectives):
         yield Text(
-            "without own and waiting: matched on no other one, or no operation for which all wait",
+            "without transfer and wait: not matched on another one, or an operation without a wait",
             style="dim",
         )
 

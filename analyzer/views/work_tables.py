@@ -140,24 +140,24 @@ def _idle_share(step: StepReport) -> float | None:
 
 
 def kernels_table(report: Report, width: int, rows: int) -> Table:
-    """The first `rows` kernels; if ops overlap, critical times stand in place of total durations.
+    """The first `rows` kernels; if ops overlap, attributed times stand in place of total durations.
     Narrow tables show either the mean or the roofline, roomy ones add how many calls were short and
     which peak limits the kernel."""
-    shown, critical = report.kernels[:rows], report.overlapping
+    shown, attributed = report.kernels[:rows], report.overlapping
     known = any(kernel.roofline is not None for kernel in shown)
     with_mean = width >= MEDIUM_WIDTH or not known
     roomy = width >= ROOMY_WIDTH
     with_short = roomy and any(kernel.short_calls for kernel in shown)
-    taken = 30 + critical + 10 * with_mean + 9 * with_short + (17 + 9 * roomy) * known
+    taken = 30 + attributed + 10 * with_mean + 9 * with_short + (17 + 9 * roomy) * known
     names = short_kernels((kernel.name for kernel in shown), max(width - taken, 13))
     columns: list[Column[KernelReport]] = [
         Column("name", lambda kernel: names[kernel.name], text=True),
         Column("calls", lambda kernel: count(kernel.count)),
         Column("short", lambda kernel: count(kernel.short_calls), with_short),
-        Column("total", lambda kernel: duration(kernel.total_ns), not critical),
-        Column("critical", lambda kernel: duration(kernel.critical_ns), critical),
+        Column("total", lambda kernel: duration(kernel.total_ns), not attributed),
+        Column("attributed", lambda kernel: duration(kernel.attributed_ns), attributed),
         Column("mean", lambda kernel: duration(kernel.mean_ns), with_mean),
-        Column("share", partial(_share, critical)),
+        Column("share", partial(_share, attributed)),
         Column("GB/s", partial(_roofline, lambda of: significant(of.bytes_per_s / 1e9)), known),
         Column("of limit", partial(_roofline, _share_of_limit), known),
         Column("limit", partial(_roofline, lambda of: of.limit or UNKNOWN), known and roomy),
@@ -165,8 +165,8 @@ def kernels_table(report: Report, width: int, rows: int) -> Table:
     return columns_table(columns, report.kernels, rows, "kernels")
 
 
-def _share(critical: bool, kernel: KernelReport) -> str:
-    return f"{percent(kernel.critical_share if critical else kernel.share)} %"
+def _share(attributed: bool, kernel: KernelReport) -> str:
+    return f"{percent(kernel.attributed_share if attributed else kernel.share)} %"
 
 
 def _roofline(text: Callable[[Roofline], str], kernel: KernelReport) -> str:
@@ -179,15 +179,15 @@ def _share_of_limit(found: Roofline) -> str:
 
 
 def ranges_table(report: Report, width: int, rows: int) -> Table:
-    """The first `rows` ranges as a tree, with critical times in place of busy times if ops overlap;
-    paths of framework operators are dim."""
-    with_launches, critical = width >= MEDIUM_WIDTH, report.overlapping
+    """The first `rows` ranges as a tree, with attributed times in place of busy times if ops
+    overlap; paths of framework operators are dim."""
+    with_launches, attributed = width >= MEDIUM_WIDTH, report.overlapping
     busy = "time" if report.on_cpu else "GPU time"
     cells = max(width - 44 - 10 * with_launches, 16)
     columns: list[Column[RangeRow]] = [
         Column("range", lambda row: _indented(row, cells), text=True),
-        Column(busy, lambda row: duration(row.found.gpu_ns), not critical),
-        Column("critical", lambda row: duration(row.found.critical_ns), critical),
+        Column(busy, lambda row: duration(row.found.gpu_ns), not attributed),
+        Column("attributed", lambda row: duration(row.found.attributed_ns), attributed),
         Column("idle", lambda row: duration(row.found.idle_ns)),
         Column(ops_word(report), lambda row: count(row.found.gpu_ops)),
         Column("launches", lambda row: count(row.found.launch_calls), with_launches),

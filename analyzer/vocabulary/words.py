@@ -6,7 +6,7 @@ from decodescope.analyzer.schema.comparison_report import (
     SpeedRatio,
     Standing,
 )
-from decodescope.analyzer.schema.held_up_report import SteadyState
+from decodescope.analyzer.schema.interruption_report import SteadyState
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import Bound, GapReport, Report
 from decodescope.analyzer.schema.step_change_report import StepPartChange
@@ -36,7 +36,7 @@ _PART_WORDS = {
 _STEP_PART_WORDS = {
     "host_tail": "host tail",
     "not_busy": "idle and host tail",
-    "beyond_step": "held up, or in the next step",
+    "beyond_step": "interrupted, or in the next step",
     "prologue": "before the layers",
     "epilogue": "after the layers",
     "outside": "in no layer",
@@ -45,7 +45,7 @@ _STEP_PART_WORDS = {
 INFERRED_NOTE = "inferred from kernel names: no range of the model contains these ops"
 ROLE_KNOWN_BY = {"exact": "name", "partial": "place", "none": "unknown"}
 ROLES_NOTE = (
-    "Critical time in the median decode step: roles add up to its busy time; a role is known by "
+    "Attributed time in the median decode step: roles add up to its busy time; a role is known by "
     "its kernels' names, or by their place in the layer"
 )
 _LAYERS_BY = {
@@ -69,7 +69,7 @@ STANDINGS_NOTE = (
     "shown worse in the other of the two"
 )
 STEP_NOTE = (
-    "the profiled step that stands for each side, without what held it up; the rows add up to "
+    "the profiled step that stands for each side, without interruptions; the rows add up to "
     "it; a kernel that does the work of several roles counts for one"
 )
 
@@ -188,21 +188,21 @@ def overlap_words(report: Report) -> str:
     if not report.overlapping:
         return ""
     total_ns = sum(kernel.total_ns for kernel in report.kernels)
-    critical_ns = sum(kernel.critical_ns for kernel in report.kernels)
+    attributed_ns = sum(kernel.attributed_ns for kernel in report.kernels)
     text = (
-        f"ops overlap: their durations add up to {duration(total_ns)}, critical times to "
-        f"{duration(critical_ns)}; ranks and shares are of critical time"
+        f"ops overlap: their durations add up to {duration(total_ns)}, attributed times to "
+        f"{duration(attributed_ns)}; ranks and shares are of attributed time"
     )
     if any(kernel.roofline is not None for kernel in report.kernels):
         text += ", rates and the share of the limit of durations: lower bounds"
     return text
 
 
-def held_up_words(steady: SteadyState, times: int) -> str:
-    """For how long devices were held up, and how idle they are without that."""
+def interruption_words(steady: SteadyState, times: int) -> str:
+    """For how long devices were interrupted, and how idle they are without that."""
     often = "once" if times == 1 else f"{count(times)} times"
     return (
-        f"{often}, for {duration(steady.held_up_ns)} in all; without that, idle for "
+        f"{often}, for {duration(steady.interrupted_ns)} in all; without that, idle for "
         f"{percent(steady.idle_share)} % of {duration(steady.window_ns)}"
     )
 

@@ -21,9 +21,10 @@ from benchmarks.analyzer.rank_traces import make_rank_traces
 from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.io.child_processes import running
 from decodescope.analyzer.io.work_folders import WorkFolder
-from decodescope.analyzer.machine.provenance import host_facts, package_version
+from decodescope.analyzer.machine.provenance import package_version
 from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.analyzer.schema.report import Environment
+from decodescope.variants.machine.environment import environment
 
 EVENTS, RANK_EVENTS = 230_000, 200_000
 # (time, memory) of `analyze --json` for traces of this many events.
@@ -148,7 +149,7 @@ def run_analyzer_benchmark(
         target_command_ns=target_ns,
         target_peak_rss_bytes=target_bytes,
         peer=_peer_benchmark(peers, ours, commands) if peers else None,
-        environment={**host_facts(), **versions, "source": source.name},
+        environment={**environment(), **versions, "source": source.name},
         ranks=of_ranks,
     )
 

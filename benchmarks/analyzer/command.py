@@ -4,9 +4,9 @@ from pathlib import Path
 
 import rich_click as click
 
+from benchmarks.harness.records import report_result
 from decodescope.analyzer.io.output_paths import check_writable
 from decodescope.cli.options import FILE, json_option, number_option, output_option
-from decodescope.cli.output import write_result
 
 
 @click.command("analyzer")
@@ -47,4 +47,4 @@ def command(
     most_events = max(bundled_recordings(), key=lambda path: path.stat().st_size)
     check_writable(output, "-o", [most_events, peer])
     result = run_analyzer_benchmark(most_events, repeats, events, peer, ranks)
-    write_result(output, result, benchmark_table, as_json)
+    report_result(output, result, benchmark_table, as_json)

@@ -6,15 +6,17 @@ the view is frozen, and while the replay is paused. Writes benchmarks/results/ap
 only (it reads /proc).
 """
 
-import argparse
 import statistics
 from functools import partial
 from pathlib import Path
 
+import rich_click as click
+
 from benchmarks.app.terminal import AppRun
-from benchmarks.harness.common import RESULTS, repeated, write_record
+from benchmarks.harness.processes import repeated
+from benchmarks.harness.records import RESULTS, write_record
 from decodescope.analyzer.recordings.bundled import bundled_recordings
-from decodescope.cli.ending import end_with
+from decodescope.cli.options import number_option
 
 SETTLE_S = 3.0
 
@@ -49,22 +51,17 @@ def measure(recording: Path, seconds: float) -> dict[str, float]:
     }
 
 
-def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=10)
-    arguments = parser.parse_args()
+@click.command("app-costs")
+@number_option("--repeats", default=5, show_default=True)
+@click.option("--seconds", type=float, default=10, show_default=True, help="Of each state.")
+def command(repeats: int, seconds: float) -> None:
+    """The app's first paint, and its CPU time frozen, paused and replaying."""
     recording = bundled_recordings()[0]
-    runs = repeated(arguments.repeats, partial(measure, recording, arguments.seconds))
+    runs = repeated(repeats, partial(measure, recording, seconds))
     record = {
         "recording": recording.name,
-        "seconds_each": arguments.seconds,
+        "seconds_each": seconds,
         "median": {key: statistics.median(run[key] for run in runs) for key in runs[0]},
         "runs": runs,
     }
     write_record(RESULTS / "app-costs.json", record)
-
-
-if __name__ == "__main__":
-    end_with(main)

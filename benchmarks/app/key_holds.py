@@ -6,7 +6,6 @@ that key was held, with whatever else the app did meanwhile. Each repeat is a ne
 benchmarks/results/key-holds.json.
 """
 
-import argparse
 import asyncio
 import gc
 import gzip
@@ -19,10 +18,13 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import rich_click as click
+
 from benchmarks.analyzer.large_trace import make_trace
+from benchmarks.harness.records import RESULTS, write_record
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.recordings.recording import read_recording
-from decodescope.cli.ending import end_with
+from decodescope.cli.options import number_option
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.sources import TraceSource
 
@@ -115,23 +117,15 @@ def summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=5)
-    arguments = parser.parse_args()
+@click.command("key-holds")
+@number_option("--repeats", default=5, show_default=True)
+def command(repeats: int) -> None:
+    """How long each key of each page is held with a trace of 230,000 events, headless."""
     recording = next(one for one in bundled_recordings() if one.stem.endswith("-eager"))
     source = read_recording(recording).last_packed_trace()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "large.json"
         make_trace(gzip.decompress(source), EVENTS, path)
         with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as processes:
-            runs = [processes.submit(run, path).result() for _ in range(arguments.repeats)]
-    # It imports torch, which the app never does: its objects lengthen every garbage collection.
-    from benchmarks.harness.common import RESULTS, write_record
-
+            runs = [processes.submit(run, path).result() for _ in range(repeats)]
     write_record(RESULTS / "key-holds.json", {"events": EVENTS, **summary(runs)})
-
-
-if __name__ == "__main__":
-    end_with(main)

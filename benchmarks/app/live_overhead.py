@@ -6,17 +6,19 @@ steps. The share of a core that the app's process uses is that of the same time;
 part of it. Writes benchmarks/results/live-overhead.json with every figure and the environment.
 """
 
-import argparse
 import statistics
 import tempfile
 from functools import partial
 from pathlib import Path
 
+import rich_click as click
+
 from benchmarks.app.terminal import record_live
-from benchmarks.harness.common import RESULTS, printed_json, repeated, write_record
+from benchmarks.harness.processes import printed_json, repeated
+from benchmarks.harness.records import RESULTS, write_record
 from decodescope.analyzer.protocol.messages import Stats
 from decodescope.analyzer.recordings.recording import read_recording
-from decodescope.cli.ending import end_with
+from decodescope.cli.options import number_option
 
 SETTLE_STATS = 8
 
@@ -57,20 +59,21 @@ def measure_round(model: str, variants: list[str], seconds: float) -> dict[str, 
     }
 
 
-def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", default="llama-3.2-1b@random")
-    parser.add_argument("--variants", default="compiled,fused+graph,fp8")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=12)
-    arguments = parser.parse_args()
-    variants = arguments.variants.split(",")
-    measured = partial(measure_round, arguments.model, variants, arguments.seconds)
-    rounds = repeated(arguments.repeats, measured)
+@click.command("live-overhead")
+@click.option("--model", metavar="M", default="llama-3.2-1b@random", show_default=True)
+@click.option(
+    "--variants", "chosen", metavar="A,B,...", default="compiled,fused+graph,fp8", show_default=True
+)
+@number_option("--repeats", default=3, show_default=True)
+@click.option("--seconds", type=float, default=12, show_default=True)
+def command(model: str, chosen: str, repeats: int, seconds: float) -> None:
+    """tokens/s with the app attached against `run`, interleaved; needs a GPU."""
+    variants = chosen.split(",")
+    measured = partial(measure_round, model, variants, seconds)
+    rounds = repeated(repeats, measured)
     ratios = {name: [found[name]["live_over_run"] for found in rounds] for name in variants}
     record = {
-        "model": arguments.model,
+        "model": model,
         "live_over_run": {
             name: {"median": statistics.median(all_), "min": min(all_), "max": max(all_)}
             for name, all_ in ratios.items()
@@ -82,7 +85,3 @@ def main() -> None:
         "rounds": rounds,
     }
     write_record(RESULTS / "live-overhead.json", record)
-
-
-if __name__ == "__main__":
-    end_with(main)

@@ -7,7 +7,6 @@ the first hour is the one to compare with. Writes benchmarks/results/app-memory.
 reads /proc).
 """
 
-import argparse
 import gzip
 import re
 import sys
@@ -16,14 +15,15 @@ from contextlib import closing
 from pathlib import Path
 
 import msgspec
+import rich_click as click
 
 from benchmarks.app.terminal import READ_BYTES, AppRun
-from benchmarks.harness.common import RESULTS, write_record
+from benchmarks.harness.records import RESULTS, write_record
 from decodescope.analyzer.protocol.messages import Log, Stats, TraceReady
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.analyzer.recordings.writer import RecordingWriter
-from decodescope.cli.ending import end_with
+from decodescope.cli.options import number_option
 
 NS = 1_000_000_000
 WINDOW_EVERY_S = 40
@@ -65,11 +65,10 @@ def played(app: AppRun) -> float:
     return int(places[-1][0] or 0) + int(places[-1][1]) / 60 if places else 0.0
 
 
-def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--hours", type=int, default=8)
-    hours = parser.parse_args().hours
+@click.command("app-memory")
+@number_option("--hours", default=8, show_default=True)
+def command(hours: int) -> None:
+    """The app's memory over hours of a run, played without waiting."""
     source = next(path for path in bundled_recordings() if path.stem.endswith("fused+graph"))
     with tempfile.TemporaryDirectory(prefix="decodescope-bench-") as folder:
         path = Path(folder) / "hours.dsrec"
@@ -97,7 +96,3 @@ def main() -> None:
         "growth": memory[-1] / memory[0] - 1,
     }
     write_record(RESULTS / "app-memory.json", record)
-
-
-if __name__ == "__main__":
-    end_with(main)

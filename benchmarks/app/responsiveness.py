@@ -8,7 +8,6 @@ should be drawn, so a key's output is its own. CPU and memory are those of the a
 /proc shows (Linux). Writes benchmarks/results/app-responsiveness.json.
 """
 
-import argparse
 import gzip
 import re
 import statistics
@@ -16,12 +15,15 @@ import tempfile
 import time
 from pathlib import Path
 
+import rich_click as click
+
 from benchmarks.analyzer.large_trace import make_trace
 from benchmarks.app.terminal import AppRun
-from benchmarks.harness.common import RESULTS, repeated, write_record
+from benchmarks.harness.processes import repeated
+from benchmarks.harness.records import RESULTS, write_record
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.recordings.recording import read_recording
-from decodescope.cli.ending import end_with
+from decodescope.cli.options import number_option
 from decodescope.tui.pages.all_pages import PAGES
 
 EVENTS = 230_000
@@ -92,25 +94,22 @@ def measure(path: Path, presses: int, seconds: float) -> dict[str, float]:
     return figures
 
 
-def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--presses", type=int, default=60, help="keys on each page")
-    parser.add_argument("--seconds", type=float, default=10, help="at rest")
-    arguments = parser.parse_args()
+@click.command("app-responsiveness")
+@number_option("--repeats", default=3, show_default=True)
+@number_option("--presses", default=60, show_default=True, help="Keys on each page.")
+@click.option("--seconds", type=float, default=10, show_default=True, help="At rest.")
+def command(repeats: int, presses: int, seconds: float) -> None:
+    """A trace of 230,000 events in a terminal: first paint, answers to keys, CPU, memory."""
     with tempfile.TemporaryDirectory(prefix="decodescope-bench-") as folder:
         path = Path(folder) / "trace.json"
         packed = read_recording(bundled_recordings()[0]).last_packed_trace()
         file_bytes = make_trace(gzip.decompress(packed), EVENTS, path)
-        runs = repeated(
-            arguments.repeats, lambda: measure(path, arguments.presses, arguments.seconds)
-        )
+        runs = repeated(repeats, lambda: measure(path, presses, seconds))
     record = {
         "events": EVENTS,
         "file_bytes": file_bytes,
         "size": "120x40",
-        "presses_each": arguments.presses,
+        "presses_each": presses,
         "median": {
             key: statistics.median(run[key] for run in runs)
             for key in runs[0]
@@ -119,7 +118,3 @@ def main() -> None:
         "runs": runs,
     }
     write_record(RESULTS / "app-responsiveness.json", record)
-
-
-if __name__ == "__main__":
-    end_with(main)

@@ -6,7 +6,6 @@ action until every line of the panel is text for the terminal, with the garbage 
 happen meanwhile. Writes benchmarks/results/timeline-repaint.json.
 """
 
-import argparse
 import asyncio
 import gc
 import random
@@ -15,7 +14,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from decodescope.cli.ending import end_with
+import rich_click as click
+
+from benchmarks.harness.records import RESULTS, write_record
+from decodescope.cli.options import number_option
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.background import analyse_files
 from decodescope.tui.model.sources import TraceSource
@@ -74,23 +76,22 @@ async def repaints_ms(path: Path, size: tuple[int, int], repeats: int) -> list[t
     return found
 
 
-def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=40)
-    parser.add_argument("--streams", type=int, default=4)
-    arguments = parser.parse_args()
+@click.command("timeline-repaint")
+@number_option("--repeats", default=40, show_default=True)
+@number_option("--streams", default=4, show_default=True)
+def command(repeats: int, streams: int) -> None:
+    """A full repaint of the timeline with 100,000 kernels in view, headless."""
     # As the command line does.
     gc.freeze()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernels.json"
-        write_trace(path, KERNELS, arguments.streams)
+        write_trace(path, KERNELS, streams)
         began = time.perf_counter()
         analyse_files([path], 0.0)
         opened_s = time.perf_counter() - began
         sizes = {}
         for size in SIZES:
-            times, cpu = zip(*asyncio.run(repaints_ms(path, size, arguments.repeats)), strict=True)
+            times, cpu = zip(*asyncio.run(repaints_ms(path, size, repeats)), strict=True)
             sizes[f"{size[0]}x{size[1]}"] = {
                 "median_ms": statistics.median(times),
                 "max_ms": max(times),
@@ -98,13 +99,11 @@ def main() -> None:
                 "cpu_max_ms": max(cpu),
                 "repaints": len(times),
             }
-    # It imports torch, which the app never does: its objects lengthen every garbage collection.
-    from benchmarks.harness.common import RESULTS, write_record
-
-    record = {"kernels": KERNELS, "kernels_in_view": KERNELS // 2, "streams": arguments.streams,
-              "read_and_analysed_s": opened_s, "sizes": sizes}  # fmt: skip
+    record = {
+        "kernels": KERNELS,
+        "kernels_in_view": KERNELS // 2,
+        "streams": streams,
+        "read_and_analysed_s": opened_s,
+        "sizes": sizes,
+    }
     write_record(RESULTS / "timeline-repaint.json", record)
-
-
-if __name__ == "__main__":
-    end_with(main)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import rich_click as click
 
+from benchmarks.harness.records import report_result
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.io.output_paths import check_writable
 from decodescope.cli.options import (
@@ -13,7 +14,7 @@ from decodescope.cli.options import (
     number_option,
     output_option,
 )
-from decodescope.cli.output import library_output_to_stderr, progress, write_result
+from decodescope.cli.output import library_output_to_stderr, progress
 
 
 @click.command("block")
@@ -55,6 +56,6 @@ def command(
     dtypes = DTYPES if dtype is None else (parse_dtype(dtype),)
     with progress() as show, library_output_to_stderr():
         result = run_block_bench(model, batch, lengths, dtypes, show)
-    write_result(output, result, block_table, as_json)
+    report_result(output, result, block_table, as_json)
     if result.errors:
         raise DecodescopeError("block: " + "; ".join(result.errors))

@@ -9,7 +9,9 @@ import tempfile
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-from benchmarks.harness.common import RESULTS, ROOT, write_record
+import rich_click as click
+
+from benchmarks.harness.records import RESULTS, ROOT, write_record
 
 RESULT = RESULTS / "gpu-tests.json"
 
@@ -22,12 +24,17 @@ def outcome(case: ElementTree.Element) -> str:
     return "skipped" if "skipped" in kinds else "passed"
 
 
-def main() -> int:
-    """Run, record, and return pytest's exit code."""
+@click.command("gpu-tests", context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def command(arguments: tuple[str, ...]) -> int:
+    """Run the tests that need or can use a CUDA GPU, and record them; ends as pytest does.
+
+    ARGUMENTS are those of pytest.
+    """
     with tempfile.TemporaryDirectory() as folder:
         junit = Path(folder) / "junit.xml"
-        command = ["-m", "pytest", "-m", "gpu or any_device", f"--junitxml={junit}", *sys.argv[1:]]
-        code = subprocess.run([sys.executable, *command], cwd=ROOT, check=False).returncode
+        pytest = ["-m", "pytest", "-m", "gpu or any_device", f"--junitxml={junit}", *arguments]
+        code = subprocess.run([sys.executable, *pytest], cwd=ROOT, check=False).returncode
         if not junit.is_file():
             return code
         cases = list(ElementTree.parse(junit).iter("testcase"))
@@ -43,7 +50,3 @@ def main() -> int:
         write_record(RESULT, record, "make test-gpu")
         sys.stderr.write(f"recorded in {RESULT.relative_to(ROOT)}\n")
     return code
-
-
-if __name__ == "__main__":
-    sys.exit(main())

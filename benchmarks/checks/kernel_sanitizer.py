@@ -5,10 +5,9 @@ of its own. Each kernel is launched at small shapes that no tile divides, in eve
 at batch 1 and 33, with and without overlap (PDL), and once more at a position past the end of every
 cache, where it must write nothing. With --run it only launches the kernels, for a sanitizer that is
 started by hand:
-compute-sanitizer --tool memcheck python -m benchmarks.checks.kernel_sanitizer --run
+compute-sanitizer --tool memcheck python -m benchmarks kernel-sanitizer --run
 """
 
-import argparse
 import os
 import re
 import shutil
@@ -22,15 +21,18 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import rich_click as click
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from benchmarks.gemm.gemm_contenders import tuned_gemms
 from benchmarks.gemm.gemm_operands import GemmOperands
-from benchmarks.harness.common import RESULTS, ROOT, has_gpu, write_record
+from benchmarks.harness.processes import require_cuda
+from benchmarks.harness.records import RESULTS, ROOT, write_record
 from benchmarks.kernels.kernel_cases import kernel_cases
 from benchmarks.kernels.operands import Operands
-from decodescope.cli.ending import end_with
+from decodescope.analyzer.errors import MissingRequirement
+from decodescope.cli.options import FILE
 from decodescope.kernels.device.overlap import can_overlap
 from decodescope.variants.model.quantize import quantization_of, quantize_model
 from decodescope.variants.spec import VariantSpec
@@ -41,7 +43,7 @@ from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
 
 TOOLS = ("memcheck", "racecheck")
 DEFAULT_PATH = Path("/usr/local/cuda/bin/compute-sanitizer")
-MODULE = "benchmarks.checks.kernel_sanitizer"
+COMMAND = "benchmarks kernel-sanitizer"
 BATCHES = (1, 33)
 CONTEXT = 301
 PAST_THE_END = 10_000
@@ -167,7 +169,7 @@ def launch_gemms(overlaps: bool) -> int:
 
 def run_part(under: tuple[str, ...], part: int) -> Ran:
     """Launch one part in a process of its own, under another command."""
-    command = [*under, sys.executable, "-m", MODULE, "--run", str(part)]
+    command = [*under, sys.executable, "-m", *COMMAND.split(), "--run", str(part)]
     # torch's allocator returns parts of large blocks, whose ends memcheck would not see.
     variables = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     done = subprocess.run(
@@ -185,7 +187,7 @@ def outcome(tool: str, runs: Sequence[Ran]) -> dict[str, Any]:
     """One tool's sums over all parts; null where a part could not finish."""
     return {
         "tool": tool,
-        "command": f"compute-sanitizer --tool {tool} python -m {MODULE} --run",
+        "command": f"compute-sanitizer --tool {tool} python -m {COMMAND} --run",
         "errors": total([run.errors for run in runs]),
         "launches": total([run.launches for run in runs]),
         "exit_code": max((run.exit_code for run in runs), key=abs),
@@ -219,39 +221,33 @@ def version(sanitizer: Path) -> str | None:
     return found[0] if found else None
 
 
-def main() -> int:
-    """The command line; 0 if no tool found an error."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--run", type=int, nargs="*", choices=PARTS, metavar="PART",
-        help="launch the kernels, of all models or of these, and check nothing",
-    )  # fmt: skip
-    parser.add_argument("--sanitizer", type=Path, help="where compute-sanitizer is")
-    arguments = parser.parse_args()
-    if not has_gpu("kernel_sanitizer"):
-        return 3
-    if arguments.run is not None:
-        launches = [launch_part(part) for part in arguments.run or PARTS]
+@click.command("kernel-sanitizer")
+@click.option("--run", is_flag=True, help="Only launch the kernels, and check nothing.")
+@click.option("--sanitizer", type=FILE, metavar="FILE", help="Where compute-sanitizer is.")
+@click.argument("parts", type=click.IntRange(0, PARTS[-1]), nargs=-1)
+def command(run: bool, sanitizer: Path | None, parts: tuple[int, ...]) -> int:
+    """Every kernel under compute-sanitizer's memcheck and racecheck; 1 if a tool found an error.
+
+    PARTS are the models whose kernels --run launches, all by default.
+    """
+    require_cuda("kernel-sanitizer")
+    if run:
+        launches = [launch_part(part) for part in parts or PARTS]
         sys.stderr.write(f"launches: {sum(launches)}\n")
         return 0
-    sanitizer = Path(arguments.sanitizer or shutil.which("compute-sanitizer") or DEFAULT_PATH)
-    if not sanitizer.is_file():
-        sys.stderr.write("kernel_sanitizer: no compute-sanitizer; name it with --sanitizer\n")
-        return 3
+    program = Path(sanitizer or shutil.which("compute-sanitizer") or DEFAULT_PATH)
+    if not program.is_file():
+        raise MissingRequirement("kernel-sanitizer: no compute-sanitizer; name it with --sanitizer")
     with ThreadPoolExecutor(processes_at_once()) as pool:
         # An unchecked run compiles the kernels once: both tools find them in Triton's cache.
         if any(run.exit_code for run in pool.map(partial(run_part, ()), PARTS)):
             return 1
-        under = {tool: (str(sanitizer), "--tool", tool) for tool in TOOLS}
+        under = {tool: (str(program), "--tool", tool) for tool in TOOLS}
         runs = {tool: pool.map(partial(run_part, under[tool]), PARTS) for tool in TOOLS}
         outcomes = [outcome(tool, list(parts)) for tool, parts in runs.items()]
     record = {
-        "sanitizer_version": version(sanitizer),
+        "sanitizer_version": version(program),
         "tools": outcomes,
     }
-    write_record(RESULTS / "kernel-sanitizer.json", record, f"python -m {MODULE}")
+    write_record(RESULTS / "kernel-sanitizer.json", record, f"python -m {COMMAND}")
     return 0 if all(one["errors"] == 0 for one in outcomes) else 1
-
-
-if __name__ == "__main__":
-    end_with(main)

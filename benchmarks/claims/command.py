@@ -4,10 +4,11 @@ from pathlib import Path
 
 import rich_click as click
 
+from benchmarks.harness.records import report_result
 from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.io.output_paths import check_writable
 from decodescope.cli.options import json_option, output_option
-from decodescope.cli.output import library_output_to_stderr, progress, say, write_result
+from decodescope.cli.output import library_output_to_stderr, progress, say
 
 
 @click.command("claims")
@@ -48,6 +49,6 @@ def command(
 
     with progress(say) as show, library_output_to_stderr():
         result = run_claims(claims, gpt_fast, show)
-    write_result(output, result, claims_table, as_json)
+    report_result(output, result, claims_table, as_json)
     if result.errors:
         raise DecodescopeError("claims: " + "; ".join(result.errors))

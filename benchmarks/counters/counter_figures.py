@@ -15,7 +15,7 @@ from benchmarks.counters.counter_check import (
     Joined,
     KernelRow,
 )
-from benchmarks.harness.common import figures_table, share_cell
+from benchmarks.harness.tables import figures_table, share_cell
 from decodescope.analyzer.text.formatting import (
     UNKNOWN,
     bytes_size,

@@ -11,7 +11,6 @@ Exit code 3 without a GPU, without ncu, or without the right to read counters; 2
 processes of a variant ran different kernels (the record has the others).
 """
 
-import argparse
 import shlex
 import subprocess
 import sys
@@ -19,18 +18,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+import rich_click as click
 from msgspec import Struct
 
 from benchmarks.counters.counted_step import CLAIMS_FILE, POSITION, TRACE_FILE
 from benchmarks.counters.counter_check import KernelRow, counted_kernels, joined, traced_step
 from benchmarks.counters.counter_figures import VariantFigures, figures, tables
 from benchmarks.counters.ncu_report import METRICS, count, find_ncu, ncu_version
-from benchmarks.harness.common import RESULTS, ROOT, has_gpu, write_record
+from benchmarks.harness.processes import require_cuda
+from benchmarks.harness.records import RESULTS, ROOT, write_record
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.io.child_processes import running
 from decodescope.analyzer.io.output_paths import check_writable, output_path
 from decodescope.analyzer.io.work_folders import WorkFolder
-from decodescope.cli.ending import end_with
 from decodescope.cli.output import print_table, say
 from decodescope.variants.registry import find_variant
 
@@ -82,33 +82,28 @@ def measure(model: str, variant: str, ncu: Path, folder: Path) -> VariantFigures
     return figures(variant, measured, both, traced.copies)
 
 
-def parsed_arguments() -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", default="llama-3.2-1b@random")
-    parser.add_argument("--variants", default="eager,compiled,fused")
-    parser.add_argument("-o", "--output", type=output_path, default=RESULT)
-    parser.add_argument(
-        "--keep", type=Path, metavar="FOLDER", help="keep the traces and ncu's logs there"
-    )
-    return parser.parse_args()
-
-
-def main() -> int:
-    """Measure, record and print every variant; the exit codes are those above."""
-    arguments = parsed_arguments()
-    if not has_gpu("hardware_counters"):
-        return 3
-    check_writable(arguments.output, "-o")
-    variants = arguments.variants.split(",")
+@click.command("hardware-counters")
+@click.option("--model", metavar="M", default="llama-3.2-1b@random", show_default=True)
+@click.option(
+    "--variants", "chosen", metavar="A,B,...", default="eager,compiled,fused", show_default=True
+)
+@click.option("-o", "--output", metavar="FILE", type=output_path, default=RESULT)
+@click.option(
+    "--keep", type=Path, metavar="FOLDER", help="Keep the traces and the logs of ncu there."
+)
+def command(model: str, chosen: str, output: Path, keep: Path | None) -> int:
+    """Our figures of each kernel beside those of Nsight Compute; needs a GPU and ncu."""
+    require_cuda("hardware-counters")
+    check_writable(output, "-o")
+    variants = chosen.split(",")
     for variant in variants:
         without_overlap(variant)
     ncu = find_ncu()
     # Without the places of its output.
-    words = ["python", "-m", "benchmarks.counters.hardware_counters", "--model", arguments.model]
-    command = shlex.join([*words, "--variants", arguments.variants])
+    words = ["python", "-m", "benchmarks", "hardware-counters", "--model", model]
+    again = shlex.join([*words, "--variants", chosen])
     record = {
-        "model": arguments.model,
+        "model": model,
         "dtype": "bf16",
         "position": POSITION,
         "ncu_version": ncu_version(ncu),
@@ -119,18 +114,14 @@ def main() -> int:
     refused: list[Refused] = []
     for variant in variants:
         with WorkFolder() as temporary:
-            folder = temporary if arguments.keep is None else arguments.keep.absolute() / variant
+            folder = temporary if keep is None else keep.absolute() / variant
             folder.mkdir(parents=True, exist_ok=True)
             try:
-                done.append(measure(arguments.model, variant, ncu, folder))
+                done.append(measure(model, variant, ncu, folder))
             except InputError as error:
                 say(f"{variant}: {error}")
                 refused.append(Refused(variant, without_overlap(variant), str(error)))
         # After each variant, so that an interrupted run keeps the whole ones.
-        write_record(arguments.output, {**record, "variants": [*done, *refused]}, command)
+        write_record(output, {**record, "variants": [*done, *refused]}, again)
     print_table(done, tables)
     return 2 if refused else 0
-
-
-if __name__ == "__main__":
-    end_with(main)

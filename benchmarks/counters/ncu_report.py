@@ -15,7 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from benchmarks.harness.common import ROOT
+from benchmarks.harness.records import ROOT
 from decodescope.analyzer.errors import InputError, MissingRequirement, process_end
 from decodescope.analyzer.io.child_processes import running
 

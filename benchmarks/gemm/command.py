@@ -4,10 +4,11 @@ from pathlib import Path
 
 import rich_click as click
 
+from benchmarks.harness.records import report_result
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.io.output_paths import check_writable
 from decodescope.cli.options import file_option, json_option, number_option, output_option
-from decodescope.cli.output import library_output_to_stderr, progress, say, write_result
+from decodescope.cli.output import library_output_to_stderr, progress, say
 
 # Below 16 a tile of the tensor cores would be mostly padding.
 _SIZE = click.IntRange(16, 262_144)
@@ -48,6 +49,6 @@ def command(
 
     with progress(say) as show, library_output_to_stderr():
         result = run_gemm_bench(rows, columns, sorted(set(tokens)) or TOKENS, table, show)
-    write_result(output, result, gemm_table, as_json)
+    report_result(output, result, gemm_table, as_json)
     if result.errors:
         raise DecodescopeError("gemm: " + "; ".join(result.errors))

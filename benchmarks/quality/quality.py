@@ -10,32 +10,34 @@ its ratio, KL, top-1 agreement, error of the logits. There are two ways to the l
   on the CPU it needs TRITON_INTERPRET=1, and then few windows and positions.
 
 The error's growth is that of the decoded positions, in bins, for both ways. The text is the part of
-CPython's standard library that `tiny` was not trained on (`tools/tiny_corpus.py`), of the Python
+CPython's standard library that `tiny` was not trained on (`corpus.py`), of the Python
 that runs this or of --stdlib; the record says whether it is that very text, by its digest.
 """
 
-import argparse
 import platform
 import shlex
 import sys
 import sysconfig
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import rich_click as click
 import torch
 from rich.table import Table
 
-from benchmarks.harness.common import RESULTS, figures_table, write_record
+from benchmarks.harness.records import RESULTS, write_record
+from benchmarks.harness.tables import figures_table
 from benchmarks.quality.corpus import Sources, digest_of, read_validation
 from benchmarks.quality.formats import BF16, DTYPE, PROMPT, Format, made_formats, score
 from benchmarks.quality.scores import Figures, Growth, Tally
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.io.output_paths import check_writable, is_stdout, output_path
 from decodescope.analyzer.text.formatting import bytes_size, percent
-from decodescope.cli.ending import end_with
+from decodescope.cli.options import device_option, number_option
 from decodescope.cli.output import print_table
 from decodescope.variants.machine.environment import choose_device
 from decodescope.variants.model.loading import LoadedModel, load_model
@@ -119,23 +121,35 @@ def _stored_bytes(loaded: LoadedModel) -> int:
     return sum(tensor.nbytes for tensor in weight_tensors(loaded.model))
 
 
-def measured(arguments: argparse.Namespace, device: str) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """What is scored; `windows` and `batch` are None where all, or as many as fit, are meant."""
+
+    model: str
+    formats: tuple[str, ...]
+    windows: int | None
+    batch: int | None
+    positions: int
+    stdlib: Path
+
+
+def measured(options: Scoring, device: str) -> dict[str, Any]:
     """Every recorded figure."""
-    sources = read_validation(arguments.stdlib)
+    sources = read_validation(options.stdlib)
     training = msgspec.json.decode((tiny_folder() / "training.json").read_bytes())
     held_out = digest_of(sources)
     if held_out != training["validation_sha256"]:
-        sys.stderr.write(f"{arguments.stdlib}: not the text that was held out of training\n")
-    loaded = load_model(resolve_model(arguments.model), device, DTYPE)
-    windows = text_windows(loaded, sources, arguments.windows)
+        sys.stderr.write(f"{options.stdlib}: not the text that was held out of training\n")
+    loaded = load_model(resolve_model(options.model), device, DTYPE)
+    windows = text_windows(loaded, sources, options.windows)
     length, vocabulary = windows.shape[1] - 1, loaded.vocab_size
-    positions = min(arguments.positions, length - PROMPT)
-    batch = arguments.batch or max(1, min(16, _LOGITS[device] // (length * vocabulary)))
+    positions = min(options.positions, length - PROMPT)
+    batch = options.batch or max(1, min(16, _LOGITS[device] // (length * vocabulary)))
     batch = min(batch, len(windows))
-    formats = list(made_formats(arguments.formats, loaded, batch, positions, device))
+    formats = list(made_formats(options.formats, loaded, batch, positions, device))
     score(formats, loaded, windows, batch, positions)
     return {
-        "model": arguments.model,
+        "model": options.model,
         "dtype": DTYPE,
         "device": device,
         "text": {
@@ -199,13 +213,13 @@ def _rows(record: dict[str, Any]) -> Iterator[tuple[FormatQuality, str, Scored]]
                 yield one, way, scored
 
 
-def recorded_command(arguments: argparse.Namespace) -> str:
+def recorded_command(options: Scoring) -> str:
     """The command that scores this again, without its output file and where the text lies."""
-    command = ["python", "-m", "benchmarks.quality", "--model", arguments.model]
-    if arguments.formats != FORMATS:
-        command += ["--formats", ",".join(arguments.formats)]
+    command = ["python", "-m", "benchmarks", "quality", "--model", options.model]
+    if options.formats != FORMATS:
+        command += ["--formats", ",".join(options.formats)]
     for option, usual in (("windows", None), ("batch", None), ("positions", POSITIONS)):
-        if (given := getattr(arguments, option)) != usual:
+        if (given := getattr(options, option)) != usual:
             command += [f"--{option}", str(given)]
     return shlex.join(command)
 
@@ -217,31 +231,39 @@ def _format_list(text: str) -> tuple[str, ...]:
     return names
 
 
-def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--model", default="tiny")
-    parser.add_argument("--device", choices=("cuda", "cpu"))
-    parser.add_argument("--formats", default=",".join(FORMATS), metavar="A,B,...")
-    parser.add_argument("--windows", type=int, help="as many, evenly spaced (default: all)")
-    parser.add_argument("--batch", type=int, help="windows decoded by a step (default: at most 16)")
-    parser.add_argument("--positions", type=int, default=POSITIONS, help="decoded by each step")
-    parser.add_argument("--stdlib", type=Path, default=Path(sysconfig.get_path("stdlib")))
-    parser.add_argument("-o", "--output", type=output_path, help="instead of quality-<model>.json")
-    arguments = parser.parse_args()
-    for option in ("windows", "batch", "positions"):
-        if (given := getattr(arguments, option)) is not None and given < 1:
-            parser.error(f"--{option} {given}: must be at least 1")
-    path = arguments.output or RESULTS / f"quality-{Path(arguments.model).name}.json"
+@click.command("quality")
+@click.option("--model", metavar="M", default="tiny", show_default=True)
+@device_option
+@click.option("--formats", metavar="A,B,...", default=",".join(FORMATS), show_default=True)
+@number_option("--windows", type=click.IntRange(1), help="So many, evenly spaced. [default: all]")
+@number_option(
+    "--batch", type=click.IntRange(1), help="Windows decoded by a step. [default: at most 16]"
+)
+@number_option(
+    "--positions",
+    type=click.IntRange(1),
+    default=POSITIONS,
+    show_default=True,
+    help="Positions decoded by each step.",
+)
+@click.option(
+    "--stdlib",
+    type=Path,
+    metavar="FOLDER",
+    default=Path(sysconfig.get_path("stdlib")),
+    help="The standard library with the text. [default: that of this Python]",
+)
+@click.option(
+    "-o", "--output", metavar="FILE", type=output_path, help="Instead of quality-<model>.json."
+)
+def command(device: str | None, formats: str, output: Path | None, **given: Any) -> None:
+    """What each format of weights and KV cache costs in quality, on held-out text."""
+    options = Scoring(formats=_format_list(formats), **given)
+    path = output or RESULTS / f"quality-{Path(options.model).name}.json"
     check_writable(path, "-o")
-    arguments.formats = _format_list(arguments.formats)
-    record = measured(arguments, choose_device(arguments.device))
-    write_record(path, record, recorded_command(arguments))
+    record = measured(options, choose_device(device))
+    write_record(path, record, recorded_command(options))
     if not is_stdout(path):
         print_table(record, partial(quality_table, reference="fp32"))
         print_table(record, partial(quality_table, reference=BF16))
         print_table(record, growth_table)
-
-
-if __name__ == "__main__":
-    end_with(main)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from statistics import median
 
@@ -18,18 +19,14 @@ from benchmarks.claims.report import (
     Source,
 )
 from benchmarks.claims.table import row_name, spread_text, value_text
-from benchmarks.report.records import RESULTS, commit_text, machine_text
+from benchmarks.report.records import RESULTS
 from decodescope.analyzer.text.formatting import (
-    UNKNOWN,
     bytes_size,
     duration,
-    number,
     percent,
-    rate,
 )
 
 FOLDER = RESULTS / "claims"
-_MANY = 8
 _OF_A_GPU = ("tokens_per_s", "ns", "bytes_per_s")
 
 
@@ -100,15 +97,12 @@ def reached_by_gpu(found: Sequence[Section]) -> dict[str, tuple[int, int]]:
 
 
 def origin_lines(measured: Sequence[Recorded]) -> Iterator[str]:
-    """Each file of these claims: machine, commit, date, clocks, and noise."""
+    """Each file of these claims: the peaks it was measured against, clocks, and noise."""
     for file in dict.fromkeys(one.file for one in measured):
         of_file = [one for one in measured if one.file == file]
         report = of_file[0].report
-        environment = report.environment
         parts = [
-            f"`claims/{file}.json`: {machine_text(environment)}",
-            f"commit {commit_text(environment)}, {str(environment['date'])[:16].replace('T', ' ')}",
-            f"read peak {bytes_size(report.measured_peak_bytes_per_s)}/s of "
+            f"`claims/{file}.json`: read peak {bytes_size(report.measured_peak_bytes_per_s)}/s of "
             f"{bytes_size(report.datasheet_peak_bytes_per_s)}/s, shortest launch "
             f"{duration(report.launch_floor_ns)}",
             *_clocks([one.claim for one in of_file]),
@@ -117,43 +111,30 @@ def origin_lines(measured: Sequence[Recorded]) -> Iterator[str]:
         yield "; ".join(parts) + "."
 
 
-def rows_apart(claim: ClaimResult) -> tuple[list[Row], list[Row]]:
-    """The rows of a claim's table, and further ones: those without a published figure, where they
-    are many beside others that have one."""
-    without = [row for row in claim.rows if row.published is None]
-    if len(without) <= _MANY or len(without) == len(claim.rows):
-        return list(claim.rows), []
-    return [row for row in claim.rows if row.published is not None], without
+def published_rows(claim: ClaimResult) -> list[Row]:
+    """The rows of a claim with a published figure; all of them if none has one."""
+    return [row for row in claim.rows if row.published is not None] or list(claim.rows)
 
 
 def row_cells(row: Row) -> list[str]:
-    """A published figure beside ours."""
-    shares = (value_text(share, "share") for share in (row.published_share, row.measured_share))
+    """A published figure, the one measured here, the limit here, and how near ours comes to it."""
     return [
         row_name(row),
         value_text(row.published, row.unit),
-        spread_text(row.measured, row.unit),
+        f"not measured: {row.error}" if row.error else spread_text(row.measured, row.unit),
         value_text(row.limit, row.unit),
-        *shares,
-        f"not measured: {row.error}" if row.error is not None else row.explanation,
+        value_text(row.measured_share, "share"),
     ]
 
 
-def race_header(race: Race) -> list[str]:
-    """The columns of `race_rows`."""
-    if race.of == "steps":
-        return ["variant", "GPU works", "step", "tokens/s", "of the bound", "launches", "KL"]
-    return ["way", "in a graph", "launched", "rate", "of the bound", "traffic ÷ least", "error"]
-
-
-def race_rows(race: Race) -> Iterator[list[str]]:
-    """Every entrant; one that failed with its error."""
-    for one in race.entrants:
-        name = f"**{one.name}**" if one.ours else one.name
-        if one.error is not None:
-            yield [name, one.error, *[UNKNOWN] * 5]
-        else:
-            yield [name, *(_step_cells(one) if race.of == "steps" else _call_cells(one))]
+def race_lines(measured: Sequence[Recorded]) -> Iterator[str]:
+    """Each race of these claims: the median time of every entrant, the fastest first, those of ours
+    in bold; the error of an entrant that failed."""
+    for one in measured:
+        for race in one.claim.races:
+            entrants = sorted(race.entrants, key=lambda entrant: _entrant_ns(race, entrant))
+            times = ", ".join(_entrant_text(race, entrant) for entrant in entrants)
+            yield f"{one.claim.name}, {race.size}: {times}"
 
 
 def reached(measured: Sequence[Recorded]) -> tuple[int, int]:
@@ -222,29 +203,18 @@ def _noise(claims: Sequence[ClaimResult]) -> Iterator[str]:
         yield f"noise: rounds within {percent(median(ranges))} % (worst {percent(max(ranges))} %)"
 
 
-def _call_cells(one: EntrantFigures) -> list[str]:
-    per_s = traffic = None
-    if one.device_ns is not None and one.bytes_moved:
-        per_s = one.bytes_moved / one.device_ns.median * 1e9
-    if one.traffic_bytes and one.bytes_moved:
-        traffic = one.traffic_bytes / one.bytes_moved
-    return [
-        spread_text(one.device_ns, "ns"),
-        value_text(one.launched_ns.median if one.launched_ns else None, "ns"),
-        value_text(per_s, "bytes_per_s"),
-        value_text(one.share_of_bound, "share"),
-        number(traffic),
-        UNKNOWN if one.relative_error is None else f"{one.relative_error:.1e}",
-    ]
+def _entrant_ns(race: Race, entrant: EntrantFigures) -> float:
+    """The median time of a decode step, or of a call on the device; infinite for an entrant that
+    failed."""
+    spread = entrant.launched_ns if race.of == "steps" else entrant.device_ns
+    return inf if spread is None else spread.median
 
 
-def _step_cells(one: EntrantFigures) -> list[str]:
-    step = one.launched_ns
-    return [
-        value_text(one.device_ns.median if one.device_ns else None, "ns"),
-        spread_text(step, "ns"),
-        rate(one.per_s.median if one.per_s else None),
-        value_text(one.share_of_bound, "share"),
-        number(one.launches),
-        UNKNOWN if one.kl is None else f"{one.kl:.2g}",
-    ]
+def _entrant_text(race: Race, entrant: EntrantFigures) -> str:
+    name = f"**{entrant.name}**" if entrant.ours else entrant.name
+    if entrant.error is not None:
+        return f"{name} ({entrant.error})"
+    text = f"{name} {value_text(_entrant_ns(race, entrant), 'ns')}"
+    if race.of == "steps" and entrant.device_ns is not None:
+        text += f" (GPU {value_text(entrant.device_ns.median, 'ns')})"
+    return text

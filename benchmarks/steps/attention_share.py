@@ -13,7 +13,6 @@ Writes benchmarks/results/attention-share.json with the figures of every round. 
 random numbers, because times do not depend on the prompt.
 """
 
-import argparse
 from collections.abc import Mapping, Sequence
 from functools import partial
 from statistics import median
@@ -21,10 +20,13 @@ from time import sleep
 from typing import Any
 
 import msgspec
+import rich_click as click
 import torch
 from rich.table import Table
 
-from benchmarks.harness.common import RESULTS, figures_table, has_gpu, share_cell, write_record
+from benchmarks.harness.processes import require_cuda
+from benchmarks.harness.records import RESULTS, write_record
+from benchmarks.harness.tables import figures_table, share_cell
 from benchmarks.kernels.kernel_bench import (
     TOLERANCES,
     Conditions,
@@ -34,7 +36,7 @@ from benchmarks.kernels.kernel_cases import kernel_cases
 from benchmarks.kernels.operands import Operands
 from benchmarks.kernels.report import KernelFigures, LaunchTimes
 from decodescope.analyzer.text.formatting import UNKNOWN, bytes_size, microseconds
-from decodescope.cli.ending import end_with
+from decodescope.cli.options import number_option
 from decodescope.cli.output import print_table
 from decodescope.kernels.device.overlap import can_overlap
 from decodescope.kernels.ops.decode_attention import DecodeAttention
@@ -200,25 +202,23 @@ def _rate_cells(size: int, bytes_per_s: float | None, share: float | None) -> tu
     return bytes_size(size), rate, share_cell(share)
 
 
-def main() -> int:
-    """The command line; 3 if a requirement is missing."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", default="llama-3.1-8b@random")
-    parser.add_argument("--context", type=int, default=8192, help="tokens that attention sees")
-    parser.add_argument("--batch", type=int, default=1)
-    arguments = parser.parse_args()
-    if arguments.context < SHORT_POSITION + 2:
-        parser.error(f"--context {arguments.context}: must be at least {SHORT_POSITION + 2}")
-    if not has_gpu("attention_share"):
-        return 3
+@click.command("attention-share")
+@click.option("--model", metavar="M", default="llama-3.1-8b@random", show_default=True)
+@number_option(
+    "--context",
+    type=click.IntRange(SHORT_POSITION + 2),
+    default=8192,
+    show_default=True,
+    help="Tokens that attention sees.",
+)
+@number_option("--batch", default=1, show_default=True)
+def command(model: str, context: int, batch: int) -> int:
+    """The cost of attention in a layer of the whole step, and of its kernel alone; needs a GPU."""
+    require_cuda("attention-share")
     peak = read_peak("cuda")
     if peak is None:
         return 3
-    record = measured(arguments.model, arguments.context, arguments.batch, peak)
+    record = measured(model, context, batch, peak)
     write_record(RESULTS / "attention-share.json", record)
     print_table(record, share_table)
     return 0
-
-
-if __name__ == "__main__":
-    end_with(main)

@@ -6,29 +6,27 @@ graphs, the time in which GPU ops overlap, the unlinked share of the idle time, 
 have a range path, by confidence. Prints the figures of a token.
 """
 
-import argparse
 import shlex
 import tempfile
+from dataclasses import dataclass, fields
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import rich_click as click
 from rich.table import Table
 
-from benchmarks.harness.common import (
-    RESULTS,
-    figures_table,
-    printed_json,
-    share_cell,
-    write_record,
-)
+from benchmarks.harness.processes import printed_json
+from benchmarks.harness.records import RESULTS, write_record
+from benchmarks.harness.tables import figures_table, share_cell
 from decodescope.analyzer.io.output_paths import (
     check_writable,
     is_stdout,
     output_path,
 )
 from decodescope.analyzer.text.formatting import milliseconds, number, rate
-from decodescope.cli.ending import end_with
+from decodescope.cli.options import number_option
 from decodescope.cli.output import print_table
 
 RUN_FIELDS = (
@@ -37,22 +35,30 @@ RUN_FIELDS = (
 )  # fmt: skip
 
 
-def what_is_compared(arguments: argparse.Namespace) -> list[str]:
-    """The options that `decodescope compare` and this script share."""
-    options = ["--model", arguments.model, "--variants", arguments.variants]
-    options += ["--repeats", str(arguments.repeats)]
-    for name in ("batch", "context", "tokens"):
-        if (value := getattr(arguments, name)) is not None:
-            options += [f"--{name}", str(value)]
-    return options
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What `decodescope compare` runs; None leaves an option to its default."""
+
+    model: str
+    variants: str
+    repeats: int
+    batch: int | None = None
+    context: int | None = None
+    tokens: int | None = None
+
+    @property
+    def options(self) -> list[str]:
+        """The options of `decodescope compare`, which are those of this command."""
+        given = ((field.name, getattr(self, field.name)) for field in fields(self))
+        words = [(f"--{name}", str(value)) for name, value in given if value is not None]
+        return list(chain.from_iterable(words))
 
 
-def compared(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The JSON of one `decodescope compare`, which writes its files to `arguments.out`."""
-    command = ["compare", *what_is_compared(arguments)]
+def compared(options: Compared, out: Path | None) -> dict[str, Any]:
+    """The JSON of one `decodescope compare`, which writes its files to `out`."""
     with tempfile.TemporaryDirectory() as scratch:
-        out = str(Path(arguments.out or scratch).resolve())
-        return printed_json(*command, "--out", out, partial=True)
+        folder = str(Path(out or scratch).resolve())
+        return printed_json("compare", *options.options, "--out", folder, partial=True)
 
 
 def launch_summary(launches: dict[str, Any]) -> dict[str, Any]:
@@ -118,30 +124,32 @@ def token_table(record: dict[str, Any]) -> Table:
     return table
 
 
-def recorded_command(arguments: argparse.Namespace) -> str:
+def recorded_command(options: Compared) -> str:
     """The command that measures this again, without its output files."""
-    command = ["python", "-m", "benchmarks.steps.compare_variants", *what_is_compared(arguments)]
-    return shlex.join(command)
+    return shlex.join(["python", "-m", "benchmarks", "compare-variants", *options.options])
 
 
-def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", default="llama-3.2-1b@random")
-    parser.add_argument("--variants", default="eager,compiled")
-    parser.add_argument("--repeats", type=int, default=5)
-    for option in ("--batch", "--context", "--tokens"):
-        parser.add_argument(option, type=int, help="as of decodescope compare")
-    parser.add_argument("--out", type=Path, help="keep traces, Markdown and HTML here")
-    parser.add_argument("-o", "--output", type=output_path, help="instead of compare-<model>.json")
-    arguments = parser.parse_args()
-    name = arguments.model.replace("@", "-").replace("/", "-")
-    path = arguments.output or RESULTS / f"compare-{name}.json"
+@click.command("compare-variants")
+@click.option("--model", metavar="M", default="llama-3.2-1b@random", show_default=True)
+@click.option("--variants", metavar="A,B,...", default="eager,compiled", show_default=True)
+@number_option("--repeats", default=5, show_default=True)
+@number_option("--batch", help="As of decodescope compare.")
+@number_option("--context", help="As of decodescope compare.")
+@number_option("--tokens", help="As of decodescope compare.")
+@click.option("--out", type=Path, metavar="FOLDER", help="Keep traces, Markdown and HTML here.")
+@click.option(
+    "-o", "--output", metavar="FILE", type=output_path, help="Instead of compare-<model>.json."
+)
+def command(out: Path | None, output: Path | None, **given: Any) -> None:
+    """`decodescope compare` of variants, with the windows' launches, idle time and overlap."""
+    options = Compared(**given)
+    name = options.model.replace("@", "-").replace("/", "-")
+    path = output or RESULTS / f"compare-{name}.json"
     check_writable(path, "-o")
-    found = compared(arguments)
+    found = compared(options, out)
     comparison = found["comparison"]
     record = {
-        "model": arguments.model,
+        "model": options.model,
         "variants": comparison["variants"],
         "standings": comparison["standings"],
         "pairs": [
@@ -153,10 +161,6 @@ def main() -> None:
         "runs": [{key: run[key] for key in RUN_FIELDS} for run in found["runs"]],
         "environment": found["runs"][0]["environment"],
     }
-    write_record(path, record, recorded_command(arguments))
+    write_record(path, record, recorded_command(options))
     if not is_stdout(path):
         print_table(record, token_table)
-
-
-if __name__ == "__main__":
-    end_with(main)

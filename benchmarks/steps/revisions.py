@@ -7,26 +7,39 @@ benchmarks/results/revisions.json: every figure, the ratio this ÷ base of paire
 95 % interval, and the noise: the largest ratio of two rounds of one revision.
 """
 
-import argparse
 import shlex
 import subprocess
 import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.common import RESULTS, ROOT, printed_json, write_record
+import rich_click as click
+
+from benchmarks.harness.processes import printed_json
+from benchmarks.harness.records import RESULTS, ROOT, write_record
 from decodescope.analyzer.comparing.bootstrap import paired_ratio
 from decodescope.analyzer.io.output_paths import check_writable, output_path
-from decodescope.cli.ending import end_with
+from decodescope.cli.options import number_option
 
 RESULT = RESULTS / "revisions.json"
 BASE, THIS = "base", "this"
 
 Figures = dict[str, dict[str, list[float]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What is measured of both revisions; models and variants are separated by commas."""
+
+    models: str
+    variants: str
+    rounds: int
+    kernels: bool
 
 
 def check_out(revision: str, folder: Path) -> str:
@@ -54,16 +67,16 @@ def kernels_per_s(checkout: Path, model: str) -> dict[str, float]:
     return rates
 
 
-def interleaved(arguments: argparse.Namespace, base: Path) -> Iterator[Figures]:
+def interleaved(options: Measured, base: Path) -> Iterator[Figures]:
     """Every figure of both revisions so far, after each round."""
     sides = [(BASE, base), (THIS, ROOT)]
     figures: Figures = defaultdict(lambda: {BASE: [], THIS: []})
-    for _ in range(arguments.rounds):
-        for model in arguments.models.split(","):
-            for variant in filter(None, arguments.variants.split(",")):
+    for _ in range(options.rounds):
+        for model in options.models.split(","):
+            for variant in filter(None, options.variants.split(",")):
                 for side, checkout in sides:
                     add(figures, side, tokens_per_s(checkout, model, variant))
-            for side, checkout in sides if arguments.kernels else ():
+            for side, checkout in sides if options.kernels else ():
                 add(figures, side, kernels_per_s(checkout, model))
         sides.reverse()
         yield figures
@@ -89,32 +102,33 @@ def summary(figures: Figures) -> dict[str, Any]:
     }
 
 
-def repeating_command(arguments: argparse.Namespace) -> str:
+def repeating_command(base: str, options: Measured) -> str:
     """The command that measures this again, without the place of its output."""
-    words = ["python", "-m", "benchmarks.steps.revisions", "--base", arguments.base]
-    words += ["--models", arguments.models, "--variants", arguments.variants]
-    words += ["--rounds", str(arguments.rounds), *(["--kernels"] if arguments.kernels else [])]
+    words = ["python", "-m", "benchmarks", "revisions", "--base", base]
+    words += ["--models", options.models, "--variants", options.variants]
+    words += ["--rounds", str(options.rounds), *(["--kernels"] if options.kernels else [])]
     return shlex.join(words)
 
 
-def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--base", required=True, help="the revision to compare with")
-    parser.add_argument("--models", default="llama-3.2-1b@random,llama-3.1-8b@random")
-    parser.add_argument("--variants", default="fused+graph,compiled")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--kernels", action="store_true", help="measure each kernel as well")
-    parser.add_argument("-o", "--output", type=output_path, default=RESULT)
-    arguments = parser.parse_args()
-    check_writable(arguments.output, "-o")
+@click.command("revisions")
+@click.option("--base", metavar="REVISION", required=True, help="The revision to compare with.")
+@click.option(
+    "--models",
+    metavar="M,N,...",
+    default="llama-3.2-1b@random,llama-3.1-8b@random",
+    show_default=True,
+)
+@click.option("--variants", metavar="A,B,...", default="fused+graph,compiled", show_default=True)
+@number_option("--rounds", default=3, show_default=True)
+@click.option("--kernels", is_flag=True, help="Measure each kernel as well.")
+@click.option("-o", "--output", metavar="FILE", type=output_path, default=RESULT)
+def command(base: str, output: Path, **given: Any) -> None:
+    """This checkout against another revision of it, in turn: tokens/s, and each kernel's time."""
+    check_writable(output, "-o")
+    options = Measured(**given)
     with tempfile.TemporaryDirectory() as folder:
-        commit = check_out(arguments.base, Path(folder))
-        for rounds, figures in enumerate(interleaved(arguments, Path(folder)), start=1):
+        commit = check_out(base, Path(folder))
+        for rounds, figures in enumerate(interleaved(options, Path(folder)), start=1):
             # After each round, so that an interrupted run keeps the whole ones.
             record = {"base_commit": commit, "rounds": rounds, "figures": summary(figures)}
-            write_record(arguments.output, record, repeating_command(arguments))
-
-
-if __name__ == "__main__":
-    end_with(main)
+            write_record(output, record, repeating_command(base, options))

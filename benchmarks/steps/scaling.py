@@ -7,20 +7,22 @@ benchmarks/results/batch-scaling.json, context-scaling.json or model-scaling.jso
 of every round; their range is the noise.
 """
 
-import argparse
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
 import msgspec
+import rich_click as click
 import torch
 from rich.table import Table
 
-from benchmarks.harness.common import RESULTS, figures_table, has_gpu, share_cell, write_record
+from benchmarks.harness.processes import require_cuda
+from benchmarks.harness.records import RESULTS, write_record
+from benchmarks.harness.tables import figures_table, share_cell
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.reports.distributions import step_times, tokens_per_s
 from decodescope.analyzer.text.formatting import milliseconds, rate
-from decodescope.cli.ending import end_with
+from decodescope.cli.options import number_option
 from decodescope.cli.output import print_table, say
 from decodescope.kernels.host.workspace import MAX_BATCH
 from decodescope.variants.machine.memory import memory_errors
@@ -176,34 +178,30 @@ def parsed_values(over: Axis, text: str) -> tuple[str, ...] | tuple[int, ...]:
     return numbers
 
 
-def parsed_arguments() -> argparse.Namespace:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("over", nargs="?", choices=DEFAULTS, default="batch")
-    parser.add_argument("--values", help="comma-separated")
-    parser.add_argument("--model", default="llama-3.1-8b@random")
-    parser.add_argument("--variant", default="fused+graph")
-    parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--context", type=int, default=128)
-    parser.add_argument("--tokens", type=int, default=128)
-    parser.add_argument("--rounds", type=int, default=5)
-    arguments = parser.parse_args()
-    if arguments.tokens <= WARM_UP_STEPS:
-        parser.error(f"--tokens {arguments.tokens}: must be more than {WARM_UP_STEPS}")
-    if arguments.rounds < 1:
-        parser.error(f"--rounds {arguments.rounds}: must be at least 1")
-    return arguments
-
-
-def main() -> int:
-    """Measure, print and record; 3 without a CUDA device."""
-    arguments = parsed_arguments()
-    over: Axis = arguments.over
-    values = parsed_values(over, arguments.values or DEFAULTS[over])
-    fixed = Point(arguments.model, arguments.batch, arguments.context)
-    points = [msgspec.structs.replace(fixed, **{over: value}) for value in values]
-    if not has_gpu("scaling"):
-        return 3
+@click.command("scaling")
+@click.argument("over", type=click.Choice(list(DEFAULTS)), default="batch")
+@click.option("--values", metavar="1,2,4", help="Of what is varied, separated by commas.")
+@click.option("--model", metavar="M", default="llama-3.1-8b@random", show_default=True)
+@click.option("--variant", metavar="V", default="fused+graph", show_default=True)
+@number_option("--batch", default=1, show_default=True)
+@number_option("--context", default=128, show_default=True)
+@number_option("--tokens", type=click.IntRange(WARM_UP_STEPS + 1), default=128, show_default=True)
+@number_option("--rounds", type=click.IntRange(1), default=5, show_default=True)
+def command(
+    over: Axis,
+    values: str | None,
+    model: str,
+    variant: str,
+    batch: int,
+    context: int,
+    tokens: int,
+    rounds: int,
+) -> None:
+    """tokens/s over OVER (batch, context or model), rounds interleaved; needs a GPU."""
+    chosen = parsed_values(over, values or DEFAULTS[over])
+    fixed = Point(model, batch, context)
+    points = [msgspec.structs.replace(fixed, **{over: value}) for value in chosen]
+    require_cuda("scaling")
     peak = read_peak("cuda")
     peak_bytes_per_s = None if peak is None else peak.bytes_per_s
     sources = {point.model: resolve_model(point.model) for point in points}
@@ -211,15 +209,15 @@ def main() -> int:
 
     def run(point: Point) -> Run:
         with memory_errors(f"decoding {point}", "cuda"):
-            return run_point(arguments.variant, loaded[point.model], point, arguments.tokens)
+            return run_point(variant, loaded[point.model], point, tokens)
 
-    figures = figures_of(run_rounds(points, arguments.rounds, run), peak_bytes_per_s)
+    figures = figures_of(run_rounds(points, rounds, run), peak_bytes_per_s)
     same = {name: value for name, value in msgspec.structs.asdict(fixed).items() if name != over}
     record = {
-        "variant": arguments.variant,
+        "variant": variant,
         "dtype": "bf16",
         **same,
-        "tokens": arguments.tokens,
+        "tokens": tokens,
         "measured_peak_bytes_per_s": peak_bytes_per_s,
         PLURALS[over]: [
             {over: getattr(point, over), **msgspec.structs.asdict(one)}
@@ -227,10 +225,5 @@ def main() -> int:
         ],
     }
     write_record(RESULTS / f"{over}-scaling.json", record)
-    title = f"{arguments.variant}, " + ", ".join(f"{name} {value}" for name, value in same.items())
+    title = f"{variant}, " + ", ".join(f"{name} {value}" for name, value in same.items())
     print_table(figures, partial(scaling_table, title, over))
-    return 0
-
-
-if __name__ == "__main__":
-    end_with(main)

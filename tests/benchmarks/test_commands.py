@@ -1,7 +1,6 @@
 """`python -m benchmarks` as scripts use it: options, output and exit codes."""
 
 import json
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import msgspec
 import pytest
 import torch
 
-from benchmarks.__main__ import COMMANDS, main
+from benchmarks.__main__ import COMMANDS
 from benchmarks.__main__ import benchmarks as group
 from benchmarks.block import block_bench
 from benchmarks.block.report import BlockBenchmark
@@ -22,7 +21,7 @@ from benchmarks.kernels.report import KernelBenchmark, KernelFigures
 from decodescope.variants.machine import environment
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
-from tests.helpers.command import Command, Done
+from tests.helpers.command import Command
 
 
 @dataclass
@@ -33,21 +32,6 @@ class Asked:
     blocks: list[tuple[Any, ...]] = field(default_factory=list)
     gemms: list[tuple[Any, ...]] = field(default_factory=list)
     error: str | None = None
-
-
-@pytest.fixture
-def benchmarks(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
-    """The commands in this process."""
-
-    def run(*arguments: str) -> Done:
-        monkeypatch.setattr(sys, "argv", ["benchmarks", *arguments])
-        with pytest.raises(SystemExit) as end:
-            main()
-        code = end.value.code
-        assert code is None or isinstance(code, int)
-        return Done(code or 0, *capfd.readouterr())
-
-    return run
 
 
 @pytest.fixture

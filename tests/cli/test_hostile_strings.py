@@ -27,7 +27,7 @@ from decodescope.analyzer import analyze
 from decodescope.analyzer.chrome.export import export_chrome
 from decodescope.analyzer.protocol.messages import VariantInfo
 from decodescope.analyzer.recordings.bundled import bundled_recordings
-from decodescope.analyzer.schema.held_up_report import HeldUpReport
+from decodescope.analyzer.schema.interruption_report import InterruptionReport
 from decodescope.analyzer.schema.report import Finding, Health, Report, Verdict
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.views.comparison_table import comparison_table
@@ -39,7 +39,7 @@ from decodescope.variants.doctor import Check
 from decodescope.variants.listings import checks_table, variants_table
 from tests.helpers.command import Command
 from tests.helpers.comparison_reports import run_of
-from tests.helpers.foreign.layered import held_up, slow_layered
+from tests.helpers.foreign.layered import interruptions, slow_layered
 from tests.helpers.foreign.nsys_files import Export
 from tests.helpers.hostile import (
     FILE,
@@ -104,22 +104,22 @@ def test_a_chrome_export_keeps_names_exact(
 
 
 @pytest.mark.parametrize("columns", ["60", "120"])
-def test_layers_roles_and_what_held_up_with_hostile_kernels(
+def test_layers_roles_and_interruptions_with_hostile_kernels(
     decodescope: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: str
 ) -> None:
     path = str(tmp_path / FILE)
-    export_chrome(analyze(held_up(slow_layered(HOSTILE))), path)
+    export_chrome(analyze(interruptions(slow_layered(HOSTILE))), path)
     monkeypatch.setenv("COLUMNS", columns)
     for options in ("--by kernel", "--by range", "--by gap", *DATA, "--format csv --by range"):
         done = decodescope("analyze", path, *options.split())
         assert (done.code, done.err, unsafe(done.out)) == (0, "", "")
         if options.startswith("--by"):
             assert "Parts of a step" in done.out
-            assert "Held up" in done.out
+            assert "Interruptions" in done.out
     out = tmp_path / "again.json"
     assert decodescope("export", path, "--to", "chrome", "-o", str(out)).code == 0
     categories = {event.get("cat") for event in json.loads(out.read_bytes())["traceEvents"]}
-    assert {"inferred_range", "held_up"} <= categories
+    assert {"inferred_range", "interruptions"} <= categories
 
 
 def test_ranks_and_a_diff(decodescope: Command, trace: str, tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def with_names(report: Report, names: Iterator[str]) -> Report:
         kernels=tuple(replace(kernel, name=next(names)) for kernel in report.kernels),
         ranges=tuple(replace(found, path=next(names)) for found in report.ranges),
         steps=tuple(replace(step, name=next(names)) for step in report.steps),
-        held_up=(HeldUpReport(0, 5_000, next(names), "allocation", next(names), 0, 0),),
+        interruptions=(InterruptionReport(0, 5_000, next(names), "allocation", next(names), 0, 0),),
         largest_gaps=tuple(
             replace(gap, prev=next(names), next=next(names), range=next(names))
             for gap in report.largest_gaps

@@ -94,7 +94,7 @@ def step_of(index: int, time_ns: int, gaps: Mapping[str, int], **changes: Any) -
 
 
 def range_of(path: str, gpu_ns: int, idle_ns: int = 0, ops: int = 1, calls: int = 1) -> RangeReport:
-    return RangeReport(path, gpu_ns, ops, calls, "exact", idle_ns, critical_ns=gpu_ns)
+    return RangeReport(path, gpu_ns, ops, calls, "exact", idle_ns, attributed_ns=gpu_ns)
 
 
 def window_of(

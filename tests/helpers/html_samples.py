@@ -19,8 +19,8 @@ from decodescope.analyzer.schema.comparison_report import (
     Standing,
     VariantRates,
 )
-from decodescope.analyzer.schema.held_up_report import (
-    HeldUpReport,
+from decodescope.analyzer.schema.interruption_report import (
+    InterruptionReport,
     SteadyDevice,
     SteadyState,
     StepSummary,
@@ -93,7 +93,7 @@ def full_report(report: Report, text: str = "") -> Report:
         for gap in report.largest_gaps
     )
     call = f"cudaEventSynchronize{text}"
-    held = HeldUpReport(7, 463_000_000, call, "wait", f"it waited{text}", 0, 1)
+    held = InterruptionReport(7, 463_000_000, call, "wait", f"it waited{text}", 0, 1)
     summary = StepSummary(f"decode_step_*{text}", 2, 1, 7990, 7980, 7600, 3200, 4400, 8, 8)
     left = SteadyDevice(0, 15_600, 6_400, 9_200, 463_000_000)
     roofline = Roofline(2, 1000, 5000, 70_000, 5e12, 7e13, "memory", 0.83)
@@ -113,7 +113,7 @@ def full_report(report: Report, text: str = "") -> Report:
             findings=(Finding("clock", f"a clock went back {text}"),),
         ),
         source=replace(report.source, path=f"/tmp/{text}trace.json"),
-        held_up=(held,),
+        interruptions=(held,),
         steady=SteadyState(15_600, 6_400, 9_200, 463_000_000, 0.59, 7990, (left,), (summary,)),
         structure=StructureReport("repetition", 24, 11, (17, 18), 4, "partial", (12, 12), 0),
         roles=(

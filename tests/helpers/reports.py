@@ -19,7 +19,7 @@ def analyzed(trace: Trace) -> Analysis:
 
 def check_report(report: Report) -> None:
     """Parts add up, nothing is negative, shares are shares."""
-    assert report.schema_version == 1
+    assert report.schema_version == 2
     for device in report.devices:
         _check_device(device)
     for step in report.steps:
@@ -27,13 +27,13 @@ def check_report(report: Report) -> None:
         assert step.gpu_span_ns is None or 0 <= step.busy_ns <= step.gpu_span_ns
     for kernel in report.kernels:
         assert 0 <= kernel.share <= 1
-        assert 0 <= kernel.critical_share <= 1
+        assert 0 <= kernel.attributed_share <= 1
         assert 0 <= kernel.mean_ns <= kernel.total_ns
-        assert 0 <= kernel.critical_ns <= kernel.total_ns
-    critical_ns = sum(kernel.critical_ns for kernel in report.kernels)
+        assert 0 <= kernel.attributed_ns <= kernel.total_ns
+    attributed_ns = sum(kernel.attributed_ns for kernel in report.kernels)
     for device in report.devices:
-        critical_ns += device.copies_critical_ns + device.graphs_critical_ns
-    assert critical_ns == sum(device.busy_ns for device in report.devices)
+        attributed_ns += device.copies_attributed_ns + device.graphs_attributed_ns
+    assert attributed_ns == sum(device.busy_ns for device in report.devices)
     for gap in report.largest_gaps:
         assert sum(gap.parts.values()) == gap.length_ns
         assert sum(gap.host_wait.values()) == gap.parts.get("host_wait", 0)
@@ -55,8 +55,8 @@ def _check_waiting(report: Report, waiting: WaitingReport) -> None:
     devices = {device.device: device for device in report.devices}
     for one in waiting.ranks:
         device = devices[one.rank]
-        parts = one.communication_own_ns, one.communication_waiting_ns, one.communication_unsplit_ns
-        exposed = one.exposed_own_ns, one.exposed_waiting_ns, one.exposed_unsplit_ns
+        parts = one.transfer_ns, one.wait_ns, one.unsplit_ns
+        exposed = one.exposed_transfer_ns, one.exposed_wait_ns, one.exposed_unsplit_ns
         assert sum(parts) == one.communication_ns == device.communication_ns
         assert sum(exposed) == device.exposed_communication_ns
         assert all(0 <= part <= whole for part, whole in zip(exposed, parts, strict=True))

@@ -110,14 +110,14 @@ def test_the_ranges_of_a_capture_profile_above_the_ops_of_its_replay(
     assert {ranges[f"GraphModule_0[{n}]"] for n in range(24)} == {1}
 
 
-def test_what_held_a_device_up_and_pauses_of_the_profiler(tmp_path: Path) -> None:
+def test_interruptions_and_pauses_of_the_profiler(tmp_path: Path) -> None:
     trace = trace_of(*layered(steps=6, graph=False))
     first, second = launching_calls(trace)[40:42]
     at = int(trace.calls.start_ns[second])
     waited = held_before(trace, first, 10**9, "cudaEventSynchronize")
     planted = held_before(waited, second, 10**9, None)
     paused = with_pause(planted, "Buffer Flush", at + 10**9, at + 2 * 10**9)
-    assert {one.why for one in analyze(paused).report.held_up} == {"wait", "profiler"}
+    assert {one.cause for one in analyze(paused).report.interruptions} == {"wait", "profiler"}
     check(paused, tmp_path)
 
 

@@ -153,7 +153,7 @@ async def test_the_end_of_a_run_is_shown(session):
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24)])
-async def test_overlapping_ops_are_visible_and_ranked_by_critical_time(tmp_path, size):
+async def test_overlapping_ops_are_visible_and_ranked_by_attributed_time(tmp_path, size):
     path = tmp_path / "fused.json"
     path.write_bytes(document(prelaunched(3)))
     app = DecodescopeApp(TraceSource((path,)), clock=StillClock(), folder=tmp_path)
@@ -164,12 +164,12 @@ async def test_overlapping_ops_are_visible_and_ranked_by_critical_time(tmp_path,
         await settle(pilot)
         copied = app.clipboard
     assert "Last step  620 ns, 4 GPU ops, overlapping for 91.9 % of it" in shown
-    assert "Top kernels by critical time" in shown
+    assert "Top kernels by attributed time" in shown
     over = [line for line in shown.splitlines() if "over " in line and "█" in line]
     assert len(over) == (1 if size == (120, 40) else 0)
     rows = [line.split() for line in copied.splitlines() if line.endswith(("gemv", "norm"))]
     assert rows == [["2.0", "0.6", "88.7%", "gemv"], ["1.0", "0.0", "3.2%", "norm"]]
-    assert "µs of critical time per step" in copied
+    assert "µs of attributed time per step" in copied
 
 
 async def test_without_overlap_durations_are_shown(tmp_path):
@@ -178,4 +178,4 @@ async def test_without_overlap_durations_are_shown(tmp_path):
         await settle(pilot)
         shown = text_of(app)
     assert "overlapping" not in shown
-    assert "by critical time" not in shown
+    assert "by attributed time" not in shown

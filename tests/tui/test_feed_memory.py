@@ -1,4 +1,4 @@
-"""What a feed remembers of a run is bounded; `benchmarks.app.memory` measures the whole app."""
+"""What a feed remembers of a run is bounded; `benchmarks app-memory` measures the whole app."""
 
 import gc
 import tracemalloc

@@ -12,7 +12,7 @@ from decodescope.analyzer.lanes.finding import find_labels, following, inside_ra
 from decodescope.analyzer.lanes.lane import Lane
 from decodescope.analyzer.lanes.time_map import TimeMap, as_it_is, compressed
 from decodescope.analyzer.lanes.viewport import Viewport, fitting
-from decodescope.analyzer.timing.held_up.places import held_up_in_gaps
+from decodescope.analyzer.timing.interruptions.interruption import interruptions_by_gap
 from decodescope.analyzer.trace import Bools, Int64s, Intervals
 from decodescope.tui.model.picks import (
     GapPick,
@@ -288,7 +288,7 @@ def pick_of_slice(lanes: Lanes, place: int, number: int) -> Pick:
         return OpPick(row)
     if lane.key.kind == "gap":
         return GapPick(row)
-    if lane.key.kind == "held_up" and (pick := _held_up_pick(lanes, row)) is not None:
+    if lane.key.kind == "interruption" and (pick := _interruption_pick(lanes, row)) is not None:
         return pick
     path = None
     if lane.key.kind == "range":
@@ -300,14 +300,14 @@ def pick_of_slice(lanes: Lanes, place: int, number: int) -> Pick:
     return SpanPick(int(lane.slices.start_ns[number]), int(lane.slices.end_ns[number]))
 
 
-def _held_up_pick(lanes: Lanes, row: int) -> Pick | None:
-    """The gap that something held up, or the op that it made long; None for what is in neither."""
+def _interruption_pick(lanes: Lanes, row: int) -> Pick | None:
+    """The gap or the long op of an interruption; None for one that is in neither."""
     analysis = lanes.analysis
-    held = analysis.held_up[row]
-    gaps = held_up_in_gaps(analysis.gaps, [held])
+    interruption = analysis.interruptions[row]
+    gaps = interruptions_by_gap(analysis.gaps, [interruption])
     if gaps:
         return GapPick(max(gaps, key=lambda gap: int(analysis.gaps.length_ns[gap])))
-    return OpPick(held.op) if held.why == "long_op" else None
+    return OpPick(interruption.op) if interruption.cause == "long_op" else None
 
 
 def _host_path(lanes: Lanes, lane: Lane, at_ns: int) -> str | None:

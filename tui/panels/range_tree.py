@@ -24,18 +24,18 @@ TITLE = "Ranges"
 _CERTAINTY = {"exact": 2, "partial": 1, "none": 0}
 
 
-def columns(critical: bool, on_cpu: bool) -> tuple[Column, ...]:
-    """The columns; the time is critical time where ops overlap."""
+def columns(attributed: bool, on_cpu: bool) -> tuple[Column, ...]:
+    """The columns; the time is attributed time where ops overlap."""
     return (
         Column("range", "left", first="up", flexible=True, least=24),
-        Column("critical" if critical else "time" if on_cpu else "GPU time", least=7),
+        Column("attributed" if attributed else "time" if on_cpu else "GPU time", least=7),
         Column("share", priority=1, least=6),
         Column("idle", priority=2, least=7),
         Column("launches", priority=4),
         Column("ops" if on_cpu else "GPU ops", priority=5),
         Column("each", priority=3, least=7),
         Column("spread", priority=6),
-        Column("attributed", "left", priority=7, first="up"),
+        Column("confidence", "left", priority=7, first="up"),
     )
 
 

@@ -21,11 +21,11 @@ Cells = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class KernelTable:
-    """`families` of `rows`; counts and times are per `per` ("step" or "trace"). `critical`: times
-    and shares are of critical time, because ops overlap."""
+    """`families` of `rows`; counts and times are per `per` ("step" or "trace"). `attributed`: times
+    and shares are of attributed time, because ops overlap."""
 
     noun: str
-    critical: bool
+    attributed: bool
     note: str
     per: str
     rows: tuple[KernelRow, ...]
@@ -75,11 +75,11 @@ class KernelsPanel(Panel[KernelTable]):
         rows = kernel_rows(window.report)[: len(window.families)]
         if not rows:
             return Empty(f"Top {noun}s", f"no {noun}s in this window", _steps_note(window))
-        critical, note = window.report.overlapping, _steps_note(window)
-        return KernelTable(noun, critical, note, window.per, rows, window.families)
+        attributed, note = window.report.overlapping, _steps_note(window)
+        return KernelTable(noun, attributed, note, window.per, rows, window.families)
 
     def as_text(self, data: KernelTable) -> list[str]:
-        time = "critical time" if data.critical else "kernel time"
+        time = "attributed time" if data.attributed else "kernel time"
         head = f"top {data.noun}s ({data.note}): count and µs of {time} per {data.per}, share of it"
         return [head, *(f"  {_text_numbers(row)}  {row.name}" for row in data.rows)]
 
@@ -89,7 +89,7 @@ class KernelsPanel(Panel[KernelTable]):
         cells = number_cells(width)
         names = max(width - sum(cells) - (bar + 1 if bar else 0), 6)
         head = Row().left(data.noun, names, inks.dim).right(f"/{data.per}", cells[0], inks.dim)
-        unit = "crit. µs" if data.critical and cells[1] > len("crit. µs") else "µs"
+        unit = "attr. µs" if data.attributed and cells[1] > len("attr. µs") else "µs"
         head.right(unit, cells[1], inks.dim).right("share", cells[2], inks.dim)
         rows = [head]
         largest = max(row.share for row in data.rows)
@@ -103,7 +103,7 @@ class KernelsPanel(Panel[KernelTable]):
                 piece = horizontal_bar(share, bar, self._brush.glyphs)
                 row.add(" ", inks.text).add(piece, inks.family(family))
             rows.append(row)
-        by = " by critical time" if data.critical else ""
+        by = " by attributed time" if data.attributed else ""
         return Sheet(rows, f"Top {data.noun}s{by}", data.note)
 
 

@@ -7,7 +7,7 @@ from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.vocabulary.words import (
     bound_words,
-    held_up_words,
+    interruption_words,
     layers_words,
     straggler_text,
 )
@@ -32,12 +32,12 @@ class VerdictData:
 
 
 def _about_the_step(report: Report) -> list[str]:
-    """The layers of a step, and what held devices up, where either is known."""
+    """The layers of a step, and the interruptions, where either is known."""
     found = []
     if report.structure is not None and report.structure.layers:
         found.append(f"a step has {layers_words(report.structure)}")
-    if report.held_up and report.steady is not None:
-        found.append(f"held up {held_up_words(report.steady, len(report.held_up))}")
+    if report.interruptions and report.steady is not None:
+        found.append(f"interrupted {interruption_words(report.steady, len(report.interruptions))}")
     return found
 
 

@@ -32,8 +32,17 @@ _RANGE_CATEGORIES = ("user_annotation",)
 # Categories whose meaning is known, and which no figure needs.
 _UNUSED_CATEGORIES = frozenset(
     (
-        *("gpu_user_annotation", "cuda_sync", "cuda_event", "external_correlation", "Trace"),
-        *("model_range", "inferred_range", "gap", "held_up", "collective_wait"),  # our own exports
+        "gpu_user_annotation",
+        "cuda_sync",
+        "cuda_event",
+        "external_correlation",
+        "Trace",
+        # Those of our own exports.
+        "model_range",
+        "inferred_range",
+        "gap",
+        "interruption",
+        "collective_wait",
     )
 )
 _NO_CATEGORY = "(no category)"

@@ -212,7 +212,7 @@ def test_busy_and_idle_of_every_range_match_a_slow_reference(
         busy = {(trace.ops.device[k], t) for k in mine
                 for t in range(trace.ops.start_ns[k], trace.ops.end_ns[k])}  # fmt: skip
         assert (row.gpu_ops, row.gpu_ns) == (len(mine), len(busy))
-        assert row.critical_ns == analysis.critical_ns[mine].sum()
+        assert row.attributed_ns == analysis.attributed_ns[mine].sum()
         idle = dict.fromkeys(GAP_CLASSES, 0)
         for part in range(len(parts)):
             if gaps.next[parts.gap[part]] in mine:

@@ -1,4 +1,4 @@
-"""Layers and roles above ops, and what held a device up, in a Chrome trace."""
+"""Layers and roles above ops, and interruptions, in a Chrome trace."""
 
 import json
 from collections import Counter
@@ -130,11 +130,11 @@ def test_slices_nest_whatever_overlaps(
 def held(analysis: Analysis, folder: Path) -> list[Event]:
     events = exported(analysis, folder)
     labels = [one["args"]["name"] for one in events if one["name"] == "thread_name"]
-    assert labels.count("held up") == bool(analysis.held_up)
-    return of_category(events, "held_up")
+    assert labels.count("interruptions") == bool(analysis.interruptions)
+    return of_category(events, "interruption")
 
 
-def test_what_held_a_device_up_has_a_track(tmp_path: Path) -> None:
+def test_interruptions_have_a_track(tmp_path: Path) -> None:
     trace = slow_layered()
     clean = analyze(trace)
     assert held(clean, tmp_path) == []
@@ -142,12 +142,12 @@ def test_what_held_a_device_up_has_a_track(tmp_path: Path) -> None:
         "wait": held_before(trace, launching_calls(trace)[40], 463 * MS, "cudaEventSynchronize"),
         "long_op": ran_long(trace, 60, 463 * MS),
     }
-    for why, planted in kinds.items():
+    for cause, planted in kinds.items():
         analysis = analyze(planted)
         (one,) = held(analysis, tmp_path)
-        (expected,) = analysis.report.held_up
-        assert one["name"] == f"held up: {why.replace('_', ' ')}"
-        assert one["args"]["why"] == why == expected.why
+        (expected,) = analysis.report.interruptions
+        assert one["name"] == f"interruption: {cause.replace('_', ' ')}"
+        assert one["args"]["cause"] == cause == expected.cause
         assert one["args"]["evidence"] == expected.evidence
         assert one["args"].get("call") == expected.call
         assert one["args"]["step"] == expected.step
@@ -161,7 +161,7 @@ def test_a_pause_of_the_profiler_survives_the_export(tmp_path: Path) -> None:
     planted = held_before(trace, first, 463 * MS, None)
     analysis = analyze(with_pause(planted, "Buffer Flush", at, at + 463 * MS))
     (one,) = held(analysis, tmp_path)
-    assert one["args"]["why"] == "profiler"
+    assert one["args"]["cause"] == "profiler"
 
 
 def test_names_that_are_code_stay_text(tmp_path: Path) -> None:

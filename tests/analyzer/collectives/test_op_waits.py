@@ -58,7 +58,7 @@ def test_every_op_waits_until_the_last_rank_enters(
     assert {merged.names[name] for name in ops.name.tolist()} == {ALL_REDUCE}
     # Each rank has one GPU, so the devices of the merged trace are the ranks.
     assert set(waits.members.tolist()) == {ranks}
-    columns = zip(ops.device.tolist(), ops.start_ns.tolist(), waits.own_start_ns.tolist(),
+    columns = zip(ops.device.tolist(), ops.start_ns.tolist(), waits.transfer_start_ns.tolist(),
                   waits.last.tolist(), waits.caused_ns.tolist(), strict=True)  # fmt: skip
     assert {(rank, start): rest for rank, start, *rest in columns} == {
         op: list(expected) for op, expected in by_hand(run).items()
@@ -74,8 +74,8 @@ def test_of_clocks_that_disagree_the_shortest_op_is_all_transfer() -> None:
     ops = merged.ops.take(waits.op)
     # All ranks leave together, so the transfer ends with the op on the rank's own clock.
     transfer = (run.end_ns - run.start_ns.max(axis=0)).tolist()
-    assert (ops.end_ns - waits.own_start_ns).tolist() == [8_000] * 120 == transfer * 3
-    assert (waits.own_start_ns >= ops.start_ns).all()
+    assert (ops.end_ns - waits.transfer_start_ns).tolist() == [8_000] * 120 == transfer * 3
+    assert (waits.transfer_start_ns >= ops.start_ns).all()
 
 
 def test_what_is_no_matched_collective_waits_for_nobody() -> None:

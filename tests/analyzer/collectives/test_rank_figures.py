@@ -13,7 +13,7 @@ from decodescope.analyzer.trace import Trace
 from tests.helpers.kineto_events import Event, call, op, trace_of
 from tests.helpers.ranks.runs import BASE, PER_STEP, Run, a_run, figures, rank_trace
 
-SPLIT = ("own", "waiting", "unsplit")
+SPLIT = ("transfer", "wait", "unsplit")
 
 
 def all_ranks(run: Run, **changes: int) -> list[Trace]:
@@ -21,10 +21,10 @@ def all_ranks(run: Run, **changes: int) -> list[Trace]:
 
 
 def assert_adds_up(found: RankFigures) -> None:
-    """own + waiting + unsplit = communication, also the exposed ones, none is negative."""
+    """transfer + wait + unsplit = communication, also the exposed ones, none is negative."""
     for one in found.ranks:
         devices = one.report.devices
-        parts = [getattr(one, f"communication_{part}_ns") for part in SPLIT]
+        parts = [getattr(one, f"{part}_ns") for part in SPLIT]
         exposed = [getattr(one, f"exposed_{part}_ns") for part in SPLIT]
         assert sum(parts) == one.communication_ns == sum(d.communication_ns for d in devices)
         assert sum(exposed) == sum(d.exposed_communication_ns for d in devices)
@@ -43,17 +43,17 @@ def test_waiting_is_the_time_until_the_last_rank_enters() -> None:
     run = a_run(4, 80)
     found = figures(all_ranks(run))
     assert (found.clock, found.findings) == ("common", ())
-    assert [one.communication_waiting_ns for one in found.ranks] == waited_by_hand(run)
-    assert [one.communication_own_ns for one in found.ranks] == [80 * 8_000] * 4
-    assert [one.communication_unsplit_ns for one in found.ranks] == [0] * 4
+    assert [one.wait_ns for one in found.ranks] == waited_by_hand(run)
+    assert [one.transfer_ns for one in found.ranks] == [80 * 8_000] * 4
+    assert [one.unsplit_ns for one in found.ranks] == [0] * 4
     assert sum(one.last_entries for one in found.ranks) == 80
     assert_adds_up(found)
     (row,) = found.collectives
     assert (row.operation, row.ranks, row.matched, row.unmatched) == (
         "all_reduce", (0, 1, 2, 3), 80, 0,
     )  # fmt: skip
-    assert row.own_ns is not None
-    assert (row.own_ns.min, row.own_ns.max) == (8_000, 8_000)
+    assert row.transfer_ns is not None
+    assert (row.transfer_ns.min, row.transfer_ns.max) == (8_000, 8_000)
 
 
 def test_work_beside_a_collective_covers_its_waiting_first() -> None:
@@ -64,8 +64,8 @@ def test_work_beside_a_collective_covers_its_waiting_first() -> None:
     for rank, one in enumerate(found.ranks):
         waits = run.start_ns.max(axis=0) - run.start_ns[rank]
         covered = np.minimum(waits, 2_000)
-        assert one.communication_waiting_ns - one.exposed_waiting_ns == covered.sum()
-        assert one.communication_own_ns - one.exposed_own_ns == (2_000 - covered).sum()
+        assert one.wait_ns - one.exposed_wait_ns == covered.sum()
+        assert one.transfer_ns - one.exposed_transfer_ns == (2_000 - covered).sum()
 
 
 @pytest.mark.parametrize("ranks", [2, 5, 16])
@@ -79,7 +79,7 @@ def test_a_planted_straggler_is_named_with_what_it_costs(ranks: int) -> None:
     last = run.start_ns.argmax(axis=0) == ranks // 2
     caused = (run.start_ns.max(axis=0) - run.start_ns)[:, last].sum()
     assert found.straggler.last_entries == last.sum() > 48
-    assert found.straggler.caused_waiting_ns == caused
+    assert found.straggler.caused_wait_ns == caused
     assert found.straggler.cost_ns == caused // (ranks - 1)
     assert found.straggler.even_entries == pytest.approx(96 / ranks)
     window = np.median([d.window_ns for one in found.ranks for d in one.report.devices])
@@ -101,7 +101,7 @@ def test_ranks_that_do_the_same_at_the_same_time_have_none_either() -> None:
     found = figures(all_ranks(same))
     assert found.straggler is None
     assert [one.last_entries for one in found.ranks] == [0, 0, 0]
-    assert [one.communication_waiting_ns for one in found.ranks] == [0, 0, 0]
+    assert [one.wait_ns for one in found.ranks] == [0, 0, 0]
 
 
 def test_a_late_rank_that_costs_nothing_is_no_straggler() -> None:
@@ -121,8 +121,8 @@ def test_shifted_clocks_give_the_same_split_from_durations(clocks: tuple[int, ..
     shifted = figures([rank_trace(run, rank, clock_ns=clock) for rank, clock in enumerate(clocks)])
     assert (right.clock, shifted.clock) == ("common", "durations")
     for a, b in zip(right.ranks, shifted.ranks, strict=True):
-        assert b.communication_own_ns == pytest.approx(a.communication_own_ns, rel=0.01)
-        assert b.communication_waiting_ns == pytest.approx(a.communication_waiting_ns, rel=0.01)
+        assert b.transfer_ns == pytest.approx(a.transfer_ns, rel=0.01)
+        assert b.wait_ns == pytest.approx(a.wait_ns, rel=0.01)
         assert (a.last_entries, a.lateness_ns) == (b.last_entries, b.lateness_ns)
     assert [one.clock_offset_ns for one in shifted.ranks] == [
         clock - int(np.median(clocks)) for clock in clocks
@@ -164,10 +164,10 @@ def test_collectives_missing_on_one_rank(
     (row,) = found.collectives
     assert (row.matched, row.unmatched) == (len(kept), 2 * (120 - len(kept)))
     waits = (run.start_ns.max(axis=0) - run.start_ns)[:, kept].sum(axis=1)
-    assert [one.communication_waiting_ns for one in found.ranks] == waits.tolist()
+    assert [one.wait_ns for one in found.ranks] == waits.tolist()
     assert [one.collectives for one in found.ranks] == [len(kept)] * 3
-    assert found.ranks[0].communication_unsplit_ns > 0
-    assert found.ranks[1].communication_unsplit_ns == 0
+    assert found.ranks[0].unsplit_ns > 0
+    assert found.ranks[1].unsplit_ns == 0
     assert_adds_up(found)
 
 
@@ -182,7 +182,7 @@ def test_the_order_of_files_changes_nothing() -> None:
 def test_one_rank_alone_waits_for_nobody() -> None:
     found = figures([rank_trace(a_run(2, 20), 0)])
     (one,) = found.ranks
-    assert one.communication_unsplit_ns == one.communication_ns > 0
+    assert one.unsplit_ns == one.communication_ns > 0
     assert (found.clock, found.straggler, found.skew) == (None, None, None)
     assert found.no_straggler == "no collectives were matched"
     assert [row.unmatched for row in found.collectives] == [20]
@@ -212,7 +212,7 @@ def test_two_groups_are_told_apart() -> None:
     ]
     found = figures(traces)
     assert [row.ranks for row in found.collectives] == [(0, 1), (2, 3)]
-    waited = [one.communication_waiting_ns for one in found.ranks]
+    waited = [one.wait_ns for one in found.ranks]
     assert waited == waited_by_hand(groups[0]) + waited_by_hand(groups[1])
 
 
@@ -236,9 +236,9 @@ def test_only_operations_that_wait_for_every_rank_are_split(
     run = a_run(2, 30)
     found = figures([rank_trace(run, rank, name=name) for rank in range(2)])
     assert [row.operation for row in found.collectives] == [operation]
-    split = [one.communication_own_ns > 0 for one in found.ranks]
+    split = [one.transfer_ns > 0 for one in found.ranks]
     assert split == [mutual, mutual]
-    assert [row.own_ns is not None for row in found.collectives] == [mutual]
+    assert [row.transfer_ns is not None for row in found.collectives] == [mutual]
     assert_adds_up(found)
 
 
@@ -287,7 +287,7 @@ def test_groups_that_kernels_name_are_kept_apart() -> None:
         ("[0, 1]", (0, 1)), ("[2, 3]", (2, 3)),
     ]  # fmt: skip
     waited = run.start_ns[:2].max(axis=0) - run.start_ns[:2]
-    assert [one.communication_waiting_ns for one in found.ranks[:2]] == waited.sum(axis=1).tolist()
+    assert [one.wait_ns for one in found.ranks[:2]] == waited.sum(axis=1).tolist()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from decodescope.analyzer import analyze, load
 from decodescope.analyzer.comparing.diff import diff_reports, has_unprofiled_times
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.schema.comparison_report import Change, Diff
-from decodescope.analyzer.schema.held_up_report import HeldUpReport
+from decodescope.analyzer.schema.interruption_report import InterruptionReport
 from decodescope.analyzer.schema.report import Report, Source
 from tests.helpers.comparison_reports import capture_of, range_of, step_of, window_of
 
@@ -39,13 +39,13 @@ def test_profiled_steps_are_compared_if_nothing_else_was_timed() -> None:
     )
 
 
-def test_steps_that_something_held_up_do_not_count() -> None:
-    held = HeldUpReport(0, 463_000_000, "cudaEventSynchronize", "wait", "it waited", 0, 1)
-    slow = steps(1000, 463_001_010, 990, held_up=(held,))
+def test_interrupted_steps_do_not_count() -> None:
+    held = InterruptionReport(0, 463_000_000, "cudaEventSynchronize", "wait", "it waited", 0, 1)
+    slow = steps(1000, 463_001_010, 990, interruptions=(held,))
     diff = diff_reports(slow, steps(500, 505, 495))
     assert diff.pair.step_ns == Change(995, 500)
     assert diff.pair.idle_ns["host_wait"].base == (250 + 247) / 2
-    only = steps(463_001_010, held_up=(msgspec.structs.replace(held, step=0),))
+    only = steps(463_001_010, interruptions=(msgspec.structs.replace(held, step=0),))
     assert diff_reports(only, steps(500)).pair.step_ns == Change(463_001_010, 500)
 
 

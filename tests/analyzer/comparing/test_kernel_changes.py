@@ -14,7 +14,7 @@ TIMES = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 10**9))
 
 def report(times_ns: dict[str, int], steps: int = 2, **changes: object) -> Report:
     kernels = tuple(
-        KernelReport(name, 4, total_ns, total_ns // 4, 0.0, critical_ns=total_ns // 2)
+        KernelReport(name, 4, total_ns, total_ns // 4, 0.0, attributed_ns=total_ns // 2)
         for name, total_ns in times_ns.items()
     )
     made = tuple(step_of(index, 100, {}) for index in range(steps))
@@ -32,9 +32,9 @@ def test_kernels_are_compared_per_step_and_the_largest_change_is_first() -> None
     )
 
 
-def test_where_ops_overlap_on_a_side_both_are_compared_by_critical_time() -> None:
+def test_where_ops_overlap_on_a_side_both_are_compared_by_attributed_time() -> None:
     base = report({"mm": 1000}, steps=1)
-    other = report({"mm": 800}, steps=1, kernels_ranked_by="critical_ns")
+    other = report({"mm": 800}, steps=1, kernels_ranked_by="attributed_ns")
     assert kernel_changes(base, other)[0].ns == Change(500.0, 400.0)
 
 

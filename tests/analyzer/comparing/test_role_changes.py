@@ -204,7 +204,7 @@ def test_busy_time_beyond_the_step_is_a_row() -> None:
 
 
 @pytest.mark.parametrize("variant", ["compiled", "eager"])
-def test_a_step_that_is_always_held_up_is_compared_without_that(variant: str) -> None:
+def test_a_step_that_is_always_interrupted_is_compared_without_that(variant: str) -> None:
     trace = bundled(variant)
     before = analyze(trace)
     held = trace
@@ -212,7 +212,7 @@ def test_a_step_that_is_always_held_up_is_compared_without_that(variant: str) ->
         op = int(np.flatnonzero(before.steps.op_step == index)[place])
         held = ran_long(held, op, 50_000_000)
     report = analyze(held).report
-    assert len(report.held_up) == 3
+    assert len(report.interruptions) == 3
     step = step_changes(before.report, report)
     assert step is not None
     assert_adds_up(step)

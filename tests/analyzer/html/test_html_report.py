@@ -202,12 +202,12 @@ def test_without_layers_and_bytes_there_are_no_columns_for_them() -> None:
     assert "Parts of a step" not in words
 
 
-def test_overlapping_kernels_show_critical_times_before_durations() -> None:
+def test_overlapping_kernels_show_attributed_times_before_durations() -> None:
     analysis = analyze(trace_of(*prelaunched(2)))
     view = VariantView("fused", analysis.report, analysis.step_timeline(0))
     words = Page(html_report("a title", [view], None)).words()
-    assert "ops overlap: their durations add up to 2.42 µs, critical times to 1.24 µs" in words
-    assert "namecallscriticalsharetotalmeanshort calls" in words
+    assert "ops overlap: their durations add up to 2.42 µs, attributed times to 1.24 µs" in words
+    assert "namecallsattributedsharetotalmeanshort calls" in words
     assert "gemv41.10 µs88.7 %1.18 µs295 ns" in words
     alone = sample_analysis().report
     words = Page(html_report("a title", [VariantView("eager", alone, None)], None)).words()

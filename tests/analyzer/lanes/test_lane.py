@@ -36,7 +36,7 @@ edges = st.lists(st.integers(-5, 120), min_size=2, max_size=12).map(sorted)
 
 
 def ticks(found, begin, end):
-    """The kind that covers each nanosecond: that of the slice whose critical time it is."""
+    """The kind that covers each nanosecond: that of the slice whose attributed time it is."""
     covered = {}
     for start, stop, kind in found:
         for at in range(start, stop):

@@ -214,7 +214,7 @@ ENGINE_NAMES = (
     EngineName(
         "vLLM",
         "kernel_unified_attention_2d",
-        "unified_attention_2d",
+        "kernel_unified_attention_2d",
         "attention",
         "attention",
     ),

@@ -61,8 +61,8 @@ def test_parts_add_up(analysis: Analysis) -> None:
     report = analysis.report
     (device,) = report.devices
     assert sum(total.total_ns for total in device.gaps.values()) == device.idle_ns
-    critical_ns = sum(kernel.critical_ns for kernel in report.kernels)
-    assert critical_ns + device.copies_critical_ns == device.busy_ns
+    attributed_ns = sum(kernel.attributed_ns for kernel in report.kernels)
+    assert attributed_ns + device.copies_attributed_ns == device.busy_ns
     assert report.observer is not None
     assert sum(part.ns for part in analysis.report.waterfall) == report.observer.profiled_step_ns
     (whole,) = (found for found in report.ranges if found.path == "decode_step")

@@ -41,12 +41,12 @@ def clean(path: Path) -> Analysis:
     return analyze(load(path))
 
 
-def planted(analysis: Analysis, held: Trace, ns: int, why: str | set[str]) -> Report:
+def planted(analysis: Analysis, held: Trace, ns: int, cause: str | set[str]) -> Report:
     """The report of a trace with one hold, which is checked against the clean one."""
     report, before = analyze(held).report, analysis.report
     check_report(report)
-    (found,) = report.held_up
-    assert found.why in ({why} if isinstance(why, str) else why)
+    (found,) = report.interruptions
+    assert found.cause in ({cause} if isinstance(cause, str) else cause)
     assert abs(found.ns - ns) <= 0.01 * ns
     assert report.steady is not None
     assert before.steady is not None
@@ -54,14 +54,14 @@ def planted(analysis: Analysis, held: Trace, ns: int, why: str | set[str]) -> Re
         assert_near(getattr(report.steady, name), getattr(before.steady, name))
     assert abs((report.steady.idle_share or 0) - (before.steady.idle_share or 0)) <= 0.01
     for steady, whole in zip(report.steady.devices, report.devices, strict=True):
-        assert steady.window_ns + steady.held_up_ns == whole.window_ns
+        assert steady.window_ns + steady.interrupted_ns == whole.window_ns
         assert steady.busy_ns + steady.idle_ns == steady.window_ns
         assert sum(steady.gaps.values()) == steady.idle_ns
     for one, other in zip(report.steady.steps, before.steady.steps, strict=True):
         for name in ("time_ns", "gpu_span_ns", "busy_ns", "idle_ns"):
             assert_near(getattr(one, name), getattr(other, name))
     assert report.devices[0].window_ns == before.devices[0].window_ns + ns
-    assert {finding.code for finding in report.health.findings} >= {"held_up"}
+    assert {finding.code for finding in report.health.findings} >= {"interruptions"}
     return report
 
 
@@ -72,7 +72,7 @@ def assert_near(found: int, wanted: int) -> None:
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
 def test_nothing_holds_up_our_recordings(path: Path) -> None:
     report = clean(path).report
-    assert report.held_up == ()
+    assert report.interruptions == ()
     assert report.steady is not None
     (device,) = report.devices
     (steady,) = report.steady.devices
@@ -83,13 +83,13 @@ def test_nothing_holds_up_our_recordings(path: Path) -> None:
 @pytest.mark.parametrize("name", CLEAN)
 def test_nothing_holds_up_clean_traces_of_others(foreign_traces: Path, name: str) -> None:
     """Eager steps that copy, wait or compile at the same place each time are as slow as that."""
-    assert clean(foreign_traces / f"{name}.json.gz").report.held_up == ()
+    assert clean(foreign_traces / f"{name}.json.gz").report.interruptions == ()
 
 
 def test_a_capture_holds_the_device_up(foreign_traces: Path) -> None:
     report = clean(foreign_traces / "mi300x_vllm_graph_capture.json.gz").report
-    assert [one.why for one in report.held_up] == ["allocation", "graph_capture"]
-    assert "hipFree" in report.held_up[0].evidence
+    assert [one.cause for one in report.interruptions] == ["allocation", "graph_capture"]
+    assert "hipFree" in report.interruptions[0].evidence
 
 
 @given(st.sampled_from(RECORDINGS), st.data())
@@ -101,13 +101,13 @@ def test_a_hold_of_the_host_in_our_recordings(path: Path, data: st.DataObject) -
     call = data.draw(st.sampled_from(calls))
     report = planted(analysis, held_before(analysis.trace, call, ns, name), ns, CAUSES[name])
     assert report.verdict.bound == analysis.report.verdict.bound
-    assert report.held_up[0].call == name
+    assert report.interruptions[0].call == name
     (before,) = analysis.report.steady.steps if analysis.report.steady else ()
     (after,) = report.steady.steps if report.steady else ()
     assert_near(after.host_ns, before.host_ns)
     assert (after.launch_calls, after.gpu_ops) == (before.launch_calls, before.gpu_ops)
     # Between two steps it is in the time of the first, and in the marker of the second.
-    assert after.held_up in (1, 2)
+    assert after.interrupted_steps in (1, 2)
 
 
 @given(st.sampled_from(RECORDINGS), st.data())
@@ -148,8 +148,8 @@ def test_a_first_replay_and_a_long_kernel_in_a_single_step(foreign_traces: Path)
         if trace.names[int(trace.calls.name[call])] == "hipGraphLaunch"
     )
     report = planted(analysis, held_in(trace, graph, HOLD_NS), HOLD_NS, "first_replay")
-    assert report.held_up[0].call == "hipGraphLaunch"
+    assert report.interruptions[0].call == "hipGraphLaunch"
     repeated = trace.names.index(next(n for n in trace.names if n.startswith("_matmul_ogs")))
     op = int((trace.ops.name == repeated).argmax())
     report = planted(analysis, ran_long(trace, op, HOLD_NS), HOLD_NS, "long_op")
-    assert report.held_up[0].evidence.startswith("_matmul_ogs")
+    assert report.interruptions[0].evidence.startswith("_matmul_ogs")

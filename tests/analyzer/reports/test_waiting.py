@@ -53,7 +53,7 @@ def test_each_gpu_waits_as_the_rank_that_it_is(tmp_path: Path, run: Run, beside_
     assert (found.straggler, found.clock) == (ranks.straggler, "common")
     assert found.collectives == ranks.collectives
     assert found.skew == ranks.skew
-    assert [one.communication_waiting_ns for one in found.ranks] == [
+    assert [one.wait_ns for one in found.ranks] == [
         int((run.start_ns.max(axis=0) - mine).sum()) for mine in run.start_ns
     ]
 
@@ -71,7 +71,7 @@ def test_times_of_gpus_that_disagree_are_split_by_durations(run: Run) -> None:
     found = analyze(later(read(gpus_document(run)), 2, 60_000)).report.waiting
     assert found is not None
     assert found.clock == "durations"
-    assert [one.communication_waiting_ns for one in found.ranks] == [
+    assert [one.wait_ns for one in found.ranks] == [
         int((run.start_ns.max(axis=0) - mine).sum()) for mine in run.start_ns
     ]
 
@@ -136,7 +136,7 @@ def test_groups_that_kernels_name_stay_apart_when_ranks_are_merged(tmp_path: Pat
     for pair in ((0, 1), (2, 3)):
         entered = run.start_ns[list(pair)].max(axis=0)
         for rank in pair:
-            assert waits.own_start_ns[device == rank].tolist() == entered.tolist()
+            assert waits.transfer_start_ns[device == rank].tolist() == entered.tolist()
 
 
 def test_table_and_page_say_it(run: Run) -> None:

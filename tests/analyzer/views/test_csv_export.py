@@ -25,14 +25,14 @@ def test_csv_of_kernels_and_ranges_keeps_names_and_numbers() -> None:
     assert [int(row["total_ns"]) for row in rows] == [k.total_ns for k in report.kernels]
     assert [float(row["share"]) for row in rows] == [k.share for k in report.kernels]
     assert [int(row["short_calls"]) for row in rows] == [k.short_calls for k in report.kernels]
-    assert [int(row["critical_ns"]) for row in rows] == [k.critical_ns for k in report.kernels]
-    assert [float(row["critical_share"]) for row in rows] == [
-        k.critical_share for k in report.kernels
+    assert [int(row["attributed_ns"]) for row in rows] == [k.attributed_ns for k in report.kernels]
+    assert [float(row["attributed_share"]) for row in rows] == [
+        k.attributed_share for k in report.kernels
     ]
     rows = rows_of("range")
     assert [row["path"] for row in rows] == [found.path for found in report.ranges]
     assert [int(row["idle_ns"]) for row in rows] == [found.idle_ns for found in report.ranges]
-    assert [int(row["critical_ns"]) for row in rows] == [r.critical_ns for r in report.ranges]
+    assert [int(row["attributed_ns"]) for row in rows] == [r.attributed_ns for r in report.ranges]
     assert {row["kind"] for row in rows} == {"range"}
     assert {row["matched"] for row in rows} == {""}
 

@@ -126,11 +126,11 @@ def test_rows_of_real_recordings_add_up(path) -> None:
     for line in lines:
         inside = ranges.ops_within(line.found.path)
         assert int(inside.sum()) == line.found.gpu_ops
-        assert int(analysis.critical_ns[inside].sum()) == line.found.critical_ns
+        assert int(analysis.attributed_ns[inside].sum()) == line.found.attributed_ns
         times = [one.time_ns for one in lines if one.above == line.found.path]
         assert times == sorted(times, reverse=True)
         below = [one.found for one in lines if one.above == line.found.path]
-        assert sum(one.critical_ns for one in below) <= line.found.critical_ns
+        assert sum(one.attributed_ns for one in below) <= line.found.attributed_ns
         assert sum(one.launch_calls for one in below) <= line.found.launch_calls
     assert any(line.label == "layer.*" and len(line.each_ns) == 16 for line in lines) or (
         "compiled" in path.stem

@@ -208,16 +208,16 @@ def test_communication_has_a_table_where_there_is_any() -> None:
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120])
-def test_overlapping_kernels_show_critical_times_and_say_so(width: int) -> None:
+def test_overlapping_kernels_show_attributed_times_and_say_so(width: int) -> None:
     report = analyze(trace_of(op(0, 100, name="works"), op(1, 110, name="waits"))).report
     text = table_text(report, "kernel", width)
     lines = text.splitlines()
     at = lines.index("Kernels")
     caption = " ".join(" ".join(lines[at + 1 : at + 4]).split())
     assert caption.startswith("ops overlap: their durations add up to 209 ns")
-    assert "critical times to 110 ns" in caption
+    assert "attributed times to 110 ns" in caption
     head = line_with(text, "name").split()
-    assert head[:3] == ["name", "calls", "critical"]
+    assert head[:3] == ["name", "calls", "attributed"]
     assert "total" not in head
     rows = [line_with(text, name).split() for name in ("works", "waits")]
     assert [row[2:4] for row in rows] == [["100", "ns"], ["10", "ns"]]
@@ -231,10 +231,10 @@ def test_kernels_that_do_not_overlap_show_durations() -> None:
     assert line_with(text, "name").split() == ["name", "calls", "total", "mean", "share"]
 
 
-def test_ranges_of_overlapping_ops_show_critical_times() -> None:
+def test_ranges_of_overlapping_ops_show_attributed_times() -> None:
     early = [call(1, 2, 1), op(10, 110, 1), call(3, 4, 2), op(20, 120, 2)]
     text = table_text(analyze(trace_of(span(0, 9, "decode_step"), *early)).report, "range")
-    assert line_with(text, "range").split()[:2] == ["range", "critical"]
+    assert line_with(text, "range").split()[:2] == ["range", "attributed"]
     assert line_with(text, "decode_step  ").split()[1:3] == ["110", "ns"]
     report = analyze(trace_of(span(0, 9, "decode_step"), *early[:2])).report
     assert "GPU time" in line_with(table_text(report, "range"), "range")

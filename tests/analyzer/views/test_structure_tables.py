@@ -1,4 +1,4 @@
-"""Layers, roles and what held devices up in tables, pages and CSV, at every width and with any
+"""Layers, roles and interruptions in tables, pages and CSV, at every width and with any
 names."""
 
 import csv
@@ -23,7 +23,7 @@ from decodescope.analyzer.views.report_table import report_table
 from decodescope.analyzer.views.structure_tables import roles_table
 from decodescope.analyzer.vocabulary.class_colors import FAMILY_COLORS, ROLE_FAMILIES
 from decodescope.analyzer.vocabulary.words import layers_words
-from tests.helpers.foreign.layered import held_up, slow_layered
+from tests.helpers.foreign.layered import interruptions, slow_layered
 from tests.helpers.hostile import HOSTILE, unsafe
 
 ROWS = (
@@ -69,11 +69,11 @@ def test_every_role_has_a_family() -> None:
 
 
 def hostile_report() -> Report:
-    report = analyze(held_up(slow_layered(HOSTILE))).report
+    report = analyze(interruptions(slow_layered(HOSTILE))).report
     assert report.structure is not None
     assert report.structure.layers == 2
-    assert len(report.held_up) == 2
-    assert HOSTILE[:20] in report.held_up[1].evidence
+    assert len(report.interruptions) == 2
+    assert HOSTILE[:20] in report.interruptions[1].evidence
     return report
 
 
@@ -84,7 +84,7 @@ def test_tables_show_hostile_kernels_with_roles_as_text(width: int) -> None:
         lines = lines_of(report_table(report, by), width)
         assert unsafe("\n".join(lines)) == ""
         assert any("Parts of a step" in line for line in lines)
-        assert any("Held up" in line for line in lines)
+        assert any("Interruptions" in line for line in lines)
         assert max(len(Text(line)) for line in lines) <= width
 
 

@@ -87,7 +87,7 @@ def run_report(job: RunJob, script: Scripted, step_ns: int) -> RunReport:
     assert config.dtype is not None
     limit = WaterfallPart("limit", script.busy_ns // 2)
     return RunReport(
-        schema_version=1, model=config.model, weights="random", variant=config.variant,
+        schema_version=2, model=config.model, weights="random", variant=config.variant,
         device="cuda", device_name=script.device_name, dtype=config.dtype, batch=config.batch,
         context=config.context, tokens=config.tokens, prompt_token_ids=[[1]],
         output_token_ids=[[2]], output_text=None, timed_steps=8, tokens_per_s=1e9 / step_ns,

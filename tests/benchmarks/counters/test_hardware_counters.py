@@ -28,8 +28,8 @@ from benchmarks.counters.counter_check import (
     traced_step,
 )
 from benchmarks.counters.counter_figures import figures, tables
-from benchmarks.counters.hardware_counters import main, measure, without_overlap
-from benchmarks.harness.common import ROOT
+from benchmarks.counters.hardware_counters import command, measure, without_overlap
+from benchmarks.harness.records import ROOT
 from decodescope.analyzer.errors import InputError
 from decodescope.variants.model.workload import DecodeWorkload
 from tests.benchmarks.counters.counter_sides import (
@@ -148,12 +148,11 @@ def test_a_refused_variant_leaves_the_others_in_the_record(
             raise InputError("kernel 7 is another")
         return figures(variant, variant, both, 0)
 
-    monkeypatch.setattr(hardware_counters, "has_gpu", lambda script: True)
+    monkeypatch.setattr(hardware_counters, "require_cuda", lambda command: None)
     monkeypatch.setattr(hardware_counters, "find_ncu", lambda: fake_ncu(tmp_path, ""))
     monkeypatch.setattr(hardware_counters, "measure", found)
     target = tmp_path / "record.json"
-    monkeypatch.setattr(sys, "argv", ["hardware_counters", "-o", str(target)])
-    assert main() == 2
+    assert command(["-o", str(target)], standalone_mode=False) == 2
     assert "compiled: kernel 7 is another" in capsys.readouterr().err
     record = json.loads(target.read_text())
     assert str(tmp_path) not in record["command"]

@@ -3,7 +3,6 @@ that the formats are meant to keep."""
 
 import copy
 import math
-import sys
 import sysconfig
 from pathlib import Path
 
@@ -40,6 +39,7 @@ from decodescope.variants.comparing.accuracy import accuracy_of
 from decodescope.variants.model.loading import LoadedModel, load_model
 from decodescope.variants.model.source import resolve_model, tiny_folder
 from decodescope.variants.model.workload import DType
+from tests.helpers.command import Command
 from tests.helpers.rich_report import text_of
 from tools.train_tiny import encode_files
 
@@ -70,11 +70,10 @@ def arguments(*given: str, **changes: object) -> object:
     """What the command line parses, without running it."""
     seen: list[object] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["quality", "-o", "-", *given])
         patch.setattr(quality, "measured", lambda found, device: seen.append(found) or {})
         for effect in ("write_record", "print_table"):
             patch.setattr(quality, effect, lambda *_: None)
-        quality.main()
+        quality.command(["-o", "-", *given], standalone_mode=False)
     (found,) = seen
     return found
 
@@ -303,18 +302,18 @@ def test_what_the_forward_pass_can_say() -> None:
 
 def test_a_record_names_the_command_without_its_files() -> None:
     assert recorded_command(arguments("-o", "mine.json", "--stdlib", "there")) == (
-        "python -m benchmarks.quality --model tiny"
+        "python -m benchmarks quality --model tiny"
     )
     assert recorded_command(arguments("--formats", "int8, bf16", "--batch", "1")) == (
-        "python -m benchmarks.quality --model tiny --formats int8,bf16 --batch 1"
+        "python -m benchmarks quality --model tiny --formats int8,bf16 --batch 1"
     )
 
 
 @pytest.mark.parametrize("given", [("--windows", "0"), ("--batch", "0"), ("--positions", "-1")])
-def test_bad_usage_is_refused(given: tuple[str, ...]) -> None:
-    with pytest.raises(SystemExit) as end:
-        arguments(*given)
-    assert end.value.code == 2
+def test_bad_usage_is_refused(benchmarks: Command, given: tuple[str, ...]) -> None:
+    done = benchmarks("quality", *given)
+    assert done.code == 2
+    assert given[0] in done.only_line
 
 
 def test_an_unknown_format_is_named() -> None:

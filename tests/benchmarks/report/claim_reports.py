@@ -102,9 +102,14 @@ def example_reports() -> dict[str, ClaimsReport]:
     }  # fmt: skip
 
 
-def page(reports: dict[str, ClaimsReport]) -> str:
+def page(reports: dict[str, ClaimsReport], name: str = "claims") -> str:
+    """The page of that name below docs/results."""
     found = documents(read_records(), reports)
-    return next(text for path, text in found.items() if path.name == "results.md")
+    return next(
+        text
+        for path, text in found.items()
+        if path.parent.name == "results" and path.name == f"{name}.md"
+    )
 
 
 def tables(text: str) -> list[list[str]]:

@@ -20,7 +20,7 @@ from tests.benchmarks.report.claim_reports import (
 
 def glance(reports: dict[str, ClaimsReport]) -> list[list[str]]:
     """The cells of the table at a glance, its header first."""
-    table = tables(page(reports).partition("## The claims of the field")[2])[0]
+    table = tables(page(reports))[0]
     return [[one.strip() for one in cells(line)[1:-1]] for line in table if "---" not in line]
 
 
@@ -76,7 +76,7 @@ def test_the_reason_is_of_the_sources_gpu_where_it_was_measured():
 
 def test_what_a_source_improves_on_is_found_here_too_and_counts_nowhere(reports):
     text = page(reports)
-    found = text.partition("Found here too")[2].partition("<details>")[0]
+    found = text.partition("Found here too")[2].partition("\n## ")[0]
     assert "- `prefill-norms`: eager's share: theirs 11.0 % (A100); here 9.0 % on H200\n" in found
     assert "Found here too" not in page({"x": report(H200, claim("x", BLOG, rows=ROWS[:4]))})
 

@@ -2,6 +2,7 @@
 
 import copy
 import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import msgspec
@@ -43,8 +44,14 @@ def test_the_committed_documents_are_those_of_the_records(written):
 def test_every_committed_plot_is_drawn_and_shown(written):
     drawn = {name for name in written if name.endswith(".svg")}
     assert {f"docs/plots/{path.name}" for path in PLOTS.iterdir()} == drawn
-    shown = re.findall(r"\]\((plots/[^)]+)\)", written["docs/results.md"])
+    pages = [text for name, text in written.items() if name.startswith("docs/results")]
+    shown = re.findall(r"\]\((?:\.\./)?(plots/[^)]+)\)", "".join(pages))
     assert sorted(f"docs/{name}" for name in shown) == sorted(drawn)
+
+
+def test_every_page_below_results_is_written_from_the_records(written):
+    committed = {f"docs/results/{path.name}" for path in (ROOT / "docs/results").iterdir()}
+    assert committed == {name for name in written if name.startswith("docs/results/")}
 
 
 def test_a_plot_is_one_file_for_light_and_dark_that_needs_no_network(written):
@@ -56,7 +63,7 @@ def test_a_plot_is_one_file_for_light_and_dark_that_needs_no_network(written):
 
 
 def test_every_record_is_listed_with_its_date_and_commit(written, records):
-    page = written["docs/results.md"]
+    page = written["docs/results/records.md"]
     for name, record in records.items():
         date = record["environment"]["date"][:10]
         assert re.search(rf"\| `{re.escape(name)}\.json` \| {date} \d\d:\d\d \| \S", page), name
@@ -154,12 +161,17 @@ def test_records_of_one_machine_and_its_versions_are_together_by_date():
     assert found[2].records == (("cpu", "2026-01-01 00:00", "not recorded"),)
 
 
+def _page(found: dict[Path, str], name: str) -> str:
+    """The page of that name below docs/results."""
+    return found[ROOT / "docs" / "results" / f"{name}.md"]
+
+
 def quantiles(value: float) -> Quantiles:
     return Quantiles(value * 0.9, value, value * 1.1)
 
 
 def test_a_record_of_the_counters_is_a_section_and_without_one_there_is_none(records, reports):
-    page = next(text for path, text in documents(records, reports).items() if path.suffix == ".md")
+    page = _page(documents(records, reports), "kernels")
     assert ("hardware-counters" in records) == ("gpu__time_duration" in page)
     counted = {
         **dict.fromkeys(VariantFigures.__struct_fields__),
@@ -209,7 +221,7 @@ def test_a_record_of_the_counters_is_a_section_and_without_one_there_is_none(rec
         "environment": environment,
     }
     found = documents(records | {"hardware-counters": record}, reports)
-    page = next(text for path, text in found.items() if path.name == "results.md")
+    page = _page(found, "kernels")
     section = page.partition("## Beside the hardware's counters")[2].partition("\n## ")[0]
     ratios = "0.980 (0.882, 1.078) | 1.000 (0.900, 1.100)"
     shares = "75.0 % | 50.0 % | 2.47 GB | 2.40 GB | 2.30 GB"
@@ -227,7 +239,7 @@ def test_a_record_of_the_counters_is_a_section_and_without_one_there_is_none(rec
 def test_a_comparison_of_fusions_is_a_table_of_differences_to_its_first(records, reports):
     fusions = copy.deepcopy(records["compare-llama-3.2-1b-random"])
     found = documents(records | {"compare-llama-3.2-1b-fusions": fusions}, reports)
-    page = next(text for path, text in found.items() if path.name == "results.md")
+    page = _page(found, "comparisons")
     table = page.partition("What each fusion buys")[2]
     (graph,) = (line for line in table.splitlines()[:12] if "`fused+graph`" in line)
     # 1,527 to 715 µs, 3 to 1 launch calls, 311 to 82 ops.
@@ -256,7 +268,7 @@ def test_a_record_of_scaling_is_a_table_and_a_plot(over, records, reports):
     record = same | {k: v for k, v in fixed.items() if k != over} | {f"{over}s": points}
     found = documents(records | {f"{over}-scaling": record}, reports)
     by_name = {path.name: text for path, text in found.items()}
-    page = by_name["results.md"].partition(f"over {over}s, ")[2]
+    page = by_name["scaling.md"].partition(f"over {over}s, ")[2]
     assert page.startswith("context 128, batch 1" if over == "model" else "llama-3.1-8b, batch 1")
     first = {"context": "128", "model": "qwen2.5-0.5b"}[over]
     assert re.search(rf"\n\| {first} \| 275 \(274.276\) \| 1.00 \| 3.64 ms \| 15.0 GB \|", page)

@@ -49,14 +49,16 @@ def raced(name: str, model: str) -> ClaimResult:
 
 
 def table(text: str) -> list[list[str]]:
-    section = text.partition("### Other projects beside ours")[2].partition("\n## ")[0]
+    section = text.partition("## Other projects beside ours")[2].partition("\n## ")[0]
     lines = [line for line in section.splitlines() if line.startswith("|") and "---" not in line]
     return [[one.strip() for one in cells(line)[1:-1]] for line in lines]
 
 
 def test_steps_are_beside_ours_by_format_and_speed():
     models = raced(PEERS_8B.name, "llama-8b@random"), raced(PEERS_1B.name, "llama-1b@random")
-    header, *lines = table(page({"a": report(H200, models[0]), "b": report(H200, models[1])}))
+    header, *lines = table(
+        page({"a": report(H200, models[0]), "b": report(H200, models[1])}, "comparisons")
+    )
     assert header[1:3] == ["step", "tokens/s"]
     busy = "1.00 ms"
     one_model = [
@@ -78,8 +80,8 @@ def test_every_gpu_has_its_own_table_and_the_readme_its_own_sentence():
         for gpu in (H200, H100)
     }
     written = {path.name: text for path, text in documents(read_records(), reports).items()}
-    assert written["results.md"].count("### Other projects beside ours") == 1
-    assert [line[0] for line in table(written["results.md"]) if line[0]] == [
+    assert written["comparisons.md"].count("## Other projects beside ours") == 1
+    assert [line[0] for line in table(written["comparisons.md"]) if line[0]] == [
         "model", "llama-8b-of-H200", "model", "llama-8b-of-HBM3",
     ]  # fmt: skip
     words = " ".join(written["README.md"].split())
@@ -89,4 +91,4 @@ def test_every_gpu_has_its_own_table_and_the_readme_its_own_sentence():
 
 
 def test_without_such_a_claim_there_is_no_section(reports):
-    assert "Other projects beside ours" not in page(reports)
+    assert "Other projects beside ours" not in page(reports, "comparisons")

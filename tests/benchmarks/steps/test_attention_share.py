@@ -1,12 +1,9 @@
 """What attention costs comes from differences of steps that really differ in attention alone."""
 
-import sys
-
 import pytest
 import torch
 
 from benchmarks.kernels.report import KernelFigures, LaunchTimes
-from benchmarks.steps import attention_share
 from benchmarks.steps.attention_share import (
     Cost,
     attention_cost,
@@ -25,6 +22,7 @@ from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.step import FusedStep, build_fused
 from tests.helpers import families
+from tests.helpers.command import Command
 from tests.helpers.fake_clock import FakeClock
 from tests.helpers.rich_report import text_of
 
@@ -113,8 +111,7 @@ def test_the_table_has_a_row_for_each_definition() -> None:
 
 
 @pytest.mark.parametrize("context", ["0", "2", "many"])
-def test_bad_usage_is_refused(monkeypatch: pytest.MonkeyPatch, context: str) -> None:
-    monkeypatch.setattr(sys, "argv", ["attention_share", "--context", context])
-    with pytest.raises(SystemExit) as end:
-        attention_share.main()
-    assert end.value.code == 2
+def test_bad_usage_is_refused(benchmarks: Command, context: str) -> None:
+    done = benchmarks("attention-share", "--context", context)
+    assert done.code == 2
+    assert "--context" in done.only_line

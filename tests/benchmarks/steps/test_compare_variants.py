@@ -1,12 +1,12 @@
 """What the benchmark of variants keeps of a comparison's windows."""
 
-from argparse import Namespace
 from typing import Any
 
 import msgspec
 import pytest
 
 from benchmarks.steps.compare_variants import (
+    Compared,
     idle_share_of_graph_span,
     recorded_command,
     token_table,
@@ -72,9 +72,8 @@ def test_the_table_has_a_row_for_each_variant() -> None:
 
 
 def test_the_record_names_the_options_that_measure_it_again() -> None:
-    given = {"model": "m@random", "variants": "fused,fp8", "repeats": 3}
-    options = Namespace(**given, batch=16, context=None, tokens=128)
+    options = Compared("m@random", "fused,fp8", 3, batch=16, tokens=128)
     assert recorded_command(options) == (
-        "python -m benchmarks.steps.compare_variants --model m@random --variants fused,fp8 "
+        "python -m benchmarks compare-variants --model m@random --variants fused,fp8 "
         "--repeats 3 --batch 16 --tokens 128"
     )

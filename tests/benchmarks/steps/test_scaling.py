@@ -1,7 +1,6 @@
 """Values are compared within rounds, on runs that decode what `run` decodes."""
 
 import json
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,6 +20,7 @@ from benchmarks.steps.scaling import (
 from decodescope.analyzer.errors import InputError
 from decodescope.variants.measuring.measure import WARM_UP_STEPS
 from decodescope.variants.model.workload import DecodeWorkload
+from tests.helpers.command import Command
 from tests.helpers.rich_report import text_of
 
 
@@ -113,11 +113,10 @@ def test_values_keep_their_order_and_only_batches_have_an_end() -> None:
 
 
 @pytest.mark.parametrize("options", [("--tokens", str(WARM_UP_STEPS)), ("--rounds", "0")])
-def test_bad_usage_is_refused(monkeypatch: pytest.MonkeyPatch, options: tuple[str, str]) -> None:
-    monkeypatch.setattr(sys, "argv", ["scaling", *options])
-    with pytest.raises(SystemExit) as end:
-        scaling.main()
-    assert end.value.code == 2
+def test_bad_usage_is_refused(benchmarks: Command, options: tuple[str, str]) -> None:
+    done = benchmarks("scaling", *options)
+    assert done.code == 2
+    assert options[0] in done.only_line
 
 
 @pytest.mark.parametrize(
@@ -132,6 +131,7 @@ def test_the_record_has_the_values_and_what_was_the_same_for_all(
     over: scaling.Axis,
     values: str,
     expected: list[tuple[str, int, int]],
+    benchmarks: Command,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
@@ -143,14 +143,13 @@ def test_the_record_has_the_values_and_what_was_the_same_for_all(
         return Run(100.0 * len(ran), 10_000_000, 4_000_000)
 
     monkeypatch.setattr(scaling, "RESULTS", tmp_path)
-    monkeypatch.setattr(scaling, "has_gpu", lambda script: True)
+    monkeypatch.setattr(scaling, "require_cuda", lambda command: None)
     monkeypatch.setattr(scaling, "read_peak", lambda device: SimpleNamespace(bytes_per_s=2e9))
     monkeypatch.setattr(scaling, "resolve_model", lambda name: name)
     monkeypatch.setattr(scaling, "load_model", lambda name, device, dtype: f"loaded {name}")
     monkeypatch.setattr(scaling, "run_point", run_point)
     options = ["--values", values, "--model", "m@random", "--context", "64", "--rounds", "2"]
-    monkeypatch.setattr(sys, "argv", ["scaling", over, *options])
-    assert scaling.main() == 0
+    assert benchmarks("scaling", over, *options).code == 0
     assert ran == expected * 2
     record = json.loads((tmp_path / f"{over}-scaling.json").read_bytes())
     points = record[scaling.PLURALS[over]]

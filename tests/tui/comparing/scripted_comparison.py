@@ -65,7 +65,8 @@ def window(name: str) -> Report:
     times = {"nvjet_sm90_tst_64x8": 2_400_000, "flash_fwd_splitkv_kernel": 500_000}
     times |= {"triton_poi_fused_mul_add_3": 1_200_000} if fused else {"void elementwise": 1_400_000}
     kernels = tuple(
-        KernelReport(kernel, 32, ns, ns // 32, 0.0, critical_ns=ns) for kernel, ns in times.items()
+        KernelReport(kernel, 32, ns, ns // 32, 0.0, attributed_ns=ns)
+        for kernel, ns in times.items()
     )
     parts = ("mlp+input_norm",) if fused else ("mlp", "input_norm")
     ranges = [range_of("decode_step", busy_ns, idle_ns, 300, 3)]

@@ -69,14 +69,14 @@ async def test_each_rank_has_its_figures_and_the_straggler_is_named(
         for rank, row in zip(report.ranks, rows, strict=True):
             for text in (
                 f"{rank.rank}", f"rank{rank.rank}.json",
-                duration(rank.communication_own_ns), duration(rank.communication_waiting_ns),
-                duration(rank.exposed_own_ns), duration(rank.exposed_waiting_ns),
-                duration(rank.caused_waiting_ns), "100.0" if rank.rank == LATE else "0.0",
+                duration(rank.transfer_ns), duration(rank.wait_ns),
+                duration(rank.exposed_transfer_ns), duration(rank.exposed_wait_ns),
+                duration(rank.caused_wait_ns), "100.0" if rank.rank == LATE else "0.0",
             ):  # fmt: skip
                 assert text in row, text
         (collective,) = report.collectives
-        assert collective.waiting_ns is not None
-        assert re.search(rf"all_reduce .* 0-3 +64 .*{duration(collective.waiting_ns.p50)}", shown)
+        assert collective.wait_ns is not None
+        assert re.search(rf"all_reduce .* 0-3 +64 .*{duration(collective.wait_ns.p50)}", shown)
         assert "rank 3 starts 8 last" in shown
         # The verdict says so, too.
         await pilot.press("6")
@@ -148,7 +148,7 @@ def test_the_details_of_a_launch_say_for_whom_it_waited(files: list[Path], run: 
 def test_the_details_of_a_collective_say_how_much_of_it_is_waiting(files: list[Path]) -> None:
     window = analyse_files(files, 0.0)
     assert window.ranks is not None
-    waited = sum(one.communication_waiting_ns for one in window.ranks.ranks)
+    waited = sum(one.wait_ns for one in window.ranks.ranks)
     every = sum(one.communication_ns for one in window.ranks.ranks)
     assert lines_of(window, KernelPick(ALL_REDUCE))["waited"] == (
         f"{duration(waited)} for other GPUs, {100 * waited / every:.1f} % of 256 collectives' time"
@@ -187,15 +187,13 @@ async def test_the_gpus_of_one_trace_are_shown_too(tmp_path: Path, run: Run) -> 
         assert "all_reduce" in shown
         assert "Skew of the steps" in shown
         for gpu, row in zip(report.waiting.ranks, rows, strict=True):
-            assert {f"{gpu.rank}", duration(gpu.communication_waiting_ns)} <= set(row)
+            assert {f"{gpu.rank}", duration(gpu.wait_ns)} <= set(row)
         await pilot.press("2")
         await settle(pilot)
         assert "g0 wait" in text_of(page.app)
     window = analyse_files([path], 0.0)
     waited = lines_of(window, KernelPick(ALL_REDUCE))["waited"]
-    assert waited.startswith(
-        duration(sum(w.communication_waiting_ns for w in report.waiting.ranks))
-    )
+    assert waited.startswith(duration(sum(w.wait_ns for w in report.waiting.ranks)))
     names = {window.lanes.names[label] for one in window.lanes.lanes if one.key.kind == "wait"
              for label in one.slices.label.tolist()}  # fmt: skip
     assert names == {f"g{LATE}"}

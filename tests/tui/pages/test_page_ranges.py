@@ -133,9 +133,9 @@ def test_the_figures_are_those_of_the_report() -> None:
         assert f" {text} " in f"{line} "
 
 
-def test_ranges_that_overlap_are_shown_by_critical_time() -> None:
+def test_ranges_that_overlap_are_shown_by_attributed_time() -> None:
     rows = rows_of("fused+graph")
-    assert rows.columns[1].title == "critical"
+    assert rows.columns[1].title == "attributed"
     whole = {line.found.path: line for line in rows.lines}
     busy_ns = window("fused+graph").report.devices[0].busy_ns
     assert whole["decode_step"].time_ns == busy_ns
@@ -182,7 +182,7 @@ def test_details_of_a_folded_row_add_up_to_its_ranges() -> None:
     assert said["GPU time"].startswith(duration(sum(one.gpu_ns for one in layers)))
     assert said["ranges"].startswith("16, each ")
     assert said["idle"].startswith(duration(sum(one.idle_ns for one in layers)))
-    assert said["attributed"].startswith("exact")
+    assert said["confidence"].startswith("exact")
     assert any("nvjet" in line.text for line in lines)
 
 

@@ -1,4 +1,4 @@
-"""Layers, roles and what held devices up: on each page that shows them, of a trace without ranges
+"""Layers, roles and interruptions: on each page that shows them, of a trace without ranges
 of its model."""
 
 import re
@@ -35,7 +35,7 @@ from tests.helpers.app.recorded import (
     view_of,
     window,
 )
-from tests.helpers.foreign.layered import LAYER, held_up, layered, slow_layered
+from tests.helpers.foreign.layered import LAYER, interruptions, layered, slow_layered
 from tests.helpers.hostile import HOSTILE, unsafe
 from tests.helpers.kineto_events import document, op
 from tests.helpers.scripted import settle, text_of
@@ -49,7 +49,7 @@ def window_of(analysis: Analysis) -> Window:
 
 @pytest.fixture(scope="module")
 def slow() -> Window:
-    return window_of(analyze(held_up(slow_layered())))
+    return window_of(analyze(interruptions(slow_layered())))
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_details_of_an_inferred_layer(inferred: Path) -> None:
     folded = said(range_lines(shown, "step/layer.*"))
     assert folded["layers"] == "4, 1 motif: 4 of 10 ops"
     assert folded["roles"] == "norm 20.0 %, qkv 10.0 %, rope 10.0 %, kv_write 10.0 %, 5 more"
-    assert folded["attributed"] == "inferred: by the names of kernels and their order in the step"
+    assert folded["confidence"] == "inferred: by the names of kernels and their order in the step"
     one = list(range_lines(shown, "step/layer.2"))
     assert any(line.text.startswith("inferred from kernel names") for line in one)
     assert said(one)["layer"] == "2 of 4 (from 0), 10 ops"
@@ -99,7 +99,7 @@ def test_details_of_a_range_of_the_model_name_its_roles_but_infer_nothing() -> N
     shown = said(range_lines(window("eager"), "decode_step/model/layer.*"))
     assert shown["roles"].startswith("norm ")
     assert "layers" not in shown
-    assert shown["attributed"].startswith("exact")
+    assert shown["confidence"].startswith("exact")
 
 
 def test_details_of_kernels_and_ops_say_their_role(inferred: Path) -> None:
@@ -142,13 +142,13 @@ def test_unknown_roles_are_not_mentioned(tmp_path: Path) -> None:
     assert "step" not in said(overview_lines(shown))
 
 
-def test_the_verdict_ends_with_the_layers_and_what_held_up(slow: Window) -> None:
+def test_the_verdict_ends_with_the_layers_and_interruptions(slow: Window) -> None:
     data = VerdictPanel(BRUSHES[0], view_of(slow), Moment(0.0))._data
-    layers, held = data.reasons[-2:]
+    layers, interrupted = data.reasons[-2:]
     assert layers.startswith("a step has 2 layers (2 of 10 ops), 1 op before and 3 after them")
     steady = slow.report.steady
-    assert held == (
-        f"held up 2 times, for 663 ms in all; without that, idle for "
+    assert interrupted == (
+        f"interrupted 2 times, for 663 ms in all; without that, idle for "
         f"{percent(steady.idle_share)} % of {duration(steady.window_ns)}"
     )
     assert said(overview_lines(slow))["step"] in layers
@@ -173,18 +173,18 @@ def test_a_vllm_step_has_layers_and_roles_on_the_pages(foreign_traces: Path) -> 
     assert said(kernel_lines(shown, name))["role"] == "attention, known by name"
 
 
-# Held up
+# Interruptions
 
 
-def test_a_lane_shows_what_held_the_device_up(slow: Window) -> None:
+def test_a_lane_shows_interruptions(slow: Window) -> None:
     lanes = slow.lanes
     titles = [lane.title for lane in lanes.lanes]
-    assert titles[-2:] == ["gaps", "held"]
+    assert titles[-2:] == ["gaps", "interr."]
     lane, place = lanes.lanes[-1], len(titles) - 1
     found = list(zip(lane.slices.start_ns.tolist(), lane.slices.end_ns.tolist(), strict=True))
-    assert found == [(one.start_ns, one.end_ns) for one in slow.analysis.held_up]
+    assert found == [(one.start_ns, one.end_ns) for one in slow.analysis.interruptions]
     names = [lanes.names[label] for label in lane.slices.label.tolist()]
-    assert names == ["held up: wait", "held up: long op"]
+    assert names == ["interruption: wait", "interruption: long op"]
     assert [lanes.path(label) for label in lane.slices.label.tolist()] == [None, None]
     gap, long_op = (pick_of_slice(lanes, place, number) for number in range(2))
     assert isinstance(gap, GapPick)
@@ -192,38 +192,38 @@ def test_a_lane_shows_what_held_the_device_up(slow: Window) -> None:
     assert isinstance(long_op, OpPick)
     assert slow.analysis.trace.ops.length_ns[long_op.row] > 200_000_000
     clean = window_of(analyze(slow_layered()))
-    assert "held" not in [lane.title for lane in clean.lanes.lanes]
+    assert "interr." not in [lane.title for lane in clean.lanes.lanes]
 
 
-def test_pieces_of_one_held_gap_each_lead_to_it(slow: Window) -> None:
+def test_pieces_of_one_interrupted_gap_each_lead_to_it(slow: Window) -> None:
     """Whatever lies in no gap and in no op is a span of time."""
-    for number in range(len(slow.analysis.held_up)):
+    for number in range(len(slow.analysis.interruptions)):
         pick = pick_of_slice(slow.lanes, len(slow.lanes.lanes) - 1, number)
         assert not isinstance(pick, SpanPick)
 
 
-def test_details_of_a_held_gap_say_by_what(slow: Window) -> None:
+def test_details_of_an_interrupted_gap_name_the_cause(slow: Window) -> None:
     gaps = slow.analysis.gaps
     longest = int(gaps.length_ns.argmax())
     lines = said(gap_lines(slow, longest))
-    held = slow.report.held_up[0]
-    assert lines["held up by"] == f"wait, {duration(held.ns)}: {held.evidence}"
-    assert lines["→"] == "not of the steps: the steady state and the verdict leave it out"
+    interruption = slow.report.interruptions[0]
+    assert lines["interruption"] == f"wait, {duration(interruption.ns)}: {interruption.evidence}"
+    assert lines["→"] == "an interruption: the steady state and the verdict leave it out"
     other = said(gap_lines(slow, 0))
-    assert "held up by" not in other
-    assert not other["→"].startswith("not of the steps")
+    assert "interruption" not in other
+    assert not other["→"].startswith("an interruption")
 
 
-def test_held_gaps_are_marked_found_and_filtered(slow: Window) -> None:
+def test_interrupted_gaps_are_marked_found_and_filtered(slow: Window) -> None:
     panel = GapListPanel(BRUSHES[0], view_of(slow), Moment(0.0))
     rows = panel._shown
     assert isinstance(rows, GapRows)
     marked = [row for row in range(len(rows)) if rows.cells(row, BRUSHES[0].inks, 40)[0].text
-              .startswith("held up, ")]  # fmt: skip
+              .startswith("interrupted, ")]  # fmt: skip
     assert marked == [0]
-    assert rows.matching(re.compile("held up")) == {0}
+    assert rows.matching(re.compile("interruption")) == {0}
     assert rows.matching(re.compile("wait$")) >= {0}
-    assert rows.text(0).endswith("held up: wait")
+    assert rows.text(0).endswith("interruption: wait")
     assert len(rows.matching(re.compile("fused_add"))) > 1
 
 
@@ -287,14 +287,14 @@ def test_every_size_of_roles_is_drawn_and_nothing_is_wider(variant, brush, width
 
 def hostile_file(folder: Path) -> Path:
     path = folder / "hostile.json"
-    export_chrome(analyze(held_up(slow_layered(HOSTILE))), path)
+    export_chrome(analyze(interruptions(slow_layered(HOSTILE))), path)
     return path
 
 
-def test_the_hostile_trace_has_layers_and_is_held_up(tmp_path: Path) -> None:
+def test_the_hostile_trace_has_layers_and_interruptions(tmp_path: Path) -> None:
     report = analyse_files([hostile_file(tmp_path)], 0.0).report
     assert report.structure.layers == 2
-    assert {one.why for one in report.held_up} == {"wait", "long_op"}
+    assert {one.cause for one in report.interruptions} == {"wait", "long_op"}
     assert {role.role for role in report.roles} <= set(ROLES)
 
 
@@ -313,7 +313,7 @@ async def test_every_page_shows_hostile_kernels_with_roles_as_text(tmp_path: Pat
 @pytest.mark.parametrize("keys", ["2", "4", "6"])
 def test_picture(snap_compare, tmp_path: Path, keys: str) -> None:
     path = tmp_path / "held.json"
-    export_chrome(analyze(held_up(slow_layered())), path)
+    export_chrome(analyze(interruptions(slow_layered())), path)
     keys = (keys, "G") if keys == "2" else (keys,)
     assert snap_compare(app_of(path), terminal_size=(120, 40), run_before=before_picture(*keys))
 

@@ -150,7 +150,7 @@ def test_every_output_of_a_comparison_says_interpreted(base: str) -> None:
 @pytest.mark.usefixtures("interpreting")
 def test_no_gate_judges_an_interpreted_variant() -> None:
     run = msgspec.to_builtins(run_of("fused", 0, 100.0)) | {"interpreted": False}
-    held = msgspec.json.encode({"schema_version": 1, "runs": [run]})
+    held = msgspec.json.encode({"schema_version": 2, "runs": [run]})
     asked = CompareRequest(CONFIG, ("eager", "fused"), 1)
     asked = replace(asked, baseline=read_baseline(held, "old", ("fused",), 5))
     with (
@@ -158,7 +158,7 @@ def test_no_gate_judges_an_interpreted_variant() -> None:
         compare_variants(asked, lambda stage: None, run=None),  # type: ignore[arg-type]
     ):
         pass
-    untimed = msgspec.json.encode({"schema_version": 1, "runs": [run | {"tokens_per_s": None}]})
+    untimed = msgspec.json.encode({"schema_version": 2, "runs": [run | {"tokens_per_s": None}]})
     with pytest.raises(InputError, match="has no measured runs"):
         read_baseline(untimed, "old", ("fused",), 5)
 

@@ -11,23 +11,23 @@ from decodescope.tui.model.details.line import DetailLine
 from decodescope.tui.model.view import Window
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.timing.held_up.comparing import HeldUp
+    from decodescope.analyzer.timing.interruptions.interruption import Interruption
 
 
 def gap_lines(window: Window, row: int) -> Iterator[DetailLine]:
     """Everything about the gap in this row of the analysis."""
     from decodescope.analyzer.reports.gap_report import gap_report
-    from decodescope.analyzer.timing.held_up.places import held_up_in_gaps
+    from decodescope.analyzer.timing.interruptions.interruption import interruptions_by_gap
 
     analysis, report = window.analysis, window.report
     gap = gap_report(analysis, analysis.ranges, row)
     yield DetailLine("", f"{duration(gap.length_ns)} idle: {gap.gap_class}", "strong")
-    held = held_up_in_gaps(analysis.gaps, analysis.held_up).get(row, [])
-    yield from _held_up(held)
+    interruptions = interruptions_by_gap(analysis.gaps, analysis.interruptions).get(row, [])
+    yield from _interruption_lines(interruptions)
     yield from _parts(gap, CPU_GAP_MEANINGS if report.on_cpu else GAP_MEANINGS)
-    if 2 * sum(one.length_ns for one in held) > gap.length_ns:
+    if 2 * sum(one.length_ns for one in interruptions) > gap.length_ns:
         yield DetailLine(
-            "→", "not of the steps: the steady state and the verdict leave it out", "good"
+            "→", "an interruption: the steady state and the verdict leave it out", "good"
         )
     else:
         yield DetailLine("→", gap_advice(gap.gap_class, gap.label, gap.call), "good")
@@ -40,11 +40,12 @@ def gap_lines(window: Window, row: int) -> Iterator[DetailLine]:
     yield from _place(window, gap)
 
 
-def _held_up(held: Sequence["HeldUp"]) -> Iterator[DetailLine]:
-    """What held the device up during the gap, with what shows it."""
-    for one in held:
-        why = one.why.replace("_", " ")
-        yield DetailLine("held up by", f"{why}, {duration(one.length_ns)}: {one.evidence}", "warn")
+def _interruption_lines(interruptions: Sequence["Interruption"]) -> Iterator[DetailLine]:
+    """The interruptions during the gap, each with its evidence."""
+    for one in interruptions:
+        cause = one.cause.replace("_", " ")
+        text = f"{cause}, {duration(one.length_ns)}: {one.evidence}"
+        yield DetailLine("interruption", text, "warn")
 
 
 def _parts(gap: GapReport, meanings: dict[str, str]) -> Iterator[DetailLine]:

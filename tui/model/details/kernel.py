@@ -46,9 +46,9 @@ def kernel_lines(window: Window, name: str, within: str | None = None) -> Iterat
     per_step = f", {duration(kernel.total_ns / steps)} per step" if steps else ""
     share = f"{percent(kernel.share)} % of kernel time"
     yield DetailLine("total", f"{duration(kernel.total_ns)}{per_step}, {share}")
-    if kernel.critical_ns != kernel.total_ns:
-        share = f"{percent(kernel.critical_share)} % of critical time"
-        yield DetailLine("critical", f"{duration(kernel.critical_ns)}, {share}")
+    if kernel.attributed_ns != kernel.total_ns:
+        share = f"{percent(kernel.attributed_share)} % of attributed time"
+        yield DetailLine("attributed", f"{duration(kernel.attributed_ns)}, {share}")
     yield DetailLine("took", _spread(found.lengths))
     yield from kernel_waiting_lines(window, name, within)
     if kernel.short_calls:
@@ -66,7 +66,7 @@ def kernel_lines(window: Window, name: str, within: str | None = None) -> Iterat
     yield DetailLine("streams", ", ".join(map(str, found.streams)))
     for one in found.ranges:
         yield DetailLine(
-            "in", f"{one.path}: {count(one.launches)} launches, {duration(one.critical_ns)}"
+            "in", f"{one.path}: {count(one.launches)} launches, {duration(one.attributed_ns)}"
         )
     if found.other_ranges:
         yield DetailLine("", f"and {count(found.other_ranges)} more ranges", "dim")
@@ -82,9 +82,9 @@ def op_lines(window: Window, row: int) -> Iterator[DetailLine]:
     ops, call = trace.ops, int(trace.ops.launch[row])
     yield from _name_lines(trace.names[int(ops.name[row])])
     yield DetailLine("took", duration(int(facts.length_ns[0])))
-    if facts.critical_ns[0] != facts.length_ns[0]:
-        alone = duration(int(facts.critical_ns[0]))
-        yield DetailLine("critical", f"{alone}; before that another op of the device ran")
+    if facts.attributed_ns[0] != facts.length_ns[0]:
+        alone = duration(int(facts.attributed_ns[0]))
+        yield DetailLine("attributed", f"{alone}; before that another op of the device ran")
     yield DetailLine("at", f"{duration(int(facts.at_ns[0]))} after the first op of the trace")
     step = int(analysis.steps.op_step[row])
     if step >= 0:

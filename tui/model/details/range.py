@@ -37,7 +37,7 @@ def range_lines(window: Window, path: str) -> Iterator[DetailLine]:
     if found.kind == "inferred":
         yield DetailLine("", INFERRED_NOTE, "dim")
     yield from range_role_lines(window, path, inferred=found.kind == "inferred")
-    time = "critical" if report.overlapping else "time" if report.on_cpu else "GPU time"
+    time = "attributed" if report.overlapping else "time" if report.on_cpu else "GPU time"
     yield DetailLine(time, f"{duration(line.time_ns)}, {percent(line.share)} % of busy time")
     if report.overlapping:
         yield DetailLine("GPU time", f"{duration(found.gpu_ns)}, where ops overlap counted in each")
@@ -52,7 +52,7 @@ def range_lines(window: Window, path: str) -> Iterator[DetailLine]:
     yield from _idle(report, found)
     matched = "" if found.matched is None else f"; {percent(found.matched)} % of its ops match"
     certainty = _CERTAINTY["inferred" if found.kind == "inferred" else found.confidence]
-    yield DetailLine("attributed", certainty + matched)
+    yield DetailLine("confidence", certainty + matched)
     yield DetailLine("", "longest operators" if report.on_cpu else "longest kernels", "dim")
     kernels = longest_kernels_within(window.analysis, path, _KERNELS)
     short = short_kernels((name for name, _, _ in kernels), _NAME_CELLS)

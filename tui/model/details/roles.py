@@ -93,14 +93,14 @@ def _layer_words(window: Window, step: int, number: int) -> str:
 
 
 def _roles(window: Window, chosen: "Bools") -> list[tuple[str, int, int]]:
-    """(role, ops, critical time in ns) of the chosen ops, those with most time first."""
+    """(role, ops, attributed time in ns) of the chosen ops, those with most time first."""
     import numpy as np
 
     from decodescope.analyzer.names.kinds import ROLES
 
     role = window.analysis.structure.role[chosen]
     ops = np.bincount(role, minlength=len(ROLES))
-    ns = np.bincount(role, window.analysis.critical_ns[chosen], len(ROLES))
+    ns = np.bincount(role, window.analysis.attributed_ns[chosen], len(ROLES))
     order = np.lexsort((-ops, -ns))
     return [(ROLES[one], int(ops[one]), int(ns[one])) for one in order.tolist() if ops[one]]
 

@@ -16,7 +16,7 @@ def op_waiting_lines(window: Window, row: int) -> Iterator[DetailLine]:
     place = waits.of_op(row) if waits is not None else None
     if waits is None or place is None:
         return
-    own_start_ns, last = int(waits.own_start_ns[place]), int(waits.last[place])
+    transfer_start_ns, last = int(waits.transfer_start_ns[place]), int(waits.last[place])
     members = f"{count(int(waits.members[place]))} GPUs"
     if last >= 0 and last == int(ops.device[row]):
         caused = duration(int(waits.caused_ns[place]))
@@ -24,9 +24,9 @@ def op_waiting_lines(window: Window, row: int) -> Iterator[DetailLine]:
                          f"{caused} in all", "warn")  # fmt: skip
     else:
         whom = device_words(trace.device_label(last)) if last >= 0 else "several"
-        waited = duration(own_start_ns - int(ops.start_ns[row]))
+        waited = duration(transfer_start_ns - int(ops.start_ns[row]))
         yield DetailLine("waited", f"{waited} for {whom}, which entered last of {members}")
-    yield DetailLine("transfer", duration(int(ops.end_ns[row]) - own_start_ns))
+    yield DetailLine("transfer", duration(int(ops.end_ns[row]) - transfer_start_ns))
 
 
 def kernel_waiting_lines(window: Window, name: str, within: str | None) -> Iterator[DetailLine]:
@@ -41,6 +41,6 @@ def kernel_waiting_lines(window: Window, name: str, within: str | None) -> Itera
     mine = waits.take(chosen)
     total_ns = int(ops.take(mine.op).length_ns.sum())
     if total_ns:
-        waited_ns = int((mine.own_start_ns - ops.start_ns[mine.op]).sum())
+        waited_ns = int((mine.transfer_start_ns - ops.start_ns[mine.op]).sum())
         share = f"{percent(waited_ns / total_ns)} % of {count(len(mine))} collectives' time"
         yield DetailLine("waited", f"{duration(waited_ns)} for other GPUs, {share}")

@@ -59,8 +59,8 @@ def _p50(found: Percentiles | None) -> int | None:
     return None if found is None else found.p50
 
 
-def _p99_waiting(one: CollectiveReport) -> int | None:
-    return None if one.waiting_ns is None else one.waiting_ns.p99
+def _p99_wait(one: CollectiveReport) -> int | None:
+    return None if one.wait_ns is None else one.wait_ns.p99
 
 
 def _rate(one: CollectiveReport) -> str:
@@ -81,12 +81,12 @@ def _fields(member: str) -> tuple[Field[CollectiveReport], ...]:
               dim(lambda one: count(one.unmatched))),
         Field(Column("total", priority=3), lambda one: one.total_ns,
               plain(lambda one: duration(one.total_ns))),
-        Field(Column("own p50"), lambda one: _p50(one.own_ns),
-              plain(lambda one: duration(_p50(one.own_ns)))),
-        Field(Column("waiting p50"), lambda one: _p50(one.waiting_ns),
-              plain(lambda one: duration(_p50(one.waiting_ns)))),
-        Field(Column("p99", priority=5), _p99_waiting,
-              plain(lambda one: duration(_p99_waiting(one)))),
+        Field(Column("transfer p50"), lambda one: _p50(one.transfer_ns),
+              plain(lambda one: duration(_p50(one.transfer_ns)))),
+        Field(Column("wait p50"), lambda one: _p50(one.wait_ns),
+              plain(lambda one: duration(_p50(one.wait_ns)))),
+        Field(Column("p99", priority=5), _p99_wait,
+              plain(lambda one: duration(_p99_wait(one)))),
         Field(Column("message", priority=4), lambda one: one.message_bytes,
               plain(lambda one: bytes_size(one.message_bytes))),
         Field(Column("bus rate", priority=1), lambda one: one.bus_bytes_per_s, plain(_rate)),

@@ -26,7 +26,7 @@ class ComparisonRangesPanel(ChangesTable):
     def changes(
         self, pair: Pair, windows: tuple[Report, Report], names: tuple[str, str]
     ) -> Records:
-        time = "crit. µs" if pair.overlapping else "µs"
+        time = "attr. µs" if pair.overlapping else "µs"
         columns = (
             Column("range", "left", first="up", flexible=True, least=14),
             Column(f"{names[0]} {time}", priority=1),

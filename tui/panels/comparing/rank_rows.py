@@ -94,9 +94,9 @@ def _of_collectives(ns: Callable[[RankWaiting], int]) -> Callable[[RankRow], int
     return lambda row: ns(row.rank) if row.rank.collectives else None
 
 
-_caused_ns = _of_collectives(lambda rank: rank.caused_waiting_ns)
-_exposed_own_ns = _of_collectives(lambda rank: rank.exposed_own_ns)
-_exposed_waiting_ns = _of_collectives(lambda rank: rank.exposed_waiting_ns)
+_caused_ns = _of_collectives(lambda rank: rank.caused_wait_ns)
+_exposed_transfer_ns = _of_collectives(lambda rank: rank.exposed_transfer_ns)
+_exposed_wait_ns = _of_collectives(lambda rank: rank.exposed_wait_ns)
 
 
 def _fields(member: str) -> tuple[Field[RankRow], ...]:
@@ -108,17 +108,17 @@ def _fields(member: str) -> tuple[Field[RankRow], ...]:
               dim(lambda row: _name(row) or "")),
         Field(Column("comm %", priority=8), lambda row: row.share,
               dim(lambda row: percent(row.share))),
-        Field(Column("own"), lambda row: row.rank.communication_own_ns,
-              plain(lambda row: duration(row.rank.communication_own_ns))),
-        Field(Column("waiting"), lambda row: row.rank.communication_waiting_ns,
-              plain(lambda row: duration(row.rank.communication_waiting_ns))),
+        Field(Column("transfer"), lambda row: row.rank.transfer_ns,
+              plain(lambda row: duration(row.rank.transfer_ns))),
+        Field(Column("wait"), lambda row: row.rank.wait_ns,
+              plain(lambda row: duration(row.rank.wait_ns))),
         Field(Column("not split", priority=10),
-              lambda row: row.rank.communication_unsplit_ns or None,
-              plain(lambda row: duration(row.rank.communication_unsplit_ns))),
-        Field(Column("exposed own", priority=5), _exposed_own_ns,
-              plain(lambda row: duration(_exposed_own_ns(row)))),
-        Field(Column("exposed waiting", priority=4), _exposed_waiting_ns,
-              plain(lambda row: duration(_exposed_waiting_ns(row)))),
+              lambda row: row.rank.unsplit_ns or None,
+              plain(lambda row: duration(row.rank.unsplit_ns))),
+        Field(Column("exposed transfer", priority=5), _exposed_transfer_ns,
+              plain(lambda row: duration(_exposed_transfer_ns(row)))),
+        Field(Column("exposed wait", priority=4), _exposed_wait_ns,
+              plain(lambda row: duration(_exposed_wait_ns(row)))),
         Field(Column("last in %"), _last_share, _last),
         Field(Column("late p50", priority=7), _late_ns,
               plain(lambda row: duration(_late_ns(row)))),

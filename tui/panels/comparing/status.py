@@ -120,7 +120,7 @@ def _waiting(found: RanksReport | WaitingReport | None) -> list[Line]:
     if isinstance(found, RanksReport):
         lines += [Line(f"note: {finding.message}", "warn") for finding in found.findings]
     if found.clock == "durations":
-        lines.append(Line("waiting is found from durations: the clocks do not agree", "dim"))
+        lines.append(Line("waits are found from durations: the clocks do not agree", "dim"))
     return lines
 
 

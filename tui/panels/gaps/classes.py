@@ -57,7 +57,7 @@ class Classes:
 @dataclass(frozen=True, slots=True)
 class ClassesData:
     """The rows of one window, range and step, and what is chosen of them; of the whole window also
-    how idle it is without what held it up, "" if nothing did."""
+    how idle it is without interruptions, "" if there are none."""
 
     found: Classes
     chosen: GapFilter
@@ -253,8 +253,8 @@ def bucket(bound: int) -> tuple[int, int]:
 
 
 def _steady(report: Report) -> str:
-    """How idle the devices are without what held them up, beside the whole."""
-    if not report.held_up or report.steady is None:
+    """How idle the devices are without interruptions, beside the whole."""
+    if not report.interruptions or report.steady is None:
         return ""
     window_ns = sum(device.window_ns for device in report.devices)
     idle_ns = sum(device.idle_ns for device in report.devices)
@@ -262,7 +262,8 @@ def _steady(report: Report) -> str:
     steady = report.steady
     return (
         f"steady: {percent(steady.idle_share)} % idle of {duration(steady.window_ns)}, "
-        f"whole: {whole} of {duration(window_ns)}, held up for {duration(steady.held_up_ns)}"
+        f"whole: {whole} of {duration(window_ns)}, "
+        f"interrupted for {duration(steady.interrupted_ns)}"
     )
 
 

@@ -46,13 +46,13 @@ class GapRows(Rows):
     """Gaps of one window; a key is the window's identity and the gap's row in its analysis."""
 
     def __init__(self, table: "GapTable", window: Window) -> None:
-        from decodescope.analyzer.timing.held_up.places import held_up_in_gaps
+        from decodescope.analyzer.timing.interruptions.interruption import interruptions_by_gap
 
         self._table, self._window = table, id(window)
         self._several = len(window.report.devices) > 1
         self.columns = (*_COLUMNS, _DEVICE) if self._several else _COLUMNS
         trace, analysis = window.analysis.trace, window.analysis
-        self._held = held_up_in_gaps(analysis.gaps, analysis.held_up)
+        self._interruptions = interruptions_by_gap(analysis.gaps, analysis.interruptions)
         self._names = ShortNames(trace.names[name] for name in set(trace.ops.name.tolist()))
 
     def __len__(self) -> int:
@@ -75,10 +75,10 @@ class GapRows(Rows):
         less = max(room - _NAME_LEAST + _LEAST, 1)
         mark = f"{GAP_LETTERS.get(gap.gap_class, '?')} " if inks.letters else ""
         more = f" +{len(gap.parts) - 1}" if len(gap.parts) > 1 else ""
-        held = int(self._table.rows[row]) in self._held
+        held = int(self._table.rows[row]) in self._interruptions
         why = Cell(f"{mark}{gap.gap_class}{more}", inks.gap(gap.gap_class))
         if held:
-            why = Cell(f"{mark}held up, {gap.gap_class}{more}", inks.warn)
+            why = Cell(f"{mark}interrupted, {gap.gap_class}{more}", inks.warn)
         cells = (
             why,
             Cell(duration(gap.length_ns), inks.strong),
@@ -93,7 +93,7 @@ class GapRows(Rows):
 
     def text(self, row: int) -> str:
         gap = self._table.report(row)
-        held = self._held_words(int(self._table.rows[row]))
+        held = self._interruption_words(int(self._table.rows[row]))
         short = (short_name(gap.prev), short_name(gap.next))
         place = (gap.call or "", gap.range or "", held)
         return "\n".join((gap.gap_class, gap.prev, gap.next, *short, *place))
@@ -103,13 +103,13 @@ class GapRows(Rows):
         return range(len(self)) if field is None else self._table.order(field, down)
 
     def matching(self, pattern: re.Pattern[str]) -> set[int]:
-        held = (gap for gap in self._held if pattern.search(self._held_words(gap)))
+        held = (gap for gap in self._interruptions if pattern.search(self._interruption_words(gap)))
         places = {self._table.place(gap) for gap in held}
         return self._table.matching(pattern) | {one for one in places if one is not None}
 
-    def _held_words(self, gap: int) -> str:
-        whys = (one.why.replace("_", " ") for one in self._held.get(gap, ()))
-        return ", ".join(f"held up: {why}" for why in whys)
+    def _interruption_words(self, gap: int) -> str:
+        causes = (one.cause.replace("_", " ") for one in self._interruptions.get(gap, ()))
+        return ", ".join(f"interruption: {cause}" for cause in causes)
 
 
 class GapListPanel(TablePanel):

@@ -43,7 +43,7 @@ class LaunchRows(Rows):
         several = len(analysis.busy) > 1
         times = {
             "took µs": (launches.length_ns, 0),
-            "critical µs": (launches.critical_ns, 5 if analysis.overlapping else 8),
+            "attributed µs": (launches.attributed_ns, 5 if analysis.overlapping else 8),
             "gap before µs": (launches.gap_ns, 1),
             "queued µs": (launches.queue_ns, 4),
             "call to start µs": (launches.latency_ns, 6),

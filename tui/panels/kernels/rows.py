@@ -30,19 +30,19 @@ _BAR_CELLS = 10
 class KernelRows(Rows):
     """Kernels; counts and times are divided by `steps`, 0 for a trace without steps.
 
-    `critical`: ops overlap, so critical time stays where there is no room for both times.
+    `attributed`: ops overlap, so attributed time stays where there is no room for both times.
     """
 
     def __init__(
         self,
         kernels: Sequence[KernelReport],
         steps: int,
-        critical: bool,
+        attributed: bool,
         glyphs: Callable[[], Glyphs],
     ) -> None:
         self._kernels = kernels
         self._steps = steps or 1
-        self._critical = critical
+        self._attributed = attributed
         self._glyphs = glyphs
         self._most = max((self._share(kernel) for kernel in kernels), default=0.0)
         self._names = ShortNames(kernel.name for kernel in kernels)
@@ -53,8 +53,8 @@ class KernelRows(Rows):
             Column("", "left", first="up"),
             Column("kernel", "left", first="up", flexible=True, least=28),
             Column(f"calls/{per}", priority=2),
-            Column(f"µs/{per}", priority=9 if critical else 0),
-            Column("critical µs", priority=0 if critical else 9),
+            Column(f"µs/{per}", priority=9 if attributed else 0),
+            Column("attributed µs", priority=0 if attributed else 9),
             Column("mean µs", priority=5),
             Column("share %", priority=1),
             Column("share", "left", priority=8),
@@ -87,8 +87,11 @@ class KernelRows(Rows):
             Cell(inks.mark(FAMILY_LETTERS[family], glyphs.swatch), ink),
             Cell(self._names.of(kernel.name, room)),
             Cell(number(kernel.count / self._steps)),
-            Cell(microseconds(kernel.total_ns / self._steps), other if self._critical else None),
-            Cell(microseconds(kernel.critical_ns / self._steps), None if self._critical else other),
+            Cell(microseconds(kernel.total_ns / self._steps), other if self._attributed else None),
+            Cell(
+                microseconds(kernel.attributed_ns / self._steps),
+                None if self._attributed else other,
+            ),
             Cell(microseconds(kernel.mean_ns)),
             Cell(percent(share), inks.strong),
             Cell(bar, ink),
@@ -102,7 +105,7 @@ class KernelRows(Rows):
         of: dict[str, Callable[[KernelReport], object]] = {
             "": lambda one: family_of(one.name),
             "kernel": lambda one: short_name(one.name).lower(),
-            "critical µs": lambda one: one.critical_ns,
+            "attributed µs": lambda one: one.attributed_ns,
             "mean µs": lambda one: one.mean_ns,
             "share %": self._share,
             "share": self._share,
@@ -118,7 +121,7 @@ class KernelRows(Rows):
         return [of[title](kernel) for kernel in self._kernels]
 
     def _share(self, kernel: KernelReport) -> float:
-        return kernel.critical_share if self._critical else kernel.share
+        return kernel.attributed_share if self._attributed else kernel.share
 
     def _rate_cells(self, kernel: KernelReport) -> tuple[Cell, Cell]:
         roof = kernel.roofline

@@ -65,7 +65,7 @@ class KernelTablePanel(TablePanel):
             found = f"{self._noun.capitalize()}s"
             if self._window is not None:
                 found += f" per {self._window.per}"
-                found += " by critical time" * self._window.report.overlapping
+                found += " by attributed time" * self._window.report.overlapping
         return found if self._within is None else f"{found} in {self._within}"
 
     def note(self) -> str:

@@ -30,7 +30,7 @@ _EMPTY = 64
 _MAX_STREAM_ROWS = 3
 _KINDS: dict[LaneKind, Sequence[str]] = {
     "stream": FAMILIES, "gap": GAP_CLASSES, "host": HOST_KINDS, "range": ("", ""),
-    "host_range": ("", ""), "overlap": ("",), "wait": ("",), "held_up": ("",),
+    "host_range": ("", ""), "overlap": ("",), "wait": ("",), "interruption": ("",),
     "busy": ("",),
 }  # fmt: skip
 
@@ -210,7 +210,7 @@ class Canvas:
             return inks.gap(name)
         if kind == "host":
             return {"operator": inks.faint, "launch": inks.dim}.get(name, inks.text)
-        if kind in ("wait", "held_up"):
+        if kind in ("wait", "interruption"):
             return inks.warn
         return (inks.dim, inks.faint)[number]
 

@@ -167,14 +167,14 @@ class LanesPanel(Prompting, Panel[TimelineData]):
         return rows[:height]
 
     def _scroll(self, canvas: "Canvas") -> None:
-        """Keep the cursor's lane visible, and at first the gaps below it too, and what held up."""
+        """Keep the cursor's lane visible, and at first the gaps below it too, and interruptions."""
         from decodescope.tui.panels.timeline.drawing import lane_heights
 
         lanes, cursor = canvas.look.lanes.lanes, canvas.look.cursor
         wanted = cursor
         while wanted + 1 < len(lanes) and lanes[wanted].key.kind in ("stream", "overlap", "wait"):
             wanted += 1
-        if wanted + 1 < len(lanes) and lanes[wanted + 1].key.kind == "held_up":
+        if wanted + 1 < len(lanes) and lanes[wanted + 1].key.kind == "interruption":
             wanted += 1
         last = min(wanted, cursor + self._body - 1)
         self._top = max(min(self._top, cursor, max(len(lanes) - self._body, 0)), 0)

@@ -283,7 +283,7 @@ class TimelinePanel(LanesPanel):
     def _device(self) -> int | None:
         """The device of the cursor's lane, None for a host's."""
         look = self._look
-        if look is None or look.lane.key.kind not in ("stream", "gap", "held_up", "range"):
+        if look is None or look.lane.key.kind not in ("stream", "gap", "interruption", "range"):
             return None
         return look.lane.key.device
 

@@ -1,4 +1,4 @@
-"""What held the devices up, and the steady state beside the whole."""
+"""The interruptions, and the steady state beside the whole."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,11 @@ from rich.table import Table
 from rich.text import Text
 
 from decodescope.analyzer.names.names import cut_middle
-from decodescope.analyzer.schema.held_up_report import HeldUpReport, SteadyState, StepSummary
+from decodescope.analyzer.schema.interruption_report import (
+    InterruptionReport,
+    SteadyState,
+    StepSummary,
+)
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.text.formatting import count, duration, percent
 from decodescope.analyzer.views.table_parts import MEDIUM_WIDTH, Column, columns_table
@@ -17,8 +21,8 @@ _ROWS, _KINDS = 10, 6
 _FIGURES_CELLS = 62
 
 
-def held_up_parts(report: Report, steady: SteadyState, width: int) -> list[RenderableType]:
-    """The held-up intervals, the windows with and without them, and the median steps."""
+def interruption_parts(report: Report, steady: SteadyState, width: int) -> list[RenderableType]:
+    """The interruptions, the windows with and without them, and the median steps."""
     parts: list[RenderableType] = [_intervals(report, width), "", _windows(report, steady)]
     if steady.steps:
         parts += ["", _median_steps(steady, width)]
@@ -26,21 +30,21 @@ def held_up_parts(report: Report, steady: SteadyState, width: int) -> list[Rende
 
 
 def _intervals(report: Report, width: int) -> Table:
-    """Each held-up interval in order of time, with what shows it."""
+    """Each interruption in order of time, with its evidence."""
     several = len(report.devices) > 1
 
-    def described(one: HeldUpReport) -> Text:
-        where = [one.why.replace("_", " ")]
+    def described(one: InterruptionReport) -> Text:
+        where = [one.cause.replace("_", " ")]
         where += [f"step {one.step}"] if one.step is not None else []
         where += [device_words(one.device)] if several else []
         return Text(" · ".join(where)).append(f"\n{one.evidence}", style="dim")
 
-    columns: list[Column[HeldUpReport]] = [
+    columns: list[Column[InterruptionReport]] = [
         Column("at", lambda one: duration(one.at_ns)),
-        Column("held up", lambda one: duration(one.ns)),
-        Column("by", described, text=True),
+        Column("interrupted", lambda one: duration(one.ns)),
+        Column("cause", described, text=True),
     ]
-    table = columns_table(columns, report.held_up, _ROWS, "intervals")
+    table = columns_table(columns, report.interruptions, _ROWS, "intervals")
     table.columns[-1].no_wrap = False
     table.columns[-1].max_width = max(width - 24, 24)
     return table
@@ -79,7 +83,7 @@ def _windows(report: Report, steady: SteadyState) -> Table:
 
 
 def _median_steps(steady: SteadyState, width: int) -> Table:
-    """The median step of each kind, without what held steps up."""
+    """The median step of each kind, without interruptions."""
     medium = width >= MEDIUM_WIDTH
     columns: list[Column[StepSummary]] = [
         Column(
@@ -89,7 +93,7 @@ def _median_steps(steady: SteadyState, width: int) -> Table:
             text=True,
         ),
         Column("steps", lambda one: count(one.steps)),
-        Column("held up", lambda one: count(one.held_up)),
+        Column("interrupted", lambda one: count(one.interrupted_steps)),
         Column("time", lambda one: duration(one.time_ns)),
         Column("GPU span", lambda one: duration(one.gpu_span_ns)),
         Column("busy", lambda one: duration(one.busy_ns)),

@@ -1,11 +1,11 @@
-"""What is set apart as held up, in hand-made traces: each cause, and what must not be found."""
+"""Interruptions in hand-made traces: each cause, and what must not be found."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer.readers.kineto.reader import read_kineto_bytes
-from decodescope.analyzer.schema.held_up_report import HeldUpReport
+from decodescope.analyzer.schema.interruption_report import InterruptionReport
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.trace import Trace
 from tests.helpers.drawn_windows import analysed, windows
@@ -40,8 +40,8 @@ def launches(trace: Trace) -> list[int]:
     return sorted({int(one) for one in trace.ops.launch})
 
 
-def only(report: Report) -> HeldUpReport:
-    (found,) = report.held_up
+def only(report: Report) -> InterruptionReport:
+    (found,) = report.interruptions
     return found
 
 
@@ -50,7 +50,7 @@ def near(found: int, wanted: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("name", "why"),
+    ("name", "cause"),
     [
         ("cudaEventSynchronize", "wait"),
         ("hipStreamSynchronize", "wait"),
@@ -66,13 +66,13 @@ def near(found: int, wanted: int) -> bool:
         (None, "host"),
     ],
 )
-def test_a_call_of_the_host_is_named(name: str | None, why: str) -> None:
+def test_a_call_of_the_host_is_named(name: str | None, cause: str) -> None:
     trace = trace_of(*steps(5))
     clean = analyzed(trace).report
-    assert clean.held_up == ()
+    assert clean.interruptions == ()
     report = analyzed(held_before(trace, launches(trace)[12], HOLD, name)).report
     found = only(report)
-    assert (found.why, found.call, found.step, found.device) == (why, name, 2, 0)
+    assert (found.cause, found.call, found.step, found.device) == (cause, name, 2, 0)
     assert near(found.ns, HOLD)
     assert 23_800_000 <= found.at_ns <= 24 * MS
     assert_steady(report, clean)
@@ -84,7 +84,7 @@ def assert_steady(report: Report, clean: Report) -> None:
     for name in ("window_ns", "busy_ns", "idle_ns", "step_ns"):
         assert near(getattr(report.steady, name), getattr(clean.steady, name)), name
     for steady, device in zip(report.steady.devices, report.devices, strict=True):
-        assert steady.window_ns + steady.held_up_ns == device.window_ns
+        assert steady.window_ns + steady.interrupted_ns == device.window_ns
         assert steady.busy_ns + steady.idle_ns == steady.window_ns
         assert sum(steady.gaps.values()) == steady.idle_ns
     for one, before in zip(report.steady.steps, clean.steady.steps, strict=True):
@@ -98,22 +98,22 @@ def test_the_first_replay_and_a_later_launch_differ() -> None:
     lead = [call(0, 500, 99), op(600, 900, 99, name="lead")]
     trace = trace_of(*lead, *steps(5, graph=True))
     first, *_, last = launches(trace)[1:]
-    assert only(analyzed(held_in(trace, first, HOLD)).report).why == "first_replay"
+    assert only(analyzed(held_in(trace, first, HOLD)).report).cause == "first_replay"
     found = only(analyzed(held_in(trace, last, HOLD)).report)
-    assert (found.why, found.call, found.step) == ("launch", "cudaGraphLaunch", 4)
+    assert (found.cause, found.call, found.step) == ("launch", "cudaGraphLaunch", 4)
     assert "its 4 other calls" in found.evidence
     late = only(analyzed(begun_late(trace, 1, HOLD)).report)
-    assert (late.why, late.step) == ("first_replay", 0)
+    assert (late.cause, late.step) == ("first_replay", 0)
 
 
 def test_what_the_device_does_is_named() -> None:
     trace = trace_of(*steps(5))
     clean = analyzed(trace).report
     report = analyzed(begun_late(trace, 12, HOLD)).report
-    assert (only(report).why, only(report).step) == ("late_start", 2)
+    assert (only(report).cause, only(report).step) == ("late_start", 2)
     assert_steady(report, clean)
     report = analyzed(ran_long(trace, 12, HOLD)).report
-    assert (only(report).why, only(report).call) == ("long_op", None)
+    assert (only(report).cause, only(report).call) == ("long_op", None)
     assert "kernel2 ran for 465 ms; 1.80 ms at the same place of 4 other steps" in (
         only(report).evidence
     )
@@ -124,7 +124,7 @@ def test_what_the_device_does_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "why"),
+    ("name", "cause"),
     [
         ("Buffer Flush", "profiler"),
         ("Activity Buffer Request", "profiler"),
@@ -132,13 +132,13 @@ def test_what_the_device_does_is_named() -> None:
         ("Command Buffer Full", "host"),
     ],
 )
-def test_a_pause_of_the_profiler_is_named(name: str, why: str) -> None:
+def test_a_pause_of_the_profiler_is_named(name: str, cause: str) -> None:
     trace = trace_of(*steps(5))
     at_call = launches(trace)[12]
     at_ns = int(trace.calls.start_ns[at_call])
     held = with_pause(held_before(trace, at_call, HOLD, None), name, at_ns, at_ns + HOLD)
     found = only(analyzed(held).report)
-    assert found.why == why
+    assert found.cause == cause
     assert near(found.ns, HOLD)
 
 
@@ -156,7 +156,7 @@ def test_a_wait_before_the_first_op_lengthens_no_step() -> None:
     held = held_before(trace, launches(trace)[0], HOLD, "hipEventSynchronize")
     report = analyzed(held).report
     found = only(report)
-    assert (found.at_ns, found.step, found.why) == (0, 0, "wait")
+    assert (found.at_ns, found.step, found.cause) == (0, 0, "wait")
     assert near(found.ns, HOLD)
     assert report.steps[0].host_ns == (clean.steps[0].host_ns or 0) + HOLD
     assert report.steady is not None
@@ -183,39 +183,42 @@ def test_what_recurs_in_every_step_is_of_the_steps() -> None:
             op(at + 20 * MS + 9_000, at + 22 * MS, 2 * step + 2, name="b"),
         )
     ]
-    assert analyzed(trace_of(*events)).report.held_up == ()
+    assert analyzed(trace_of(*events)).report.interruptions == ()
     nameless = [one for one in events if one["cat"] != "user_annotation"]
-    assert analyzed(trace_of(*nameless)).report.held_up == ()
+    assert analyzed(trace_of(*nameless)).report.interruptions == ()
 
 
 def test_a_host_that_often_pauses_is_of_the_steps() -> None:
     trace = trace_of(*steps(8))
     for call_index in (3, 9, 17, 26):
         trace = held_before(trace, launches(trace)[call_index], 30 * MS, None)
-    assert analyzed(trace).report.held_up == ()
+    assert analyzed(trace).report.interruptions == ()
 
 
 def test_two_in_a_row_and_two_in_one_gap_are_told_apart() -> None:
     trace = trace_of(*steps(6))
     once = held_before(trace, launches(trace)[12], HOLD, "cudaMalloc")
     again = held_before(once, launches(once)[13], HOLD, "cuModuleLoad")
-    assert [one.why for one in analyzed(again).report.held_up] == ["allocation", "module_loading"]
+    assert [one.cause for one in analyzed(again).report.interruptions] == [
+        "allocation",
+        "module_loading",
+    ]
     both = held_before(once, launches(once)[12], 2 * HOLD, "cuModuleLoad")
     report = analyzed(both).report
-    assert [(one.why, one.ns // MS) for one in report.held_up] == [
+    assert [(one.cause, one.ns // MS) for one in report.interruptions] == [
         ("allocation", 463),
         ("module_loading", 926),
     ]
     assert_steady(report, analyzed(trace).report)
 
 
-def test_every_step_may_be_held_up_at_a_place_of_its_own() -> None:
+def test_every_step_may_be_interrupted_at_a_place_of_its_own() -> None:
     trace = trace_of(*steps(3))
     clean = analyzed(trace).report
     for call_index in (2, 6, 13):
         trace = held_before(trace, launches(trace)[call_index], HOLD, "cudaMalloc")
     report = analyzed(trace).report
-    assert [one.step for one in report.held_up] == [0, 1, 2]
+    assert [one.step for one in report.interruptions] == [0, 1, 2]
     assert_steady(report, clean)
     assert report.observer is not None
     assert clean.observer is not None
@@ -223,7 +226,7 @@ def test_every_step_may_be_held_up_at_a_place_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("place", range(1, 10))
-def test_the_waterfall_is_that_of_a_step_that_nothing_held_up(place: int) -> None:
+def test_the_waterfall_is_that_of_a_step_without_interruptions(place: int) -> None:
     """With two steps only the first is followed by another, so it alone has a known time."""
     trace = trace_of(*steps(2))
     held = held_before(trace, launches(trace)[place], HOLD, "cudaMalloc")
@@ -245,7 +248,7 @@ def test_it_is_found_once_wherever_and_however_long(place: int, ms: int, how: st
     assert near(only(report).ns, ms * MS)
     assert only(report).step == place // KERNELS
     first = "module_loading" if place < KERNELS else "launch"
-    assert only(report).why == {"cudaMalloc": "allocation", None: "host"}.get(how, first)
+    assert only(report).cause == {"cudaMalloc": "allocation", None: "host"}.get(how, first)
     assert report.steady is not None
     assert clean.steady is not None
     assert near(report.steady.step_ns or 0, clean.steady.step_ns or 0)
@@ -257,14 +260,14 @@ def test_without_steps_a_known_cause_is_found_and_similar_gaps_recur() -> None:
     trace = trace_of(*steps(20, name=""))
     held = held_before(trace, launches(trace)[40], HOLD, "cudaEventSynchronize")
     found = only(analyzed(held).report)
-    assert (found.why, found.step) == ("wait", None)
+    assert (found.cause, found.step) == ("wait", None)
     assert near(found.ns, HOLD)
     unseen = only(analyzed(held_before(trace, launches(trace)[40], HOLD, None)).report)
-    assert unseen.why == "host"
+    assert unseen.cause == "host"
 
 
-def test_each_device_is_held_up_by_itself_and_a_step_while_all_are() -> None:
-    """Two devices, of which one is held up: the step goes on on the other."""
+def test_each_device_is_interrupted_by_itself_and_a_step_while_all_are() -> None:
+    """Two devices, of which one is interrupted: the step continues on the other."""
     events = steps(4)
     kernels = [one for one in events if one["cat"] == "kernel"]
     for other in kernels:
@@ -273,13 +276,13 @@ def test_each_device_is_held_up_by_itself_and_a_step_while_all_are() -> None:
     trace = trace_of(*events)
     held = held_before(trace, launches(trace)[7], HOLD, "cudaMalloc")
     report = analyzed(held).report
-    assert [(one.device, one.why) for one in report.held_up] == [
+    assert [(one.device, one.cause) for one in report.interruptions] == [
         (0, "allocation"),
         (1, "allocation"),
     ]
     assert report.steady is not None
     assert near(report.steady.step_ns or 0, STEP)
-    assert report.steady.held_up_ns == sum(one.ns for one in report.held_up)
+    assert report.steady.interrupted_ns == sum(one.ns for one in report.interruptions)
 
 
 @given(windows())
@@ -288,20 +291,20 @@ def test_whatever_is_set_apart_adds_up(drawn: tuple[list, list]) -> None:
     assert report.steady is not None or not report.devices
     kept = report.steady.devices if report.steady else ()
     for steady, device in zip(kept, report.devices, strict=True):
-        assert steady.window_ns + steady.held_up_ns == device.window_ns
+        assert steady.window_ns + steady.interrupted_ns == device.window_ns
         assert steady.busy_ns + steady.idle_ns == steady.window_ns
         assert sum(steady.gaps.values()) == steady.idle_ns
         assert min(steady.window_ns, steady.busy_ns, steady.idle_ns, *steady.gaps.values(), 0) == 0
 
 
-def test_nothing_is_held_up_without_ops_or_on_a_cpu() -> None:
+def test_nothing_is_interrupted_without_ops_or_on_a_cpu() -> None:
     empty = analyzed(trace_of(span(0, HOLD, "decode_step_0"), call(0, HOLD, 1, name="cudaMalloc")))
-    assert empty.report.held_up == ()
+    assert empty.report.interruptions == ()
     assert empty.report.steady is None
 
 
-def test_a_host_that_is_ahead_is_not_held_up() -> None:
+def test_a_host_that_is_ahead_is_not_interrupted() -> None:
     """The host waits in its last call while the device works through what it launched."""
     events = steps(5, graph=True)
     waits = call(4 * STEP + 200_000, 6 * STEP, 77, name="cudaDeviceSynchronize")
-    assert analyzed(trace_of(*events, waits)).report.held_up == ()
+    assert analyzed(trace_of(*events, waits)).report.interruptions == ()

@@ -7,27 +7,26 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import torch
 
-from benchmarks.checks import kernel_sanitizer
-from benchmarks.counters import hardware_counters
-from benchmarks.harness.common import write_record
-from benchmarks.steps import attention_share, scaling
+from benchmarks.harness.records import write_record
 from decodescope.cli.ending import end_with
+from tests.helpers.command import Command
 
 
 def test_a_record_names_the_command_that_measures_it_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "record.json"
-    monkeypatch.setattr(sys, "argv", ["/a/checkout/benchmarks/app/costs.py", "--repeats", "2"])
+    monkeypatch.setattr(
+        sys, "argv", ["/a/checkout/benchmarks/__main__.py", "app-costs", "--repeats", "2"]
+    )
     write_record(path, {"figure": 1})
     record = json.loads(path.read_bytes())
     assert list(record) == ["command", "figure", "environment"]
-    assert record["command"] == "python -m benchmarks.app.costs --repeats 2"
+    assert record["command"] == "python -m benchmarks app-costs --repeats 2"
     assert record["environment"]["torch"] == torch.__version__
     write_record(path, {"environment": {}}, "make test-gpu")
     assert json.loads(path.read_bytes()) == {"command": "make test-gpu", "environment": {}}
@@ -36,20 +35,16 @@ def test_a_record_names_the_command_that_measures_it_again(
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
 @pytest.mark.parametrize(
     ("script", "options"),
-    [
-        ("steps.compare_variants", []),
-        ("app.live_overhead", []),
-        ("steps.revisions", ["--base", "HEAD"]),
-    ],
+    [("compare-variants", []), ("live-overhead", []), ("revisions", ["--base", "HEAD"])],
 )
 def test_a_command_that_lacks_a_gpu_ends_its_script_with_one_line(
     script: str, options: list[str], repository: Path, tmp_path: Path
 ) -> None:
-    if script == "steps.revisions" and not (repository / ".git").exists():
+    if script == "revisions" and not (repository / ".git").exists():
         pytest.skip("needs a git repository")
-    record = () if script == "app.live_overhead" else ("-o", str(tmp_path / "record.json"))
+    record = () if script == "live-overhead" else ("-o", str(tmp_path / "record.json"))
     done = subprocess.run(
-        [sys.executable, "-m", f"benchmarks.{script}", *options, *record],
+        [sys.executable, "-m", "benchmarks", script, *options, *record],
         cwd=repository, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (3, "")
@@ -71,7 +66,8 @@ time.sleep(60)
 SCRIPT = """
 import sys
 from pathlib import Path
-from benchmarks.harness.common import printed_json, write_record
+from benchmarks.harness.processes import printed_json
+from benchmarks.harness.records import write_record
 from decodescope.cli.ending import end_with
 def main():
     found = printed_json(checkout=Path.cwd(), partial={partial})
@@ -126,10 +122,10 @@ def test_a_script_that_fails_ends_with_70_after_its_traceback(
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
-@pytest.mark.parametrize("script", [attention_share, hardware_counters, kernel_sanitizer, scaling])
-def test_without_a_gpu_a_script_ends_with_code_3(
-    script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", [script.__name__])
-    assert script.main() == 3
-    assert f"{script.__name__.rpartition('.')[2]}: needs a CUDA device" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    "command", ["attention-share", "hardware-counters", "kernel-sanitizer", "scaling"]
+)
+def test_without_a_gpu_a_command_ends_with_code_3(benchmarks: Command, command: str) -> None:
+    done = benchmarks(command)
+    assert done.code == 3
+    assert f"{command}: needs a CUDA device" in done.only_line

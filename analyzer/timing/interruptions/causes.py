@@ -1,5 +1,5 @@
-"""What held a device up during a gap: calls of the launching thread, pauses of the profiler, the
-first replay of a graph, or nothing that the trace shows."""
+"""The causes of one gap: calls of the launching thread, pauses of the profiler, the first replay of
+a graph, or nothing that the trace shows."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,19 +11,16 @@ import numpy as np
 
 from decodescope.analyzer.text.formatting import duration, shorten
 from decodescope.analyzer.timing.gaps import DEPENDENCY, GRAPH_INTERNAL, UNLINKED
-from decodescope.analyzer.timing.held_up.comparing import (
-    MIN_HOLD_NS,
-    NAME_CELLS,
-    OUTLIER_FACTOR,
-)
-from decodescope.analyzer.timing.held_up.host_record import (
+from decodescope.analyzer.timing.interruptions.host_record import (
     CALLS,
     HEAVY,
     KNOWN,
+    NAME_CELLS,
     PAUSES,
+    Cause,
     HostRecord,
-    Why,
 )
+from decodescope.analyzer.timing.interruptions.typical import MIN_INTERRUPTION_NS, OUTLIER_FACTOR
 from decodescope.analyzer.timing.intervals import covered_until, union
 from decodescope.analyzer.timing.timeline import Timeline
 
@@ -33,12 +30,12 @@ _MANY = 100
 
 class Piece(NamedTuple):
     """A part of a gap with one cause; `call` indexes `Trace.calls` (-1: none), `known` says that
-    the trace shows the cause beyond doubt, `late` that the op had been launched: the host was not
-    held up."""
+    the trace shows the cause beyond doubt, `late` that the op had been launched, so that the host
+    was not interrupted."""
 
     start_ns: int
     end_ns: int
-    why: Why
+    cause: Cause
     evidence: str
     call: int = -1
     known: bool = False
@@ -60,14 +57,13 @@ class _Cover(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class HoldCauses:
+class GapCauses:
     """Finds the causes of single gaps of one timeline."""
 
     timeline: Timeline
 
     @cached_property
     def host(self) -> HostRecord:
-        """What the host did."""
         return HostRecord(self.timeline)
 
     def of_gap(self, row: int, least_ns: int) -> list[Piece]:
@@ -77,9 +73,9 @@ class HoldCauses:
         """
         gaps = self.timeline.gaps
         start_ns, end_ns = int(gaps.start_ns[row]), int(gaps.end_ns[row])
-        least_ns = max(least_ns, MIN_HOLD_NS, int((end_ns - start_ns) * _PIECE_SHARE))
+        least_ns = max(least_ns, MIN_INTERRUPTION_NS, int((end_ns - start_ns) * _PIECE_SHARE))
         covers = list(self._covers(row, start_ns, end_ns, least_ns))
-        times_ns = {start_ns, end_ns}.union(*((one.start_ns, one.end_ns) for one in covers))
+        times_ns = {start_ns, end_ns}.union(*((cover.start_ns, cover.end_ns) for cover in covers))
         if (call := self._launch(row)) is not None and call >= 0:
             calls = self.timeline.trace.calls
             times_ns |= {int(calls.start_ns[call]), int(calls.end_ns[call])}
@@ -122,8 +118,8 @@ class HoldCauses:
             return
         if call >= 0:
             until_ns = min(end_ns, int(trace.calls.end_ns[call]))
-        mine = self.host.calls_within(start_ns, until_ns, self.host.thread(call), least_ns)
-        for index in mine[:_MANY].tolist():
+        long_calls = self.host.calls_within(start_ns, until_ns, self.host.thread(call), least_ns)
+        for index in long_calls[:_MANY].tolist():
             yield _Cover(
                 int(trace.calls.start_ns[index]), int(trace.calls.end_ns[index]), index, -1
             )
@@ -139,48 +135,52 @@ class HoldCauses:
         took = duration(cover.end_ns - cover.start_ns)
         if cover.pause >= 0:
             name = shorten(trace.names[trace.overhead.name[cover.pause]], NAME_CELLS)
-            why = PAUSES[self.host.pause_kinds[cover.pause]][0]
-            return Piece(start_ns, end_ns, why, f"the profiler reports {name}: {took}", known=True)
-        why = self.host.why_of(cover.call)
+            cause = PAUSES[self.host.pause_kinds[cover.pause]][0]
+            return Piece(
+                start_ns, end_ns, cause, f"the profiler reports {name}: {took}", known=True
+            )
+        cause = self.host.cause_of(cover.call)
         name = shorten(trace.names[trace.calls.name[cover.call]], NAME_CELLS)
-        evidence, known = f"{name} took {took}", why in KNOWN
+        evidence, known = f"{name} took {took}", cause in KNOWN
         if others := self.host.others_of(cover.call):
             number, median_ns = others
             of = "1 other call" if number == 1 else f"{number} other calls (median)"
             evidence += f", its {of} {duration(median_ns)}"
             length_ns = cover.end_ns - cover.start_ns
             known |= number >= 3 and length_ns > OUTLIER_FACTOR * median_ns
-        if why == "first_replay":
+        if cause == "first_replay":
             evidence += "; it is the first launch of its graph in the trace"
-        elif why == "module_loading" and cover.call in self.host.first_launches:
+        elif cause == "module_loading" and cover.call in self.host.first_launches:
             evidence += "; it is the first launch of its kernel in the trace"
-        return Piece(start_ns, end_ns, why, evidence, cover.call, known)
+        return Piece(start_ns, end_ns, cause, evidence, cover.call, known)
 
     def _uncovered(self, row: int, start_ns: int, end_ns: int) -> Piece:
         """A part of a gap in which no long call of the launching thread ran."""
         half = (end_ns - start_ns) / 2
         captured = np.array((start_ns, end_ns), dtype=np.int64)
         if np.diff(covered_until(self.host.captured, captured))[0] >= half:
-            said = "the host captured a graph, which runs nothing"
-            return Piece(start_ns, end_ns, "graph_capture", said, known=True)
+            evidence = "the host captured a graph, which runs nothing"
+            return Piece(start_ns, end_ns, "graph_capture", evidence, known=True)
         kind = self._kind_at(row, start_ns)
         call = int(self.timeline.gaps.call[row])
         late = call >= 0 and self.timeline.trace.calls.start_ns[call] <= start_ns
         if not late and kind not in (GRAPH_INTERNAL, UNLINKED):
-            found = self._short_calls(start_ns, end_ns, self.host.thread(call), 0.5)
-            if found is not None:
-                return found
-        found = self._short_calls(start_ns, end_ns, None, 0.8, HEAVY)
-        if found is not None:
-            return found
+            piece = self._short_calls(start_ns, end_ns, self.host.thread(call), 0.5)
+            if piece is not None:
+                return piece
+        piece = self._short_calls(start_ns, end_ns, None, 0.8, HEAVY)
+        if piece is not None:
+            return piece
         if late:
             return self._late(start_ns, end_ns, call, kind)
         if self._is_edge(row):
-            said = "before the first or after the last step, where no call of the host explains it"
-            return Piece(start_ns, end_ns, "window_edge", said)
+            evidence = (
+                "before the first or after the last step, where no call of the host explains it"
+            )
+            return Piece(start_ns, end_ns, "window_edge", evidence)
         if call < 0:
-            said = "the launch call of the op that ends the gap is not in the trace"
-            return Piece(start_ns, end_ns, "unlinked", said)
+            evidence = "the launch call of the op that ends the gap is not in the trace"
+            return Piece(start_ns, end_ns, "unlinked", evidence)
         return Piece(start_ns, end_ns, "host", "the launching thread was outside of any call")
 
     def _late(self, start_ns: int, end_ns: int, call: int, kind: int) -> Piece:
@@ -188,13 +188,13 @@ class HoldCauses:
         name = shorten(trace.names[trace.calls.name[call]], NAME_CELLS)
         before = duration(start_ns - int(trace.calls.start_ns[call]))
         if call in self.host.first_replays:
-            said = f"{name} began {before} before, the first launch of its graph in the trace"
-            return Piece(start_ns, end_ns, "first_replay", said, call, known=True, late=True)
+            evidence = f"{name} began {before} before, the first launch of its graph in the trace"
+            return Piece(start_ns, end_ns, "first_replay", evidence, call, known=True, late=True)
         if kind == DEPENDENCY:
-            said = f"launched by {name} {before} before, it waited for a stream or an event"
-            return Piece(start_ns, end_ns, "wait", said, call, late=True)
-        said = f"launched by {name} {before} before, the op began late"
-        return Piece(start_ns, end_ns, "late_start", said, call, late=True)
+            evidence = f"launched by {name} {before} before, it waited for a stream or an event"
+            return Piece(start_ns, end_ns, "wait", evidence, call, late=True)
+        evidence = f"launched by {name} {before} before, the op began late"
+        return Piece(start_ns, end_ns, "late_start", evidence, call, late=True)
 
     def _short_calls(
         self,
@@ -202,14 +202,14 @@ class HoldCauses:
         end_ns: int,
         thread: tuple[int, int] | None,
         share: float,
-        kinds: frozenset[Why] = KNOWN,
+        kinds: frozenset[Cause] = KNOWN,
     ) -> Piece | None:
         """The known cause whose many calls together cover `share` of an interval."""
-        mine = self.host.calls_within(start_ns, end_ns, thread)
+        within = self.host.calls_within(start_ns, end_ns, thread)
         calls = self.timeline.trace.calls
-        for index, (why, _) in enumerate(CALLS):
-            chosen = mine[self.host.call_kinds[mine] == index]
-            if why not in kinds or not len(chosen):
+        for index, (cause, _) in enumerate(CALLS):
+            chosen = within[self.host.call_kinds[within] == index]
+            if cause not in kinds or not len(chosen):
                 continue
             together = union(calls.start_ns[chosen], calls.end_ns[chosen])
             edges = np.array((start_ns, end_ns), dtype=np.int64)
@@ -219,8 +219,8 @@ class HoldCauses:
             longest = int(chosen[calls.length_ns[chosen].argmax()])
             name = shorten(self.timeline.trace.names[calls.name[longest]], NAME_CELLS)
             times = f"{len(chosen)} calls like {name}" if len(chosen) > 1 else name
-            said = f"{times} took {duration(covered_ns)}"
-            return Piece(start_ns, end_ns, why, said, longest, known=True)
+            evidence = f"{times} took {duration(covered_ns)}"
+            return Piece(start_ns, end_ns, cause, evidence, longest, known=True)
         return None
 
     def _kind_at(self, row: int, at_ns: int) -> int:
@@ -234,13 +234,13 @@ class HoldCauses:
     def _is_edge(self, row: int) -> bool:
         """Whether a gap lies before the first step with ops, or after the last one."""
         gaps, steps = self.timeline.gaps, self.timeline.steps
-        mine = np.flatnonzero(steps.gpu_ops)
-        if not len(mine):
+        launched = np.flatnonzero(steps.gpu_ops)
+        if not len(launched):
             return False
         before, after = (int(steps.op_step[op]) for op in (gaps.prev[row], gaps.next[row]))
-        first = int(mine[steps.span.start_ns[mine].argmin()])
+        first = int(launched[steps.span.start_ns[launched].argmin()])
         begins = before < 0 and after in (-1, first)
-        early = gaps.end_ns[row] <= steps.span.start_ns[mine].min()
+        early = gaps.end_ns[row] <= steps.span.start_ns[launched].min()
         return bool(
             (begins and early) or (after < 0 and gaps.start_ns[row] >= steps.span.end_ns.max())
         )
@@ -271,7 +271,7 @@ def _joined(pieces: list[Piece], least_ns: int) -> list[Piece]:
 def _same_joined(pieces: list[Piece]) -> list[Piece]:
     joined: list[Piece] = []
     for piece in pieces:
-        if joined and (joined[-1].why, joined[-1].call) == (piece.why, piece.call):
+        if joined and (joined[-1].cause, joined[-1].call) == (piece.cause, piece.call):
             joined[-1] = joined[-1]._replace(end_ns=piece.end_ns)
         else:
             joined.append(piece)

@@ -1,14 +1,14 @@
-"""What was not of the steps, and the figures without it."""
+"""Interruptions, and the steady-state figures that exclude them."""
 
 from msgspec import Struct
 
 
-class HeldUpReport(Struct, frozen=True):
-    """Time in which a device was held up by something that is not of the steps.
+class InterruptionReport(Struct, frozen=True):
+    """Time in which a device was interrupted by something that does not belong to the steps.
 
     `at_ns` is after the device's first op (0 for what lies before it), `ns` the time set apart: the
     excess over what is usual. `call` is the host call that took it, null if none did, `step` the
-    step of the op that ended it or ran long. `evidence` is a sentence. `why` is one of:
+    step of the op that ended it or ran long. `evidence` is a sentence. `cause` is one of:
 
     - wait: a call, or a stream, that waits for an event or a device
     - first_replay: the first launch of a graph in the trace
@@ -28,20 +28,20 @@ class HeldUpReport(Struct, frozen=True):
     at_ns: int
     ns: int
     call: str | None
-    why: str
+    cause: str
     evidence: str
     device: int | str
     step: int | None = None
 
 
 class StepSummary(Struct, frozen=True):
-    """Medians (the lower of two) over the `steps` steps of one kind that launched ops, without what
-    held them up; `held_up` is how many something did hold up. `kind` is the step's name with "*"
+    """Medians (the lower of two) over the `steps` steps of one kind that launched ops, without
+    interruptions; `interrupted_steps` is how many steps had one. `kind` is the step's name with "*"
     for its numbers. `time_ns` is over the steps that others follow, if there are any."""
 
     kind: str
     steps: int
-    held_up: int
+    interrupted_steps: int
     time_ns: int
     host_ns: int
     gpu_span_ns: int
@@ -52,26 +52,26 @@ class StepSummary(Struct, frozen=True):
 
 
 class SteadyDevice(Struct, frozen=True):
-    """One device without what held it up: with `held_up_ns`, `window_ns` adds up to its window, and
-    `busy_ns` and `idle_ns` to `window_ns`. `gaps` holds the idle ns of each class that remains, and
+    """One device without its interruptions: `window_ns` + `interrupted_ns` is its window, and
+    `busy_ns` + `idle_ns` is `window_ns`. `gaps` holds the idle ns of each class that remains, and
     adds up to `idle_ns`."""
 
     device: int | str
     window_ns: int
     busy_ns: int
     idle_ns: int
-    held_up_ns: int
+    interrupted_ns: int
     gaps: dict[str, int] = {}
 
 
 class SteadyState(Struct, frozen=True):
-    """The window of all devices without what held them up. `idle_share` = idle ÷ window, null for a
+    """The window of all devices without interruptions. `idle_share` = idle ÷ window, null for a
     window without length; `step_ns` is the median time of the most frequent kind of step."""
 
     window_ns: int
     busy_ns: int
     idle_ns: int
-    held_up_ns: int
+    interrupted_ns: int
     idle_share: float | None
     step_ns: int | None
     devices: tuple[SteadyDevice, ...] = ()

@@ -1,4 +1,4 @@
-"""Critical times: against a look at every nanosecond, and what must not change them."""
+"""Attributed times: against a look at every nanosecond, and what must not change them."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from decodescope.analyzer import Analysis, analyze, analyze_ranks, load
 from decodescope.analyzer.comparing.diff import diff_reports
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.timing.intervals import critical_ns
+from decodescope.analyzer.timing.intervals import attributed_ns
 from decodescope.analyzer.views.pair_sections import range_section
 from tests.helpers.kineto_events import (
     PID,
@@ -60,20 +60,20 @@ def events_of(rows: list[Row], later: int = 0, names: dict[str, str] | None = No
 
 
 def totals(report: Report) -> dict[str, Any]:
-    """All critical times of a report, by what they are of."""
-    found: dict[str, Any] = {kernel.name: kernel.critical_ns for kernel in report.kernels}
+    """All attributed times of a report, by what they are of."""
+    found: dict[str, Any] = {kernel.name: kernel.attributed_ns for kernel in report.kernels}
     for device in report.devices:
-        found[f"copies {device.device}"] = device.copies_critical_ns
-        found[f"graphs {device.device}"] = device.graphs_critical_ns
+        found[f"copies {device.device}"] = device.copies_attributed_ns
+        found[f"graphs {device.device}"] = device.graphs_attributed_ns
     return found
 
 
 def assert_adds_up(analysis: Analysis) -> None:
     report, ops = analysis.report, analysis.trace.ops
     for device, busy in analysis.busy.items():
-        assert analysis.critical_ns[ops.device == device].sum() == busy.busy_ns
-    assert (analysis.critical_ns >= 0).all()
-    assert (analysis.critical_ns <= ops.length_ns).all()
+        assert analysis.attributed_ns[ops.device == device].sum() == busy.busy_ns
+    assert (analysis.attributed_ns >= 0).all()
+    assert (analysis.attributed_ns <= ops.length_ns).all()
     assert sum(totals(report).values()) == sum(device.busy_ns for device in report.devices)
 
 
@@ -88,12 +88,12 @@ def test_each_nanosecond_counts_for_the_first_op_that_covers_it(
         running = [i for i, (start, end) in enumerate(rows) if start <= at < end]
         if running:
             expected[running[0]] += 1
-    assert critical_ns(start_ns, end_ns).tolist() == expected
+    assert attributed_ns(start_ns, end_ns).tolist() == expected
 
 
 @given(rows_of_ops)
 @settings(max_examples=100, deadline=None)
-def test_critical_times_add_up_to_busy_time(rows: list[Row]) -> None:
+def test_attributed_times_add_up_to_busy_time(rows: list[Row]) -> None:
     analysis = analyze(trace_of(*events_of(rows)))
     assert_adds_up(analysis)
     expected: dict[str, int] = defaultdict(int)
@@ -104,7 +104,7 @@ def test_critical_times_add_up_to_busy_time(rows: list[Row]) -> None:
         taken |= own
         if kind == "kernel":
             expected[name] += len(own)
-    assert {k.name: k.critical_ns for k in analysis.report.kernels} == {
+    assert {k.name: k.attributed_ns for k in analysis.report.kernels} == {
         name: expected[name] for *_, kind, name in rows if kind == "kernel"
     }
 
@@ -138,11 +138,11 @@ def test_equal_ops_share_no_time_whatever_their_order(names: list[str], random: 
 
 def test_prelaunched_kernels_are_ranked_by_what_they_add_to_the_step() -> None:
     report = analyze(trace_of(*prelaunched())).report
-    rows = {k.name: (k.total_ns, k.critical_ns) for k in report.kernels}
+    rows = {k.name: (k.total_ns, k.attributed_ns) for k in report.kernels}
     assert rows == {"gemv": (590, 550), "attention": (330, 50), "norm": (290, 20)}
     assert [k.name for k in report.kernels] == ["gemv", "attention", "norm"]
-    assert [k.critical_share for k in report.kernels] == [550 / 620, 50 / 620, 20 / 620]
-    assert (report.kernels_ranked_by, report.overlapping) == ("critical_ns", True)
+    assert [k.attributed_share for k in report.kernels] == [550 / 620, 50 / 620, 20 / 620]
+    assert (report.kernels_ranked_by, report.overlapping) == ("attributed_ns", True)
     assert report.devices[0].busy_ns == 620
 
 
@@ -152,24 +152,24 @@ def test_a_long_wait_does_not_rank_a_kernel_first() -> None:
     assert [k.total_ns for k in report.kernels] == [100, 109]
 
 
-@pytest.mark.parametrize(("overlap", "ranked_by"), [(20, "total_ns"), (21, "critical_ns")])
-def test_over_two_percent_of_busy_time_ranks_by_critical_time(overlap: int, ranked_by: str) -> None:
+@pytest.mark.parametrize(("overlap", "ranked_by"), [(20, "total_ns"), (21, "attributed_ns")])
+def test_over_two_percent_of_busy_time_ranks_by_attributed(overlap: int, ranked_by: str) -> None:
     start = 800 - overlap
     report = analyze(trace_of(op(0, 800, name="a"), op(start, 1_000, name="b"))).report
     assert report.devices[0].busy_ns == 1_000
     assert report.kernels_ranked_by == ranked_by
 
 
-def test_without_overlap_critical_times_are_durations() -> None:
+def test_without_overlap_attributed_times_are_durations() -> None:
     report = analyze(trace_of(op(0, 10, name="a"), op(10, 25, name="b"), op(30, 36))).report
     for kernel in report.kernels:
-        assert (kernel.critical_ns, kernel.critical_share) == (kernel.total_ns, kernel.share)
+        assert (kernel.attributed_ns, kernel.attributed_share) == (kernel.total_ns, kernel.share)
     assert report.kernels_ranked_by == "total_ns"
 
 
 def test_devices_do_not_hide_each_other() -> None:
     report = analyze(trace_of(op(0, 100, name="a"), op(0, 100, name="b", device=1))).report
-    assert [(k.name, k.critical_ns) for k in report.kernels] == [("a", 100), ("b", 100)]
+    assert [(k.name, k.attributed_ns) for k in report.kernels] == [("a", 100), ("b", 100)]
     assert report.kernels_ranked_by == "total_ns"
 
 
@@ -214,9 +214,9 @@ def test_real_traces_with_several_streams(foreign_traces: Path, name: str) -> No
     analysis = analyze(load(foreign_traces / name))
     assert_adds_up(analysis)
     assert analysis.report.overlapping
-    critical = [kernel.critical_ns for kernel in analysis.report.kernels]
-    assert critical == sorted(critical, reverse=True)
-    assert critical[0] < analysis.report.kernels[0].total_ns
+    attributed = [kernel.attributed_ns for kernel in analysis.report.kernels]
+    assert attributed == sorted(attributed, reverse=True)
+    assert attributed[0] < analysis.report.kernels[0].total_ns
 
 
 def prelaunched_layers() -> list[Event]:
@@ -235,14 +235,14 @@ def prelaunched_layers() -> list[Event]:
     return events
 
 
-def test_critical_times_of_ranges_add_up_where_busy_times_do_not() -> None:
+def test_attributed_times_of_ranges_add_up_where_busy_times_do_not() -> None:
     report = analyze(trace_of(*prelaunched_layers())).report
-    rows = {row.path: (row.gpu_ns, row.critical_ns) for row in report.ranges}
+    rows = {row.path: (row.gpu_ns, row.attributed_ns) for row in report.ranges}
     assert rows["decode_step"] == (400, 400)
     assert [rows[f"decode_step/layer.{n}"] for n in (0, 1)] == [(200, 200), (280, 200)]
     parts = [row for path, row in rows.items() if path.count("/") == 2]
     assert sum(gpu_ns for gpu_ns, _ in parts) == 640
-    assert sum(critical_ns for _, critical_ns in parts) == 400
+    assert sum(attributed_ns for _, attributed_ns in parts) == 400
 
 
 def enumerate_kernels(events: list[Event]) -> Iterator[tuple[int, Event]]:
@@ -253,7 +253,7 @@ def enumerate_kernels(events: list[Event]) -> Iterator[tuple[int, Event]]:
         kernels += one["cat"] == "kernel"
 
 
-def test_a_diff_compares_ranges_by_critical_time_if_a_side_overlaps() -> None:
+def test_a_diff_compares_ranges_by_attributed_time_if_a_side_overlaps() -> None:
     apart = [
         one if one["cat"] != "kernel" else op(200 + 100 * place, 300 + 100 * place, place + 1)
         for place, one in enumerate_kernels(prelaunched_layers())
@@ -267,11 +267,11 @@ def test_a_diff_compares_ranges_by_critical_time_if_a_side_overlaps() -> None:
     rows = {row.path: row for row in pair.ranges}
     layers = rows["decode_step/layer.*"]
     assert (layers.gpu_ns.base, layers.gpu_ns.other) == (400, 480)
-    assert (layers.critical_ns.base, layers.critical_ns.other) == (400, 400)
+    assert (layers.attributed_ns.base, layers.attributed_ns.other) == (400, 400)
     section = range_section(pair)
-    assert section.columns[1] == "critical"
+    assert section.columns[1] == "attributed"
     assert {row[3] for row in section.rows} == {"same"}
-    assert "critical times, because ops overlap" in section.note
+    assert "attributed times, because ops overlap" in section.note
     same = diff_reports(alone, alone).pair
     assert not same.overlapping
     assert range_section(same).columns[1] == "busy"

@@ -1,4 +1,4 @@
-"""What the host's calls and the profiler's pauses are, as causes of a held-up device."""
+"""The host's calls and the profiler's pauses, as causes of interruptions."""
 
 import re
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from decodescope.analyzer.timing.launches import calls_named, graph_launch_calls
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Int8s, Int64s
 
-Why = Literal[
+Cause = Literal[
     "wait",
     "first_replay",
     "module_loading",
@@ -29,7 +29,7 @@ Why = Literal[
     "unlinked",
     "host",
 ]
-CALLS: tuple[tuple[Why, re.Pattern[str]], ...] = (
+CALLS: tuple[tuple[Cause, re.Pattern[str]], ...] = (
     ("graph_upload", re.compile(r"Graph(?:Upload|Instantiate|ExecUpdate|ExecKernel)")),
     (
         "module_loading",
@@ -50,31 +50,39 @@ CALLS: tuple[tuple[Why, re.Pattern[str]], ...] = (
     ("launch", re.compile(r"Launch", re.IGNORECASE)),
     ("call", re.compile("")),
 )
-PAUSES: tuple[tuple[Why, re.Pattern[str]], ...] = (
+PAUSES: tuple[tuple[Cause, re.Pattern[str]], ...] = (
     ("module_loading", re.compile(r"Lazy Function Loading")),
     ("profiler", re.compile(r"Buffer Flush|Activity Buffer|Instrumentation|Resource")),
 )
 # Causes that need no comparison with other calls: a step does none of these while a device idles.
-KNOWN: frozenset[Why] = frozenset(
+KNOWN: frozenset[Cause] = frozenset(
     (
-        *("wait", "first_replay", "module_loading", "graph_upload", "graph_capture"),
-        *("allocation", "profiler"),
+        "wait",
+        "first_replay",
+        "module_loading",
+        "graph_upload",
+        "graph_capture",
+        "allocation",
+        "profiler",
     )
 )
-HEAVY: frozenset[Why] = frozenset(("module_loading", "graph_upload", "allocation"))
+HEAVY: frozenset[Cause] = frozenset(("module_loading", "graph_upload", "allocation"))
+
+# Names of calls and ops in the evidence are cut to this length.
+NAME_CELLS = 100
 
 
 @dataclass(frozen=True, eq=False)
 class HostRecord:
-    """The host side of a timeline; what it looks up it looks up once, and only when asked."""
+    """The host side of a timeline. Each property is computed on first use, and once."""
 
     timeline: Timeline
 
-    def why_of(self, call: int) -> Why:
-        """The cause that a call is."""
-        why = CALLS[int(self.call_kinds[call])][0]
-        if why != "launch":
-            return why
+    def cause_of(self, call: int) -> Cause:
+        """The cause of an interruption that this call is."""
+        cause = CALLS[int(self.call_kinds[call])][0]
+        if cause != "launch":
+            return cause
         if call in self.first_replays:
             return "first_replay"
         return "module_loading" if call in self.first_launches else "launch"
@@ -103,8 +111,8 @@ class HostRecord:
         if not len(launches):
             return None
         threads = np.stack((calls.pid[launches.call], calls.tid[launches.call]), axis=1)
-        found, counts = np.unique(threads, axis=0, return_counts=True)
-        pid, tid = found[counts.argmax()].tolist()
+        threads, counts = np.unique(threads, axis=0, return_counts=True)
+        pid, tid = threads[counts.argmax()].tolist()
         return pid, tid
 
     def calls_within(
@@ -115,10 +123,10 @@ class HostRecord:
         until = int(np.searchsorted(calls.start_ns, end_ns))
         begin_ns, stop_ns = calls.start_ns[:until], calls.end_ns[:until]
         overlap = np.minimum(stop_ns, end_ns) - np.maximum(begin_ns, start_ns)
-        mine = overlap >= least_ns
+        overlapping = overlap >= least_ns
         if thread is not None:
-            mine &= (calls.pid[:until] == thread[0]) & (calls.tid[:until] == thread[1])
-        return np.flatnonzero(mine)
+            overlapping &= (calls.pid[:until] == thread[0]) & (calls.tid[:until] == thread[1])
+        return np.flatnonzero(overlapping)
 
     @cached_property
     def captured(self) -> Union:
@@ -131,8 +139,8 @@ class HostRecord:
         trace = self.timeline.trace
         kinds = np.full(len(trace.overhead), -1, dtype=np.int8)
         for name in np.unique(trace.overhead.name).tolist():
-            found = [i for i, (_, words) in enumerate(PAUSES) if words.search(trace.names[name])]
-            kinds[trace.overhead.name == name] = found[0] if found else -1
+            matches = [i for i, (_, words) in enumerate(PAUSES) if words.search(trace.names[name])]
+            kinds[trace.overhead.name == name] = matches[0] if matches else -1
         return kinds
 
     @cached_property
@@ -143,8 +151,8 @@ class HostRecord:
         trace, launches = self.timeline.trace, self.timeline.launches
         graphs = launches.take(launches.is_graph)
         name, graph = trace.ops.name[graphs.first_op], trace.ops.graph_id[graphs.first_op]
-        given = graph > 0
-        keys = np.column_stack((graph, np.where(given, 0, name), np.where(given, 0, graphs.ops)))
+        has_id = graph > 0
+        keys = np.column_stack((graph, np.where(has_id, 0, name), np.where(has_id, 0, graphs.ops)))
         _, first = np.unique(keys, axis=0, return_index=True)
         return frozenset(graphs.call[first].tolist())
 

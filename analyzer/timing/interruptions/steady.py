@@ -1,8 +1,9 @@
-"""The steady state: the time of devices and steps without what held them up.
+"""The steady state: the time of devices and steps without interruptions.
 
-Whatever lies inside a held-up interval is taken away: window = steady window + held up, and so for
-busy time and each class of idle time. A step on several devices is held up while all of them are.
-A step that takes as long as its host marker or its GPU span, whichever is longer, still does.
+Whatever lies inside an interruption is taken away: window = steady window + interruptions, and so
+for busy time and each class of idle time. A step on several devices is interrupted while all of
+them are. A step that takes as long as its host marker or its GPU span, whichever is longer, still
+does.
 """
 
 from collections.abc import Sequence
@@ -11,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from decodescope.analyzer.schema.report import GAP_CLASSES
-from decodescope.analyzer.timing.held_up.comparing import HeldUp
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
+from decodescope.analyzer.timing.interruptions.interruption import Interruption
 from decodescope.analyzer.timing.intervals import covered_until, depth_changes
 from decodescope.analyzer.timing.steps import Steps, by_devices
 from decodescope.analyzer.timing.timeline import Timeline, idle_inside
@@ -20,9 +21,9 @@ from decodescope.analyzer.trace import Columns, Int64s, Intervals
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HeldOnDevice:
-    """What held-up intervals take from one device, in ns: of its window, its busy time, each class
-    of idle (as in `GAP_CLASSES`), and each label of host_wait (as in `HOST_WAIT_LABELS`)."""
+class InterruptedTime:
+    """The interrupted time of one device, in ns: of its window, its busy time, each class of idle
+    (as in `GAP_CLASSES`), and each label of host_wait (as in `HOST_WAIT_LABELS`)."""
 
     window_ns: int
     busy_ns: int
@@ -31,9 +32,9 @@ class HeldOnDevice:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HeldInSteps(Columns):
-    """What held-up intervals take from each step, in ns: of its time, its host marker, its GPU span
-    and the busy time in it, and each class of idle in it ([steps, classes])."""
+class InterruptedSteps(Columns):
+    """The interrupted time of each step, in ns: of its time, its host marker, its GPU span and the
+    busy time in it, and each class of idle in it ([steps, classes])."""
 
     time_ns: Int64s
     host_ns: Int64s
@@ -42,100 +43,110 @@ class HeldInSteps(Columns):
     idle_ns: Int64s
 
 
-def held_on_device(timeline: Timeline, held_up: Sequence[HeldUp], device: int) -> HeldOnDevice:
-    """What the held-up intervals take from a device."""
-    held = _all_held(held_up, (device,))
-    if not len(held):
+def interrupted_on_device(
+    timeline: Timeline, interruptions: Sequence[Interruption], device: int
+) -> InterruptedTime:
+    """The interrupted time of a device."""
+    interrupted = _all_interrupted(interruptions, (device,))
+    if not len(interrupted):
         classes, labels = len(GAP_CLASSES), len(HOST_WAIT_LABELS)
-        return HeldOnDevice(0, 0, np.zeros(classes, np.int64), np.zeros(labels, np.int64))
-    busy_ns = int(_inside_ns(timeline.busy[device], held).sum())
+        return InterruptedTime(0, 0, np.zeros(classes, np.int64), np.zeros(labels, np.int64))
+    busy_ns = int(_inside_ns(timeline.busy[device], interrupted).sum())
     parts = timeline.idle_of((device,))
-    mine = np.searchsorted(timeline.gaps.device, (device, device + 1))
-    first, after = np.searchsorted(timeline.host_waits.gap, mine).tolist()
+    gap_rows = np.searchsorted(timeline.gaps.device, (device, device + 1))
+    first, after = np.searchsorted(timeline.host_waits.gap, gap_rows).tolist()
     waits = timeline.host_waits.take(slice(first, after))
     waited_ns = np.zeros(len(HOST_WAIT_LABELS), dtype=np.int64)
     for label in range(len(HOST_WAIT_LABELS)):
-        waited_ns[label] = _inside_ns(waits.take(waits.label == label), held).sum()
-    return HeldOnDevice(
-        window_ns=int(held.length_ns.sum()),
+        waited_ns[label] = _inside_ns(waits.take(waits.label == label), interrupted).sum()
+    return InterruptedTime(
+        window_ns=int(interrupted.length_ns.sum()),
         busy_ns=busy_ns,
-        idle_ns=idle_inside(parts, held).sum(axis=0, dtype=np.int64),
+        idle_ns=idle_inside(parts, interrupted).sum(axis=0, dtype=np.int64),
         host_wait_ns=waited_ns,
     )
 
 
-def held_in_steps(timeline: Timeline, held_up: Sequence[HeldUp]) -> HeldInSteps:
-    """What the held-up intervals take from each step."""
+def interrupted_in_steps(
+    timeline: Timeline, interruptions: Sequence[Interruption]
+) -> InterruptedSteps:
+    """The interrupted time of each step."""
     steps = timeline.steps
     count = len(steps)
     time_ns, host_ns, span_ns, busy_ns = np.zeros((4, count), dtype=np.int64)
     idle_ns = np.zeros((count, len(GAP_CLASSES)), dtype=np.int64)
-    taken = HeldInSteps(time_ns, host_ns, span_ns, busy_ns, idle_ns)
-    if not held_up or not count:
-        return taken
+    interrupted = InterruptedSteps(time_ns, host_ns, span_ns, busy_ns, idle_ns)
+    if not interruptions or not count:
+        return interrupted
     markers = steps.host
-    hosts = [one.host for one in held_up if one.host is not None]
+    hosts = [one.host for one in interruptions if one.host is not None]
     host_ns[:] = _inside_ns(_merged(hosts), markers)
     for devices, rows in by_devices(steps.devices).items():
-        here = np.array(rows)
+        step_indices = np.array(rows)
         times = Intervals(
-            steps.span.start_ns[here], steps.span.start_ns[here] + steps.time_ns[here]
+            steps.span.start_ns[step_indices],
+            steps.span.start_ns[step_indices] + steps.time_ns[step_indices],
         )
-        time_ns[here] = _inside_ns(_all_held(held_up, devices), times)
-        span_ns[here], idle_ns[here] = held_inside(
-            timeline, held_up, devices, steps.span.take(here)
+        time_ns[step_indices] = _inside_ns(_all_interrupted(interruptions, devices), times)
+        span_ns[step_indices], idle_ns[step_indices] = interrupted_inside(
+            timeline, interruptions, devices, steps.span.take(step_indices)
         )
     busy_ns[:] = span_ns - idle_ns.sum(axis=1)
     last = steps.time_ns == np.maximum(markers.length_ns, steps.span.length_ns)
     kept_ns = np.maximum(markers.length_ns - host_ns, steps.span.length_ns - span_ns)
     time_ns[last] = (steps.time_ns - kept_ns)[last]
-    return taken
+    return interrupted
 
 
-def held_inside(
-    timeline: Timeline, held_up: Sequence[HeldUp], devices: tuple[int, ...], spans: Intervals
+def interrupted_inside(
+    timeline: Timeline,
+    interruptions: Sequence[Interruption],
+    devices: tuple[int, ...],
+    spans: Intervals,
 ) -> tuple[Int64s, Int64s]:
-    """What the times at which all of `devices` are held up take from each span: its length, and of
-    that each class of idle ([spans, classes])."""
-    held = _all_held(held_up, devices)
+    """How long all of `devices` are interrupted in each span, and the part of that in each class of
+    idle ([spans, classes])."""
+    interrupted = _all_interrupted(interruptions, devices)
     idle_ns = np.zeros((len(spans), len(GAP_CLASSES)), dtype=np.int64)
     idle = timeline.idle_of(devices)
-    for start, end in zip(held.start_ns.tolist(), held.end_ns.tolist(), strict=True):
+    for start, end in zip(interrupted.start_ns.tolist(), interrupted.end_ns.tolist(), strict=True):
         touched = np.flatnonzero((spans.start_ns < end) & (spans.end_ns > start))
         clipped = spans.take(touched)
         clipped = Intervals(np.maximum(clipped.start_ns, start), np.minimum(clipped.end_ns, end))
         idle_ns[touched] += idle_inside(idle, clipped)
-    return _inside_ns(held, spans), idle_ns
+    return _inside_ns(interrupted, spans), idle_ns
 
 
-def steady_step(steps: Steps, taken: HeldInSteps, among: Int64s | None = None) -> int | None:
-    """The step with the (lower) median steady time, as `Steps.median`, but one that nothing held up
-    if there is any. Only the steps `among` count, if any of them has ops."""
+def steady_step(
+    steps: Steps, interrupted: InterruptedSteps, among: Int64s | None = None
+) -> int | None:
+    """The step with the (lower) median steady time, as `Steps.median`, but one without an
+    interruption if there is any. Only the steps `among` count, if any of them has ops."""
     launched = np.flatnonzero(steps.gpu_ops)
     if among is not None and steps.gpu_ops[among].any():
         launched = among[steps.gpu_ops[among] > 0]
     after = steps.following[launched]
     followed = launched[(after >= 0) & (steps.gpu_ops[after] > 0)]
     for candidates in (
-        followed[taken.time_ns[followed] == 0],
-        launched[taken.time_ns[launched] == 0],
+        followed[interrupted.time_ns[followed] == 0],
+        launched[interrupted.time_ns[launched] == 0],
         followed,
         launched,
     ):
         if len(candidates):
-            steady_ns = steps.time_ns[candidates] - taken.time_ns[candidates]
+            steady_ns = steps.time_ns[candidates] - interrupted.time_ns[candidates]
             ordered = candidates[np.argsort(steady_ns, kind="stable")]
             return int(ordered[(len(ordered) - 1) // 2])
     return None
 
 
-def _all_held(held_up: Sequence[HeldUp], devices: tuple[int, ...]) -> Intervals:
-    """The times at which each of `devices` is held up, from the first op of the trace on."""
+def _all_interrupted(interruptions: Sequence[Interruption], devices: tuple[int, ...]) -> Intervals:
+    """The times at which each of `devices` is interrupted, from the first op of the trace on."""
     of_each = [
         _merged(
             [
                 (one.start_ns, one.end_ns)
-                for one in held_up
+                for one in interruptions
                 if one.device == device and not one.before_ops
             ]
         )

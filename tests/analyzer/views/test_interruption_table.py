@@ -1,4 +1,4 @@
-"""The section of what held the devices up: what it says, that it fits, and when it is absent."""
+"""The section of interruptions: what it says, that it fits, and when it is absent."""
 
 import pytest
 from rich.cells import cell_len
@@ -27,7 +27,7 @@ def test_the_whole_stands_beside_the_steady_state(width: int) -> None:
     trace = trace_of(*EVENTS)
     held = held_before(trace, launching_calls(trace)[1], 463 * MS, "cudaEventSynchronize")
     text = text_of(report_table(analyze(held).report), width)
-    (section,) = text.split("\nHeld up\n")[1:]
+    (section,) = text.split("\nInterruptions\n")[1:]
     section = section.split("\nDevices\n")[0]
     assert max(map(cell_len, section.splitlines())) <= width
     words = " ".join(section.split())
@@ -38,4 +38,4 @@ def test_the_whole_stands_beside_the_steady_state(width: int) -> None:
 
 
 def test_a_clean_trace_has_no_such_section() -> None:
-    assert "Held up" not in text_of(report_table(analyze(trace_of(*EVENTS)).report))
+    assert "Interruptions" not in text_of(report_table(analyze(trace_of(*EVENTS)).report))

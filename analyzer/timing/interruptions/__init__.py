@@ -1,0 +1,1 @@
+"""Interruptions with their causes, and the steady state: the figures without them."""

@@ -1,0 +1,45 @@
+"""An interruption of one device, and the gaps that interruptions lie in."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from decodescope.analyzer.timing.gaps import Gaps
+from decodescope.analyzer.timing.interruptions.host_record import Cause
+
+
+@dataclass(frozen=True, slots=True)
+class Interruption:
+    """The device did nothing for the steps in [start, end), for a cause that `evidence` shows.
+
+    `call` indexes `Trace.calls`, `op` (that ended the gap, or ran long) `Trace.ops`; -1 for none.
+    `host` is when the host was interrupted, None if it was not: it may have been ahead of the
+    device. `before_ops`: it lies before the first op of the trace."""
+
+    device: int
+    start_ns: int
+    end_ns: int
+    cause: Cause
+    evidence: str
+    call: int
+    op: int
+    host: tuple[int, int] | None = None
+    before_ops: bool = False
+
+    @property
+    def length_ns(self) -> int:
+        return self.end_ns - self.start_ns
+
+
+def interruptions_by_gap(
+    gaps: Gaps, interruptions: Sequence[Interruption]
+) -> dict[int, list[Interruption]]:
+    """The interruptions during each gap, by the gap's row and in order of time; gaps without one
+    are left out."""
+    by_gap: dict[int, list[Interruption]] = {}
+    for interruption in sorted(interruptions, key=lambda one: one.start_ns):
+        inside = (gaps.start_ns < interruption.end_ns) & (gaps.end_ns > interruption.start_ns)
+        for row in np.flatnonzero(inside & (gaps.device == interruption.device)).tolist():
+            by_gap.setdefault(row, []).append(interruption)
+    return by_gap

@@ -1,0 +1,170 @@
+"""Typical times at one place of a step, and how far an interruption lies outside of them.
+
+The place of an op is its name and how many ops of that name its step launched on its device before
+it. Steps of one kind (`kinds_by_name`) have the same places.
+"""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decodescope.analyzer.timing.step_annotations import step_kind
+from decodescope.analyzer.timing.timeline import Timeline
+from decodescope.analyzer.trace import Bools, Columns, Int64s, rows_by
+
+MIN_INTERRUPTION_NS = 100_000
+STEP_SHARE = 0.2
+OUTLIER_FACTOR, SPREADS = 10, 20
+# Fewer instances of a place than these are not compared with each other.
+FEW = 3
+# As many of a kind are looked at, the longest first.
+MOST = 100
+_RARE_SHARE = 0.1
+_COUNTS = re.compile(r"[1-9]\d*")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepMedians:
+    """The kind of each step as a number, the median time of its kind, and that of all steps (0
+    without any)."""
+
+    kind: Int64s
+    of_step_ns: Int64s
+    all_ns: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlaceTimes(Columns):
+    """For each of some ops: the upper median over the instances of its place, the median distance
+    from it, how many instances there are (0 for an op outside of steps), and a number for the
+    place."""
+
+    typical_ns: Int64s
+    spread_ns: Int64s
+    instances: Int64s
+    place: Int64s
+
+
+def kinds_by_name(timeline: Timeline) -> list[str]:
+    """The kind of each step: its name with "*" for counts, so that steps with and without prefill
+    requests (`…context_0…`) are of different kinds."""
+    names = [timeline.step_name(index) for index in range(len(timeline.steps))]
+    kinds = {name: _COUNTS.sub("*", step_kind(name)) for name in set(names)}
+    return [kinds[name] for name in names]
+
+
+def upper_median(values: Int64s) -> int:
+    """The median of at least one value; of an even number of them, the larger of the two."""
+    middle = len(values) // 2
+    return int(np.partition(values, middle)[middle])
+
+
+def step_medians(timeline: Timeline) -> StepMedians:
+    """The medians over the steps with ops."""
+    steps = timeline.steps
+    if not len(steps):
+        none = np.zeros(0, dtype=np.int64)
+        return StepMedians(none, none, 0)
+    kinds = kinds_by_name(timeline)
+    number = {name: index for index, name in enumerate(dict.fromkeys(kinds))}
+    kind = np.array([number[name] for name in kinds], dtype=np.int64)
+    launched = np.flatnonzero(steps.gpu_ops)
+    all_ns = upper_median(steps.time_ns[launched]) if len(launched) else 0
+    of_step_ns = np.full(len(steps), all_ns, dtype=np.int64)
+    for rows in rows_by(kind[launched]).values():
+        of_step_ns[launched[rows]] = upper_median(steps.time_ns[launched[rows]])
+    return StepMedians(kind, of_step_ns, all_ns)
+
+
+def min_interruption_ns(timeline: Timeline, medians: StepMedians, ops: Int64s) -> Int64s:
+    """How long a gap before each of `ops` must at least be: 100 µs and 20 % of the median step."""
+    of_step_ns = np.append(medians.of_step_ns, medians.all_ns)[timeline.steps.op_step[ops]]
+    return np.maximum((of_step_ns * STEP_SHARE).astype(np.int64), MIN_INTERRUPTION_NS)
+
+
+def is_outside(values_ns: Int64s, typical_ns: Int64s | int, spread_ns: Int64s | int) -> Bools:
+    """Whether each value is far above what is typical, in proportion and in spreads."""
+    return np.asarray(
+        (values_ns > OUTLIER_FACTOR * typical_ns) & (values_ns > typical_ns + SPREADS * spread_ns)
+    )
+
+
+def rare(times: PlaceTimes, outside: Bools) -> Bools:
+    """`outside` without places where more than two instances, and more than 10 %, are outside."""
+    if not outside.any():
+        return outside
+    counts = np.bincount(times.place[outside], minlength=int(times.place.max()) + 1)[times.place]
+    return outside & ((counts < FEW) | (counts <= _RARE_SHARE * times.instances))
+
+
+def most_unexplained(steps: int) -> float:
+    """How many unexplained interruptions a device has at most: more than three, in more than one
+    of ten steps, are how its host runs."""
+    return max(FEW, _RARE_SHARE * steps)
+
+
+def longest(lengths_ns: Int64s, chosen: Bools) -> list[int]:
+    """The places of the longest `MOST` chosen lengths, in order."""
+    places = np.flatnonzero(chosen)
+    order = np.argsort(-lengths_ns[places], kind="stable")[:MOST]
+    return sorted(places[order].tolist())
+
+
+def place_times(timeline: Timeline, kind: Int64s, ops: Int64s, values_ns: Int64s) -> PlaceTimes:
+    """The typical times at the place of each of `ops`; `values_ns` has a value for each op of the
+    trace, `kind` numbers the kind of each step."""
+    place = _places(timeline, kind, ops)
+    rows = np.flatnonzero(place >= 0)
+    rows = rows[np.lexsort((values_ns[rows], place[rows]))]
+    group = _numbered(place[rows])
+    counts = np.bincount(group)
+    middle = np.cumsum(counts) - counts + counts // 2
+    typical_ns = values_ns[rows][middle]
+    distance_ns = np.abs(values_ns[rows] - typical_ns[group])
+    spread_ns = distance_ns[np.lexsort((distance_ns, group))][middle]
+    group_of = np.full(len(place), -1, dtype=np.int64)
+    group_of[rows] = group
+    op_group = group_of[ops]
+    return PlaceTimes(
+        typical_ns=_of_groups(typical_ns, op_group),
+        spread_ns=_of_groups(spread_ns, op_group),
+        instances=_of_groups(counts, op_group),
+        place=op_group,
+    )
+
+
+def _of_groups(values: Int64s, group: Int64s) -> Int64s:
+    """The value of each group; 0 for group -1."""
+    result = np.zeros(len(group), dtype=np.int64)
+    known = group >= 0
+    result[known] = values[group[known]]
+    return result
+
+
+def _places(timeline: Timeline, kind: Int64s, ops: Int64s) -> Int64s:
+    """A number for the place of each op of the trace; -1 outside of steps, and for ops whose name
+    none of `ops` has."""
+    columns, step = timeline.trace.ops, timeline.steps.op_step
+    named = np.zeros(len(timeline.trace.names), dtype=np.bool_)
+    named[columns.name[ops]] = True
+    rows = np.flatnonzero(named[columns.name] & (step >= 0))
+    rows = rows[np.lexsort((columns.name[rows], columns.device[rows], step[rows]))]
+    of_name = _numbered(step[rows], columns.device[rows], columns.name[rows])
+    counts = np.bincount(of_name)
+    nth = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    keys = (kind[step[rows]], columns.device[rows], columns.name[rows], nth)
+    order = np.lexsort(keys)
+    place = np.full(len(columns), -1, dtype=np.int64)
+    place[rows[order]] = _numbered(*(key[order] for key in keys))
+    return place
+
+
+def _numbered(*keys: NDArray[np.integer]) -> Int64s:
+    """For sorted rows of keys, the number of each row's group: 0, 0, 1, …"""
+    number = np.zeros(len(keys[0]), dtype=np.int64)
+    if len(number):
+        changes = np.any([key[1:] != key[:-1] for key in keys], axis=0)
+        np.cumsum(changes, out=number[1:])
+    return number
