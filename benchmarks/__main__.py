@@ -7,7 +7,7 @@ from typing import NoReturn
 import rich_click as click
 
 from decodescope.cli.ending import end_with
-from decodescope.cli.group import Group
+from decodescope.cli.group import CommandGroup
 
 # The module of each command; its attribute `command` is imported when the command is named, because
 # most commands import torch.
@@ -35,7 +35,7 @@ COMMANDS = {
 }
 
 
-class _Benchmarks(Group):
+class _Benchmarks(CommandGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None

@@ -102,6 +102,14 @@ def test_a_page_can_be_read_in_one_sitting_and_all_of_them_in_a_day(repository: 
     assert sum(len(text.split()) for name, text in docs.items() if name[:5] == "docs/") <= 45_000
 
 
+def test_each_decision_has_a_number_and_at_most_80_words(repository: Path) -> None:
+    text = (repository / "docs/decisions.md").read_text()
+    decisions = re.findall(r"^\*\*(\d+b?)\. .*?(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
+    paragraphs = [part for part in text.split("\n\n") if re.match(r"\*\*\d+b?\. ", part)]
+    assert len(decisions) == len(set(decisions)) == len(paragraphs) > 100
+    assert [part for part in paragraphs if len(part.split()) > 80] == []
+
+
 @pytest.mark.parametrize(
     ("way", "most"), [("The way of a trace", 12), ("The way of a decode step", 10)]
 )
@@ -134,6 +142,22 @@ def test_every_key_that_a_term_names_is_a_field_of_the_json(repository: Path) ->
     }
     assert len(named) > 60
     assert sorted(named - set(_fields())) == []
+
+
+def test_renamed_keys_are_listed_with_their_old_and_new_names(repository: Path) -> None:
+    text = (repository / "docs/usage.md").read_text()
+    table = text.partition("| version 1 | version 2 |\n")[2].partition("\n\n")[0]
+    rows = [line.split("|")[1:3] for line in table.splitlines()[1:]]
+    old, new = ({name for row in rows for name in _last_keys(row[side])} for side in (0, 1))
+    assert len(new) > 10
+    fields = set(_fields())
+    assert old & fields <= {"code", "kernels_ranked_by"}
+    assert new <= fields
+
+
+def _last_keys(cell: str) -> list[str]:
+    """The last part of each key in a cell: `ns` of `gaps[].ns`."""
+    return [key.rpartition(".")[2].removesuffix("[]") for key in re.findall(r"`([^`]+)`", cell)]
 
 
 def _fields() -> Iterator[str]:

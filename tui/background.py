@@ -1,4 +1,4 @@
-"""What the app does in threads: analyses, one at a time, and writing files."""
+"""The work of the app in threads: analyses, one at a time, and writing files."""
 
 import gzip
 import shutil
@@ -14,9 +14,9 @@ from textual.message import Message
 from decodescope.analyzer.errors import DecodescopeError, known_error
 from decodescope.analyzer.io.files import write_atomically, write_json, write_new_file
 from decodescope.tui.model.feed import Feed
-from decodescope.tui.model.memory import Memory
 from decodescope.tui.model.sources import TraceSource
-from decodescope.tui.model.view import Clock, Window
+from decodescope.tui.model.user_files import Memory
+from decodescope.tui.model.view import AppClock, Window
 from decodescope.tui.model.windows import Job
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class FileDone(Message):
 
 @dataclass
 class NotRemembered(Message):
-    """What should have been remembered was not: `problem` is one line."""
+    """Something could not be remembered: `problem` is one line."""
 
     problem: str
 
@@ -67,7 +67,7 @@ class ReadSoFar(Message):
 class Background:
     """Threads report to the app with messages; files go to `folder`, None is the current one."""
 
-    def __init__(self, app: App[None], clock: Clock, folder: Path | None) -> None:
+    def __init__(self, app: App[None], clock: AppClock, folder: Path | None) -> None:
         self._app = app
         self._clock = clock
         self._given = folder
@@ -203,12 +203,12 @@ def save_trace(source: Path, folder: Path, stem: str) -> Path:
 
 def reporter(app: App[None], feed: Feed | None) -> Callable[[float], None]:
     """A function that posts `ReadSoFar` for every twentieth of a file."""
-    said = 0
+    reported_parts = 0
 
     def report(share: float) -> None:
-        nonlocal said
-        if int(share * 20) > said:
-            said = int(share * 20)
+        nonlocal reported_parts
+        if int(share * 20) > reported_parts:
+            reported_parts = int(share * 20)
             app.post_message(ReadSoFar(feed, share))
 
     return report

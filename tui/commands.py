@@ -1,13 +1,15 @@
 """Every action of the app, once: bindings, footer, help and palette are made from this list.
 
-Panels that take keys have commands of their own, in the same form.
+Widgets that take keys have commands of their own, in the same form.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.keys import format_key
+from textual.widget import Widget
 
 from decodescope.tui.model.view import View
 
@@ -92,28 +94,62 @@ def rekeyed(
     commands: Iterable[Command], scope: str, keymap: Mapping[str, str]
 ) -> tuple[Command, ...]:
     """The same commands with the keys that `keymap` gives those of `scope`."""
-    found = []
+    renamed = []
     for command in commands:
         keys = keymap.get(f"{scope}.{command.action}")
         if keys is not None:
             first = keys.split(",")[0]
             shown = f"^{first[5:]}" if first.startswith("ctrl+") else format_key(first)
             command = replace(command, key=keys, shown=shown)
-        found.append(command)
-    return tuple(found)
+        renamed.append(command)
+    return tuple(renamed)
 
 
 def bindings(commands: Iterable[Command], scope: str) -> list[BindingType]:
     """The key bindings of `commands`, whose ids in a keymap begin with `scope`; Textual binds the
     palette itself."""
-    return [Binding(c.key, c.action, c.title, show=False, id=f"{scope}.{c.action}")
-            for c in commands if c.action != "command_palette"]  # fmt: skip
+    return [
+        Binding(c.key, c.action, c.title, show=False, id=f"{scope}.{c.action}")
+        for c in commands
+        if c.action != "command_palette"
+    ]
+
+
+class KeyedWidget(Widget, can_focus=False):
+    """A widget whose keys are its `COMMANDS`. A widget that has some takes the focus.
+
+    `commands` are the same with the user's keys. `NAME` is the id of the widget, and the name of
+    its table in a keymap.
+    """
+
+    NAME: ClassVar[str]
+    COMMANDS: ClassVar[tuple[Command, ...]] = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        if "COMMANDS" in vars(cls):
+            cls.BINDINGS = bindings(cls.COMMANDS, getattr(cls, "NAME", "table"))
+            options.setdefault("can_focus", bool(cls.COMMANDS))
+        super().__init_subclass__(**options)
+
+    def __init__(self, name: str) -> None:
+        super().__init__(id=name)
+        self.commands = self.COMMANDS
+
+    def use_keys(self, keymap: Mapping[str, str]) -> None:
+        """Name the user's keys in `commands`."""
+        ids = [
+            binding.id
+            for binding in self.BINDINGS
+            if isinstance(binding, Binding) and binding.id is not None
+        ]
+        if ids:
+            self.commands = rekeyed(self.COMMANDS, ids[0].partition(".")[0], keymap)
 
 
 def reachable(local: Sequence[Command], everywhere: Iterable[Command]) -> tuple[Command, ...]:
     """The commands of the app whose keys the panel with these `local` commands does not take."""
     taken = {key for command in local for key in command.key.split(",")}
-    return tuple(one for one in everywhere if taken.isdisjoint(one.key.split(",")))
+    return tuple(command for command in everywhere if taken.isdisjoint(command.key.split(",")))
 
 
 def offered(view: View) -> tuple[Command, ...]:
@@ -138,5 +174,6 @@ def offered(view: View) -> tuple[Command, ...]:
     elif view.playback is None and view.state == "paused":
         goes_on = "resume"
     return tuple(
-        replace(one, label=goes_on) if goes_on and one.action == "pause" else one for one in kept
+        replace(command, label=goes_on) if goes_on and command.action == "pause" else command
+        for command in kept
     )

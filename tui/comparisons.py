@@ -1,4 +1,4 @@
-"""What the comparison page asks for: variants measured in another process, or files compared."""
+"""The comparisons of page 7: variants measured in another process, or files compared."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 
 from textual.app import App
 
-from decodescope.analyzer.comparing.messages import ComparisonConfig
 from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.protocol.messages import Hello, WorkerConfig, with_settings
-from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 from decodescope.analyzer.schema.report import Report
-from decodescope.tui.link.comparison import ComparisonLink
 from decodescope.tui.model.candidates import chosen_names
 from decodescope.tui.model.comparing import MOST_ROUNDS, NO_COMPARISON, ComparisonState
 from decodescope.tui.model.feed import Feed
 from decodescope.tui.model.sources import LiveSource, TraceSource
-from decodescope.tui.model.view import Clock, View
+from decodescope.tui.model.view import AppClock, View
 from decodescope.tui.panels.messages import AskComparison
 
 if TYPE_CHECKING:
+    from decodescope.analyzer.comparing.messages import ComparisonConfig
     from decodescope.analyzer.reports.given import Given
+    from decodescope.analyzer.schema.comparison_report import Comparison, Diff
+    from decodescope.tui.link.comparison import ComparisonLink
 
 
 class Comparisons:
@@ -31,8 +31,13 @@ class Comparisons:
     change. While variants are measured, the live worker is paused."""
 
     def __init__(
-        self, app: App[None], clock: Clock, link: ComparisonLink, changed: Callable[[], None]
+        self,
+        app: App[None],
+        clock: AppClock,
+        changed: Callable[[], None],
+        link: "ComparisonLink | None" = None,
     ) -> None:
+        """`link` is given by tests."""
         self.state: ComparisonState = NO_COMPARISON
         self._app = app
         self._clock = clock
@@ -61,10 +66,21 @@ class Comparisons:
                 self._say("The comparison is running. Press x to cancel it first.")
             case "side":
                 self._set(replace(state, side=asked.name))
+            case "file":
+                self._name_file(view, feed)
             case "end_worker":
                 await self._end_worker(feed)
 
-    def read_file(self, path: Path, view: View, feed: Feed) -> None:
+    def _name_file(self, view: View, feed: Feed) -> None:
+        from decodescope.tui.screens.other_file import OtherFileScreen
+
+        def chosen(path: Path | None) -> None:
+            if path is not None:
+                self._read_file(path, view, feed)
+
+        self._app.push_screen(OtherFileScreen(), chosen)
+
+    def _read_file(self, path: Path, view: View, feed: Feed) -> None:
         """Compare what `view` of `feed` shows with the trace at `path`, or show the comparison in
         it. What was given beside the shown file counts for both, as in `decodescope diff`."""
         report = view.window.report if view.window is not None else None
@@ -73,7 +89,8 @@ class Comparisons:
 
     async def close(self) -> None:
         """End the comparison."""
-        await self._link.close()
+        if self._link is not None:
+            await self._link.close()
 
     async def _start(self, view: View, feed: Feed) -> None:
         names = chosen_names(view)
@@ -81,7 +98,9 @@ class Comparisons:
             self._say("The comparison is running already. x cancels it.")
         elif isinstance(feed.source, TraceSource):
             paths = [
-                feed.source.paths[i] for i, one in enumerate(view.choices) if one.name in names
+                feed.source.paths[i]
+                for i, choice in enumerate(view.choices)
+                if choice.name in names
             ]
             if len(paths) == 2:
                 self._read(partial(_compared_files, paths[0], paths[1], feed.source.given))
@@ -96,11 +115,12 @@ class Comparisons:
             config = _config(view.hello, names, self.state.rounds, trusted)
             await self._measure(config, feed)
 
-    async def _measure(self, config: ComparisonConfig, feed: Feed) -> None:
+    async def _measure(self, config: "ComparisonConfig", feed: Feed) -> None:
         await feed.hold()
         waits = feed.view().died is None and feed.view().state not in ("ended", "failed")
         # Only then, so that the last events of an earlier one do not count for this one.
-        error = await self._started(config)
+        link = self._open_link()
+        error = await _started(link, config)
         self._held = feed
         begun = self.state.begun(config, self._clock.monotonic())
         self._set(replace(begun, worker_paused=waits))
@@ -109,23 +129,22 @@ class Comparisons:
             await self._release()
         if not self._reading:
             self._reading = True
-            self._app.run_worker(self._receive(), name="link")
+            self._app.run_worker(self._receive(link), name="link")
 
-    async def _started(self, config: ComparisonConfig) -> str:
-        """Start the process; why it cannot be started, "" if it can."""
-        try:
-            await self._link.start(config)
-        except DecodescopeError as error:
-            return str(error)
-        return ""
+    def _open_link(self) -> "ComparisonLink":
+        from decodescope.tui.link.comparison import ComparisonLink
 
-    async def _receive(self) -> None:
-        while (event := await self._link.receive()) is not None:
+        self._link = self._link or ComparisonLink()
+        return self._link
+
+    async def _receive(self, link: "ComparisonLink") -> None:
+        while (event := await link.receive()) is not None:
             self._set(self.state.received(event, self._clock.monotonic()))
             await self._release()
 
     async def _cancel(self) -> None:
-        await self._link.cancel()
+        if self._link is not None:
+            await self._link.cancel()
         if self.state.phase == "cancelling":
             self._set(replace(self.state, phase="cancelled", progress=None))
         await self._release()
@@ -146,14 +165,14 @@ class Comparisons:
         self._changed()
         await feed.link.end()
 
-    def _read(self, make: Callable[[], tuple[Comparison | Diff, str]]) -> None:
+    def _read(self, make: "Callable[[], tuple[Comparison | Diff, str]]") -> None:
         if self.state.busy:
             self._say("A comparison is running. x cancels it.")
             return
         self._set(replace(self.state, phase="reading", error=""))
         self._app.run_worker(self._made(make), name="compare")
 
-    async def _made(self, make: Callable[[], tuple[Comparison | Diff, str]]) -> None:
+    async def _made(self, make: "Callable[[], tuple[Comparison | Diff, str]]") -> None:
         try:
             result, origin = await asyncio.to_thread(make)
         except (DecodescopeError, OSError) as error:
@@ -172,14 +191,32 @@ class Comparisons:
         self._app.notify(text, severity="warning")
 
 
+async def _started(link: "ComparisonLink", config: "ComparisonConfig") -> str:
+    """Start the process; why it cannot be started, "" if it can."""
+    try:
+        await link.start(config)
+    except DecodescopeError as error:
+        return str(error)
+    return ""
+
+
 def _config(
     hello: Hello, variants: tuple[str, ...], rounds: int, trusted: bool
-) -> ComparisonConfig:
+) -> "ComparisonConfig":
     """The workload of the live run."""
-    config = WorkerConfig(variant=variants[0], batch=hello.batch, tokens=hello.tokens,
-                          model=hello.model, context=hello.context, dtype=hello.dtype,
-                          device=hello.device, sampling=hello.sampling,
-                          trust_remote_code=trusted)  # fmt: skip
+    from decodescope.analyzer.comparing.messages import ComparisonConfig
+
+    config = WorkerConfig(
+        variant=variants[0],
+        batch=hello.batch,
+        tokens=hello.tokens,
+        model=hello.model,
+        context=hello.context,
+        dtype=hello.dtype,
+        device=hello.device,
+        sampling=hello.sampling,
+        trust_remote_code=trusted,
+    )
     if hello.settings is not None:
         config = with_settings(config, hello.settings)
     return ComparisonConfig(config, variants, rounds)
@@ -187,7 +224,7 @@ def _config(
 
 def _compared_with(
     path: Path, report: Report | None, given: "Given | None"
-) -> tuple[Comparison | Diff, str]:
+) -> "tuple[Comparison | Diff, str]":
     """The comparison saved in `path`, or the diff from `report` to the trace in it.
 
     Raises:
@@ -206,7 +243,7 @@ def _compared_with(
 
 def _compared_files(
     base: Path, other: Path, given: "Given | None"
-) -> tuple[Comparison | Diff, str]:
+) -> "tuple[Comparison | Diff, str]":
     from decodescope.analyzer.comparing.diff import diff_reports
 
     return diff_reports(_report(base, given), _report(other, given)), "two files"

@@ -14,9 +14,8 @@ from decodescope.analyzer.io.files import growing_file
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.tui.background import NotRemembered, analyse_files, reporter
 from decodescope.tui.model.focus import Focus
-from decodescope.tui.model.memory import Memory
 from decodescope.tui.model.shelf import (
-    Entry,
+    FileEntry,
     Shelf,
     folder_of,
     listing,
@@ -24,7 +23,8 @@ from decodescope.tui.model.shelf import (
     opened_health,
 )
 from decodescope.tui.model.sources import ReplaySource, Source, TraceSource, source_for
-from decodescope.tui.model.view import Clock, Window
+from decodescope.tui.model.user_files import Memory
+from decodescope.tui.model.view import AppClock, Window
 
 if TYPE_CHECKING:
     from decodescope.analyzer.reports.given import Given
@@ -35,8 +35,8 @@ class Listed(Message):
     """`folder` and the known files were looked at; `problem` says why it has no entries."""
 
     folder: Path
-    entries: tuple[Entry, ...]
-    known: tuple[Entry, ...]
+    entries: tuple[FileEntry, ...]
+    known: tuple[FileEntry, ...]
     problem: str = ""
 
 
@@ -61,7 +61,7 @@ class Library:
         app: App[None],
         focus: Focus,
         memory: Memory,
-        clock: Clock,
+        clock: AppClock,
         folder: Path | None,
         begun: Source,
     ) -> None:
@@ -78,7 +78,7 @@ class Library:
 
     @property
     def shelf(self) -> Shelf:
-        """What page 8 shows."""
+        """The contents of page 8."""
         return self._focus.shelf
 
     @property
@@ -121,7 +121,7 @@ class Library:
     def mark(self, path: Path) -> None:
         """Mark `path`, or no longer."""
         marked = self.shelf.marked
-        left = tuple(one for one in marked if one != path)
+        left = tuple(marked_path for marked_path in marked if marked_path != path)
         self._set(marked=left if path in marked else (*marked, path))
 
     def captured(self, path: Path) -> None:
@@ -129,7 +129,7 @@ class Library:
         self._captured.insert(0, path)
 
     def health(self, path: Path, health: str) -> None:
-        """What is known of an opened file."""
+        """Keep the health of an opened file."""
         self._focus.shelf = self.shelf.with_health(path, health)
 
     def open(self, path: Path) -> None:
@@ -187,9 +187,13 @@ class Library:
 
         def job() -> None:
             problem = ""
-            entries: tuple[Entry, ...] = ()
-            looked = tuple(one if one.kind else look(one.path, one.place) for one in known)
-            looked = tuple(one for one in looked if one.place != "recent" or not one.missing)
+            entries: tuple[FileEntry, ...] = ()
+            looked = tuple(
+                entry if entry.kind else look(entry.path, entry.place) for entry in known
+            )
+            looked = tuple(
+                entry for entry in looked if entry.place != "recent" or not entry.missing
+            )
             try:
                 entries = listing(folder)
             except OSError as error:
@@ -198,12 +202,17 @@ class Library:
 
         self._app.run_worker(job, name="listing", thread=True)
 
-    def _known(self) -> list[Entry]:
-        worker = [Entry(Path("the live worker"), "live", "worker", "paused")] if self._live else []
-        captured = [Entry(path, "captured") for path in self._captured]
-        recent = [Entry(Path(name), "recent") for name in self._memory.remembered.recent]
+    def _known(self) -> list[FileEntry]:
+        worker = (
+            [FileEntry(Path("the live worker"), "live", "worker", "paused")] if self._live else []
+        )
+        captured = [FileEntry(path, "captured") for path in self._captured]
+        recent = [FileEntry(Path(name), "recent") for name in self._memory.remembered.recent]
         return (
-            worker + captured + recent + [Entry(path, "bundled") for path in bundled_recordings()]
+            worker
+            + captured
+            + recent
+            + [FileEntry(path, "bundled") for path in bundled_recordings()]
         )
 
     def _read(self, paths: tuple[Path, ...]) -> None:
@@ -222,16 +231,16 @@ class Library:
         self._app.post_message(done)
 
     def _readable(self, paths: tuple[Path, ...]) -> FilesRead:
-        found = tuple(path if path.exists() else growing_file(path) or path for path in paths)
-        source = source_for(found[0]) if len(found) == 1 else TraceSource(found)
+        existing = tuple(path if path.exists() else growing_file(path) or path for path in paths)
+        source = source_for(existing[0]) if len(existing) == 1 else TraceSource(existing)
         if not isinstance(source, ReplaySource):
-            at, given = self._clock.monotonic(), self._given(found)
-            source = TraceSource(found, given)
+            at, given = self._clock.monotonic(), self._given(existing)
+            source = TraceSource(existing, given)
             if len(paths) > 1:
                 with contextlib.suppress(InputError):
-                    window = analyse_files(found, at, given=given)
+                    window = analyse_files(existing, at, given=given)
                     return FilesRead(paths, source, window, len(paths))
-            window = analyse_files(found[:1], at, reporter(self._app, None), given)
+            window = analyse_files(existing[:1], at, reporter(self._app, None), given)
             return FilesRead(paths, source, window)
         from decodescope.analyzer.recordings.recording import read_recording
 

@@ -13,7 +13,7 @@ from textual.timer import Timer
 from decodescope.tui.comparisons import Comparisons
 from decodescope.tui.model.feed import Feed
 from decodescope.tui.model.focus import Focus
-from decodescope.tui.model.view import Clock, Moment, View
+from decodescope.tui.model.view import AppClock, Moment, View
 from decodescope.tui.screens.main import MainScreen
 
 PAINT_INTERVAL_S = 0.25
@@ -27,18 +27,27 @@ class Painter:
     The state of `comparisons` is shown with every view.
     """
 
-    def __init__(
-        self, screen: MainScreen, clock: Clock, feed: Feed, focus: Focus, comparisons: Comparisons
-    ) -> None:
-        self._screen = screen
+    def __init__(self, clock: AppClock, feed: Feed, focus: Focus, comparisons: Comparisons) -> None:
+        self._screen: MainScreen | None = None
         self._clock = clock
         self._feed = feed
         self._focus = focus
         self._comparisons = comparisons
         self._frozen: tuple[View, Moment] | None = None
         self._due: Timer | None = None
+        self._ages: Timer | None = None
         self._answers_until = -math.inf
+
+    def begin(self, screen: MainScreen) -> None:
+        """Paint on `screen` from now on."""
+        self._screen = screen
         self._ages = screen.set_interval(AGE_INTERVAL_S, self._paint_ages)
+
+    @property
+    def screen(self) -> MainScreen:
+        """The main screen, once it is mounted."""
+        assert self._screen is not None
+        return self._screen
 
     @property
     def frozen(self) -> bool:
@@ -57,19 +66,21 @@ class Painter:
 
     def freeze(self) -> None:
         """Keep showing the current view."""
+        assert self._ages is not None
         self._ages.pause()
         self._frozen = (self._feed.view(), replace(self._moment(), frozen=True))
-        self._screen.show(*self.shown())
+        self.screen.show(*self.shown())
 
     def thaw(self) -> None:
         """Continue with the latest view."""
         self._frozen = None
-        self._ages.resume()
+        if self._ages is not None:
+            self._ages.resume()
         self.paint()
 
     def changed(self, feed: Feed) -> None:
         """Paint `feed` soon, together with what else changes until then."""
-        if feed is self._feed and self._due is None:
+        if feed is self._feed and self._due is None and self._screen is not None:
             answer = monotonic() < self._answers_until
             interval_s = ANSWER_INTERVAL_S if answer else PAINT_INTERVAL_S
             self._due = self._screen.set_timer(interval_s, self.paint)
@@ -79,24 +90,35 @@ class Painter:
         now_s = monotonic()
         if self._due is not None and now_s > self._answers_until:
             self._due.stop()
-            self._due = self._screen.set_timer(ANSWER_INTERVAL_S, self.paint)
+            self._due = self.screen.set_timer(ANSWER_INTERVAL_S, self.paint)
         self._answers_until = now_s + ANSWERS_WITHIN_S
 
     def paint(self) -> None:
-        """Paint now."""
+        """Paint now; nothing before there is a screen."""
+        if self._screen is None:
+            return
         if self._due is not None:
             self._due.stop()
             self._due = None
         if self._frozen is not None:
             view, (still, moment) = self._feed.view(), self._frozen
             preview = still.preview and view.preview
-            self._frozen = (replace(still, state=view.state, detail=view.detail, died=view.died,
-                                    banner=view.banner, preview=preview), moment)  # fmt: skip
+            self._frozen = (
+                replace(
+                    still,
+                    state=view.state,
+                    detail=view.detail,
+                    died=view.died,
+                    banner=view.banner,
+                    preview=preview,
+                ),
+                moment,
+            )
         self._screen.show(*self.shown())
 
     def _paint_ages(self) -> None:
         if self._frozen is None and self._due is None:
-            self._screen.show_ages(*self.shown())
+            self.screen.show_ages(*self.shown())
 
     def _moment(self) -> Moment:
         return Moment(self._feed.now())

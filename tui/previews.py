@@ -11,7 +11,7 @@ from decodescope.tui.background import analyse_files
 from decodescope.tui.link.base import Jumped
 from decodescope.tui.model.feed import Feed, open_feed
 from decodescope.tui.model.sources import Asked, ReplaySource
-from decodescope.tui.model.view import Clock, Moment, Preview
+from decodescope.tui.model.view import AppClock, Moment, Preview
 
 
 def recording_of(asked: Asked) -> Path | None:
@@ -28,7 +28,7 @@ def recording_of(asked: Asked) -> Path | None:
     return None
 
 
-async def read_preview(path: Path, clock: Clock) -> Preview | None:
+async def read_preview(path: Path, clock: AppClock) -> Preview | None:
     """The recording's last window and the figures then; None if it cannot be read."""
     feed = open_feed(ReplaySource(path), clock)
     assert feed.link is not None

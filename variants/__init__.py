@@ -1,1 +1,1 @@
-"""Which model, which decode step: workloads, model loading, the variants and the worker."""
+"""Models, workloads, the variants of a decode step, measuring them, and the app's worker."""

@@ -35,7 +35,7 @@ class Check:
     advice: str | None = None
 
 
-def doctor() -> tuple[Check, ...]:
+def doctor_checks() -> tuple[Check, ...]:
     """Check everything that running models needs; opening recorded traces needs none of it."""
     return (
         _check_packages(),
@@ -52,8 +52,8 @@ def _check_packages() -> Check:
     if missing := missing_run_packages():
         return Check("packages", "fail", f"missing: {', '.join(missing)}", INSTALL_HINT)
     versions = {name: package_version(name) for name in RUN_PACKAGES}
-    found = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
-    return Check("packages", "ok", found)
+    installed = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+    return Check("packages", "ok", installed)
 
 
 def _check_cuda() -> Check:
@@ -109,8 +109,8 @@ def _check_read_peak() -> Check:
     peak = cached_peak(this_gpu(), cache_folder(), today())
     if peak is None:
         return Check("read peak", "ok", "not measured yet; the first run measures it")
-    found = f"{peak.bytes_per_s / 1e12:.2f} TB/s, measured {peak.measured_at}"
-    return Check("read peak", "ok", f"{found} (kept in {cache_folder()})")
+    measured = f"{peak.bytes_per_s / 1e12:.2f} TB/s, measured {peak.measured_at}"
+    return Check("read peak", "ok", f"{measured} (kept in {cache_folder()})")
 
 
 def _check_tiny() -> Check:

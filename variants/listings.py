@@ -40,18 +40,14 @@ def models_table(presets: Sequence[Preset]) -> Table:
     return table
 
 
-def variants_table(
-    listed: tuple[Sequence[VariantInfo], Sequence[VariantInfo]], device: str
-) -> Table:
-    """Variants, then peers of other projects; for one that does not run on `device`, the reason."""
-    variants, peers = listed
+def variants_table(variants: Sequence[VariantInfo], device: str) -> Table:
+    """Each variant; for one that does not run on `device`, the reason."""
     table = _table("variant", "what it is", f"on {device}")
     for info in variants:
-        _add_variant(table, info)
-    table.add_section()
-    table.add_row("peers", "of other projects, to compare with", "", style="dim")
-    for info in peers:
-        _add_variant(table, info)
+        here = Text(info.unavailable or "yes", style="dim" if info.unavailable else "")
+        if info.interpreted:
+            here = Text("interpreted: tokens and accuracy, no speed", style="yellow")
+        table.add_row(info.name, info.summary, here)
     narrow = [format for format in NARROW_WEIGHTS if format != "w8a8"]
     table.caption = (
         "A minus leaves a part out of a fused variant, as in fused+graph-rope-pdl. Fusions: "
@@ -63,13 +59,6 @@ def variants_table(
     )
     table.caption_justify = "left"
     return table
-
-
-def _add_variant(table: Table, info: VariantInfo) -> None:
-    here = Text(info.unavailable or "yes", style="dim" if info.unavailable else "")
-    if info.interpreted:
-        here = Text("interpreted: tokens and accuracy, no speed", style="yellow")
-    table.add_row(info.name, info.summary, here)
 
 
 def checks_table(checks: Sequence[Check]) -> Table:

@@ -1,4 +1,4 @@
-"""The variants that can be built: ours, third-party peers, and those of installed packages.
+"""The variants that can be built: ours, and those of installed packages.
 
 A package adds one by an entry point of the group `decodescope.variants` that names a `Variant`.
 Importing this module, and listing the variants, loads no torch: builders import what they need.
@@ -21,7 +21,6 @@ from decodescope.analyzer.errors import (
 )
 from decodescope.analyzer.protocol.messages import VariantInfo
 from decodescope.variants.machine.environment import interpreting
-from decodescope.variants.peers.catalog import PEERS
 from decodescope.variants.spec import (
     KERNELS,
     LOADED_FORMATS,
@@ -35,7 +34,7 @@ from decodescope.variants.spec import (
 if TYPE_CHECKING:
     from decodescope.variants.model.loading import LoadedModel
     from decodescope.variants.model.workload import DecodeWorkload
-    from decodescope.variants.steps.step import DecodeStep
+    from decodescope.variants.steps.decode_step import DecodeStep
 
 SHORT_NAMES = {"fp8": "fused+graph+fp8_e4m3"}
 
@@ -82,13 +81,8 @@ def available_variants(device: str) -> tuple[VariantInfo, ...]:
 
     A package's entry point that fails to load is listed with the reason and hides no other.
     """
-    found, broken = _installed()
-    return (*(_info(variant, device) for variant in (*_BUILT_IN, *found)), *broken)
-
-
-def available_peers(device: str) -> tuple[VariantInfo, ...]:
-    """Every third-party peer; `unavailable` says what it needs."""
-    return tuple(_info(variant, device) for variant in _PEERS)
+    installed, broken = _installed()
+    return (*(_info(variant, device) for variant in (*_BUILT_IN, *installed)), *broken)
 
 
 def _info(variant: Variant, device: str) -> VariantInfo:
@@ -114,8 +108,8 @@ def build_variant(
 
     from decodescope.variants.machine.memory import memory_errors
     from decodescope.variants.model.loading import check_fits
-    from decodescope.variants.model.quantize import quantization_of
-    from decodescope.variants.steps.step import DecodeStep
+    from decodescope.variants.model.quantized_weights import quantization_of
+    from decodescope.variants.steps.decode_step import DecodeStep
 
     if not loaded.can_store(quantization_of(variant.spec)):
         raise ModelError(
@@ -181,8 +175,8 @@ def find_variant(name: str) -> Variant:
         InputError: unknown (with the nearest known), not built here, or its package is broken.
     """
     name = SHORT_NAMES.get(name, name)
-    found, broken = _installed()
-    known = {variant.name: variant for variant in (*_BUILT_IN, *_PEERS, *found)}
+    installed, broken = _installed()
+    known = {variant.name: variant for variant in (*_BUILT_IN, *installed)}
     if name in known:
         return known[name]
     for info in broken:
@@ -201,13 +195,13 @@ def find_variant(name: str) -> Variant:
 
 
 def _build_eager(loaded: LoadedModel, workload: DecodeWorkload, device: str) -> DecodeStep:
-    from decodescope.variants.steps.eager import EagerStep
+    from decodescope.variants.steps.eager_step import EagerStep
 
     return EagerStep(loaded, workload)
 
 
 def _build_compiled(loaded: LoadedModel, workload: DecodeWorkload, device: str) -> DecodeStep:
-    from decodescope.variants.steps.compiled.step import build_compiled
+    from decodescope.variants.steps.compiled_step import build_compiled
 
     return build_compiled(loaded, workload, device)
 
@@ -215,7 +209,7 @@ def _build_compiled(loaded: LoadedModel, workload: DecodeWorkload, device: str) 
 def _build_fused(
     spec: VariantSpec, loaded: LoadedModel, workload: DecodeWorkload, device: str
 ) -> DecodeStep:
-    from decodescope.variants.steps.fused.step import build_fused
+    from decodescope.variants.steps.fused.fused_step import build_fused
 
     return build_fused(spec, loaded, workload, device)
 
@@ -291,11 +285,6 @@ _BUILT_IN = (
     _fused(VariantSpec("fused", cuda_graph=True, weight_format="w8a8")),
 )
 
-_PEERS = tuple(
-    Variant(peer.name, peer.summary, True, peer.build, peer.check, missing=peer.missing)
-    for peer in PEERS
-)
-
 
 def _why_not(variant: Variant, device: str) -> str | None:
     missing = None if variant.missing is None else variant.missing()
@@ -313,8 +302,8 @@ def _why_not(variant: Variant, device: str) -> str | None:
 
 def _installed() -> tuple[list[Variant], list[VariantInfo]]:
     """Variants of installed packages, and those that could not be loaded."""
-    taken = {*(variant.name for variant in (*_BUILT_IN, *_PEERS)), *SHORT_NAMES}
-    found: list[Variant] = []
+    taken = {*(variant.name for variant in _BUILT_IN), *SHORT_NAMES}
+    installed: list[Variant] = []
     broken: list[VariantInfo] = []
     for entry in sorted(entry_points(group=VARIANTS_GROUP), key=lambda entry: entry.name):
         variant, reason = _load(entry)
@@ -324,8 +313,8 @@ def _installed() -> tuple[list[Variant], list[VariantInfo]]:
             broken.append(VariantInfo(entry.name, f"from {entry.value}", reason))
             continue
         taken.add(variant.name)
-        found.append(variant)
-    return found, broken
+        installed.append(variant)
+    return installed, broken
 
 
 def _load(entry: EntryPoint) -> tuple[Variant | None, str | None]:

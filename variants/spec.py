@@ -1,4 +1,4 @@
-"""What a variant is made of, written as a string such as `fused+graph+fp8_e4m3+kv_fp8_e4m3-pdl`.
+"""The parts of a variant, and their string such as `fused+graph+fp8_e4m3+kv_fp8_e4m3-pdl`.
 
 Grammar: kernels (`eager`, `compiled`, `fused`); then, each after a "+", `graph`, `prefetch`, one
 weight format, `head16`, `embedding8` and one format of the KV cache; and, each after a "-", the
@@ -38,8 +38,8 @@ PARTS: tuple[Part, ...] = (*FUSIONS, "pdl")
 
 @dataclass(frozen=True, slots=True)
 class NarrowWeights:
-    """What a word for narrow weights stands for: the elements, their name in lists, and whether
-    each output channel has a scale."""
+    """The meaning of a word for narrow weights: the elements, their name in lists, and whether each
+    output channel has a scale."""
 
     elements: NarrowFormat
     title: str
@@ -66,7 +66,7 @@ _OPTION = re.compile(r"([+-])([^+-]*)")
 
 @dataclass(frozen=True, slots=True)
 class VariantSpec:
-    """How a decode step is computed.
+    """The way a decode step is computed.
 
     `cuda_graph`: the whole step is captured as one CUDA graph (`compiled` brings torch.compile's
     own graphs and does not take it). `prefetch`: the O projection's weights are prefetched into L2

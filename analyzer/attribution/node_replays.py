@@ -12,9 +12,9 @@ from decodescope.analyzer.attribution.captured_replays import (
     follow_nodes,
     graph_launches,
 )
+from decodescope.analyzer.attribution.partners import EXACT, PARTIAL, Partners, no_partners
 from decodescope.analyzer.attribution.range_tree import PathTree
-from decodescope.analyzer.attribution.replays import EXACT, NONE, PARTIAL, Replays
-from decodescope.analyzer.schema.graph_reference import GraphReference, ReplaySource
+from decodescope.analyzer.schema.graph_reference import GraphReference
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Bools, Int64s, Trace
 
@@ -26,15 +26,14 @@ _BATCH = re.compile(r"step\s?\[.*?\bbs=(\d{1,9})\b")
 _INSTANCE = re.compile(r"\[\d+\]$")
 
 
-def attribute_nodes(timeline: Timeline, tree: PathTree, node: Int64s, replayed: Bools) -> Replays:
+def attribute_nodes(timeline: Timeline, tree: PathTree, node: Int64s, replayed: Bools) -> Partners:
     """The partner of each replayed op among the nodes of `Trace.reference`: those of captured
     graphs, else the one that torch annotated.
 
     `node` is the range around each op's launch; `replayed` marks the ops of graph launches.
     """
     trace = timeline.trace
-    count = len(trace.ops)
-    found = Replays(np.full(count, -1, dtype=np.int64), np.full(count, NONE, dtype=np.int8))
+    found = no_partners(len(trace.ops))
     reference = trace.reference
     if reference is None:
         return found
@@ -88,22 +87,8 @@ def parts_below(tree: PathTree, top: int, parts: Sequence[str]) -> Sequence[str]
     return parts
 
 
-def replay_sources(trace: Trace, reference_op: Int64s) -> dict[ReplaySource, int]:
-    """How many ops of graph replays have their path from what."""
-    counts: dict[ReplaySource, int] = {}
-    if trace.reference is None:
-        return counts
-    partners, number = np.unique(reference_op[reference_op >= 0], return_counts=True)
-    of_step = trace.reference.of_step
-    for partner, ops in zip(partners.tolist(), number.tolist(), strict=True):
-        annotated = trace.reference.ops[partner].node is not None
-        source: ReplaySource = "annotations" if annotated else "step" if of_step else "capture"
-        counts[source] = counts.get(source, 0) + ops
-    return counts
-
-
 def _follow_annotations(
-    trace: Trace, replayed: Bools, reference: GraphReference, found: Replays
+    trace: Trace, replayed: Bools, reference: GraphReference, found: Partners
 ) -> None:
     """Ops without a partner get that of their annotated node."""
     rows = [(op.node, row) for row, op in enumerate(reference.ops) if op.node is not None]

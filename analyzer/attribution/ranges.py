@@ -13,7 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decodescope.analyzer.attribution.host_paths import host_nodes, operators_of
-from decodescope.analyzer.attribution.node_replays import attribute_nodes, parts_below
+from decodescope.analyzer.attribution.partners import (
+    EXACT,
+    NONE,
+    PARTIAL,
+    Partners,
+    no_partners,
+)
 from decodescope.analyzer.attribution.range_tree import (
     GRAPH_REPLAY,
     NO_NODE,
@@ -21,14 +27,7 @@ from decodescope.analyzer.attribution.range_tree import (
     distinct_pairs,
     paths_at,
 )
-from decodescope.analyzer.attribution.replays import (
-    EXACT,
-    NONE,
-    PARTIAL,
-    Replays,
-    attribute_replays,
-    reference_path,
-)
+from decodescope.analyzer.schema.graph_reference import ReplaySource
 from decodescope.analyzer.schema.report import Attribution
 from decodescope.analyzer.timing.launches import LaunchCalls
 from decodescope.analyzer.timing.timeline import Timeline
@@ -74,9 +73,7 @@ def find_ranges(timeline: Timeline) -> Ranges:
     replayed = row >= 0
     replayed[replayed] = launches.is_graph[row[replayed]]
     launched_at, call_node = _host_nodes(trace, launches, tree, row)
-    of_nodes = trace.reference is not None and not trace.reference.of_step
-    attribute = attribute_nodes if of_nodes else attribute_replays
-    found = attribute(timeline, tree, launched_at, replayed)
+    found = _find_partners(timeline, tree, launched_at, replayed)
     op_node = _enter_replays(trace, tree, launched_at, replayed, found)
     partners = np.bincount(row[found.reference_op >= 0], minlength=len(launches))
     for graph in np.flatnonzero(launches.is_graph & (call_node >= 0) & (partners == 0)).tolist():
@@ -99,11 +96,41 @@ def find_ranges(timeline: Timeline) -> Ranges:
     )
 
 
+def replay_sources(trace: Trace, reference_op: Int64s) -> dict[ReplaySource, int]:
+    """How many ops of graph replays have their path from each source."""
+    counts: dict[ReplaySource, int] = {}
+    if trace.reference is None:
+        return counts
+    partners, number = np.unique(reference_op[reference_op >= 0], return_counts=True)
+    of_step = trace.reference.of_step
+    for partner, ops in zip(partners.tolist(), number.tolist(), strict=True):
+        annotated = trace.reference.ops[partner].node is not None
+        source: ReplaySource = "annotations" if annotated else "step" if of_step else "capture"
+        counts[source] = counts.get(source, 0) + ops
+    return counts
+
+
 def attribution(ranges: Ranges, inferred: int = 0) -> Attribution:
     """How many ops have a path, by its confidence; ops without one count as "none". `inferred` is
     how many have another one that was found in their names."""
     exact, partial, none = np.bincount(ranges.confidence, minlength=3).tolist()
     return Attribution(exact=exact, partial=partial, none=none, inferred=inferred)
+
+
+def _find_partners(
+    timeline: Timeline, tree: PathTree, launched_at: Int64s, replayed: Bools
+) -> Partners:
+    """The partner of each replayed op. Modules for replays are imported for traces with replays."""
+    reference = timeline.trace.reference
+    if reference is None or not replayed.any():
+        return no_partners(len(timeline.trace.ops))
+    if reference.of_step:
+        from decodescope.analyzer.attribution.replays import attribute_replays
+
+        return attribute_replays(timeline, tree, launched_at, replayed)
+    from decodescope.analyzer.attribution.node_replays import attribute_nodes
+
+    return attribute_nodes(timeline, tree, launched_at, replayed)
 
 
 def _host_nodes(
@@ -131,13 +158,16 @@ def _host_nodes(
 
 
 def _enter_replays(
-    trace: Trace, tree: PathTree, node: Int64s, replayed: Bools, found: Replays
+    trace: Trace, tree: PathTree, node: Int64s, replayed: Bools, found: Partners
 ) -> Int64s:
     """Each op's node, given that of its launch: replayed ops move to their partner's path, or to
     `(graph replay)` if they have no partner."""
     entered = node.copy()
     paired = np.flatnonzero(found.reference_op >= 0)
     if trace.reference is not None and len(paired):
+        from decodescope.analyzer.attribution.node_replays import parts_below
+        from decodescope.analyzer.attribution.replays import reference_path
+
         pairs, pair = distinct_pairs(node[paired], found.reference_op[paired])
         nodes = []
         of_step = trace.reference.of_step

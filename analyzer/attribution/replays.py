@@ -7,41 +7,30 @@ directly between graphs take part as landmarks and keep their own path.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from decodescope.analyzer.attribution.alignment import OpSequence, align_step
+from decodescope.analyzer.attribution.partners import EXACT, NONE, PARTIAL, Partners, no_partners
 from decodescope.analyzer.attribution.range_tree import NO_NODE, PathTree
 from decodescope.analyzer.names.rule_files import kernel_meaning
 from decodescope.analyzer.schema.graph_reference import GraphReference
-from decodescope.analyzer.schema.structure_report import Confidence
 from decodescope.analyzer.timing.timeline import Timeline
-from decodescope.analyzer.trace import Bools, GpuOps, Int8s, Int64s, Trace, grouped
+from decodescope.analyzer.trace import Bools, GpuOps, Int64s, Trace, grouped
 
-EXACT, PARTIAL, NONE = range(3)
-CONFIDENCES: tuple[Confidence, ...] = ("exact", "partial", "none")
 _Replay = tuple[int, int, int]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Replays:
-    """The result for each op of the trace: `reference_op` indexes the reference's ops (-1: none),
-    `confidence` is EXACT, PARTIAL or NONE."""
-
-    reference_op: Int64s
-    confidence: Int8s
-
-
-def attribute_replays(timeline: Timeline, tree: PathTree, node: Int64s, replayed: Bools) -> Replays:
+def attribute_replays(
+    timeline: Timeline, tree: PathTree, node: Int64s, replayed: Bools
+) -> Partners:
     """Find the partner in the reference of every op that a graph launch put on a device.
 
     `node` is the range around each op's launch; `replayed` marks the ops of graph launches. Without
     a reference nothing is found.
     """
     trace, op_step = timeline.trace, timeline.steps.op_step
-    count = len(trace.ops)
-    found = Replays(np.full(count, -1, dtype=np.int64), np.full(count, NONE, dtype=np.int8))
+    found = no_partners(len(trace.ops))
     reference = trace.reference
     if reference is None:
         return found
@@ -80,7 +69,7 @@ def _attribute(
     steps: Sequence[Int64s],
     replayed: Bools,
     wanted: tuple[Int64s, OpSequence],
-    found: Replays,
+    found: Partners,
 ) -> None:
     """Align the replayed ops of each step with some of the reference's ops (`wanted`: their indices
     and their sequence); `names` are the numbers of all ops' names."""
@@ -128,7 +117,7 @@ def _device_streams(device: Int64s, stream: Int64s) -> Int64s:
 
 
 def _follow_graph_nodes(
-    ops: GpuOps, node: Int64s, replayed: Bools, op_step: Int64s, found: Replays
+    ops: GpuOps, node: Int64s, replayed: Bools, op_step: Int64s, found: Partners
 ) -> None:
     """Give an op the partner of its graph node in a replay whose alignment is certain.
 

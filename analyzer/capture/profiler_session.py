@@ -8,16 +8,15 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-import msgspec
 import torch
 from torch.profiler import ProfilerActivity, record_function
 from torch.profiler.profiler import _KinetoProfile
 
-from decodescope.analyzer.capture.annotated_nodes import with_node_paths
+from decodescope.analyzer.capture.window_text import with_members, with_node_paths
 from decodescope.analyzer.io.files import replacing_stream
 from decodescope.analyzer.io.work_folders import WorkFolder
 from decodescope.analyzer.readers.reading import load
@@ -30,7 +29,6 @@ LEAD_RANGE = "decode_lead"
 NVTX_DOMAIN = "decodescope"
 
 _GZIP_LEVEL = 2
-_PIECE_BYTES = 1 << 20
 # About 10 ms on the device; in that time the host can queue several bursts.
 _BURST_DELAY_CYCLES = 20_000_000
 _BURST_KERNELS = 200
@@ -190,20 +188,8 @@ def _write(
         exported = Path(folder, "window.json")
         profiler.export_chrome_trace(str(exported))
         with exported.open("rb") as events:
-            for piece in with_node_paths(_with_members(members, events), node_paths):
+            for piece in with_node_paths(with_members(members, events), node_paths):
                 target.write(piece)
-
-
-def _with_members(members: Mapping[str, object], events: BinaryIO) -> Iterator[bytes]:
-    """The text of a trace, with `members` as its first members.
-
-    The profiler's own function for adding metadata replaces every backslash by a slash, which
-    breaks the JSON of a name that contains a quotation mark.
-    """
-    before, brace, rest = events.read(1 << 10).partition(b"{")
-    assert brace == b"{" + before.strip(), "a Chrome trace is one JSON object"
-    yield msgspec.json.encode(members)[:-1] + b"," + rest
-    yield from iter(partial(events.read, _PIECE_BYTES), b"")
 
 
 @contextmanager

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from decodescope.analyzer.attribution.partners import CONFIDENCES
 from decodescope.analyzer.attribution.range_tree import NO_NODE
-from decodescope.analyzer.attribution.replays import CONFIDENCES
 from decodescope.analyzer.chrome.events import EventText, given, rows_of
 from decodescope.analyzer.chrome.model_ranges import op_args, range_slices, slice_args
 from decodescope.analyzer.chrome.tracks import first_fit

@@ -1,4 +1,7 @@
-"""Opens any trace file that decodescope reads. A new format is one more row of `FORMATS`."""
+"""Opens any trace file that decodescope reads. A new format is one more row of `FORMATS`.
+
+The readers of other formats than Kineto's are imported when a file begins as theirs does.
+"""
 
 import re
 from collections.abc import Callable
@@ -11,20 +14,15 @@ import msgspec
 from decodescope.analyzer.readers.byte_source import ByteSource, open_source
 from decodescope.analyzer.readers.kineto.reader import read_kineto, read_kineto_bytes
 from decodescope.analyzer.readers.not_traces import is_no_trace, refuse
-from decodescope.analyzer.readers.nsys.reader import (
-    REPORT_SUFFIXES,
-    SQLITE_MAGIC,
-    read_nsys,
-    refuse_nsys_report,
-)
-from decodescope.analyzer.readers.rocprof.document import HEAD
-from decodescope.analyzer.readers.rocprof.reader import read_rocprof
 from decodescope.analyzer.recordings.frames import MAGIC
 from decodescope.analyzer.recordings.recording import read_recording, recording_in
 from decodescope.analyzer.trace import Trace
 
 # Enough for the head of a compressed file.
 _BEGINNING_BYTES = 1 << 16
+_SQLITE_MAGIC = b"SQLite format 3\x00"
+_NSYS_REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
+_ROCPROF_HEAD = re.compile(rb'\s*\{\s*"rocprofiler-sdk-tool"\s*:')
 _JSON = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[{\]]|[\[{]\s*\Z)")
 
 
@@ -65,13 +63,31 @@ def _read_recorded_window(source: ByteSource) -> Trace:
     return replace(trace, source=shown, findings=(*recording.findings, *trace.findings))
 
 
+def _read_nsys(source: ByteSource) -> Trace:
+    from decodescope.analyzer.readers.nsys.reader import read_nsys
+
+    return read_nsys(source)
+
+
+def _refuse_nsys_report(source: ByteSource) -> Trace:
+    from decodescope.analyzer.readers.nsys.reader import refuse_nsys_report
+
+    return refuse_nsys_report(source)
+
+
+def _read_rocprof(source: ByteSource) -> Trace:
+    from decodescope.analyzer.readers.rocprof.reader import read_rocprof
+
+    return read_rocprof(source)
+
+
 _Recognises = Callable[[ByteSource], bool]
 # The name of a format ("" for what is no trace), whether a source has it, and what reads it.
 FORMATS: tuple[tuple[str, _Recognises, Callable[[ByteSource], Trace]], ...] = (
-    ("nsys", lambda source: source.head.startswith(SQLITE_MAGIC), read_nsys),
-    ("", lambda source: source.path.endswith(REPORT_SUFFIXES), refuse_nsys_report),
+    ("nsys", lambda source: source.head.startswith(_SQLITE_MAGIC), _read_nsys),
+    ("", lambda source: source.path.endswith(_NSYS_REPORT_SUFFIXES), _refuse_nsys_report),
     ("recording", lambda source: source.head.startswith(MAGIC), _read_recorded_window),
-    ("rocprof", lambda source: bool(HEAD.match(source.head)), read_rocprof),
+    ("rocprof", lambda source: bool(_ROCPROF_HEAD.match(source.head)), _read_rocprof),
     ("", is_no_trace, refuse),
     ("kineto", lambda source: True, read_kineto),
 )

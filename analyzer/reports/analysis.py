@@ -11,8 +11,7 @@ from decodescope.analyzer.names.rule_files import bundled_rules
 from decodescope.analyzer.reports.device_report import device_reports
 from decodescope.analyzer.reports.gap_report import idle_by_name, largest_gaps
 from decodescope.analyzer.reports.given import NOTHING, Given
-from decodescope.analyzer.reports.health import health
-from decodescope.analyzer.reports.identity import no_verdict
+from decodescope.analyzer.reports.health import health, no_verdict
 from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, launch_report
 from decodescope.analyzer.reports.range_reports import range_reports
 from decodescope.analyzer.reports.steady_report import interruption_reports, steady

@@ -1,12 +1,15 @@
-"""What a user gives beside a trace: facts that the trace itself does not have."""
+"""Facts that a user gives beside a trace, because the trace itself does not have them."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from decodescope.analyzer.modelling.shape import ModelShape
-from decodescope.analyzer.modelling.weights import Weights
 from decodescope.analyzer.names.rules import NameRules
 from decodescope.analyzer.roofline.peaks import DatasheetPeak
 from decodescope.analyzer.trace import Trace
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.modelling.shape import ModelShape
+    from decodescope.analyzer.modelling.weights import Weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,8 +17,8 @@ class GivenModel:
     """The model that a trace is of, the formats of its weights (`weights_text` as the user wrote
     it, None for those of its config), and over how many devices each matrix is divided."""
 
-    shape: ModelShape
-    weights: Weights
+    shape: "ModelShape"
+    weights: "Weights"
     weights_text: str | None = None
     tensor_parallel: int = 1
 

@@ -10,7 +10,7 @@ from typing import Literal
 from decodescope.analyzer.protocol.messages import Hello, Stats
 from decodescope.analyzer.roofline.peaks import bandwidth
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.schema.run_report import Bandwidth
+from decodescope.analyzer.schema.step_cost import Bandwidth
 
 Moment = Literal["now", "before the window", "in the window"]
 

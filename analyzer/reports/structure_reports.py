@@ -5,8 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from decodescope.analyzer.attribution.node_replays import replay_sources
-from decodescope.analyzer.attribution.ranges import Ranges
+from decodescope.analyzer.attribution.ranges import Ranges, replay_sources
 from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.schema.structure_report import (
     Confidence,

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from decodescope.analyzer.schema.run_report import Bandwidth
+from decodescope.analyzer.schema.step_cost import Bandwidth
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,3 +65,10 @@ class LaunchReport(Struct, frozen=True):
     median_queue_depth: float | None
     queue_depth: QueueDepth | None = None
     short_kernels: ShortKernels | None = None
+
+
+class StepTimes(Struct, frozen=True):
+    p50: int
+    p90: int
+    p99: int
+    mean: int

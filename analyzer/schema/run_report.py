@@ -1,9 +1,8 @@
 """The structures of measured runs: one variant's figures, and how accurate it is."""
 
-from typing import Literal
-
 from msgspec import Struct
 
+from decodescope.analyzer.schema.launch_report import StepTimes
 from decodescope.analyzer.schema.report import (
     Environment,
     Health,
@@ -13,6 +12,7 @@ from decodescope.analyzer.schema.report import (
     WaterfallPart,
     Weights,
 )
+from decodescope.analyzer.schema.step_cost import Bandwidth
 
 # What is said of a variant whose kernels Triton's interpreter ran, after its name.
 INTERPRETED = (
@@ -23,26 +23,6 @@ INTERPRETED = (
 
 # The code of the finding that a step's kernels use tiles that were not measured on its GPU.
 DEFAULT_TILES = "default_tiles"
-
-
-class StepTimes(Struct, frozen=True):
-    p50: int
-    p90: int
-    p99: int
-    mean: int
-
-
-class Bandwidth(Struct, frozen=True):
-    """MBU = achieved / measured peak (datasheet peak if none was measured; `mbu_of` says which).
-
-    `achieved_bytes_per_s` = bytes a step must read / median unprofiled step time.
-    """
-
-    achieved_bytes_per_s: float
-    measured_peak_bytes_per_s: float | None
-    datasheet_peak_bytes_per_s: float | None
-    mbu: float | None
-    mbu_of: Literal["measured", "datasheet"] | None
 
 
 class Accuracy(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What a step must read and compute, and how fast its device can do so."""
+"""The bytes and FLOPs of a step, the peaks of its device, and the bandwidth that it reached."""
 
 from typing import Literal
 
@@ -35,3 +35,16 @@ class StepCost(Struct, frozen=True):
     def peak_bytes_per_s(self) -> float | None:
         """The measured peak, else the datasheet's or the user's."""
         return self.measured_peak_bytes_per_s or self.datasheet_peak_bytes_per_s
+
+
+class Bandwidth(Struct, frozen=True):
+    """MBU = achieved / measured peak (datasheet peak if none was measured; `mbu_of` says which).
+
+    `achieved_bytes_per_s` = bytes a step must read / median unprofiled step time.
+    """
+
+    achieved_bytes_per_s: float
+    measured_peak_bytes_per_s: float | None
+    datasheet_peak_bytes_per_s: float | None
+    mbu: float | None
+    mbu_of: Literal["measured", "datasheet"] | None

@@ -1,4 +1,15 @@
-"""The structure of a whole trace: each op's layer and role, step by step."""
+"""The structure of a trace, step by step: the layer of each op, and its role.
+
+The name of an op decides its role where it can, else its place. Inside a layer, products and
+attention divide it into places:
+
+    norm | qkv products, with the norms, rotation and cache writes up to | attention | o
+    norm | gate and up products | activation | down      or      router | experts
+
+A residual addition counts with the norm behind it, as kernels fuse the two. Ops between two places
+(casts, bias additions, reductions of a split product) count with the product before them, or with
+the place they are in. `names.kinds.ROLES` lists the roles.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -6,9 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.names.rules import NameMeaning, NameRules
-from decodescope.analyzer.structure.layers import StepLayers, find_layers
-from decodescope.analyzer.structure.places import OTHER, roles_in_step
+from decodescope.analyzer.structure.layers import Layer, StepLayers, feed_forward, find_layers
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Bools, Int8s, Int32s, Int64s, Trace, grouped
 
@@ -19,6 +30,16 @@ KNOWN_BY = ("name", "place", "unknown")
 # Inductor numbers its kernels in order of appearance.
 _NUMBERED = re.compile(r"^(triton_\w*)_\d+$")
 _MOST_OPS = 50_000
+_ROLE_OF_KIND = {
+    "A": "attention", "N": "norm", "r": "rope", "k": "kv_write", "g": "activation",
+    "G": "gate_up", "R": "router", "X": "experts", "q": "quantise", "c": "communication",
+    "t": "sampling", "m": "copy", "C": "copy",
+}  # fmt: skip
+# Kinds whose role no place changes.
+_FIXED = "Arkqct"
+_NUMBER = {role: number for number, role in enumerate(ROLES)}
+OTHER = _NUMBER["other"]
+_QK_NORM = re.compile(r"[m*e]*n(?:.*n)?(?:[*me]{0,4})")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,3 +141,147 @@ def names_without_numbers(names: Sequence[str]) -> Int64s:
     numbers: dict[str, int] = {}
     texts = (_NUMBERED.sub(r"\1", name) for name in names)
     return np.array([numbers.setdefault(text, len(numbers)) for text in texts], dtype=np.int64)
+
+
+@dataclass(slots=True)
+class _Step:
+    """A step's letters and the role of each op so far, as words; "" is not known yet."""
+
+    letters: str
+    roles: list[str]
+
+    def fill(self, start: int, end: int, role: str, kinds: str | None = None) -> None:
+        """Give `role` to the ops in [start, end) that have none yet, of these kinds if given."""
+        for i in range(max(start, 0), end):
+            if not self.roles[i] and (kinds is None or self.letters[i] in kinds):
+                self.roles[i] = role
+
+    def places(self, kinds: str, start: int, end: int) -> list[int]:
+        """Where ops of these kinds are in [start, end)."""
+        return [i for i in range(start, end) if self.letters[i] in kinds]
+
+
+def roles_in_step(letters: str, named: list[str | None], found: StepLayers | None) -> Int8s:
+    """The role of each op, an index in `ROLES`.
+
+    `letters` holds one letter an op, `named` the role that each op's name decides, `found` the
+    layers, None if the step has none: then a role follows from the kind alone.
+    """
+    step = _Step(letters if found is None else found.letters, [role or "" for role in named])
+    if found is not None:
+        for layer in found.layers:
+            _layer(step, layer)
+        _prologue(step, found.layers[0].start)
+        _epilogue(step, found.layers[-1].end, len(found.layers))
+    roles = [role or _ROLE_OF_KIND.get(letter, "other")
+             for role, letter in zip(step.roles, step.letters, strict=True)]  # fmt: skip
+    return np.array([_NUMBER[role] for role in roles], dtype=np.int8)
+
+
+def _layer(step: _Step, layer: Layer) -> None:
+    for kind in _FIXED:
+        step.fill(layer.start, layer.end, _ROLE_OF_KIND[kind], kind)
+    _before_attention(step, layer.start, layer.attention)
+    step.fill(layer.attention, layer.after_attention, "attention")
+    begin, last = feed_forward(step.letters, layer.after_attention, layer.end)
+    step.fill(layer.start, layer.after_attention, "rope", "o")
+    _output(step, layer.after_attention, begin)
+    _feed_forward(step, begin, last, layer.end)
+
+
+def _before_attention(step: _Step, start: int, end: int) -> None:
+    products = step.places("P", start, end)
+    if not products:
+        step.fill(start, end, "norm", "nN+m*e")
+        return
+    step.fill(start, products[0], "norm")
+    for first, following in zip(products, [*products[1:], end], strict=True):
+        step.fill(first, first + 1, "qkv")
+        step.fill(first, following, "qkv", "S")
+        _normalised(step, first + 1, following)
+    step.fill(start, end, "qk_norm", "N")
+    residual = step.letters.rfind("+", products[-1], end)
+    step.fill(residual + 1 if residual >= 0 else end, end, "kv_write", "C")
+    step.fill(products[-1], end, "copy", "m")
+    step.fill(products[-1], end, "rope")
+    step.fill(start, end, "qkv")
+
+
+def _normalised(step: _Step, start: int, end: int) -> None:
+    """Norms of q and k in several kernels, with the casts and products of elements around them."""
+    found = _QK_NORM.search(step.letters, start, end)
+    if found:
+        step.fill(found.start(), found.end(), "qk_norm")
+
+
+def _output(step: _Step, start: int, end: int) -> None:
+    """From the attention to the feed-forward block: the O product, and what is before it."""
+    products = step.places("P", start, end)
+    if products:
+        step.fill(start, products[0], "attention")
+        step.fill(products[0], products[-1] + 1, "o")
+        step.fill(products[-1], end, "o", "S")
+    step.fill(start, end, "norm")
+
+
+def _feed_forward(step: _Step, begin: int, last: int, end: int) -> None:
+    routing = step.places("R", begin, end)
+    if routing:
+        begin = _experts(step, begin, end, routing)
+    products = step.places("PG", begin, end)
+    if products:
+        step.fill(begin, products[0], "norm")
+        down = last if last in products else products[-1]
+        for place in products:
+            step.fill(place, place + 1, "down" if place >= down else "gate_up")
+            step.fill(place + 1, place + 2, "down" if place >= down else "gate_up", "S")
+        step.fill(products[0], down, "activation")
+    step.fill(begin, end, "norm")
+
+
+def _experts(step: _Step, begin: int, end: int, routing: list[int]) -> int:
+    """Router and experts; returns where a dense block behind them may begin."""
+    products = step.places("P", begin, routing[0])
+    if products:
+        normed = step.places("nN*+", begin, products[0])
+        step.fill(begin, normed[-1] + 1 if normed else begin, "norm")
+        step.fill(begin, routing[0], "router")
+    experts = [*step.places("z", routing[0], end), *step.places("X", begin, end)]
+    experts.sort()
+    first = experts[0] if experts else routing[-1] + 1
+    step.fill(begin, first, "router")
+    last = experts[-1] + 1 if experts else end
+    residual = step.letters.rfind("+", last, end)
+    tail = min((place for place in (step.letters.find("P", last, end),
+                                    step.letters.find("N", last, end), residual)
+                if place >= 0), default=end)  # fmt: skip
+    step.fill(first, tail, "activation", "g")
+    step.fill(first, tail, "experts")
+    return tail
+
+
+def _prologue(step: _Step, end: int) -> None:
+    """Embedding and rotary tables: a product among sines and cosines makes their angles."""
+    if step.places("ro", 0, end):
+        step.fill(0, end, "rope", "Po")
+    step.fill(0, end, "copy", "mC")
+
+
+def _epilogue(step: _Step, start: int, layers: int) -> None:
+    """The final norm, what each layer's cache needs once a step, the head, and sampling."""
+    letters, end = step.letters, len(step.letters)
+    products = [i for i in step.places("P", start, end) if step.roles[i] in ("", "head")]
+    first = products[0] if products else end
+    if step.places("nN", start, first):
+        step.fill(start, first, "norm", "nN*+e")
+        casts = step.places("n", start, first)
+        if casts:
+            step.fill(start, casts[-1] + 4, "norm", "m")
+    step.fill(start, end, "head", "PS")
+    for equal in re.finditer(r"([em])\1*", letters[start:]):
+        if len(equal[0]) == layers:
+            step.fill(start + equal.start(), start + equal.end(), "kv_write")
+    after = products[-1] + 1 if products else start
+    if step.places("tRs", after, end):
+        chosen = step.places("tRs", after, end)
+        step.fill(chosen[0], end, "sampling", "tRzsgn*+eP")

@@ -2,9 +2,11 @@
 
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from decodescope.analyzer.schema.comparison_report import Interval
-from decodescope.analyzer.schema.report import SamplingSettings
+if TYPE_CHECKING:
+    from decodescope.analyzer.schema.comparison_report import Interval
+    from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.analyzer.text.plain import plain_line
 
 UNKNOWN = "\u2013"
@@ -68,7 +70,7 @@ def ratio_text(ratio: float) -> str:
     return f"x{significant(ratio)}" if ratio >= 9.9995 else f"x{ratio:.3f}"
 
 
-def interval_text(interval: Interval | None, text: Callable[[float], str]) -> str:
+def interval_text(interval: "Interval | None", text: Callable[[float], str]) -> str:
     """Both ends of an interval, each written by `text`."""
     return UNKNOWN if interval is None else f"{text(interval.low)} to {text(interval.high)}"
 
@@ -146,12 +148,12 @@ def weights_note(weights: str) -> str:
     return {"random": "random weights", "bundled": "bundled weights"}.get(weights, "")
 
 
-def sampling_words(sampling: SamplingSettings | None) -> str:
+def sampling_words(sampling: "SamplingSettings | None") -> str:
     """How the tokens were chosen."""
     return ", ".join(sampling_facts(sampling)) or "greedy"
 
 
-def sampling_facts(sampling: SamplingSettings | None) -> tuple[str, ...]:
+def sampling_facts(sampling: "SamplingSettings | None") -> tuple[str, ...]:
     """The sampling settings, the temperature first; nothing if decoding is greedy."""
     if sampling is None:
         return ()

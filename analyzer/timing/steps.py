@@ -9,10 +9,10 @@ ops of a step are those that its calls launched.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from decodescope.analyzer.timing.inferred_steps import InferredSteps, StepSource, infer_steps
 from decodescope.analyzer.timing.intervals import Union, covered_until, merged
 from decodescope.analyzer.timing.launches import LaunchCalls
 from decodescope.analyzer.timing.step_annotations import MARKERS
@@ -25,6 +25,9 @@ from decodescope.analyzer.trace import (
     grouped,
     rows_by,
 )
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.timing.inferred_steps import InferredSteps, StepSource
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +49,7 @@ class Steps:
     a step without ops takes as long as its host interval.
     """
 
-    source: StepSource
+    source: "StepSource"
     marker: Int64s
     host: Intervals
     following: Int64s
@@ -80,9 +83,12 @@ class Steps:
 def find_steps(trace: Trace, unions: dict[int, Union], launches: LaunchCalls) -> Steps:
     """The steps of a trace; empty if it has no step markers and shows no repetition of steps."""
     marker = step_markers(trace)
-    inferred = None if len(marker) else infer_steps(trace, unions, launches)
-    if inferred is not None:
-        return _inferred(trace, unions, launches, inferred)
+    if not len(marker):
+        from decodescope.analyzer.timing.inferred_steps import infer_steps
+
+        inferred = infer_steps(trace, unions, launches)
+        if inferred is not None:
+            return _inferred(trace, launches, inferred, unions)
     call_step = _step_at(trace.ranges, marker, trace.calls.starts)
     if trace.on_cpu:
         op_step = _step_at(trace.ranges, marker, trace.cpu_op_starts)
@@ -101,7 +107,7 @@ def find_steps(trace: Trace, unions: dict[int, Union], launches: LaunchCalls) ->
 
 
 def _inferred(
-    trace: Trace, unions: dict[int, Union], launches: LaunchCalls, inferred: InferredSteps
+    trace: Trace, launches: LaunchCalls, inferred: "InferredSteps", unions: dict[int, Union]
 ) -> Steps:
     call_step = np.full(len(trace.calls), -1, dtype=np.int64)
     call_step[launches.call] = inferred.call_step
@@ -129,7 +135,7 @@ def _steps(
     unions: dict[int, Union],
     trace: Trace,
     *,
-    source: StepSource,
+    source: "StepSource",
     marker: Int64s,
     host: Intervals,
     following: Int64s,

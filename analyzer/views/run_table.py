@@ -4,7 +4,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from decodescope.analyzer.schema.run_report import Bandwidth, RunReport
+from decodescope.analyzer.schema.run_report import RunReport
+from decodescope.analyzer.schema.step_cost import Bandwidth
 from decodescope.analyzer.text.formatting import (
     UNKNOWN,
     bytes_size,

@@ -1,12 +1,12 @@
 """Who waits for whom as tables for a terminal: among ranks, or the GPUs of one trace."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType, RenderResult
 from rich.text import Text
 
 from decodescope.analyzer.schema.launch_report import Percentiles
-from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.waiting_report import (
     CollectiveReport,
     RankWaiting,
@@ -24,10 +24,13 @@ from decodescope.analyzer.views.table_parts import (
 )
 from decodescope.analyzer.vocabulary.words import member_word, straggler_text
 
+if TYPE_CHECKING:
+    from decodescope.analyzer.schema.ranks_report import RanksReport
+
 _MAX_COLLECTIVES, _MAX_STEPS = 12, 5
 
 
-def waiting_sections(found: RanksReport | WaitingReport, width: int) -> RenderResult:
+def waiting_sections(found: "RanksReport | WaitingReport", width: int) -> RenderResult:
     """Sections with the straggler, the transfer and wait of each rank, the collectives, and the
     skew of the steps."""
     if found.collectives:
@@ -41,7 +44,7 @@ def _p50(of: Percentiles | None) -> str:
     return duration(None if of is None else of.p50)
 
 
-def _waiting(found: RanksReport | WaitingReport, width: int) -> Iterator[RenderableType]:
+def _waiting(found: "RanksReport | WaitingReport", width: int) -> Iterator[RenderableType]:
     medium = width >= MEDIUM_WIDTH
     unsplit = any(one.unsplit_ns for one in found.ranks)
     columns: list[Column[RankWaiting]] = [
@@ -77,7 +80,7 @@ def _last_share(one: RankWaiting) -> float | None:
     return one.last_entries / one.collectives if one.collectives else None
 
 
-def _collectives(found: RanksReport | WaitingReport, width: int) -> Iterator[RenderableType]:
+def _collectives(found: "RanksReport | WaitingReport", width: int) -> Iterator[RenderableType]:
     roomy = width >= ROOMY_WIDTH
     sized = width >= MEDIUM_WIDTH and any(one.message_bytes for one in found.collectives)
     columns: list[Column[CollectiveReport]] = [

@@ -1,15 +1,9 @@
 """Verdicts, changes, layers, roles and parts of a step in words, the same in every output."""
 
-from decodescope.analyzer.schema.comparison_report import (
-    Change,
-    ChangeVerdict,
-    SpeedRatio,
-    Standing,
-)
+from typing import TYPE_CHECKING
+
 from decodescope.analyzer.schema.interruption_report import SteadyState
-from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import Bound, GapReport, Report
-from decodescope.analyzer.schema.step_change_report import StepPartChange
 from decodescope.analyzer.schema.structure_report import (
     RoleReport,
     StepKindReport,
@@ -25,6 +19,16 @@ from decodescope.analyzer.text.formatting import (
     ratio_text,
     significant,
 )
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.schema.comparison_report import (
+        Change,
+        ChangeVerdict,
+        SpeedRatio,
+        Standing,
+    )
+    from decodescope.analyzer.schema.ranks_report import RanksReport
+    from decodescope.analyzer.schema.step_change_report import StepPartChange
 
 _BOUND_WORDS = {"kernels": "kernels below the bandwidth", "unknown": "bound unknown"}
 _PART_WORDS = {
@@ -74,12 +78,12 @@ STEP_NOTE = (
 )
 
 
-def verdict_words(verdict: ChangeVerdict) -> str:
+def verdict_words(verdict: "ChangeVerdict") -> str:
     """What an interval of a ratio shows, in words."""
     return "no interval" if verdict == "unknown" else verdict.replace("_", " ")
 
 
-def speed_text(speed: SpeedRatio) -> str:
+def speed_text(speed: "SpeedRatio") -> str:
     """`x1.243 (95 %: x1.212 to x1.270), faster`; without an interval the ratio and the verdict."""
     text = ratio_text(speed.value)
     if speed.interval is not None:
@@ -88,12 +92,12 @@ def speed_text(speed: SpeedRatio) -> str:
     return f"{text}, {verdict_words(speed.verdict)}"
 
 
-def member_word(found: RanksReport | WaitingReport) -> str:
+def member_word(found: "RanksReport | WaitingReport") -> str:
     """What waits for each other: "rank", or "GPU" in one trace."""
     return "GPU" if isinstance(found, WaitingReport) else "rank"
 
 
-def straggler_text(found: RanksReport | WaitingReport) -> str:
+def straggler_text(found: "RanksReport | WaitingReport") -> str:
     """Which one the others wait for and what it costs them, or why there is none."""
     one, member = found.straggler, member_word(found)
     if one is None:
@@ -106,7 +110,7 @@ def straggler_text(found: RanksReport | WaitingReport) -> str:
     )
 
 
-def beaten_text(standing: Standing) -> str:
+def beaten_text(standing: "Standing") -> str:
     """Which variants beat one in speed and error: the fastest by name, the others counted."""
     if not standing.beaten_by:
         return "nothing"
@@ -114,7 +118,7 @@ def beaten_text(standing: Standing) -> str:
     return f"{first} and {len(others)} more" if others else first
 
 
-def change_text(change: Change) -> str:
+def change_text(change: "Change") -> str:
     """How far `other` is from `base`: per cent up to a factor of three, the factor beyond; "new" or
     "gone" where one side has nothing."""
     base, other = change.base, change.other
@@ -163,7 +167,7 @@ def part_words(part: str) -> str:
     return _PART_WORDS.get(part, f"idle: {part}")
 
 
-def step_part_words(row: StepPartChange) -> str:
+def step_part_words(row: "StepPartChange") -> str:
     """A part of a step by role or layer in words."""
     if row.kind == "idle":
         return f"idle: {row.part}"

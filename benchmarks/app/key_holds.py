@@ -76,7 +76,7 @@ async def holds(path: Path) -> dict[str, Any]:
     pages: dict[str, list[tuple[str, float]]] = {}
     async with app.run_test(size=SIZE) as pilot:
         watching = asyncio.create_task(watch.run())
-        while app._feed.view().window is None:
+        while app._feeds.shown.view().window is None:
             await asyncio.sleep(TICK_S)
         opened_s, opening_s = time.perf_counter() - began, watch.longest_s
         for page, keys in KEYS.items():

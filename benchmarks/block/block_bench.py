@@ -22,17 +22,17 @@ from benchmarks.block.report import SCHEMA_VERSION, BlockBenchmark, BlockFigures
 from benchmarks.kernels.operands import SEED
 from decodescope.analyzer.errors import ModelError
 from decodescope.kernels.device.overlap import can_overlap
-from decodescope.variants.machine.clock import Call, Clock
+from decodescope.variants.machine.clock import Call, DeviceClock
 from decodescope.variants.machine.environment import environment
 from decodescope.variants.machine.memory import memory_errors
-from decodescope.variants.model.loading import load_model
+from decodescope.variants.model.loading import find_files, load_model
 from decodescope.variants.model.source import ModelSource, resolve_model
 from decodescope.variants.model.workload import DType
 from decodescope.variants.steps.fused.model_parts import fused_model
 from decodescope.variants.steps.fused.support import require_support
-from decodescope.variants.steps.fused.tiling.choice import tiles_for
 from decodescope.variants.steps.fused.tiling.shapes import step_shapes
-from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
+from decodescope.variants.steps.fused.tiling.tile_choice import tiles_for
+from decodescope.variants.steps.fused.tiling.tile_limits import this_target_gpu
 from decodescope.variants.tuning.report import RoundSpread
 
 CACHE_LENGTHS = (64, 128, 256, 512)
@@ -84,7 +84,7 @@ def run_block_bench(
             with memory_errors("measuring attention blocks", "cuda"):
                 inputs = random_inputs(parts, batch, length)
                 subject = Subject(layer_model, parts, inputs, tiles, pdl)
-                figures.append(measure_block(subject, dtype, Clock()))
+                figures.append(measure_block(subject, dtype, DeviceClock()))
     return BlockBenchmark(
         schema_version=SCHEMA_VERSION,
         model=model,
@@ -105,11 +105,9 @@ def one_layer_model(source: ModelSource, device: str, dtype: DType, batch: int) 
     """
     if source.kind == "random" and source.preset is not None:
         source = replace(source, preset=replace(source.preset, num_hidden_layers=1))
-
-    def check(name: str, fields: Mapping[str, object]) -> None:
-        require_support(name, fields, batch, device)
-
-    model = load_model(source, device, dtype, check=check).model
+    files = find_files(source)
+    require_support(source.name, files.config, batch, device)
+    model = load_model(source, device, dtype, files=files).model
     if source.kind == "random":
         spread_weights(model.model.layers[0])
     return model
@@ -134,7 +132,7 @@ def spread_weights(layer: Any) -> None:
 def measure_block(
     subject: Subject,
     dtype: DType,
-    clock: Clock,
+    clock: DeviceClock,
     rounds: int = ROUNDS,
     calls: int = CALLS,
     blocks_per_graph: int = BLOCKS_PER_GRAPH,
@@ -169,7 +167,7 @@ def measure_block(
     )
 
 
-def time_ways(ways: Mapping[str, Way], clock: Clock, rounds: int, calls: int) -> BlockTimes:
+def time_ways(ways: Mapping[str, Way], clock: DeviceClock, rounds: int, calls: int) -> BlockTimes:
     """Each round times every way once, in turn, so that clock drift affects all of them."""
     times: dict[str, list[float]] = {name: [] for name in ways}
     for _, (name, way) in product(range(rounds), ways.items()):
@@ -198,7 +196,7 @@ def _ways(
     eager: EagerBlock,
     fused: FusedBlock,
     inputs: BlockInputs,
-    clock: Clock,
+    clock: DeviceClock,
     blocks_per_graph: int,
 ) -> dict[str, Way]:
     growing, fixed = GrowingCache(inputs), FixedCache(inputs)

@@ -4,7 +4,7 @@ from rich.console import RenderableType
 
 from benchmarks.block.report import BlockBenchmark, BlockFigures
 from decodescope.analyzer.text.formatting import UNKNOWN, microseconds
-from decodescope.variants.tuning.result_table import names_and_figures, ratio_text, result_page
+from decodescope.variants.tuning.result_table import names_and_figures, result_page, spread_text
 
 
 def block_table(result: BlockBenchmark) -> RenderableType:
@@ -40,6 +40,6 @@ def _block_cells(block: BlockFigures) -> list[str]:
     )
     return [
         *(microseconds(spread.median) for spread in spreads),
-        *map(ratio_text, ratios),
+        *map(spread_text, ratios),
         *cosines,
     ]

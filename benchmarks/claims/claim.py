@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.claims.racing import Racing
 from benchmarks.claims.report import Race, Row, Source
 from decodescope.variants.comparing.command import RunJobs
-from decodescope.variants.comparing.process import run_job
+from decodescope.variants.comparing.job_process import run_job
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from benchmarks.claims.report import EntrantFigures, Race
 from benchmarks.kernels.kernel_bench import copies_needed, failure, launches_per_replay
 from benchmarks.kernels.operands import relative_error
 from decodescope.kernels.host.operation import KernelOperation
-from decodescope.variants.machine.clock import Call, Clock
+from decodescope.variants.machine.clock import Call, DeviceClock
 from decodescope.variants.tuning.report import RoundSpread
 
 Tensors = tuple[torch.Tensor, ...]
@@ -98,7 +98,7 @@ class Racing:
 
     def __init__(
         self,
-        clock: Clock,
+        clock: DeviceClock,
         l2_bytes: int,
         peak_bytes_per_s: float | None,
         flops_per_s: dict[str, float],

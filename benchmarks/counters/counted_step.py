@@ -21,13 +21,12 @@ from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.cli.ending import end_with
 from decodescope.cli.output import say
 from decodescope.kernels.host.operation import KernelOperation
-from decodescope.variants.measuring.graph_reference import try_reference
 from decodescope.variants.measuring.preparation import Prepared, prepare, require_weights
-from decodescope.variants.measuring.window import WindowPlan, capture_info
+from decodescope.variants.measuring.window import WindowPlan, capture_info, try_reference
 from decodescope.variants.registry import build_variant
+from decodescope.variants.steps.decode_step import DecodeStep
+from decodescope.variants.steps.fused.fused_step import FusedStep
 from decodescope.variants.steps.fused.operations import step_operations
-from decodescope.variants.steps.fused.step import FusedStep
-from decodescope.variants.steps.step import DecodeStep
 
 CONTEXT, NEW_TOKENS = 128, 32
 WARM_UP_STEPS = 5

@@ -34,17 +34,17 @@ from benchmarks.kernels.report import SCHEMA_VERSION
 from decodescope.analyzer.io.files import write_atomically
 from decodescope.kernels.device.overlap import can_overlap
 from decodescope.variants.machine.cache_folder import cache_folder
-from decodescope.variants.machine.clock import Call, Clock
+from decodescope.variants.machine.clock import Call, DeviceClock
 from decodescope.variants.machine.environment import environment
 from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.machine.read_peak import ReadPeak, read_peak
-from decodescope.variants.steps.fused.tiling.table import (
+from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu, this_target_gpu
+from decodescope.variants.steps.fused.tiling.tile_table import (
     TileEntry,
     encode_table,
     keep_tiles,
     table_with,
 )
-from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu, this_target_gpu
 from decodescope.variants.tuning.report import RoundSpread
 from decodescope.variants.tuning.tile_tuning import read_table
 
@@ -86,7 +86,7 @@ def run_gemm_bench(
     with memory_errors("measuring GEMMs", "cuda"), torch.no_grad():
         say(f"drawing {copies} matrices of {rows} x {columns}")
         operands = GemmOperands(rows, columns, max(tokens), copies, "cuda")
-        sizes = tuple(measure_size(operands, one, conditions, Clock(), say) for one in tokens)
+        sizes = tuple(measure_size(operands, one, conditions, DeviceClock(), say) for one in tokens)
     entries = [entry for size in sizes for entry in found_tiles(operands, size)]
     if table is not None and known is not None:
         write_atomically(table, encode_table(table_with(known, conditions.gpu.name, entries)))
@@ -111,7 +111,7 @@ def run_gemm_bench(
 
 
 def measure_size(
-    operands: GemmOperands, tokens: int, conditions: GemmConditions, clock: Clock, say: Say
+    operands: GemmOperands, tokens: int, conditions: GemmConditions, clock: DeviceClock, say: Say
 ) -> GemmSize:
     """Find tiles for this number of tokens, then check and time all GEMMs."""
     say(f"{tokens} tokens: finding tiles")
@@ -128,7 +128,7 @@ def measure_size(
 
 
 def measure_gemms(
-    builders: Mapping[str, Callable[[], Contender]], peak: ReadPeak | None, clock: Clock
+    builders: Mapping[str, Callable[[], Contender]], peak: ReadPeak | None, clock: DeviceClock
 ) -> tuple[GemmFigures, ...]:
     """Build and check each GEMM; time those that passed, each round all of them in turn."""
     checked = {name: _checked(name, build, clock) for name, build in builders.items()}
@@ -163,7 +163,9 @@ class _Running:
     launches: int
 
 
-def _checked(name: str, build: Callable[[], Contender], clock: Clock) -> _Running | GemmFigures:
+def _checked(
+    name: str, build: Callable[[], Contender], clock: DeviceClock
+) -> _Running | GemmFigures:
     try:
         contender = build()
         error = contender.error()

@@ -5,13 +5,13 @@ from pathlib import Path
 
 from decodescope.kernels.host.tile import Tile, padded_tokens
 from decodescope.variants.steps.fused.tiling.shapes import power_of_2_from
-from decodescope.variants.steps.fused.tiling.table import (
+from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu
+from decodescope.variants.steps.fused.tiling.tile_table import (
     GemmKind,
     TileKey,
     cached_entries,
     shipped_table,
 )
-from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
 
 MAX_STAGES = 8
 MAX_SPLITS = 16

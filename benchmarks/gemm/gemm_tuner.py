@@ -10,7 +10,7 @@ from statistics import median
 from benchmarks.gemm.gemm_tiles import Candidate
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.kernels.host.operation import KernelOperation
-from decodescope.variants.machine.clock import Call, Clock
+from decodescope.variants.machine.clock import Call, DeviceClock
 from decodescope.variants.machine.compile_ahead import launch_all
 
 TUNING_LAUNCHES = 24
@@ -32,7 +32,7 @@ class GemmTrial:
 
 
 def ranked(
-    candidates: Sequence[Candidate], operations: Operations, clock: Clock
+    candidates: Sequence[Candidate], operations: Operations, clock: DeviceClock
 ) -> tuple[GemmTrial, ...]:
     """The candidates, fastest first, refused ones last.
 
@@ -64,7 +64,7 @@ def ranked(
     return tuple(trials)
 
 
-def _graph(operations: Sequence[KernelOperation], clock: Clock) -> tuple[Call, int]:
+def _graph(operations: Sequence[KernelOperation], clock: DeviceClock) -> tuple[Call, int]:
     launches = [one.launch for one in operations] * -(-TUNING_LAUNCHES // len(operations))
 
     def body() -> None:
@@ -74,6 +74,6 @@ def _graph(operations: Sequence[KernelOperation], clock: Clock) -> tuple[Call, i
     return clock.capture(body), len(launches)
 
 
-def _launch_ns(graph: tuple[Call, int], clock: Clock) -> float:
+def _launch_ns(graph: tuple[Call, int], clock: DeviceClock) -> float:
     replay, launches = graph
     return median(clock.each_ns(replay, REPLAYS)) / launches

@@ -17,7 +17,7 @@ from benchmarks.kernels.operands import Operands
 from benchmarks.kernels.report import SCHEMA_VERSION, KernelBenchmark, KernelFigures, LaunchTimes
 from benchmarks.kernels.shape_model import shape_model
 from decodescope.kernels.device.overlap import can_overlap
-from decodescope.variants.machine.clock import Clock
+from decodescope.variants.machine.clock import DeviceClock
 from decodescope.variants.machine.environment import environment
 from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.machine.read_peak import ReadPeak, read_peak
@@ -25,9 +25,9 @@ from decodescope.variants.model.loading import torch_dtype
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload, DType
 from decodescope.variants.spec import VariantSpec
-from decodescope.variants.steps.fused.tiling.choice import tiles_for
 from decodescope.variants.steps.fused.tiling.shapes import step_shapes
-from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
+from decodescope.variants.steps.fused.tiling.tile_choice import tiles_for
+from decodescope.variants.steps.fused.tiling.tile_limits import this_target_gpu
 
 COLD_L2_MULTIPLE = 4
 MAX_COPIES = 1024
@@ -78,7 +78,7 @@ def run_kernel_bench(
     chosen = tiles_for(shapes, this_target_gpu())
     with memory_errors("measuring kernels", "cuda"):
         operands = Operands(parts, workload.batch, workload.context, chosen.tiles, "cuda", spec)
-        figures = measure_kernels(operands, conditions, Clock(), say)
+        figures = measure_kernels(operands, conditions, DeviceClock(), say)
     peak = conditions.peak
     return KernelBenchmark(
         schema_version=SCHEMA_VERSION,
@@ -98,7 +98,7 @@ def run_kernel_bench(
 
 
 def measure_kernels(
-    operands: Operands, conditions: Conditions, clock: Clock, say: Callable[[str], None]
+    operands: Operands, conditions: Conditions, clock: DeviceClock, say: Callable[[str], None]
 ) -> tuple[KernelFigures, ...]:
     """Measure every kernel in turn; only one kernel's copies are in memory at a time."""
     figures = []
@@ -108,7 +108,7 @@ def measure_kernels(
     return tuple(figures)
 
 
-def measure_case(case: KernelCase, conditions: Conditions, clock: Clock) -> KernelFigures:
+def measure_case(case: KernelCase, conditions: Conditions, clock: DeviceClock) -> KernelFigures:
     """Check one kernel with and without PDL, and time it if it passed."""
     count, cold = copies_needed(case.use.bytes_moved, conditions.l2_bytes)
     copies = case.copies(count)
@@ -142,7 +142,7 @@ def launches_per_replay(copies: int) -> int:
 
 
 def _launch_times(
-    case: KernelCase, copies: Sequence[Copy], pdl: bool, conditions: Conditions, clock: Clock
+    case: KernelCase, copies: Sequence[Copy], pdl: bool, conditions: Conditions, clock: DeviceClock
 ) -> LaunchTimes:
     launches = launches_per_replay(len(copies))
 

@@ -2,11 +2,11 @@
 
 import torch
 
+from decodescope.variants.model.checkpoint import holds_quantized, stored_tensors
 from decodescope.variants.model.loading import find_files
-from decodescope.variants.model.quantize import quantization_of, quantize_model
 from decodescope.variants.model.quantized_loading import find_quantized
+from decodescope.variants.model.quantized_weights import quantization_of, quantize_model
 from decodescope.variants.model.source import ModelSource
-from decodescope.variants.model.weight_files import stored_tensors
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model
 from decodescope.variants.steps.fused.support import require_support
@@ -30,7 +30,9 @@ def shape_model(
     require_support(source.name, fields, batch, device, spec)
     model = built_model(source.name, fields, dtype, "meta")
     if source.folder is not None:
-        find_quantized(source.name, fields, model, stored_tensors(source.folder))
+        tensors = stored_tensors(source.folder)
+        if holds_quantized(fields, tensors):
+            find_quantized(source.name, fields, model, tensors)
     if (quantization := quantization_of(spec)) is not None:
         quantize_model(source.name, model, quantization)
     return fused_model(model)

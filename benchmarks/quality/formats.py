@@ -14,12 +14,15 @@ from benchmarks.quality.scores import Distributions, Tally
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.kernels.host.quantize import quantized_rows
 from decodescope.variants.model.loading import LoadedModel
-from decodescope.variants.model.quantize import quantization_of, quantize_model
-from decodescope.variants.model.quantized_linear import QuantizedLinear
+from decodescope.variants.model.quantized_weights import (
+    QuantizedLinear,
+    quantization_of,
+    quantize_model,
+)
 from decodescope.variants.model.workload import DecodeWorkload, DType
 from decodescope.variants.registry import build_variant
 from decodescope.variants.spec import VariantSpec
-from decodescope.variants.steps.step import DecodeStep
+from decodescope.variants.steps.decode_step import DecodeStep
 
 DTYPE: DType = "bf16"
 BF16 = "bf16"

@@ -41,7 +41,7 @@ from decodescope.cli.options import device_option, number_option
 from decodescope.cli.output import print_table
 from decodescope.variants.machine.environment import choose_device
 from decodescope.variants.model.loading import LoadedModel, load_model
-from decodescope.variants.model.quantized_linear import weight_tensors
+from decodescope.variants.model.quantized_weights import weight_tensors
 from decodescope.variants.model.source import resolve_model, tiny_folder
 from decodescope.variants.spec import VariantSpec
 

@@ -18,7 +18,7 @@ from benchmarks.claims.report import (
     Row,
     Source,
 )
-from benchmarks.claims.table import row_name, spread_text, value_text
+from benchmarks.claims.table import value_text
 from benchmarks.report.records import RESULTS
 from decodescope.analyzer.text.formatting import (
     bytes_size,
@@ -111,27 +111,15 @@ def origin_lines(measured: Sequence[Recorded]) -> Iterator[str]:
         yield "; ".join(parts) + "."
 
 
-def published_rows(claim: ClaimResult) -> list[Row]:
-    """The rows of a claim with a published figure; all of them if none has one."""
-    return [row for row in claim.rows if row.published is not None] or list(claim.rows)
-
-
-def row_cells(row: Row) -> list[str]:
-    """A published figure, the one measured here, the limit here, and how near ours comes to it."""
-    return [
-        row_name(row),
-        value_text(row.published, row.unit),
-        f"not measured: {row.error}" if row.error else spread_text(row.measured, row.unit),
-        value_text(row.limit, row.unit),
-        value_text(row.measured_share, "share"),
-    ]
-
-
 def race_lines(measured: Sequence[Recorded]) -> Iterator[str]:
     """Each race of these claims: the median time of every entrant, the fastest first, those of ours
-    in bold; the error of an entrant that failed."""
+    in bold; the error of an entrant that failed. A race among the forms of one entrant of another
+    race is in the record alone."""
     for one in measured:
+        sizes = [f"{race.size}: " for race in one.claim.races]
         for race in one.claim.races:
+            if race.size.startswith(tuple(sizes)):
+                continue
             entrants = sorted(race.entrants, key=lambda entrant: _entrant_ns(race, entrant))
             times = ", ".join(_entrant_text(race, entrant) for entrant in entrants)
             yield f"{one.claim.name}, {race.size}: {times}"

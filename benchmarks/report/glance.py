@@ -7,7 +7,7 @@ from itertools import takewhile
 
 from benchmarks.claims.catalog import CLAIMS
 from benchmarks.claims.report import Row, Source
-from benchmarks.claims.table import value_text
+from benchmarks.claims.table import spread_text, value_text
 from benchmarks.report.claims import Recorded, Section, counted, gpu_word, gpus, is_reached
 from decodescope.analyzer.text.formatting import UNKNOWN
 
@@ -44,8 +44,21 @@ class Group:
         return UNKNOWN if row is None else value_text(row.published, row.unit)
 
     def here(self, gpu: str) -> str:
-        """The median, or the range of the rows' medians."""
-        return medians_text(self.rows.get(gpu, ()))
+        """The median with its limit, or the range of the rows' medians."""
+        rows = self.rows.get(gpu, [])
+        text = medians_text(rows)
+        if len(rows) != 1 or rows[0].measured is None or rows[0].limit is None:
+            return text
+        return f"{text} (limit {value_text(rows[0].limit, rows[0].unit)})"
+
+    def conditions(self, gpu: str) -> str:
+        """Every row with its rounds and its limit, where one figure has several; else nothing."""
+        rows = self.rows.get(gpu, ())
+        if len(rows) < 2:
+            return ""
+        names = distinct_words([row.what for row in rows])
+        found = [f"{name} {_measured_text(row)}" for name, row in zip(names, rows, strict=True)]
+        return f"{self.what} (theirs {self.theirs}): {'; '.join(found)}"
 
     def reached(self, gpu: str) -> str:
         """How many rows are reached, of those that count; in bold where one is not."""
@@ -96,6 +109,11 @@ def groups(section: Section) -> list[Group]:
     return found
 
 
+def condition_lines(section: Section, gpu: str) -> list[str]:
+    """The published figures that several conditions of a source share, with every condition."""
+    return [line for group in groups(section) if (line := group.conditions(gpu))]
+
+
 def baselines(sections: Sequence[Section]) -> Iterator[str]:
     """What sources say of what they improve on, beside the same here."""
     for section in sections:
@@ -144,6 +162,21 @@ def common_words(whats: Sequence[str]) -> str:
     rest = [one[len(first) :] for one in words]
     last = _same_first([one[::-1] for one in rest])[::-1]
     return " ".join([*first, "…", *last])
+
+
+def distinct_words(whats: Sequence[str]) -> list[str]:
+    """Names without the words with which all of them begin or end; whole where nothing is left."""
+    words = [one.split() for one in whats]
+    first = len(_same_first(words))
+    last = len(_same_first([one[first:][::-1] for one in words]))
+    return [" ".join(one[first : len(one) - last]) or " ".join(one) for one in words]
+
+
+def _measured_text(row: Row) -> str:
+    if row.error is not None:
+        return f"not measured: {row.error}"
+    limit = "" if row.limit is None else f", limit {value_text(row.limit, row.unit)}"
+    return spread_text(row.measured, row.unit) + limit
 
 
 def medians_text(rows: Sequence[Row]) -> str:

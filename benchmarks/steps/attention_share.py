@@ -40,16 +40,16 @@ from decodescope.cli.options import number_option
 from decodescope.cli.output import print_table
 from decodescope.kernels.device.overlap import can_overlap
 from decodescope.kernels.ops.decode_attention import DecodeAttention
-from decodescope.variants.machine.clock import Call, Clock
+from decodescope.variants.machine.clock import Call, DeviceClock
 from decodescope.variants.machine.read_peak import ReadPeak, read_peak
 from decodescope.variants.model.loading import load_model
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload, DType
 from decodescope.variants.spec import VariantSpec
+from decodescope.variants.steps.fused.fused_step import build_fused
 from decodescope.variants.steps.fused.operations import step_operations
 from decodescope.variants.steps.fused.plan import StepPlan
 from decodescope.variants.steps.fused.program import StepProgram
-from decodescope.variants.steps.fused.step import build_fused
 from decodescope.variants.tuning.report import RoundSpread
 
 DTYPE: DType = "bf16"
@@ -91,7 +91,7 @@ def row_bytes(plan: StepPlan) -> int:
     return 2 * batch * plan.parts.kv_heads * plan.parts.head_dim * plan.cache.k.element_size()
 
 
-def step_ways(plan: StepPlan, position: int, clock: Clock) -> dict[str, Call]:
+def step_ways(plan: StepPlan, position: int, clock: DeviceClock) -> dict[str, Call]:
     """The three ways to run the step; each sets the position, which a step advances by one."""
     operations = step_operations(plan)
     others = [one for one in operations if not isinstance(one.operation, DecodeAttention)]
@@ -113,7 +113,7 @@ def step_ways(plan: StepPlan, position: int, clock: Clock) -> dict[str, Call]:
 
 
 def time_ways(
-    ways: Mapping[str, Call], clock: Clock, rounds: int = ROUNDS, rest_s: float = REST_S
+    ways: Mapping[str, Call], clock: DeviceClock, rounds: int = ROUNDS, rest_s: float = REST_S
 ) -> dict[str, tuple[float, ...]]:
     """For each way the median time of each round; a round times every way, one after the other,
     each after a rest."""
@@ -133,7 +133,7 @@ def attention_alone(plan: StepPlan, position: int, peak: ReadPeak) -> KernelFigu
     conditions = Conditions(gpu.L2_cache_size, peak, TOLERANCES[DTYPE], pdl)
     operands = Operands(plan.parts, batch, position, plan.tiles, "cuda")
     (case,) = (case for case in kernel_cases(operands) if case.use.operation == "attention")
-    return measure_case(case, conditions, Clock())
+    return measure_case(case, conditions, DeviceClock())
 
 
 @torch.no_grad()
@@ -144,7 +144,7 @@ def measured(model: str, context: int, batch: int, peak: ReadPeak) -> dict[str, 
     plan = build_fused(VariantSpec("fused"), loaded, workload, "cuda").plan
     for cache in (plan.cache.k, plan.cache.v):
         cache.normal_()
-    position, clock, layers = context - 1, Clock(), len(plan.parts.layers)
+    position, clock, layers = context - 1, DeviceClock(), len(plan.parts.layers)
     times = time_ways(step_ways(plan, position, clock), clock)
     bytes_per_row = row_bytes(plan)
 

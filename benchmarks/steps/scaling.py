@@ -27,15 +27,14 @@ from decodescope.cli.output import print_table, say
 from decodescope.kernels.host.workspace import MAX_BATCH
 from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.machine.read_peak import read_peak
-from decodescope.variants.measuring.measure import WARM_UP_STEPS
-from decodescope.variants.measuring.pacing import step_pacer
+from decodescope.variants.measuring.measure import WARM_UP_STEPS, step_pacer
 from decodescope.variants.measuring.window import mean_bytes_read
 from decodescope.variants.model.loading import LoadedModel, load_model
 from decodescope.variants.model.prompts import make_prompt
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import build_variant
-from decodescope.variants.steps.step import DecodeStep
+from decodescope.variants.steps.decode_step import DecodeStep
 from decodescope.variants.tuning.report import RoundSpread
 
 Axis = Literal["batch", "context", "model"]

@@ -29,7 +29,7 @@ def scale_pointers(scales: KvScales | None) -> tuple[torch.Tensor | None, torch.
 
 
 def scale_tensors(scales: KvScales | None) -> tuple[torch.Tensor, ...]:
-    """What a kernel reads of the scales."""
+    """The scales that a kernel reads."""
     return () if scales is None else (scales.k, scales.v)
 
 

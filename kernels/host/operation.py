@@ -62,16 +62,16 @@ class KernelOperation(Operation):
         """`outputs`, then `updated`, in float64 from the present inputs."""
 
     def inputs(self, position: int) -> Tensors:
-        """What one launch must read and does not change."""
+        """The tensors that one launch must read and does not change."""
         return self.x, *self.weights
 
     def outputs(self, position: int) -> Tensors:
-        """What it overwrites without reading it."""
+        """The tensors that it overwrites without reading them."""
         return (self.out,)
 
     @property
     def updated(self) -> Tensors:
-        """What it reads and overwrites."""
+        """The tensors that it reads and overwrites."""
         return ()
 
     @property
@@ -100,5 +100,5 @@ class KernelOperation(Operation):
 def parameters(value: object) -> Iterator[torch.Tensor]:
     """The tensors of a matrix or norm, which are read entirely; none of any other value."""
     if isinstance(value, WeightMatrix | Norm | QkNorm):
-        found = (getattr(value, field.name) for field in fields(value))
-        yield from (one for one in found if isinstance(one, torch.Tensor))
+        members = (getattr(value, field.name) for field in fields(value))
+        yield from (member for member in members if isinstance(member, torch.Tensor))

@@ -19,7 +19,7 @@ from decodescope.kernels.host.tile import MAX_REGISTERS, MIN_DOT, Tile, padded_t
 from decodescope.kernels.host.weights import Norm, WeightMatrix
 
 FP8_TENSOR_CORES = (8, 9)
-# What `device.elements.words_as_float16` converts. Any other narrow element is loaded by itself.
+# Converted by `device.elements.words_as_float16`. Any other narrow element is loaded by itself.
 _IN_WORDS = (torch.float8_e4m3fn, torch.float8_e5m2, torch.int8)
 
 
@@ -43,7 +43,7 @@ class Product(KernelOperation):
 
     @property
     def scales_of_x(self) -> Tensors:
-        """What a launch reads of the scales of x."""
+        """The scales of x that a launch reads."""
         return () if self.x_scale is None else (self.x_scale,)
 
 

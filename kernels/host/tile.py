@@ -1,4 +1,4 @@
-"""What can be chosen about a launch without changing what it computes."""
+"""The choices of a launch that do not change its results."""
 
 from dataclasses import dataclass
 

@@ -41,7 +41,7 @@ def choose_reference(
 ) -> torch.Tensor:
     """The drawn ids, int64 [batch], of `logits` [batch, vocabulary] in any float dtype.
 
-    `position` is that of the token that gave the logits. Of equal scores the lowest id wins.
+    `position` is that of the token that gave the logits. The lowest of ids with equal scores wins.
     """
     scaled = scaled_logits(logits, temperature)
     scores = scaled + gumbel_noise(seed, position, logits)

@@ -24,7 +24,8 @@ def module(name: str, **names: object) -> ModuleType:
 
 
 OURS, MINE, LIBRARY = (
-    module(name) for name in ("decodescope.variants.steps.step", "my_steps.decode", "torch.nn")
+    module(name)
+    for name in ("decodescope.variants.steps.decode_step", "my_steps.decode", "torch.nn")
 )
 
 

@@ -14,8 +14,8 @@ from decodescope.cli.app import AppOptions, remember_opened
 from decodescope.cli.live import live
 from decodescope.tui.app import DecodescopeApp, all_actions
 from decodescope.tui.link.worker import WorkerLink
-from decodescope.tui.model.memory import Memory, Places
 from decodescope.tui.model.sources import LiveSource
+from decodescope.tui.model.user_files import Memory, Places
 from tests.helpers.command import Command
 from tests.helpers.scripted import ScriptedLink, hello, settle, text_of
 
@@ -64,7 +64,7 @@ def test_config_reports_broken_files_and_still_shows_the_rest(
 
 def test_every_key_of_the_app_can_be_named_and_none_clashes_with_itself(places: Places) -> None:
     """A keymap with every action on its own keys is accepted, so the default keys are sound."""
-    from decodescope.tui.model.keymap import read_keymap
+    from decodescope.tui.model.user_files import read_keymap
 
     actions = all_actions()
     assert {"app.quit", "app.freeze", "table.sort"} <= set(actions)
@@ -75,7 +75,7 @@ def test_every_key_of_the_app_can_be_named_and_none_clashes_with_itself(places: 
         groups.setdefault(group, []).append(line.replace(f'"{name}"', f'"{action}"'))
     text = "\n".join(f'["{group}"]\n' + "\n".join(rows) for group, rows in groups.items())
     places.keymap.write_text(text)
-    assert set(read_keymap(places.keymap, actions)) == set(actions)
+    assert set(read_keymap(places.keymap, lambda: actions)) == set(actions)
 
 
 async def test_a_key_of_the_keymap_works_and_the_old_one_no_longer(places: Places) -> None:
@@ -162,7 +162,7 @@ async def test_changed_settings_are_remembered_without_the_prompt(places: Places
     app = DecodescopeApp(LiveSource(link), places=places)
     asked = Settings(2, 128, model="tiny", prompt="a secret")
     async with app.run_test() as pilot:
-        await app._change(asked)
+        await app._runs._change(asked)
         await settle(pilot)
         assert Memory(places.state).remembered.settings is None
         link.say(msgspec.structs.replace(hello(), settings=asked))

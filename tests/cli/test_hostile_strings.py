@@ -39,7 +39,7 @@ from decodescope.variants.doctor import Check
 from decodescope.variants.listings import checks_table, variants_table
 from tests.helpers.command import Command
 from tests.helpers.comparison_reports import run_of
-from tests.helpers.foreign.layered import interruptions, slow_layered
+from tests.helpers.foreign.layered import interrupted, slow_layered
 from tests.helpers.foreign.nsys_files import Export
 from tests.helpers.hostile import (
     FILE,
@@ -108,7 +108,7 @@ def test_layers_roles_and_interruptions_with_hostile_kernels(
     decodescope: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: str
 ) -> None:
     path = str(tmp_path / FILE)
-    export_chrome(analyze(interruptions(slow_layered(HOSTILE))), path)
+    export_chrome(analyze(interrupted(slow_layered(HOSTILE))), path)
     monkeypatch.setenv("COLUMNS", columns)
     for options in ("--by kernel", "--by range", "--by gap", *DATA, "--format csv --by range"):
         done = decodescope("analyze", path, *options.split())
@@ -119,7 +119,7 @@ def test_layers_roles_and_interruptions_with_hostile_kernels(
     out = tmp_path / "again.json"
     assert decodescope("export", path, "--to", "chrome", "-o", str(out)).code == 0
     categories = {event.get("cat") for event in json.loads(out.read_bytes())["traceEvents"]}
-    assert {"inferred_range", "interruptions"} <= categories
+    assert {"inferred_range", "interruption"} <= categories
 
 
 def test_ranks_and_a_diff(decodescope: Command, trace: str, tmp_path: Path) -> None:

@@ -11,14 +11,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.analyzer.schema.run_report import RunReport
 from decodescope.variants.measuring.run import run_variant
-from tests.helpers.families import build
 
 # Warnings of CUPTI are not ours.
 pytestmark = pytest.mark.filterwarnings("default")
@@ -68,17 +66,15 @@ def python(site: Path, device: str) -> Python:
     return run
 
 
-def decoded(python: Python, device: str, *options: str) -> RunReport:
-    asked = ("run", "--variant", "fast-norm", "--model", "tiny", "--device", device, "--json")
-    done = python("decodescope", *asked, "--tokens", str(TOKENS), *options)
+def decoded(python: Python) -> RunReport:
+    asked = ("run", "--variant", "fast-norm", "--model", "tiny", "--device", "cuda", "--json")
+    done = python("decodescope", *asked, "--tokens", str(TOKENS))
     assert done.returncode == 0, done.stderr
     return msgspec.json.decode(done.stdout, type=RunReport)
 
 
-def decoded_by_eager(device: str, dtype: str | None = None) -> RunReport:
-    config = WorkerConfig(
-        variant="eager", batch=1, tokens=TOKENS, model="tiny", device=device, dtype=dtype
-    )
+def decoded_by_eager() -> RunReport:
+    config = WorkerConfig(variant="eager", batch=1, tokens=TOKENS, model="tiny", device="cuda")
     return run_variant(config, None, lambda stage: None)
 
 
@@ -96,37 +92,31 @@ def test_decodescope_lists_it(python: Python, device: str) -> None:
     assert ("interpreted" in row) == (device == "cpu")
 
 
-def test_its_tokens_are_those_of_eager(python: Python, device: str) -> None:
-    own, eager = decoded(python, device, "--dtype", "fp32"), decoded_by_eager(device, "fp32")
-    assert own.variant == "fast-norm"
+@pytest.mark.slow
+def test_it_is_compared_with_eager_and_gives_its_tokens(python: Python, device: str) -> None:
+    """As its README says; the interpreter gives no ratio."""
+    done = python(
+        "decodescope", "compare", "--model", "tiny", "--device", device, "--variants",
+        "eager,fast-norm", "--tokens", str(TOKENS), "--context", "4", "--repeats", "1",
+        "--dtype", "fp32", "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    compared = msgspec.json.decode(done.stdout, type=Comparison)
+    eager, own = compared.runs
+    assert (eager.variant, own.variant) == ("eager", "fast-norm")
     assert own.interpreted == (device == "cpu")
     assert len(own.output_token_ids[0]) == TOKENS
     assert own.output_token_ids == eager.output_token_ids
     assert own.bytes_per_step == pytest.approx(eager.bytes_per_step, rel=1e-3)
-
-
-@pytest.mark.slow
-def test_it_is_compared_with_eager(python: Python, device: str, tmp_path: Path) -> None:
-    """As its README says; the interpreter gives no ratio."""
-    build("llama-tied", torch.float32).save_pretrained(tmp_path)
-    done = python(
-        "decodescope", "compare", "--model", str(tmp_path), "--device", device, "--variants",
-        "eager,fast-norm", "--tokens", "4", "--context", "4", "--repeats", "1", "--dtype", "fp32",
-        "--json",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    compared = msgspec.json.decode(done.stdout, type=Comparison)
-    assert [run.variant for run in compared.runs] == ["eager", "fast-norm"]
     (pair,) = compared.comparison.pairs
     assert (pair.speed is None) == (device == "cpu")
-    own = compared.runs[1].accuracy
-    assert own is not None
-    assert 0 < own.logit_rel_error < 1e-4
+    assert own.accuracy is not None
+    assert 0 < own.accuracy.logit_rel_error < 1e-4
 
 
 @pytest.mark.gpu
 def test_each_norm_is_one_launch(python: Python) -> None:
-    own, eager = decoded(python, "cuda"), decoded_by_eager("cuda")
+    own, eager = decoded(python), decoded_by_eager()
     assert own.launch_calls_per_step is not None
     assert eager.launch_calls_per_step is not None
     saved = eager.launch_calls_per_step - own.launch_calls_per_step

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.cli.main import main
-from decodescope.variants.comparing import process
+from decodescope.variants.comparing import job_process
 from decodescope.variants.measuring import run
 from tests.fuzzing.case import Case
 from tests.fuzzing.checks import check_end, check_files, check_output
@@ -102,7 +102,7 @@ def _refuse(*_: object, **__: object) -> NoReturn:
 
 def _leave_out_measurements() -> None:
     """A command stops where it would measure: that takes seconds and depends on no input."""
-    process._start = _refuse
+    job_process.running = _refuse
 
 
 @contextmanager

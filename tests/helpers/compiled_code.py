@@ -5,7 +5,7 @@ import gzip
 import json
 from pathlib import Path
 
-from decodescope.variants.steps.compiled.inductor_origins import SourceNode, range_of
+from decodescope.variants.steps.inductor_origins import SourceNode, range_of
 
 DATA = Path(__file__).resolve().parent.parent / "data"
 PROFILE = DATA / "h200_compiled_ungraphed.json.gz"

@@ -7,8 +7,8 @@ import torch
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
-from decodescope.variants.steps.eager import EagerStep
-from decodescope.variants.steps.fused.step import FusedStep, build_fused
+from decodescope.variants.steps.eager_step import EagerStep
+from decodescope.variants.steps.fused.fused_step import FusedStep, build_fused
 from tests.helpers import families
 
 # ||logits - transformers' logits|| / ||transformers' logits|| in fp32. On a GPU transformers' own

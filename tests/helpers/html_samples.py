@@ -26,6 +26,7 @@ from decodescope.analyzer.schema.interruption_report import (
     StepSummary,
 )
 from decodescope.analyzer.schema.kernel_report import Roofline
+from decodescope.analyzer.schema.launch_report import StepTimes
 from decodescope.analyzer.schema.report import (
     GAP_CLASSES,
     SCHEMA_VERSION,
@@ -33,7 +34,8 @@ from decodescope.analyzer.schema.report import (
     HostActivity,
     Report,
 )
-from decodescope.analyzer.schema.run_report import Accuracy, Bandwidth, RunReport, StepTimes
+from decodescope.analyzer.schema.run_report import Accuracy, RunReport
+from decodescope.analyzer.schema.step_cost import Bandwidth
 from decodescope.analyzer.schema.structure_report import (
     RoleReport,
     StepKindReport,

@@ -27,7 +27,7 @@ from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import Link, LinkEvent, WorkerDied
 from decodescope.tui.model.sources import LiveSource
-from decodescope.tui.model.view import Clock
+from decodescope.tui.model.view import AppClock
 from decodescope.tui.style.terminal import TerminalTraits
 
 DIED = WorkerDied(-9, ("loading weights", "CUDA error: an illegal memory access"))
@@ -53,7 +53,7 @@ _KERNELS = (
 STEPS, OPS = 3, 48
 
 
-class StillClock(Clock):
+class StillClock(AppClock):
     """Stands still until it is moved."""
 
     def __init__(self) -> None:

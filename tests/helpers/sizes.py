@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from decodescope.variants.model.presets import PRESETS
 from decodescope.variants.steps.fused.tiling.shapes import StepShapes
-from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
+from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu
 
 H200 = TargetGpu("NVIDIA H200", 132, 232_448, "580.95.05", "3.6.0", "0.1")
 # What every GPU of compute capability 8.6 or 8.9 has; others have more.

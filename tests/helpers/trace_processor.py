@@ -51,13 +51,18 @@ class _Pipe:
 
 
 class LoadedTrace:
-    """One trace inside trace_processor."""
+    """One trace inside trace_processor, until the next one is loaded."""
 
     def __init__(self, pipe: _Pipe, trace: Path) -> None:
         self._pipe = pipe
         self._protos = ProtoFactory(PlatformDelegate())
         self._rpc = TraceProcessorRpc(pipe, self._protos)
         methods = self._protos.TraceProcessorRpc
+
+        def forget(request: Any) -> None:
+            request.request = methods.TPM_RESET_TRACE_PROCESSOR
+
+        self._call(forget)
         data = trace.read_bytes()
         for at in range(0, len(data), _CHUNK_BYTES):
             chunk = data[at : at + _CHUNK_BYTES]
@@ -90,9 +95,15 @@ class LoadedTrace:
         assert not reply.append_result.error, reply.append_result.error
 
 
+Loader = Callable[[Path], LoadedTrace]
+
+
 @contextmanager
-def loaded(trace: Path) -> Iterator[LoadedTrace]:
-    """`trace` in a trace_processor of its own; skips where Node or the engine is missing."""
+def trace_processor() -> Iterator[Loader]:
+    """A trace_processor that loads one trace after the other: its start takes most of the time.
+
+    Skips where Node or the engine is missing.
+    """
     node = shutil.which("node")
     if node is None:
         pytest.skip("needs Node.js to run Perfetto's trace_processor")
@@ -104,7 +115,7 @@ def loaded(trace: Path) -> Iterator[LoadedTrace]:
     )
     pipe = _Pipe(process)
     try:
-        yield LoadedTrace(pipe, trace)
+        yield lambda trace: LoadedTrace(pipe, trace)
     finally:
         pipe.close()
 

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -20,7 +21,7 @@ from tests.helpers.foreign.layered import layered
 from tests.helpers.kineto_events import trace_of
 from tests.helpers.planted.holds import held_before, launching_calls, with_pause
 from tests.helpers.ranks.runs import a_run, rank_files
-from tests.helpers.trace_processor import LoadedTrace, loaded
+from tests.helpers.trace_processor import LoadedTrace, Loader, trace_processor
 
 DATA = Path(__file__).resolve().parent.parent / "data"
 RECORDINGS = bundled_recordings()
@@ -58,12 +59,26 @@ def written_slices(events: list[dict[str, Any]]) -> Counter[Slice]:
     return found
 
 
-def check(trace: Trace, folder: Path) -> None:
+@pytest.fixture(scope="module")
+def loaded() -> Iterator[Loader]:
+    with trace_processor() as load_into:
+        yield load_into
+
+
+Check = Callable[[Trace], None]
+
+
+@pytest.fixture
+def check(loaded: Loader, tmp_path: Path) -> Check:
+    """Fails unless the export of a trace is taken whole."""
+    return lambda trace: check_export(trace, loaded, tmp_path)
+
+
+def check_export(trace: Trace, loaded: Loader, folder: Path) -> None:
     target = folder / "exported.json"
     export_chrome(analyze(trace), target)
     events = json.loads(target.read_bytes(), parse_float=Decimal)["traceEvents"]
-    with loaded(target) as taken:
-        assert_taken_whole(taken, events)
+    assert_taken_whole(loaded(target), events)
 
 
 def assert_taken_whole(trace: LoadedTrace, events: list[dict[str, Any]]) -> None:
@@ -81,36 +96,36 @@ def assert_taken_whole(trace: LoadedTrace, events: list[dict[str, Any]]) -> None
 
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda path: path.stem)
-def test_exports_of_the_bundled_recordings(recording: Path, tmp_path: Path) -> None:
-    check(load(recording), tmp_path)
+def test_exports_of_the_bundled_recordings(recording: Path, check: Check) -> None:
+    check(load(recording))
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-def test_exports_of_foreign_traces(name: str, foreign_traces: Path, tmp_path: Path) -> None:
-    check(load(foreign_traces / f"{name}.json.gz"), tmp_path)
+def test_exports_of_foreign_traces(name: str, foreign_traces: Path, check: Check) -> None:
+    check(load(foreign_traces / f"{name}.json.gz"))
 
 
-def test_the_reconstructed_ranges_of_a_graph_replay(tmp_path: Path) -> None:
+def test_the_reconstructed_ranges_of_a_graph_replay(check: Check) -> None:
     ungraphed = analyze(load(DATA / "h200_compiled_ungraphed.json.gz"))
     deeper = {op: f"decode_step/model/layer.{op // 19}/part.{op % 3}" for op in range(309)}
     reference = reference_from(ungraphed, 0, deeper)
-    check(replace(load(DATA / "h200_compiled_replays.json.gz"), reference=reference), tmp_path)
+    check(replace(load(DATA / "h200_compiled_replays.json.gz"), reference=reference))
 
 
 def test_the_ranges_of_a_capture_profile_above_the_ops_of_its_replay(
-    foreign_traces: Path, tmp_path: Path
+    foreign_traces: Path, check: Check, tmp_path: Path
 ) -> None:
     replay, capture = (foreign_traces / f"mi300x_vllm_{name}.json.gz"
                        for name in ("decode_graph", "graph_capture"))  # fmt: skip
     analysis = analyze(load(replay), Given((load(capture),)))
-    check(analysis.trace, tmp_path)
+    check(analysis.trace)
     events = json.loads((tmp_path / "exported.json").read_bytes())["traceEvents"]
     ranges = Counter(one["name"] for one in events if one.get("cat") == "model_range")
     assert ranges["GptOssForCausalLM_0"] == 1
     assert {ranges[f"GraphModule_0[{n}]"] for n in range(24)} == {1}
 
 
-def test_interruptions_and_pauses_of_the_profiler(tmp_path: Path) -> None:
+def test_interruptions_and_pauses_of_the_profiler(check: Check) -> None:
     trace = trace_of(*layered(steps=6, graph=False))
     first, second = launching_calls(trace)[40:42]
     at = int(trace.calls.start_ns[second])
@@ -118,28 +133,29 @@ def test_interruptions_and_pauses_of_the_profiler(tmp_path: Path) -> None:
     planted = held_before(waited, second, 10**9, None)
     paused = with_pause(planted, "Buffer Flush", at + 10**9, at + 2 * 10**9)
     assert {one.cause for one in analyze(paused).report.interruptions} == {"wait", "profiler"}
-    check(paused, tmp_path)
+    check(paused)
 
 
-def test_what_merged_ranks_waited(tmp_path: Path) -> None:
+def test_what_merged_ranks_waited(loaded: Loader, tmp_path: Path) -> None:
     run = a_run(3, 40, np.array([0, 20_000, 0]))
     files = rank_files(tmp_path, run, beside_ns=3_000)
     target = tmp_path / "exported.json"
     export_ranks(analyze_ranks(files), "chrome", target)
     events = json.loads(target.read_bytes(), parse_float=Decimal)["traceEvents"]
-    with loaded(target) as taken:
-        assert_taken_whole(taken, events)
-        waits = "select count(*), sum(dur) from slice where name = 'waits for rank 1 GPU 0'"
-        entered = run.start_ns.max(axis=0)
-        waited = int((entered - run.start_ns[0]).sum() + (entered - run.start_ns[2]).sum())
-        assert taken.query(waits) == [(80, waited)]
+    taken = loaded(target)
+    assert_taken_whole(taken, events)
+    waits = "select count(*), sum(dur) from slice where name = 'waits for rank 1 GPU 0'"
+    entered = run.start_ns.max(axis=0)
+    waited = int((entered - run.start_ns[0]).sum() + (entered - run.start_ns[2]).sum())
+    assert taken.query(waits) == [(80, waited)]
 
 
-def test_a_slice_that_trace_processor_drops_is_noticed(tmp_path: Path) -> None:
+def test_a_slice_that_trace_processor_drops_is_noticed(loaded: Loader, tmp_path: Path) -> None:
     slices = [{"ph": "X", "pid": 1, "tid": 1, "name": n, "ts": ts, "dur": 10, "cat": "kernel"}
               for n, ts in (("a", 0), ("b", 5))]  # fmt: skip
     target = tmp_path / "overlapping.json"
     target.write_text(json.dumps({"traceEvents": slices}))
     events = json.loads(target.read_text(), parse_float=Decimal, parse_int=Decimal)["traceEvents"]
-    with loaded(target) as trace, pytest.raises(AssertionError):
+    trace = loaded(target)
+    with pytest.raises(AssertionError):
         assert_taken_whole(trace, events)

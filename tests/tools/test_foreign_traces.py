@@ -7,10 +7,12 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from tests.helpers.foreign.traces import COMMAND, FOLDERS, missing_traces_line, trace_folder
+from tests.conftest import pytest_sessionfinish
+from tests.helpers.foreign.traces import COMMAND, FOLDERS, trace_folder
 from tools import foreign_traces
 from tools.foreign_traces import (
     FOLDER,
@@ -280,11 +282,26 @@ def test_tests_look_where_the_traces_are_written(tmp_path: Path) -> None:
         folder / "two.db"
 
 
-def test_the_last_line_says_what_to_run(tmp_path: Path) -> None:
-    """As in a clone without traces; a module that has all says nothing."""
-    reasons = ("needs the foreign trace a.gz, which is not in b", "needs a CUDA device")
-    assert missing_traces_line(reasons[1:]) is None
-    one, two = missing_traces_line(reasons), missing_traces_line(reasons * 2)
-    assert one == f"1 test skipped for want of traces recorded by others; get them with: {COMMAND}"
-    assert two is not None
-    assert two.startswith("2 tests skipped")
+class Reporter:
+    """A terminal's reporter with the outcomes of a session."""
+
+    def __init__(self, *reasons: str) -> None:
+        self.stats = {"skipped": [SimpleNamespace(longrepr=("f.py", 1, one)) for one in reasons]}
+        self.lines: list[str] = []
+
+    def write_line(self, line: str) -> None:
+        self.lines.append(line)
+
+
+@pytest.mark.parametrize(("missing", "says"), [(0, None), (1, "1 test"), (2, "2 tests")])
+def test_the_last_line_says_what_to_run(missing: int, says: str | None) -> None:
+    skipped = "Skipped: needs the foreign trace a.gz, which is not in b"
+    reporter = Reporter("Skipped: needs a CUDA device", *[skipped] * missing)
+    manager = SimpleNamespace(get_plugin={"terminalreporter": reporter}.get)
+    session = SimpleNamespace(config=SimpleNamespace(pluginmanager=manager))
+    finishing = pytest_sessionfinish(session)
+    next(finishing)
+    assert reporter.lines == []
+    assert next(finishing, None) is None
+    rest = f"skipped for want of traces by others; {COMMAND} gets those that are public"
+    assert reporter.lines == ([] if says is None else [f"{says} {rest}"])

@@ -12,7 +12,7 @@ from decodescope.analyzer.protocol.messages import (
 )
 from decodescope.tui import background
 from decodescope.tui.painter import ANSWER_INTERVAL_S, PAINT_INTERVAL_S
-from decodescope.tui.panels.panel import Sheet
+from decodescope.tui.panels.sheet import Sheet
 from decodescope.tui.screens.main import MainScreen
 from tests.helpers.scripted import (
     DIED,

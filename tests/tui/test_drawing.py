@@ -6,12 +6,11 @@ from rich.cells import cell_len
 
 from decodescope.analyzer.vocabulary.ascii_text import to_ascii
 from decodescope.tui.commands import Command
-from decodescope.tui.model.banners import Banner
 from decodescope.tui.model.details.line import DetailLine
-from decodescope.tui.model.view import Choice, Moment, Sample, View
+from decodescope.tui.model.notices import Banner
+from decodescope.tui.model.view import Choice, Moment, SpeedSample, View
 from decodescope.tui.panels.banner import BannerPanel, banner_rows, headlines, hint_has_own_row
 from decodescope.tui.panels.details import DetailsData, DetailsPanel
-from decodescope.tui.panels.footer import fitting_keys
 from decodescope.tui.panels.history import (
     HOLD_S,
     SPAN_S,
@@ -21,16 +20,17 @@ from decodescope.tui.panels.history import (
     sliced,
     switches,
 )
-from decodescope.tui.panels.panel import Brush, Empty, Panel
+from decodescope.tui.panels.keys import fitting_keys
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Brush, Empty, wrapped_tail
 from decodescope.tui.panels.variants import VariantsData, VariantsPanel, first_shown
-from decodescope.tui.panels.wrapping import wrapped_tail
-from decodescope.tui.style.glyphs import (
+from decodescope.tui.style.palette import (
     ASCII,
     UNICODE,
+    Inks,
     column,
     horizontal_bar,
 )
-from decodescope.tui.style.palette import Inks
 
 fractions = st.floats(0, 1)
 glyph_sets = st.sampled_from([UNICODE, ASCII])
@@ -90,7 +90,7 @@ def histories(draw):
     at, samples = 100.0, []
     for _ in range(draw(st.integers(1, 60))):
         at += draw(st.floats(0.05, 20))
-        samples.append(Sample(at, draw(st.floats(0, 1e4)), draw(st.integers(0, 2))))
+        samples.append(SpeedSample(at, draw(st.floats(0, 1e4)), draw(st.integers(0, 2))))
     return tuple(samples)
 
 
@@ -98,7 +98,7 @@ def histories(draw):
 def test_each_slice_shows_its_last_sample_and_holes_stay_empty(samples, columns, slice_s):
     shown = sliced(samples, columns, slice_s)
     newest = int(samples[-1].at // slice_s)
-    own: dict[int, Sample] = {}
+    own: dict[int, SpeedSample] = {}
     for sample in samples:
         own[columns - 1 - (newest - int(sample.at // slice_s))] = sample
     assert len(shown) == columns
@@ -133,7 +133,7 @@ def test_the_axis_is_labelled_between_its_ends_only_at_a_round_value(peak, heigh
 
 
 def test_a_mark_is_where_the_variant_changes():
-    first, second = Sample(1.0, 5.0, 0), Sample(2.0, 6.0, 1)
+    first, second = SpeedSample(1.0, 5.0, 0), SpeedSample(2.0, 6.0, 1)
     assert switches([None, first, first, None, second, first]) == [(1, 0), (4, 1), (5, 0)]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from decodescope.analyzer.protocol.messages import Heartbeat, Log, Meters, State
 from decodescope.tui.model.feed import HISTORY_SAMPLES, open_feed
-from decodescope.tui.model.run_log import LOG_LINES
+from decodescope.tui.model.notices import LOG_LINES
 from decodescope.tui.model.sources import LiveSource
 from tests.helpers.scripted import ScriptedLink, StillClock, hello, stats
 

@@ -10,11 +10,11 @@ from textual.content import Content
 
 from decodescope.analyzer.protocol.messages import Failure
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.tui.actions.look import no_markup
+from decodescope.tui.actions.pages import no_markup
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.model.sources import TraceSource
-from decodescope.tui.panels.panel import Row
+from decodescope.tui.panels.sheet import Row
 from tests.helpers.hostile import (
     FILE,
     FILE_SHOWN,

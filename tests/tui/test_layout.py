@@ -8,10 +8,11 @@ from decodescope.tui.pages import layout
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.pages.layout import DETAILS_BESIDE_WIDTH, Page, Place, Plan
 
-LIVE = PAGES[0]
+LOADED = [page.load() for page in PAGES]
+LIVE = LOADED[0]
 WANTED = {"verdict": 2, "variants": 3, "text": 1}
 sizes = st.tuples(st.integers(1, 320), st.integers(1, 120))
-pages = st.sampled_from(PAGES)
+pages = st.sampled_from(LOADED)
 kinds = st.sampled_from(["live", "replay", "trace"])
 
 
@@ -90,7 +91,7 @@ def test_details_are_beside_the_page_from_140_columns(width, height, page):
         )
 
 
-LIMIT = next(page for page in PAGES if page.name == "limit")
+LIMIT = next(page for page in LOADED if page.name == "limit")
 
 
 @given(

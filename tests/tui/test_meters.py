@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from decodescope.analyzer import meters as reading
+from decodescope.analyzer.machine import meters as reading
 from decodescope.analyzer.machine.meters import has_gpu, open_meters
 from decodescope.analyzer.protocol.framing import encode_frame
 from decodescope.analyzer.protocol.messages import Log, Meters, Stats, WorkerMessage

@@ -7,8 +7,8 @@ import pytest
 
 from decodescope.analyzer.protocol.messages import Log, Progress
 from decodescope.tui.app import DecodescopeApp
-from decodescope.tui.link.log_tail import MOST_BYTES, LogTail
-from decodescope.tui.model.run_log import LOG_LINES
+from decodescope.tui.link.process import MOST_BYTES, LogTail
+from decodescope.tui.model.notices import LOG_LINES
 from decodescope.tui.model.sources import TraceSource
 from tests.helpers.scripted import DIED, StillClock, ready, settle, text_of, write_trace
 
@@ -151,8 +151,8 @@ async def test_what_the_worker_prints_is_logged_without_what_could_steer_the_ter
     session.link.printed = lambda: printed.pop() if printed else []
     async with session.app.run_test(size=(120, 40)) as pilot:
         await session.run(pilot)
-        session.app._read_log()
-        session.app._read_log()
+        session.app._feeds._read_log()
+        session.app._feeds._read_log()
         await pilot.press("9")
         await settle(pilot)
         shown = text_of(session.app)

@@ -18,7 +18,7 @@ from decodescope.tui.link.base import Playback
 from decodescope.tui.model.replaying import (
     SPEEDS,
     last_of,
-    neighbour,
+    neighbour_mark,
     next_speed,
     typed_time_ns,
 )
@@ -70,7 +70,7 @@ class Opened:
 
     @property
     def view(self):
-        return self.app._feed.view()
+        return self.app.view()
 
     async def until(self, pilot, condition) -> None:
         for _ in range(400):
@@ -200,7 +200,7 @@ async def test_a_click_on_the_track_goes_there(recording):
 async def test_a_window_that_is_analysed_late_is_not_shown_at_an_earlier_moment(recording):
     opened = Opened(recording)
     async with opened.app.run_test(size=(140, 45)) as pilot:
-        feed = opened.app._feed
+        feed = opened.app._feeds.shown
         await opened.until(pilot, lambda: feed.view().window is not None)
         late = feed.view().window
         await pilot.press("{")
@@ -228,7 +228,7 @@ async def test_a_cut_recording_has_a_banner_that_a_jump_keeps(recording):
 @given(st.floats(0, 100), st.sampled_from(["window", "switch"]), st.booleans())
 def test_a_neighbour_is_the_nearest_mark_on_that_side(second, kind, forward):
     playback = at(second)
-    found = neighbour(playback, kind, forward)
+    found = neighbour_mark(playback, kind, forward)
     beyond = [
         mark
         for mark in MARKS

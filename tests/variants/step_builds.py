@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from decodescope.variants.model.workload import DecodeWorkload
-from decodescope.variants.steps.compiled.step import StaticStep
-from decodescope.variants.steps.eager import EagerStep
+from decodescope.variants.steps.compiled_step import StaticStep
+from decodescope.variants.steps.eager_step import EagerStep
 
 Build = Callable[[Any, DecodeWorkload], Any]
 

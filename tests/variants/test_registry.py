@@ -20,10 +20,8 @@ from decodescope.analyzer.errors import (
 from decodescope.variants import registry
 from decodescope.variants.listings import variants_table
 from decodescope.variants.model.workload import DecodeWorkload
-from decodescope.variants.peers import catalog
 from decodescope.variants.registry import (
     Variant,
-    available_peers,
     available_variants,
     build_variant,
     find_variant,
@@ -31,7 +29,7 @@ from decodescope.variants.registry import (
     require_variant,
 )
 from decodescope.variants.spec import NARROW_WEIGHTS
-from decodescope.variants.steps.eager import EagerStep
+from decodescope.variants.steps.eager_step import EagerStep
 
 
 def build_nothing(loaded: Any, workload: DecodeWorkload, device: str) -> Any:
@@ -93,7 +91,7 @@ def test_built_in_variants_by_device(interpreting: bool, monkeypatch: pytest.Mon
     interpreted = [info.name for info in available_variants("cpu") if info.interpreted]
     assert interpreted == (["fused"] if interpreting else [])
     table = Console(width=200, file=StringIO())
-    table.print(variants_table((available_variants("cpu"), available_peers("cpu")), "cpu"))
+    table.print(variants_table(available_variants("cpu"), "cpu"))
     assert ("interpreted: tokens and accuracy" in table.file.getvalue()) == interpreting  # type: ignore[attr-defined]
 
 
@@ -262,37 +260,3 @@ def test_listing_variants_imports_no_torch(repository: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=repository / "src", check=False)
     assert done.returncode == 0
-
-
-def test_peers_are_listed_apart_with_what_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog, "find_spec", lambda name: None)
-    needs = {info.name: info.unavailable for info in available_peers("cuda")}
-    assert needs["torchao-fp8"] == "needs torchao: pip install torchao"
-    assert needs["liger"] == "needs liger-kernel: pip install liger-kernel"
-    assert "gpt-fast" in needs
-    assert not needs.keys() & {info.name for info in available_variants("cuda")}
-    with pytest.raises(MissingRequirement, match="torchao-int8: needs torchao: pip install"):
-        require_variant("torchao-int8", "cuda")
-    on_cpu = {info.name: info.unavailable for info in available_peers("cpu")}
-    assert on_cpu["liger"] == "needs a CUDA device; needs liger-kernel: pip install liger-kernel"
-    shown = StringIO()
-    table = variants_table((available_variants("cuda"), available_peers("cuda")), "cuda")
-    Console(width=200, file=shown).print(table)
-    assert shown.getvalue().index("compiled") < shown.getvalue().index("torchao-fp8")
-
-
-def test_a_peers_name_is_taken(packages: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = sys.modules["third_party_steps"]
-    monkeypatch.setattr(module, "good", Variant("gpt-fast", "not it", False, build_nothing))
-    broken = {info.name: info.unavailable for info in available_variants("cpu")}
-    assert broken["mine"] == "its name 'gpt-fast' is taken"
-
-
-@pytest.mark.parametrize("name", ["gpt-fast", "liger"])
-def test_a_peer_of_llamas_refuses_others_before_weights(name: str) -> None:
-    check = find_variant(name).check
-    assert check is not None
-    check("a model", {"model_type": "llama"}, DecodeWorkload(1, 4, 5), "cuda")
-    for config in ({"model_type": "qwen2"}, {}):
-        with pytest.raises(ModelError, match=f"variant {name}: a model is no Llama but"):
-            check("a model", config, DecodeWorkload(1, 4, 5), "cuda")

@@ -1,1 +1,1 @@
-"""The groups of actions that the app is made of."""
+"""The actions of keys and the answers to panels: a controller each for runs, pages and files."""

@@ -1,6 +1,10 @@
-"""Actions on a run: switch variants, pause, step, capture, restart, change its settings."""
+"""Actions on a run: switch variants, pause, step, capture, restart, change its settings; and on a
+replay: seek, and change its speed."""
 
 import math
+from typing import Literal
+
+from textual.app import App
 
 from decodescope.analyzer.protocol.messages import (
     CaptureTrace,
@@ -11,106 +15,126 @@ from decodescope.analyzer.protocol.messages import (
     StepOnce,
     SwitchVariant,
 )
-from decodescope.tui.actions.replay import ReplayActions
-from decodescope.tui.model.replaying import last_of
+from decodescope.analyzer.recordings.recording import Mark
+from decodescope.tui.background import Background
+from decodescope.tui.feeds import Feeds
+from decodescope.tui.link.base import NEWEST_NS, Seek, Speed
+from decodescope.tui.model.replaying import last_of, neighbour_mark, next_speed
+from decodescope.tui.model.view import AppClock
+from decodescope.tui.painter import Painter
 
 RESTART_WITHIN_S = 3.0
 
 
-class RunActions(ReplayActions):
-    """A replay obeys those that make sense for it; the others say why they do nothing."""
+class RunController:
+    """A replay obeys the actions that make sense for it; the others say why they do nothing.
+    Without a replay, those that need one do nothing."""
 
-    _restart_until = -math.inf
+    def __init__(
+        self,
+        app: App[None],
+        feeds: Feeds,
+        painter: Painter,
+        background: Background,
+        clock: AppClock,
+    ) -> None:
+        self._app = app
+        self._feeds = feeds
+        self._painter = painter
+        self._background = background
+        self._clock = clock
+        self._restart_until = -math.inf
 
-    def action_variants(self) -> None:
+    def variants(self) -> None:
         """List the variants or the opened files, and switch to the chosen one."""
         from decodescope.tui.screens.variants import VariantsScreen
 
-        view = self._feed.view()
+        view = self._feeds.view()
         title = "Opened files" if view.kind == "trace" else "Variants"
         if len(view.possible) < 2:
-            self.notify("There is nothing to switch to.", severity="warning")
+            self._app.notify("There is nothing to switch to.", severity="warning")
         else:
-            self.push_screen(VariantsScreen(title, view.choices, view.current), self._switched)
+            screen = VariantsScreen(title, view.choices, view.current)
+            self._app.push_screen(screen, self._switched)
 
     async def _switched(self, index: int | None) -> None:
         if index is not None:
-            await self.action_choose(index)
+            await self.choose(index)
 
-    async def action_choose(self, index: int) -> None:
+    async def choose(self, index: int) -> None:
         """Switch to the variant, or the trace file, at this place of the list."""
-        view, feed = self._feed.view(), self._feed
+        view, feed = self._feeds.view(), self._feeds.shown
         if not 0 <= index < len(view.choices):
             return
         choice = view.choices[index]
         if feed.kind == "trace":
-            self._select_file(index)
+            self._feeds.select_file(index)
         elif choice.unavailable is not None:
-            self.notify(f"{choice.name}: {choice.unavailable}", severity="warning")
+            self._app.notify(f"{choice.name}: {choice.unavailable}", severity="warning")
         elif view.playback is not None:
             await self._seek(last_of(view.playback, choice.name))
         elif feed.kind == "live" and index != view.current:
             await feed.send(SwitchVariant(choice.name))
 
-    async def action_pause(self) -> None:
+    async def pause(self) -> None:
         """Pause or resume the worker, or the replay."""
-        feed = self._feed
+        feed = self._feeds.shown
         playback = feed.view().playback
         if playback is None:
             await feed.send(Resume() if feed.view().state == "paused" else Pause())
         elif playback.state == "ended":
-            await self.action_restart()
+            await self.restart()
         else:
             runs = playback.state in ("following", "playing")
             await feed.send(Pause() if runs else Resume())
             self._painter.paint()
 
-    def action_settings(self) -> None:
+    def settings(self) -> None:
         """Change what the live worker decodes."""
         from decodescope.tui.screens.settings import SettingsScreen
 
-        link = self._feed.link
+        link = self._feeds.shown.link
         if link is None or link.settings is None:
-            self.notify("Only a live worker has settings.", severity="warning")
+            self._app.notify("Only a live worker has settings.", severity="warning")
             return
         # What was asked for and does not run was refused; it can be corrected.
-        refused = self._asked if self._asked != link.settings else None
-        hello = self._feed.view().hello
-        self.push_screen(SettingsScreen(link.settings, refused, hello), self._change)
+        refused = self._feeds.asked if self._feeds.asked != link.settings else None
+        hello = self._feeds.view().hello
+        self._app.push_screen(SettingsScreen(link.settings, refused, hello), self._change)
 
     async def _change(self, settings: Settings | None) -> None:
-        feed, link = self._feed, self._feed.link
+        feed, link = self._feeds.shown, self._feeds.shown.link
         if settings is None or link is None or feed.refused():
             self._painter.paint()
             return
-        self._asked = settings
+        self._feeds.asked = settings
         await link.send(ChangeSettings(settings))
         if feed.view().died is not None:
             feed.restarted()
             self._painter.paint()
             await link.restart()
 
-    async def action_step(self) -> None:
+    async def step(self) -> None:
         """Run one decode step of a paused worker."""
-        feed = self._feed
+        feed = self._feeds.shown
         if feed.kind != "live" or feed.view().state != "paused":
-            self.notify("One step at a time: pause the worker first (p).", severity="warning")
+            self._app.notify("One step at a time: pause the worker first (p).", severity="warning")
         else:
             await feed.send(StepOnce())
 
-    async def action_capture(self) -> None:
+    async def capture(self) -> None:
         """Capture a window and write it to a file; of a recording, write the window shown."""
-        feed, view = self._feed, self._feed.view()
+        feed, view = self._feeds.shown, self._feeds.view()
         if feed.kind == "live" and await feed.send(CaptureTrace()):
-            self.notify("The next window will be written to the current folder.")
+            self._app.notify("The next window will be written to the current folder.")
         elif feed.kind == "replay" and view.window is not None:
             self._background.save_trace(view.window.path, view.variant or "replay")
         else:
-            self.notify("There is no run to capture a trace from.", severity="warning")
+            self._app.notify("There is no run to capture a trace from.", severity="warning")
 
-    async def action_restart(self) -> None:
+    async def restart(self) -> None:
         """Restart the worker or the replay; a running worker only if R is pressed twice."""
-        feed = self._feed
+        feed = self._feeds.shown
         if feed.link is None or feed.refused():
             self._painter.paint()
             return
@@ -119,8 +143,49 @@ class RunActions(ReplayActions):
         alive = feed.kind == "live" and view.live_figures and view.silent_s(now) is None
         if alive and now > self._restart_until:
             self._restart_until = now + RESTART_WITHIN_S
-            self.notify("The worker is running. Press R again to restart it.", severity="warning")
+            text = "The worker is running. Press R again to restart it."
+            self._app.notify(text, severity="warning")
             return
         feed.restarted()
         self._painter.paint()
         await feed.link.restart()
+
+    async def seek_mark(self, kind: Literal["window", "switch"], forward: bool) -> None:
+        """Go to the next or previous window, or change of variant, of a replay."""
+        if (playback := self._feeds.view().playback) is not None:
+            mark = neighbour_mark(playback, kind, forward)
+            if mark is None:
+                what = "window" if kind == "window" else "change of variant"
+                place = "after" if forward else "before"
+                self._app.notify(f"There is no {what} {place} this moment.")
+            await self._seek(mark)
+
+    async def speed(self, steps: int) -> None:
+        """Play faster or slower."""
+        if (playback := self._feeds.view().playback) is not None:
+            await self._feeds.shown.send(Speed(next_speed(playback.speed, steps)))
+            self._painter.paint()
+
+    async def follow(self) -> None:
+        """Go to the newest moment of a recording that is being written, and stay there."""
+        playback = self._feeds.view().playback
+        if playback is None or not playback.growing:
+            self._app.notify("Nothing is being recorded here.", severity="warning")
+        else:
+            await self.seek_to(NEWEST_NS)
+
+    def seek_time(self) -> None:
+        """Go to a time of a replay."""
+        from decodescope.tui.screens.seek import SeekScreen
+
+        if (playback := self._feeds.view().playback) is not None:
+            self._app.push_screen(SeekScreen(playback), self.seek_to)
+
+    async def seek_to(self, t_ns: int | None) -> None:
+        """Go to `t_ns` of a replay; None stays."""
+        if t_ns is not None:
+            await self._feeds.shown.send(Seek(t_ns))
+            self._painter.changed(self._feeds.shown)
+
+    async def _seek(self, mark: Mark | None) -> None:
+        await self.seek_to(mark.t_ns if mark is not None else None)

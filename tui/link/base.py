@@ -34,7 +34,7 @@ class WorkerDied(Struct, frozen=True, tag="died"):
 
 
 class FileHealth(Struct, frozen=True, tag="health"):
-    """What is wrong with the recording that is about to be played."""
+    """The findings about the recording that is about to be played."""
 
     findings: tuple[Finding, ...]
 
@@ -86,7 +86,7 @@ class Link:
 
     @property
     def settings(self) -> Settings | None:
-        """What runs, or is to run when the worker is restarted; None if it cannot be changed.
+        """The settings that run, or will when the worker is restarted; None if there are none.
 
         `send(ChangeSettings)` changes them, also while there is no worker.
         """

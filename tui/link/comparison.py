@@ -17,12 +17,14 @@ ComparisonLinkEvent = ComparisonMessage | WorkerDied
 _QUIT_GRACE_S = 15.0
 # When the app ends, nobody waits for that.
 _LEAVE_GRACE_S = 4.0
-_MODULE = "decodescope.variants.comparing.live"
+_MODULE = "decodescope.variants.comparing.live_comparison"
 
 
 class ComparisonLink:
-    """One comparison at a time by `python -m decodescope.variants.comparing.live`; tests pass a
-    fake. `argv` replaces the interpreter and module."""
+    """One comparison at a time by `python -m decodescope.variants.comparing.live_comparison`.
+
+    Tests pass a fake: `argv` replaces the interpreter and module.
+    """
 
     def __init__(self, argv: tuple[str, ...] | None = None) -> None:
         self._argv = argv or (sys.executable, "-u", "-m", _MODULE)

@@ -2,11 +2,10 @@
 
 import asyncio
 import contextlib
-from pathlib import Path
 
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.protocol.messages import Log, Pause
-from decodescope.analyzer.recordings.following import FollowedRecording, is_being_written
+from decodescope.analyzer.recordings.following import FollowedRecording
 from decodescope.analyzer.recordings.recording import Recording
 from decodescope.analyzer.schema.report import Finding
 from decodescope.tui.link.base import FileHealth, LinkEvent, LinkMessage, Playback, Seek, Speed
@@ -19,14 +18,6 @@ _ENDINGS = {
     "unfinished": "the run that wrote it was killed, or could no longer write",
     "removed": "it was removed, and cannot be opened again",
 }
-
-
-def replay_link(path: Path) -> ReplayLink:
-    """A link that plays the recording at `path`, and follows it if it is being written."""
-    if is_being_written(path):
-        with contextlib.suppress(DecodescopeError):
-            return FollowLink(FollowedRecording(path))
-    return ReplayLink(path)
 
 
 class FollowLink(ReplayLink):

@@ -14,7 +14,6 @@ from decodescope.analyzer.errors import InputError, MissingRequirement
 from decodescope.analyzer.protocol.framing import FrameDecoder, encode_frame
 from decodescope.analyzer.protocol.messages import Failure, Quit
 from decodescope.tui.link.base import WorkerDied
-from decodescope.tui.link.log_tail import LogTail
 
 _LOG_TAIL_LINES = 20
 _RECEIVE_BYTES = 1 << 16
@@ -258,3 +257,36 @@ async def _exited_within(process: subprocess.Popen[bytes], seconds: float) -> bo
     except subprocess.TimeoutExpired:
         return False
     return True
+
+
+MOST_BYTES = 1 << 16
+
+
+class LogTail:
+    """Follows the file at `path` from its present end on; it need not exist yet."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._at = path.stat().st_size
+        except OSError:
+            self._at = 0
+
+    def lines(self) -> list[str]:
+        """The whole lines that were appended since the last call, of the last `MOST_BYTES`. Of a
+        line that was written over, as progress bars are, the last state."""
+        try:
+            with self._path.open("rb") as file:
+                size = file.seek(0, 2)
+                start = max(self._at, size - MOST_BYTES)
+                file.seek(start)
+                whole, end, rest = file.read(max(size - start, 0)).rpartition(b"\n")
+        except OSError:
+            return []
+        cut = start > self._at
+        if not end:
+            self._at = start
+            return []
+        self._at = size - len(rest)
+        lines = whole.decode(errors="replace").split("\n")[cut:]
+        return [line.rstrip("\r").rpartition("\r")[2] for line in lines]

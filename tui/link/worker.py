@@ -139,7 +139,7 @@ class WorkerLink(Link):
         await asyncio.to_thread(self.discard)
 
     def discard(self) -> None:
-        """What `close` does, at once and without an event loop: for an app that never ran."""
+        """Do as `close` does, at once and without an event loop: for an app that never ran."""
         self._child.kill()
         if self._folder is not None:
             self._folder.remove()

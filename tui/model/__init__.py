@@ -1,1 +1,1 @@
-"""What the app shows and what is selected, without widgets."""
+"""The state that the app shows, and the selection, without widgets."""

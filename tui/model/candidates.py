@@ -1,4 +1,4 @@
-"""What can be compared: the variants of a live run, or the opened files."""
+"""The candidates of a comparison: the variants of a live run, or the opened files."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ class Candidate:
     chosen: bool
 
 
-def candidates(view: View) -> tuple[Candidate, ...]:
+def comparison_candidates(view: View) -> tuple[Candidate, ...]:
     """Those that can be compared come first. Until the user changes it, every variant that is timed
     here is chosen, or the first two files."""
     toggled = view.comparison.toggled
@@ -28,19 +28,19 @@ def candidates(view: View) -> tuple[Candidate, ...]:
         )
     if view.kind != "live" or view.hello is None:
         return ()
-    found = []
+    variants = []
     for info in view.hello.variants:
         # What only the interpreter runs cannot be watched live, but it can be compared.
         why = None if info.interpreted else info.unavailable
         about = _INTERPRETED if info.interpreted else info.summary
         chosen = why is None and (not info.interpreted) != (info.name in toggled)
-        found.append(Candidate(info.name, about, why, chosen))
-    return tuple(sorted(found, key=lambda one: one.unavailable is not None))
+        variants.append(Candidate(info.name, about, why, chosen))
+    return tuple(sorted(variants, key=lambda candidate: candidate.unavailable is not None))
 
 
 def chosen_names(view: View) -> tuple[str, ...]:
     """The candidates that are chosen; the first is the base."""
-    return tuple(one.name for one in candidates(view) if one.chosen)
+    return tuple(candidate.name for candidate in comparison_candidates(view) if candidate.chosen)
 
 
 def _files(view: View) -> int:

@@ -1,20 +1,16 @@
 """A comparison as the app follows it: its events folded into one immutable state."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from decodescope.analyzer.comparing.messages import (
-    ComparisonConfig,
-    ComparisonDone,
-    ComparisonProgress,
-    RoundCompared,
-    RunMeasured,
-)
 from decodescope.analyzer.errors import process_end
 from decodescope.analyzer.protocol.messages import Bye, Failure
-from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 from decodescope.tui.link.base import WorkerDied
-from decodescope.tui.link.comparison import ComparisonLinkEvent
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.comparing.messages import ComparisonConfig, ComparisonProgress
+    from decodescope.analyzer.schema.comparison_report import Comparison, Diff
+    from decodescope.tui.link.comparison import ComparisonLinkEvent
 
 Phase = Literal["idle", "reading", "running", "cancelling", "cancelled", "done", "failed"]
 
@@ -34,7 +30,7 @@ class MeasuredRun:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonState:
-    """What is compared and what came of it. `toggled` are the candidates whose choice the user
+    """A comparison and its result. `toggled` are the candidates whose choice the user
     changed. `run_began` is when the run in progress began (monotonic seconds).
 
     `result` is the latest comparison or diff, also while the next round is measured and after a
@@ -45,11 +41,11 @@ class ComparisonState:
     phase: Phase = "idle"
     toggled: frozenset[str] = frozenset()
     rounds: int = DEFAULT_ROUNDS
-    config: ComparisonConfig | None = None
-    progress: ComparisonProgress | None = None
+    config: "ComparisonConfig | None" = None
+    progress: "ComparisonProgress | None" = None
     run_began: float = 0.0
     runs: tuple[MeasuredRun, ...] = ()
-    result: Comparison | Diff | None = None
+    result: "Comparison | Diff | None" = None
     origin: str = ""
     error: str = ""
     side: str = ""
@@ -60,17 +56,34 @@ class ComparisonState:
         """Whether variants are measured, or files are read."""
         return self.phase in ("reading", "running", "cancelling")
 
-    def begun(self, config: ComparisonConfig, now: float) -> "ComparisonState":
+    def begun(self, config: "ComparisonConfig", now: float) -> "ComparisonState":
         """A comparison of variants begins; nothing of an earlier one is left."""
-        return replace(self, phase="running", config=config, progress=None, run_began=now, runs=(),
-                       result=None, origin="measured here", error="", side="")  # fmt: skip
+        return replace(
+            self,
+            phase="running",
+            config=config,
+            progress=None,
+            run_began=now,
+            runs=(),
+            result=None,
+            origin="measured here",
+            error="",
+            side="",
+        )
 
     def failed(self, error: str) -> "ComparisonState":
         """It cannot go on; what was compared stays."""
         return replace(self, phase="failed", error=error, progress=None)
 
-    def received(self, event: ComparisonLinkEvent, now: float) -> "ComparisonState":
+    def received(self, event: "ComparisonLinkEvent", now: float) -> "ComparisonState":
         """The state after `event`."""
+        from decodescope.analyzer.comparing.messages import (
+            ComparisonDone,
+            ComparisonProgress,
+            RoundCompared,
+            RunMeasured,
+        )
+
         match event:
             case ComparisonProgress(round=round, variant=variant):
                 before = self.progress

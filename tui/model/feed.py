@@ -34,22 +34,18 @@ from decodescope.tui.link.base import (
     LinkMessage,
     WorkerDied,
 )
-from decodescope.tui.model import banners
-from decodescope.tui.model.banners import Banner
-from decodescope.tui.model.choices import files_of, variants_of, with_running
-from decodescope.tui.model.previewing import remaining
-from decodescope.tui.model.run_log import RunLog
-from decodescope.tui.model.sources import LiveSource, ReplaySource, Source, TraceSource
-from decodescope.tui.model.view import (
-    Clock,
-    Kind,
-    Level,
-    LogSource,
-    Preview,
-    Sample,
-    View,
-    Window,
+from decodescope.tui.model import notices
+from decodescope.tui.model.notices import Banner, Level, LogSource, RunLog
+from decodescope.tui.model.sources import (
+    LiveSource,
+    ReplaySource,
+    Source,
+    TraceSource,
+    files_of,
+    variants_of,
+    with_running,
 )
+from decodescope.tui.model.view import AppClock, Kind, Preview, SpeedSample, View, Window, remaining
 from decodescope.tui.model.windows import Job, Windows
 
 HISTORY_SAMPLES = 2400
@@ -61,14 +57,14 @@ class Feed:
 
     source: Source
     link: Link | None
-    clock: Clock
+    clock: AppClock
     _state: View
     started: bool = False
     windows: Windows = field(default_factory=Windows)
     _held: bool = False
     _runs_after: bool = False
     _tried_merging: bool = False
-    _samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=HISTORY_SAMPLES))
+    _samples: deque[SpeedSample] = field(default_factory=lambda: deque(maxlen=HISTORY_SAMPLES))
     _heard_at: float | None = None
     _log: RunLog = field(default_factory=RunLog)
 
@@ -80,10 +76,16 @@ class Feed:
     def view(self) -> View:
         """The current state, complete and immutable."""
         playback = self.link.playback() if self.link is not None else None
-        return replace(self._state, samples=tuple(self._samples), log=self._log.lines,
-                       heard_at=self._heard_at, playback=playback, analysing=self.windows.analysing,
-                       recording=self.link is not None and self.link.recording,
-                       unseen=self._log.unseen)  # fmt: skip
+        return replace(
+            self._state,
+            samples=tuple(self._samples),
+            log=self._log.lines,
+            heard_at=self._heard_at,
+            playback=playback,
+            analysing=self.windows.analysing,
+            recording=self.link is not None and self.link.recording,
+            unseen=self._log.unseen,
+        )
 
     def now(self) -> float:
         """The source's time: recorded seconds in a replay, otherwise monotonic seconds."""
@@ -125,11 +127,17 @@ class Feed:
     def refused(self) -> bool:
         """Whether the worker is held; then a banner says so."""
         if self._held:
-            self._set(banner=banners.held())
+            self._set(banner=notices.held())
         return self._held
 
-    def note(self, level: Level, text: str, source: LogSource = "app", code: str = "",
-             at: float | None = None) -> None:  # fmt: skip
+    def note(
+        self,
+        level: Level,
+        text: str,
+        source: LogSource = "app",
+        code: str = "",
+        at: float | None = None,
+    ) -> None:
         """Add a line to the log, of now or of second `at` of the source's time."""
         if self.kind == "replay":
             time = position((self.now() if at is None else at) * 1e9)
@@ -165,7 +173,7 @@ class Feed:
 
     def ended_by_user(self) -> None:
         """The user ends the worker; its data stays."""
-        self._set(state="ended", detail="", banner=banners.ended_by_user())
+        self._set(state="ended", detail="", banner=notices.ended_by_user())
         self.note("info", "the worker was ended by the user")
 
     def restarted(self) -> None:
@@ -186,8 +194,9 @@ class Feed:
                 self._greet(event, now)
             case Progress(stage=stage, detail=detail, expected_ns=expected_ns):
                 expected_s = None if expected_ns is None else expected_ns / 1e9
-                self._set(detail=f"{stage} {detail}".strip(), stage_at=now,
-                          stage_expected_s=expected_s)  # fmt: skip
+                self._set(
+                    detail=f"{stage} {detail}".strip(), stage_at=now, stage_expected_s=expected_s
+                )
                 self.note("info", f"{stage} {detail}".strip(), "worker", at=now)
             case State(state=state, variant=variant):
                 self._enter(state, variant)
@@ -202,7 +211,7 @@ class Feed:
                 self.note(level, text, "worker", at=now)
             case Failure(message=text, fatal=fatal):
                 replayed = self.link is not None and self.link.playback() is not None
-                self._set(banner=banners.failure(event, replayed))
+                self._set(banner=notices.failure(event, replayed))
                 self.note("error", text, "worker", at=now)
                 if fatal:
                     self._set(fatal=event, state="failed", detail="")
@@ -211,12 +220,17 @@ class Feed:
                     self._set(state="ended", detail=reason)
                     self.note("info", f"ended: {reason}", "worker", at=now)
             case WorkerDied():
-                self._set(died=event, state="worker died", detail="", meters=None,
-                          banner=banners.died(event, self._state.fatal))  # fmt: skip
+                self._set(
+                    died=event,
+                    state="worker died",
+                    detail="",
+                    meters=None,
+                    banner=notices.died(event, self._state.fatal),
+                )
                 if self._state.fatal is None:
                     self.note("error", event.describe())
             case FileHealth(findings=findings):
-                self._set(banner=banners.degraded(self._state.source_name, findings))
+                self._set(banner=notices.degraded(self._state.source_name, findings))
                 self._note_findings(-1, findings)
             case Jumped(t_ns=t_ns, past=past):
                 self._jump(t_ns / 1e9, past)
@@ -259,7 +273,7 @@ class Feed:
         health = window.report.health
         new = self._note_findings(job.index, health.findings)
         if new and health.status == "degraded" and self.kind != "live":
-            self._set(banner=banners.degraded(job.paths[0].name, health.findings))
+            self._set(banner=notices.degraded(job.paths[0].name, health.findings))
         if job.index == self._state.current:
             self._set(window=window)
 
@@ -303,8 +317,19 @@ class Feed:
         kept = self.windows.jump()
         self._log.forget_worker()
         self._samples.clear()
-        self._set(state="starting", detail="", hello=None, choices=(), current=-1, stats=None,
-                  stats_at=None, window=None, died=None, fatal=None, banner=None)  # fmt: skip
+        self._set(
+            state="starting",
+            detail="",
+            hello=None,
+            choices=(),
+            current=-1,
+            stats=None,
+            stats_at=None,
+            window=None,
+            died=None,
+            fatal=None,
+            banner=None,
+        )
         for t_ns, message in past:
             self.receive(message, t_ns / 1e9)
         if unseen is not None:
@@ -335,7 +360,7 @@ class Feed:
         self._set(hello=hello, choices=choices, current=-1, stats=None, stats_at=None, window=None)
         live = isinstance(self.source, LiveSource) and not self.source.cpu_chosen
         if first and live and hello.device == "cpu":
-            self._set(banner=banners.no_cuda(hello))
+            self._set(banner=notices.no_cuda(hello))
 
     def _enter(self, state: str, variant: str) -> None:
         if variant:
@@ -350,17 +375,15 @@ class Feed:
             if self._state.state == "paused":
                 # A single step, which began with an idle GPU.
                 return
-            self._samples.append(Sample(now, stats.tokens_per_s, index))
+            self._samples.append(SpeedSample(now, stats.tokens_per_s, index))
 
 
-def open_feed(source: Source, clock: Clock) -> Feed:
+def open_feed(source: Source, clock: AppClock) -> Feed:
     """A feed that has not been started."""
     if isinstance(source, LiveSource):
         return Feed(source, source.link, clock, View("live", ""))
     if isinstance(source, ReplaySource):
-        from decodescope.tui.link.following import replay_link
-
-        link = source.link or replay_link(source.path)
+        link = source.open_link()
         return Feed(source, link, clock, View("replay", source.path.name))
     names = ", ".join(path.name for path in source.paths)
     choices = files_of(source.paths)

@@ -1,4 +1,4 @@
-"""What the user looks at: the page, the selection, and the window that it belongs to."""
+"""The focus of the user: the page, the selection, and the window that it belongs to."""
 
 from dataclasses import dataclass, replace
 
@@ -58,5 +58,11 @@ class Focus:
             self.choose(None, view)
         window = self._held or view.window
         held = self._held is not None and self._held is not view.window
-        return replace(view, page=self.page, selection=self.selection, window=window, held=held,
-                       shelf=self.shelf)  # fmt: skip
+        return replace(
+            view,
+            page=self.page,
+            selection=self.selection,
+            window=window,
+            held=held,
+            shelf=self.shelf,
+        )

@@ -1,4 +1,4 @@
-"""What can be selected. One selection is shared by every page."""
+"""Everything that can be selected. One selection is shared by every page."""
 
 from dataclasses import dataclass
 
@@ -56,7 +56,7 @@ class GapFilter:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is selected, and the range path `within` which kernels, gaps and the timeline are
+    """The selection, and the range path `within` which kernels, gaps and the timeline are
     shown; None is the whole window. `gaps` also filters the list of gaps."""
 
     pick: Pick | None = None

@@ -23,7 +23,9 @@ def next_speed(factor: float, steps: int) -> float:
     return SPEEDS[min(max(place, 0), len(SPEEDS) - 1)]
 
 
-def neighbour(playback: Playback, kind: Literal["window", "switch"], forward: bool) -> Mark | None:
+def neighbour_mark(
+    playback: Playback, kind: Literal["window", "switch"], forward: bool
+) -> Mark | None:
     """The next mark of this kind after the position, or the last one before it."""
     marks = [mark for mark in playback.marks if mark.kind == kind]
     if forward:

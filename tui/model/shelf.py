@@ -25,7 +25,7 @@ _MAX_LOOKED_INTO = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FileEntry:
     """A file or folder, and where it was found. `about` is what a recording is of. A bundled one
     is as old as its run, whenever it was installed."""
 
@@ -43,14 +43,14 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """What it is called in the list."""
+        """Its name in the list."""
         name = self.path.name or str(self.path)
         return f"{name}/" if self.kind == FOLDER else name
 
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """What page 8 shows. `typed` is what the path field says, `folder` the folder that it names,
+    """The contents of page 8. `typed` is the text of the path field, `folder` the folder in it,
     with its entries in `listed` (None until they are read). `known` are the other files.
 
     `health` is what is known of the files that were opened. `reading` names what is being read,
@@ -59,28 +59,28 @@ class Shelf:
 
     typed: str = ""
     folder: Path = Path()
-    listed: tuple[Entry, ...] | None = None
-    known: tuple[Entry, ...] = ()
+    listed: tuple[FileEntry, ...] | None = None
+    known: tuple[FileEntry, ...] = ()
     marked: tuple[Path, ...] = ()
     health: Mapping[Path, str] = field(default_factory=lambda: MappingProxyType({}))
     reading: str = ""
     problem: str = ""
     pointed: Path | None = None
 
-    def visible(self) -> tuple[Entry, ...]:
+    def visible(self) -> tuple[FileEntry, ...]:
         """Everything, or while a path is typed, what of its folder begins as it ends."""
         prefix = os.path.split(self.typed)[1]
-        listed = tuple(one for one in self.listed or () if _begins(one.path.name, prefix))
+        listed = tuple(entry for entry in self.listed or () if _begins(entry.path.name, prefix))
         return listed if self.typed else (*self.known, *listed)
 
     def completed(self) -> str:
         """`typed` with all that the entries which begin as it ends have in common."""
         prefix = os.path.split(self.typed)[1]
-        found = [one for one in self.listed or () if _begins(one.path.name, prefix)]
-        if not self.typed or not found:
+        matches = [entry for entry in self.listed or () if _begins(entry.path.name, prefix)]
+        if not self.typed or not matches:
             return self.typed
-        common = _common([one.path.name for one in found])
-        ending = os.sep if len(found) == 1 and found[0].kind == FOLDER else ""
+        common = _common([entry.path.name for entry in matches])
+        ending = os.sep if len(matches) == 1 and matches[0].kind == FOLDER else ""
         if len(common) < len(prefix):
             return self.typed
         return self.typed.removesuffix(prefix) + common + ending
@@ -104,39 +104,39 @@ def folder_of(typed: str, current: Path) -> Path:
     return current / folder
 
 
-def listing(folder: Path) -> tuple[Entry, ...]:
+def listing(folder: Path) -> tuple[FileEntry, ...]:
     """The entries of `folder`: its folders by name, then its files, the latest first.
 
     Raises:
         OSError: the folder cannot be read.
     """
     folders, files = [], []
-    with os.scandir(folder) as found:
-        for number, one in enumerate(found):
+    with os.scandir(folder) as entries:
+        for number, entry in enumerate(entries):
             if number >= MAX_LISTED:
                 break
-            path = Path(one.path)
-            if _is_folder(one):
-                folders.append(Entry(path, "folder", FOLDER))
+            path = Path(entry.path)
+            if _is_folder(entry):
+                folders.append(FileEntry(path, "folder", FOLDER))
             else:
                 files.append(_plain(path, "folder"))
     folders.sort(key=lambda entry: entry.path.name)
     files.sort(key=lambda entry: (-(entry.modified_s or 0.0), entry.path.name))
-    looked = [look(one.path, "folder") for one in files[:_MAX_LOOKED_INTO]]
+    looked = [look(entry.path, "folder") for entry in files[:_MAX_LOOKED_INTO]]
     return (*folders, *looked, *files[_MAX_LOOKED_INTO:])
 
 
-def folders(folder: Path) -> tuple[Entry, ...]:
+def folders(folder: Path) -> tuple[FileEntry, ...]:
     """The folders in `folder`; none if it cannot be read."""
     try:
-        with os.scandir(folder) as found:
-            names = [one.path for one in found if _is_folder(one)]
+        with os.scandir(folder) as entries:
+            names = [entry.path for entry in entries if _is_folder(entry)]
     except OSError:
         return ()
-    return tuple(Entry(Path(name), "folder", FOLDER) for name in sorted(names))
+    return tuple(FileEntry(Path(name), "folder", FOLDER) for name in sorted(names))
 
 
-def look(path: Path, place: Place) -> Entry:
+def look(path: Path, place: Place) -> FileEntry:
     """The entry of a file, with what its first bytes say; a missing one says so, unless a run is
     writing it now under another name."""
     entry = _plain(path, place)
@@ -164,7 +164,7 @@ def opened_health(status: str, findings: Sequence[str]) -> str:
 def _common(names: Sequence[str]) -> str:
     first, last = min(names), max(names)
     pairs = enumerate(zip(first, last, strict=False))
-    return first[: next((place for place, (one, other) in pairs if one != other), len(first))]
+    return first[: next((place for place, (char, other) in pairs if char != other), len(first))]
 
 
 def _begins(name: str, prefix: str) -> bool:
@@ -181,19 +181,19 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _plain(path: Path, place: Place) -> Entry:
-    """What the folder says about a file; its kind only if it is no regular file."""
+def _plain(path: Path, place: Place) -> FileEntry:
+    """The folder's entry of a file; its kind only if it is no regular file."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError as error:
-        return Entry(path, place, error.strerror or "unreadable")
-    if stat.S_ISDIR(found.st_mode):
-        return Entry(path, place, FOLDER)
-    kind = "" if stat.S_ISREG(found.st_mode) else UNKNOWN
-    return Entry(path, place, kind, "", found.st_size, found.st_mtime)
+        return FileEntry(path, place, error.strerror or "unreadable")
+    if stat.S_ISDIR(status.st_mode):
+        return FileEntry(path, place, FOLDER)
+    kind = "" if stat.S_ISREG(status.st_mode) else UNKNOWN
+    return FileEntry(path, place, kind, "", status.st_size, status.st_mtime)
 
 
-def _recording(entry: Entry) -> Entry:
+def _recording(entry: FileEntry) -> FileEntry:
     """The entry with what the first messages of the recording say."""
     kind = GROWING if is_being_written(entry.path) else "recording"
     head = recording_head(entry.path)

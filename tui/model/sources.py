@@ -1,18 +1,24 @@
-"""Where what the app shows comes from: a worker, a recording or trace files."""
+"""The sources of what the app shows: a worker, a recording or trace files, and their choices."""
 
+import contextlib
 import os
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.io.files import names_of
+from decodescope.analyzer.protocol.messages import Hello
+from decodescope.analyzer.recordings.following import FollowedRecording, is_being_written
 from decodescope.analyzer.recordings.recording import is_recording
-from decodescope.tui.link.base import Link
+from decodescope.tui.link.base import Link, Playback
+from decodescope.tui.model.view import Choice
 
 if TYPE_CHECKING:
     from decodescope.analyzer.reports.given import Given
+
 
 # As recordings are named while they grow, too.
 _RECORDING_NAME = re.compile(r"\.dsrec(-\d+)?(\.partial)?$")
@@ -20,7 +26,7 @@ _RECORDING_NAME = re.compile(r"\.dsrec(-\d+)?(\.partial)?$")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a live run was asked to decode; None leaves the dtype to it."""
+    """The model and workload that a live run was asked for; None leaves the dtype to it."""
 
     model: str
     variant: str
@@ -57,6 +63,19 @@ class ReplaySource:
         """The recording, also under the name that it gets if it is still being written."""
         return (self.path, *names_of(self.path))
 
+    def open_link(self) -> Link:
+        """`link`, else one that plays the recording, and follows it if it is being written."""
+        from decodescope.tui.link.replay import ReplayLink
+
+        if self.link is not None:
+            return self.link
+        if is_being_written(self.path):
+            from decodescope.tui.link.following import FollowLink
+
+            with contextlib.suppress(DecodescopeError):
+                return FollowLink(FollowedRecording(self.path))
+        return ReplayLink(self.path)
+
 
 @dataclass(frozen=True, slots=True)
 class TraceSource:
@@ -67,9 +86,9 @@ class TraceSource:
     given: "Given | None" = None
 
     def given_for(self, paths: Iterable[Path]) -> "Given | None":
-        """What was given, if it was given with all of `paths`: it says nothing about others."""
-        mine = {os.path.realpath(path) for path in self.paths}
-        return self.given if all(os.path.realpath(path) in mine for path in paths) else None
+        """`given`, if it was given with all of `paths`: it says nothing about others."""
+        own_paths = {os.path.realpath(path) for path in self.paths}
+        return self.given if all(os.path.realpath(path) in own_paths for path in paths) else None
 
 
 Source = LiveSource | ReplaySource | TraceSource
@@ -79,3 +98,37 @@ def source_for(path: Path) -> ReplaySource | TraceSource:
     """The source for one file a user named: a recording is replayed, a trace analysed."""
     recorded = _RECORDING_NAME.search(path.name) is not None or is_recording(path)
     return ReplaySource(path) if recorded else TraceSource((path,))
+
+
+_ALL_RANKS = Choice("all ranks", "the files as ranks of one run, on one clock")
+_NOT_RECORDED = "not recorded"
+
+
+def variants_of(hello: Hello, playback: Playback | None) -> tuple[Choice, ...]:
+    """The variants that a worker has; of a recording, those that it holds can be chosen."""
+    choices = tuple(Choice(info.name, info.summary, info.unavailable) for info in hello.variants)
+    if playback is None:
+        return choices
+    held = {mark.variant for mark in playback.marks}
+    return tuple(
+        replace(choice, unavailable=None if choice.name in held else _NOT_RECORDED)
+        for choice in choices
+    )
+
+
+def with_running(choices: tuple[Choice, ...], variant: str) -> tuple[Choice, ...]:
+    """The choices with `variant`, which runs: of a recording that grows it was not known before."""
+    if variant not in [choice.name for choice in choices]:
+        return (*choices, Choice(variant, ""))
+    return tuple(
+        replace(choice, unavailable=None)
+        if (choice.name, choice.unavailable) == (variant, _NOT_RECORDED)
+        else choice
+        for choice in choices
+    )
+
+
+def files_of(paths: Sequence[Path]) -> tuple[Choice, ...]:
+    """The opened files, and after several all of them together."""
+    files = tuple(Choice(path.name, str(path.parent)) for path in paths)
+    return (*files, _ALL_RANKS) if len(files) > 1 else files

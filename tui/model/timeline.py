@@ -1,4 +1,4 @@
-"""What the timeline looks at: which time, which lane, and which slices stand out."""
+"""The look of the timeline: its time, its lane, and the slices that stand out."""
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -56,8 +56,10 @@ class Look:
     @property
     def shown(self) -> tuple[int, int]:
         """The time that is visible: (start, end)."""
-        return (self.time.time_one(self.viewport.start_ns),
-                self.time.time_one(self.viewport.end_ns))  # fmt: skip
+        return (
+            self.time.time_one(self.viewport.start_ns),
+            self.time.time_one(self.viewport.end_ns),
+        )
 
     @property
     def zoom(self) -> float:
@@ -149,8 +151,8 @@ class Look:
         return self.fill(int(steps.start_ns[place]), int(steps.end_ns[place]), columns)
 
     def marked(self, selection: Selection, labels: Bools | None) -> Self:
-        """What stands out: the slices inside the selection's range that also belong to its kernel,
-        else to `labels` (what was searched for)."""
+        """Mark the slices that stand out: those inside the selection's range that also belong to
+        its kernel, else to `labels` (what was searched for)."""
         lanes, chosen = self.lanes, None
         within = selection.within
         if isinstance(selection.pick, RangePick):
@@ -167,7 +169,8 @@ class Look:
         if chosen is None:
             return replace(self, marks=None)
         marks = tuple(
-            lane.count_marks(mine) for lane, mine in zip(lanes.lanes, chosen, strict=True)
+            lane.count_marks(chosen_slices)
+            for lane, chosen_slices in zip(lanes.lanes, chosen, strict=True)
         )
         return replace(self, marks=marks)
 
@@ -176,7 +179,7 @@ class Look:
         if self.marks is None:
             return self
         shown = np.array(self.shown)
-        found: list[tuple[bool, int, int]] = []
+        candidates: list[tuple[bool, int, int]] = []
         for lane, marks in zip(self.lanes.lanes, self.marks, strict=True):
             if lane.key.kind != "stream":
                 continue
@@ -186,10 +189,10 @@ class Look:
             later = parts[lane.start_ns[parts] >= shown[0]]
             for part in (*later[:1].tolist(), *parts[:1].tolist()):
                 start_ns = int(lane.start_ns[part])
-                found.append((start_ns < shown[0], start_ns, int(lane.end_ns[part])))
-        if not found:
+                candidates.append((start_ns < shown[0], start_ns, int(lane.end_ns[part])))
+        if not candidates:
             return self
-        _, start_ns, end_ns = min(found)
+        _, start_ns, end_ns = min(candidates)
         return self.show(start_ns, end_ns, columns, readable=False)
 
 
@@ -230,22 +233,29 @@ def last_step_of(lanes: Lanes, most: int) -> Lanes:
     most ops, its overlap, its other streams."""
     device = device_of_last_step(lanes)
     kinds = ("stream", "overlap", "gap")
-    mine = [one for one in lanes.lanes if one.key.kind in kinds and one.key.device == device]
+    device_lanes = [
+        lane for lane in lanes.lanes if lane.key.kind in kinds and lane.key.device == device
+    ]
     order = {"gap": 0, "stream": 3, "overlap": 2}
-    busiest = max((lane for lane in mine if lane.key.kind == "stream"), default=None,
-                  key=lambda lane: len(lane.slices))  # fmt: skip
-    ranked = sorted(mine, key=lambda lane: 1 if lane is busiest else order[lane.key.kind])
+    busiest = max(
+        (lane for lane in device_lanes if lane.key.kind == "stream"),
+        default=None,
+        key=lambda lane: len(lane.slices),
+    )
+    ranked = sorted(device_lanes, key=lambda lane: 1 if lane is busiest else order[lane.key.kind])
     kept = {lane.key for lane in ranked[:most]}
-    chosen = tuple(lane for lane in mine if lane.key in kept)
+    chosen = tuple(lane for lane in device_lanes if lane.key in kept)
     return replace(lanes, lanes=chosen, world=lanes.home)
 
 
 def overlap_share(lanes: Lanes) -> float:
     """The share of the last step in which ops of its device overlapped, 0 if that does not
     matter."""
-    found = last_step_of(lanes, len(lanes.lanes)).lanes
+    last_step_lanes = last_step_of(lanes, len(lanes.lanes)).lanes
     home = np.array(lanes.home)
-    return sum(float(one.columns(home).busy[0]) for one in found if one.key.kind == "overlap")
+    return sum(
+        float(lane.columns(home).busy[0]) for lane in last_step_lanes if lane.key.kind == "overlap"
+    )
 
 
 def time_of_pick(lanes: Lanes, pick: Pick | None) -> tuple[int, int] | None:
@@ -274,14 +284,14 @@ def slice_of_pick(lanes: Lanes, pick: Pick | None) -> Slice | None:
             return None
     for place, lane in enumerate(lanes.lanes):
         if lane.key.kind == kind:
-            found = int(lane.slices.row.searchsorted(row))
-            if found < len(lane.slices) and int(lane.slices.row[found]) == row:
-                return place, found
+            number = int(lane.slices.row.searchsorted(row))
+            if number < len(lane.slices) and int(lane.slices.row[number]) == row:
+                return place, number
     return None
 
 
 def pick_of_slice(lanes: Lanes, place: int, number: int) -> Pick:
-    """What a slice of a lane is."""
+    """The pick of a slice of a lane."""
     lane = lanes.lanes[place]
     row = int(lane.slices.row[number])
     if lane.key.kind in ("stream", "wait"):
@@ -313,11 +323,11 @@ def _interruption_pick(lanes: Lanes, row: int) -> Pick | None:
 def _host_path(lanes: Lanes, lane: Lane, at_ns: int) -> str | None:
     """The path of the thread's ranges down to `lane`, None if it launched nothing."""
     parts: list[str] = []
-    for one in lanes.lanes:
-        if one.key[:3] == lane.key[:3] and one.key.level <= lane.key.level:
-            number = one.at(at_ns, at_ns + 1)
+    for outer_lane in lanes.lanes:
+        if outer_lane.key[:3] == lane.key[:3] and outer_lane.key.level <= lane.key.level:
+            number = outer_lane.at(at_ns, at_ns + 1)
             part = (
-                path_part(lanes.names[int(one.slices.label[number])])
+                path_part(lanes.names[int(outer_lane.slices.label[number])])
                 if number is not None
                 else None
             )
@@ -326,19 +336,20 @@ def _host_path(lanes: Lanes, lane: Lane, at_ns: int) -> str | None:
     return path if path in lanes.analysis.ranges.paths else None
 
 
-def neighbour(look: Look, at_ns: int, backwards: bool) -> int | None:
+def neighbour_slice(look: Look, at_ns: int, backwards: bool) -> int | None:
     """The slice of the cursor's lane after the one at `at_ns`, or before it; parts of one gap are
     one."""
     slices = look.lane.slices
-    found = following(look.lane, at_ns, backwards)
-    if found is not None and backwards and look.lane.key.kind == "gap":
-        return int(slices.row.searchsorted(slices.row[found]))
-    if found is not None and not backwards and look.lane.key.kind == "gap":
-        here = following(look.lane, at_ns + 1, backwards=True)
-        while here is not None and found < len(slices) and slices.row[found] == slices.row[here]:
-            found += 1
-        return found if found < len(slices) else None
-    return found
+    next_slice = following(look.lane, at_ns, backwards)
+    if next_slice is not None and backwards and look.lane.key.kind == "gap":
+        return int(slices.row.searchsorted(slices.row[next_slice]))
+    if next_slice is not None and not backwards and look.lane.key.kind == "gap":
+        current = following(look.lane, at_ns + 1, backwards=True)
+        gap = slices.row[current] if current is not None else None
+        while next_slice < len(slices) and slices.row[next_slice] == gap:
+            next_slice += 1
+        return next_slice if next_slice < len(slices) else None
+    return next_slice
 
 
 def find_next(
@@ -347,7 +358,7 @@ def find_next(
     """The next slice with one of `labels` after (time, lane): the slice, its number among all
     matches from 1, and their count; None without a match."""
     matches = find_labels(look.lanes, labels)
-    found = matches.step(at, backwards)
-    if found is None:
+    match = matches.step(at, backwards)
+    if match is None:
         return None
-    return (int(matches.lane[found]), int(matches.slice[found])), found + 1, len(matches)
+    return (int(matches.lane[match]), int(matches.slice[match])), match + 1, len(matches)

@@ -1,7 +1,7 @@
 """The immutable `View` that all panels read, its parts, and the time it is read at."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -10,8 +10,8 @@ from decodescope.analyzer.protocol.messages import Failure, Hello, Meters, Stats
 from decodescope.analyzer.schema.report import CaptureInfo, Report
 from decodescope.analyzer.text.formatting import age, duration
 from decodescope.tui.link.base import Playback, WorkerDied
-from decodescope.tui.model.banners import Banner
 from decodescope.tui.model.comparing import NO_COMPARISON, ComparisonState
+from decodescope.tui.model.notices import Banner, LogLine
 from decodescope.tui.model.picks import NOTHING, Selection
 from decodescope.tui.model.shelf import NO_FILES, Shelf
 
@@ -21,11 +21,10 @@ if TYPE_CHECKING:
     from decodescope.analyzer.schema.ranks_report import RanksReport
     from decodescope.analyzer.schema.waiting_report import WaitingReport
 
+
 Kind = Literal["live", "replay", "trace"]
 # What a starting run has to report first: statistics, and an analysed window.
 Part = Literal["figures", "window"]
-Level = Literal["info", "warning", "error"]
-LogSource = Literal["app", "worker", "printed", "finding"]
 
 # A hung worker is noticed after this long.
 _WORD_WITHIN_S = {
@@ -37,9 +36,10 @@ LOG_PAGE = "log"
 COMPARISON_PAGE = "ab"
 _OBSERVED_MATTERS = 1.05
 _OTHER_PACE = 1.3
+_OVER = ("failed", "ended", "ending")
 
 
-class Clock:
+class AppClock:
     """The machine's clocks; tests pass a clock that stands still."""
 
     def monotonic(self) -> float:
@@ -86,7 +86,7 @@ class Window:
 
     @property
     def per(self) -> str:
-        """What the tables divide by: "step", or "trace" for a trace without steps."""
+        """The unit that the tables divide by: "step", or "trace" for a trace without steps."""
         return "step" if self.report.steps else "trace"
 
 
@@ -100,25 +100,12 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class SpeedSample:
     """One point of the tok/s history; `choice` is the index of its variant, -1 if unknown."""
 
     at: float
     tokens_per_s: float
     choice: int
-
-
-@dataclass(frozen=True, slots=True)
-class LogLine:
-    """One line of the log, the `number`-th of its run. `time` is the time of day, or the recorded
-    time in a replay; a finding of a trace's health has its `code`."""
-
-    number: int
-    level: Level
-    text: str
-    time: str
-    source: LogSource
-    code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +128,7 @@ class View:
     stats: Stats | None = None
     stats_at: float | None = None
     window: Window | None = None
-    samples: tuple[Sample, ...] = ()
+    samples: tuple[SpeedSample, ...] = ()
     log: tuple[LogLine, ...] = ()
     died: WorkerDied | None = None
     fatal: Failure | None = None
@@ -211,7 +198,7 @@ class View:
 
     @property
     def about(self) -> Hello | CaptureInfo | None:
-        """What is known about the model and the device."""
+        """Everything known about the model and the device."""
         return self.hello or (self.window.report.capture if self.window else None)
 
     @property
@@ -269,3 +256,36 @@ class Preview:
     view: View
     moment: Moment
     parts: frozenset[Part] = frozenset(("figures", "window"))
+
+
+def stand_in(view: View, moment: Moment, part: Part | None) -> tuple[View, Moment]:
+    """The view, and its moment, for a panel that draws `part` of a run; None draws other things."""
+    preview = view.preview
+    if preview is None or part not in preview.parts:
+        return view, moment
+    return preview.view, preview.moment
+
+
+def remaining(view: View) -> Preview | None:
+    """The preview with the parts that the run has not reported; None if nothing is left, the run is
+    over, or it decodes something else."""
+    preview = view.preview
+    if preview is None or view.died is not None or view.fatal or view.state in _OVER:
+        return None
+    recorded = preview.view
+    if view.variant not in (None, recorded.variant) or not _same_run(view, recorded):
+        return None
+    parts = preview.parts
+    if view.stats is not None:
+        parts -= {"figures"}
+    if view.window is not None:
+        parts -= {"window"}
+    return replace(preview, parts=parts) if parts else None
+
+
+def _same_run(view: View, recorded: View) -> bool:
+    """Whether both greetings, if there are any, name the same model and workload, on a GPU."""
+    if view.hello is None or recorded.hello is None:
+        return True
+    names = ("model", "device", "dtype", "batch")
+    return all(getattr(view.hello, name) == getattr(recorded.hello, name) for name in names)

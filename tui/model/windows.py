@@ -8,7 +8,7 @@ from decodescope.tui.model.view import Window
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to analyse for the choice at `index`, announced at monotonic second `at`: one file, or
+    """Files to analyse for the choice at `index`, announced at monotonic second `at`: one file, or
     several as the ranks of one run. It belongs to the `era` between two jumps of a replay."""
 
     paths: tuple[Path, ...]

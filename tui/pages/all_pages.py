@@ -1,25 +1,330 @@
-"""The pages in the order of their keys."""
+"""The pages in the order of their keys: the panels that each shows, and where they are.
 
-from decodescope.tui.pages import (
-    comparing,
-    files,
-    gaps,
-    kernels,
-    limit,
-    live,
-    log,
-    ranges,
-    timeline,
-)
+A page imports its panels when it is first shown.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from decodescope.tui.model.view import COMPARISON_PAGE, LOG_PAGE
+from decodescope.tui.pages.layout import BOX_MIN_WIDTH, Band, Page, Room, edge_rows
+from decodescope.tui.panels.panel import Panel
+
+Panels = tuple[type[Panel[Any]], ...]
+
+# From these widths on, panels of a page are side by side.
+LIVE_BESIDE_WIDTH = 76
+COMPARISON_BESIDE_WIDTH = 130
+_DETAILS_BESIDE_WIDTH = 110
+_ROLES_BESIDE_WIDTH = 110
+
+_VERDICT_ROWS = 8
+_FULL_VERDICT_ROWS = 12
+_SMALL_HEIGHT = 16
+_SOME_ROLES = 7
+_STATUS_ROWS = 4
+_TABLES_OF_RANKS = ("gpus", "collectives", "skew")
+_TABLES_OF_CHANGES = ("ab_step", "ab_ranges", "ab_kernels")
+
+
+@dataclass(frozen=True, slots=True)
+class LazyPage:
+    """A page by its key and its `label` in the tabs; `panels` imports the classes of its panels.
+    The other fields are those of `Page`."""
+
+    name: str
+    key: str
+    label: str
+    panels: Callable[[], Panels]
+    bands: Callable[[Room], list[Band]]
+    details: bool = True
+
+    def load(self) -> Page:
+        """The page with its panels."""
+        return Page(self.name, self.key, self.label, self.panels(), self.bands, self.details)
+
+
+def live_panels() -> Panels:
+    from decodescope.tui.panels.history import HistoryPanel
+    from decodescope.tui.panels.last_step import LastStepPanel
+    from decodescope.tui.panels.tables import GapsPanel, KernelsPanel
+    from decodescope.tui.panels.text import TextPanel
+    from decodescope.tui.panels.variants import VariantsPanel
+    from decodescope.tui.panels.verdict import VerdictPanel
+
+    return (
+        VerdictPanel,
+        HistoryPanel,
+        VariantsPanel,
+        LastStepPanel,
+        KernelsPanel,
+        GapsPanel,
+        TextPanel,
+    )
+
+
+def live_bands(room: Room) -> list[Band]:
+    """Without colours the timeline has a row of class letters; a trace has no history."""
+    edge, box = edge_rows(room.frame), room.frame == "box"
+    wide = room.width >= LIVE_BESIDE_WIDTH
+    # A trace has no history, so the smallest screen has rows for the first kernels.
+    least_table = edge + (2 if room.kind == "trace" else 4)
+    share = 4 if room.kind == "trace" and room.height < _SMALL_HEIGHT else 3
+    most = max(min(_VERDICT_ROWS, room.height // share), 1)
+    verdict = min(max(room.wanted.get("verdict", 1), 1), most)
+    timeline = (5 if box else 4) + edge + (not room.color)
+    tables: tuple[tuple[str, float], ...] = (("kernels_top", 1.0),)
+    if wide:
+        tables = (("kernels_top", 0.52), ("gaps_top", 0.48))
+    bands = [Band((("verdict", 1.0),), verdict, verdict, 1)]
+    if room.kind != "trace":
+        history: tuple[tuple[str, float], ...] = (("history", 1.0),)
+        if wide:
+            history = (("history", 0.68), ("variants", 0.32))
+        bands.append(Band(history, edge + 2, edge + 12, 5, 2, edge + (6 if box else 2)))
+    elif room.wanted.get("variants"):
+        rows = room.wanted["variants"] + edge
+        bands.append(Band((("variants", 1.0),), min(rows, edge + 3), rows, 9, 1))
+    bands.append(Band((("timeline_top", 1.0),), timeline, timeline, 4))
+    if not wide:
+        bands.append(Band((("gaps_top", 1.0),), edge + 4, edge + 8, 7, 2))
+    bands.append(Band(tables, least_table, edge + 30, 6, 6, edge + 7))
+    if room.wanted.get("text"):
+        bands.append(Band((("text", 1.0),), edge + 1, edge + 12, 8, 3))
+    return bands
+
+
+def timeline_panels() -> Panels:
+    from decodescope.tui.panels.timeline.panel import TimelinePanel
+
+    return (TimelinePanel,)
+
+
+def timeline_bands(room: Room) -> list[Band]:
+    """The lanes take every row."""
+    edge = edge_rows(room.frame)
+    return [Band((("timeline", 1.0),), edge + 4, edge + 200, 1, 3, edge + 11)]
+
+
+def kernel_panels() -> Panels:
+    from decodescope.tui.panels.kernels.table import KernelTablePanel
+
+    return (KernelTablePanel,)
+
+
+def kernel_bands(room: Room) -> list[Band]:
+    """The table; the details are below it where it keeps six rows."""
+    edge = edge_rows(room.frame)
+    return [Band((("kernels", 1.0),), edge + 7, edge + 200, 1, 3, edge + 9)]
+
+
+def gap_panels() -> Panels:
+    from decodescope.tui.panels.gaps.classes import GapClassesPanel
+    from decodescope.tui.panels.gaps.listing import GapListPanel
+
+    return (GapListPanel, GapClassesPanel)
+
+
+def gap_bands(room: Room) -> list[Band]:
+    """The classes take the rows that they need, at most a third; the list takes the others."""
+    edge = edge_rows(room.frame)
+    wanted = room.wanted.get("gap_classes", 6) + edge
+    classes = max(min(wanted, room.height // 3), edge + 3)
+    return [
+        Band((("gap_classes", 1.0),), edge + 3, classes, 2, 1, classes),
+        Band((("gap_list", 1.0),), edge + 3, edge + 400, 1, 9),
+    ]
+
+
+def range_panels() -> Panels:
+    from decodescope.tui.panels.range_tree import RangeTreePanel
+
+    return (RangeTreePanel,)
+
+
+def range_bands(room: Room) -> list[Band]:
+    """The tree takes every row; without room for some of it, the details go first."""
+    edge = edge_rows(room.frame)
+    return [Band((("range_tree", 1.0),), edge + 6, edge + 400, 1, 3)]
+
+
+def limit_panels() -> Panels:
+    from decodescope.tui.panels.limit.bandwidths import BandwidthPanel
+    from decodescope.tui.panels.limit.roles import RolesPanel
+    from decodescope.tui.panels.limit.roofline import RooflinePanel
+    from decodescope.tui.panels.limit.waterfall import WaterfallPanel
+    from decodescope.tui.panels.verdict import FullVerdictPanel
+
+    return (RooflinePanel, FullVerdictPanel, WaterfallPanel, RolesPanel, BandwidthPanel)
+
+
+def limit_bands(room: Room) -> list[Band]:
+    """Verdict, waterfall, roles and bandwidths take the rows that they need; the roofline the
+    others, with the details of the chosen kernel beside it where there is room. Roles stand beside
+    the waterfall on wide screens; where room is short, bandwidths that are unknown and the roofline
+    of a trace of little known work go before them."""
+    edge = edge_rows(room.frame)
+    verdict = max(min(room.wanted.get("verdict_full", 1), _FULL_VERDICT_ROWS, room.height // 3), 1)
+    waterfall = room.wanted.get("waterfall", 6) + edge
+    roles = room.wanted.get("roles", 0) + edge
+    beside = room.width >= _ROLES_BESIDE_WIDTH and roles > edge
+    step: tuple[tuple[str, float], ...] = (("waterfall", 1.0),)
+    if beside:
+        step, waterfall = (("waterfall", 0.56), ("roles", 0.44)), max(waterfall, roles)
+    bandwidths = room.wanted.get("bandwidths", 3) + edge
+    roofline: tuple[tuple[str, float], ...] = (("roofline", 1.0),)
+    if room.width >= _DETAILS_BESIDE_WIDTH:
+        roofline = (("roofline", 0.66), ("details", 0.34))
+    bands = [
+        Band((("verdict_full", 1.0),), min(verdict, 2), verdict, 1, 1, verdict),
+        Band(step, min(edge + 4, waterfall), waterfall, 2, 4, waterfall),
+        Band((("bandwidths", 1.0),), min(edge + 2, bandwidths), bandwidths, 4, 2, bandwidths),
+    ]
+    # A roofline of little known work wants few rows.
+    points = room.wanted.get("roofline")
+    least = edge + min(points or 7, 7)
+    bands.append(Band(roofline, least, edge + 400, 5, 9, least + 1))
+    if roles > edge and not beside:
+        few = min(edge + 3, roles)
+        if points is None:
+            bands.insert(2, Band((("roles", 1.0),), few, roles, 6, 3, roles))
+        else:
+            some = min(edge + _SOME_ROLES, roles)
+            bands.insert(2, Band((("roles", 1.0),), few, roles, 3, 3, some))
+            if _is_short(room, verdict):
+                # What says little or nothing leaves its rows to the roles, and the waterfall its
+                # smallest parts.
+                bands[1] = replace(bands[1], comfort=bands[1].least)
+                bands = [band for band in bands[:-1] if not _says_nothing(room, band)]
+    return bands
+
+
+def _says_nothing(room: Room, band: Band) -> bool:
+    """Whether it wants its one row to say that bandwidths are unknown."""
+    return band.panels[0][0] == "bandwidths" and room.wanted.get("bandwidths") == 1
+
+
+def _is_short(room: Room, verdict: int) -> bool:
+    """Whether the panels have not all the rows that tell most. A taller screen loses no panel, so
+    boxes are counted where it would have them."""
+    most = {"waterfall": 12, "roles": _SOME_ROLES, "bandwidths": 3, "roofline": 7}
+    edge = edge_rows("box" if room.width >= BOX_MIN_WIDTH else "rule")
+    rows = (edge + min(room.wanted.get(name, many), many) for name, many in most.items())
+    return room.height < verdict + sum(rows)
+
+
+def comparison_panels() -> Panels:
+    from decodescope.tui.panels.comparing.collectives import CollectivesPanel
+    from decodescope.tui.panels.comparing.gpus import WaitingGpusPanel
+    from decodescope.tui.panels.comparing.kernels import ComparisonKernelsPanel
+    from decodescope.tui.panels.comparing.ranges import ComparisonRangesPanel
+    from decodescope.tui.panels.comparing.setup import ComparisonSetupPanel
+    from decodescope.tui.panels.comparing.sides import ComparisonSidesPanel
+    from decodescope.tui.panels.comparing.skew import SkewPanel
+    from decodescope.tui.panels.comparing.status import ComparisonStatusPanel
+    from decodescope.tui.panels.comparing.step import ComparisonStepPanel
+    from decodescope.tui.panels.comparing.waterfalls import ComparisonWaterfallsPanel
+
+    return (
+        ComparisonSetupPanel,
+        ComparisonStatusPanel,
+        WaitingGpusPanel,
+        CollectivesPanel,
+        SkewPanel,
+        ComparisonSidesPanel,
+        ComparisonWaterfallsPanel,
+        ComparisonStepPanel,
+        ComparisonRangesPanel,
+        ComparisonKernelsPanel,
+    )
+
+
+def comparison_bands(room: Room) -> list[Band]:
+    """Choices and results first; what a result is made of once there is one."""
+    edge, wanted = edge_rows(room.frame), room.wanted
+    bands = []
+    if status := wanted.get("ab_status", 0):
+        bands.append(Band((("ab_status", 1.0),), 1, min(status, _STATUS_ROWS), 2, 1, 2))
+    setup, sides = wanted.get("ab_setup", 1), wanted.get("ab_sides", 1)
+    few, some = edge + min(setup, 3), edge + min(setup, 5)
+    bands.append(Band((("ab_setup", 1.0),), few, edge + setup, 4, 2, some))
+    bands += _rank_bands(room, edge)
+    few, some = edge + min(sides, 3), edge + min(sides, 8)
+    bands.append(Band((("ab_sides", 1.0),), few, edge + sides, 1, 3, some))
+    if waterfalls := wanted.get("ab_waterfalls", 0):
+        few = edge + min(waterfalls, 2)
+        whole = edge + waterfalls
+        bands.append(Band((("ab_waterfalls", 1.0),), few, whole, 5, 2, whole))
+    tables = [name for name in _TABLES_OF_CHANGES if wanted.get(name)]
+    rows = {name: max(edge + 1 + wanted[name], edge + 3) for name in tables}
+    beside = room.width >= COMPARISON_BESIDE_WIDTH and len(tables) > 1
+    alone = tables[:-2] if beside else tables
+    lines = [(name,) for name in alone] + ([tuple(tables[-2:])] if beside else [])
+    for place, names in enumerate(lines):
+        share = tuple((name, 1 / len(names)) for name in names)
+        comfort = edge + 6 if len(names) > 1 else edge + 4
+        most = max(rows[name] for name in names)
+        bands.append(Band(share, edge + 3, most, 6 + place, 5 - place, comfort))
+    return bands
+
+
+def _rank_bands(room: Room, edge: int) -> list[Band]:
+    """The tables of ranks or GPUs that wait; they go first where a result needs the room."""
+    wanted = {name: room.wanted.get(name, 0) for name in _TABLES_OF_RANKS}
+    shown = [name for name in _TABLES_OF_RANKS if wanted[name]]
+    if room.width >= COMPARISON_BESIDE_WIDTH and len(shown) > 1:
+        rows = edge + max(wanted.values())
+        share = tuple((name, 1 / len(shown)) for name in shown)
+        return [Band(share, edge + 2, rows, 9, 1, min(rows, edge + 6))]
+    bands = []
+    for place, name in enumerate(shown):
+        some = edge + min(wanted[name], 5)
+        bands.append(Band(((name, 1.0),), edge + 2, edge + wanted[name], 9 + place, 1, some))
+    return bands
+
+
+def file_panels() -> Panels:
+    from decodescope.tui.panels.files import FilesPanel, PathPanel
+
+    return (PathPanel, FilesPanel)
+
+
+def file_bands(room: Room) -> list[Band]:
+    """The path field above the table, which takes every other row."""
+    edge = edge_rows(room.frame)
+    return [
+        Band((("path", 1.0),), edge + 2, edge + 3, 1, 1),
+        Band((("files", 1.0),), edge + 3, edge + 200, 2, 3),
+    ]
+
+
+def log_panels() -> Panels:
+    from decodescope.tui.panels.log_table import LogTablePanel
+
+    return (LogTablePanel,)
+
+
+def log_bands(room: Room) -> list[Band]:
+    """The table takes every row; it shows the whole line at the cursor itself."""
+    edge = edge_rows(room.frame)
+    return [Band((("log", 1.0),), edge + 2, edge + 400, 1, 3)]
+
 
 PAGES = (
-    live.PAGE,
-    timeline.PAGE,
-    kernels.PAGE,
-    gaps.PAGE,
-    ranges.PAGE,
-    limit.PAGE,
-    comparing.PAGE,
-    files.PAGE,
-    log.PAGE,
+    LazyPage("live", "1", "Live", live_panels, live_bands, details=False),
+    LazyPage("timeline", "2", "Timeline", timeline_panels, timeline_bands),
+    LazyPage("kernels", "3", "Kernels", kernel_panels, kernel_bands),
+    LazyPage("gaps", "4", "Gaps", gap_panels, gap_bands),
+    LazyPage("ranges", "5", "Ranges", range_panels, range_bands),
+    LazyPage("limit", "6", "Limit", limit_panels, limit_bands, details=False),
+    LazyPage(COMPARISON_PAGE, "7", "A/B", comparison_panels, comparison_bands, details=False),
+    LazyPage("files", "8", "Files", file_panels, file_bands, details=False),
+    LazyPage(LOG_PAGE, "9", "Log", log_panels, log_bands, details=False),
 )
+
+
+def import_panels() -> None:
+    """Import the panels of all pages before any page is shown."""
+    for page in PAGES:
+        page.panels()

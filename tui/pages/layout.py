@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from decodescope.tui.model.view import Kind
-from decodescope.tui.panels.panel import Frame, Panel
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Frame
 
 BOX_MIN_HEIGHT = 34
 BOX_MIN_WIDTH = 100

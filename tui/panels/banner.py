@@ -4,9 +4,10 @@ import textwrap
 
 from decodescope.analyzer.text.formatting import shorten
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.tui.model.banners import Banner
+from decodescope.tui.model.notices import Banner
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.panel import Panel, Row, Sheet
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Row, Sheet
 
 BAR = "▌ "
 HINT_GAP = "   "

@@ -2,17 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import Command
-from decodescope.tui.model.details.describe import describe
-from decodescope.tui.model.details.line import DetailLine
 from decodescope.tui.model.picks import Selection
 from decodescope.tui.model.view import Moment, View, Window
-from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet
-from decodescope.tui.panels.wrapping import wrapped
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Empty, Row, Sheet, wrapped
+
+if TYPE_CHECKING:
+    from decodescope.tui.model.details.line import DetailLine
 
 # A longer label has the rest of its own line.
 _MOST_LABEL_CELLS = 16
@@ -20,9 +22,9 @@ _MOST_LABEL_CELLS = 16
 
 @dataclass(frozen=True, slots=True)
 class DetailsData:
-    """The lines, and the window and selection that they describe."""
+    """The lines of what is selected."""
 
-    lines: tuple[DetailLine, ...]
+    lines: tuple["DetailLine", ...]
     title: str
 
 
@@ -37,22 +39,22 @@ class DetailsPanel(Panel[DetailsData]):
         Command("scroll(10)", "pagedown", "Page down", "Scroll down by ten lines", shown="PgDn"),
     )
 
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
-        self._first = 0
-        self._of: tuple[Selection, Window | None, str] | None = None
-        self._found: DetailsData | Empty = Empty("Details", "")
-        super().__init__(brush, view, moment)
+    _first = 0
+    _described: tuple[Selection, Window | None, str] | None = None
+    _details: DetailsData | Empty = Empty("Details", "")
 
     def pick(self, view: View, moment: Moment) -> DetailsData | Empty:
-        of = (view.selection, view.window, view.page)
-        if of != self._of:
-            self._of, self._first = of, 0
+        described = (view.selection, view.window, view.page)
+        if described != self._described:
+            self._described, self._first = described, 0
             if view.window is None:
-                self._found = Empty("Details", view.waiting)
+                self._details = Empty("Details", view.waiting)
             else:
+                from decodescope.tui.model.details.describe import describe
+
                 title, lines = describe(view.selection, view.window)
-                self._found = DetailsData(tuple(lines), title)
-        return self._found
+                self._details = DetailsData(tuple(lines), title)
+        return self._details
 
     def draw(self, data: DetailsData, width: int, height: int) -> Sheet:
         labels = _label_cells(data.lines, width)
@@ -79,24 +81,32 @@ class DetailsPanel(Panel[DetailsData]):
         """Scroll three lines back."""
         self.action_scroll(-3)
 
-    def _wrapped(self, line: DetailLine, labels: int, width: int) -> list[Row]:
+    def _wrapped(self, line: "DetailLine", labels: int, width: int) -> list[Row]:
         inks = self._brush.inks
-        tones = {"strong": inks.strong, "text": inks.text, "dim": inks.dim, "good": inks.good,
-                 "warn": inks.warn, "bad": inks.bad}  # fmt: skip
+        tones = {
+            "strong": inks.strong,
+            "text": inks.text,
+            "dim": inks.dim,
+            "good": inks.good,
+            "warn": inks.warn,
+            "bad": inks.bad,
+        }
         start = max(labels, cell_len(line.label) + 1) if line.label else 0
         if start > width // 2:
             start = 0
         pieces = wrapped(plain_line(line.text), max(width - start, 1))
         if not start and line.label:
-            return [Row().left(line.label, width, inks.dim),
-                    *(Row().add(piece, tones[line.tone]) for piece in pieces)]  # fmt: skip
+            return [
+                Row().left(line.label, width, inks.dim),
+                *(Row().add(piece, tones[line.tone]) for piece in pieces),
+            ]
         rows = [Row().to(start).add(piece, tones[line.tone]) for piece in pieces]
         if line.label:
             rows[0] = Row().add(line.label, inks.dim).to(start).add(pieces[0], tones[line.tone])
         return rows
 
 
-def _label_cells(lines: Sequence[DetailLine], width: int) -> int:
+def _label_cells(lines: Sequence["DetailLine"], width: int) -> int:
     """The cells before the texts: those of the longest label, but at most a third of `width`."""
     most = min(_MOST_LABEL_CELLS, width // 3)
     fitting = [cells for line in lines if (cells := cell_len(line.label)) < most]

@@ -15,7 +15,7 @@ from textual.widgets import Input
 from decodescope.analyzer.text.formatting import bytes_size
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import Command
-from decodescope.tui.model.shelf import FOLDER, UNKNOWN, Entry, Shelf
+from decodescope.tui.model.shelf import FOLDER, UNKNOWN, FileEntry, Shelf
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.messages import (
     BackToLive,
@@ -26,10 +26,10 @@ from decodescope.tui.panels.messages import (
     OpenTyped,
     Point,
 )
-from decodescope.tui.panels.panel import Brush, Empty, Frame, Panel, Row, Sheet
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Brush, Empty, Frame, Row, Sheet, wrapped
 from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
 from decodescope.tui.panels.table_rows import Cell, Column, Records, Rows
-from decodescope.tui.panels.wrapping import wrapped
 from decodescope.tui.style.palette import Inks
 from decodescope.tui.style.terminal import printable
 
@@ -168,18 +168,18 @@ class FilesPanel(TablePanel):
         shelf, title = view.shelf, self.title()
         if shelf.listed is None:
             return Empty(title, "reading the folder\u2026")
-        found = shelf.visible()
-        if not found:
+        entries = shelf.visible()
+        if not entries:
             hint = "no file begins so" if shelf.typed else "there is nothing to open here"
             return Empty(title, hint)
 
-        def cells(entry: Entry, inks: Inks, room: int) -> tuple[Cell, ...]:
+        def cells(entry: FileEntry, inks: Inks, room: int) -> tuple[Cell, ...]:
             return _cells(shelf, entry, inks)
 
-        def values(entry: Entry) -> tuple[object, ...]:
+        def values(entry: FileEntry) -> tuple[object, ...]:
             return _values(shelf, entry)
 
-        return Records(_COLUMNS, found, _key, cells, values, _text)
+        return Records(_COLUMNS, entries, _key, cells, values, _text)
 
     def title(self) -> str:
         return f"Files  {self._shelf.folder}"
@@ -207,7 +207,7 @@ class FilesPanel(TablePanel):
         place = rows.place(self._cursor_key) if isinstance(rows, Records) else None
         if path is not None and isinstance(rows, Records) and place is not None:
             entry = rows.records[place]
-            if isinstance(entry, Entry) and entry.kind != FOLDER and entry.place != "live":
+            if isinstance(entry, FileEntry) and entry.kind != FOLDER and entry.place != "live":
                 self.post_message(MarkFile(path))
             self.action_move(1)
 
@@ -224,12 +224,12 @@ def _about(shelf: Shelf) -> str:
     if shelf.pointed is None:
         return ""
     entries = (*shelf.known, *(shelf.listed or ()))
-    about = next((one.about for one in entries if one.path == shelf.pointed), "")
+    about = next((entry.about for entry in entries if entry.path == shelf.pointed), "")
     parts = (str(shelf.pointed), about, shelf.health.get(shelf.pointed, ""))
     return "  ".join(part for part in parts if part)
 
 
-def _key(entry: Entry) -> Hashable:
+def _key(entry: FileEntry) -> Hashable:
     return entry.place, entry.path
 
 
@@ -237,11 +237,11 @@ def _path(key: Hashable) -> Path | None:
     return key[1] if isinstance(key, tuple) and isinstance(key[1], Path) else None
 
 
-def _health(shelf: Shelf, entry: Entry) -> str:
+def _health(shelf: Shelf, entry: FileEntry) -> str:
     return shelf.health.get(entry.path, "").partition(":")[0]
 
 
-def _cells(shelf: Shelf, entry: Entry, inks: Inks) -> tuple[Cell, ...]:
+def _cells(shelf: Shelf, entry: FileEntry, inks: Inks) -> tuple[Cell, ...]:
     health = _health(shelf, entry)
     dull = inks.faint if entry.kind == UNKNOWN or entry.size_bytes == 0 else None
     mark = "* " if entry.path in shelf.marked else ""
@@ -257,7 +257,7 @@ def _cells(shelf: Shelf, entry: Entry, inks: Inks) -> tuple[Cell, ...]:
     )
 
 
-def _modified(entry: Entry) -> str:
+def _modified(entry: FileEntry) -> str:
     if entry.modified_s is None:
         return ""
     try:
@@ -266,12 +266,17 @@ def _modified(entry: Entry) -> str:
         return ""
 
 
-def _values(shelf: Shelf, entry: Entry) -> tuple[object, ...]:
+def _values(shelf: Shelf, entry: FileEntry) -> tuple[object, ...]:
     return (
-        entry.path.name, entry.place, entry.kind, entry.about, entry.size_bytes, entry.modified_s,
+        entry.path.name,
+        entry.place,
+        entry.kind,
+        entry.about,
+        entry.size_bytes,
+        entry.modified_s,
         _health(shelf, entry),
-    )  # fmt: skip
+    )
 
 
-def _text(entry: Entry) -> str:
+def _text(entry: FileEntry) -> str:
     return f"{entry.name} {entry.place} {entry.kind} {entry.about}"

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from decodescope.analyzer.text.formatting import rate
-from decodescope.tui.model.view import Choice, Moment, Sample, View
-from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet
-from decodescope.tui.style.glyphs import column
+from decodescope.tui.model.view import Choice, Moment, SpeedSample, View
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Empty, Row, Sheet
+from decodescope.tui.style.palette import column
 
 _AXIS_CELLS = 7
 _LINE_CELLS = 9
@@ -21,13 +22,13 @@ class HistoryData:
     """The history, the choices that its samples belong to, and the tokens/s at the median and at
     the 99th percentile of the step time (tokens of a step ÷ step time)."""
 
-    samples: tuple[Sample, ...]
+    samples: tuple[SpeedSample, ...]
     choices: tuple[Choice, ...]
     at_p50: float | None = None
     at_p99: float | None = None
 
 
-def slice_seconds(samples: tuple[Sample, ...], columns: int) -> float:
+def slice_seconds(samples: tuple[SpeedSample, ...], columns: int) -> float:
     """Seconds per column: the finest slice at which the history, up to `SPAN_S`, fits."""
     if not samples or columns < 1:
         return _SLICES_S[0]
@@ -38,7 +39,9 @@ def slice_seconds(samples: tuple[Sample, ...], columns: int) -> float:
     return _SLICES_S[-1]
 
 
-def sliced(samples: tuple[Sample, ...], columns: int, slice_s: float) -> list[Sample | None]:
+def sliced(
+    samples: tuple[SpeedSample, ...], columns: int, slice_s: float
+) -> list[SpeedSample | None]:
     """The last sample of each slice of time, with the newest slice at the right end.
 
     An empty slice repeats its predecessor for up to `HOLD_S`: statistics cover about a second, so
@@ -47,16 +50,16 @@ def sliced(samples: tuple[Sample, ...], columns: int, slice_s: float) -> list[Sa
     if not samples:
         return [None] * max(columns, 0)
     first = int(samples[-1].at // slice_s) - columns + 1
-    found = {int(sample.at // slice_s) - first: sample for sample in samples}
-    slices = [found.get(place) for place in range(columns)]
-    for before, after in pairwise(place for place in found if place >= 0):
-        held = found[before]
-        if found[after].at - held.at <= HOLD_S:
+    sample_of_slice = {int(sample.at // slice_s) - first: sample for sample in samples}
+    slices = [sample_of_slice.get(place) for place in range(columns)]
+    for before, after in pairwise(place for place in sample_of_slice if place >= 0):
+        held = sample_of_slice[before]
+        if sample_of_slice[after].at - held.at <= HOLD_S:
             slices[before + 1 : after] = [held] * (after - before - 1)
     return slices
 
 
-def switches(slices: list[Sample | None]) -> list[tuple[int, int]]:
+def switches(slices: list[SpeedSample | None]) -> list[tuple[int, int]]:
     """(column, choice) where each stretch of one choice begins, including the first."""
     marks = []
     choice = None
@@ -101,8 +104,11 @@ class HistoryPanel(Panel[HistoryData]):
         return HistoryData(view.samples, view.choices, at_p50, at_p99)
 
     def draw(self, data: HistoryData, width: int, height: int) -> Sheet:
-        lines = [(name, value) for name, value in (("p50", data.at_p50), ("p99", data.at_p99))
-                 if value is not None]  # fmt: skip
+        lines = [
+            (name, value)
+            for name, value in (("p50", data.at_p50), ("p99", data.at_p99))
+            if value is not None
+        ]
         right = _LINE_CELLS if lines and width >= 60 else 0
         cells = max(width - _AXIS_CELLS - right, 1)
         slice_s = slice_seconds(data.samples, cells)
@@ -118,13 +124,15 @@ class HistoryPanel(Panel[HistoryData]):
             rows.append(Row().to(_AXIS_CELLS).row(self._marks(slices, data.choices, cells), cells))
         return Sheet(rows, "tok/s", f"last {span}")
 
-    def _bars(self, slices: list[Sample | None], top: float, height: int) -> list[Row]:
+    def _bars(self, slices: list[SpeedSample | None], top: float, height: int) -> list[Row]:
         inks, glyphs = self._brush.inks, self._brush.glyphs
         labels = {0: rate(top)} | ({height - 1: "0"} if height > 1 else {})
         if (middle := middle_label(top, height)) is not None:
             labels[middle] = rate(top * (1 - middle / height))
-        rows = [Row().right(labels.get(place, ""), _AXIS_CELLS - 1, inks.dim).add(" ", inks.text)
-                for place in range(height)]  # fmt: skip
+        rows = [
+            Row().right(labels.get(place, ""), _AXIS_CELLS - 1, inks.dim).add(" ", inks.text)
+            for place in range(height)
+        ]
         for sample in slices:
             if sample is None:
                 pieces, style = [" "] * height, inks.text
@@ -142,10 +150,12 @@ class HistoryPanel(Panel[HistoryData]):
         for name, value in lines:
             names.setdefault(min(int((1 - value / top) * height), height - 1), []).append(name)
         for place, row in enumerate(rows):
-            if found := names.get(place):
-                row.add(f"{self._brush.glyphs.line} {' '.join(found)}", inks.dim)
+            if line_names := names.get(place):
+                row.add(f"{self._brush.glyphs.line} {' '.join(line_names)}", inks.dim)
 
-    def _marks(self, slices: list[Sample | None], choices: tuple[Choice, ...], width: int) -> Row:
+    def _marks(
+        self, slices: list[SpeedSample | None], choices: tuple[Choice, ...], width: int
+    ) -> Row:
         row = Row()
         marks = switches(slices)
         for order, (place, choice) in enumerate(marks):

@@ -1,15 +1,26 @@
 """The last step on the live page: its streams, its gaps and what they mean, without keys."""
 
+from dataclasses import dataclass
+
 from decodescope.analyzer.text.formatting import duration, percent
-from decodescope.tui.model.picks import NOTHING
-from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet
-from decodescope.tui.panels.timeline.lanes_panel import TimelineData
+from decodescope.tui.model.view import Moment, View, Window
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Empty, Row, Sheet
 
 _AXIS_AND_LEGEND = 2
 
 
-class LastStepPanel(Panel[TimelineData]):
+@dataclass(frozen=True, slots=True)
+class LastStepData:
+    """The window, of the file or run and its variant in `source`; windows are compared by
+    identity."""
+
+    window: Window
+    source: tuple[str, int]
+    note: str
+
+
+class LastStepPanel(Panel[LastStepData]):
     """A few lanes of one device during the last step; of a trace without steps, during all ops."""
 
     NAME = "timeline_top"
@@ -17,22 +28,22 @@ class LastStepPanel(Panel[TimelineData]):
     PART = "window"
     _drawn: tuple[object, list[Row], str] | None = None
 
-    def pick(self, view: View, moment: Moment) -> TimelineData | Empty:
+    def pick(self, view: View, moment: Moment) -> LastStepData | Empty:
         window = view.window
         if window is None:
             return Empty("Last step", view.waiting)
         if not window.lanes.busy.part.size:
             return Empty("Last step", "nothing ran in this window")
         source = (view.source_name, view.current)
-        return TimelineData(window, source, NOTHING, view.window_note(moment))
+        return LastStepData(window, source, view.window_note(moment))
 
-    def draw(self, data: TimelineData, width: int, height: int) -> Sheet:
+    def draw(self, data: LastStepData, width: int, height: int) -> Sheet:
         key = (data.window, width, height, self._brush)
         if self._drawn is None or self._drawn[0] != key:
             self._drawn = (key, *self._rows_and_title(data, width, height))
         return Sheet(list(self._drawn[1]), self._drawn[2], data.note)
 
-    def _rows_and_title(self, data: TimelineData, width: int, height: int) -> tuple[list[Row], str]:
+    def _rows_and_title(self, data: LastStepData, width: int, height: int) -> tuple[list[Row], str]:
         from decodescope.tui.model.timeline import last_step_of, look_at
         from decodescope.tui.panels.timeline.axis import axis, legend
         from decodescope.tui.panels.timeline.drawing import Canvas
@@ -41,12 +52,13 @@ class LastStepPanel(Panel[TimelineData]):
         lanes = last_step_of(data.window.lanes, body)
         gutter = min(max(len(lane.title) for lane in lanes.lanes) + 2, width // 3)
         columns = max(width - gutter, 1)
-        canvas = Canvas(look_at(lanes, columns), self._brush.inks, self._brush.glyphs, columns,
-                        gutter)  # fmt: skip
+        canvas = Canvas(
+            look_at(lanes, columns), self._brush.inks, self._brush.glyphs, columns, gutter
+        )
         rows = [*canvas.lanes(0, body, False), axis(canvas), legend(canvas, width)]
         return rows[:height], self._title(data)
 
-    def _title(self, data: TimelineData) -> str:
+    def _title(self, data: LastStepData) -> str:
         from decodescope.tui.model.timeline import device_of_last_step, overlap_share
 
         lanes, report = data.window.lanes, data.window.report

@@ -5,11 +5,11 @@ from typing import ClassVar
 
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import Command
-from decodescope.tui.model.view import Level, LogLine, Moment, View
-from decodescope.tui.panels.panel import Brush, Empty, Row, Sheet
+from decodescope.tui.model.notices import Level, LogLine
+from decodescope.tui.model.view import Moment, View
+from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet, wrapped
 from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
 from decodescope.tui.panels.table_rows import Cell, Column, Records, Rows
-from decodescope.tui.panels.wrapping import wrapped
 from decodescope.tui.style.palette import Inks
 
 _COLUMNS = (

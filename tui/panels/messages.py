@@ -1,4 +1,4 @@
-"""What panels ask the app for."""
+"""The requests of panels to the app."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,29 +10,37 @@ from textual.widget import Widget
 from decodescope.tui.model.picks import GapFilter, Pick
 
 
+class PageRequest(Message):
+    """A request that changes no run and no file: what is selected, and which page is shown."""
+
+
+class FileRequest(Message):
+    """A request of page 8: find and open files, or show the worker again."""
+
+
 @dataclass
-class Choose(Message):
+class Choose(PageRequest):
     """Select `pick`, None selects nothing."""
 
     pick: Pick | None
 
 
 @dataclass
-class Narrow(Message):
+class Narrow(PageRequest):
     """Show only what is inside the range `path`; None is everything."""
 
     path: str | None
 
 
 @dataclass
-class Sift(Message):
+class Sift(PageRequest):
     """List only these gaps."""
 
     gaps: GapFilter
 
 
 @dataclass
-class Turn(Message):
+class Turn(PageRequest):
     """Show the page with this name."""
 
     page: str
@@ -46,47 +54,47 @@ class GoTo(Message):
 
 
 @dataclass
-class Browse(Message):
+class Browse(FileRequest):
     """The path field says `text` now."""
 
     text: str
 
 
 @dataclass
-class Complete(Message):
+class Complete(FileRequest):
     """Complete what the path field says."""
 
 
 @dataclass
-class Point(Message):
+class Point(FileRequest):
     """The cursor is on the file or folder `path`."""
 
     path: Path
 
 
 @dataclass
-class MarkFile(Message):
+class MarkFile(FileRequest):
     """Mark the file `path` to be opened together with others, or no longer."""
 
     path: Path
 
 
 @dataclass
-class OpenPaths(Message):
+class OpenPaths(FileRequest):
     """Show this file, with all others that are marked if it is; a folder is listed."""
 
     path: Path
 
 
 @dataclass
-class OpenTyped(Message):
+class OpenTyped(FileRequest):
     """Show the file that the path field names."""
 
     text: str
 
 
 @dataclass
-class BackToLive(Message):
+class BackToLive(FileRequest):
     """Show the worker again, which is paused behind a file."""
 
 
@@ -99,7 +107,7 @@ class Resized(Message):
 
 @dataclass
 class AskComparison(Message):
-    """What the comparison page asks for: measure the chosen candidates, cancel that, choose or drop
+    """A request of the comparison page: measure the chosen candidates, cancel that, choose or drop
     the candidate `name`, measure `by` more rounds, show the side `name` in detail, name a file to
     compare with, end the live worker to free its memory."""
 

@@ -1,113 +1,24 @@
 """The base of all panels: lines are computed once per change, and only changed lines repaint."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
+from collections.abc import Sequence
+from typing import ClassVar, Generic, TypeVar
 
 from rich.cells import cell_len, set_cell_size
-from rich.segment import Segment
 from rich.style import Style
-from textual.binding import Binding
 from textual.geometry import Region, Size
 from textual.reactive import Reactive
 from textual.strip import Strip
-from textual.widget import Widget
 
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.tui.commands import Command, bindings, rekeyed
+from decodescope.tui.commands import KeyedWidget
 from decodescope.tui.model.view import Moment, Part, View
-from decodescope.tui.panels.wrapping import wrapped
-from decodescope.tui.style.glyphs import Glyphs
-from decodescope.tui.style.palette import Inks
+from decodescope.tui.panels.sheet import Brush, Empty, Frame, Row, Sheet, TextLine, wrapped
 
 Data = TypeVar("Data")
-Frame = Literal["box", "rule"]
 _GREYED, _BRIGHT = Style(dim=True), Style(dim=False)
-# A line of text, or the cells of a row.
-TextLine = str | tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Brush:
-    """What panels draw with: styles, glyphs and the kind of frame."""
-
-    inks: Inks
-    glyphs: Glyphs
-    frame: Frame = "box"
-
-
-class Row:
-    """One line of a panel, built from left to right; widths are in terminal cells.
-
-    Every text that a panel shows goes through a row, which writes it as `plain_line`.
-    """
-
-    __slots__ = ("cells", "segments")
-
-    def __init__(self) -> None:
-        self.segments: list[Segment] = []
-        self.cells = 0
-
-    def add(self, text: str, style: Style) -> Self:
-        """Append `text`."""
-        text = plain_line(text)
-        if text:
-            self.segments.append(Segment(text, style))
-            self.cells += cell_len(text)
-        return self
-
-    def to(self, column: int) -> Self:
-        """Pad with spaces up to `column`."""
-        if column > self.cells:
-            self.add(" " * (column - self.cells), Style.null())
-        return self
-
-    def left(self, text: str, cells: int, style: Style) -> Self:
-        """Append `text` cut or padded to exactly `cells`."""
-        text = plain_line(text)
-        if cells > 0:
-            if cell_len(text) > cells:
-                text = set_cell_size(text, cells - 1) + "…"
-            self.add(set_cell_size(text, cells), style)
-        return self
-
-    def right(self, text: str, cells: int, style: Style) -> Self:
-        """Append `text` right-aligned in `cells`."""
-        text = plain_line(text)
-        if cells > 0:
-            self.left(text.rjust(cells) if cell_len(text) <= cells else text, cells, style)
-        return self
-
-    def row(self, other: "Row", cells: int) -> Self:
-        """Append another row cut or padded to exactly `cells`."""
-        self.segments.extend(other.strip(cells, Style.null()))
-        self.cells += cells
-        return self
-
-    def strip(self, width: int, style: Style) -> Strip:
-        """The row cut or padded to exactly `width` cells, drawn over `style`."""
-        return Strip(self.segments, self.cells).adjust_cell_length(width).apply_style(style)
-
-
-@dataclass(slots=True)
-class Sheet:
-    """A drawn panel: its rows, its title, and a note at the right end of the frame."""
-
-    rows: list[Row]
-    title: str = ""
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Empty:
-    """Shown instead of data: `hint` says why there is none."""
-
-    title: str
-    hint: str
-    note: str = ""
-
-
-class Panel(Widget, Generic[Data], can_focus=False):
+class Panel(KeyedWidget, Generic[Data], can_focus=False):
     """Shows a part of the app's `View`. Subclasses implement `pick` and `draw`.
 
     `NAME` is its place in the layout. `FRAMES` are the kinds of frame it is drawn in. `AGES`: it
@@ -120,34 +31,20 @@ class Panel(Widget, Generic[Data], can_focus=False):
     FRAMES: ClassVar[tuple[Frame, ...]] = ("box", "rule")
     AGES: ClassVar[bool] = False
     PART: ClassVar[Part | None] = None
-    COMMANDS: ClassVar[tuple[Command, ...]] = ()
     ALLOW_SELECT = False
     # Of other widgets a new size asks for a second layout, and a paint after it: nothing scrolls.
     virtual_size: Reactive[Size] = Reactive(Size(0, 0), repaint=False)
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        if "COMMANDS" in vars(cls):
-            cls.BINDINGS = bindings(cls.COMMANDS, getattr(cls, "NAME", "table"))
-            options.setdefault("can_focus", bool(cls.COMMANDS))
-        super().__init_subclass__(**options)
-
     def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
-        super().__init__(id=self.NAME)
-        self._data = self.pick(view, moment)
+        super().__init__(self.NAME)
         self._brush = brush
         self._recorded_on = ""
         self._strips: list[Strip] = []
         self._drawn_for: tuple[int, int] | None = None
-        self.commands = self.COMMANDS
-
-    def use_keys(self, keymap: Mapping[str, str]) -> None:
-        """Name the user's keys in `commands`, which are the panel's own otherwise."""
-        ids = [one.id for one in self.BINDINGS if isinstance(one, Binding) and one.id is not None]
-        if ids:
-            self.commands = rekeyed(self.COMMANDS, ids[0].partition(".")[0], keymap)
+        self._data = self.pick(view, moment)
 
     def pick(self, view: View, moment: Moment) -> Data | Empty:
-        """What to draw of `view`. Figures are picked, never computed."""
+        """The part of `view` to draw. Figures are picked, never computed."""
         raise NotImplementedError
 
     def draw(self, data: Data, width: int, height: int) -> Sheet:
@@ -237,12 +134,14 @@ class Panel(Widget, Generic[Data], can_focus=False):
         if start:
             mark = self._brush.inks.chip(self._brush.inks.warn) + _BRIGHT
             heads = [Row().add(self._mark(start), mark), *(Row() for _ in rows[1:])]
-            rows = [head.to(start).row(row, width - start)
-                    for head, row in zip(heads, rows, strict=True)]  # fmt: skip
+            rows = [
+                head.to(start).row(row, width - start)
+                for head, row in zip(heads, rows, strict=True)
+            ]
         return rows
 
     def _mark(self, room: int) -> str:
-        """What is shown is not of this run; in as many words as there is room for."""
+        """The mark of figures that are not of this run, in as many words as there is room for."""
         if not self._recorded_on:
             return ""
         short = f" recorded on {self._recorded_on} "
@@ -283,8 +182,8 @@ class Panel(Widget, Generic[Data], can_focus=False):
         title = plain_line(f" {sheet.title} ") if sheet.title else ""
         if self._brush.frame == "rule":
             title = title.lstrip()
-        given = self._mark(room - cell_len(title) - 4).strip() or sheet.note
-        note = plain_line(f" {given} ") if given else ""
+        note_text = self._mark(room - cell_len(title) - 4).strip() or sheet.note
+        note = plain_line(f" {note_text} ") if note_text else ""
         if cell_len(title) > room:
             title = set_cell_size(title, max(room, 0))
         if cell_len(title) + cell_len(note) + 2 > room:

@@ -7,7 +7,8 @@ from decodescope.tui.link.base import NEWEST_NS, Playback
 from decodescope.tui.model.replaying import speed_words
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.messages import GoTo
-from decodescope.tui.panels.panel import Brush, Panel, Row, Sheet
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Row, Sheet
 
 _LEAST_CELLS = 8
 
@@ -19,9 +20,7 @@ class PlaybackPanel(Panel[Playback | None]):
     FRAMES = ()
     AGES = True
 
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
-        self._track = (0, 0)
-        super().__init__(brush, view, moment)
+    _track = (0, 0)
 
     def pick(self, view: View, moment: Moment) -> Playback | None:
         return view.playback
@@ -45,19 +44,25 @@ class PlaybackPanel(Panel[Playback | None]):
     def _draw_track(self, row: Row, data: Playback, cells: int) -> None:
         """The part that was played, the place, and marks: `|` a window, the glyph of a switch."""
         inks, glyphs = self._brush.inks, self._brush.glyphs
-        here = _place(data.position_ns, data.duration_ns, cells)
-        found = {_place(m.t_ns, data.duration_ns, cells): "|" for m in data.marks
-                 if m.kind == "window"}  # fmt: skip
-        found |= {_place(m.t_ns, data.duration_ns, cells): glyphs.tick for m in data.marks
-                  if m.kind == "switch"}  # fmt: skip
+        position_cell = _place(data.position_ns, data.duration_ns, cells)
+        mark_cells = {
+            _place(m.t_ns, data.duration_ns, cells): "|" for m in data.marks if m.kind == "window"
+        }
+        mark_cells |= {
+            _place(m.t_ns, data.duration_ns, cells): glyphs.tick
+            for m in data.marks
+            if m.kind == "switch"
+        }
         for place in range(cells):
-            if place == here:
+            if place == position_cell:
                 row.add("\u25cf" if glyphs.unicode else "O", inks.accent)
-            elif place in found:
-                row.add(found[place], inks.warn)
+            elif place in mark_cells:
+                row.add(mark_cells[place], inks.warn)
             else:
-                row.add("\u2500" if glyphs.unicode else "-",
-                        inks.accent if place < here else inks.border)  # fmt: skip
+                row.add(
+                    "\u2500" if glyphs.unicode else "-",
+                    inks.accent if place < position_cell else inks.border,
+                )
 
     def on_click(self, event: events.Click) -> None:
         """Go to the clicked place."""

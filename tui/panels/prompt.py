@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from textual import events
 
-from decodescope.tui.panels.panel import Row
+from decodescope.tui.panels.sheet import Row
 from decodescope.tui.style.palette import Inks
 
 

@@ -12,7 +12,7 @@ from decodescope.tui.commands import Command
 from decodescope.tui.model.picks import Pick, RangePick
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.messages import Choose, Narrow, Turn
-from decodescope.tui.panels.panel import Brush, Empty
+from decodescope.tui.panels.sheet import Brush, Empty
 from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
 from decodescope.tui.panels.table_rows import Cell, Column, Rows
 from decodescope.tui.style.palette import Inks
@@ -43,9 +43,12 @@ class RangeRows(Rows):
     """The rows of an unfolded tree; a key is a path. Sorting keeps each row below its parent."""
 
     def __init__(
-        self, lines: Sequence["RangeLine"], closed: frozenset[str], window: Window,
+        self,
+        lines: Sequence["RangeLine"],
+        closed: frozenset[str],
+        window: Window,
         within: str | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         report = window.report
         self.columns = columns(report.overlapping, report.on_cpu)
         hidden: set[str] = set()
@@ -69,30 +72,33 @@ class RangeRows(Rows):
 
     def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
         line = self.lines[row]
-        found, several = line.found, len(line.each_ns) > 1
+        node, several = line.found, len(line.each_ns) > 1
         sign = " "
         if line.children:
-            sign = "▸" if found.path in self._folded else "▾"
+            sign = "▸" if node.path in self._folded else "▾"
         many = f" \u00d7{len(line.each_ns)}" if several else ""
         indent = "  " * min(line.depth, room // 4)
-        label = f"~{line.label}" if found.kind == "inferred" and inks.letters else line.label
+        label = f"~{line.label}" if node.kind == "inferred" and inks.letters else line.label
         label = cut_middle(label, max(room - len(indent) - 2 - len(many), 1))
-        style = _style(found.kind, inks)
-        if self._within == found.path:
+        style = _style(node.kind, inks)
+        if self._within == node.path:
             style = inks.accent
-        matched = "" if found.matched is None else f" {found.matched:.0%}"
-        sure = inks.dim if found.confidence == "exact" else inks.warn
+        matched = "" if node.matched is None else f" {node.matched:.0%}"
+        sure = inks.dim if node.confidence == "exact" else inks.warn
         spread = UNKNOWN if line.spread is None else f"{line.spread:.0%}"
         return (
             Cell(f"{indent}{sign} {label}{many}", style),
             Cell(duration(line.time_ns), inks.strong),
             Cell(f"{percent(line.share)} %"),
-            Cell(duration(found.idle_ns)),
-            Cell(count(found.launch_calls)),
-            Cell(count(found.gpu_ops)),
+            Cell(duration(node.idle_ns)),
+            Cell(count(node.launch_calls)),
+            Cell(count(node.gpu_ops)),
             Cell(duration(line.mean_ns) if several else "", inks.dim),
             Cell(spread if several else "", inks.dim),
-            Cell("inferred" if found.kind == "inferred" else found.confidence + matched, sure),
+            Cell(
+                "inferred" if node.kind == "inferred" else node.confidence + matched,
+                sure,
+            ),
         )
 
     def text(self, row: int) -> str:
@@ -124,7 +130,7 @@ class RangeTreePanel(TablePanel):
 
     NAME = "range_tree"
     COMMANDS = (
-        *(one for one in TABLE_COMMANDS if one.action != "enter"),
+        *(command for command in TABLE_COMMANDS if command.action != "enter"),
         Command("enter", "enter", "Narrow", "Show only this range on every page; again: everything",
                 "narrow", 1, "enter"),
         Command("fold", "space", "Fold or unfold", "Hide or show the ranges inside", "fold", 2),
@@ -238,15 +244,15 @@ def _style(kind: RangeKind, inks: Inks) -> Style:
 
 
 def _values(line: "RangeLine") -> tuple[str | float, ...]:
-    found = line.found
+    node = line.found
     return (
         line.label,
         line.time_ns,
         line.share or 0.0,
-        found.idle_ns,
-        found.launch_calls,
-        found.gpu_ops,
+        node.idle_ns,
+        node.launch_calls,
+        node.gpu_ops,
         line.mean_ns,
         line.spread or 0.0,
-        _CERTAINTY[found.confidence],
+        _CERTAINTY[node.confidence],
     )

@@ -14,7 +14,8 @@ from decodescope.analyzer.reports.per_step import (
 from decodescope.analyzer.reports.step_bandwidths import live_bandwidth
 from decodescope.analyzer.text import formatting as fmt
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.panel import Panel, Row, Sheet
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Row, Sheet
 
 Tone = Literal["lead", "plain", "warn", "stale"]
 
@@ -47,9 +48,7 @@ class StripPanel(Panel[tuple[Figure, ...]]):
     PART = "figures"
 
     def pick(self, view: View, moment: Moment) -> tuple[Figure, ...]:
-        return (
-            *_speed(view), *_window(view), *_meters(view), *_freshness(view, moment)
-        )  # fmt: skip
+        return (*_speed(view), *_window(view), *_meters(view), *_freshness(view, moment))
 
     def as_text(self, data: tuple[Figure, ...]) -> list[str]:
         return ["  ".join(figure.words for figure in data)]
@@ -106,7 +105,7 @@ def _window(view: View) -> list[Figure]:
 
 
 def _meters(view: View) -> list[Figure]:
-    """What the GPU reports of itself; a reason to run slower comes first."""
+    """The meters of the GPU; a reason to run slower comes first."""
     meters = view.meters
     if meters is None:
         return []

@@ -10,8 +10,9 @@ from decodescope.tui.commands import Command
 from decodescope.tui.model.picks import Pick
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.messages import Choose
-from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet, TextLine
+from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.prompt import Prompt, Prompting
+from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet, TextLine
 from decodescope.tui.panels.table_layout import TableLayout
 from decodescope.tui.panels.table_rows import Rows, smart_pattern
 

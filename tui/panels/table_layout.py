@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 from rich.style import Style
 
-from decodescope.tui.panels.panel import Brush, Row
+from decodescope.tui.panels.sheet import Brush, Row
 from decodescope.tui.panels.table_rows import Cell, Column, Rows
 
 _GAP = 1

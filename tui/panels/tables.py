@@ -8,9 +8,9 @@ from decodescope.analyzer.text.formatting import duration, microseconds, number,
 from decodescope.analyzer.vocabulary.class_colors import GAP_LETTERS
 from decodescope.analyzer.vocabulary.words import CPU_GAP_MEANINGS, GAP_MEANINGS
 from decodescope.tui.model.view import Moment, View, Window
-from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet
-from decodescope.tui.style.glyphs import horizontal_bar
-from decodescope.tui.style.palette import Inks
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Empty, Row, Sheet
+from decodescope.tui.style.palette import Inks, horizontal_bar
 
 _NAME_CELLS = 17
 _MEANING_CELLS = 31
@@ -20,7 +20,7 @@ Cells = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class KernelTable:
+class TopKernels:
     """`families` of `rows`; counts and times are per `per` ("step" or "trace"). `attributed`: times
     and shares are of attributed time, because ops overlap."""
 
@@ -33,7 +33,7 @@ class KernelTable:
 
 
 @dataclass(frozen=True, slots=True)
-class GapTable:
+class TopGaps:
     """`meanings` of the gap classes in plain words."""
 
     note: str
@@ -62,13 +62,13 @@ def _steps_note(window: Window) -> str:
     return f"mean of {steps} steps" if steps > 1 else "one step" if steps else "whole trace"
 
 
-class KernelsPanel(Panel[KernelTable]):
+class KernelsPanel(Panel[TopKernels]):
     """Name, count and µs per step, share of the kernel time, and a bar of it."""
 
     NAME = "kernels_top"
     PART = "window"
 
-    def pick(self, view: View, moment: Moment) -> KernelTable | Empty:
+    def pick(self, view: View, moment: Moment) -> TopKernels | Empty:
         noun, window = "operator" if view.on_cpu else "kernel", view.window
         if window is None:
             return Empty(f"Top {noun}s", view.waiting)
@@ -76,14 +76,14 @@ class KernelsPanel(Panel[KernelTable]):
         if not rows:
             return Empty(f"Top {noun}s", f"no {noun}s in this window", _steps_note(window))
         attributed, note = window.report.overlapping, _steps_note(window)
-        return KernelTable(noun, attributed, note, window.per, rows, window.families)
+        return TopKernels(noun, attributed, note, window.per, rows, window.families)
 
-    def as_text(self, data: KernelTable) -> list[str]:
+    def as_text(self, data: TopKernels) -> list[str]:
         time = "attributed time" if data.attributed else "kernel time"
         head = f"top {data.noun}s ({data.note}): count and µs of {time} per {data.per}, share of it"
         return [head, *(f"  {_text_numbers(row)}  {row.name}" for row in data.rows)]
 
-    def draw(self, data: KernelTable, width: int, height: int) -> Sheet:
+    def draw(self, data: TopKernels, width: int, height: int) -> Sheet:
         inks = self._brush.inks
         bar = 0 if width < 44 else min(12, width // 7)
         cells = number_cells(width)
@@ -107,27 +107,27 @@ class KernelsPanel(Panel[KernelTable]):
         return Sheet(rows, f"Top {data.noun}s{by}", data.note)
 
 
-class GapsPanel(Panel[GapTable]):
+class GapsPanel(Panel[TopGaps]):
     """Class, meaning, gaps and time per step, share of the window, the largest gap."""
 
     NAME = "gaps_top"
     PART = "window"
 
-    def pick(self, view: View, moment: Moment) -> GapTable | Empty:
+    def pick(self, view: View, moment: Moment) -> TopGaps | Empty:
         if view.window is None:
             return Empty("Idle gaps", view.waiting)
         note, rows = _steps_note(view.window), gap_rows(view.window.report)
         if not rows:
             return Empty("Idle gaps", "no gaps in this window", note)
-        return GapTable(
+        return TopGaps(
             note, view.window.per, rows, CPU_GAP_MEANINGS if view.on_cpu else GAP_MEANINGS
         )
 
-    def as_text(self, data: GapTable) -> list[str]:
+    def as_text(self, data: TopGaps) -> list[str]:
         head = f"idle gaps ({data.note}): gaps and µs per {data.per}, share of the window"
         return [head, *(f"  {gap.name:<16} {_text_numbers(gap)}" for gap in data.rows)]
 
-    def draw(self, data: GapTable, width: int, height: int) -> Sheet:
+    def draw(self, data: TopGaps, width: int, height: int) -> Sheet:
         inks, cells = self._brush.inks, number_cells(width)
         largest = 10 if width >= _NAME_CELLS + sum(cells) + 10 else 0
         meaning = width - _NAME_CELLS - sum(cells) - largest

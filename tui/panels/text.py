@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet
-from decodescope.tui.panels.wrapping import wrapped_tail
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Empty, Row, Sheet, wrapped_tail
 
 TITLE = "Generated text"
 

@@ -8,7 +8,8 @@ from rich.cells import cell_len
 from decodescope.analyzer.text.formatting import sampling_facts, shorten
 from decodescope.tui.link.base import Playback
 from decodescope.tui.model.view import LOG_PAGE, Moment, View
-from decodescope.tui.panels.panel import Panel, Row, Sheet
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Row, Sheet
 
 _FILE_CELLS = 28
 _WARNINGS = ("random weights", "device: cpu")

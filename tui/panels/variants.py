@@ -1,4 +1,4 @@
-"""What `v` and a number switch to: variants of a live run, or opened trace files."""
+"""The choices of `v` and of the numbers: variants of a live run, or opened trace files."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,8 @@ from rich.style import Style
 
 from decodescope.tui.commands import CHOICE_KEYS
 from decodescope.tui.model.view import Choice, Moment, View
-from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Empty, Row, Sheet
 
 # The pointer, the number, and the dash of what cannot be chosen.
 _MARKS = 5

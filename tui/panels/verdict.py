@@ -14,8 +14,8 @@ from decodescope.analyzer.vocabulary.words import (
 from decodescope.tui.commands import Command
 from decodescope.tui.model.view import Moment, Part, View, Window
 from decodescope.tui.panels.messages import Resized
-from decodescope.tui.panels.panel import Brush, Panel, Row, Sheet
-from decodescope.tui.panels.wrapping import wrapped
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Row, Sheet, wrapped
 
 _BAD = ("launch", "communication")
 
@@ -33,12 +33,12 @@ class VerdictData:
 
 def _about_the_step(report: Report) -> list[str]:
     """The layers of a step, and the interruptions, where either is known."""
-    found = []
+    texts = []
     if report.structure is not None and report.structure.layers:
-        found.append(f"a step has {layers_words(report.structure)}")
+        texts.append(f"a step has {layers_words(report.structure)}")
     if report.interruptions and report.steady is not None:
-        found.append(f"interrupted {interruption_words(report.steady, len(report.interruptions))}")
-    return found
+        texts.append(f"interrupted {interruption_words(report.steady, len(report.interruptions))}")
+    return texts
 
 
 def _who_waits(window: Window) -> list[str]:
@@ -56,17 +56,17 @@ class VerdictPanel(Panel[VerdictData]):
         Command("fold", "enter", "Fold or unfold", "Show or hide the reasons", "reasons", 4),
     )
 
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
-        self._unfolded = False
-        super().__init__(brush, view, moment)
+    _unfolded = False
 
     def pick(self, view: View, moment: Moment) -> VerdictData:
         if view.window is None:
             return VerdictData("", (view.waiting,))
         report = view.window.report
         if report.health.status == "no_gpu_activity":
-            found = tuple(finding.message for finding in report.health.findings)
-            return VerdictData("no GPU activity", found or ("the trace holds no GPU events",), True)
+            messages = tuple(finding.message for finding in report.health.findings)
+            return VerdictData(
+                "no GPU activity", messages or ("the trace holds no GPU events",), True
+            )
         verdict = report.verdict
         reasons = (*verdict.because, *_who_waits(view.window), *_about_the_step(report))
         return VerdictData(bound_words(verdict.bound), reasons, verdict.bound in _BAD, verdict.next)
@@ -125,3 +125,34 @@ class VerdictPanel(Panel[VerdictData]):
         if hidden and rows[-1].cells + 12 <= width:
             rows[-1].add(f"  +{hidden} enter", inks.faint)
         return rows
+
+
+class FullVerdictPanel(VerdictPanel):
+    """The verdict, always unfolded."""
+
+    NAME = "verdict_full"
+    PART = None
+    COMMANDS = (
+        Command("scroll(-1)", "up,k", "Up", "Scroll up", "scroll", 3, "↑↓"),
+        Command("scroll(1)", "down,j", "Down", "Scroll down", shown="↓"),
+    )
+
+    _unfolded = True
+    _first = 0
+
+    def draw(self, data: VerdictData, width: int, height: int) -> Sheet:
+        rows = self._rows(width)
+        self._first = max(min(self._first, len(rows) - height), 0)
+        shown = rows[self._first : self._first + height]
+        below = len(rows) - self._first - height
+        if below > 0 and len(shown) > 1:
+            shown[-1] = self._going_on(shown[-1], f"{below} more: tab, then down", width)
+        return Sheet(shown)
+
+    def on_click(self) -> None:
+        """Nothing: it is always unfolded."""
+
+    def action_scroll(self, lines: int) -> None:
+        """Scroll by `lines`."""
+        self._first += lines
+        self._redraw()

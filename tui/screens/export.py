@@ -19,8 +19,7 @@ from decodescope.analyzer.io.output_paths import check_writable
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.model.shelf import Shelf, folder_of, folders
 from decodescope.tui.panels.files import PlainInput
-from decodescope.tui.screens.dialog import Dialog
-from decodescope.tui.screens.lists import Choices
+from decodescope.tui.screens.dialog import Choices, Dialog
 
 Kind = Literal["json", "markdown", "chrome", "html", "kernel", "range", "gap", "svg", "text"]
 Of = Literal["comparison", "window", "screen"]
@@ -55,7 +54,7 @@ EXPORTABLES = (
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """What was chosen; no path for the clipboard."""
+    """The choice of the user; no path for the clipboard."""
 
     kind: Kind
     path: Path | None
@@ -108,7 +107,7 @@ class ExportScreen(Dialog[Export]):
         self._folder = folder
         self._stem = _NO_NAME.sub("-", stem)
         self._inputs = inputs
-        self._offered = [one for one in EXPORTABLES if one.of in of]
+        self._offered = [exportable for exportable in EXPORTABLES if exportable.of in of]
         self._proposed = ""
         self._asked: Path | None = None
 
@@ -116,7 +115,11 @@ class ExportScreen(Dialog[Export]):
         with Vertical(classes="box") as box:
             box.border_title = "Export"
             box.border_subtitle = "enter writes \u00b7 tab edits, completes \u00b7 esc"
-            yield Choices(*(Option(one.words) for one in self._offered), compact=True, markup=False)
+            yield Choices(
+                *(Option(exportable.words) for exportable in self._offered),
+                compact=True,
+                markup=False,
+            )
             yield TargetInput(self._folder)
             yield Static("", classes="problem", markup=False)
 

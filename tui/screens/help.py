@@ -88,25 +88,25 @@ class HelpScreen(Dialog[None]):
     )
 
     def __init__(
-        self, inks: Inks, here: tuple[Command, ...], everywhere: tuple[Command, ...]
+        self, inks: Inks, local: tuple[Command, ...], everywhere: tuple[Command, ...]
     ) -> None:
-        """`here` are the commands of the focused panel, `everywhere` those of the app."""
+        """`local` are the commands of the focused panel, `everywhere` those of the app."""
         super().__init__()
         self._inks = inks
-        self._here = here
+        self._local = local
         self._everywhere = everywhere
 
     def compose(self) -> ComposeResult:
         keys = [("1\u20139", "Show that page")]
         keys += [("tab", "Give the keys to the next panel of the page")]
         keys += _keys(self._everywhere)
-        here = _keys(self._here)
+        local = _keys(self._local)
         with VerticalScroll(classes="box") as box:
             box.border_title = "decodescope help"
             box.border_subtitle = "esc closes"
-            if here:
-                yield from self._section("Keys of this panel", here)
-            yield from self._section("\nKeys everywhere" if here else "Keys everywhere", keys)
+            if local:
+                yield from self._section("Keys of this panel", local)
+            yield from self._section("\nKeys everywhere" if local else "Keys everywhere", keys)
             yield from self._section("\nFigures", FIGURES)
             yield from self._section("\nWhy the GPU was idle", GAPS)
             yield from self._section("\nVerdict", VERDICT)

@@ -1,58 +1,63 @@
 """The main screen: title, tabs, strip and keys around the panels of one page."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Self
 
 from textual import events
 from textual.app import ComposeResult
+from textual.geometry import Region
 from textual.reactive import Reactive
 from textual.screen import Screen
-from textual.widget import Widget
+from textual.widget import AwaitMount, Widget
 
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.tui.model.previewing import stand_in
-from decodescope.tui.model.view import Moment, View
+from decodescope.tui.model.view import Moment, View, stand_in
+from decodescope.tui.pages.all_pages import LazyPage
 from decodescope.tui.pages.layout import Page, Plan, plan
 from decodescope.tui.panels.banner import BannerPanel, banner_rows
 from decodescope.tui.panels.details import DetailsPanel
-from decodescope.tui.panels.footer import KeysPanel
+from decodescope.tui.panels.keys import KeysPanel, Tab, TabsPanel
 from decodescope.tui.panels.messages import Resized
-from decodescope.tui.panels.panel import Brush, Empty, Panel, TextLine
+from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.playback import PlaybackPanel
+from decodescope.tui.panels.sheet import Brush, Empty, TextLine
 from decodescope.tui.panels.strip import StripPanel
-from decodescope.tui.panels.tabs import Tab, TabsPanel
 from decodescope.tui.panels.title import TitlePanel
+from decodescope.tui.style.palette import Inks
 
 
 class MainScreen(Screen[None]):
-    """Every panel of every page is mounted once; those of other pages are hidden and do nothing."""
+    """The panels of a page are mounted when it is first shown; those of other pages are hidden and
+    do nothing."""
 
     CSS = "MainScreen { overflow: hidden; }"
     AUTO_FOCUS = ""
     # Panels mark their own focus: no repaint of the whole screen.
     focused: Reactive[Widget | None] = Reactive(None, repaint=False)
 
-    def __init__(self, brush: Brush, view: View, moment: Moment, pages: tuple[Page, ...]) -> None:
+    def __init__(
+        self, brush: Brush, view: View, moment: Moment, pages: tuple[LazyPage, ...]
+    ) -> None:
         super().__init__()
         self._brush = brush
         self._pages = {page.name: page for page in pages}
+        self._loaded: dict[str, Page] = {}
         self._shown = (view, moment)
         self._plan: Plan | None = None
         self._page = ""
         self._focused_on: dict[str, str] = {}
+        self._user_keymap: Mapping[str, str] = {}
+        self._mounting: AwaitMount | None = None
+        around = (TitlePanel, StripPanel, BannerPanel, DetailsPanel, PlaybackPanel)
+        self._around_page: list[Panel[Any]] = [kind(brush, view, moment) for kind in around]
+        self._page_panels: dict[type[Panel[Any]], Panel[Any]] = {}
+        tabs = tuple(Tab(page.name, page.key, page.label) for page in pages)
+        self._tabs = TabsPanel(brush, view, moment, tabs)
         self._keys = KeysPanel(brush, view, moment)
-        tabs = TabsPanel(
-            brush, view, moment, tuple(Tab(page.name, page.key, page.label) for page in pages)
-        )
-        kinds: list[type[Panel[Any]]] = [
-            TitlePanel, StripPanel, BannerPanel, DetailsPanel, PlaybackPanel,
-        ]  # fmt: skip
-        kinds += dict.fromkeys(kind for page in pages for kind in page.panels)
-        self._panels: list[Panel[Any]] = [kind(brush, view, moment) for kind in kinds]
-        self._panels += [tabs, self._keys]
+        self._load(view.page)
 
     def compose(self) -> ComposeResult:
-        yield from self._panels
+        yield from self._panels()
 
     def on_mount(self) -> None:
         """Place the panels for the first time."""
@@ -78,9 +83,21 @@ class MainScreen(Screen[None]):
         """Without a focused panel only the app's keys are left."""
         self._keys.use_commands(self._focused_commands())
 
+    def refresh(
+        self,
+        *regions: Region,
+        repaint: bool = True,
+        layout: bool = False,
+        recompose: bool = False,
+    ) -> Self:
+        """A new layout repaints what it changes: no whole screen after panels were mounted."""
+        repaint = repaint and not layout
+        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+
     def use_keys(self, keymap: Mapping[str, str]) -> None:
         """Name the user's keys everywhere."""
-        for panel in self._panels:
+        self._user_keymap = keymap
+        for panel in self._panels():
             panel.use_keys(keymap)
         self._keys.use_commands(self._focused_commands())
 
@@ -101,12 +118,27 @@ class MainScreen(Screen[None]):
         self._shown = (view, moment)
         self._show(panel for panel in self._visible() if panel.AGES)
 
+    @property
+    def inks(self) -> Inks:
+        """The styles of the current theme."""
+        return self._brush.inks
+
+    @property
+    def keymap(self) -> Mapping[str, str]:
+        """The keys that the user chose, by the names of actions."""
+        return self._user_keymap
+
+    async def mounted(self) -> None:
+        """Wait until the panels of the page, and what they are composed of, are mounted."""
+        if self._mounting is not None:
+            await self._mounting
+
     def forget_typed(self) -> bool:
         """Drop the search and the filter of a panel of the page; False if there is none."""
         return any(panel.forget_typed() for panel in self._visible())
 
     def as_text(self) -> str:
-        """What the page shows, as lines for the clipboard."""
+        """The contents of the page, as lines for the clipboard."""
         lines: list[TextLine] = []
         for panel in self._visible():
             data = panel.pick(*self._shown)
@@ -117,7 +149,26 @@ class MainScreen(Screen[None]):
 
     def _visible(self) -> list[Panel[Any]]:
         places = self._plan.places if self._plan is not None else {}
-        return [panel for panel in self._panels if panel.NAME in places]
+        return [panel for panel in self._panels() if panel.NAME in places]
+
+    def _panels(self) -> list[Panel[Any]]:
+        """Every panel so far, in the order of the screen."""
+        return [*self._around_page, *self._page_panels.values(), self._tabs, self._keys]
+
+    def _load(self, name: str) -> Page:
+        """The page with this name, else the first, with a panel of each of its kinds."""
+        lazy_page = self._pages.get(name) or next(iter(self._pages.values()))
+        page = self._loaded.get(lazy_page.name)
+        if page is None:
+            page = self._loaded[lazy_page.name] = lazy_page.load()
+            missing = [kind for kind in page.panels if kind not in self._page_panels]
+            panels = [kind(self._brush, *self._shown) for kind in missing]
+            for panel in panels:
+                panel.use_keys(self._user_keymap)
+            self._page_panels.update(zip(missing, panels, strict=True))
+            if self.children:
+                self._mounting = self.mount(*panels, before=self._tabs)
+        return page
 
     def _show(self, panels: Iterable[Panel[Any]]) -> None:
         for panel in panels:
@@ -129,17 +180,22 @@ class MainScreen(Screen[None]):
         if width < 1 or height < 1 or not self.children:
             return
         view = self._shown[0]
-        page = self._pages.get(view.page) or next(iter(self._pages.values()))
+        page = self._load(view.page)
         wanted = self._wanted(page, width)
         banner = banner_rows(view.banner, width, height)
-        new = plan(page, view.kind, (width, height), wanted | {"banner": banner},
-                   not self._brush.inks.letters)  # fmt: skip
+        new = plan(
+            page,
+            view.kind,
+            (width, height),
+            wanted | {"banner": banner},
+            not self._brush.inks.letters,
+        )
         if new == self._plan and page.name == self._page:
             return
         before = set(self._plan.places) if self._plan is not None else set()
         self._plan = new
         brush = Brush(self._brush.inks, self._brush.glyphs, new.frame)
-        for panel in self._panels:
+        for panel in self._panels():
             place = new.places.get(panel.NAME)
             panel.display = place is not None
             panel.use(brush)
@@ -154,9 +210,9 @@ class MainScreen(Screen[None]):
 
     def _wanted(self, page: Page, width: int) -> dict[str, int]:
         """The rows that the page's panels want, of those that say so."""
-        mine = [panel for panel in self._panels if type(panel) in page.panels]
-        self._show(panel for panel in mine if panel.wanted_rows(width) is not None)
-        rows = {panel.NAME: panel.wanted_rows(width) for panel in mine}
+        panels = [self._page_panels[kind] for kind in page.panels]
+        self._show(panel for panel in panels if panel.wanted_rows(width) is not None)
+        rows = {panel.NAME: panel.wanted_rows(width) for panel in panels}
         return {name: wanted for name, wanted in rows.items() if wanted is not None}
 
     def _focus_page(self, page: Page) -> None:

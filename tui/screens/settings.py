@@ -17,8 +17,7 @@ from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.protocol.messages import Hello, Settings
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.model.settings import SAMPLING, SIZES, as_fields, from_fields
-from decodescope.tui.screens.dialog import Dialog
-from decodescope.tui.screens.lists import Choices
+from decodescope.tui.screens.dialog import Choices, Dialog
 
 
 class SettingsScreen(Dialog[Settings]):
@@ -65,8 +64,11 @@ class SettingsScreen(Dialog[Settings]):
             yield self._row("model", suggester=_Models(names))
             if self._models:
                 width = max(map(len, names))
-                yield Choices(*(_option(m.name, width, m.parameters, m.summary)
-                                   for m in self._models), compact=True, markup=False)  # fmt: skip
+                yield Choices(
+                    *(_option(m.name, width, m.parameters, m.summary) for m in self._models),
+                    compact=True,
+                    markup=False,
+                )
             for row in (SIZES, SAMPLING):
                 yield self._row(*row)
             yield Label("prompt; empty takes the model's own")
@@ -82,7 +84,7 @@ class SettingsScreen(Dialog[Settings]):
     @on(Button.Pressed)
     def action_apply(self) -> None:
         """Close with the settings, or say what is wrong with them."""
-        fields = {one.id or "": one.value for one in self.query(Input)}
+        fields = {field.id or "": field.value for field in self.query(Input)}
         fields["prompt"] = self.query_one(TextArea).text
         try:
             settings = from_fields(fields, self._before, self._hello)
@@ -102,9 +104,12 @@ class SettingsScreen(Dialog[Settings]):
     @on(Input.Changed, "#model")
     def _show_in_list(self, event: Input.Changed) -> None:
         """Put the cursor of the list on the first model that begins so."""
-        found = (number for number, model in enumerate(self._models)
-                 if model.name.startswith(event.value))  # fmt: skip
-        if self._models and (number := next(found, None)) is not None:
+        numbers = (
+            number
+            for number, model in enumerate(self._models)
+            if model.name.startswith(event.value)
+        )
+        if self._models and (number := next(numbers, None)) is not None:
             self.query_one(Choices).highlighted = number
 
     @on(Choices.OptionSelected)
@@ -117,8 +122,13 @@ class SettingsScreen(Dialog[Settings]):
         parts = []
         for name in names:
             hint = "greedy" if name == "temperature" else "" if name in ("model", *SIZES) else "-"
-            field = Input(self._fields[name], id=name, placeholder=hint, suggester=suggester,
-                          select_on_focus=False)  # fmt: skip
+            field = Input(
+                self._fields[name],
+                id=name,
+                placeholder=hint,
+                suggester=suggester,
+                select_on_focus=False,
+            )
             parts += [Label(name), field]
         return Horizontal(*parts)
 
@@ -141,11 +151,14 @@ def _folder(value: str) -> str | None:
     if not slash:
         return None
     try:
-        found = sorted(one.name for one in Path(f"{head}/").expanduser().iterdir()
-                       if one.name.startswith(begun) and one.is_dir())  # fmt: skip
+        folders = sorted(
+            path.name
+            for path in Path(f"{head}/").expanduser().iterdir()
+            if path.name.startswith(begun) and path.is_dir()
+        )
     except (OSError, ValueError, RuntimeError):
         return None
-    shown = [name for name in found if begun or not name.startswith(".")]
+    shown = [name for name in folders if begun or not name.startswith(".")]
     return f"{head}/{shown[0]}/" if shown and plain_line(shown[0]) == shown[0] else None
 
 

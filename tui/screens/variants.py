@@ -11,8 +11,7 @@ from textual.widgets.option_list import Option
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import CHOICE_KEYS
 from decodescope.tui.model.view import Choice
-from decodescope.tui.screens.dialog import Dialog
-from decodescope.tui.screens.lists import Choices
+from decodescope.tui.screens.dialog import Choices, Dialog
 
 
 class VariantsScreen(Dialog[int]):
@@ -43,10 +42,10 @@ class VariantsScreen(Dialog[int]):
             about = choice.unavailable or choice.summary
             text = f"{key} {plain_line(choice.name):<{names}}  {plain_line(about)}"
             options.append(Option(Content(text), disabled=choice.unavailable is not None))
-        found = Choices(*options, compact=True, markup=False, classes="box")
-        found.border_title = self._title
-        found.border_subtitle = "a number or enter chooses · esc"
-        yield found
+        choices = Choices(*options, compact=True, markup=False, classes="box")
+        choices.border_title = self._title
+        choices.border_subtitle = "a number or enter chooses · esc"
+        yield choices
 
     def on_mount(self) -> None:
         """Begin at the current one."""

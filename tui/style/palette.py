@@ -61,9 +61,9 @@ def _luminance(color: Color) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def contrast(one: Color, other: Color) -> float:
+def contrast(color: Color, other: Color) -> float:
     """The contrast ratio of two colours, 1 to 21, as WCAG 2 defines it."""
-    darker, lighter = sorted((_luminance(one), _luminance(other)))
+    darker, lighter = sorted((_luminance(color), _luminance(other)))
     return (lighter + 0.05) / (darker + 0.05)
 
 
@@ -72,8 +72,10 @@ def readable(color: str, background: Color) -> str:
     graphics)."""
     base, towards = Color.parse(color), background.get_contrast_text(1.0)
     shades = (base.blend(towards, step / _SHADES) for step in range(_SHADES))
-    return next((one.hex for one in shades if contrast(one, background) >= _MIN_CONTRAST),
-                towards.hex6)  # fmt: skip
+    return next(
+        (shade.hex for shade in shades if contrast(shade, background) >= _MIN_CONTRAST),
+        towards.hex6,
+    )
 
 
 def _parsed(value: str, default: str) -> Color:
@@ -146,7 +148,7 @@ class Inks:
         return self.hue(PART_COLORS.get(part, _OTHER))
 
     def mark(self, letter: str, swatch: str) -> str:
-        """What stands before an entry of a legend: its letter if colours do not tell it apart."""
+        """The sign before an entry of a legend: its letter if colours do not tell it apart."""
         return letter if self.letters else swatch
 
     def chip(self, style: Style) -> Style:
@@ -193,3 +195,42 @@ def themed_inks(variables: dict[str, str], dark: bool, few_colors: bool = False)
         cursor=Style(bgcolor=background.blend(primary, 0.28).hex6),
         found=Style(color=foreground.hex6, bold=True, underline=True),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    """`ramp[0]` is empty and `ramp[-1]` full; `unicode`: eighths of a cell exist."""
+
+    ramp: str
+    unicode: bool
+    swatch: str
+    pointer: str
+    tick: str
+    up: str
+    down: str
+    line: str
+
+
+UNICODE = Glyphs(" ▁▂▃▄▅▆▇█", True, "■", "▸", "▲", " ▲", " ▼", "╴")
+ASCII = Glyphs(" .:-=+*#%@", False, "#", ">", "^", " ^", " v", "-")
+
+
+def column(fraction: float, rows: int, glyphs: Glyphs) -> list[str]:
+    """A vertical bar of `rows` cells, top cell first; any fraction above 0 is visible."""
+    top = len(glyphs.ramp) - 1
+    filled = min(rows * top, max(1, round(fraction * rows * top))) if fraction > 0 else 0
+    return [glyphs.ramp[max(0, min(top, filled - (rows - 1 - row) * top))] for row in range(rows)]
+
+
+def horizontal_bar(fraction: float, cells: int, glyphs: Glyphs) -> str:
+    """A bar that grows to the right, in eighths of a cell in Unicode; always `cells` long."""
+    if cells <= 0:
+        return ""
+    share = min(max(fraction, 0.0), 1.0)
+    if not glyphs.unicode:
+        return ("=" * round(share * cells)).ljust(cells)
+    eighths = round(share * cells * 8)
+    if share > 0 and eighths == 0:
+        eighths = 1
+    whole, part = divmod(eighths, 8)
+    return ("█" * whole + (" ▏▎▍▌▋▊▉"[part] if part else "")).ljust(cells)

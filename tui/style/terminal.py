@@ -1,4 +1,4 @@
-"""What the terminal can show, a filter for glyphs that it cannot, and a terminal that is lost."""
+"""The traits of the terminal, a filter for glyphs that it cannot, and a terminal that is lost."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -1,15 +1,215 @@
-"""The difference between two sets of logits: the formulas of `run_report.Accuracy`."""
+"""Scores variants against fp32: each decodes one text, and so do the loaded weights upcast.
+
+The figures are the differences between two sets of logits: the formulas of `run_report.Accuracy`.
+"""
 
 import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 from msgspec.structs import asdict
+from torch import nn
 
-from decodescope.analyzer.errors import ModelError
+from decodescope.analyzer.errors import DecodescopeError, ModelError
+from decodescope.analyzer.protocol.messages import WorkerConfig
+from decodescope.analyzer.schema.report import Finding
 from decodescope.analyzer.schema.run_report import Accuracy
+from decodescope.variants.comparing.accuracy_text import (
+    INTERPRETED_POSITIONS,
+    POSITIONS,
+    ScoredText,
+    scored_text,
+)
+from decodescope.variants.comparing.jobs import ACCURACY_MISSING, AccuracyDone
+from decodescope.variants.machine.child_process import failure_of
+from decodescope.variants.machine.memory import free_memory, memory_errors
+from decodescope.variants.measuring.preparation import Prepared, prepare, require_weights
+from decodescope.variants.model.quantized_weights import Quantization, quantization_of
+from decodescope.variants.registry import build_variant, find_variant, is_interpreted
+from decodescope.variants.steps.decode_step import DecodeStep
+from decodescope.variants.steps.eager_step import EagerStep
 
 # Rows converted to float64 at a time: 20 MB a tensor with a vocabulary of 150,000.
 _ROWS = 16
+
+
+def score_variants(
+    config: WorkerConfig, variants: Sequence[str], text: str | None, say: Callable[[str], None]
+) -> AccuracyDone:
+    """The accuracy of `variants` on `text` (see `scored_text` for None).
+
+    The KV cache is as long as the workload's, if that is enough for the text: its length decides on
+    tiles and on what torch.compile generates, so the kernels that are scored are those of the runs.
+
+    The model is loaded in the workload's dtype. First come the variants that use its weights as
+    they are, then the fp32 reference, for which the same weights are upcast in place and cast back,
+    then those that quantise them: all but the first such format load the model again. Each variant
+    is freed before the next is built. A variant that fails and a reference that does not fit in
+    memory each add a finding.
+
+    Raises:
+        InputError, ModelError, MissingRequirement: as `prepare` and `scored_text`.
+    """
+    prepared = prepare(config, say)
+    interpreted = any(is_interpreted(name, prepared.device) for name in variants)
+    positions = INTERPRETED_POSITIONS if interpreted else POSITIONS
+    scored = scored_text(prepared.loaded, text, positions)
+    workload = replace(
+        prepared.workload,
+        context=scored.context,
+        new_tokens=max(scored.positions, prepared.workload.cache_length - scored.context),
+        sampling=None,
+    )
+    scores = _Scores(replace(prepared, workload=workload), scored, say)
+    groups = _by_weights(variants)
+    scores.score(groups.pop(None, []))
+    if scores.logits or groups:
+        scores.score_reference()
+    for names in groups.values():
+        scores.score(names)
+    accuracies, missing = scores.compared(variants)
+    findings = [
+        Finding(ACCURACY_MISSING, f"no accuracy of {variant}: {why}")
+        for variant, why in missing.items()
+    ]
+    if prepared.loaded.weights == "random":
+        message = (
+            f"the weights of {prepared.loaded.name} are random: errors and agreement compare "
+            "computations, perplexity says nothing about text"
+        )
+        findings.insert(0, Finding("random_weights", message))
+    return AccuracyDone(accuracies, (*prepared.loaded.findings, *findings))
+
+
+def forced_logits(step: DecodeStep, scored: ScoredText, batch: int) -> torch.Tensor:
+    """Logits of the first of `batch` equal sequences, fp32 [positions, vocabulary], on the CPU.
+
+    The prompt is prefilled, then `step` decodes the text's own tokens instead of its choices.
+    """
+    prompt = scored.ids[: scored.context].expand(batch, -1).contiguous()
+    ids = scored.ids.to(step.prefill(prompt).device)
+    rows: list[torch.Tensor] = []
+    for position in range(scored.context, scored.context + scored.positions):
+        row = step.forced_step(ids[position].expand(batch).contiguous())[0]
+        rows.append(row.to("cpu", torch.float32, copy=True))
+    return torch.stack(rows)
+
+
+class _Scores:
+    """The logits of each variant so far, and of the reference, or why one has none."""
+
+    def __init__(self, prepared: Prepared, scored: ScoredText, say: Callable[[str], None]) -> None:
+        self.logits: dict[str, torch.Tensor] = {}
+        self._missing: dict[str, str] = {}
+        self._reference: torch.Tensor | None = None
+        self._no_reference = ""
+        self._prepared = prepared
+        self._scored = scored
+        self._say = say
+
+    def score(self, variants: Sequence[str]) -> None:
+        """Decode with `variants`, which store the weights in the same way."""
+        for variant in variants:
+            if self._no_reference:
+                return
+            self._say(f"scoring {variant} on {self._scored.name}")
+            try:
+                self.logits[variant] = self._variant_logits(variant)
+            except Exception as error:  # one variant's failure must not lose the others
+                self._missing[variant] = failure_of(error).message
+            free_memory(self._prepared.device)
+
+    def score_reference(self) -> None:
+        """Decode with the weights that were loaded, in fp32."""
+        self._say("scoring the fp32 reference")
+        try:
+            self._reference = _reference_logits(self._prepared, self._scored)
+        except DecodescopeError as error:
+            self._no_reference = f"no fp32 reference: {error}"
+
+    def compared(self, variants: Sequence[str]) -> tuple[dict[str, Accuracy], dict[str, str]]:
+        """Accuracy by variant, and why a variant has none, each in the order of `variants`."""
+        accuracies: dict[str, Accuracy] = {}
+        missing: dict[str, str] = {}
+        for variant in variants:
+            if why := self._missing.get(variant) or self._no_reference:
+                missing[variant] = why
+                continue
+            try:
+                accuracies[variant] = self._accuracy(self.logits[variant])
+            except DecodescopeError as error:
+                missing[variant] = str(error)
+        return accuracies, missing
+
+    def _variant_logits(self, variant: str) -> torch.Tensor:
+        self._prepared = prepared = require_weights(self._prepared, variant, self._say)
+        step = build_variant(variant, prepared.loaded, prepared.workload, prepared.device)
+        with memory_errors(f"scoring variant {variant}", prepared.device):
+            return forced_logits(step, self._scored, prepared.workload.batch)
+
+    def _accuracy(self, logits: torch.Tensor) -> Accuracy:
+        assert self._reference is not None
+        name = f"eager on {self._prepared.device}, the loaded weights in fp32 without TF32"
+        accuracy = accuracy_of(
+            logits, self._reference, self._scored.next_ids, name, self._scored.name
+        )
+        if bad := unusable(accuracy):
+            raise ModelError(f"{', '.join(bad)}; {_broken_positions(logits)}")
+        return accuracy
+
+
+def _by_weights(variants: Sequence[str]) -> dict[Quantization | None, list[str]]:
+    """Variants that store the weights in the same way, together."""
+    groups: dict[Quantization | None, list[str]] = {}
+    for variant in variants:
+        groups.setdefault(quantization_of(find_variant(variant).spec), []).append(variant)
+    return groups
+
+
+def _reference_logits(prepared: Prepared, scored: ScoredText) -> torch.Tensor:
+    model, workload = prepared.loaded.model, replace(prepared.workload, dtype="fp32")
+    with (
+        memory_errors("computing the fp32 reference", prepared.device),
+        _without_tf32(),
+        _in_fp32(model),
+    ):
+        return forced_logits(EagerStep(prepared.loaded, workload), scored, workload.batch)
+
+
+@contextmanager
+def _in_fp32(model: nn.Module) -> Iterator[None]:
+    """Upcast the model in place, and cast it back: fp32 holds every weight exactly."""
+    dtypes = [(parameter, parameter.dtype) for parameter in model.parameters()]
+    buffers = [
+        (module, name, buffer)
+        for module in model.modules()
+        for name, buffer in module.named_buffers(recurse=False)
+    ]
+    try:
+        model.float()
+        yield
+    finally:
+        for parameter, dtype in dtypes:
+            parameter.data = parameter.data.to(dtype)
+        for module, name, buffer in buffers:
+            setattr(module, name, buffer)
+
+
+def _broken_positions(logits: torch.Tensor) -> str:
+    broken = int((~logits.isfinite().all(-1)).sum())
+    return f"logits are NaN or infinite at {broken} of {len(logits)} positions"
+
+
+@contextmanager
+def _without_tf32() -> Iterator[None]:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def accuracy_of(
@@ -39,8 +239,8 @@ def accuracy_of(
     kl_by_position: list[float] = []
     for first in range(0, len(logits), _ROWS):
         rows = slice(first, first + _ROWS)
-        found, kl = _scored(logits[rows].double(), reference[rows].double(), next_ids[rows])
-        sums += found
+        block_sums, kl = _scored(logits[rows].double(), reference[rows].double(), next_ids[rows])
+        sums += block_sums
         kl_by_position += kl.tolist()
     difference, norm, agreed, loss, reference_loss = sums.tolist()
     positions = len(logits)

@@ -6,7 +6,7 @@ import torch
 
 from decodescope.analyzer.errors import InputError, ModelError
 from decodescope.variants.model.loading import LoadedModel
-from decodescope.variants.model.prompts import encoded
+from decodescope.variants.model.prompts import encoded_text
 
 CONTEXT = 32
 POSITIONS = 128
@@ -52,7 +52,7 @@ def scored_text(loaded: LoadedModel, text: str | None, positions: int = POSITION
     if loaded.tokenizer is None:
         raise ModelError(f"--text: {loaded.name} has no tokenizer, so no text can be scored")
     what = "--text" if text is not None else "decodescope's own text"
-    tokens = encoded(loaded, OWN_TEXT if text is None else text, what)[:most]
+    tokens = encoded_text(loaded, OWN_TEXT if text is None else text, what)[:most]
     if len(tokens) < 3:
         raise InputError(f"--text: {len(tokens)} tokens are too few to score; give at least 3")
     name = "decodescope's own text" if text is None else "the given text"

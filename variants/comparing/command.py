@@ -25,6 +25,7 @@ from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.analyzer.schema.report import Finding, Report
 from decodescope.analyzer.schema.run_report import Accuracy, RunReport
+from decodescope.variants.comparing.job_process import run_job
 from decodescope.variants.comparing.jobs import (
     ACCURACY_MISSING,
     AccuracyDone,
@@ -34,7 +35,6 @@ from decodescope.variants.comparing.jobs import (
     RunDone,
     RunJob,
 )
-from decodescope.variants.comparing.process import run_job
 from decodescope.variants.machine.environment import choose_device
 from decodescope.variants.measuring.request import planned_run, read_request
 from decodescope.variants.registry import is_interpreted
@@ -45,7 +45,7 @@ RunJobs = Callable[[Job, Callable[[str], None]], Result]
 
 @dataclass(frozen=True, slots=True)
 class CompareRequest:
-    """What to compare. `config` says what is decoded; its `variant` is ignored.
+    """The variants to compare. `config` says what is decoded; its `variant` is ignored.
 
     `text` is scored for accuracy (None: `accuracy_text.scored_text` chooses one). Traces are kept
     in the folder `keep`, created if missing, as <variant>-round<i>.json.gz; with None they are
@@ -253,7 +253,7 @@ class _Rounds:
             raise type(error)(f"variant {variant} failed: {error}") from error
         assert isinstance(done, RunDone)
         if self._request.baseline is not None:
-            # Only now is it known how many tokens a prompt's text has.
+            # The number of tokens of a prompt's text is known after the run.
             require_same_workload(self._request.baseline, done.report)
         if done.report.tokens_per_s is not None:
             self._last_rate[variant] = done.report.tokens_per_s

@@ -27,13 +27,12 @@ from decodescope.analyzer.protocol.messages import (
     WorkerState,
 )
 from decodescope.variants.live.channel import Channel
-from decodescope.variants.live.decoding import Decoding
-from decodescope.variants.live.figures import StepFigures
+from decodescope.variants.live.decoding import Decoding, StepFigures
 from decodescope.variants.live.session import TorchSession
 from decodescope.variants.live.stages import Stages
 from decodescope.variants.live.windows import WindowFiles, WindowSchedule
 from decodescope.variants.measuring.window import window_plan
-from decodescope.variants.steps.step import DecodeStep
+from decodescope.variants.steps.decode_step import DecodeStep
 
 POLL_NS = 20_000_000
 PUBLISH_NS = 100_000_000

@@ -25,8 +25,7 @@ from decodescope.variants.live.generated_text import TokenTap
 from decodescope.variants.machine.environment import device_name, environment, gpu_uuid
 from decodescope.variants.machine.memory import free_memory, memory_errors
 from decodescope.variants.machine.read_peak import ReadPeak, read_peak
-from decodescope.variants.measuring.graph_reference import try_reference
-from decodescope.variants.measuring.pacing import step_pacer
+from decodescope.variants.measuring.measure import step_pacer
 from decodescope.variants.measuring.preparation import (
     Prepared,
     check_change,
@@ -34,7 +33,13 @@ from decodescope.variants.measuring.preparation import (
     prepare_again,
     require_weights,
 )
-from decodescope.variants.measuring.window import Subject, WindowPlan, capture_info, capture_window
+from decodescope.variants.measuring.window import (
+    Subject,
+    WindowPlan,
+    capture_info,
+    capture_window,
+    try_reference,
+)
 from decodescope.variants.model.source import offered_models
 from decodescope.variants.registry import (
     available_variants,
@@ -42,7 +47,7 @@ from decodescope.variants.registry import (
     is_interpreted,
     require_runnable,
 )
-from decodescope.variants.steps.step import DecodeStep
+from decodescope.variants.steps.decode_step import DecodeStep
 
 
 class TorchSession:
@@ -76,7 +81,7 @@ class TorchSession:
 
     @property
     def settings(self) -> Settings:
-        """What was asked for, with the model's name."""
+        """The requested settings, with the model's name."""
         return replace(settings_of(self._prepared.config), model=self._prepared.loaded.name)
 
     @property
@@ -89,7 +94,7 @@ class TorchSession:
         return self._prepared.prompt(generation)
 
     def hello(self) -> Hello:
-        """What runs, for the app: sent first of all, and when the settings have changed."""
+        """The run's description for the app, sent at the start and after a change of settings."""
         prepared = self._prepared
         on_cuda = prepared.device == "cuda"
         return Hello(

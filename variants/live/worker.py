@@ -59,7 +59,7 @@ def _work(channel: Channel, config: WorkerConfig) -> None:
     model = config.model or "the default model"
     stages = Stages(channel.send, model, cache_folder() / FILE_NAME)
     stages("importing torch and transformers")
-    # What imports make stays. Visiting it again and again takes a seventh of the start.
+    # Objects made by imports stay. Visiting them again and again takes a seventh of the start.
     gc.disable()
     from decodescope.variants.live.loop import LiveLoop
     from decodescope.variants.live.session import open_session

@@ -1,4 +1,4 @@
-"""What worker processes share: they end with their parent, exit quickly, and report errors."""
+"""Worker processes: they end with their parent, exit quickly, and report errors."""
 
 import ctypes
 import os

@@ -11,7 +11,7 @@ Call = Callable[[], object]
 WARM_UP_CALLS = 3
 
 
-class Clock:
+class DeviceClock:
     """Device timings on the current CUDA device. Tests replace it where there is no GPU."""
 
     def capture(self, body: Call) -> Call:
@@ -37,7 +37,7 @@ class Clock:
         """
         for _ in range(WARM_UP_CALLS):
             call()
-        marks = [timing_event() for _ in range(calls + 1)]
+        marks = [_timing_event() for _ in range(calls + 1)]
         marks[0].record()
         for mark in marks[1:]:
             call()
@@ -53,7 +53,7 @@ class Clock:
         for _ in range(WARM_UP_CALLS):
             call()
         torch.cuda.synchronize()
-        first, last = timing_event(), timing_event()
+        first, last = _timing_event(), _timing_event()
         first.record()
         for _ in range(calls):
             call()
@@ -74,6 +74,6 @@ class _Replay:
         self.graph.replay()
 
 
-def timing_event() -> torch.cuda.Event:
+def _timing_event() -> torch.cuda.Event:
     """A CUDA event that records its time."""
     return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]

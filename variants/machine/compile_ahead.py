@@ -38,8 +38,8 @@ def launch_all(choices: Iterable[Choice], launch: Callable[[Choice], object]) ->
 
     distinct = list(dict.fromkeys(choices))
     with ThreadPoolExecutor(_COMPILERS) as pool:
-        found = zip(distinct, pool.map(refusal, distinct), strict=True)
-        return {choice: why for choice, why in found if why is not None}
+        refusals = zip(distinct, pool.map(refusal, distinct), strict=True)
+        return {choice: reason for choice, reason in refusals if reason is not None}
 
 
 def _bind_thread() -> None:

@@ -79,7 +79,7 @@ def why_no_cuda() -> str | None:
 
 
 def environment() -> Environment:
-    """What a result was measured on; null for a part that is absent."""
+    """The machine and versions of a measurement; null for an absent part."""
     names = ("torch", "triton", "transformers")
     return host_facts() | {name: package_version(name) for name in names} | gpu_facts()
 
@@ -94,7 +94,7 @@ def device_name(device: str) -> str:
 
 
 def gpu_uuid() -> str | None:
-    """How NVML names the CUDA device in use; None on another maker's GPU."""
+    """The CUDA device in use as NVML names it; None on another maker's GPU."""
     import torch
 
     if torch.version.cuda is None:

@@ -1,4 +1,4 @@
-"""How much memory is free, freeing it, and running out of it as one line."""
+"""Free memory, freeing it, and errors of running out of it as one line."""
 
 import gc
 import sys

@@ -17,7 +17,6 @@ from msgspec import Struct
 import decodescope
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.variants.machine.cache_folder import cache_folder, keep_measured
-from decodescope.variants.machine.clock import Clock
 from decodescope.variants.machine.environment import driver_version
 
 BUFFER_BYTES = 4 * 1024**3
@@ -36,7 +35,7 @@ class ReadPeak(Struct, frozen=True):
 
 
 class GpuIdentity(Struct, frozen=True):
-    """What a measured peak is valid for; another GPU, driver or version measures again."""
+    """The GPU and versions that a measured peak is valid for; others measure again."""
 
     name: str
     uuid: str
@@ -142,9 +141,10 @@ def _path(gpu: GpuIdentity, folder: Path) -> Path:
 
 
 def _bytes_per_s(x: torch.Tensor, programs: int) -> float:
-    # Imported late: the kernel needs Triton, which is optional.
+    # Imported late: the kernel needs Triton, which is optional, and a CPU run times nothing here.
     from decodescope.kernels.ops.read_bandwidth import bytes_moved, partial_sums
+    from decodescope.variants.machine.clock import DeviceClock
 
     partial = torch.empty(programs, dtype=torch.float32, device=x.device)
-    run_ns = median(Clock().each_ns(lambda: partial_sums(x, partial), RUNS))
+    run_ns = median(DeviceClock().each_ns(lambda: partial_sums(x, partial), RUNS))
     return bytes_moved(x, partial) / (run_ns / 1e9)

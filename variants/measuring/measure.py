@@ -1,8 +1,10 @@
-"""Measures one built variant: unprofiled steps for the figures, then a profiled window."""
+"""Measures one built variant: paced, unprofiled steps for the figures, then a profiled window."""
 
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter_ns
+from typing import Protocol
 
 import torch
 
@@ -11,7 +13,6 @@ from decodescope.analyzer.reports.distributions import step_times
 from decodescope.analyzer.schema.graph_reference import GraphReference
 from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.variants.machine.memory import memory_errors
-from decodescope.variants.measuring.pacing import step_pacer
 from decodescope.variants.measuring.window import (
     Subject,
     WindowPlan,
@@ -21,10 +22,11 @@ from decodescope.variants.measuring.window import (
     window_plan,
 )
 from decodescope.variants.model.workload import DecodeWorkload
-from decodescope.variants.steps.step import DecodeStep
+from decodescope.variants.steps.decode_step import DecodeStep
 
 WARM_UP_STEPS = 5
 MIN_TIMED_STEPS = 8
+RUN_AHEAD_STEPS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ def measure_run(
         output = ids[: workload.new_tokens]
         if plan.rewind:
             # After a reset the step may overwrite the ids it returned.
-            output = [one.clone() for one in output]
+            output = [step_ids.clone() for step_ids in output]
         _next_phase(step, plan, workload, ids)
         capture = capture_info(subject, step, plan.window, step_times(step_ns).p50)
         capture_window(step, plan.window, capture, trace_path, session, reference, output.append)
@@ -142,6 +144,89 @@ def _timed_steps(
     return (*times, *pacer.drain())
 
 
+def _timing_event() -> torch.cuda.Event:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+
+
 def _synchronize(device: str) -> None:
     if device == "cuda":
         torch.cuda.synchronize()
+
+
+class StepPacer(Protocol):
+    """Per-step times of a decode loop, from the end of one step to the end of the next.
+
+    On "cuda" a step's time is the device time from the end of the previous step (or from
+    `before_first`) to its own end, measured with events on the current stream, so idle time that
+    the host causes counts. The host waits for the step `RUN_AHEAD_STEPS` back, never for the
+    newest, so timing does not leave the device idle. On "cpu" the host clock is read.
+    """
+
+    def before_first(self) -> None:
+        """Mark the start of the first step, also after a pause, reset or prefill.
+
+        Steps that were not drained are discarded.
+        """
+
+    def after_step(self) -> list[int]:
+        """Mark the end of a step; returns the times in ns of newly finished steps, oldest first."""
+
+    def drain(self) -> list[int]:
+        """Wait for all marked steps; returns the times in ns not yet returned, oldest first."""
+
+
+def step_pacer(device: str) -> StepPacer:
+    """The pacer of "cuda" or "cpu"."""
+    return _CudaEvents() if device.startswith("cuda") else _HostClock()
+
+
+class _HostClock:
+    def __init__(self) -> None:
+        self._last_ns = 0
+
+    def before_first(self) -> None:
+        self._last_ns = perf_counter_ns()
+
+    def after_step(self) -> list[int]:
+        now_ns = perf_counter_ns()
+        step_ns = now_ns - self._last_ns
+        self._last_ns = now_ns
+        return [step_ns]
+
+    def drain(self) -> list[int]:
+        return []
+
+
+class _CudaEvents:
+    def __init__(self) -> None:
+        self._marks: deque[torch.cuda.Event] = deque()
+        self._spare: list[torch.cuda.Event] = []
+
+    def before_first(self) -> None:
+        self._spare.extend(self._marks)
+        self._marks.clear()
+        self._mark()
+
+    def after_step(self) -> list[int]:
+        self._mark()
+        if len(self._marks) <= RUN_AHEAD_STEPS + 1:
+            return []
+        self._marks[1].synchronize()
+        return [self._pop_step_ns()]
+
+    def drain(self) -> list[int]:
+        if len(self._marks) < 2:
+            return []
+        self._marks[-1].synchronize()
+        return [self._pop_step_ns() for _ in range(len(self._marks) - 1)]
+
+    def _mark(self) -> None:
+        event = self._spare.pop() if self._spare else _timing_event()
+        event.record()
+        self._marks.append(event)
+
+    def _pop_step_ns(self) -> int:
+        start = self._marks.popleft()
+        step_ms: float = start.elapsed_time(self._marks[0])
+        self._spare.append(start)
+        return round(step_ms * 1e6)

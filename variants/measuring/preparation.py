@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from time import perf_counter_ns
 
 import msgspec
@@ -20,11 +19,17 @@ from decodescope.variants.machine.memory import (
 from decodescope.variants.machine.read_peak import ReadPeak
 from decodescope.variants.measuring.request import Request, read_request
 from decodescope.variants.measuring.window import Subject
-from decodescope.variants.model.loading import LoadedModel, check_fits, find_files, load_model
-from decodescope.variants.model.memory_need import require_memory
+from decodescope.variants.model.loading import (
+    LoadedModel,
+    check_fits,
+    find_files,
+    load_model,
+    require_loadable,
+)
 from decodescope.variants.model.prompts import make_prompt
-from decodescope.variants.model.quantize import quantization_of, quantize_model
+from decodescope.variants.model.quantized_weights import quantization_of, quantize_model
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.model.workload_costs import require_memory
 from decodescope.variants.registry import find_variant, require_runnable
 
 # Loading takes more than the weights for a while.
@@ -74,14 +79,17 @@ def prepare(config: WorkerConfig, say: Callable[[str], None]) -> Prepared:
     say(f"loading {source.name}")
     variant = find_variant(request.variant)
     started_ns = perf_counter_ns()
+    files = find_files(source)
+    require_loadable(source, files, config.trust_remote_code, workload)
+    _check_variant(request, source.name, files.config)
     loaded = load_model(
         source,
         device,
         workload.dtype,
         config.trust_remote_code,
         workload,
-        partial(_check_variant, request),
         variant.spec,
+        files,
     )
     load_ns = perf_counter_ns() - started_ns
     return _prepared(config, request, loaded, load_ns)
@@ -104,7 +112,7 @@ def check_change(prepared: Prepared, config: WorkerConfig) -> None:
 
 
 def prepare_again(prepared: Prepared, config: WorkerConfig, say: Callable[[str], None]) -> Prepared:
-    """What `prepare(config)` returns; a model that stays the same is not loaded again.
+    """As `prepare(config)`, but a model that stays the same is not loaded again.
 
     While another model is loaded the old one is kept, if there is room for both. If loading fails,
     `prepared` can still be used: `require_weights` loads what was freed.

@@ -77,7 +77,7 @@ def read_request(config: WorkerConfig) -> Request:
 
 
 def planned_run(config: WorkerConfig) -> PlannedRun:
-    """What the report of `config` will say of its workload.
+    """The fields of the workload in the report that `config` will give.
 
     Raises:
         InputError, ModelError, MissingRequirement: as `read_request`.

@@ -31,12 +31,11 @@ from decodescope.analyzer.schema.run_report import INTERPRETED, RunReport
 from decodescope.variants.machine.environment import choose_device, device_name, environment
 from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.machine.read_peak import read_peak
-from decodescope.variants.measuring.graph_reference import try_reference
 from decodescope.variants.measuring.measure import Measurement, measure_run
 from decodescope.variants.measuring.preparation import Prepared, prepare, require_weights
-from decodescope.variants.measuring.window import mean_bytes_read
+from decodescope.variants.measuring.window import mean_bytes_read, try_reference
 from decodescope.variants.registry import build_variant, is_interpreted
-from decodescope.variants.steps.step import DecodeStep
+from decodescope.variants.steps.decode_step import DecodeStep
 
 
 def run_variant(
@@ -153,7 +152,7 @@ def _untimed_report(
     output_token_ids: list[list[int]],
     bytes_per_step: int,
 ) -> RunReport:
-    """What was decoded and where, without figures of time."""
+    """The report of the decoded tokens and the environment, without figures of time."""
     loaded, workload = prepared.loaded, prepared.workload
     return RunReport(
         schema_version=SCHEMA_VERSION,

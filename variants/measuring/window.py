@@ -1,21 +1,33 @@
-"""A profiled window: which steps it runs, its description, and its capture."""
+"""Profiled windows of decode steps, and the names that a window gives to the ops of graph replays.
 
-from collections.abc import Callable
+The ops of a graph replay have no ranges. They are named from a window of the same step without its
+CUDA graph.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 
 import decodescope
+from decodescope.analyzer import analyze, load
 from decodescope.analyzer.capture.profiler_session import ProfilerSession
+from decodescope.analyzer.errors import first_line
+from decodescope.analyzer.io.work_folders import WorkFolder
+from decodescope.analyzer.reports.analysis import Analysis
+from decodescope.analyzer.reports.reference_ops import reference_from
 from decodescope.analyzer.schema.graph_reference import GraphReference
 from decodescope.analyzer.schema.report import CaptureInfo
+from decodescope.analyzer.trace import Int64s
 from decodescope.variants.machine.environment import device_name
 from decodescope.variants.machine.read_peak import ReadPeak
-from decodescope.variants.measuring.step_flops import StepFlops
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.workload import DecodeWorkload
-from decodescope.variants.steps.step import DecodeStep
+from decodescope.variants.model.workload_costs import StepFlops
+from decodescope.variants.steps.decode_step import CallSite, DecodeStep
 
 WINDOW_STEPS = 3
 
@@ -50,7 +62,7 @@ def window_plan(left: int, steps: int = WINDOW_STEPS) -> WindowPlan:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is measured: a variant of a model on a device, and figures measured on that device."""
+    """The subject of a measurement: a variant of a model on a device, and that device's figures."""
 
     loaded: LoadedModel
     workload: DecodeWorkload
@@ -129,3 +141,100 @@ def capture_window(
         )
     finally:
         step.annotate_layers(False)
+
+
+def try_reference(
+    step: DecodeStep,
+    subject: Subject,
+    prompt: torch.Tensor,
+    session: ProfilerSession,
+    say: Callable[[str], None],
+) -> GraphReference | None:
+    """The reference that attributes the graph replays of `step`; None if it replays none.
+
+    Also None if the step without its graph cannot be compiled or run; stderr says why. `step` must
+    be prefilled again afterwards.
+    """
+    try:
+        ungraphed = step.ungraphed()
+        if ungraphed is None:
+            return None
+        say("naming the kernels of the graph")
+        return record_reference(ungraphed, subject, prompt, session)
+    except Exception as error:  # compilers raise anything, and only names are lost
+        sys.stderr.write(f"kernels of the graph stay without ranges: {first_line(error)}\n")
+        return None
+
+
+def record_reference(
+    step: DecodeStep, subject: Subject, prompt: torch.Tensor, session: ProfilerSession
+) -> GraphReference:
+    """The ops of `step`, which has no graph, from `prompt` [batch, context], with their paths."""
+    step.prefill(prompt)
+    step.step()
+    step.reset(subject.workload.context)
+    plan = window_plan(subject.workload.new_tokens, 1)
+    info = capture_info(subject, step, plan, None)
+    with WorkFolder() as folder:
+        path = Path(folder, "ungraphed.json")
+        capture_window(step, plan, info, path, session, None, lambda ids: None)
+        analysis = analyze(load(path))
+    return reference_from(analysis, 0, origin_paths(analysis, 0, step.call_sites()))
+
+
+def origin_paths(analysis: Analysis, step: int, sites: Sequence[CallSite]) -> dict[int, str]:
+    """The range path of those of the step's GPU ops that `sites` explain, by op index.
+
+    The outermost operators of the step that have the name of a site must be the sites one for one.
+    Otherwise no path is given: layers repeat the same kernels, and one call more would shift them
+    all. An op has the path of the operator that launched it, below the range that the host had
+    open.
+    """
+    operators = _operators(analysis, step, {site.operator for site in sites})
+    trace = analysis.trace
+    operator_names = [trace.names[name] for name in trace.cpu_ops.name[operators].tolist()]
+    seen = set(operator_names)
+    known = [site for site in sites if site.operator in seen]
+    if operator_names != [site.operator for site in known]:
+        return {}
+    ranges = analysis.ranges
+    paths = {}
+    for op, operator in _launched_under(analysis, step, operators):
+        node = int(ranges.op_node[op])
+        if known[operator].path and node >= 0:
+            paths[op] = f"{ranges.paths[node]}/{known[operator].path}"
+    return paths
+
+
+def _operators(analysis: Analysis, step: int, names: set[str]) -> Int64s:
+    """The outermost operators of these names that began inside the step's marker, on its thread."""
+    trace = analysis.trace
+    operators, marker = trace.cpu_ops, int(analysis.steps.marker[step])
+    if marker < 0:
+        return np.zeros(0, dtype=np.int64)
+    wanted = [number for number, name in enumerate(trace.names) if name in names]
+    inside = np.isin(operators.name, wanted)
+    inside &= operators.start_ns >= trace.ranges.start_ns[marker]
+    inside &= operators.start_ns < trace.ranges.end_ns[marker]
+    inside &= operators.pid == trace.ranges.pid[marker]
+    inside &= operators.tid == trace.ranges.tid[marker]
+    rows = np.flatnonzero(inside)
+    ends = np.maximum.accumulate(operators.end_ns[rows])
+    outermost = np.ones(len(rows), dtype=bool)
+    outermost[1:] = operators.start_ns[rows[1:]] >= ends[:-1]
+    return rows[outermost]
+
+
+def _launched_under(analysis: Analysis, step: int, operators: Int64s) -> list[tuple[int, int]]:
+    """The step's ops, each with the index in `operators` of the one that launched it."""
+    trace = analysis.trace
+    ops = np.flatnonzero((analysis.steps.op_step == step) & (trace.ops.launch >= 0))
+    if not len(operators):
+        return []
+    calls = trace.ops.launch[ops]
+    starts, ends = trace.cpu_ops.start_ns[operators], trace.cpu_ops.end_ns[operators]
+    place = np.searchsorted(starts, trace.calls.start_ns[calls], side="right") - 1
+    under = (place >= 0) & (trace.calls.start_ns[calls] < ends[place])
+    under &= trace.calls.pid[calls] == trace.cpu_ops.pid[operators[0]]
+    under &= trace.calls.tid[calls] == trace.cpu_ops.tid[operators[0]]
+    return list(zip(ops[under].tolist(), place[under].tolist(), strict=True))

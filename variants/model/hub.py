@@ -13,7 +13,7 @@ from huggingface_hub.errors import (
 )
 
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
-from decodescope.variants.model.weight_files import INDEX, WEIGHTS, shard_names
+from decodescope.variants.model.checkpoint import INDEX, WEIGHTS, shard_names
 
 _CONNECT_TIMEOUT_S = 5.0
 

@@ -1,12 +1,11 @@
 """Loads a model: safetensors from the hub or a folder, or a preset with random weights."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import (
@@ -17,26 +16,31 @@ from transformers import (
     AutoTokenizer,
 )
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
-from transformers.utils import logging as transformers_logging
 
-from decodescope.analyzer.errors import DecodescopeError, InputError, ModelError
+from decodescope.analyzer.errors import InputError, ModelError
 from decodescope.analyzer.schema.report import Finding, Weights
 from decodescope.variants.machine.memory import memory_errors
-from decodescope.variants.model.hub import fetch_weights, find_config
-from decodescope.variants.model.integrity import (
+from decodescope.variants.model.checkpoint import (
+    INDEX,
+    WEIGHTS,
+    broken_checkpoint,
+    holds_quantized,
+    in_one_line,
+    quiet_transformers,
     require_complete,
     require_decoding,
     require_finite,
     require_kv_cache,
     require_shapes,
+    stored_tensors,
 )
-from decodescope.variants.model.memory_need import model_bytes, require_memory
-from decodescope.variants.model.quantize import Quantization, is_quantized
-from decodescope.variants.model.quantized_linear import Stored, stored_formats, weight_tensors
-from decodescope.variants.model.quantized_loading import (
-    QuantizedCheckpoint,
-    find_quantized,
-    load_quantized,
+from decodescope.variants.model.hub import fetch_weights, find_config
+from decodescope.variants.model.quantized_weights import (
+    Quantization,
+    Stored,
+    is_quantized,
+    quantized_formats,
+    weight_tensors,
 )
 from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.source import ModelSource, needs_custom_code, read_config
@@ -44,12 +48,14 @@ from decodescope.variants.model.stored_quantization import (
     declares_quantization,
     unsupported_quantization,
 )
-from decodescope.variants.model.weight_files import INDEX, WEIGHTS, stored_tensors
 from decodescope.variants.model.workload import DecodeWorkload, DType
+from decodescope.variants.model.workload_costs import model_bytes, require_memory
 from decodescope.variants.spec import VariantSpec
 
+if TYPE_CHECKING:
+    from decodescope.variants.model.quantized_loading import QuantizedCheckpoint
+
 _TORCH_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
-_MAX_REASON = 200
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 
 
@@ -77,7 +83,7 @@ class LoadedModel:
         there: quantising frees what it quantises."""
         if self.model.device.type == "meta":
             return False
-        if stored_formats(self.model) == self.formats:
+        if quantized_formats(self.model) == self.formats:
             return True
         return quantization is not None and is_quantized(self.model, quantization)
 
@@ -103,68 +109,6 @@ class LoadedModel:
 def torch_dtype(dtype: DType) -> torch.dtype:
     """torch's dtype for "bf16", "fp16" or "fp32"."""
     return _TORCH_DTYPES[dtype]
-
-
-def load_model(
-    source: ModelSource,
-    device: str,
-    dtype: DType,
-    trust_remote_code: bool = False,
-    workload: DecodeWorkload | None = None,
-    check: Callable[[str, Mapping[str, object]], None] | None = None,
-    spec: VariantSpec | None = None,
-) -> LoadedModel:
-    """Load `source` onto `device` in `dtype`.
-
-    Only safetensors are read; a checkpoint's own Python code runs only with `trust_remote_code`.
-    8-bit matrices of a checkpoint stay as they are, whatever `dtype`.
-    `check` is called with the model's name and its config.json before any weights are loaded; its
-    errors propagate. `spec` is the variant that will decode: its need of memory is checked. Random
-    weights are those of `build_random`.
-
-    Raises:
-        ModelError: an unreadable or incomplete checkpoint, weights that are not finite, no causal
-            language model with a KV cache, or fewer positions than `workload` needs.
-        InputError: a checkpoint that needs custom code, without `trust_remote_code`.
-        MissingRequirement: not found, no network and not cached, or `workload` does not fit in
-            memory. As all that needs no weights, it is found before any are loaded.
-    """
-    with memory_errors(f"loading {source.name} in {dtype}", device), _quiet_transformers():
-        files = find_files(source)
-        if not trust_remote_code and needs_custom_code(files.config, frozenset(CONFIG_MAPPING)):
-            raise InputError(
-                f"{source.name}: this model runs code of its checkpoint or of the hub; if you "
-                "trust it, pass --trust-remote-code"
-            )
-        if workload is not None:
-            limit = files.config.get("max_position_embeddings")
-            _check_positions(source.name, limit, workload)
-        if check is not None:
-            check(source.name, files.config)
-        # First of all, because transformers says less of a broken quantization_config.
-        declared = declares_quantization(files.config)
-        skeleton = _skeleton(source, files, torch_dtype(dtype), trust_remote_code)
-        quantized = None
-        if source.folder is not None:
-            quantized = _check_files(source, files, skeleton, source.folder)
-        if workload is not None:
-            # Which matrices of a hub model have 8 bits is known when its weights are here.
-            weights, how = model_bytes(skeleton), spec
-            if declared and source.hub_id is not None:
-                weights = 0
-                how = spec and replace(spec, weight_format=None, head16=False, embedding8=False)
-            require_memory(source.name, skeleton, workload, device, weights, how)
-        if source.kind == "random":
-            assert source.preset is not None
-            model = build_random(source.preset, device, torch_dtype(dtype))
-            return loaded_model(model, None, "random", source.name)
-        if source.hub_id is not None:
-            folder = fetch_weights(source.hub_id, files.cached_only)
-            quantized = _check_files(source, files, skeleton, folder)
-            if quantized is not None and workload is not None:
-                weights = model_bytes(skeleton)
-                require_memory(source.name, skeleton, workload, device, weights, spec)
-        return _load_checkpoint(source, files, skeleton, quantized, device, trust_remote_code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +139,81 @@ def find_files(source: ModelSource) -> ModelFiles:
     return ModelFiles(source.hub_id, read_config(path), cached_only)
 
 
+def require_loadable(
+    source: ModelSource,
+    files: ModelFiles,
+    trust_remote_code: bool,
+    workload: DecodeWorkload | None = None,
+) -> None:
+    """Check that the configuration allows to load `source`, and `workload` to be decoded.
+
+    Raises:
+        InputError: a checkpoint that needs custom code, without `trust_remote_code`.
+        ModelError: fewer positions than `workload` needs.
+    """
+    if not trust_remote_code and needs_custom_code(files.config, frozenset(CONFIG_MAPPING)):
+        raise InputError(
+            f"{source.name}: this model runs code of its checkpoint or of the hub; if you "
+            "trust it, pass --trust-remote-code"
+        )
+    if workload is not None:
+        _check_positions(source.name, files.config.get("max_position_embeddings"), workload)
+
+
+def load_model(
+    source: ModelSource,
+    device: str,
+    dtype: DType,
+    trust_remote_code: bool = False,
+    workload: DecodeWorkload | None = None,
+    spec: VariantSpec | None = None,
+    files: ModelFiles | None = None,
+) -> LoadedModel:
+    """Load `source` onto `device` in `dtype`.
+
+    Only safetensors are read; a checkpoint's own Python code runs only with `trust_remote_code`.
+    8-bit matrices of a checkpoint stay as they are, whatever `dtype`.
+    `spec` is the variant that will decode: its need of memory is checked. `files` are those of
+    `find_files`, which is called if they are not given. Random weights are those of `build_random`.
+
+    Raises:
+        ModelError: an unreadable or incomplete checkpoint, weights that are not finite, no causal
+            language model with a KV cache, or fewer positions than `workload` needs.
+        InputError: a checkpoint that needs custom code, without `trust_remote_code`.
+        MissingRequirement: not found, no network and not cached, or `workload` does not fit in
+            memory. As all that needs no weights, it is found before any are loaded.
+    """
+    with memory_errors(f"loading {source.name} in {dtype}", device), quiet_transformers():
+        files = files or find_files(source)
+        require_loadable(source, files, trust_remote_code, workload)
+        # First of all, because transformers says less of a broken quantization_config.
+        declared = declares_quantization(files.config)
+        skeleton = _skeleton(source, files, torch_dtype(dtype), trust_remote_code)
+        quantized = None
+        if source.folder is not None:
+            quantized = _check_files(source, files, skeleton, source.folder)
+        if workload is not None:
+            # Which matrices of a hub model have 8 bits is known when its weights are here.
+            weight_bytes, counted_spec = model_bytes(skeleton), spec
+            if declared and source.hub_id is not None:
+                weight_bytes = 0
+                counted_spec = spec and replace(
+                    spec, weight_format=None, head16=False, embedding8=False
+                )
+            require_memory(source.name, skeleton, workload, device, weight_bytes, counted_spec)
+        if source.kind == "random":
+            assert source.preset is not None
+            model = build_random(source.preset, device, torch_dtype(dtype))
+            return loaded_model(model, None, "random", source.name)
+        if source.hub_id is not None:
+            folder = fetch_weights(source.hub_id, files.cached_only)
+            quantized = _check_files(source, files, skeleton, folder)
+            if quantized is not None and workload is not None:
+                weight_bytes = model_bytes(skeleton)
+                require_memory(source.name, skeleton, workload, device, weight_bytes, spec)
+        return _load_checkpoint(source, files, skeleton, quantized, device, trust_remote_code)
+
+
 def check_fits(loaded: LoadedModel, workload: DecodeWorkload) -> None:
     """Raise `ModelError` if prompt and new tokens need more positions than the model allows."""
     _check_positions(loaded.name, loaded.max_context, workload)
@@ -219,7 +238,7 @@ def loaded_model(
     """`model` in evaluation mode, without gradients, and what the others need to know of it."""
     model.eval().requires_grad_(False)
     limit = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
-    formats = stored_formats(model)
+    formats = quantized_formats(model)
     return LoadedModel(
         model, tokenizer, weights, name, limit, findings, formats, model_bytes(model)
     )
@@ -242,7 +261,7 @@ def _skeleton(
         raise ModelError(
             f"{source.name}: this release of transformers knows no model of type {model_type}"
         )
-    with _broken_checkpoint(source.name):
+    with broken_checkpoint(source.name):
         config = AutoConfig.from_pretrained(files.location, **options)
         if not custom and not _is_decoder(config):
             raise ModelError(
@@ -269,15 +288,19 @@ def _is_decoder(config: Any) -> bool:
 
 def _check_files(
     source: ModelSource, files: ModelFiles, skeleton: Any, folder: Path
-) -> QuantizedCheckpoint | None:
+) -> "QuantizedCheckpoint | None":
     """Compare the files with `skeleton`; its 8-bit matrices, if they are loaded as they are."""
     tensors = stored_tensors(folder)
     if unsupported_quantization(files.config) is not None:
         # transformers may know the method. Its tensors are packed, with other shapes.
         return None
-    # First of all, because packed weights have other shapes too.
-    with _broken_checkpoint(source.name):
-        quantized = find_quantized(source.name, files.config, skeleton, tensors)
+    quantized = None
+    if holds_quantized(files.config, tensors):
+        from decodescope.variants.model.quantized_loading import find_quantized
+
+        # Before the shapes are compared, because packed weights have other shapes too.
+        with broken_checkpoint(source.name):
+            quantized = find_quantized(source.name, files.config, skeleton, tensors)
     require_shapes(source.name, skeleton, tensors)
     return quantized
 
@@ -286,13 +309,15 @@ def _load_checkpoint(
     source: ModelSource,
     files: ModelFiles,
     skeleton: Any,
-    quantized: QuantizedCheckpoint | None,
+    quantized: "QuantizedCheckpoint | None",
     device: str,
     trust_remote_code: bool,
 ) -> LoadedModel:
     options = {"trust_remote_code": trust_remote_code, "local_files_only": files.cached_only}
-    with _broken_checkpoint(source.name):
+    with broken_checkpoint(source.name):
         if quantized is not None:
+            from decodescope.variants.model.quantized_loading import load_quantized
+
             model, findings = skeleton, load_quantized(source.name, skeleton, quantized, device)
         else:
             model, info = AutoModelForCausalLM.from_pretrained(
@@ -313,17 +338,6 @@ def _load_checkpoint(
     return loaded_model(model, tokenizer, weights, source.name, findings)
 
 
-@contextmanager
-def _broken_checkpoint(name: str) -> Iterator[None]:
-    """Turn what transformers raises, which is nearly every type, into a `ModelError`."""
-    try:
-        yield
-    except (DecodescopeError, MemoryError, torch.OutOfMemoryError):
-        raise
-    except Exception as error:
-        raise ModelError(f"{name}: cannot be loaded ({_in_one_line(error)})") from error
-
-
 def _load_tokenizer(source: ModelSource, files: ModelFiles, options: dict[str, bool]) -> Any | None:
     folder = source.folder
     if folder is not None and not any((folder / file).is_file() for file in _TOKENIZER_FILES):
@@ -334,25 +348,5 @@ def _load_tokenizer(source: ModelSource, files: ModelFiles, options: dict[str, b
         if folder is None:
             return None
         raise ModelError(
-            f"{source.name}: its tokenizer cannot be loaded ({_in_one_line(error)})"
+            f"{source.name}: its tokenizer cannot be loaded ({in_one_line(error)})"
         ) from error
-
-
-def _in_one_line(error: Exception) -> str:
-    words = " ".join(f"{type(error).__name__}: {error}".split())
-    return words if len(words) <= _MAX_REASON else f"{words[:_MAX_REASON]}..."
-
-
-@contextmanager
-def _quiet_transformers() -> Iterator[None]:
-    """Keep transformers' progress bars and warnings off the terminal during loading."""
-    verbosity = transformers_logging.get_verbosity()
-    had_bars = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        transformers_logging.set_verbosity(verbosity)
-        if had_bars:
-            transformers_logging.enable_progress_bar()

@@ -73,8 +73,8 @@ class Preset:
         if self.rope_scaling is not None:
             rope |= {"rope_type": "llama3"} | asdict(self.rope_scaling)
         fields: dict[str, object] = asdict(self) | {"rope_parameters": rope}
-        for ours in ("name", "hub_id", "rope_theta", "rope_scaling"):
-            del fields[ours]
+        for own_field in ("name", "hub_id", "rope_theta", "rope_scaling"):
+            del fields[own_field]
         if self.model_type != "mistral":
             del fields["sliding_window"]
         return fields

@@ -33,7 +33,7 @@ def make_prompt(
     if prompt is not None and prompt_ids is not None:
         raise InputError("--prompt and --prompt-ids: give one of the two")
     if prompt is not None:
-        ids = encoded(loaded, prompt, "--prompt")
+        ids = encoded_text(loaded, prompt, "--prompt")
         if not ids:
             raise InputError("--prompt: the prompt is empty")
         return _rows(ids, workload.batch)
@@ -50,7 +50,7 @@ def _rows(ids: list[int], batch: int) -> torch.Tensor:
     return torch.tensor(ids, dtype=torch.int64).expand(batch, -1).contiguous()
 
 
-def encoded(loaded: LoadedModel, text: str, what: str) -> list[int]:
+def encoded_text(loaded: LoadedModel, text: str, what: str) -> list[int]:
     """The token ids of `text`, which `what` names in errors.
 
     Raises:
@@ -91,7 +91,7 @@ def _snippet_ids(loaded: LoadedModel, context: int, round: int) -> list[int]:
     number = round
     while len(ids) < context:
         number %= len(snippets)
-        ids += encoded(loaded, snippets[number], f"prompt {number} of {loaded.name}")
+        ids += encoded_text(loaded, snippets[number], f"prompt {number} of {loaded.name}")
         number += 1
     return ids[:context]
 

@@ -14,21 +14,19 @@ from safetensors import safe_open
 from torch import nn
 
 from decodescope.analyzer.schema.report import Finding
-from decodescope.variants.model.integrity import require_complete
-from decodescope.variants.model.quantized_linear import QuantizedLinear
+from decodescope.variants.model.checkpoint import StoredTensor, require_complete
 from decodescope.variants.model.quantized_tensors import (
     NarrowMatrix,
     is_activation_scale,
-    is_narrow,
     narrow_matrices,
     require_usable,
     row_scales,
 )
+from decodescope.variants.model.quantized_weights import QuantizedLinear
 from decodescope.variants.model.stored_quantization import (
     declares_quantization,
     quantizes_activations,
 )
-from decodescope.variants.model.weight_files import StoredTensor
 
 QUANTIZED_CHECKPOINT = "quantized_checkpoint"
 
@@ -50,18 +48,15 @@ class QuantizedCheckpoint:
 
 def find_quantized(
     name: str, config: Mapping[str, object], skeleton: Any, tensors: Mapping[str, StoredTensor]
-) -> QuantizedCheckpoint | None:
-    """The checkpoint of `tensors` if config.json or they say that it is quantized, else None.
+) -> QuantizedCheckpoint:
+    """The checkpoint of `tensors`, which `holds_quantized` weights.
 
     Its 8-bit matrices take the place of their Linear layers in `skeleton`, without memory.
 
     Raises:
         ModelError: as `narrow_matrices`.
     """
-    declared = declares_quantization(config)
-    if not declared and not is_narrow(tensors):
-        return None
-    matrices = narrow_matrices(name, skeleton, tensors, declared)
+    matrices = narrow_matrices(name, skeleton, tensors, declares_quantization(config))
     for key, matrix in matrices.items():
         data = torch.empty(matrix.rows, matrix.columns, dtype=matrix.dtype, device="meta")
         scale = None if matrix.scale is None else torch.empty(matrix.rows, device="meta")

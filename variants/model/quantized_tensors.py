@@ -14,18 +14,11 @@ import torch
 from torch import nn
 
 from decodescope.analyzer.errors import ModelError
-from decodescope.variants.model.weight_files import Shape, StoredTensor
+from decodescope.variants.model.checkpoint import NARROW_TYPES, SCALES, Shape, StoredTensor
 
-_NARROW = {
-    "F8_E4M3": torch.float8_e4m3fn,
-    "F8_E5M2": torch.float8_e5m2,
-    "I8": torch.int8,
-}
-
-_SCALES = ("weight_scale", "weight_scale_inv")
 _SCALE_TYPES = ("F32", "BF16", "F16", "F64")
 _FLOATS = (*_SCALE_TYPES, "I64", "I32", "BOOL")
-# What makes a weight more than codes times a scale, by the end of the tensor's name.
+# Ends of tensor names that mean more than codes times a scale.
 _OTHER_METHODS = {
     "weight_packed": "packed weights",
     "qweight": "packed weights",
@@ -37,9 +30,17 @@ _OTHER_METHODS = {
 }
 # Scales of activations and of K and V, which are computed in the run's dtype.
 _ACTIVATION_SCALES = (
-    "input_scale", "activation_scale", "input_scale_ub", "input_zero_point", "output_scale",
-    "q_scale", "k_scale", "v_scale", "kv_scale", "prob_output_scale",
-)  # fmt: skip
+    "input_scale",
+    "activation_scale",
+    "input_scale_ub",
+    "input_zero_point",
+    "output_scale",
+    "q_scale",
+    "k_scale",
+    "v_scale",
+    "kv_scale",
+    "prob_output_scale",
+)
 _CODE_BITS = 0x7F
 _LARGEST_CODE = {torch.float8_e4m3fn: 0x7E, torch.float8_e5m2: 0x7B}
 
@@ -53,13 +54,6 @@ class NarrowMatrix:
     dtype: torch.dtype
     data: str
     scale: str | None
-
-
-def is_narrow(tensors: Mapping[str, StoredTensor]) -> bool:
-    """Whether a checkpoint holds weights of 8 bits or their scales."""
-    return any(
-        tensor.dtype in _NARROW or name.endswith(_SCALES) for name, tensor in tensors.items()
-    )
 
 
 def is_activation_scale(name: str) -> bool:
@@ -86,23 +80,23 @@ def narrow_matrices(
     weights = {f"{key}.weight" for key in linears}
     for key in skeleton.state_dict():
         dtype = tensors[key].dtype if key in tensors else "F32"
-        if dtype not in _FLOATS and not (key in weights and dtype in _NARROW):
+        if dtype not in _FLOATS and not (key in weights and dtype in NARROW_TYPES):
             what = "" if key in weights else ", and not of a Linear layer"
             raise _refused(name, f"{key} is {dtype}{what}")
-    scaled = declared or any(stored.endswith(_SCALES) for stored in tensors)
-    found = {
+    scaled = declared or any(stored.endswith(SCALES) for stored in tensors)
+    matrices = {
         key: _matrix(name, key, module, tensors, scaled)
         for key, module in linears.items()
-        if f"{key}.weight" in tensors and tensors[f"{key}.weight"].dtype in _NARROW
+        if f"{key}.weight" in tensors and tensors[f"{key}.weight"].dtype in NARROW_TYPES
     }
-    used = {matrix.scale for matrix in found.values()}
+    used = {matrix.scale for matrix in matrices.values()}
     for stored in tensors:
-        if stored.endswith(_SCALES) and stored not in used:
+        if stored.endswith(SCALES) and stored not in used:
             weight = f"{stored.rpartition('.')[0]}.weight"
-            if weight in tensors and tensors[weight].dtype in _NARROW:
+            if weight in tensors and tensors[weight].dtype in NARROW_TYPES:
                 raise _refused(name, f"{weight} is of no Linear layer that config.json describes")
             raise _refused(name, f"{stored} scales weights that are not of 8 bits")
-    return found
+    return matrices
 
 
 def _matrix(
@@ -116,17 +110,17 @@ def _matrix(
             f"{list(weight.shape)} in the weights and {[rows, columns]} by config.json; use the "
             "files of one checkpoint"
         )
-    scales = [f"{key}.{end}" for end in _SCALES if f"{key}.{end}" in tensors]
+    scales = [f"{key}.{end}" for end in SCALES if f"{key}.{end}" in tensors]
     if len(scales) > 1:
-        raise _refused(name, f"{key} has both {' and '.join(_SCALES)}")
+        raise _refused(name, f"{key} has both {' and '.join(SCALES)}")
     if not scales and (scaled or weight.dtype == "I8"):
         raise ModelError(
             f"{name}: {key}.weight is {weight.dtype}, but the checkpoint lacks its scale "
-            f"({key}.{_SCALES[0]}); download or save it again"
+            f"({key}.{SCALES[0]}); download or save it again"
         )
     for scale in scales:
         _check_scale(name, scale, tensors[scale], rows)
-    dtype = _NARROW[weight.dtype]
+    dtype = NARROW_TYPES[weight.dtype]
     return NarrowMatrix(rows, columns, dtype, f"{key}.weight", scales[0] if scales else None)
 
 

@@ -1,4 +1,4 @@
-"""What config.json says of the quantization of a checkpoint, without torch.
+"""The quantization of a checkpoint as config.json describes it, without torch.
 
 Weights of 8 bits that are their codes times one scale, of the output channel or of the matrix, are
 loaded as they are. Which matrices those are is read from the weights (`quantized_tensors`), because

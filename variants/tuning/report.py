@@ -6,8 +6,8 @@ from statistics import median
 from msgspec import Struct
 
 from decodescope.analyzer.schema.report import Environment
-from decodescope.variants.steps.fused.tiling.choice import TileSource
 from decodescope.variants.steps.fused.tiling.shapes import StepTiles, TiledOperation
+from decodescope.variants.steps.fused.tiling.tile_choice import TileSource
 from decodescope.variants.steps.fused.tiling.tuner import TunedOperation
 
 SCHEMA_VERSION = 1

@@ -31,7 +31,7 @@ def tune_table(result: TuningReport) -> RenderableType:
     notes = [
         "tile: rows x columns, warps, stages, splits, r: most registers; each measured in the "
         "whole step",
-        f"step µs: {ranges}; before/after {ratio_text(result.before_over_after)}",
+        f"step µs: {ranges}; before/after {spread_text(result.before_over_after)}",
     ]
     return result_page(title, table, notes, result.environment)
 
@@ -43,7 +43,7 @@ def tile_text(tile: Tile) -> str:
     return f"{tile.rows} x {tile.columns}, {', '.join(map(str, sizes))}{limit}"
 
 
-def ratio_text(spread: RoundSpread) -> str:
+def spread_text(spread: RoundSpread) -> str:
     """A ratio's median and its range over the rounds."""
     return f"{spread.median:.2f} ({spread.min:.2f}-{spread.max:.2f})"
 

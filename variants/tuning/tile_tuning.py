@@ -11,15 +11,14 @@ import torch
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.io.files import write_atomically
 from decodescope.variants.machine.cache_folder import cache_folder
-from decodescope.variants.machine.clock import Clock
+from decodescope.variants.machine.clock import DeviceClock
 from decodescope.variants.machine.environment import environment
 from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
+from decodescope.variants.steps.fused.fused_step import FusedStep, build_fused
 from decodescope.variants.steps.fused.model_parts import fused_model
-from decodescope.variants.steps.fused.step import FusedStep, build_fused
-from decodescope.variants.steps.fused.tiling.choice import tiles_for
 from decodescope.variants.steps.fused.tiling.shapes import (
     TILED_OPERATIONS,
     StepShapes,
@@ -27,7 +26,9 @@ from decodescope.variants.steps.fused.tiling.shapes import (
     TiledOperation,
     step_shapes,
 )
-from decodescope.variants.steps.fused.tiling.table import (
+from decodescope.variants.steps.fused.tiling.tile_choice import tiles_for
+from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu, this_target_gpu
+from decodescope.variants.steps.fused.tiling.tile_table import (
     TileTable,
     decode_table,
     encode_table,
@@ -35,7 +36,6 @@ from decodescope.variants.steps.fused.tiling.table import (
     table_with,
     tile_entries,
 )
-from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu, this_target_gpu
 from decodescope.variants.steps.fused.tiling.tuner import REPLAYS, TunedOperation, tune_model
 from decodescope.variants.tuning.random_model import random_model
 from decodescope.variants.tuning.report import SCHEMA_VERSION, RoundSpread, TuningReport
@@ -87,7 +87,7 @@ def run_tuning(
         launch_with = launches_of(step, position)
         tiles, passes = tune_in_passes(launch_with, start.tiles, operations, shapes, gpu, say)
         say("measuring the step before and after")
-        before_ns, after_ns = time_both(launch_with, start.tiles, tiles, Clock())
+        before_ns, after_ns = time_both(launch_with, start.tiles, tiles, DeviceClock())
     found = tile_entries(shapes, tiles, operations)
     if table is not None and known is not None:
         updated = table_with(known, gpu.name, found)
@@ -160,7 +160,7 @@ def tune_in_passes(
 
 
 def time_both(
-    launch_with: LaunchWith, before: StepTiles, after: StepTiles, clock: Clock
+    launch_with: LaunchWith, before: StepTiles, after: StepTiles, clock: DeviceClock
 ) -> tuple[RoundSpread, RoundSpread]:
     """Nanoseconds of the step with both tiles; each round times them in turn."""
     steps = [clock.capture(launch_with(tiles)) for tiles in (before, after)]

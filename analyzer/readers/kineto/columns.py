@@ -8,12 +8,13 @@ import numpy as np
 
 from decodescope.analyzer.readers.columns import LIMIT_NS, NOT_GIVEN, Names
 from decodescope.analyzer.readers.kineto.begin_end import BeginEnd
-from decodescope.analyzer.readers.kineto.call_kernels import KernelColumn
-from decodescope.analyzer.readers.kineto.event import Event, EventArgs, Id
+from decodescope.analyzer.readers.kineto.event import Event, EventArgs, Id, to_nanoseconds
+from decodescope.analyzer.readers.kineto.event_arguments import (
+    KernelColumn,
+    MessageRows,
+    ShapeColumn,
+)
 from decodescope.analyzer.readers.kineto.graph_annotations import AnnotationColumn
-from decodescope.analyzer.readers.kineto.launch_shapes import ShapeColumn
-from decodescope.analyzer.readers.kineto.messages import MessageRows
-from decodescope.analyzer.readers.kineto.microseconds import to_nanoseconds
 from decodescope.analyzer.readers.kineto.operator_work import WorkColumns
 from decodescope.analyzer.trace import GRAPH, KERNEL, MEMCPY, MEMSET, GpuOps, HostEvents, Int64s
 

@@ -21,8 +21,6 @@ from decodescope.analyzer.readers.nsys.processes import gpu_names, own_devices, 
 from decodescope.analyzer.schema.report import Finding, Source
 from decodescope.analyzer.trace import GRAPH, Trace
 
-SQLITE_MAGIC = b"SQLite format 3\x00"
-REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
 # CUPTI's overheads of the profiler; the others (a full command buffer, lazy loading) are the
 # program's own.
 _PROFILER_OVERHEADS = '"overheadType" IN (3, 4, 5)'

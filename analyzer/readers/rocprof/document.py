@@ -4,7 +4,6 @@ Source: ROCm's rocprofiler-sdk, which writes it (`generateJSON.cpp`), and its JS
 only some versions write have a default.
 """
 
-import re
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
@@ -15,7 +14,6 @@ from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.readers.byte_source import ByteSource
 
 # The only key of the document, so its first bytes say what it is.
-HEAD = re.compile(rb'\s*\{\s*"rocprofiler-sdk-tool"\s*:')
 GPU_AGENT = 2
 _Value = TypeVar("_Value")
 

@@ -7,9 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from decodescope.analyzer.timing.captures import find_captures
 from decodescope.analyzer.timing.intervals import Union
-from decodescope.analyzer.timing.launches import calls_named, graph_launch_calls
+from decodescope.analyzer.timing.launches import calls_named, find_captures, graph_launch_calls
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Int8s, Int64s
 

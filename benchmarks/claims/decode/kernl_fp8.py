@@ -12,10 +12,10 @@ from benchmarks.claims.decode.rows import tokens_per_s
 from benchmarks.claims.report import Race, Row
 from benchmarks.claims.rows import speed_up
 from decodescope.analyzer.text.formatting import bytes_size, percent
-from decodescope.variants.model.memory_need import model_bytes
 from decodescope.variants.model.presets import PRESETS
-from decodescope.variants.model.quantize import quantization_of, quantized_bytes
+from decodescope.variants.model.quantized_weights import quantization_of, quantized_bytes
 from decodescope.variants.model.random_weights import build_random
+from decodescope.variants.model.workload_costs import model_bytes
 from decodescope.variants.registry import find_variant
 from decodescope.variants.tuning.report import RoundSpread
 

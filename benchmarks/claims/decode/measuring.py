@@ -22,9 +22,8 @@ from decodescope.variants.comparing.jobs import (
     Job,
     Result,
 )
-from decodescope.variants.peers.catalog import peer_format
 from decodescope.variants.registry import find_variant
-from decodescope.variants.spec import NARROW_WEIGHTS
+from decodescope.variants.spec import NARROW_WEIGHTS, WeightFormat
 from decodescope.variants.tuning.report import RoundSpread
 
 BASE = "eager"
@@ -40,6 +39,8 @@ _NO_LOGITS = 1.0
 # Significant binary digits of a stored number. INT8 has a scale for each row, whose largest weight
 # is about four times the typical one: of 7 digits, 5 are left for that one.
 _DIGITS = {"fp32": 24, "fp16": 11, "bf16": 8, "int8": 5, "fp8_e4m3": 4, "fp8_e5m2": 3}
+# The narrow formats in which peers store weights; the others keep those of the run.
+PEER_FORMATS: dict[str, WeightFormat] = {"torchao-fp8": "fp8_e4m3", "torchao-int8": "int8"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ def tolerance_of(variant: str, dtype: str, eager_error: float) -> float:
     binary digits round by 2^d as much, so eager's x 2^d. Never over 1, the error of zeros.
     """
     spec = find_variant(variant).spec
-    word = peer_format(variant) if spec is None else spec.weight_format
+    word = PEER_FORMATS.get(variant) if spec is None else spec.weight_format
     narrow = None if word is None else NARROW_WEIGHTS.get(word)
     lost = 0 if narrow is None else _DIGITS[dtype] - _DIGITS[narrow.elements]
     return min(_NO_LOGITS, eager_error * max(_OTHER_ORDER, 2.0**lost))

@@ -15,7 +15,7 @@ from benchmarks.claims.decode.measuring import Decoding, decode_race
 from benchmarks.claims.decode.rows import tokens_per_s
 from benchmarks.claims.report import Race, Row, Source
 from benchmarks.claims.rows import speed_up
-from decodescope.variants.registry import available_peers
+from decodescope.variants.registry import available_variants
 
 OURS, OURS_FP8 = "fused+graph", "fused+graph+fp8_e4m3"
 VARIANTS = ("eager", "compiled", OURS, OURS_FP8)
@@ -29,6 +29,7 @@ BESIDE = {
 PEERS = ("torchao-fp8", "gpt-fast", "liger")
 LLAMA_1B = Decoding("llama-3.2-1b@random", VARIANTS, 2, PEERS)
 LLAMA_8B = Decoding("llama-3.1-8b@random", VARIANTS, 2, PEERS)
+_NEEDS_PACKAGE = "needs its variant: pip install ./examples/decodescope-peers"
 _TORCHAO_NOTE = (
     "torch 2.11 takes torchao's weights apart in Python at every step, and a small model waits for "
     "that; torch 2.13 needs less than half of the time."
@@ -43,11 +44,9 @@ def measure_peers(setup: Setup, what: Decoding, gpt_fast: float | None = None) -
     A peer that is not installed has a note, no row. `gpt_fast` is its published figure, if any.
     """
     with importable(setup.gpt_fast):
-        missing = {
-            one.name: one.unavailable
-            for one in available_peers("cuda")
-            if one.name in what.peers and one.unavailable is not None
-        }
+        listed = {one.name: one.unavailable for one in available_variants("cuda")}
+        needs = {name: listed.get(name, _NEEDS_PACKAGE) for name in what.peers}
+        missing = {name: why for name, why in needs.items() if why is not None}
         present = tuple(name for name in what.peers if name not in missing)
         decoded = decode_race(setup, replace(what, peers=present))
     race = decoded.race

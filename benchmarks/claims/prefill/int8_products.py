@@ -45,9 +45,9 @@ from decodescope.kernels.host.workspace import MAX_BATCH, new_workspace
 from decodescope.kernels.ops.dequantize_rows import DequantizeRows
 from decodescope.kernels.ops.linear import Linear, linear_reference
 from decodescope.variants.machine.cache_folder import cache_folder
-from decodescope.variants.steps.fused.tiling.candidates import candidates
+from decodescope.variants.steps.fused.tiling.candidates import tile_candidates
 from decodescope.variants.steps.fused.tiling.shapes import StepShapes
-from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu, this_target_gpu
+from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu, this_target_gpu
 from decodescope.variants.tuning.report import RoundSpread
 
 CUBLAS, INT_MM, CONVERTED = "cublas_fp16", "int_mm", "converted_weights"
@@ -135,7 +135,7 @@ def _cublas(products: Products, x: torch.Tensor) -> Entrant:
 
 
 def _converted(products: Products, x: torch.Tensor) -> Entrant:
-    """As `prefill_weights` and a linear layer, but with a W of its own for each copy."""
+    """As `fused_step.weights_on` and a linear layer, but with a W of its own for each copy."""
     conversions = [
         DequantizeRows(narrow, torch.empty_like(dense))
         for narrow, dense in zip(products.narrow, products.dense, strict=True)
@@ -212,7 +212,7 @@ def _kernels(
         space = products.workspace
         return [SplitKGemm(x, None, weight, out, tile, space) for weight, out in copies]
 
-    unsplit = candidates("head", _shapes(rows, columns, tokens), gpu)
+    unsplit = tile_candidates("head", _shapes(rows, columns, tokens), gpu)
     for tiles, made in ((unsplit, linears), (split, splits)):
         tried = [Candidate(tile) for tile in tiles[:_TRIED]]
         tile = ranked(tried, lambda one: made(one.tile), racing.clock)[0].candidate.tile  # noqa: B023

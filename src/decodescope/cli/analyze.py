@@ -2,12 +2,12 @@
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
 from decodescope.analyzer.errors import InputError
-from decodescope.cli.given import Beside, given_options
+from decodescope.cli.given import GivenOptions, given_options
 from decodescope.cli.options import (
     FILE,
     chosen_rows,
@@ -36,7 +36,7 @@ def analyze(
     as_json: bool,
     output_format: str | None,
     by: str | None,
-    beside: Beside,
+    **given_texts: Any,
 ) -> None:
     """Report what a trace contains: busy, idle, gaps, launches, steps, kernels, ranges.
 
@@ -48,7 +48,7 @@ def analyze(
         raise InputError(f"--json and --format {output_format}: give one of the two")
     output_format = "json" if as_json else output_format or "table"
     rows = chosen_rows(by, output_format)
-    given = beside.read()
+    given = GivenOptions(**given_texts).read()
     if len(files) > 1:
         _analyze_ranks(files, output_format, rows, given)
         return

@@ -33,8 +33,8 @@ _WHAT_IS_DECODED = (
 
 
 def _size(text: str) -> tuple[int, int]:
-    found = _SIZE.fullmatch(text)
-    size = (int(found[1]), int(found[2])) if found else (0, 0)
+    match = _SIZE.fullmatch(text)
+    size = (int(match[1]), int(match[2])) if match else (0, 0)
     if not all(1 <= cells <= _MAX_CELLS for cells in size):
         raise InputError(f"--size {text}: must be columns x rows, each up to 1000, such as 120x40")
     return size
@@ -91,14 +91,17 @@ def show_app(source: "Source", place: Place, options: AppOptions) -> None:
     Raises:
         InputError: there is no terminal to read keys from, or the file cannot be drawn.
     """
+    from decodescope.tui.pages.all_pages import import_panels
+
     app = _app(source, place, options)
     if place == "drawing":
         _draw(app, options.size or _terminal_size())
     else:
         if place == "terminal":
             _read_keys_from_terminal()
-        # The modules stay for as long as the app does. Garbage collections that visit them take
-        # over 100 ms, and no key is answered meanwhile.
+        # No key waits for an import. The modules stay for as long as the app does: garbage
+        # collections that visit them take over 100 ms, and no key is answered meanwhile.
+        import_panels()
         gc.freeze()
         app.run()
         if app.crash is not None:
@@ -113,14 +116,14 @@ def show_app(source: "Source", place: Place, options: AppOptions) -> None:
 def _check_page(page: str) -> None:
     from decodescope.tui.pages.all_pages import PAGES
 
-    names = [one.name for one in PAGES]
+    names = [page.name for page in PAGES]
     if page not in names:
         raise InputError(f"--page {page}: no such page; choose {', '.join(names)}")
 
 
 def _app(source: "Source", place: Place, options: AppOptions) -> "DecodescopeApp":
     from decodescope.tui.app import DecodescopeApp
-    from decodescope.tui.model.memory import user_places
+    from decodescope.tui.model.user_files import user_places
     from decodescope.tui.style.terminal import TerminalTraits
 
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
@@ -137,7 +140,7 @@ def remember_opened(files: Iterable[Path]) -> None:
     """Put files in front of the recent ones; a pipe or a descriptor cannot be opened again, and a
     recording that is being written will have its name by then."""
     from decodescope.analyzer.io.files import growing_file
-    from decodescope.tui.model.memory import Memory, user_places
+    from decodescope.tui.model.user_files import Memory, user_places
 
     passing = ("-", "/dev/", "/proc/")
     again = [
@@ -150,8 +153,8 @@ def remember_opened(files: Iterable[Path]) -> None:
 
 
 def last_settings() -> "Settings | None":
-    """What the last live run was changed to, if no option of this command says what to decode."""
-    from decodescope.tui.model.memory import Memory, user_places
+    """The last settings of a live run, unless an option of this command names others."""
+    from decodescope.tui.model.user_files import Memory, user_places
 
     context = click.get_current_context()
     assert context is not None
@@ -162,8 +165,10 @@ def last_settings() -> "Settings | None":
         return None
     settings = Memory(user_places().state).remembered.settings
     if settings is not None:
-        say(f"live: with the settings of the last run (model {settings.model or 'by default'}, "
-            f"batch {settings.batch}); options such as --model choose others")  # fmt: skip
+        say(
+            f"live: with the settings of the last run (model {settings.model or 'by default'}, "
+            f"batch {settings.batch}); options such as --model choose others"
+        )
     return settings
 
 

@@ -30,8 +30,10 @@ async def _serve(command: str, port: int, names: list[str]) -> None:
     try:
         await web.TCPSite(runner, HOST, port).start()
         shown = ", ".join(names) or "a bundled recording"
-        say(f"http://{HOST}:{port} shows {shown} to every user of this machine, who can read, "
-            "export and overwrite files as you; Ctrl-C ends it")  # fmt: skip
+        say(
+            f"http://{HOST}:{port} shows {shown} to every user of this machine, who can read, "
+            "export and overwrite files as you; Ctrl-C ends it"
+        )
         await asyncio.Event().wait()
     except OSError as error:
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):

@@ -3,11 +3,11 @@
 import rich_click as click
 
 from decodescope.analyzer.errors import InputError
-from decodescope.cli.group import Group
+from decodescope.cli.group import CommandGroup
 from decodescope.cli.output import print_json, say
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def config() -> None:
     """Where the app keeps its settings and your keys, and what they are."""
 
@@ -16,7 +16,7 @@ def config() -> None:
 def config_path() -> None:
     """Print the files: the app writes the first one, you write the second one."""
     from decodescope.analyzer.text.plain import plain_line
-    from decodescope.tui.model.memory import user_places
+    from decodescope.tui.model.user_files import user_places
 
     places = user_places()
     for path in (places.state, places.keymap):
@@ -27,15 +27,14 @@ def config_path() -> None:
 def config_show() -> None:
     """Print what is remembered, your keys, and all actions with their keys, as JSON."""
     from decodescope.tui.app import all_actions
-    from decodescope.tui.model.keymap import read_keymap
-    from decodescope.tui.model.memory import Memory, user_places
+    from decodescope.tui.model.user_files import Memory, read_keymap, user_places
 
     places = user_places()
     memory = Memory(places.state)
     actions = all_actions()
     keymap, problem = {}, ""
     try:
-        keymap = read_keymap(places.keymap, actions)
+        keymap = read_keymap(places.keymap, lambda: actions)
     except InputError as error:
         problem = str(error)
     print_json({"remembered": memory.remembered, "keymap": keymap, "keys": {**actions, **keymap}})

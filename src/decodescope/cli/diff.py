@@ -1,10 +1,11 @@
 """`diff`: what changed from one trace to another."""
 
 from pathlib import Path
+from typing import Any
 
 import rich_click as click
 
-from decodescope.cli.given import Beside, given_options
+from decodescope.cli.given import GivenOptions, given_options
 from decodescope.cli.options import FILE, gate_option, json_option
 from decodescope.cli.output import (
     check_out,
@@ -27,7 +28,7 @@ def diff(
     as_json: bool,
     out: Path | None,
     fail_on_regression: float | None,
-    beside: Beside,
+    **given_texts: Any,
 ) -> None:
     """Report what changed from trace A to trace B; one of them may be -, the standard input.
 
@@ -38,8 +39,9 @@ def diff(
     from decodescope.analyzer.comparing.regression_gate import gate_diff
     from decodescope.analyzer.views.comparison_table import comparison_table
 
-    check_out(out, "diff", (base, other, *beside.files))
-    given = beside.read()
+    options = GivenOptions(**given_texts)
+    check_out(out, "diff", (base, other, *options.files))
+    given = options.read()
     before, after = (analyzer.analyze(analyzer.load(file), given) for file in (base, other))
     result = diff_reports(before.report, after.report)
     if fail_on_regression is not None:

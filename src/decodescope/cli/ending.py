@@ -6,9 +6,14 @@ gone. As in a shell, the last ones are 128 + the number of the signal.
 """
 
 import os
+import signal
 import sys
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
 from typing import NoReturn
 
 import rich_click as click
@@ -16,7 +21,6 @@ from click.exceptions import Exit
 
 from decodescope.analyzer.errors import DecodescopeError, InputError, InternalError, known_error
 from decodescope.cli.output import say
-from decodescope.cli.signals import interruptible
 from decodescope.cli.streams import ReaderGone, standard_streams
 
 _INTERRUPTED, _READER_GONE = 130, 141
@@ -68,3 +72,47 @@ def _reported(error: Exception, debug: bool | None) -> int:
         traceback.print_exception(error)
     say(f"decodescope: {message}")
     return known.exit_code
+
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# `timeout` sends its signal twice, to the process and to its group; a second one that is meant as
+# one comes later.
+_ONE_SIGNAL_S = 0.1
+
+
+@dataclass(slots=True)
+class Interruption:
+    """The signal that interrupted a command, None so far."""
+
+    number: int | None = None
+
+
+@contextmanager
+def interruptible() -> Iterator[Interruption]:
+    """Turns the first ending signal into `KeyboardInterrupt`, except those that this process was
+    started to ignore (`nohup`)."""
+    caught = {number: signal.getsignal(number) for number in ENDING}
+    caught = {
+        number: handler for number, handler in caught.items() if handler is not signal.SIG_IGN
+    }
+    interruption = Interruption()
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        interruption.number = number
+        for caught_number in caught:
+            signal.signal(caught_number, _ignore)
+        time.sleep(_ONE_SIGNAL_S)
+        for caught_number in caught:
+            signal.signal(caught_number, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+    for number in caught:
+        signal.signal(number, interrupt)
+    yield interruption
+    if interruption.number is None:
+        for number, handler in caught.items():
+            signal.signal(number, handler)
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    pass

@@ -1,12 +1,12 @@
 """`export`: an analysed trace as a file for another program."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
 from decodescope.analyzer.io.output_paths import check_writable, output_path
-from decodescope.cli.given import Beside, given_options
+from decodescope.cli.given import GivenOptions, given_options
 from decodescope.cli.options import FILE, chosen_rows, rows_option
 from decodescope.cli.output import say_written
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @rows_option
 @given_options
 def export(
-    files: tuple[Path, ...], target: "Target", output: Path, by: str | None, beside: Beside
+    files: tuple[Path, ...], target: "Target", output: Path, by: str | None, **given_texts: Any
 ) -> None:
     """Export an analysed trace: chrome (.json or .json.gz, for Perfetto), html or csv.
 
@@ -38,8 +38,9 @@ def export(
     from decodescope.analyzer.exporting import export_analysis, export_ranks
 
     rows = chosen_rows(by, target)
-    check_writable(output, "-o", [*files, *beside.files])
-    given = beside.read()
+    options = GivenOptions(**given_texts)
+    check_writable(output, "-o", [*files, *options.files])
+    given = options.read()
     if len(files) > 1:
         export_ranks(analyzer.analyze_ranks(files, given), target, output, rows)
     else:

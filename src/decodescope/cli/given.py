@@ -1,20 +1,19 @@
 """The options that say what a trace itself does not: captures, the model, the peak, rules."""
 
 from dataclasses import dataclass, fields
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import rich_click as click
 
 from decodescope.analyzer.errors import InputError
-from decodescope.cli.options import FILE, Command, file_option, number_option, together
+from decodescope.cli.options import FILE, file_option, number_option, together
 
 if TYPE_CHECKING:
     from decodescope.analyzer.reports.given import Given, GivenModel
 
 _AMOUNT = click.IntRange(min=1)
-_OPTIONS = together(
+given_options = together(
     click.option(
         "--capture",
         "captures",
@@ -60,8 +59,8 @@ _OPTIONS = together(
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """The options as they were given, in the order of `_OPTIONS`; nothing is read yet."""
+class GivenOptions:
+    """The options of `given_options` as they were given; nothing is read yet."""
 
     captures: tuple[Path, ...] = ()
     model: str | None = None
@@ -72,16 +71,21 @@ class Beside:
     peak: str | None = None
     roles: Path | None = None
 
+    @classmethod
+    def taken_from(cls, options: dict[str, Any]) -> Self:
+        """Takes its options out of all `options` of a command."""
+        return cls(**{one.name: options.pop(one.name) for one in fields(cls)})
+
     @property
     def files(self) -> tuple[Path, ...]:
         """The files that are read."""
         return self.captures if self.roles is None else (*self.captures, self.roles)
 
     def __bool__(self) -> bool:
-        return self != Beside()
+        return self != GivenOptions()
 
     def read(self) -> "Given":
-        """What the options say.
+        """The facts that the options give.
 
         Raises:
             TraceError: a capture is no trace.
@@ -122,14 +126,3 @@ class Beside:
         shape = read_model_config(self.model)
         weights = model_weights(shape, self.weights)
         return GivenModel(shape, weights, self.weights, self.tensor_parallel or 1)
-
-
-def given_options(command: Command) -> Command:
-    """Adds the options to a command, which gets them as one parameter, `beside`."""
-    names = [one.name for one in fields(Beside)]
-
-    @wraps(command)
-    def collected(**options: Any) -> None:
-        command(beside=Beside(*(options.pop(name) for name in names)), **options)
-
-    return _OPTIONS(collected)

@@ -7,7 +7,7 @@ import rich_click as click
 from decodescope.analyzer.errors import InputError
 
 
-class Group(click.RichGroup):
+class CommandGroup(click.RichGroup):
     """Commands that must be named."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -26,7 +26,7 @@ class Group(click.RichGroup):
         return super().resolve_command(ctx, args)
 
 
-class DefaultToLive(Group):
+class DefaultToLive(CommandGroup):
     """`decodescope --model M` means `decodescope live --model M`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

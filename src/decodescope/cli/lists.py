@@ -24,20 +24,19 @@ def variants(device: str | None) -> None:
     """List the variants of the decode step, and whether they run here."""
     from decodescope.variants.listings import variants_table
     from decodescope.variants.machine.environment import choose_device
-    from decodescope.variants.registry import available_peers, available_variants
+    from decodescope.variants.registry import available_variants
 
     chosen = choose_device(device)
-    listed = (available_variants(chosen), available_peers(chosen))
-    print_table(listed, partial(variants_table, device=chosen))
+    print_table(available_variants(chosen), partial(variants_table, device=chosen))
 
 
 @click.command()
 def doctor() -> None:
     """Check this machine for what decodescope needs; exits with 3 if something is missing."""
-    from decodescope.variants.doctor import doctor as run_checks
+    from decodescope.variants.doctor import doctor_checks
     from decodescope.variants.listings import checks_table
 
-    checks = run_checks()
+    checks = doctor_checks()
     print_table(checks, checks_table)
     failed = [check.name for check in checks if check.status == "fail"]
     if failed:

@@ -84,7 +84,7 @@ def live(
 
 
 def _asked(config: "WorkerConfig") -> "Asked":
-    """What a GPU run of `config` decodes."""
+    """The model and workload of a GPU run of `config`."""
     from decodescope.tui.model.sources import Asked
     from decodescope.variants.measuring.request import DEFAULT_MODELS
     from decodescope.variants.registry import SHORT_NAMES

@@ -11,7 +11,7 @@ import rich_click as click
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.io.work_folders import WorkFolder
 from decodescope.cli.app import AppOptions, app_options, remember_opened, show_app
-from decodescope.cli.given import Beside, given_options
+from decodescope.cli.given import GivenOptions, given_options
 from decodescope.cli.options import FILE
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.argument("files", metavar="FILE...", type=FILE, nargs=-1)
 @app_options
 @given_options
-def open_files(files: tuple[Path, ...], beside: Beside, **options: Any) -> None:
+def open_files(files: tuple[Path, ...], **options: Any) -> None:
     """Open traces or recordings in the app; without a file, a bundled recording.
 
     The recording of a run that has not ended is followed. FILE may be a pipe, or - for the standard
@@ -32,19 +32,20 @@ def open_files(files: tuple[Path, ...], beside: Beside, **options: Any) -> None:
     from decodescope.tui.model.sources import TraceSource, source_for
 
     shown = tuple(newest(file) for file in files)
+    given = GivenOptions.taken_from(options)
     showing = AppOptions(**options)
     place = showing.place()
     if place is None:
         raise InputError("open: needs a terminal; without one, add --once or use analyze FILE")
     with _pipes_in_files(shown or bundled_recordings()[:1]) as paths:
         source = TraceSource(paths) if len(paths) > 1 else source_for(paths[0])
-        if beside:
+        if given:
             if not isinstance(source, TraceSource):
                 raise InputError(
                     f"{paths[0]} is a recording, which says what --capture, --model and the other "
                     "options for traces say; leave them out"
                 )
-            source = TraceSource(source.paths, beside.read())
+            source = TraceSource(source.paths, given.read())
         if place != "drawing":
             remember_opened(files)
         show_app(source, place, showing)

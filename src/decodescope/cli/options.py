@@ -69,7 +69,7 @@ rows_option = click.option(
 
 
 def chosen_rows(by: str | None, output_format: str) -> str:
-    """What each row describes, as `--by` says.
+    """The subject of each row, as `--by` says.
 
     Raises:
         InputError: `--by` was given, and the format has no such rows.
@@ -157,11 +157,11 @@ def worker_config(options: Mapping[str, Any]) -> "WorkerConfig":
     fields = {"variant": "eager", "tokens": DEFAULT_TOKENS, "prompt": None, **options}
     ids, file = fields.pop("prompt_ids", None), fields.pop("prompt_file", None)
     prompts = {"--prompt": fields["prompt"], "--prompt-file": file, "--prompt-ids": ids}
-    given = [option for option, value in prompts.items() if value is not None]
-    if len(given) > 1:
-        raise InputError(f"{' and '.join(given)}: give one of them")
+    chosen = [option for option, value in prompts.items() if value is not None]
+    if len(chosen) > 1:
+        raise InputError(f"{' and '.join(chosen)}: give one of them")
     ids = None if ids is None else _parse_ids(ids)
-    if fields["context"] is not None and given:
+    if fields["context"] is not None and chosen:
         raise InputError("--context: the prompt's length is the context; give one of them")
     if file is not None:
         fields["prompt"] = _prompt_in(file)

@@ -1,4 +1,4 @@
-"""What a command prints and writes: data on stdout or in files, progress and messages on stderr."""
+"""The output of commands: data on stdout or in files, progress and messages on stderr."""
 
 import contextlib
 import sys

@@ -24,10 +24,10 @@ def serve(files: tuple[Path, ...], port: int) -> None:
     """
     names = []
     for file in files:
-        found = newest(file)
-        if not found.is_file():
+        path = newest(file)
+        if not path.is_file():
             raise InputError(f"{file}: each browser reads it; save it to a file and name that")
-        names.append(f"{file.name} (as it is recorded)" if is_being_written(found) else file.name)
+        names.append(f"{file.name} (as it is recorded)" if is_being_written(path) else file.name)
     try:
         import textual_serve  # noqa: F401
     except ImportError as error:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from decodescope.analyzer import Analysis, Given, analyze, load
-from decodescope.analyzer.attribution.node_replays import replay_sources
+from decodescope.analyzer.attribution.ranges import replay_sources
 from decodescope.analyzer.chrome.export import export_chrome
 from decodescope.analyzer.schema.report import Attribution
 from tests.helpers.foreign.captures import attributed, capture_of, captured, kernels, model, replays

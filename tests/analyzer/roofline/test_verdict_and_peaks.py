@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from decodescope.analyzer.reports.step_costs import captured_cost
+from decodescope.analyzer.roofline.costs import captured_cost
 from decodescope.analyzer.roofline.peaks import (
     bandwidth,
     datasheet_peak,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.analyzer.readers.kineto.microseconds import to_nanoseconds
+from decodescope.analyzer.readers.kineto.event import to_nanoseconds
 from decodescope.analyzer.timing.intervals import (
     covered_until,
     depth_at_starts,

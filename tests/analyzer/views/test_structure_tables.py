@@ -23,7 +23,7 @@ from decodescope.analyzer.views.report_table import report_table
 from decodescope.analyzer.views.structure_tables import roles_table
 from decodescope.analyzer.vocabulary.class_colors import FAMILY_COLORS, ROLE_FAMILIES
 from decodescope.analyzer.vocabulary.words import layers_words
-from tests.helpers.foreign.layered import interruptions, slow_layered
+from tests.helpers.foreign.layered import interrupted, slow_layered
 from tests.helpers.hostile import HOSTILE, unsafe
 
 ROWS = (
@@ -69,7 +69,7 @@ def test_every_role_has_a_family() -> None:
 
 
 def hostile_report() -> Report:
-    report = analyze(interruptions(slow_layered(HOSTILE))).report
+    report = analyze(interrupted(slow_layered(HOSTILE))).report
     assert report.structure is not None
     assert report.structure.layers == 2
     assert len(report.interruptions) == 2

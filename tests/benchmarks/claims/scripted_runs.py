@@ -9,6 +9,7 @@ from typing import Any
 from benchmarks.claims.claim import Setup
 from benchmarks.claims.racing import Racing
 from decodescope.analyzer.errors import DecodescopeError
+from decodescope.analyzer.schema.launch_report import StepTimes
 from decodescope.analyzer.schema.report import (
     Finding,
     Health,
@@ -16,7 +17,7 @@ from decodescope.analyzer.schema.report import (
     Verdict,
     WaterfallPart,
 )
-from decodescope.analyzer.schema.run_report import Accuracy, RunReport, StepTimes
+from decodescope.analyzer.schema.run_report import Accuracy, RunReport
 from decodescope.variants.comparing.jobs import AccuracyDone, Job, RunDone, RunJob
 from tests.helpers.fake_clock import FakeClock
 

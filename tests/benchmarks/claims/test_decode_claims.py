@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import decodescope_peers
 from benchmarks.claims.bench import comparable_with
 from benchmarks.claims.decode import kernl_fp8, megakernels, peers
 from benchmarks.claims.decode.kernl_fp8 import measure_fp8
@@ -15,12 +16,13 @@ from benchmarks.claims.decode.peers import LLAMA_1B, LLAMA_8B, importable, measu
 from benchmarks.claims.report import Row
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.protocol.messages import WorkerConfig
+from decodescope.variants import registry
 from decodescope.variants.comparing import command
+from decodescope.variants.comparing.job_process import run_job
 from decodescope.variants.comparing.jobs import RunJob
-from decodescope.variants.comparing.process import run_job
 from decodescope.variants.measuring import request
-from decodescope.variants.peers import catalog
 from tests.benchmarks.claims.scripted_runs import Scripted, ScriptedRuns, setup_with
+from tests.helpers.peers import install_peers
 
 EAGER = Scripted((20_000_000,), busy_ns=4_000_000, error=0.02)
 GRAPH = Scripted((700_000,), busy_ns=690_000, error=0.02, bytes_per_step=2_470_000_000)
@@ -33,8 +35,9 @@ SCRIPTS = {
 
 
 @pytest.fixture(autouse=True)
-def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Variants that need CUDA pass for runnable: only scripted runs are done."""
+    install_peers(tmp_path / "site", monkeypatch)
     for module in (command, request):
         monkeypatch.setattr(module, "choose_device", lambda _: "cuda")
 
@@ -44,9 +47,9 @@ def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """torchao and Liger are there, and a checkout of gpt-fast."""
     for name in ("model.py", "generate.py"):
         (tmp_path / name).write_text("")
-    found = catalog.find_spec
+    found = decodescope_peers.find_spec
     monkeypatch.setattr(
-        catalog, "find_spec", lambda name: found(name) if name == "model" else object()
+        decodescope_peers, "find_spec", lambda name: found(name) if name == "model" else object()
     )
     return tmp_path
 
@@ -130,7 +133,7 @@ def test_a_peer_that_is_wrong_has_no_ratio(installed: Path) -> None:
 
 
 def test_peers_that_are_missing_are_notes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog, "find_spec", lambda name: None)
+    monkeypatch.setattr(decodescope_peers, "find_spec", lambda name: None)
     runs = ScriptedRuns(SCRIPTS)
     measured = measure_peers(setup_with(runs), LLAMA_1B)
     assert set(runs.ran) == set(LLAMA_1B.variants)
@@ -138,6 +141,14 @@ def test_peers_that_are_missing_are_notes(monkeypatch: pytest.MonkeyPatch) -> No
     assert [note.split()[2] for note in said] == list(LLAMA_1B.peers)
     assert "not measured: torchao-fp8 needs torchao: pip install torchao" in said
     assert not any("gpt-fast" in one.what for one in measured.rows)
+
+
+def test_without_their_package_peers_are_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "entry_points", lambda group: [])
+    measured = measure_peers(setup_with(ScriptedRuns(SCRIPTS)), LLAMA_1B)
+    said = [note for note in measured.notes if note.startswith("not measured: ")]
+    needs = "needs its variant: pip install ./examples/decodescope-peers"
+    assert said == [f"not measured: {name} {needs}" for name in LLAMA_1B.peers]
 
 
 @pytest.mark.parametrize("inherited", [None, "/somewhere"])

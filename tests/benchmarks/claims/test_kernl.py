@@ -12,10 +12,10 @@ from benchmarks.claims.kernl.layer import Layer
 from benchmarks.claims.kernl.sequences import PYTORCH, halved, paired, paired_rows
 from benchmarks.claims.racing import Racing
 from benchmarks.kernels import kernel_bench
-from decodescope.variants.machine.clock import Clock
-from decodescope.variants.steps.fused.tiling.choice import ChosenTiles
+from decodescope.variants.machine.clock import DeviceClock
 from decodescope.variants.steps.fused.tiling.rules import default_tiles, interpreter_tiles
 from decodescope.variants.steps.fused.tiling.shapes import TILED_OPERATIONS, StepShapes
+from decodescope.variants.steps.fused.tiling.tile_choice import ChosenTiles
 from tests.helpers.fake_clock import FakeClock
 
 Measure = Callable[[Setup, Layer], Measured]
@@ -73,7 +73,7 @@ def test_every_entrant_computes_the_same(claim: str, layer: Layer) -> None:
 @pytest.mark.parametrize("claim", CLAIMS)
 @torch.no_grad()
 def test_every_entrant_has_both_times_on_the_gpu(claim: str, layer: Layer) -> None:
-    racing = Racing(Clock(), 1 << 20, 1e12, {"fp16": 1e15}, 2)
+    racing = Racing(DeviceClock(), 1 << 20, 1e12, {"fp16": 1e15}, 2)
     result = CLAIMS[claim](Setup(racing, lambda text: None), layer)
     for race in result.races:
         for entrant in race.entrants:

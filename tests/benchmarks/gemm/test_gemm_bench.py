@@ -38,7 +38,7 @@ from benchmarks.kernels import kernel_bench
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.kernels.host.tile import Tile, padded_tokens
 from decodescope.variants.machine.read_peak import ReadPeak
-from decodescope.variants.steps.fused.tiling.table import GemmKind, keep_tiles
+from decodescope.variants.steps.fused.tiling.tile_table import GemmKind, keep_tiles
 from tests.helpers.fake_clock import FakeClock
 from tests.helpers.sizes import H200
 from tests.helpers.triton_mode import launch_in_one_thread

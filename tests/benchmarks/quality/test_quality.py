@@ -178,9 +178,12 @@ def fp8_values(exponent_bits: int) -> np.ndarray:
     return np.array([-value for value in found[:0:-1]] + found)
 
 
-def perplexity(model: torch.nn.Module, windows: torch.Tensor) -> float:
-    """By transformers' own loss."""
-    losses = [float(model(input_ids=one[None], labels=one[None]).loss) for one in windows]
+def losses_of(model: torch.nn.Module, windows: torch.Tensor) -> list[float]:
+    """Transformers' own loss of each window."""
+    return [float(model(input_ids=one[None], labels=one[None]).loss) for one in windows]
+
+
+def perplexity(losses: list[float]) -> float:
     return math.exp(sum(losses) / len(losses))
 
 
@@ -190,7 +193,7 @@ def test_perplexity_stays_within_its_bounds(tiny: LoadedModel, windows: torch.Te
     """The bounds of the whole held-out text on a part of it, in fp32, with weights that were
     rounded here; and the benchmark's figures of the same text are as these."""
     reference = copy.deepcopy(tiny.model).float()
-    before = perplexity(reference, windows)
+    before = perplexity(losses_of(reference, windows))
     # The whole text has 5.574.
     assert 4 < before < 7.5
     formats = list(made_formats([*BOUNDS], tiny, 1, 8, "cpu"))
@@ -206,10 +209,11 @@ def test_perplexity_stays_within_its_bounds(tiny: LoadedModel, windows: torch.Te
                 module.weight.data = rounded(module.weight.data, one.name)
                 if one.name == "w8a8":
                     module.register_forward_pre_hook(rounded_tokens)
-        ratio = perplexity(model, windows) / before
+        losses = losses_of(model, windows)
+        ratio = perplexity(losses) / before
         assert 0.99 < ratio < BOUNDS[one.name]
         figures = one.forward["fp32"].figures()
-        own = perplexity(model, windows[:2])
+        own = perplexity(losses[:2])
         # bf16 activations add their own error, of about 2e-4 nats.
         assert figures.perplexity == pytest.approx(own, rel=3e-3)
         assert figures.kl > 0

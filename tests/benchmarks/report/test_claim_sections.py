@@ -6,17 +6,15 @@ import msgspec
 import pytest
 
 from benchmarks.claims.report import ClaimsReport, Row, Source
-from benchmarks.claims.table import row_name
 from benchmarks.report.claims import reached, read_reports, sections
 from benchmarks.report.documents import documents
-from benchmarks.report.records import read_records
+from benchmarks.report.records import ROOT, read_records
 from decodescope.analyzer.text.formatting import UNKNOWN
 from tests.benchmarks.report.claim_reports import (
     BLOG,
     H100,
     H200,
     LADDER,
-    RACE,
     ROWS,
     cells,
     claim,
@@ -34,24 +32,39 @@ def test_each_source_has_its_published_figures_for_every_gpu(reports):
         f"A \\| blog on {H200}: 1 of 3 reached",
         f"A \\| blog on {H100}: 1 of 1 reached",
     ]
-    blog = text.partition("## A \\| blog")[2]
+    table = text.partition("\n## ")[0]
     for row in ROWS:
-        first_cell = "\n| " + row_name(row).replace("|", "\\|") + " |"
-        assert blog.count(first_cell) == (row.published is not None) + (row is ROWS[0])
-    assert "| x8.10 | x9.50 (x9.40 to x9.69) | x10.0 | 93.0 % |" in blog
-    assert "| not measured: int8: relative error 0.5 |" in blog
+        shown = ": " + row.what.replace("|", "\\|") + " |"
+        assert table.count(shown) == (row.published is not None and not row.baseline), row.what
+    assert "| x8.10 | x9.50 (limit x10.0) | 1 of 1 | x9.50 (limit x10.0) | 1 of 1 |" in table
+    assert "| H200: not measured: int8: relative error 0.5 |" in table
 
 
-def test_a_claim_without_published_figures_shows_all_its_rows():
-    rows = tuple(Row(f"M = {m}", "ratio", None, spread(1.0 + m)) for m in range(9))
-    many = claim("many", Source("many", "https://many.example", ""), RACE, rows=rows)
-    text = page({"x": report(H200, many)})
-    assert all(f"\n| M = {m} |" in text for m in range(9))
+def test_conditions_of_one_published_figure_stand_with_their_rounds_and_limits():
+    rows = (
+        Row("block after 64 tokens, graph", "ratio", 5.4, spread(9.5), 10.0),
+        Row("block after 128 tokens, graph", "ratio", 5.4, spread(4.0)),
+        Row("block after 256 tokens, graph", "ratio", 5.4, error="needs 80 GB"),
+        Row("another", "ratio", 2.0, spread(4.0)),
+    )
+    text = page({"x": report(H200, claim("two", BLOG, rows=rows))})
+    line = (
+        "- `two`: block after … tokens, graph (theirs x5.40): 64 x9.50 (x9.40 to x9.69), limit "
+        "x10.0; 128 x4.00 (x3.96 to x4.08); 256 not measured: needs 80 GB\n"
+    )
+    assert line in text
+    assert text.count("- `two`") == 1
 
 
 def test_every_row_of_every_table_has_the_cells_of_its_header(reports):
-    found = tables(page(reports))
-    assert len(found) > 3
+    written = documents(read_records(), reports)
+    found = [
+        table
+        for path, text in written.items()
+        if path.is_relative_to(ROOT / "docs")
+        for table in tables(text)
+    ]
+    assert len(found) > 20
     for table in found:
         assert {len(cells(line)) for line in table} == {len(cells(table[0]))}, table[0]
 
@@ -99,6 +112,12 @@ def test_every_entrant_is_shown_the_fastest_first_a_wrong_one_with_its_error_alo
     assert text.count(steps) == 2
 
 
+def test_the_forms_of_one_entrant_are_in_the_record_alone(reports):
+    text = page(reports)
+    assert "- rmsnorm, 2^18 x 2^12: device copy 2.10 µs, **looped** 4.00 µs\n" in text
+    assert "1024 columns" not in text
+
+
 def test_a_section_names_the_record_its_clocks_and_its_noise(reports):
     line = next(one for one in page(reports).splitlines() if one.startswith("- `claims/h100.json`"))
     for part in (
@@ -144,4 +163,3 @@ def test_a_claim_that_failed_stays_with_its_error(reports):
     text = page(reports | {"failed": report(H200, failed)})
     unknown = " | ".join([UNKNOWN] * 5)
     assert f"| `broken`: what broken says | {unknown} | not measured: needs 80 GB |" in text
-    assert "| **broken**: what broken says | | not measured: needs 80 GB | | |" in text

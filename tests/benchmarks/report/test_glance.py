@@ -1,7 +1,7 @@
 """The table at a glance: each published figure once, a baseline nowhere."""
 
 from benchmarks.claims.report import ClaimsReport, Row
-from benchmarks.report.glance import common_words
+from benchmarks.report.glance import common_words, distinct_words
 from decodescope.analyzer.text.formatting import UNKNOWN
 from tests.benchmarks.report.claim_reports import (
     BLOG,
@@ -32,9 +32,10 @@ def test_at_a_glance_each_published_figure_is_beside_every_gpu(reports):
     ]  # fmt: skip
     blog, name = f"[A \\| blog]({BLOG.url}), A100", "`prefill-norms`: "
     assert lines == [
-        [blog, name + "RMSNorm \\| fused", "x8.10", "x9.50", "1 of 1", "x9.50", "1 of 1",
+        [blog, name + "RMSNorm \\| fused", "x8.10",
+         "x9.50 (limit x10.0)", "1 of 1", "x9.50 (limit x10.0)", "1 of 1",
          ""],
-        ["", name + "SwiGLU", "x1.60", "x1.25", "**0 of 1**", UNKNOWN, UNKNOWN,
+        ["", name + "SwiGLU", "x1.60", "x1.25 (limit x1.67)", "**0 of 1**", UNKNOWN, UNKNOWN,
          "H200: 5 for 3 elements"],
         ["", name + "first launch", "2.40 ms", "1.20 ms", UNKNOWN, UNKNOWN, UNKNOWN, ""],
         ["", name + "an INT8 product", "50.0 %", UNKNOWN, "**0 of 1**", UNKNOWN, UNKNOWN,
@@ -87,3 +88,9 @@ def test_names_have_in_common_their_beginnings_and_ends_only():
     assert common_words(["up to (M = 1)", "up to (M = 2)"]) == "up to"
     assert common_words(["a a", "a a a"]) == "a a …"
     assert common_words(["x one by one", "y z one by one"]) == "… one by one"
+
+
+def test_distinct_words_are_those_between_and_never_none():
+    assert distinct_words(["x a z", "x b c z"]) == ["a", "b c"]
+    assert distinct_words(["same", "same"]) == ["same", "same"]
+    assert distinct_words(["a b", "a b c"]) == ["a b", "c"]

@@ -20,7 +20,7 @@ from decodescope.variants.machine.clock import Call
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
-from decodescope.variants.steps.fused.step import FusedStep, build_fused
+from decodescope.variants.steps.fused.fused_step import FusedStep, build_fused
 from tests.helpers import families
 from tests.helpers.command import Command
 from tests.helpers.fake_clock import FakeClock

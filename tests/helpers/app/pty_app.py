@@ -8,7 +8,7 @@ from decodescope.analyzer.protocol.messages import State
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.model.sources import LiveSource
-from decodescope.tui.model.view import Clock
+from decodescope.tui.model.view import AppClock
 from decodescope.tui.style.terminal import TerminalTraits
 from tests.helpers.scripted import ScriptedLink, hello, ready, stats, write_trace
 
@@ -36,7 +36,7 @@ def main() -> None:
     link = TalkingLink(answers=True)
     link.folder = Path(sys.argv[1])
     traits = TerminalTraits(unicode=sys.argv[2] == "unicode")
-    app = DecodescopeApp(LiveSource(link), traits, Clock(), link.folder)
+    app = DecodescopeApp(LiveSource(link), traits, AppClock(), link.folder)
     app.run()
     sys.exit(app.return_code)
 

@@ -12,9 +12,9 @@ from decodescope.tui.background import analyse_files
 from decodescope.tui.model.picks import Selection
 from decodescope.tui.model.sources import TraceSource
 from decodescope.tui.model.view import Moment, View, Window
-from decodescope.tui.panels.panel import Brush, Empty, Panel
-from decodescope.tui.style.glyphs import ASCII, UNICODE
-from decodescope.tui.style.palette import Inks, themed_inks
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Brush, Empty
+from decodescope.tui.style.palette import ASCII, UNICODE, Inks, themed_inks
 from decodescope.tui.style.terminal import TerminalTraits
 from tests.helpers.scripted import StillClock, settle
 

@@ -55,7 +55,7 @@ def slow_layered(more: str = "") -> Trace:
     return trace_of(*layered(2, steps=6, graph=False, scale=100, more=more))
 
 
-def interruptions(trace: Trace) -> Trace:
+def interrupted(trace: Trace) -> Trace:
     """The trace of `slow_layered` with a wait of 463 ms before an op, and an op 200 ms too long."""
     ms = 1_000_000
     call_ = launching_calls(trace)[40]

@@ -41,4 +41,4 @@ def missing_traces_line(reasons: Iterable[str]) -> str | None:
     if count == 0:
         return None
     tests = "1 test" if count == 1 else f"{count} tests"
-    return f"{tests} skipped for want of traces recorded by others; get them with: {COMMAND}"
+    return f"{tests} skipped for want of traces by others; {COMMAND} gets those that are public"

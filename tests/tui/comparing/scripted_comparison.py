@@ -16,7 +16,7 @@ from decodescope.analyzer.protocol.messages import Bye
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.schema.report import Observer, Report, WaterfallPart
-from decodescope.analyzer.schema.run_report import Bandwidth
+from decodescope.analyzer.schema.step_cost import Bandwidth
 from decodescope.analyzer.schema.structure_report import LayerReport, RoleReport
 from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.link.comparison import ComparisonLinkEvent

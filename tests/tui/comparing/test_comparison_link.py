@@ -25,26 +25,30 @@ from tests.helpers.comparison_reports import runs_of
 from tests.helpers.processes import alive, children, gone
 
 PATIENCE_S = 120
-WORKLOAD = WorkerConfig(variant="", batch=1, tokens=12, context=16, model="tiny", device="cpu")
+WORKLOAD = WorkerConfig(variant="", batch=2, tokens=20, context=16, model="tiny", device="cpu")
 PACKAGE = """
 from decodescope.variants.registry import Variant
 
 def build(loaded, workload, device):
-    from decodescope.variants.steps.eager import EagerStep
-    return EagerStep(loaded, workload)
+    from decodescope.variants.steps.compiled_step import StaticStep
+    class PlainStep(StaticStep):
+        def ungraphed(self):
+            return None
+    print("what a library prints")
+    return PlainStep(loaded, workload, lambda forward: forward)
 
-TWIN = Variant("twin", "eager by another name", False, build)
+STATIC = Variant("static", "a cache of fixed size", False, build)
 """
 
 
 @pytest.fixture
-def twin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An installed package with the variant `twin`, so that two variants run on the CPU."""
-    info = tmp_path / "installed" / "twin-1.0.dist-info"
+def static(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed package with the variant `static`, so that two variants run on the CPU."""
+    info = tmp_path / "installed" / "mine-1.0.dist-info"
     info.mkdir(parents=True)
-    (info.parent / "twin_step.py").write_text(PACKAGE)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: twin\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[decodescope.variants]\ntwin = twin_step:TWIN\n")
+    (info.parent / "mine_step.py").write_text(PACKAGE)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[decodescope.variants]\nstatic = mine_step:STATIC\n")
     monkeypatch.setenv("PYTHONPATH", str(info.parent), prepend=os.pathsep)
     # A killed process cannot remove its temporary files.
     (tmp_path / "temporary").mkdir()
@@ -52,7 +56,7 @@ def twin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def config(rounds: int = 2) -> ComparisonConfig:
-    return ComparisonConfig(WORKLOAD, ("eager", "twin"), rounds)
+    return ComparisonConfig(WORKLOAD, ("eager", "static"), rounds)
 
 
 async def until(link: ComparisonLink, *kinds: type) -> list[object]:
@@ -72,7 +76,7 @@ def of(events: list[object], kind: type) -> list:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("twin")
+@pytest.mark.usefixtures("static")
 async def test_a_real_comparison_reports_runs_rounds_and_its_end() -> None:
     link = ComparisonLink()
     try:
@@ -84,19 +88,32 @@ async def test_a_real_comparison_reports_runs_rounds_and_its_end() -> None:
     assert of(events, ComparisonProgress)[0].describe() == "round 1 of 2: eager"
     measured = [event.report for event in of(events, RunMeasured)]
     assert [(one.variant, one.round) for one in measured] == [
-        (variant, number) for number in (0, 1) for variant in ("eager", "twin")
+        (variant, number) for number in (0, 1) for variant in ("eager", "static")
     ]
     first, second = (event.comparison for event in of(events, RoundCompared))
     assert (first.comparison.rounds, second.comparison.rounds) == (1, 2)
     (done,) = of(events, ComparisonDone)
-    assert [one.accuracy is not None for one in done.comparison.runs] == [True] * 4
     assert done.comparison.windows == second.windows
+    assert set(second.windows) == {"eager", "static"}
+    assert all(len(window.steps) == 3 for window in second.windows.values())
+    runs = done.comparison.runs
+    assert all(one.output_token_ids == runs[0].output_token_ids for one in runs)
+    assert all(one.tokens_per_s > 0 for one in runs)
+    assert len({one.environment["date"] for one in runs}) > 1
+    for one in runs:
+        assert one.accuracy is not None
+        assert one.accuracy.logit_rel_error < 1e-5
+        assert one.accuracy.top1_agreement == 1
+    assert runs[0].accuracy.logit_rel_error == 0
+    stages = [event.describe() for event in of(events, ComparisonProgress)]
+    assert any(stage.startswith("round 2 of 2: static (") for stage in stages)
+    assert "what a library prints" in "".join(events[-1].log_tail)
     assert events[-2:] == [Bye("done"), WorkerDied(0, events[-1].log_tail)]
     assert not folder.exists()
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("twin")
+@pytest.mark.usefixtures("static")
 async def test_a_cancelled_comparison_keeps_its_rounds_and_leaves_no_process() -> None:
     link = ComparisonLink()
     try:
@@ -131,7 +148,7 @@ def _children_of(pid: int) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("twin")
+@pytest.mark.usefixtures("static")
 async def test_a_killed_comparison_takes_its_run_with_it() -> None:
     link = ComparisonLink()
     try:

@@ -10,6 +10,7 @@ from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.model.feed import open_feed
 from decodescope.tui.model.sources import TraceSource
+from decodescope.tui.panels.messages import BackToLive
 from tests.helpers.scripted import settle, text_of, write_trace
 from tests.tui.comparing.page import TALL, Page, said
 from tests.tui.comparing.scripted_comparison import comparison, done, measured, whole_round
@@ -175,11 +176,11 @@ async def test_a_worker_that_is_not_shown_at_the_end_waits(page: Page, tmp_path:
     async with page.app.run_test(size=TALL) as pilot:
         await page.open(pilot, "c")
         feed = open_feed(TraceSource((write_trace(tmp_path / "other.json"),)), page.clock)
-        await page.app._show_instead(feed)
+        await page.app._files.show_instead(feed)
         await page.say(pilot, *whole_round(0), *done())
         assert page.state.phase == "done"
         assert page.worker.sent == [Pause()]
-        await page.app.on_back_to_live()
+        await page.app._files.answer(BackToLive())
     assert page.worker.sent == [Pause(), Resume()]
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from decodescope.tui.app import DecodescopeApp
-from decodescope.tui.model.memory import Places
 from decodescope.tui.model.sources import TraceSource
+from decodescope.tui.model.user_files import Places
 from tests.helpers.scripted import StillClock, write_trace
 
 

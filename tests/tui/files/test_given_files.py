@@ -8,8 +8,8 @@ from textual.widgets import Input
 from decodescope.analyzer.reports.given import Given
 from decodescope.analyzer.schema.comparison_report import Diff
 from decodescope.tui.app import DecodescopeApp
-from decodescope.tui.model.memory import Places
 from decodescope.tui.model.sources import TraceSource
+from decodescope.tui.model.user_files import Places
 from tests.helpers.app.files import typed
 from tests.helpers.foreign.captures import capture_of, captured, kernels, model, replays
 from tests.helpers.kineto_events import document

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.protocol.messages import Settings
-from decodescope.tui.model.keymap import read_keymap
-from decodescope.tui.model.memory import RECENT_FILES, Memory
+from decodescope.tui.model.user_files import RECENT_FILES, Memory, read_keymap
 
 ACTIONS = {
     "app.freeze": "space",
@@ -89,11 +88,11 @@ def test_a_place_that_cannot_be_written_is_reported_once(tmp_path: Path) -> None
 def keymap(folder: Path, text: str) -> dict[str, str]:
     path = folder / "keymap.toml"
     path.write_text(text)
-    return read_keymap(path, ACTIONS)
+    return read_keymap(path, lambda: ACTIONS)
 
 
 def test_the_keymap_names_actions_of_the_app_and_of_panels(tmp_path: Path) -> None:
-    assert read_keymap(tmp_path / "none.toml", ACTIONS) == {}
+    assert read_keymap(tmp_path / "none.toml", lambda: ACTIONS) == {}
     text = '[app]\nfreeze = ["z", ","]\n[timeline]\npan_left = "ctrl+left"\nzoom = " "\n'
     assert keymap(tmp_path, text) == {
         "app.freeze": "z,comma",
@@ -140,7 +139,7 @@ def test_any_bytes_are_a_keymap_or_one_line(tmp_path_factory, data: bytes) -> No
     path = tmp_path_factory.getbasetemp() / "any.toml"
     path.write_bytes(data)
     try:
-        said, named = "", set(read_keymap(path, ACTIONS))
+        said, named = "", set(read_keymap(path, lambda: ACTIONS))
     except InputError as error:
         said, named = str(error), set()
     assert named <= set(ACTIONS)

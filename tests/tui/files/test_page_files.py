@@ -10,7 +10,7 @@ import pytest
 from decodescope.analyzer.protocol.messages import Pause, Resume
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.tui import library
-from decodescope.tui.model.memory import Memory
+from decodescope.tui.model.user_files import Memory
 from decodescope.tui.once import draw_once
 from decodescope.tui.panels.files import FilesPanel, PathPanel
 from tests.helpers.app.files import names, typed

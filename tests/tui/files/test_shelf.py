@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer.readers.reading import format_of
 from decodescope.analyzer.recordings.bundled import bundled_recordings
-from decodescope.tui.model.shelf import FOLDER, Entry, Shelf, folder_of, listing, look
+from decodescope.tui.model.shelf import FOLDER, FileEntry, Shelf, folder_of, listing, look
 from tests.helpers.foreign import rocprof_files
 
 DATA = Path(__file__).resolve().parents[2] / "data"
@@ -53,7 +53,7 @@ def test_a_folder_with_what_cannot_be_read_is_listed(tmp_path: Path) -> None:
 )
 @example(typed_="A//", found=["A", "_"])
 def test_completing_only_adds_and_keeps_every_match(typed_: str, found: list[str]) -> None:
-    entries = tuple(Entry(Path("/x") / name, "folder", FOLDER) for name in found)
+    entries = tuple(FileEntry(Path("/x") / name, "folder", FOLDER) for name in found)
     shelf = Shelf(typed_, listed=entries)
     done = shelf.completed()
     before = set(shelf.visible())

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from decodescope.analyzer.io.files import growing_file
 from decodescope.analyzer.recordings.writer import RecordingWriter
-from decodescope.tui.link.following import FollowLink, replay_link
+from decodescope.tui.link.following import FollowLink
+from decodescope.tui.model.sources import ReplaySource
 
 NS = 1_000_000_000
 
@@ -25,6 +26,6 @@ class Run:
             self.writer.write(message)
 
     def link(self) -> FollowLink:
-        link = replay_link(self.partial)
+        link = ReplaySource(self.partial).open_link()
         assert isinstance(link, FollowLink)
         return link

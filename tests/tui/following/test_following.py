@@ -25,7 +25,7 @@ from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.tui.link import following
 from decodescope.tui.link.base import NEWEST_NS, FileHealth, Jumped, Seek, Speed, WorkerDied
-from decodescope.tui.link.following import FollowLink, replay_link
+from decodescope.tui.link.following import FollowLink
 from decodescope.tui.link.recording import RecordingLink
 from decodescope.tui.link.replay import ReplayLink
 from decodescope.tui.model.feed import open_feed
@@ -86,7 +86,7 @@ def test_however_the_bytes_arrive_each_frame_is_delivered_once(tmp_path_factory,
 
     async def follow() -> list:
         file = GrowingFile(tmp_path_factory.mktemp("run") / "run.dsrec")
-        link, got = replay_link(file.partial), []
+        link, got = ReplaySource(file.partial).open_link(), []
         reading, started = None, asyncio.Event()
 
         async def read() -> None:
@@ -264,7 +264,7 @@ async def test_a_file_that_is_cut_ends_it_with_one_line(run):
 
 async def test_an_empty_recording_is_waited_for(tmp_path):
     file = GrowingFile(tmp_path / "run.dsrec")
-    link = replay_link(file.partial)
+    link = ReplaySource(file.partial).open_link()
     await link.start()
     assert await next_of(link) == Jumped(0, ())
     assert await nothing_comes(link)
@@ -281,8 +281,8 @@ async def test_what_is_not_being_written_is_a_plain_replay(run):
     link = run.link()
     await link.close()
     run.writer.close()
-    assert type(replay_link(run.path)) is ReplayLink
-    assert type(replay_link(run.path.with_name("none"))) is ReplayLink
+    assert type(ReplaySource(run.path).open_link()) is ReplayLink
+    assert type(ReplaySource(run.path.with_name("none")).open_link()) is ReplayLink
 
 
 async def test_closing_ends_a_receive_that_waits(run):

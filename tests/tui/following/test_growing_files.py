@@ -13,9 +13,9 @@ from decodescope.analyzer.protocol.messages import State
 from decodescope.analyzer.recordings.bundled import bundled_recordings, recording_head
 from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.tui.app import DecodescopeApp
-from decodescope.tui.model.memory import Memory, Places
 from decodescope.tui.model.shelf import GROWING, look
 from decodescope.tui.model.sources import TraceSource, source_for
+from decodescope.tui.model.user_files import Memory, Places
 from decodescope.tui.panels.files import FilesPanel, PathPanel
 from tests.helpers.scripted import StillClock, hello, settle, stats, text_of, write_trace
 

@@ -16,9 +16,8 @@ from decodescope.tui.model.view import Moment
 from decodescope.tui.panels.limit.bandwidths import BandwidthPanel
 from decodescope.tui.panels.limit.log_axis import LogAxis, decade_text
 from decodescope.tui.panels.limit.roofline import RooflinePanel
-from decodescope.tui.panels.limit.verdict import FullVerdictPanel
 from decodescope.tui.panels.limit.waterfall import WaterfallData, WaterfallPanel
-from decodescope.tui.panels.verdict import VerdictPanel
+from decodescope.tui.panels.verdict import FullVerdictPanel, VerdictPanel
 from tests.helpers import scripted
 from tests.helpers.app import recorded
 from tests.helpers.app.recorded import BRUSHES, SIZES, app_of, drawn, press, view_of, window

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer.text.formatting import count, duration
 from decodescope.tui.background import analyse_files
-from decodescope.tui.model.details.range import range_lines
+from decodescope.tui.model.details.range import range_detail_lines
 from decodescope.tui.model.picks import RangePick, Selection
 from decodescope.tui.model.view import Moment
 from decodescope.tui.panels.range_tree import RangeRows, RangeTreePanel
@@ -174,7 +174,7 @@ async def test_a_trace_without_ranges_has_one_clear_line(tmp_path: Path, events,
 
 def test_details_of_a_folded_row_add_up_to_its_ranges() -> None:
     shown = window("eager")
-    lines = list(range_lines(shown, "decode_step/model/layer.*"))
+    lines = list(range_detail_lines(shown, "decode_step/model/layer.*"))
     said = {line.label: line.text for line in lines}
     layers = [one for one in shown.report.ranges if one.path.startswith("decode_step/model/layer.")
               and one.path.count("/") == 2]  # fmt: skip
@@ -187,7 +187,7 @@ def test_details_of_a_folded_row_add_up_to_its_ranges() -> None:
 
 
 def test_details_of_a_range_that_is_gone_say_so() -> None:
-    lines = list(range_lines(window("eager"), "decode_step/none"))
+    lines = list(range_detail_lines(window("eager"), "decode_step/none"))
     assert [line.text for line in lines] == ["decode_step/none", "not in this window"]
 
 

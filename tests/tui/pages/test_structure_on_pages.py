@@ -14,10 +14,10 @@ from decodescope.analyzer.lanes.build import find_lanes
 from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.text.formatting import duration, percent
 from decodescope.tui.background import analyse_files
+from decodescope.tui.model.details.describe import overview_lines
 from decodescope.tui.model.details.gap import gap_lines
 from decodescope.tui.model.details.kernel import kernel_lines, op_lines
-from decodescope.tui.model.details.overview import overview_lines
-from decodescope.tui.model.details.range import range_lines
+from decodescope.tui.model.details.range import range_detail_lines
 from decodescope.tui.model.picks import GapFilter, GapPick, OpPick, Selection, SpanPick
 from decodescope.tui.model.timeline import pick_of_slice
 from decodescope.tui.model.view import Moment, Window
@@ -35,7 +35,7 @@ from tests.helpers.app.recorded import (
     view_of,
     window,
 )
-from tests.helpers.foreign.layered import LAYER, interruptions, layered, slow_layered
+from tests.helpers.foreign.layered import LAYER, interrupted, layered, slow_layered
 from tests.helpers.hostile import HOSTILE, unsafe
 from tests.helpers.kineto_events import document, op
 from tests.helpers.scripted import settle, text_of
@@ -49,7 +49,7 @@ def window_of(analysis: Analysis) -> Window:
 
 @pytest.fixture(scope="module")
 def slow() -> Window:
-    return window_of(analyze(interruptions(slow_layered())))
+    return window_of(analyze(interrupted(slow_layered())))
 
 
 @pytest.fixture
@@ -82,21 +82,24 @@ def test_inferred_ranges_are_slanted_and_said_to_be(inferred: Path) -> None:
 
 def test_details_of_an_inferred_layer(inferred: Path) -> None:
     shown = analyse_files([inferred], 0.0)
-    folded = said(range_lines(shown, "step/layer.*"))
+    folded = said(range_detail_lines(shown, "step/layer.*"))
     assert folded["layers"] == "4, 1 motif: 4 of 10 ops"
     assert folded["roles"] == "norm 20.0 %, qkv 10.0 %, rope 10.0 %, kv_write 10.0 %, 5 more"
     assert folded["confidence"] == "inferred: by the names of kernels and their order in the step"
-    one = list(range_lines(shown, "step/layer.2"))
+    one = list(range_detail_lines(shown, "step/layer.2"))
     assert any(line.text.startswith("inferred from kernel names") for line in one)
     assert said(one)["layer"] == "2 of 4 (from 0), 10 ops"
-    role = said(range_lines(shown, "step/layer.2/qkv"))
+    role = said(range_detail_lines(shown, "step/layer.2/qkv"))
     assert role["role"] == "qkv, known by place"
     assert "layer" not in role
-    assert said(range_lines(shown, "step/layer.*/attention"))["role"] == "attention, known by name"
+    assert (
+        said(range_detail_lines(shown, "step/layer.*/attention"))["role"]
+        == "attention, known by name"
+    )
 
 
 def test_details_of_a_range_of_the_model_name_its_roles_but_infer_nothing() -> None:
-    shown = said(range_lines(window("eager"), "decode_step/model/layer.*"))
+    shown = said(range_detail_lines(window("eager"), "decode_step/model/layer.*"))
     assert shown["roles"].startswith("norm ")
     assert "layers" not in shown
     assert shown["confidence"].startswith("exact")
@@ -164,10 +167,10 @@ def test_a_vllm_step_has_layers_and_roles_on_the_pages(foreign_traces: Path) -> 
         f"layer.{number}" for number in range(24)
     ]
     assert {"qkv", "attention", "experts", "router"} <= set(names[1])
-    folded = said(range_lines(shown, f"{step}/layer.*"))
+    folded = said(range_detail_lines(shown, f"{step}/layer.*"))
     assert folded["layers"] == "24, 2 motifs: 12 of 17 ops, 12 of 18 ops"
     assert folded["roles"].startswith("experts ")
-    odd = said(range_lines(shown, f"{step}/layer.1"))
+    odd = said(range_detail_lines(shown, f"{step}/layer.1"))
     assert odd["layer"] == "1 of 24 (from 0), 18 ops, motif 2 of 2"
     name = next(k.name for k in shown.report.kernels if "unified_attention_3d" in k.name)
     assert said(kernel_lines(shown, name))["role"] == "attention, known by name"
@@ -287,7 +290,7 @@ def test_every_size_of_roles_is_drawn_and_nothing_is_wider(variant, brush, width
 
 def hostile_file(folder: Path) -> Path:
     path = folder / "hostile.json"
-    export_chrome(analyze(interruptions(slow_layered(HOSTILE))), path)
+    export_chrome(analyze(interrupted(slow_layered(HOSTILE))), path)
     return path
 
 
@@ -313,7 +316,7 @@ async def test_every_page_shows_hostile_kernels_with_roles_as_text(tmp_path: Pat
 @pytest.mark.parametrize("keys", ["2", "4", "6"])
 def test_picture(snap_compare, tmp_path: Path, keys: str) -> None:
     path = tmp_path / "held.json"
-    export_chrome(analyze(interruptions(slow_layered())), path)
+    export_chrome(analyze(interrupted(slow_layered())), path)
     keys = (keys, "G") if keys == "2" else (keys,)
     assert snap_compare(app_of(path), terminal_size=(120, 40), run_before=before_picture(*keys))
 

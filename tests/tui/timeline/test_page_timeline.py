@@ -218,7 +218,7 @@ async def test_another_file_is_looked_at_afresh(tmp_path):
     async with app.run_test(size=(120, 40)) as pilot:
         panel = await opened(pilot)
         await press(pilot, *["plus"] * 8)
-        app._select_file(1)
+        app._feeds.select_file(1)
         await settle(pilot)
         look = panel._look
     assert look.shown == look.lanes.home == (1_000, 9_500)

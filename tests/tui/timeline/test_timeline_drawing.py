@@ -15,8 +15,7 @@ from decodescope.tui.model.timeline import Look, look_at
 from decodescope.tui.panels.timeline.axis import axis, exact_time, fitting_legend, scale_step_ns
 from decodescope.tui.panels.timeline.cells import bar_cells, gap_cells, gap_levels
 from decodescope.tui.panels.timeline.drawing import Canvas, lane_heights
-from decodescope.tui.style.glyphs import ASCII, UNICODE
-from decodescope.tui.style.palette import Inks
+from decodescope.tui.style.palette import ASCII, UNICODE, Inks
 from tests.helpers.kineto_events import call, op, trace_of
 
 US, MS, S = 10**3, 10**6, 10**9

@@ -17,10 +17,9 @@ from decodescope.tui.model.picks import (
     SpanPick,
 )
 from decodescope.tui.model.view import Moment, View, Window
-from decodescope.tui.panels.panel import Brush, Empty
+from decodescope.tui.panels.sheet import Brush, Empty
 from decodescope.tui.panels.timeline.panel import TimelinePanel
-from decodescope.tui.style.glyphs import ASCII, UNICODE
-from decodescope.tui.style.palette import Inks, themed_inks
+from decodescope.tui.style.palette import ASCII, UNICODE, Inks, themed_inks
 from decodescope.tui.style.terminal import TerminalTraits
 from tests.helpers.app.recorded import SIZES, app_of, press
 from tests.helpers.app.timeline import opened

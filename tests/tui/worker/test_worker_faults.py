@@ -122,17 +122,17 @@ async def test_steps_are_single_while_paused_and_stay_out_of_the_history(session
         await pilot.press("x", "x")
         await pilot.pause()
         assert session.link.sent == [StepOnce(), StepOnce()]
-        samples = session.app._feed.view().samples
+        samples = session.app.view().samples
         session.link.say(stats(2, tokens_per_s=3.25))
         await settle(pilot)
         assert "3.25" in text_of(session.app)
-        assert session.app._feed.view().samples == samples
+        assert session.app.view().samples == samples
 
 
 async def test_meters_are_part_of_the_view(session):
     async with session.app.run_test(size=(120, 30)) as pilot:
         await session.run(pilot, Meters(power_w=312.0))
-        assert session.app._feed.view().meters == Meters(power_w=312.0)
+        assert session.app.view().meters == Meters(power_w=312.0)
 
 
 class SlowToEnd(ScriptedLink):

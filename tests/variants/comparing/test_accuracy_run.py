@@ -11,20 +11,23 @@ import torch
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.variants import registry
-from decodescope.variants.comparing import accuracy_run
-from decodescope.variants.comparing.accuracy_run import score_variants
+from decodescope.variants.comparing import accuracy as accuracy_module
+from decodescope.variants.comparing.accuracy import score_variants
 from decodescope.variants.comparing.accuracy_text import ScoredText, scored_text
 from decodescope.variants.comparing.jobs import AccuracyDone
 from decodescope.variants.measuring.preparation import Prepared
 from decodescope.variants.model.loading import load_model
-from decodescope.variants.model.quantize import Quantization, quantize_model
-from decodescope.variants.model.quantized_linear import stored_formats
+from decodescope.variants.model.quantized_weights import (
+    Quantization,
+    quantize_model,
+    quantized_formats,
+)
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import Variant
 from decodescope.variants.spec import VariantSpec
-from decodescope.variants.steps.compiled.step import StaticStep
-from decodescope.variants.steps.eager import EagerStep
+from decodescope.variants.steps.compiled_step import StaticStep
+from decodescope.variants.steps.eager_step import EagerStep
 
 Load = Callable[..., Any]
 CONFIG = WorkerConfig(variant="eager", batch=2, tokens=4, model="tiny", device="cpu")
@@ -74,7 +77,7 @@ QUANTISING = {"eight": "fused+int8", "eight-too": "fused+int8", "five": "fused+f
 
 
 def build_quantised(loaded: Any, workload: DecodeWorkload, device: str) -> Any:
-    assert stored_formats(loaded.model)
+    assert quantized_formats(loaded.model)
     return EagerStep(loaded, workload)
 
 
@@ -213,7 +216,7 @@ def test_the_reference_leaves_the_weights_as_they_were(
     parameters = {name: one.clone() for name, one in loaded.model.named_parameters()}
     buffers = {name: one.clone() for name, one in loaded.model.named_buffers()}
     assert set(score_small(loaded, monkeypatch, "eager", "eight").accuracies) == {"eager", "eight"}
-    assert stored_formats(loaded.model)
+    assert quantized_formats(loaded.model)
     for name, one in loaded.model.named_parameters():
         assert one.dtype == torch.bfloat16
         assert torch.equal(one, parameters[name])
@@ -237,7 +240,7 @@ def test_without_a_reference_nothing_is_quantised(
     assert [f.message for f in scores.findings if "fp32 reference" in f.message] == [
         f.message for f in scores.findings if f.code == "accuracy_missing"
     ]
-    assert stored_formats(loaded.model) == {}
+    assert quantized_formats(loaded.model) == {}
     assert {one.dtype for one in loaded.model.parameters()} == {torch.bfloat16}
 
 
@@ -305,10 +308,12 @@ def test_random_weights_are_named(
     assert scores.accuracies["static"].logit_rel_error < 1e-5
 
 
-def test_the_matrix_precision_is_restored() -> None:
+def test_the_matrix_precision_is_restored(
+    load_small: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
     torch.set_float32_matmul_precision("high")
     try:
-        scored("eager")
+        assert set(score_small(load_small("llama"), monkeypatch, "eager").accuracies) == {"eager"}
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision("highest")
@@ -327,5 +332,5 @@ def score_small(loaded: Any, monkeypatch: pytest.MonkeyPatch, *variants: str) ->
     def prepared(config: WorkerConfig, say: Any) -> Prepared:
         return Prepared(config, "cpu", loaded, workload)
 
-    monkeypatch.setattr(accuracy_run, "prepare", prepared)
+    monkeypatch.setattr(accuracy_module, "prepare", prepared)
     return score_variants(CONFIG, variants, None, nothing)

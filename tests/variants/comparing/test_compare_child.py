@@ -12,15 +12,16 @@ import pytest
 from decodescope.analyzer.errors import InputError, InternalError, MissingRequirement
 from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.schema.report import Finding
-from decodescope.variants.comparing import process as compare_child
+from decodescope.variants.comparing import job_process
+from decodescope.variants.comparing.job_process import run_job
 from decodescope.variants.comparing.jobs import AccuracyDone, AccuracyJob, RunJob
-from decodescope.variants.comparing.process import run_job
 from tests.helpers.processes import alive, gone
 
 JOB = AccuracyJob(WorkerConfig(variant="eager", batch=1, tokens=4), ("eager", "other"), "text\n")
 CHILD = """
 import os, signal, subprocess, sys, time
-from decodescope.analyzer.protocol.messages import Failure, Progress, encode_frame
+from decodescope.analyzer.protocol.framing import encode_frame
+from decodescope.analyzer.protocol.messages import Failure, Progress
 from decodescope.analyzer.schema.report import Finding
 from decodescope.variants.comparing.jobs import AccuracyDone
 
@@ -100,7 +101,7 @@ def test_a_missing_program_is_reported() -> None:
 def test_an_interrupt_ends_the_child_and_what_it_started(
     deaf: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compare_child, "_TERMINATE_GRACE_S", 0.5)
+    monkeypatch.setattr(job_process, "_TERMINATE_GRACE_S", 0.5)
     pids: list[int] = []
 
     def interrupt(stage: str) -> None:
@@ -138,7 +139,7 @@ def test_a_worker_dies_with_its_parent() -> None:
     )
     code = (
         "import sys, msgspec\n"
-        "from decodescope.variants.comparing.process import run_job\n"
+        "from decodescope.variants.comparing.job_process import run_job\n"
         "from decodescope.variants.comparing.jobs import AccuracyJob\n"
         "job = msgspec.json.decode(sys.argv[1], type=AccuracyJob)\n"
         "run_job(job, lambda stage: print(stage, flush=True), tuple(sys.argv[2:]))"

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from decodescope.analyzer.protocol.messages import WorkerConfig
-from decodescope.variants.comparing.accuracy_run import score_variants
+from decodescope.variants.comparing.accuracy import score_variants
 from decodescope.variants.comparing.command import CompareRequest, compare_variants
 
 pytestmark = [

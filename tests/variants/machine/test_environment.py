@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from decodescope.analyzer.errors import InputError, MissingRequirement
-from decodescope.variants.doctor import doctor
+from decodescope.variants.doctor import doctor_checks
 from decodescope.variants.machine import environment as subject
 from decodescope.variants.machine.environment import (
     choose_device,
@@ -60,7 +60,7 @@ def test_a_missing_package_says_how_to_install_it(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(MissingRequirement, match=r"torch is not installed"):
         choose_device("cuda")
     assert choose_device(None) == "cpu"
-    failed = {check.name: check for check in doctor() if check.status == "fail"}
+    failed = {check.name: check for check in doctor_checks() if check.status == "fail"}
     assert {"packages", "profiler"} <= set(failed)
     assert "pip install '.[run]'" in str(failed["packages"].advice)
 
@@ -78,7 +78,7 @@ def test_the_driver_version_is_read_from_the_kernel(
 
 
 def test_doctor_gives_advice_for_every_check_that_is_not_ok() -> None:
-    checks = doctor()
+    checks = doctor_checks()
     assert len({check.name for check in checks}) == len(checks)
     for check in checks:
         assert check.detail

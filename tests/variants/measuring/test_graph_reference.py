@@ -8,13 +8,12 @@ import torch
 
 from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.analyzer.errors import ModelError
-from decodescope.variants.measuring.graph_reference import capture_reference, try_reference
-from decodescope.variants.measuring.window import Subject
+from decodescope.variants.measuring.window import Subject, record_reference, try_reference
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.annotations import range_paths
-from decodescope.variants.steps.compiled.step import StaticStep
-from decodescope.variants.steps.eager import EagerStep
-from decodescope.variants.steps.step import CallSite, DecodeStep
+from decodescope.variants.steps.compiled_step import StaticStep
+from decodescope.variants.steps.decode_step import CallSite, DecodeStep
+from decodescope.variants.steps.eager_step import EagerStep
 
 WORKLOAD = DecodeWorkload(2, 7, 6, "fp32")
 
@@ -125,7 +124,7 @@ def test_compiled_code_on_the_cpu(load_small: Load, session: ProfilerSession) ->
     for _ in range(2):  # the second time, nothing compiled before may be taken
         ungraphed = step.ungraphed()
         subject = Subject(loaded, WORKLOAD, "cpu", "compiled")
-        reference = capture_reference(ungraphed, subject, prompt(), session)
+        reference = record_reference(ungraphed, subject, prompt(), session)
         attention = "aten::_scaled_dot_product_flash_attention_for_cpu"
         sites = [site for site in ungraphed.call_sites() if site.operator != attention]
         assert sites == [

@@ -29,9 +29,9 @@ from decodescope.variants.machine import environment
 from decodescope.variants.measuring.preparation import prepare
 from decodescope.variants.measuring.run import run_variant
 from decodescope.variants.model.loading import load_model
-from decodescope.variants.model.quantize import Quantization, quantize_model
+from decodescope.variants.model.quantized_weights import Quantization, quantize_model
 from decodescope.variants.model.source import resolve_model
-from decodescope.variants.model.step_bytes import KvBytes, weight_bytes_read
+from decodescope.variants.model.workload_costs import KvBytes, weight_bytes_read
 from tests.helpers import families
 from tests.helpers.comparison_reports import run_of
 
@@ -73,42 +73,40 @@ def test_the_bundled_model_gives_the_tokens_of_eager() -> None:
     assert report["bytes_per_step"] == pytest.approx(eager.bytes_per_step, rel=0.01)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("format", ["fp8_e4m3", "int8"])
-def test_a_narrow_format_gives_the_tokens_of_the_quantised_model(format: NarrowFormat) -> None:
-    asked = ("run", "--model", "tiny", "--device", "cpu", "--prompt", "def main(", "--tokens", "3")
-    done = decodescope(*asked, "--variant", f"fused+{format}", "--json")
-    assert done.returncode == 0, done.stderr
-    report = msgspec.json.decode(done.stdout, type=RunReport)
-    assert report.variant == f"fused+{format}"
-    loaded = load_model(resolve_model("tiny"), "cpu", report.dtype)
-    before = weight_bytes_read(loaded.model, 1)
-    quantize_model("tiny", loaded.model, Quantization(format))
-    prompt = torch.tensor(report.prompt_token_ids)
-    expected = loaded.model.generate(prompt, max_new_tokens=3, do_sample=False)
-    assert report.output_token_ids == expected[:, prompt.shape[1] :].tolist()
-    kv = KvBytes(loaded.model.config, 1, 4)
-    positions = [kv.at(prompt.shape[1]), kv.at(prompt.shape[1] + 1)]
-    bytes_read = weight_bytes_read(loaded.model, 1)
-    assert report.bytes_per_step == bytes_read + sum(positions) // 2
-    # fp32 weights of tiny: but for norms and one row of the table, a quarter is read.
-    assert bytes_read < 0.26 * before
+# `fused` merges matrices, whose sums a CPU may add in another order. eager comes after it, as the
+# reference does.
+VARIANTS = ["fused+int8", "fused", "eager", "fused+fp8_e4m3"]
+TOKENS = 3
 
 
-@pytest.mark.slow
-def test_a_comparison_gives_accuracy_and_no_ratio(tmp_path: Path) -> None:
-    families.build("llama-tied", torch.float32).save_pretrained(tmp_path / "m")
-    # `fused` merges matrices, whose sums a CPU may add in another order. eager comes after it, as
-    # the reference does.
-    variants = ["fused+int8", "fused", "eager", "fused+fp8_e4m3"]
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small model in a folder."""
+    folder = tmp_path_factory.mktemp("model")
+    families.build("llama-tied", torch.float32).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which the comparison keeps its files."""
+    return tmp_path_factory.mktemp("kept") / "out"
+
+
+@pytest.fixture(scope="module")
+def compared(model: Path, kept: Path) -> Comparison:
+    """One comparison of fused variants, each in a process of its own."""
     done = decodescope(
-        "compare", "--model", str(tmp_path / "m"), "--device", "cpu", "--variants",
-        ",".join(variants), "--tokens", "3", "--context", "4", "--repeats", "1",
-        "--out", str(tmp_path / "out"), "--json",
+        "compare", "--model", str(model), "--device", "cpu", "--variants", ",".join(VARIANTS),
+        "--tokens", str(TOKENS), "--context", "4", "--repeats", "1", "--out", str(kept), "--json",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    compared = msgspec.json.decode(done.stdout, type=Comparison)
-    assert [run.variant for run in compared.runs] == variants
+    return msgspec.json.decode(done.stdout, type=Comparison)
+
+
+@pytest.mark.slow
+def test_a_comparison_gives_accuracy_and_no_ratio(compared: Comparison, kept: Path) -> None:
+    assert [run.variant for run in compared.runs] == VARIANTS
     runs = {run.variant: run for run in compared.runs}
     assert runs["fused"].output_token_ids == runs["eager"].output_token_ids
     assert [name for name, run in runs.items() if not run.interpreted] == ["eager"]
@@ -124,7 +122,32 @@ def test_a_comparison_gives_accuracy_and_no_ratio(tmp_path: Path) -> None:
     assert {pair.speed for pair in compared.comparison.pairs} == {None}
     assert list(compared.windows) == ["eager"]
     for name in ("comparison.md", "comparison.html"):
-        assert "interpreted" in (tmp_path / "out" / name).read_text()
+        assert "interpreted" in (kept / name).read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format", ["fp8_e4m3", "int8"])
+def test_a_narrow_format_gives_the_tokens_of_the_quantised_model(
+    format: NarrowFormat, compared: Comparison, model: Path
+) -> None:
+    (report,) = (run for run in compared.runs if run.variant == f"fused+{format}")
+    loaded = load_model(resolve_model(str(model)), "cpu", report.dtype)
+    quantize_model("small", loaded.model, Quantization(format))
+    prompt = torch.tensor(report.prompt_token_ids)
+    expected = loaded.model.generate(prompt, max_new_tokens=TOKENS, do_sample=False)
+    assert report.output_token_ids == expected[:, prompt.shape[1] :].tolist()
+    kv = KvBytes(loaded.model.config, 1, 4)
+    positions = [kv.at(prompt.shape[1]), kv.at(prompt.shape[1] + 1)]
+    assert report.bytes_per_step == weight_bytes_read(loaded.model, 1) + sum(positions) // 2
+
+
+@pytest.mark.parametrize("format", ["fp8_e4m3", "int8"])
+def test_a_narrow_format_reads_a_quarter_of_fp32(format: NarrowFormat) -> None:
+    loaded = load_model(resolve_model("tiny"), "cpu", "fp32")
+    before = weight_bytes_read(loaded.model, 1)
+    quantize_model("tiny", loaded.model, Quantization(format))
+    # All but norms and one row of the table.
+    assert weight_bytes_read(loaded.model, 1) < 0.26 * before
 
 
 def interpreted(variant: str, number: int) -> RunReport:

@@ -14,7 +14,7 @@ from decodescope.variants.measuring.measure import measure_run, phases
 from decodescope.variants.measuring.window import Subject
 from decodescope.variants.model.prompts import make_prompt
 from decodescope.variants.model.workload import DecodeWorkload
-from decodescope.variants.steps.eager import EagerStep
+from decodescope.variants.steps.eager_step import EagerStep
 
 Load = Callable[..., Any]
 

@@ -11,7 +11,7 @@ import torch
 
 from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.analyzer.errors import MissingRequirement
-from decodescope.variants.doctor import doctor
+from decodescope.variants.doctor import doctor_checks
 from decodescope.variants.machine.environment import choose_device, environment
 from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.measuring.measure import measure_run, phases
@@ -236,4 +236,4 @@ def test_the_environment_names_the_gpu() -> None:
     facts = environment()
     for key in ("cuda", "gpu", "gpu_sms", "gpu_memory_bytes", "gpu_capability"):
         assert facts[key], key
-    assert not [check for check in doctor() if check.status == "fail"]
+    assert not [check for check in doctor_checks() if check.status == "fail"]

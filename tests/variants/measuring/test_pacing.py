@@ -1,9 +1,9 @@
 import time
 
 import pytest
+import torch
 
-from decodescope.variants.measuring import pacing
-from decodescope.variants.measuring.pacing import RUN_AHEAD_STEPS, step_pacer
+from decodescope.variants.measuring.measure import RUN_AHEAD_STEPS, step_pacer
 
 
 def test_host_clock_returns_each_step_at_once() -> None:
@@ -43,7 +43,7 @@ class FakeEvent:
 def fake_cuda(monkeypatch: pytest.MonkeyPatch) -> type[FakeEvent]:
     FakeEvent.clock_ms = 0.0
     FakeEvent.synchronized = []
-    monkeypatch.setattr(pacing.torch.cuda, "Event", FakeEvent)
+    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
     return FakeEvent
 
 
@@ -78,8 +78,6 @@ def test_starting_again_leaves_out_the_pause(fake_cuda: type[FakeEvent]) -> None
 
 @pytest.mark.gpu
 def test_event_times_match_a_long_device_loop() -> None:
-    import torch
-
     pacer = step_pacer("cuda")
     a = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
     (a @ a).sum()

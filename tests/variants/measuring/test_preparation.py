@@ -15,7 +15,7 @@ from decodescope.variants.measuring.preparation import prepare
 from decodescope.variants.measuring.request import planned_run, read_request
 from decodescope.variants.measuring.run import run_variant
 from decodescope.variants.registry import Variant
-from decodescope.variants.steps.step import DecodeStep
+from decodescope.variants.steps.decode_step import DecodeStep
 
 ASKED = {"variant": "eager", "batch": 1, "tokens": 4, "model": "tiny", "device": "cpu"}
 

@@ -14,15 +14,19 @@ from decodescope.variants import registry
 from decodescope.variants.live.session import TorchSession
 from decodescope.variants.measuring import preparation
 from decodescope.variants.measuring.preparation import Prepared, prepare, require_weights
-from decodescope.variants.measuring.step_flops import StepFlops
 from decodescope.variants.model.loading import LoadedModel, load_model
-from decodescope.variants.model.quantize import Quantization, is_quantized, quantization_of
-from decodescope.variants.model.quantized_linear import stored_formats
+from decodescope.variants.model.quantized_weights import (
+    Quantization,
+    is_quantized,
+    quantization_of,
+    quantized_formats,
+)
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.model.workload_costs import StepFlops
 from decodescope.variants.registry import Variant, build_variant, find_variant
 from decodescope.variants.spec import VariantSpec
-from decodescope.variants.steps.eager import EagerStep
+from decodescope.variants.steps.eager_step import EagerStep
 
 CONFIG = WorkerConfig(
     variant="eager", batch=1, tokens=3, model="tiny", device="cpu", context=4, dtype="bf16"
@@ -69,7 +73,7 @@ def test_variants_that_store_the_same_share_the_weights(prepared: Prepared, othe
 def test_a_model_as_it_was_loaded_serves_every_unquantised_variant(prepared: Prepared) -> None:
     for variant in ("eager", "compiled", "fused+graph", "fused+bf16"):
         assert require_weights(prepared, variant, ignore) is prepared
-    assert stored_formats(prepared.loaded.model) == {}
+    assert quantized_formats(prepared.loaded.model) == {}
 
 
 @pytest.mark.parametrize("variant", ["eager", "fused+int8", "fused+fp8_e4m3+head16"])
@@ -147,13 +151,13 @@ def test_a_model_that_was_quantised_half_way_is_loaded_again(
     last.weight[0, 0] = torch.nan
     with pytest.raises(ModelError, match="down_proj: row 0 has NaN"):
         require_weights(prepared, "fp8", ignore)
-    assert stored_formats(prepared.loaded.model)
+    assert quantized_formats(prepared.loaded.model)
     with pytest.raises(ModelError, match="quantised for another variant"):
         build_variant("eager", prepared.loaded, prepared.workload, "cpu")
     said: list[str] = []
     ready = require_weights(prepared, variant, said.append)
     assert said[0].startswith("loading the bf16 weights again")
-    assert bool(stored_formats(ready.loaded.model)) == (variant == "fp8")
+    assert bool(quantized_formats(ready.loaded.model)) == (variant == "fp8")
 
 
 def test_no_variant_is_built_on_the_weights_of_another(prepared: Prepared) -> None:
@@ -164,7 +168,7 @@ def test_no_variant_is_built_on_the_weights_of_another(prepared: Prepared) -> No
 
 def test_a_model_that_was_loaded_quantised_counts_as_it_is(prepared: Prepared) -> None:
     quantised = require_weights(prepared, "fused+fp8_e4m3+head16", ignore).loaded
-    loaded = replace(quantised, formats=stored_formats(quantised.model))
+    loaded = replace(quantised, formats=quantized_formats(quantised.model))
     as_is = replace(prepared, loaded=loaded)
     assert require_weights(as_is, "eager", ignore) is as_is
     assert require_weights(as_is, "fused+fp8_e4m3", ignore) is as_is

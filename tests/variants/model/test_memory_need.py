@@ -8,11 +8,11 @@ import torch
 from decodescope.analyzer.errors import MissingRequirement, ModelError
 from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.variants.measuring.preparation import prepare
-from decodescope.variants.model import memory_need
-from decodescope.variants.model.memory_need import model_bytes, require_memory
+from decodescope.variants.model import workload_costs
 from decodescope.variants.model.presets import PRESETS
 from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.model.workload_costs import model_bytes, require_memory
 from decodescope.variants.spec import VariantSpec
 
 LLAMA = PRESETS["llama-3.1-8b"]
@@ -28,8 +28,8 @@ def refuse(
     spec: VariantSpec | None = None,
 ) -> str | None:
     """The refusal with `gpu` and `host` bytes free; None if the workload is accepted."""
-    monkeypatch.setattr(memory_need, "free_gpu_bytes", lambda: gpu)
-    monkeypatch.setattr(memory_need, "free_host_bytes", lambda: host)
+    monkeypatch.setattr(workload_costs, "free_gpu_bytes", lambda: gpu)
+    monkeypatch.setattr(workload_costs, "free_host_bytes", lambda: host)
     model = build_random(LLAMA, "meta", torch.bfloat16)
     try:
         require_memory("m", model, workload, device, model_bytes(model), spec)

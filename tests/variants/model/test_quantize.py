@@ -12,22 +12,19 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from decodescope.analyzer.errors import ModelError
 from decodescope.kernels.host.quantize import NARROW_DTYPES, NarrowFormat, quantized_rows
 from decodescope.kernels.host.weights import WeightMatrix
-from decodescope.variants.model import quantize
-from decodescope.variants.model.memory_need import model_bytes
-from decodescope.variants.model.quantize import (
+from decodescope.variants.model import quantized_weights
+from decodescope.variants.model.quantized_weights import (
     Quantization,
+    QuantizedEmbedding,
+    QuantizedLinear,
     is_quantized,
     quantization_of,
     quantize_model,
     quantized_bytes,
-)
-from decodescope.variants.model.quantized_linear import (
-    QuantizedEmbedding,
-    QuantizedLinear,
-    stored_formats,
+    quantized_formats,
     weight_tensors,
 )
-from decodescope.variants.model.step_bytes import weight_bytes_read
+from decodescope.variants.model.workload_costs import model_bytes, weight_bytes_read
 from decodescope.variants.spec import VariantSpec
 from tests.helpers import families
 
@@ -170,7 +167,7 @@ def test_each_weight_is_freed_before_the_next_layer(
     def say(stage: str) -> None:
         alive.append({path[0] for path, weight in weights.items() if weight() is not None})
 
-    monkeypatch.setattr(quantize, "quantized_rows", counted)
+    monkeypatch.setattr(quantized_weights, "quantized_rows", counted)
     quantize_model(family, model, Quantization("fp8_e4m3"), say)
     assert alive == [{"0", "1"}, {"1"}, set()]
     assert max(peaks) <= before + layer_bytes
@@ -196,13 +193,13 @@ def test_large_matrices_are_quantised_in_blocks(monkeypatch: pytest.MonkeyPatch)
         rows.append(len(matrix))
         return quantized_rows(matrix, *how)
 
-    monkeypatch.setattr(quantize, "quantized_rows", counted)
-    monkeypatch.setattr(quantize, "_BLOCK", 96 * 50 + 5)
+    monkeypatch.setattr(quantized_weights, "quantized_rows", counted)
+    monkeypatch.setattr(quantized_weights, "_BLOCK", 96 * 50 + 5)
     model = quantized("llama2", Quantization("fp8_e4m3"))
     monkeypatch.undo()
     whole = quantized("llama2", Quantization("fp8_e4m3"))
     assert max(rows) == 50
-    for path in stored_formats(whole):
+    for path in quantized_formats(whole):
         one, other = model.get_submodule(path), whole.get_submodule(path)
         assert torch.equal(one.data.float(), other.data.float())
         assert torch.equal(one.scale, other.scale)
@@ -213,7 +210,7 @@ def test_large_matrices_are_quantised_in_blocks(monkeypatch: pytest.MonkeyPatch)
 def test_a_weight_that_is_not_finite_is_one_clear_line(
     bad: float, how: Quantization, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quantize, "_BLOCK", 960)
+    monkeypatch.setattr(quantized_weights, "_BLOCK", 960)
     model = families.build("llama2")
     model.model.layers[1].mlp.up_proj.weight[117, 3] = bad
     with pytest.raises(ModelError) as raised:

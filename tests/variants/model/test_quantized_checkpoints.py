@@ -12,16 +12,16 @@ from transformers.utils import hub as transformers_hub
 
 from decodescope.analyzer.errors import InputError, MissingRequirement
 from decodescope.analyzer.protocol.messages import WorkerConfig
-from decodescope.variants.comparing.accuracy_run import score_variants
+from decodescope.variants.comparing.accuracy import score_variants
 from decodescope.variants.measuring.preparation import prepare, require_weights
 from decodescope.variants.measuring.run import run_variant
-from decodescope.variants.model import hub, memory_need
+from decodescope.variants.model import hub, workload_costs
 from decodescope.variants.model.loading import LoadedModel, load_model
-from decodescope.variants.model.memory_need import model_bytes
-from decodescope.variants.model.quantized_linear import QuantizedLinear, stored_formats
+from decodescope.variants.model.quantized_weights import QuantizedLinear, quantized_formats
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.stored_quantization import require_format
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.model.workload_costs import model_bytes
 from decodescope.variants.spec import VariantSpec
 from tests.helpers import families
 from tests.variants.model.broken_checkpoints import sharded, with_config
@@ -126,7 +126,7 @@ def test_matrices_of_different_formats_and_granularity_are_one_model(tmp_path: P
     loaded = load(tmp_path / "int8")
     ids = families.prompt_ids("llama2", 1, 5)
     assert torch.equal(loaded.model(ids).logits, int8(ids).logits)
-    assert {stored[0] for stored in stored_formats(loaded.model).values()} == {E4M3, INT8}
+    assert {stored[0] for stored in quantized_formats(loaded.model).values()} == {E4M3, INT8}
     (finding,) = loaded.findings
     assert finding.message == (
         "14 8-bit matrices of the checkpoint (float8_e4m3fn, int8) are read as they are; "
@@ -215,9 +215,9 @@ def test_memory_is_that_of_the_8_bit_weights(
     # K and V, logits, activations, lists and one matrix in the run's dtype.
     enough = needed + 80_000
     assert enough < 0.7 * model_bytes(expected)
-    monkeypatch.setattr(memory_need, "free_host_bytes", lambda: enough)
+    monkeypatch.setattr(workload_costs, "free_host_bytes", lambda: enough)
     assert torch.equal(loaded().model(ids).logits, expected(ids).logits)
-    monkeypatch.setattr(memory_need, "free_host_bytes", lambda: needed)
+    monkeypatch.setattr(workload_costs, "free_host_bytes", lambda: needed)
     with pytest.raises(MissingRequirement, match="not enough memory"):
         loaded()
 
@@ -243,11 +243,11 @@ def test_the_checkpoint_comes_back_after_a_variant_that_quantizes_more(tmp_path:
         variant="eager", model=str(tmp_path), batch=1, tokens=4, context=4, device="cpu"
     )
     prepared = prepare(asked, lambda stage: None)
-    before = stored_formats(prepared.loaded.model)
+    before = quantized_formats(prepared.loaded.model)
     assert len(before) == 14
     more = require_weights(prepared, "fused+fp8_e5m2", lambda stage: None)
-    assert stored_formats(more.loaded.model).keys() - before.keys() == {"lm_head"}
+    assert quantized_formats(more.loaded.model).keys() - before.keys() == {"lm_head"}
     back = require_weights(more, "eager", lambda stage: None)
-    assert stored_formats(back.loaded.model) == before
+    assert quantized_formats(back.loaded.model) == before
     ids = families.prompt_ids("llama2", 1, 5)
     assert torch.equal(back.loaded.model(ids).logits, expected(ids).logits)

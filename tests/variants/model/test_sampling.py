@@ -18,7 +18,7 @@ from decodescope.kernels.sampling.reference import choose_reference
 from decodescope.variants.measuring.request import read_request
 from decodescope.variants.model.workload import DecodeWorkload, default_dtype
 from decodescope.variants.registry import build_variant
-from decodescope.variants.steps.eager import EagerStep
+from decodescope.variants.steps.eager_step import EagerStep
 from tests.variants.step_builds import BUILDS
 
 SAMPLING = SamplingSettings(1.4, top_k=60, top_p=0.9, seed=21)

@@ -7,7 +7,7 @@ from transformers import AutoConfig
 
 from decodescope.variants.model.presets import PRESETS
 from decodescope.variants.model.random_weights import build_random
-from decodescope.variants.model.step_bytes import KvBytes, layer_windows, weight_bytes_read
+from decodescope.variants.model.workload_costs import KvBytes, layer_windows, weight_bytes_read
 
 
 @pytest.mark.parametrize(

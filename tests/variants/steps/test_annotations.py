@@ -8,7 +8,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps import annotations
 from decodescope.variants.steps.annotations import LayerRanges, range_paths
-from decodescope.variants.steps.eager import EagerStep
+from decodescope.variants.steps.eager_step import EagerStep
 
 LAYER = ["input_norm", "attention", "post_attention_norm", "mlp"]
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "mistral")

@@ -9,10 +9,9 @@ import torch
 
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.variants.model.workload import DecodeWorkload
-from decodescope.variants.steps.compiled.compilers import compile_and_record
-from decodescope.variants.steps.compiled.step import StaticStep, build_compiled
-from decodescope.variants.steps.eager import EagerStep
-from decodescope.variants.steps.step import DecodeStep
+from decodescope.variants.steps.compiled_step import StaticStep, build_compiled, compile_and_record
+from decodescope.variants.steps.decode_step import DecodeStep
+from decodescope.variants.steps.eager_step import EagerStep
 from tests.variants.step_builds import BUILDS, Build, static
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "mistral")
@@ -252,7 +251,7 @@ def test_an_older_transformers_is_reported(
         def __init__(self, max_cache_len: int) -> None:
             self.max_cache_len = max_cache_len
 
-    monkeypatch.setattr("decodescope.variants.steps.compiled.step.StaticLayer", LayerWithoutCounter)
+    monkeypatch.setattr("decodescope.variants.steps.compiled_step.StaticLayer", LayerWithoutCounter)
     with pytest.raises(MissingRequirement, match=r"transformers 5\.5 or later"):
         static(load_small("llama"), WORKLOAD)
 

@@ -12,12 +12,11 @@ import torch
 from decodescope.analyzer.errors import InputError, ModelError
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.model.loading import LoadedModel
-from decodescope.variants.model.quantize import Quantization, is_quantized
+from decodescope.variants.model.quantized_weights import Quantization, is_quantized
 from decodescope.variants.model.source import ModelSource
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
-from decodescope.variants.steps.fused.step import build_fused
-from decodescope.variants.steps.fused.tiling.choice import ChosenTiles
+from decodescope.variants.steps.fused.fused_step import build_fused
 from decodescope.variants.steps.fused.tiling.rules import interpreter_tiles
 from decodescope.variants.steps.fused.tiling.shapes import (
     TILED_OPERATIONS,
@@ -26,7 +25,8 @@ from decodescope.variants.steps.fused.tiling.shapes import (
     TiledOperation,
     step_shapes,
 )
-from decodescope.variants.steps.fused.tiling.table import (
+from decodescope.variants.steps.fused.tiling.tile_choice import ChosenTiles
+from decodescope.variants.steps.fused.tiling.tile_table import (
     cached_entries,
     decode_table,
     encode_table,
@@ -134,7 +134,7 @@ def tuned_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, device: str) ->
     monkeypatch.setattr(tile_tuning, "this_target_gpu", lambda: H200)
     monkeypatch.setattr(tile_tuning, "tiles_for", measured_tiles)
     monkeypatch.setattr(tile_tuning, "ROUNDS", 2)
-    monkeypatch.setattr(tile_tuning, "Clock", lambda: FakeClock(3.0))
+    monkeypatch.setattr(tile_tuning, "DeviceClock", lambda: FakeClock(3.0))
     monkeypatch.setattr(tile_tuning, "cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setattr(tile_tuning, "tune_model", Passes())
     return loaded

@@ -1,1 +1,1 @@
-"""What the details pane says of each kind of pick."""
+"""The lines of the details pane for each kind of pick."""

@@ -25,7 +25,7 @@ def gap_lines(window: Window, row: int) -> Iterator[DetailLine]:
     interruptions = interruptions_by_gap(analysis.gaps, analysis.interruptions).get(row, [])
     yield from _interruption_lines(interruptions)
     yield from _parts(gap, CPU_GAP_MEANINGS if report.on_cpu else GAP_MEANINGS)
-    if 2 * sum(one.length_ns for one in interruptions) > gap.length_ns:
+    if 2 * sum(interruption.length_ns for interruption in interruptions) > gap.length_ns:
         yield DetailLine(
             "→", "an interruption: the steady state and the verdict leave it out", "good"
         )
@@ -42,9 +42,9 @@ def gap_lines(window: Window, row: int) -> Iterator[DetailLine]:
 
 def _interruption_lines(interruptions: Sequence["Interruption"]) -> Iterator[DetailLine]:
     """The interruptions during the gap, each with its evidence."""
-    for one in interruptions:
-        cause = one.cause.replace("_", " ")
-        text = f"{cause}, {duration(one.length_ns)}: {one.evidence}"
+    for interruption in interruptions:
+        cause = interruption.cause.replace("_", " ")
+        text = f"{cause}, {duration(interruption.length_ns)}: {interruption.evidence}"
         yield DetailLine("interruption", text, "warn")
 
 
@@ -59,7 +59,7 @@ def _parts(gap: GapReport, meanings: dict[str, str]) -> Iterator[DetailLine]:
 
 
 def _host(gap: GapReport) -> Iterator[DetailLine]:
-    """What the launching thread was in halfway through the longest part."""
+    """The range, operator and call of the launching thread halfway through the longest part."""
     host = gap.host
     if host is None:
         yield DetailLine("host", "no launching thread in the trace", "dim")
@@ -67,10 +67,10 @@ def _host(gap: GapReport) -> Iterator[DetailLine]:
     doing = {"host op": host.operator, "host call": host.call}
     if host.range != gap.range:
         doing["host range"] = host.range
-    found = [(label, text) for label, text in doing.items() if text is not None]
-    for label, text in found:
+    known = [(label, text) for label, text in doing.items() if text is not None]
+    for label, text in known:
         yield DetailLine(label, text)
-    if not found:
+    if not known:
         busy = f" ({gap.label})" if gap.label else ""
         yield DetailLine("host", f"in no operator and no CUDA call{busy}", "dim")
 

@@ -1,4 +1,4 @@
-"""Details of a kernel and of one of its launches."""
+"""Details of a kernel and of one of its launches, and how long they waited for other GPUs."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,6 @@ from decodescope.analyzer.text.formatting import (
 from decodescope.analyzer.vocabulary.words import device_words
 from decodescope.tui.model.details.line import DetailLine
 from decodescope.tui.model.details.roles import kernel_role_lines, op_role_lines
-from decodescope.tui.model.details.waiting import kernel_waiting_lines, op_waiting_lines
 from decodescope.tui.model.view import Window
 
 _SHAPES_SHOWN = 4
@@ -31,14 +30,14 @@ def kernel_lines(window: Window, name: str, within: str | None = None) -> Iterat
     from decodescope.analyzer.reports.kernel_launches import kernel_profile
 
     yield from _name_lines(name)
-    found = kernel_profile(window.analysis, name, within)
-    if found is None:
+    profile = kernel_profile(window.analysis, name, within)
+    if profile is None:
         where = "window" if within is None else f"range ({within})"
         yield DetailLine("", f"not in this {where}", "dim")
         return
     if within is not None:
         yield DetailLine("within", within, "dim")
-    kernel, steps = found.report, len(window.report.steps)
+    kernel, steps = profile.report, len(window.report.steps)
     yield DetailLine("family", kernel_meaning(name).family)
     yield from kernel_role_lines(window, name, within)
     per_step = f", {number(kernel.count / steps)} per step" if steps else ""
@@ -49,27 +48,26 @@ def kernel_lines(window: Window, name: str, within: str | None = None) -> Iterat
     if kernel.attributed_ns != kernel.total_ns:
         share = f"{percent(kernel.attributed_share)} % of attributed time"
         yield DetailLine("attributed", f"{duration(kernel.attributed_ns)}, {share}")
-    yield DetailLine("took", _spread(found.lengths))
+    yield DetailLine("took", _spread(profile.lengths))
     yield from kernel_waiting_lines(window, name, within)
     if kernel.short_calls:
         calls = f"{count(kernel.short_calls)} of {count(kernel.count)}"
         yield DetailLine("short", f"{calls} ran for less time than their launch call took", "warn")
     yield from _roofline_lines(kernel)
-    for shape, times in found.shapes[:_SHAPES_SHOWN]:
+    for shape, times in profile.shapes[:_SHAPES_SHOWN]:
         yield DetailLine("shape", f"{_shape_text(shape)}: {count(times)} launches")
-    if len(found.shapes) > _SHAPES_SHOWN:
-        yield DetailLine("", f"and {len(found.shapes) - _SHAPES_SHOWN} more shapes", "dim")
-    if found.gaps is not None:
-        yield DetailLine("gap before", _spread(found.gaps))
-    if found.calls:
-        yield DetailLine("launched by", ", ".join(found.calls))
-    yield DetailLine("streams", ", ".join(map(str, found.streams)))
-    for one in found.ranges:
-        yield DetailLine(
-            "in", f"{one.path}: {count(one.launches)} launches, {duration(one.attributed_ns)}"
-        )
-    if found.other_ranges:
-        yield DetailLine("", f"and {count(found.other_ranges)} more ranges", "dim")
+    if len(profile.shapes) > _SHAPES_SHOWN:
+        yield DetailLine("", f"and {len(profile.shapes) - _SHAPES_SHOWN} more shapes", "dim")
+    if profile.gaps is not None:
+        yield DetailLine("gap before", _spread(profile.gaps))
+    if profile.calls:
+        yield DetailLine("launched by", ", ".join(profile.calls))
+    yield DetailLine("streams", ", ".join(map(str, profile.streams)))
+    for kernel_range in profile.ranges:
+        launches, time = count(kernel_range.launches), duration(kernel_range.attributed_ns)
+        yield DetailLine("in", f"{kernel_range.path}: {launches} launches, {time}")
+    if profile.other_ranges:
+        yield DetailLine("", f"and {count(profile.other_ranges)} more ranges", "dim")
 
 
 def op_lines(window: Window, row: int) -> Iterator[DetailLine]:
@@ -159,3 +157,44 @@ def _shape_text(shape: LaunchShape) -> str:
 
 def _known(ns: int) -> int | None:
     return ns if ns >= 0 else None
+
+
+def op_waiting_lines(window: Window, row: int) -> Iterator[DetailLine]:
+    """How long an op waited for other GPUs and then transferred; nothing for an op that is no
+    matched collective."""
+    waits, trace = window.lanes.waits, window.analysis.trace
+    ops = trace.ops
+    place = waits.of_op(row) if waits is not None else None
+    if waits is None or place is None:
+        return
+    transfer_start_ns, last = int(waits.transfer_start_ns[place]), int(waits.last[place])
+    members = f"{count(int(waits.members[place]))} GPUs"
+    if last >= 0 and last == int(ops.device[row]):
+        caused = duration(int(waits.caused_ns[place]))
+        yield DetailLine(
+            "waited",
+            f"not at all: it entered last; the others of {members} waited {caused} in all",
+            "warn",
+        )
+    else:
+        whom = device_words(trace.device_label(last)) if last >= 0 else "several"
+        waited = duration(transfer_start_ns - int(ops.start_ns[row]))
+        yield DetailLine("waited", f"{waited} for {whom}, which entered last of {members}")
+    yield DetailLine("transfer", duration(int(ops.end_ns[row]) - transfer_start_ns))
+
+
+def kernel_waiting_lines(window: Window, name: str, within: str | None) -> Iterator[DetailLine]:
+    """For how much of a kernel's time its launches waited for other GPUs."""
+    waits, analysis = window.lanes.waits, window.analysis
+    if waits is None or name not in analysis.trace.names:
+        return
+    ops = analysis.trace.ops
+    chosen = ops.name[waits.op] == analysis.trace.names.index(name)
+    if within is not None:
+        chosen &= analysis.ranges.ops_within(within)[waits.op]
+    kernel_waits = waits.take(chosen)
+    total_ns = int(ops.take(kernel_waits.op).length_ns.sum())
+    if total_ns:
+        waited_ns = int((kernel_waits.transfer_start_ns - ops.start_ns[kernel_waits.op]).sum())
+        share = f"{percent(waited_ns / total_ns)} % of {count(len(kernel_waits))} collectives' time"
+        yield DetailLine("waited", f"{duration(waited_ns)} for other GPUs, {share}")

@@ -19,7 +19,7 @@ _CERTAINTY = {
 }
 
 
-def range_lines(window: Window, path: str) -> Iterator[DetailLine]:
+def range_detail_lines(window: Window, path: str) -> Iterator[DetailLine]:
     """Time, launches, idle time by class and the longest kernels of the range."""
     from decodescope.analyzer.reports.kernel_launches import longest_kernels_within
     from decodescope.analyzer.views.folded_ranges import range_lines as lines_of
@@ -31,27 +31,27 @@ def range_lines(window: Window, path: str) -> Iterator[DetailLine]:
     if line is None:
         yield DetailLine("", "not in this window", "dim")
         return
-    found = line.found
-    if found.kind == "operator":
+    node = line.found
+    if node.kind == "operator":
         yield DetailLine("", "an operator of the framework: the host opened no range here", "dim")
-    if found.kind == "inferred":
+    if node.kind == "inferred":
         yield DetailLine("", INFERRED_NOTE, "dim")
-    yield from range_role_lines(window, path, inferred=found.kind == "inferred")
+    yield from range_role_lines(window, path, inferred=node.kind == "inferred")
     time = "attributed" if report.overlapping else "time" if report.on_cpu else "GPU time"
     yield DetailLine(time, f"{duration(line.time_ns)}, {percent(line.share)} % of busy time")
     if report.overlapping:
-        yield DetailLine("GPU time", f"{duration(found.gpu_ns)}, where ops overlap counted in each")
+        yield DetailLine("GPU time", f"{duration(node.gpu_ns)}, where ops overlap counted in each")
     if len(line.each_ns) > 1:
         shortest, longest = min(line.each_ns), max(line.each_ns)
         spread = f"{duration(shortest)} to {duration(longest)}"
         yield DetailLine("ranges", f"{len(line.each_ns)}, each {duration(line.mean_ns)}, {spread}")
     if len(report.steps) > 1:
         yield DetailLine("per step", duration(line.time_ns / len(report.steps)))
-    yield DetailLine("launches", count(found.launch_calls))
-    yield DetailLine(ops_word(report), count(found.gpu_ops))
-    yield from _idle(report, found)
-    matched = "" if found.matched is None else f"; {percent(found.matched)} % of its ops match"
-    certainty = _CERTAINTY["inferred" if found.kind == "inferred" else found.confidence]
+    yield DetailLine("launches", count(node.launch_calls))
+    yield DetailLine(ops_word(report), count(node.gpu_ops))
+    yield from _idle(report, node)
+    matched = "" if node.matched is None else f"; {percent(node.matched)} % of its ops match"
+    certainty = _CERTAINTY["inferred" if node.kind == "inferred" else node.confidence]
     yield DetailLine("confidence", certainty + matched)
     yield DetailLine("", "longest operators" if report.on_cpu else "longest kernels", "dim")
     kernels = longest_kernels_within(window.analysis, path, _KERNELS)
@@ -61,10 +61,10 @@ def range_lines(window: Window, path: str) -> Iterator[DetailLine]:
         yield DetailLine("", f"{duration(ns)}{share}, {count(calls)}: {short[name]}")
 
 
-def _idle(report: Report, found: RangeReport) -> Iterator[DetailLine]:
+def _idle(report: Report, node: RangeReport) -> Iterator[DetailLine]:
     """The idle time that its ops ended, by class."""
     idle_ns = sum(device.idle_ns for device in report.devices)
-    share = f", {percent(found.idle_ns / idle_ns)} % of all idle time" if idle_ns else ""
-    yield DetailLine("idle", f"{duration(found.idle_ns)}{share}")
-    for name, ns in sorted(found.gaps.items(), key=lambda one: -one[1]):
+    share = f", {percent(node.idle_ns / idle_ns)} % of all idle time" if idle_ns else ""
+    yield DetailLine("idle", f"{duration(node.idle_ns)}{share}")
+    for name, ns in sorted(node.gaps.items(), key=lambda class_and_ns: -class_and_ns[1]):
         yield DetailLine(f"  {name}", duration(ns))

@@ -20,10 +20,10 @@ def op_role_lines(window: Window, row: int) -> Iterator[DetailLine]:
     from decodescope.analyzer.names.kinds import ROLES
     from decodescope.analyzer.structure.find import KNOWN_BY, NO_LAYER, UNKNOWN_ROLE
 
-    found = window.analysis.structure
-    known, layer = int(found.confidence[row]), int(found.layer[row])
+    structure = window.analysis.structure
+    known, layer = int(structure.confidence[row]), int(structure.layer[row])
     if known != UNKNOWN_ROLE:
-        yield DetailLine("role", f"{ROLES[int(found.role[row])]}, known by {KNOWN_BY[known]}")
+        yield DetailLine("role", f"{ROLES[int(structure.role[row])]}, known by {KNOWN_BY[known]}")
     if layer != NO_LAYER:
         step = int(window.analysis.steps.op_step[row])
         yield DetailLine("layer", _layer_words(window, step, layer))
@@ -37,11 +37,11 @@ def kernel_role_lines(window: Window, name: str, within: str | None) -> Iterator
     chosen = analysis.trace.ops.name == analysis.trace.names.index(name)
     if within is not None:
         chosen = chosen & analysis.ranges.ops_within(within)
-    found = _roles(window, chosen)
+    roles = _roles(window, chosen)
     known_by = _known_by(window, chosen)
-    if found and (found[0][0] != "other" or len(found) > 1):
-        several = len(found) > 1
-        parts = [f"{role} {count(ops)} \u00d7" if several else role for role, ops, _ in found]
+    if roles and (roles[0][0] != "other" or len(roles) > 1):
+        several = len(roles) > 1
+        parts = [f"{role} {count(ops)} \u00d7" if several else role for role, ops, _ in roles]
         yield DetailLine("role", f"{', '.join(parts)}, known by {known_by}")
 
 
@@ -51,15 +51,15 @@ def range_role_lines(window: Window, path: str, *, inferred: bool) -> Iterator[D
     chosen = window.analysis.ranges.ops_within(path)
     if inferred and (layer := _INFERRED_LAYER.search(path)):
         yield from _motif_lines(window, layer[1], chosen)
-    found = _roles(window, chosen)
-    if not found or (found[0][0] == "other" and len(found) == 1):
+    roles = _roles(window, chosen)
+    if not roles or (roles[0][0] == "other" and len(roles) == 1):
         return
-    if len(found) == 1:
-        yield DetailLine("role", f"{found[0][0]}, known by {_known_by(window, chosen)}")
+    if len(roles) == 1:
+        yield DetailLine("role", f"{roles[0][0]}, known by {_known_by(window, chosen)}")
         return
-    all_ns = sum(ns for _, _, ns in found) or 1
-    parts = [f"{role} {percent(ns / all_ns)} %" for role, _, ns in found[:_ROLES_SHOWN]]
-    if more := len(found) - _ROLES_SHOWN:
+    all_ns = sum(ns for _, _, ns in roles) or 1
+    parts = [f"{role} {percent(ns / all_ns)} %" for role, _, ns in roles[:_ROLES_SHOWN]]
+    if more := len(roles) - _ROLES_SHOWN:
         parts += [f"{more} more"] if more > 0 else []
     yield DetailLine("roles", ", ".join(parts))
 
@@ -83,12 +83,12 @@ def _motif_lines(window: Window, number: str, chosen: "Bools") -> Iterator[Detai
 
 def _layer_words(window: Window, step: int, number: int) -> str:
     """ "3 of 24 (from 0), 17 ops, motif 1 of 2"."""
-    _, found = window.analysis.structure.of_step.get(step, (None, None))
-    if found is None or number >= len(found.layers):
+    _, step_layers = window.analysis.structure.of_step.get(step, (None, None))
+    if step_layers is None or number >= len(step_layers.layers):
         return f"{number}"
-    layer = found.layers[number]
-    text = f"{number} of {len(found.layers)} (from 0), {count(layer.end - layer.start)} ops"
-    motifs = len(found.motif_ops)
+    layer = step_layers.layers[number]
+    text = f"{number} of {len(step_layers.layers)} (from 0), {count(layer.end - layer.start)} ops"
+    motifs = len(step_layers.motif_ops)
     return text if motifs == 1 else f"{text}, motif {layer.motif + 1} of {motifs}"
 
 
@@ -102,7 +102,7 @@ def _roles(window: Window, chosen: "Bools") -> list[tuple[str, int, int]]:
     ops = np.bincount(role, minlength=len(ROLES))
     ns = np.bincount(role, window.analysis.attributed_ns[chosen], len(ROLES))
     order = np.lexsort((-ops, -ns))
-    return [(ROLES[one], int(ops[one]), int(ns[one])) for one in order.tolist() if ops[one]]
+    return [(ROLES[role], int(ops[role]), int(ns[role])) for role in order.tolist() if ops[role]]
 
 
 def _known_by(window: Window, chosen: "Bools") -> str:

@@ -11,7 +11,7 @@ from decodescope.analyzer.views.sides import Side, pair_with_first, sides_of
 from decodescope.tui.model.comparing import ComparisonState
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.comparing.table import ComparisonTable
-from decodescope.tui.panels.panel import Empty
+from decodescope.tui.panels.sheet import Empty
 from decodescope.tui.panels.table_rows import Records, Rows
 from decodescope.tui.style.palette import Inks
 

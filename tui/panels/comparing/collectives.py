@@ -8,7 +8,7 @@ from decodescope.analyzer.text.formatting import bytes_size, count, duration
 from decodescope.analyzer.vocabulary.words import member_word
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.comparing.table import ComparisonTable
-from decodescope.tui.panels.panel import Empty
+from decodescope.tui.panels.sheet import Empty
 from decodescope.tui.panels.table_fields import Field, dim, plain, table_of
 from decodescope.tui.panels.table_rows import Column, Rows
 

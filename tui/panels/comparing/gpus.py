@@ -3,7 +3,7 @@
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.comparing.rank_rows import gpu_rows
 from decodescope.tui.panels.comparing.table import ComparisonTable
-from decodescope.tui.panels.panel import Empty
+from decodescope.tui.panels.sheet import Empty
 from decodescope.tui.panels.table_rows import Rows
 
 _TITLE = "GPUs: who waits for whom"

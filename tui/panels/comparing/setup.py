@@ -5,15 +5,14 @@ from dataclasses import dataclass
 
 from decodescope.analyzer.text.formatting import UNKNOWN, rate
 from decodescope.tui.commands import Command
-from decodescope.tui.model.candidates import Candidate, candidates
+from decodescope.tui.model.candidates import Candidate, comparison_candidates
 from decodescope.tui.model.comparing import ComparisonState
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.comparing.rank_rows import rank_rows
 from decodescope.tui.panels.comparing.table import ComparisonTable
 from decodescope.tui.panels.messages import AskComparison
-from decodescope.tui.panels.panel import Empty
+from decodescope.tui.panels.sheet import Empty, wrapped
 from decodescope.tui.panels.table_rows import Cell, Column, Records, Rows
-from decodescope.tui.panels.wrapping import wrapped
 from decodescope.tui.style.palette import Inks
 
 _FILE_COLUMNS = (
@@ -54,10 +53,18 @@ class ComparisonSetupPanel(ComparisonTable):
         state = view.comparison
         progress = state.progress.variant if state.progress is not None else ""
         ranks = None if view.window is None else view.window.ranks
-        return candidates(view), state.runs, progress, state.busy, state.rounds, view.kind, ranks
+        return (
+            comparison_candidates(view),
+            state.runs,
+            progress,
+            state.busy,
+            state.rounds,
+            view.kind,
+            ranks,
+        )
 
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
-        found, state = candidates(view), view.comparison
+        found, state = comparison_candidates(view), view.comparison
         self._rounds = state.rounds
         self._files = view.kind == "trace"
         if not found:

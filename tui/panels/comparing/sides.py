@@ -18,7 +18,7 @@ from decodescope.analyzer.vocabulary.words import verdict_words
 from decodescope.tui.model.view import Kind, Moment, View
 from decodescope.tui.panels.comparing.table import ComparisonTable
 from decodescope.tui.panels.messages import AskComparison
-from decodescope.tui.panels.panel import Empty
+from decodescope.tui.panels.sheet import Empty
 from decodescope.tui.panels.table_fields import Field, dim, plain, table_of
 from decodescope.tui.panels.table_rows import Cell, Column, Rows
 from decodescope.tui.style.palette import Inks

@@ -10,7 +10,7 @@ from decodescope.tui.model.picks import SpanPick
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.comparing.table import ComparisonTable
 from decodescope.tui.panels.messages import Choose, Turn
-from decodescope.tui.panels.panel import Empty
+from decodescope.tui.panels.sheet import Empty
 from decodescope.tui.panels.table_fields import Field, plain, table_of
 from decodescope.tui.panels.table_rows import Column, Rows
 

@@ -14,9 +14,9 @@ from decodescope.analyzer.views.comparison_sections import summary_of
 from decodescope.analyzer.vocabulary.words import straggler_text
 from decodescope.tui.model.comparing import ComparisonState
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.panel import Brush, Panel, Row, Sheet
-from decodescope.tui.panels.wrapping import wrapped
-from decodescope.tui.style.glyphs import horizontal_bar
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Brush, Row, Sheet, wrapped
+from decodescope.tui.style.palette import horizontal_bar
 
 _BAR_CELLS = 20
 

@@ -15,7 +15,7 @@ from decodescope.analyzer.vocabulary.words import (
 from decodescope.tui.commands import Command
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.comparing.changes import ChangesTable, changed_to, moved_style
-from decodescope.tui.panels.panel import Brush
+from decodescope.tui.panels.sheet import Brush
 from decodescope.tui.panels.table_rows import Cell, Column, Records
 from decodescope.tui.style.palette import Inks
 

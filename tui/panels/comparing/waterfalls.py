@@ -7,7 +7,8 @@ from decodescope.analyzer.views.sides import Bar, Waterfalls, sides_of, waterfal
 from decodescope.analyzer.vocabulary.class_colors import PART_LETTERS
 from decodescope.analyzer.vocabulary.words import part_words
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet, TextLine
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet, TextLine
 
 _TITLE = "Where one profiled step goes, on one scale"
 _NAME_CELLS = 20

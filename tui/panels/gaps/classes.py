@@ -15,7 +15,8 @@ from decodescope.tui.commands import Command
 from decodescope.tui.model.picks import GapFilter
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.messages import Sift
-from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet, TextLine
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet, TextLine
 
 if TYPE_CHECKING:
     from decodescope.analyzer.reports.gap_list import IdleTable

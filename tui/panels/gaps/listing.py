@@ -15,7 +15,7 @@ from decodescope.tui.model.picks import GapFilter, GapPick, Pick
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.gaps.classes import no_gaps
 from decodescope.tui.panels.messages import Choose, Turn
-from decodescope.tui.panels.panel import Empty
+from decodescope.tui.panels.sheet import Empty
 from decodescope.tui.panels.table import TablePanel
 from decodescope.tui.panels.table_rows import Cell, Column, Rows
 from decodescope.tui.style.palette import Inks

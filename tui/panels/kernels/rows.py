@@ -18,8 +18,7 @@ from decodescope.analyzer.text.formatting import (
 )
 from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS
 from decodescope.tui.panels.table_rows import Cell, Column, Rows
-from decodescope.tui.style.glyphs import Glyphs, horizontal_bar
-from decodescope.tui.style.palette import Inks
+from decodescope.tui.style.palette import Glyphs, Inks, horizontal_bar
 
 if TYPE_CHECKING:
     pass

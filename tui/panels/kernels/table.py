@@ -11,10 +11,10 @@ from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.kernels.launches import LaunchRows
 from decodescope.tui.panels.kernels.rows import KernelRows
 from decodescope.tui.panels.messages import Choose, Turn
-from decodescope.tui.panels.panel import Brush, Empty
+from decodescope.tui.panels.sheet import Brush, Empty
 from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
 from decodescope.tui.panels.table_rows import Rows
-from decodescope.tui.style.glyphs import Glyphs
+from decodescope.tui.style.palette import Glyphs
 
 _TITLE_CELLS = 48
 

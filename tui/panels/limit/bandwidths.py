@@ -9,8 +9,9 @@ from decodescope.analyzer.reports.step_bandwidths import (
 )
 from decodescope.analyzer.text.formatting import UNKNOWN, duration, percent, significant
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet, TextLine
-from decodescope.tui.style.glyphs import horizontal_bar
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine
+from decodescope.tui.style.palette import horizontal_bar
 
 TITLE = "Bandwidth: bytes of a step ÷ its time"
 _WORDS = {
@@ -36,11 +37,11 @@ class BandwidthPanel(Panel[BandwidthData]):
 
     def pick(self, view: View, moment: Moment) -> BandwidthData | Empty:
         live = live_bandwidth(view.stats, view.hello) if not view.on_cpu else None
-        found: tuple[StepBandwidth, ...] = (live,) if live is not None else ()
+        bandwidths: tuple[StepBandwidth, ...] = (live,) if live is not None else ()
         if view.window is not None:
-            found += window_bandwidths(view.window.report)
-        if found:
-            return BandwidthData(found)
+            bandwidths += window_bandwidths(view.window.report)
+        if bandwidths:
+            return BandwidthData(bandwidths)
         if view.window is None:
             return Empty(TITLE, view.waiting)
         if view.on_cpu:
@@ -51,7 +52,7 @@ class BandwidthPanel(Panel[BandwidthData]):
         return 1 if isinstance(self._data, Empty) else len(self._data.moments) + 1
 
     def as_text(self, data: BandwidthData) -> list[TextLine]:
-        return [TITLE, *(tuple(_texts(one)) for one in data.moments)]
+        return [TITLE, *(tuple(_texts(bandwidth)) for bandwidth in data.moments)]
 
     def draw(self, data: BandwidthData, width: int, height: int) -> Sheet:
         inks = self._brush.inks
@@ -64,13 +65,13 @@ class BandwidthPanel(Panel[BandwidthData]):
         head = Row().left("a step", _NAME_CELLS, inks.dim).right("MBU", _MBU_CELLS, inks.dim)
         head.right("reads", _RATE_CELLS, inks.dim).right("took", _STEP_CELLS, inks.dim)
         rows = [head]
-        for one in data.moments:
-            name, mbu, rate, step, text = _texts(one)
+        for bandwidth in data.moments:
+            name, mbu, rate, step, text = _texts(bandwidth)
             row = Row().left(name, _NAME_CELLS, inks.text).right(mbu, _MBU_CELLS, inks.strong)
             row.right(rate, _RATE_CELLS, inks.text).right(step, _STEP_CELLS, inks.text)
             row.add("  ", inks.text)
             if bar:
-                piece = horizontal_bar(one.used.mbu or 0.0, bar, self._brush.glyphs)
+                piece = horizontal_bar(bandwidth.used.mbu or 0.0, bar, self._brush.glyphs)
                 row.add(piece, inks.part("limit")).add(" ", inks.text)
             rows.append(row.left(text, words, inks.dim))
         if len(rows) > height:
@@ -78,22 +79,22 @@ class BandwidthPanel(Panel[BandwidthData]):
         return Sheet(rows[:height], TITLE, _peaks(data.moments[-1]))
 
 
-def _texts(one: StepBandwidth) -> tuple[str, str, str, str, str]:
-    used = one.used
+def _texts(bandwidth: StepBandwidth) -> tuple[str, str, str, str, str]:
+    used = bandwidth.used
     return (
-        one.moment,
+        bandwidth.moment,
         UNKNOWN if used.mbu is None else f"{percent(used.mbu)} %",
         f"{significant(used.achieved_bytes_per_s / 1e9)} GB/s",
-        duration(one.step_ns),
-        _WORDS[one.moment],
+        duration(bandwidth.step_ns),
+        _WORDS[bandwidth.moment],
     )
 
 
-def _peaks(one: StepBandwidth) -> str:
+def _peaks(bandwidth: StepBandwidth) -> str:
     """The peak that MBU is of."""
     peaks = {
-        "measured": one.used.measured_peak_bytes_per_s,
-        "datasheet": one.used.datasheet_peak_bytes_per_s,
+        "measured": bandwidth.used.measured_peak_bytes_per_s,
+        "datasheet": bandwidth.used.datasheet_peak_bytes_per_s,
     }
     known = [f"{significant(peak / 1e12)} TB/s {name}" for name, peak in peaks.items() if peak]
     return f"MBU of {known[0]}" if known else "no peak known for this device"

@@ -13,8 +13,9 @@ from decodescope.analyzer.vocabulary.words import (
     role_rate,
 )
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet, TextLine
-from decodescope.tui.style.glyphs import horizontal_bar
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine
+from decodescope.tui.style.palette import horizontal_bar
 
 TITLE = "Busy time of a step by role"
 _NAME_CELLS, _LEAST_BAR, _MOST_BAR = 15, 8, 40

@@ -1,5 +1,6 @@
 """The roofline of the window: kernels as letters under the peaks of the device."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,7 +17,8 @@ from decodescope.tui.model.picks import KernelPick
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.limit.log_axis import LogAxis, decade_text
 from decodescope.tui.panels.messages import Choose, Turn
-from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet
 
 if TYPE_CHECKING:
     from decodescope.analyzer.reports.roofline_model import RooflineModel, RooflinePoint
@@ -124,7 +126,7 @@ class RooflinePanel(Panel[RooflineData]):
         inset = 2 if self._brush.frame == "box" else 1
         x, y = event.x - inset, event.y - 1
         if self._marks:
-            nearest = min(self._marks, key=lambda one: abs(one[0] - x) + 2 * abs(one[1] - y))
+            nearest = min(self._marks, key=lambda mark: abs(mark[0] - x) + 2 * abs(mark[1] - y))
             self.post_message(Choose(KernelPick(nearest[2])))
 
     def _plot(self, data: RooflineData, width: int, height: int) -> list[Row]:
@@ -141,15 +143,21 @@ class RooflinePanel(Panel[RooflineData]):
 
         _ceilings(model, across, upward, put, inks.accent, inks.faint)
         total_ns = sum(point.ns for point in model.points) or 1
-        for point in sorted(model.points, key=lambda one: (one.name == data.selected, one.ns)):
+        for point in sorted(
+            model.points, key=lambda point: (point.name == data.selected, point.ns)
+        ):
             x, y = across.cell(point.intensity), upward.cell(point.flops_per_s)
             text, shift = _mark(point, point.ns / total_ns, point.name == data.selected)
             style = inks.family(point.family)
             put(x - shift, y, text, style + inks.cursor if point.name == data.selected else style)
             self._marks.append((x + _GUTTER, height - 1 - y, point.name))
         if model.step is not None:
-            put(across.cell(model.step.intensity), upward.cell(model.step.flops_per_s), "S",
-                inks.strong)  # fmt: skip
+            put(
+                across.cell(model.step.intensity),
+                upward.cell(model.step.flops_per_s),
+                "S",
+                inks.strong,
+            )
         rows = []
         labels = {height - 1 - y: decade_text(value) for value, y in upward.decades()}
         for number, cells in enumerate(grid):
@@ -168,7 +176,9 @@ class RooflinePanel(Panel[RooflineData]):
     def _legend(self, model: "RooflineModel", width: int) -> Row:
         inks, row = self._brush.inks, Row()
         families = dict.fromkeys(point.family for point in model.points)
-        entries = [(FAMILY_LETTERS.get(one, "?"), inks.family(one), one) for one in families]
+        entries = [
+            (FAMILY_LETTERS.get(family, "?"), inks.family(family), family) for family in families
+        ]
         if model.step is not None:
             entries.append(("S", inks.strong, "the whole step"))
         if model.points:
@@ -182,15 +192,15 @@ class RooflinePanel(Panel[RooflineData]):
     def _about(self, data: RooflineData, width: int) -> Row:
         """The selected kernel, else the one that takes longest, else the step."""
         points = data.model.points
-        found = next((point for point in points if point.name == data.selected), None)
-        found = found or max(points, key=lambda point: point.ns, default=data.model.step)
-        if found is None:
+        chosen = next((point for point in points if point.name == data.selected), None)
+        chosen = chosen or max(points, key=lambda point: point.ns, default=data.model.step)
+        if chosen is None:
             return Row()
-        before = "" if found.name == data.selected or not points else "longest: "
-        words = _words(found, "")
+        before = "" if chosen.name == data.selected or not points else "longest: "
+        words = _words(chosen, "")
         if len(before) + len(words) + 8 > width:
             before, words = "", words[: max(width - 8, 0)]
-        name = short_kernel(found.name, width - len(words) - len(before))
+        name = short_kernel(chosen.name, width - len(words) - len(before))
         style = self._brush.inks.text
         return Row().add(before, self._brush.inks.dim).add(name, style).add(words, style)
 
@@ -205,8 +215,11 @@ def _words(point: "RooflinePoint", name: str) -> str:
 
 def _note(model: "RooflineModel", room: int) -> str:
     """The peaks, those that fit whole."""
-    parts = [f"{significant(one.per_s / 1e12)} TB/s {one.label}" for one in model.bandwidths]
-    parts += [f"{flops_rate(one.per_s)} {one.label}" for one in model.computes]
+    parts = [
+        f"{significant(bandwidth.per_s / 1e12)} TB/s {bandwidth.label}"
+        for bandwidth in model.bandwidths
+    ]
+    parts += [f"{flops_rate(compute.per_s)} {compute.label}" for compute in model.computes]
     if not parts:
         parts = ["peaks of this device unknown"]
     if model.unknown:
@@ -219,7 +232,7 @@ def _note(model: "RooflineModel", room: int) -> str:
 
 
 def _mark(point: "RooflinePoint", share: float, selected: bool) -> tuple[str, int]:
-    """What a point looks like by its share of the time, and how far it begins left of it."""
+    """The mark of a point by its share of the time, and how far it begins left of it."""
     letter = FAMILY_LETTERS.get(point.family, "?")
     if selected:
         return f"[{letter}]", 1
@@ -233,32 +246,34 @@ def _axes(
 ) -> tuple[LogAxis, LogAxis]:
     """Axes with every point, every peak, and the ridge between bandwidth and arithmetic."""
     across = [point.intensity for point in points]
-    upward = [point.flops_per_s for point in points] + [one.per_s for one in model.computes]
+    upward = [point.flops_per_s for point in points] + [compute.per_s for compute in model.computes]
     if model.bandwidths:
-        across += [one.per_s / model.bandwidths[0].per_s for one in model.computes]
+        across += [compute.per_s / model.bandwidths[0].per_s for compute in model.computes]
         upward += [min(across) * model.bandwidths[0].per_s]
     return LogAxis.around(across, width), LogAxis.around(upward, height)
 
 
 def _ceilings(
-    model: "RooflineModel", across: LogAxis, upward: LogAxis,
-    put: Callable[[int, int, str, Style], None], first: Style, other: Style,
-) -> None:  # fmt: skip
+    model: "RooflineModel",
+    across: LogAxis,
+    upward: LogAxis,
+    put: Callable[[int, int, str, Style], None],
+    first: Style,
+    other: Style,
+) -> None:
     """The slope of each bandwidth up to the highest peak, and each peak right of it; those that
     decide are drawn last."""
-    top = max((one.per_s for one in model.computes), default=float("inf"))
-    for number, one in reversed(list(enumerate(model.bandwidths))):
+    top = max((compute.per_s for compute in model.computes), default=math.inf)
+    for number, bandwidth in reversed(list(enumerate(model.bandwidths))):
         for x in range(across.cells):
-            roof = across.value(x) * one.per_s
+            roof = across.value(x) * bandwidth.per_s
             if roof <= top:
                 put(x, upward.cell(roof), "•" if number == 0 else ".", other if number else first)
-    for one in model.computes:
+    bandwidth_per_s = model.bandwidths[0].per_s if model.bandwidths else math.inf
+    for compute in model.computes:
         for x in range(across.cells):
-            reached = (
-                not model.bandwidths or across.value(x) * model.bandwidths[0].per_s >= one.per_s
-            )
-            if reached:
-                put(x, upward.cell(one.per_s), "─", first if one.per_s == top else other)
+            if across.value(x) * bandwidth_per_s >= compute.per_s:
+                put(x, upward.cell(compute.per_s), "─", first if compute.per_s == top else other)
 
 
 def _by_intensity(point: "RooflinePoint") -> tuple[float, float, str]:

@@ -8,8 +8,9 @@ from decodescope.analyzer.text.formatting import duration, percent, signed_durat
 from decodescope.analyzer.vocabulary.class_colors import PART_LETTERS
 from decodescope.analyzer.vocabulary.words import CPU_GAP_MEANINGS, GAP_MEANINGS, part_words
 from decodescope.tui.model.view import Moment, View, Window
-from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet, TextLine
-from decodescope.tui.style.glyphs import horizontal_bar
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine
+from decodescope.tui.style.palette import horizontal_bar
 
 TITLE = "Where one profiled step goes"
 _MEANINGS = {
@@ -46,8 +47,12 @@ class WaterfallPanel(Panel[WaterfallData]):
         if window is None:
             return Empty(TITLE, view.waiting)
         report = window.report
-        parts = tuple(one for one in report.waterfall if one.ns or one.part not in GAP_CLASSES)
-        if not sum(one.ns for one in parts):
+        parts = tuple(
+            step_part
+            for step_part in report.waterfall
+            if step_part.ns or step_part.part not in GAP_CLASSES
+        )
+        if not sum(step_part.ns for step_part in parts):
             return Empty(TITLE, _no_waterfall(window))
         observer = report.observer
         return WaterfallData(parts, report.on_cpu, observer.ratio if observer else None)

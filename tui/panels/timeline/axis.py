@@ -15,7 +15,7 @@ from decodescope.analyzer.vocabulary.class_colors import (
     GAP_COLORS,
     GAP_LETTERS,
 )
-from decodescope.tui.panels.panel import Row
+from decodescope.tui.panels.sheet import Row
 from decodescope.tui.panels.timeline.cells import GAP_STEPS_NS
 from decodescope.tui.panels.timeline.drawing import Canvas
 
@@ -35,7 +35,7 @@ def scale_step_ns(span_ns: int, columns: int, label_cells: int = _LABEL_CELLS) -
 
 def exact_time(ns: int, step_ns: int) -> str:
     """A time from the start of the trace, with the digits that tell times `step_ns` apart."""
-    factor, unit = next((one for one in TIME_UNITS if ns >= one[0]), TIME_UNITS[-1])
+    factor, unit = next((scale for scale in TIME_UNITS if ns >= scale[0]), TIME_UNITS[-1])
     digits = max(math.ceil(math.log10(factor / max(step_ns, 1))), 0)
     return f"{ns / factor:,.{digits}f} {unit}"
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from decodescope.analyzer.lanes.lane import NONE, Lane, LaneColumns
 from decodescope.analyzer.trace import Bools, Int8s, Int64s
-from decodescope.tui.style.glyphs import Glyphs
+from decodescope.tui.style.palette import Glyphs
 
 # A gap's glyph: one more for each of these lengths that it reaches.
 GAP_STEPS_NS = (2_000, 10_000, 100_000, 1_000_000, 10_000_000, 1_000_000_000)
@@ -55,12 +55,12 @@ def bar_cells(
             line[ends] = blocks[share[ends]]
             line[begins] = blocks[8 - share[begins]]
         swapped = begins
-    found = Cells([line.tolist() for line in text], columns.kind, swapped)
-    found.labels = [
+    bars = Cells([line.tolist() for line in text], columns.kind, swapped)
+    bars.labels = [
         (rows // 2, start, cells, int(lane.part[part]))
         for start, cells, part in _runs(np.where(_inside_one(columns), columns.first, NONE))
     ]
-    return found
+    return bars
 
 
 def gap_cells(lane: Lane, columns: LaneColumns, glyphs: Glyphs) -> Cells:
@@ -72,7 +72,7 @@ def gap_cells(lane: Lane, columns: LaneColumns, glyphs: Glyphs) -> Cells:
     level[shown] = gap_levels(length_ns)
     kind[shown] = lane.slices.kind[largest[shown]]
     text = np.array(list(glyphs.ramp))[level].tolist()
-    labels = [(0, start, cells, found) for start, cells, found in _runs(largest)]
+    labels = [(0, start, cells, number) for start, cells, number in _runs(largest)]
     return Cells([text], kind, np.zeros(len(largest), dtype=np.bool_), labels)
 
 
@@ -83,13 +83,13 @@ def _inside_one(columns: LaneColumns) -> Bools:
 def _edges(lane: Lane, columns: LaneColumns, edges_ns: Int64s) -> tuple[Bools, Bools]:
     """The columns in which a slice begins that fills the next one, and those in which one ends that
     filled the one before; nothing else is in them."""
-    one = np.flatnonzero((columns.after - columns.first == 1) & (columns.busy < 1))
-    part = columns.first[one]
-    from_before = lane.start_ns[part] <= edges_ns[one]
-    into_next = lane.end_ns[part] >= edges_ns[one + 1]
+    single = np.flatnonzero((columns.after - columns.first == 1) & (columns.busy < 1))
+    part = columns.first[single]
+    from_before = lane.start_ns[part] <= edges_ns[single]
+    into_next = lane.end_ns[part] >= edges_ns[single + 1]
     begins, ends = np.zeros((2, len(columns.busy)), dtype=np.bool_)
-    begins[one[into_next & ~from_before]] = True
-    ends[one[from_before & ~into_next]] = True
+    begins[single[into_next & ~from_before]] = True
+    ends[single[from_before & ~into_next]] = True
     return begins, ends
 
 
@@ -101,5 +101,6 @@ def _runs(values: Int64s) -> list[tuple[int, int, int]]:
     start = np.flatnonzero(np.diff(values, prepend=values[0] - 1))
     length = np.diff(start, append=len(values))
     kept = np.flatnonzero((length >= LABEL_CELLS) & (values[start] != NONE))
-    return list(zip(start[kept].tolist(), length[kept].tolist(), values[start[kept]].tolist(),
-                    strict=True))  # fmt: skip
+    return list(
+        zip(start[kept].tolist(), length[kept].tolist(), values[start[kept]].tolist(), strict=True)
+    )

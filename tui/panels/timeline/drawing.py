@@ -19,10 +19,9 @@ from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.trace import Int64s
 from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS, GAP_LETTERS
 from decodescope.tui.model.timeline import Look
-from decodescope.tui.panels.panel import Row
+from decodescope.tui.panels.sheet import Row
 from decodescope.tui.panels.timeline.cells import Cells, bar_cells, gap_cells
-from decodescope.tui.style.glyphs import Glyphs
-from decodescope.tui.style.palette import Inks
+from decodescope.tui.style.palette import Glyphs, Inks
 
 _SWAPPED, _LABEL, _PALE, _TINTED, _CHOSEN = 1, 2, 4, 8, 16
 _FLAGS = 32
@@ -37,9 +36,9 @@ _KINDS: dict[LaneKind, Sequence[str]] = {
 
 @dataclass(slots=True)
 class Canvas:
-    """What all lanes are drawn with: `chosen` is the time of the selection with the place of its
-    lane (None: all lanes), `marks_ns` are times with their marks on the axis, `gutter` the cells
-    before the columns."""
+    """The context that all lanes are drawn with: `chosen` is the time of the selection with the
+    place of its lane (None: all lanes), `marks_ns` are times with their marks on the axis, `gutter`
+    the cells before the columns."""
 
     look: Look
     inks: Inks
@@ -179,10 +178,10 @@ class Canvas:
         return row
 
     def _style(self, kind: LaneKind, code: int) -> Style:
-        found = self._styles.get((kind, code))
-        if found is None:
-            found = self._styles[kind, code] = self._new_style(kind, *divmod(code, _FLAGS))
-        return found
+        style = self._styles.get((kind, code))
+        if style is None:
+            style = self._styles[kind, code] = self._new_style(kind, *divmod(code, _FLAGS))
+        return style
 
     def _new_style(self, kind: LaneKind, number: int, flags: int) -> Style:
         inks = self.inks
@@ -222,21 +221,21 @@ def lane_heights(kinds: Sequence[str], height: int, letters: bool) -> list[int]:
     spare = height - len(kinds)
     lettered = ("gap", "stream") if letters else ()
     for wanted in (*lettered, *["stream"] * (_MAX_STREAM_ROWS - 1)):
-        mine = [place for place, kind in enumerate(kinds) if kind == wanted]
-        if mine and len(mine) <= spare:
-            spare -= len(mine)
-            for place in mine:
+        places = [place for place, kind in enumerate(kinds) if kind == wanted]
+        if places and len(places) <= spare:
+            spare -= len(places)
+            for place in places:
                 heights[place] += 1
     return heights
 
 
 def _one_cell_each(label: str, cells: int) -> list[str]:
     """The label as one entry for each cell: the second cell of a wide character is empty."""
-    found: list[str] = []
+    chars: list[str] = []
     for char in plain_line(label):
         wide = cell_len(char)
-        if not wide and found:
-            found[-1] += char
+        if not wide and chars:
+            chars[-1] += char
         elif wide:
-            found += [char] + [""] * (wide - 1)
-    return (found + [" "] * cells)[:cells]
+            chars += [char] + [""] * (wide - 1)
+    return (chars + [" "] * cells)[:cells]

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 from decodescope.analyzer.text.formatting import duration, significant
 from decodescope.tui.model.picks import NOTHING, Pick, Selection
 from decodescope.tui.model.view import Moment, View, Window
-from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet
+from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.prompt import Prompting
+from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet
 from decodescope.tui.panels.table_rows import smart_pattern
 
 if TYPE_CHECKING:
@@ -72,9 +73,18 @@ class LanesPanel(Prompting, Panel[TimelineData]):
         self._gutter = min(widest + 2, _MAX_GUTTER, width // 3)
         self._columns = max(width - self._gutter, 1)
         look = self._follow(data)
-        key = (look, self._selection, self._dragged, self._brush, width, height, self.has_focus,
-               self._prompt and self._prompt.text, self._top,
-               tuple(self._marks_ns(look)))  # fmt: skip
+        key = (
+            look,
+            self._selection,
+            self._dragged,
+            self._brush,
+            width,
+            height,
+            self.has_focus,
+            self._prompt and self._prompt.text,
+            self._top,
+            tuple(self._marks_ns(look)),
+        )
         if self._drawn is None or self._drawn[0] != key:
             canvas = Canvas(look, self._brush.inks, self._brush.glyphs, self._columns, self._gutter)
             canvas.chosen, canvas.chosen_lane = self._chosen(look)
@@ -91,7 +101,7 @@ class LanesPanel(Prompting, Panel[TimelineData]):
         return [self._title(self._look), *lines]
 
     def _follow(self, data: TimelineData) -> "Look":
-        """What to look at of this window and selection, at the width of this moment."""
+        """The look at this window and selection, at the width of this moment."""
         from decodescope.tui.model.timeline import look_again, look_at
 
         columns, look, window = self._columns, self._look, data.window
@@ -159,9 +169,9 @@ class LanesPanel(Prompting, Panel[TimelineData]):
         if self._prompt is not None:
             rows.append(self._prompt.drawn(self._brush.inks))
         elif self._search:
-            found = Row().add(f"/{self._search}  {self._matches}  ", self._brush.inks.key)
-            rest = max(width - found.cells, 0)
-            rows.append(found.row(legend(canvas, rest), rest))
+            row = Row().add(f"/{self._search}  {self._matches}  ", self._brush.inks.key)
+            rest = max(width - row.cells, 0)
+            rows.append(row.row(legend(canvas, rest), rest))
         elif height >= _WITH_LEGEND:
             rows.append(legend(canvas, width))
         return rows[:height]

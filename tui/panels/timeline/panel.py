@@ -107,12 +107,12 @@ class TimelinePanel(LanesPanel):
 
     def action_slice(self, by: int) -> None:
         """Select the slice of the cursor's lane after the selected one, or before it."""
-        from decodescope.tui.model.timeline import neighbour
+        from decodescope.tui.model.timeline import neighbour_slice
 
         if self._look is not None:
-            found = neighbour(self._look, self._time(self._look), by < 0)
-            if found is not None:
-                self._select(self._look.cursor, found)
+            number = neighbour_slice(self._look, self._time(self._look), by < 0)
+            if number is not None:
+                self._select(self._look.cursor, number)
 
     def action_next_gap(self) -> None:
         """Select the next gap that is at least a column wide."""
@@ -120,8 +120,8 @@ class TimelinePanel(LanesPanel):
 
         if (look := self._look) is not None:
             least_ns = look.viewport.span_ns // max(self._columns, 1)
-            found = next_gap(look.lanes.analysis.gaps, self._time(look), least_ns, self._device())
-            self._choose_gap(found, "No gap is as wide as a column. Zoom in to see shorter ones.")
+            gap = next_gap(look.lanes.analysis.gaps, self._time(look), least_ns, self._device())
+            self._choose_gap(gap, "No gap is as wide as a column. Zoom in to see shorter ones.")
 
     def action_largest_gap(self) -> None:
         """Select the largest gap; if a gap is selected, the next in length."""
@@ -181,12 +181,12 @@ class TimelinePanel(LanesPanel):
         look = self._look
         if look is None or self._labels is None:
             return
-        found = find_next(look, self._labels, (self._time(look), look.cursor), by < 0)
-        if found is None:
+        match = find_next(look, self._labels, (self._time(look), look.cursor), by < 0)
+        if match is None:
             self._matches = "no match"
             self._redraw()
             return
-        place, number, count = found
+        place, number, count = match
         self._matches = f"{number:,}/{count:,}"
         self._select(*place)
 
@@ -227,13 +227,13 @@ class TimelinePanel(LanesPanel):
             self._look = self._look.centred(column, self._columns)
             self._redraw()
             return
-        here = self._look.time_of(column, self._columns) if column is not None else None
-        if here is not None and here[0] == dragged[0]:
-            number = self._look.lanes.lanes[lane].at(*here) if lane is not None else None
+        clicked_time = self._look.time_of(column, self._columns) if column is not None else None
+        if clicked_time is not None and clicked_time[0] == dragged[0]:
+            number = self._look.lanes.lanes[lane].at(*clicked_time) if lane is not None else None
             if lane is not None and number is not None:
                 self._select(lane, number, move=False)
             else:
-                self._at_ns = here[0]
+                self._at_ns = clicked_time[0]
                 self.post_message(Choose(None))
         elif dragged[0] != dragged[1]:
             self._choose_span(min(dragged), max(dragged))

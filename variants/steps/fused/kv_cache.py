@@ -83,12 +83,12 @@ class KvCache:
 def _store_narrow(held: torch.Tensor, stored: torch.Tensor, scales: torch.Tensor | None) -> None:
     """Store rows in float8, one sequence at a time, and their scales [batch, KV heads]."""
     for sequence in range(held.shape[0]):
-        one = slice(sequence, sequence + 1)
-        rows, scale = held[one].float(), None
+        sequence_row = slice(sequence, sequence + 1)
+        rows, scale = held[sequence_row].float(), None
         if scales is not None:
             scale = _head_scales(rows, largest_value(stored.dtype))
-            scales[one] = scale
-        stored[one] = codes(rows, stored.dtype, scale).to(stored.dtype)
+            scales[sequence_row] = scale
+        stored[sequence_row] = codes(rows, stored.dtype, scale).to(stored.dtype)
 
 
 def _head_scales(rows: torch.Tensor, largest: float) -> torch.Tensor:

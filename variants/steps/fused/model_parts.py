@@ -1,11 +1,19 @@
-"""A transformers model as the fused kernels read it: the matrices, norms and window of each layer.
+"""A transformers model as the fused kernels read it: matrices, norms, windows and rotary tables.
 
 Q, K and V, and gate and up, are read as one matrix each. Nothing is stored twice: the parts are
 copied into one matrix, and the model's own parameters, or the elements and scales of its quantised
 modules, become views of its rows.
+
+The rotary tables have the rotations at each position, taken from the model's own rotary module.
+Most RoPE types have fixed frequencies. Two change them with the sequence length: `longrope` (long
+factors once it exceeds the original one) and `dynamic` (other frequencies at every length beyond
+the original one). A decode step at position p has sequence length p + 1, so row p of the table is
+the module's rotation for that length. Rows of the prompt are not used: prefill rotates those keys
+itself, with the frequencies of the prompt's length.
 """
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +22,9 @@ from torch import nn
 
 from decodescope.analyzer.errors import ModelError
 from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
-from decodescope.variants.model.quantized_linear import QuantizedMatrix
-from decodescope.variants.model.step_bytes import layer_windows
+from decodescope.kernels.ops.rope import RopeTable
+from decodescope.variants.model.quantized_weights import QuantizedMatrix
+from decodescope.variants.model.workload_costs import layer_windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +46,7 @@ class FusedLayer:
 
     @property
     def matrices(self) -> tuple[WeightMatrix, ...]:
-        """What its products read."""
+        """The matrices that its products read."""
         return self.qkv, self.o, self.gate_up, self.down
 
 
@@ -63,7 +72,7 @@ class FusedModel:
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """The device of the model."""
         return self.final_norm.weight.device
 
     @property
@@ -142,18 +151,18 @@ def _matrix(*modules: nn.Module) -> WeightMatrix:
     Raises:
         ModelError: modules that are not stored in one format.
     """
-    biases = [bias for one in modules if (bias := getattr(one, "bias", None)) is not None]
+    biases = [bias for part in modules if (bias := getattr(part, "bias", None)) is not None]
     bias = torch.cat(biases) if biases else None
-    stored = {one.stored if isinstance(one, QuantizedMatrix) else None for one in modules}
-    if len(stored) > 1:
+    formats = {part.stored if isinstance(part, QuantizedMatrix) else None for part in modules}
+    if len(formats) > 1:
+        names = ", ".join(str(format[0]) if format else "the run dtype" for format in formats)
         raise ModelError(
-            f"matrices of {', '.join(str(one[0]) if one else 'the run dtype' for one in stored)} "
-            "in one layer, which the fused kernels read as one matrix; choose eager or compiled, "
-            "or name the quantized format in the variant"
+            f"matrices of {names} in one layer, which the fused kernels read as one matrix; "
+            "choose eager or compiled, or name the quantized format in the variant"
         )
-    if stored == {None}:
+    if formats == {None}:
         return WeightMatrix(_merged(modules, "weight"), bias=bias)
-    scaled = all(one.scale is not None for one in modules)
+    scaled = all(part.scale is not None for part in modules)
     return WeightMatrix(
         _merged(modules, "data"), _merged(modules, "scale") if scaled else None, bias
     )
@@ -161,7 +170,7 @@ def _matrix(*modules: nn.Module) -> WeightMatrix:
 
 def _merged(modules: Sequence[nn.Module], name: str) -> torch.Tensor:
     """The tensors `name` of `modules` in one; they are, or become, views of it."""
-    tensors: list[torch.Tensor] = [getattr(one, name) for one in modules]
+    tensors: list[torch.Tensor] = [getattr(part, name) for part in modules]
     parts = [tensor.detach() for tensor in tensors]
     rows = [part.shape[0] for part in parts]
     if _are_consecutive(parts):
@@ -184,3 +193,47 @@ def _are_consecutive(parts: Sequence[torch.Tensor]) -> bool:
             return False
         offset += part.numel()
     return True
+
+
+def rope_table(model: Any, positions: int, device: torch.device | str) -> RopeTable:
+    """cos and sin [positions, head_dim / 2] of decode steps at positions 0, 1, ..., in order.
+
+    float32, although the model rounds them to its dtype; attention scaling is multiplied in. The
+    model's rotary module does not change: it keeps the lengths that it has seen.
+    """
+    rotary = copy.deepcopy(model.model.rotary_emb).to(device)
+    half = int(model.model.layers[0].self_attn.head_dim) // 2
+    cos = torch.empty(positions, half, dtype=torch.float32, device=device)
+    sin = torch.empty_like(cos)
+    # A length of 1 resets a dynamic module to its original frequencies.
+    _rotation(rotary, range(1), device)
+    for span in _spans(rotary, positions):
+        rows = slice(span.start, span.stop)
+        cos[rows], sin[rows] = (both[:, :half] for both in _rotation(rotary, span, device))
+    return RopeTable(cos, sin)
+
+
+def _rotation(
+    rotary: Any, span: range, device: torch.device | str
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """cos and sin [len(span), head_dim], both halves equal, at sequence length `span.stop`."""
+    like = torch.empty(0, dtype=torch.float32, device=device)
+    positions = torch.arange(span.start, span.stop, device=device)[None]
+    # `forward` itself: the copy carries the module's hooks, which trace the model's steps.
+    cos, sin = rotary.forward(like, positions)
+    return cos[0], sin[0]
+
+
+def _spans(rotary: Any, positions: int) -> Iterator[range]:
+    """The positions in ranges whose rows are all right at the length of the range's last step."""
+    if "dynamic" in rotary.rope_type:
+        fixed = min(positions, int(rotary.original_max_seq_len))
+        yield range(fixed)
+        yield from (range(position, position + 1) for position in range(fixed, positions))
+    elif rotary.rope_type == "longrope":
+        original = int(rotary.config.rope_parameters["original_max_position_embeddings"])
+        yield range(min(positions, original))
+        if positions > original:
+            yield range(original, positions)
+    else:
+        yield range(positions)

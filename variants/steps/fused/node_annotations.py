@@ -28,11 +28,11 @@ _USED = (
 )
 Call = Callable[[], object]
 Path = tuple[str, ...]
-_Given = TypeVar("_Given")
+_Result = TypeVar("_Result")
 
 
 class TorchAnnotations(Protocol):
-    """What is used of `torch.cuda._graph_annotations`."""
+    """The used part of `torch.cuda._graph_annotations`."""
 
     def enable_annotations(self) -> None: ...
 
@@ -134,22 +134,22 @@ class NodeMarks:
 
     def _taken(self) -> dict[int, str]:
         """Take the notes that are not of others out of torch's dictionary."""
-        found: dict[int, str] = {}
+        names: dict[int, str] = {}
         others = self._others
         if others is None:
-            return found
+            return names
         with suppress(Exception):
             notes = self._torch.get_kernel_annotations()
-            for node in [one for one in notes if len(notes[one]) > others.get(one, 0)]:
+            for node in [node for node in notes if len(notes[node]) > others.get(node, 0)]:
                 # Earlier notes are of a graph that is gone, whose number this one has.
                 note = notes.pop(node)[-1]
                 name = note.get("str") if isinstance(note, dict) else None
                 if name in self._names:
-                    found[node] = name
-        return found
+                    names[node] = name
+        return names
 
-    def _attempt(self, call: Callable[[], _Given]) -> _Given | None:
-        """What `call` gives; None after an error, and from then on."""
+    def _attempt(self, call: Callable[[], _Result]) -> _Result | None:
+        """The result of `call`; None after an error, and from then on."""
         if self._failed:
             return None
         try:

@@ -23,10 +23,10 @@ from decodescope.variants.steps.fused.torch_operators import VisibleRows
 
 @dataclass(frozen=True, slots=True)
 class StepBuffers:
-    """What operations pass on to each other, in the model's dtype unless stated otherwise.
+    """The tensors that operations pass on, in the model's dtype unless stated otherwise.
 
-    Of the whole generation: `tokens` int64 [batch, capacity + 1], the id at each position, and
-    `position` int32 [1], the number of tokens in the KV cache. Of one step: the residual stream `x`
+    A generation has `tokens` int64 [batch, capacity + 1], the id at each position, and `position`
+    int32 [1], the number of tokens in the KV cache. A step has the residual stream `x`
     [batch, hidden], `q` and `attended` [batch, heads, head_dim], `activation` [batch, intermediate]
     and `logits` float32 [batch, vocabulary]. With narrow weights, norms of their own, fused
     attention and SwiGLU give `normed_half`, `attended` and `activation` in float16, in which the

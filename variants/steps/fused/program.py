@@ -54,7 +54,7 @@ class StepProgram:
             self._call_within_ranges(self._calls())
 
     def _calls(self) -> Iterator[tuple[Path, Call]]:
-        """What runs the operations: their replays, else their launches, which are kept."""
+        """The calls that run the operations: their replays, else their launches, which are kept."""
         if self._replays:
             yield from self._replays
             return

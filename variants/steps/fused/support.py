@@ -1,4 +1,4 @@
-"""What the fused kernels cannot run, reported before any weights are loaded."""
+"""Refuses models that the fused kernels cannot run, before any weights are loaded."""
 
 from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
@@ -10,11 +10,11 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.kernels.host.workspace import MAX_BATCH
-from decodescope.variants.model.step_bytes import head_dim
 from decodescope.variants.model.stored_quantization import (
     declared_formats,
     unsupported_quantization,
 )
+from decodescope.variants.model.workload_costs import head_dim
 from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec
 
 MODEL_TYPES = ("llama", "mistral", "qwen2", "qwen3")
@@ -35,7 +35,7 @@ def require_support(
     device: str,
     spec: VariantSpec = _FUSED,
 ) -> None:
-    """Refuse what the fused kernels of `spec` cannot run; needs no weights.
+    """Refuse a model or batch that the fused kernels of `spec` cannot run; needs no weights.
 
     `name` is the model's, for the message; `fields` its config.json, or
     `preset.config_fields()` of a preset.
@@ -66,21 +66,21 @@ def unsupported_gpu(
 ) -> str | None:
     """Why the fused kernels cannot run these formats of weights, K and V on a GPU of this compute
     capability; None if they can."""
-    given = ".".join(map(str, capability))
+    actual = ".".join(map(str, capability))
     if capability < MIN_CAPABILITY:
         needed = ".".join(map(str, MIN_CAPABILITY))
-        return f"the fused kernels need compute capability {needed}, this GPU has {given}"
+        return f"the fused kernels need compute capability {needed}, this GPU has {actual}"
     if capability < MIN_E4M3_CAPABILITY and _E4M3.intersection(formats):
         needed = ".".join(map(str, MIN_E4M3_CAPABILITY))
         return (
-            f"FP8 in E4M3 needs compute capability {needed}, this GPU has {given}; choose "
+            f"FP8 in E4M3 needs compute capability {needed}, this GPU has {actual}; choose "
             "weights in fp8_e5m2 or int8, which every supported GPU converts"
         )
     return None
 
 
 def unsupported_fields(fields: Mapping[str, object]) -> str | None:
-    """What of a model with this config.json the fused kernels cannot run, to follow "cannot run".
+    """The parts of a model with this config.json that the kernels lack, to follow "cannot run".
 
     All reasons at once. None if there is none, or if transformers cannot read the fields: loading
     the model reports that better.

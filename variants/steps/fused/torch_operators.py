@@ -25,7 +25,7 @@ class TorchOperator(Operation):
 
 
 class VisibleRows:
-    """Which rows of the cache are seen, bool [1, 1, 1, capacity], for each window of the model.
+    """The visible rows of the cache, bool [1, 1, 1, capacity], for each window of the model.
 
     The masks are made on the device, so a captured graph serves every position; in return every
     step reads the whole cache.

@@ -15,7 +15,7 @@ from decodescope.variants.registry import Variant
 if TYPE_CHECKING:
     from decodescope.variants.model.loading import LoadedModel
     from decodescope.variants.model.workload import DecodeWorkload
-    from decodescope.variants.steps.step import DecodeStep
+    from decodescope.variants.steps.decode_step import DecodeStep
 
 
 def build(loaded: LoadedModel, workload: DecodeWorkload, device: str) -> DecodeStep:
@@ -24,7 +24,7 @@ def build(loaded: LoadedModel, workload: DecodeWorkload, device: str) -> DecodeS
     Raises:
         ModelError: as `with_fast_norms`.
     """
-    from decodescope.variants.steps.eager import EagerStep
+    from decodescope.variants.steps.eager_step import EagerStep
     from decodescope_fast_norm.modules import with_fast_norms
 
     return EagerStep(with_fast_norms(loaded), workload)

@@ -10,8 +10,8 @@ import torch
 
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.workload import DecodeWorkload, DType
-from decodescope.variants.steps.eager import EagerStep
-from decodescope.variants.steps.step import DecodeStep
+from decodescope.variants.steps.decode_step import DecodeStep
+from decodescope.variants.steps.eager_step import EagerStep
 from tests.helpers import families
 from tests.helpers.fused_steps import fused, ids_of, load_family, prompt_of
 

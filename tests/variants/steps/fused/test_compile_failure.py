@@ -10,7 +10,7 @@ from triton.runtime.errors import OutOfResources, PTXASError
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
-from decodescope.variants.steps.fused.compile_failure import compile_failure
+from decodescope.variants.steps.fused.fused_step import compile_failure
 from tests.helpers.fused_steps import fused, ids_of, load_family, prompt_of
 
 TOO_LARGE = OutOfResources(240_000, 101_376, "shared memory")

@@ -8,8 +8,8 @@ import torch
 from transformers import DynamicCache
 
 from decodescope.kernels.host.kv_cache import KvScales, codes
-from decodescope.variants.model.step_bytes import KvBytes
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.model.workload_costs import KvBytes
 from decodescope.variants.steps.fused.kv_cache import KvCache, new_kv_cache
 from decodescope.variants.steps.fused.model_parts import fused_model
 from tests.helpers import families

@@ -17,18 +17,17 @@ from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.kernels.host.launch import Launch
 from decodescope.kernels.host.operation import Operation
-from decodescope.variants.comparing.accuracy_run import forced_logits
+from decodescope.variants.comparing.accuracy import forced_logits
 from decodescope.variants.comparing.accuracy_text import scored_text
-from decodescope.variants.measuring.graph_reference import capture_reference
 from decodescope.variants.measuring.measure import measure_run
-from decodescope.variants.measuring.window import Subject
+from decodescope.variants.measuring.window import Subject, record_reference
 from decodescope.variants.model.loading import LoadedModel, load_model
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload, DType
 from decodescope.variants.registry import build_variant
 from decodescope.variants.spec import PARTS
-from decodescope.variants.steps.eager import EagerStep
-from decodescope.variants.steps.fused import step as fused_step
+from decodescope.variants.steps.eager_step import EagerStep
+from decodescope.variants.steps.fused import fused_step
 from decodescope.variants.steps.fused.operations import step_operations
 from decodescope.variants.steps.fused.program import PlacedOperation
 from tests.helpers.fused_steps import (
@@ -234,7 +233,7 @@ def measured_window(
     subject, prompt = Subject(loaded, workload, "cuda", variant), prompt_of(loaded, workload)
     ungraphed = step.ungraphed()
     assert ungraphed is not None
-    reference = capture_reference(ungraphed, subject, prompt, session)
+    reference = record_reference(ungraphed, subject, prompt, session)
     measured = measure_run(step, subject, prompt, session, path, reference)
     again = build_variant(variant.replace("+graph", ""), loaded, workload, "cuda")
     again.prefill(prompt)

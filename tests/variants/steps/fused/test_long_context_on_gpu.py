@@ -6,7 +6,7 @@ import torch
 from decodescope.analyzer.errors import ModelError
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.workload import DecodeWorkload
-from decodescope.variants.steps.eager import EagerStep
+from decodescope.variants.steps.eager_step import EagerStep
 from tests.helpers import families
 from tests.helpers.fused_steps import assert_logits_agree, fused, ids_of, prompt_of
 

@@ -4,10 +4,9 @@ import pytest
 import torch
 from transformers import DynamicCache
 
-from decodescope.variants.model.step_bytes import weight_bytes_read
+from decodescope.variants.model.workload_costs import weight_bytes_read
 from decodescope.variants.steps.fused.kv_cache import new_kv_cache, prefill
-from decodescope.variants.steps.fused.model_parts import fused_model
-from decodescope.variants.steps.fused.rope_tables import rope_table
+from decodescope.variants.steps.fused.model_parts import fused_model, rope_table
 from tests.helpers.families import FAMILIES, ORIGINAL_MAX, WINDOW, build, prompt_ids
 from tests.helpers.reference_step import reference_step
 

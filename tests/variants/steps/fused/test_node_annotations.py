@@ -11,17 +11,17 @@ import pytest
 import torch
 
 from decodescope.analyzer import Analysis, analyze
-from decodescope.analyzer.attribution.node_replays import replay_sources
-from decodescope.analyzer.capture.annotated_nodes import with_node_paths
+from decodescope.analyzer.attribution.ranges import replay_sources
+from decodescope.analyzer.capture.window_text import with_node_paths
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.readers.kineto.reader import read_kineto_bytes
 from decodescope.analyzer.schema.graph_reference import REFERENCE_KEY, GraphReference, ReferenceOp
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.annotations import LayerRanges
+from decodescope.variants.steps.fused.fused_step import FusedStep
 from decodescope.variants.steps.fused.node_annotations import offered_by, torch_annotations
 from decodescope.variants.steps.fused.operations import step_operations
 from decodescope.variants.steps.fused.program import PlacedOperation, StepGraph
-from decodescope.variants.steps.fused.step import FusedStep
 from tests.helpers.fused_steps import fused, load_family
 from tests.helpers.graphs.fake_cuda import (
     LOGGER,

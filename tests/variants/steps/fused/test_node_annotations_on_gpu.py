@@ -7,12 +7,11 @@ import pytest
 import torch
 
 from decodescope.analyzer import Analysis, analyze, load
-from decodescope.analyzer.attribution.node_replays import replay_sources
+from decodescope.analyzer.attribution.ranges import replay_sources
 from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.analyzer.schema.graph_reference import REFERENCE_KEY
-from decodescope.variants.measuring.graph_reference import capture_reference
 from decodescope.variants.measuring.measure import measure_run
-from decodescope.variants.measuring.window import WINDOW_STEPS, Subject
+from decodescope.variants.measuring.window import WINDOW_STEPS, Subject, record_reference
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import build_variant
 from decodescope.variants.steps.fused.node_annotations import torch_annotations
@@ -54,7 +53,7 @@ def test_each_replayed_op_has_the_path_that_the_reference_gives_it(
     subject, prompt = Subject(loaded, workload, "cuda", variant), prompt_of(loaded, workload)
     ungraphed = step.ungraphed()
     assert ungraphed is not None
-    reference = capture_reference(ungraphed, subject, prompt, session)
+    reference = record_reference(ungraphed, subject, prompt, session)
     path = tmp_path / "window.json"
     measure_run(step, subject, prompt, session, path, reference)
     assert annotations.get_kernel_annotations() == {}

@@ -4,15 +4,15 @@ import pytest
 import torch
 
 from decodescope.kernels.host.quantize import NARROW_DTYPES, quantized_rows
-from decodescope.variants.model.quantized_linear import (
+from decodescope.variants.model.quantized_weights import (
     Convert,
     QuantizedLinear,
     converting_with,
     scaled,
 )
 from decodescope.variants.model.workload import DecodeWorkload
-from decodescope.variants.steps.fused import step as fused_step
-from decodescope.variants.steps.fused.prefill_weights import dequantized, weights_on
+from decodescope.variants.steps.fused import fused_step
+from decodescope.variants.steps.fused.fused_step import dequantized, weights_on
 from tests.helpers import families
 from tests.helpers.fused_steps import fused, load_family
 

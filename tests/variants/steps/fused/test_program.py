@@ -12,11 +12,11 @@ from decodescope.kernels.host.operation import Operation
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import FUSIONS
 from decodescope.variants.steps.annotations import LayerRanges
-from decodescope.variants.steps.fused import step as fused_step
+from decodescope.variants.steps.fused import fused_step
+from decodescope.variants.steps.fused.fused_step import FusedStep
 from decodescope.variants.steps.fused.operations import step_operations
 from decodescope.variants.steps.fused.plan import StepPlan
 from decodescope.variants.steps.fused.program import PlacedOperation, StepProgram
-from decodescope.variants.steps.fused.step import FusedStep
 from tests.helpers.fused_steps import (
     assert_logits_agree,
     both,

@@ -9,13 +9,13 @@ from safetensors.torch import load_file, save_file
 from benchmarks.kernels.shape_model import shape_model
 from decodescope.analyzer.errors import ModelError
 from decodescope.variants.model.loading import LoadedModel, load_model
-from decodescope.variants.model.quantized_linear import QuantizedLinear
+from decodescope.variants.model.quantized_weights import QuantizedLinear
 from decodescope.variants.model.source import resolve_model
-from decodescope.variants.model.step_bytes import weight_bytes_read
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.model.workload_costs import weight_bytes_read
 from decodescope.variants.registry import build_variant
 from decodescope.variants.spec import VariantSpec
-from decodescope.variants.steps.eager import EagerStep
+from decodescope.variants.steps.eager_step import EagerStep
 from decodescope.variants.steps.fused.model_parts import fused_model
 from decodescope.variants.steps.fused.tiling.shapes import step_shapes
 from tests.helpers.fused_steps import assert_logits_agree, fused, ids_of, prompt_of

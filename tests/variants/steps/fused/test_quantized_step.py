@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from decodescope.analyzer.errors import ModelError
-from decodescope.variants.model.quantize import is_quantized, quantization_of
-from decodescope.variants.model.step_bytes import weight_bytes_read
+from decodescope.variants.model.quantized_weights import is_quantized, quantization_of
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.model.workload_costs import weight_bytes_read
 from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec
 from tests.helpers import families
 from tests.helpers.fused_steps import assert_logits_agree, both, fused, ids_of, load_family

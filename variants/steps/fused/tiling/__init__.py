@@ -1,1 +1,1 @@
-"""How the fused kernels cut their work: rules, measured tables, and the tuner."""
+"""The tiles of the fused kernels: rules, measured tables, and the tuner."""

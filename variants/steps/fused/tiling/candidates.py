@@ -1,4 +1,4 @@
-"""Which tiles are worth measuring: the default and a few around it that fit the GPU."""
+"""The tiles that are worth measuring: the default and a few around it that fit the GPU."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -6,25 +6,27 @@ from itertools import product
 
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.kernels.host.tile import MAX_REGISTERS, Tile
-from decodescope.variants.steps.fused.tiling.limits import (
-    SHARED_REGISTERS,
-    SPLITTING,
-    fits,
-    shared_bytes,
-    with_blocks_ahead,
-)
 from decodescope.variants.steps.fused.tiling.rules import default_tiles
 from decodescope.variants.steps.fused.tiling.shapes import (
     StepShapes,
     TiledOperation,
     power_of_2_from,
 )
-from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
+from decodescope.variants.steps.fused.tiling.tile_limits import (
+    SHARED_REGISTERS,
+    SPLITTING,
+    TargetGpu,
+    shared_bytes,
+    tile_fits,
+    with_blocks_ahead,
+)
 
 MAX_CANDIDATES = 24
 
 
-def candidates(operation: TiledOperation, shapes: StepShapes, gpu: TargetGpu) -> tuple[Tile, ...]:
+def tile_candidates(
+    operation: TiledOperation, shapes: StepShapes, gpu: TargetGpu
+) -> tuple[Tile, ...]:
     """Tiles to measure, the default first, then the most promising: at most `MAX_CANDIDATES`, at
     batch 1 each with and without a limit of registers.
 
@@ -33,7 +35,7 @@ def candidates(operation: TiledOperation, shapes: StepShapes, gpu: TargetGpu) ->
     """
     start = default_tiles(shapes, gpu.multiprocessors).of(operation)
     tiles = (start, *_around(start, operation, shapes))
-    fitting = [tile for tile in dict.fromkeys(tiles) if fits(tile, operation, shapes, gpu)]
+    fitting = [tile for tile in dict.fromkeys(tiles) if tile_fits(tile, operation, shapes, gpu)]
     if not fitting:
         least = min(shared_bytes(tile, operation, shapes) for tile in tiles)
         raise MissingRequirement(

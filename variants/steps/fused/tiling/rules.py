@@ -9,7 +9,15 @@ from dataclasses import replace
 
 from decodescope.kernels.device.attention_splits import default_splits
 from decodescope.kernels.host.tile import MAX_REGISTERS, MIN_DOT, Tile, padded_tokens
-from decodescope.variants.steps.fused.tiling.limits import (
+from decodescope.variants.steps.fused.tiling.shapes import (
+    TILED_OPERATIONS,
+    StepShapes,
+    StepTiles,
+    TiledOperation,
+    power_of_2_from,
+    power_of_2_to,
+)
+from decodescope.variants.steps.fused.tiling.tile_limits import (
     LOAD_BYTES,
     MAX_COLUMNS,
     MAX_PRODUCT_SPLITS,
@@ -25,19 +33,11 @@ from decodescope.variants.steps.fused.tiling.limits import (
     spills,
     with_blocks_ahead,
 )
-from decodescope.variants.steps.fused.tiling.shapes import (
-    TILED_OPERATIONS,
-    StepShapes,
-    StepTiles,
-    TiledOperation,
-    power_of_2_from,
-    power_of_2_to,
-)
 
 # Fewer leave multiprocessors without work, or with too few bytes in flight.
 _PROGRAMS_PER_MULTIPROCESSOR = 2
 _MIN_BLOCK = 512
-# Of narrow weights: rows of the head for each multiprocessor from which on tiles of 32 win.
+# Rows of a head of narrow weights for each multiprocessor, from which tiles of 32 win.
 _MANY_ROWS = 128
 # Rows that a program reads whole, if each multiprocessor has that many such programs and a row has
 # that many columns.

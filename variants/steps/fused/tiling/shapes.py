@@ -35,7 +35,7 @@ class StepTiles:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What one operation reads: `rows` outputs of `columns` inputs each.
+    """The matrix that one operation reads: `rows` outputs of `columns` inputs each.
 
     `unit` rows belong together: those of a head for qkv, a gate and its up row for gate_up, 1 for
     others. Attention reads K and V: kv_heads * head_dim rows (unit: head_dim) over `columns`
@@ -82,7 +82,7 @@ class StepShapes:
         return self.weight_bytes
 
     def shape(self, operation: TiledOperation) -> Shape:
-        """What `operation` reads in one layer (the head: in one step)."""
+        """The shape that `operation` reads in one layer (the head: in one step)."""
         match operation:
             case "qkv":
                 rows = (self.heads + 2 * self.kv_heads) * self.head_dim
@@ -113,7 +113,7 @@ def step_shapes(
     a tile for them also fits narrower ones.
     """
     activation_bytes = model.dtype.itemsize
-    matrices = (one for layer in model.layers for one in layer.matrices)
+    matrices = (matrix for layer in model.layers for matrix in layer.matrices)
     return StepShapes(
         hidden=model.hidden,
         heads=model.heads,
@@ -124,7 +124,7 @@ def step_shapes(
         batch=batch,
         capacity=capacity,
         activation_bytes=activation_bytes,
-        weight_bytes=max(one.data.element_size() for one in matrices),
+        weight_bytes=max(matrix.data.element_size() for matrix in matrices),
         head_bytes=model.head.data.element_size(),
         kv_bytes=kv_bytes or activation_bytes,
         int8=model.layers[0].down.format == "int8",

@@ -11,16 +11,16 @@ from statistics import median
 from triton.runtime.errors import OutOfResources, PTXASError
 
 from decodescope.kernels.host.tile import MAX_REGISTERS, Tile
-from decodescope.variants.machine.clock import Clock
+from decodescope.variants.machine.clock import DeviceClock
 from decodescope.variants.machine.compile_ahead import launch_all
-from decodescope.variants.steps.fused.tiling.candidates import candidates
+from decodescope.variants.steps.fused.tiling.candidates import tile_candidates
 from decodescope.variants.steps.fused.tiling.shapes import StepShapes, StepTiles, TiledOperation
-from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
+from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu
 
 # By the bytes that they read in a step: the first one matters most.
 TUNING_ORDER: tuple[TiledOperation, ...] = ("head", "gate_up", "down", "qkv", "o", "attention")
 
-# Of two equal tiles measured four times each, one wins every time in 2 of 70 cases.
+# One of two equal tiles that are measured four times each wins every time in 2 of 70 cases.
 DUEL_ROUNDS = 4
 
 REPLAYS = 60
@@ -68,7 +68,7 @@ class TunedTiles:
     operations: tuple[TunedOperation, ...]
 
 
-def tune(
+def tune_tiles(
     start: StepTiles,
     choices: Mapping[TiledOperation, Sequence[Tile]],
     step_ns: StepTimer,
@@ -87,10 +87,10 @@ def tune(
     tuned = []
     for operation in TUNING_ORDER:
         if operation in choices:
-            found = _tune_one(operation, tiles, choices[operation], step_ns)
-            tiles = tiles.with_tile(operation, found.chosen)
-            tuned.append(found)
-            say(_said(found))
+            result = _tune_operation(operation, tiles, choices[operation], step_ns)
+            tiles = tiles.with_tile(operation, result.chosen)
+            tuned.append(result)
+            say(_summary(result))
     return TunedTiles(tiles, tuple(tuned))
 
 
@@ -110,23 +110,23 @@ def tune_model(
     Raises:
         MissingRequirement: no tile of an operation fits the GPU; names the limit.
     """
-    choices = {operation: candidates(operation, shapes, gpu) for operation in operations}
+    choices = {operation: tile_candidates(operation, shapes, gpu) for operation in operations}
     number = sum(len(tiles) for tiles in choices.values())
     say(f"compiling and measuring {number} tiles of {', '.join(choices)} on {gpu.name}")
     trials = (start.with_tile(name, tile) for name, tiles in choices.items() for tile in tiles)
-    # The kernels that all steps share, first. What refuses a tile here does so again below.
+    # The kernels that all steps share come first. A tile refused here is refused again below.
     launch_with(start)()
     launch_all(trials, lambda tiles: launch_with(tiles)())
-    clock = Clock()
-    return tune(start, choices, lambda tiles: graph_step_ns(launch_with(tiles), clock), say)
+    clock = DeviceClock()
+    return tune_tiles(start, choices, lambda tiles: graph_step_ns(launch_with(tiles), clock), say)
 
 
-def graph_step_ns(launch: Callable[[], None], clock: Clock) -> float:
+def graph_step_ns(launch: Callable[[], None], clock: DeviceClock) -> float:
     """Nanoseconds of device time of one step: the median of `REPLAYS` replays of its graph."""
     return median(clock.each_ns(clock.capture(launch), REPLAYS))
 
 
-def _tune_one(
+def _tune_operation(
     operation: TiledOperation, tiles: StepTiles, choices: Sequence[Tile], step_ns: StepTimer
 ) -> TunedOperation:
     before = tiles.of(operation)
@@ -161,12 +161,12 @@ def _rank(trial: Trial) -> float:
     return float("inf") if trial.step_ns is None else trial.step_ns
 
 
-def _said(found: TunedOperation) -> str:
-    refused = sum(trial.step_ns is None for trial in found.ranking)
+def _summary(result: TunedOperation) -> str:
+    refused = sum(trial.step_ns is None for trial in result.ranking)
     left_out = f", {refused} not possible" if refused else ""
-    outcome = "kept" if found.chosen == found.before else f"{found.gain:.1%} of the step saved"
-    tile = found.chosen
+    outcome = "kept" if result.chosen == result.before else f"{result.gain:.1%} of the step saved"
+    tile = result.chosen
     sizes = f"{tile.rows} x {tile.columns}, {tile.num_warps} warps, {tile.splits} splits"
     if tile.max_registers < MAX_REGISTERS:
         sizes += f", {tile.max_registers} registers"
-    return f"{found.operation}: {sizes} ({outcome}; {len(found.ranking)} measured{left_out})"
+    return f"{result.operation}: {sizes} ({outcome}; {len(result.ranking)} measured{left_out})"

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 
 from decodescope.kernels.host.tile import Tile
-from decodescope.variants.steps.fused.tiling import choice as tile_choice
-from decodescope.variants.steps.fused.tiling.choice import tiles_for
-from decodescope.variants.steps.fused.tiling.limits import fits
+from decodescope.variants.steps.fused.tiling import tile_choice
 from decodescope.variants.steps.fused.tiling.rules import default_tiles
 from decodescope.variants.steps.fused.tiling.shapes import TILED_OPERATIONS, StepShapes, StepTiles
-from decodescope.variants.steps.fused.tiling.table import (
+from decodescope.variants.steps.fused.tiling.tile_choice import tiles_for
+from decodescope.variants.steps.fused.tiling.tile_limits import tile_fits
+from decodescope.variants.steps.fused.tiling.tile_table import (
     TileEntry,
     TileTable,
     cached_entries,
@@ -163,7 +163,7 @@ def test_a_damaged_cache_is_ignored(
     for index in range(0, len(whole), 3):
         path.write_bytes(whole[:index] + bytes([whole[index] ^ 0x41]) + whole[index + 1 :])
         tiles = tiles_for(SHAPES, H200, tmp_path).tiles
-        assert all(fits(tiles.of(name), name, SHAPES, H200) for name in TILED_OPERATIONS)
+        assert all(tile_fits(tiles.of(name), name, SHAPES, H200) for name in TILED_OPERATIONS)
 
 
 def test_a_folder_that_cannot_be_written_is_reported(

@@ -18,16 +18,15 @@ from decodescope.kernels.ops.linear_residual import (
     split_workspace,
 )
 from decodescope.variants.model.presets import PRESETS
-from decodescope.variants.steps.fused.tiling.candidates import MAX_CANDIDATES, candidates
-from decodescope.variants.steps.fused.tiling.limits import fits, shared_bytes
+from decodescope.variants.steps.fused.tiling.candidates import MAX_CANDIDATES, tile_candidates
 from decodescope.variants.steps.fused.tiling.rules import default_tiles, interpreter_tiles
 from decodescope.variants.steps.fused.tiling.shapes import (
     TILED_OPERATIONS,
     StepShapes,
     TiledOperation,
 )
-from decodescope.variants.steps.fused.tiling.table import tile_key
-from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
+from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu, shared_bytes, tile_fits
+from decodescope.variants.steps.fused.tiling.tile_table import tile_key
 from tests.helpers.sizes import H200, SMALL_GPU, any_shapes, preset_shapes
 
 
@@ -76,7 +75,7 @@ def test_two_programs_of_eight_warps_share_a_multiprocessor(
     shapes = preset_shapes(name, element_bytes=element_bytes)
     tile = default_tiles(shapes, 132).of(operation)
     assert tile.max_registers == registers
-    limited = {one.max_registers for one in candidates(operation, shapes, H200)}
+    limited = {one.max_registers for one in tile_candidates(operation, shapes, H200)}
     assert limited == {128, 255}
 
 
@@ -88,8 +87,8 @@ def test_float8_rows_take_the_same_tiles_as_rows_of_two_bytes() -> None:
     assert tile == default_tiles(shapes, 132).attention == Tile(1, 128, 4, splits=4)
     assert tile_key("attention", narrow) != tile_key("attention", shapes)
     assert tile_key("qkv", narrow) == tile_key("qkv", shapes)
-    assert Tile(1, 64, 4, splits=8) in candidates("attention", narrow, H200)
-    assert not fits(replace(tile, columns=256), "attention", narrow, H200)
+    assert Tile(1, 64, 4, splits=8) in tile_candidates("attention", narrow, H200)
+    assert not tile_fits(replace(tile, columns=256), "attention", narrow, H200)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +129,7 @@ def test_float8_rows_take_the_same_tiles_as_rows_of_two_bytes() -> None:
 def test_attention_is_measured_around_its_default(
     name: str, capacity: int, around: list[Tile]
 ) -> None:
-    assert list(candidates("attention", preset_shapes(name, 1, capacity), H200)) == around
+    assert list(tile_candidates("attention", preset_shapes(name, 1, capacity), H200)) == around
 
 
 # Found by compiling for compute capability 9.0 with Triton 3.6.
@@ -210,7 +209,7 @@ def test_float32_products_keep_within_registers(
 ) -> None:
     shapes = preset_shapes("llama-3.1-8b", batch, element_bytes=4)
     shapes = replace(shapes, weight_bytes=weight_bytes)
-    assert fits(tile, "gate_up", shapes, H200) == runs
+    assert tile_fits(tile, "gate_up", shapes, H200) == runs
 
 
 @pytest.mark.parametrize("element_bytes", [1, 2, 4])
@@ -224,7 +223,7 @@ def test_defaults_of_public_models_run_on_every_supported_gpu(
         tiles = default_tiles(shapes, SMALL_GPU.multiprocessors)
         for operation in TILED_OPERATIONS:
             check_accepted(tiles.of(operation), operation, shapes)
-            assert fits(tiles.of(operation), operation, shapes, SMALL_GPU)
+            assert tile_fits(tiles.of(operation), operation, shapes, SMALL_GPU)
 
 
 @given(any_shapes(), st.integers(1, 300))
@@ -234,7 +233,7 @@ def test_defaults_of_any_sizes_are_accepted_and_fit(
     tiles = default_tiles(shapes, multiprocessors)
     for operation in TILED_OPERATIONS:
         check_accepted(tiles.of(operation), operation, shapes)
-        assert fits(tiles.of(operation), operation, shapes, SMALL_GPU)
+        assert tile_fits(tiles.of(operation), operation, shapes, SMALL_GPU)
 
 
 @given(any_shapes(), st.sampled_from((H200, SMALL_GPU)))
@@ -243,7 +242,7 @@ def test_candidates_begin_with_the_default_and_are_few_and_accepted(
 ) -> None:
     tiles = default_tiles(shapes, gpu.multiprocessors)
     for operation in TILED_OPERATIONS:
-        found = candidates(operation, shapes, gpu)
+        found = tile_candidates(operation, shapes, gpu)
         assert found[0] == tiles.of(operation)
         limits = 2 if shapes.batch == 1 and operation != "attention" else 1
         assert len(set(found)) == len(found) <= MAX_CANDIDATES * limits
@@ -289,7 +288,7 @@ def test_with_tile_changes_one_operation_only() -> None:
 def test_too_little_shared_memory_is_reported_with_the_limit() -> None:
     gpu = TargetGpu("Small", 8, 4_096, None, None, "0.1")
     with pytest.raises(MissingRequirement, match=r"head.*Small has 4096 bytes.*needs \d{4,}"):
-        candidates("head", preset_shapes("llama-3.2-1b", batch=4), gpu)
+        tile_candidates("head", preset_shapes("llama-3.2-1b", batch=4), gpu)
 
 
 @pytest.mark.parametrize("batch", [1, 3])
@@ -299,7 +298,7 @@ def test_every_candidate_of_a_product_gives_the_product(batch: int, device: str)
     weight = WeightMatrix(torch.randn(40, 700, device=device))
     x, start = torch.randn(batch, 700, device=device), torch.randn(batch, 40, device=device)
     expected = linear_residual_reference(x, weight, start)
-    tiles = candidates("down", shapes, TargetGpu("Tiny", 4, 101_376, None, None, "0.1"))
+    tiles = tile_candidates("down", shapes, TargetGpu("Tiny", 4, 101_376, None, None, "0.1"))
     assert len(tiles) > 3
     for tile in tiles:
         residual = start.clone()

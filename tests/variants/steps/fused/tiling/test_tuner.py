@@ -9,13 +9,13 @@ import torch
 from triton.runtime.errors import OutOfResources, PTXASError
 
 from decodescope.kernels.host.tile import Tile
-from decodescope.variants.machine.clock import Call, Clock
+from decodescope.variants.machine.clock import Call, DeviceClock
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
-from decodescope.variants.steps.fused.step import FusedStep, build_fused
+from decodescope.variants.steps.fused.fused_step import FusedStep, build_fused
 from decodescope.variants.steps.fused.tiling import tuner
-from decodescope.variants.steps.fused.tiling.candidates import candidates
+from decodescope.variants.steps.fused.tiling.candidates import tile_candidates
 from decodescope.variants.steps.fused.tiling.rules import default_tiles
 from decodescope.variants.steps.fused.tiling.shapes import (
     TILED_OPERATIONS,
@@ -23,19 +23,19 @@ from decodescope.variants.steps.fused.tiling.shapes import (
     TiledOperation,
     step_shapes,
 )
-from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
+from decodescope.variants.steps.fused.tiling.tile_limits import this_target_gpu
 from decodescope.variants.steps.fused.tiling.tuner import (
     TUNING_ORDER,
     graph_step_ns,
-    tune,
     tune_model,
+    tune_tiles,
 )
 from tests.helpers import families
 from tests.helpers.sizes import H200, preset_shapes
 
 SHAPES = preset_shapes("llama-3.2-1b")
 START = default_tiles(SHAPES, 132)
-CHOICES = {operation: candidates(operation, SHAPES, H200) for operation in TILED_OPERATIONS}
+CHOICES = {operation: tile_candidates(operation, SHAPES, H200) for operation in TILED_OPERATIONS}
 
 
 def silent(_: str) -> None:
@@ -67,7 +67,7 @@ def one_best_each() -> dict[tuple[TiledOperation, Tile], float]:
 
 @pytest.mark.parametrize("noise", [0, 0.001])
 def test_the_best_of_a_separable_time_is_found(noise: float) -> None:
-    found = tune(START, CHOICES, Separable(one_best_each(), noise), silent)
+    found = tune_tiles(START, CHOICES, Separable(one_best_each(), noise), silent)
     assert found.tiles == StepTiles(**{name: CHOICES[name][-1] for name in TILED_OPERATIONS})
     assert [tuned.operation for tuned in found.operations] == list(TUNING_ORDER)
     for index, tuned in enumerate(found.operations):
@@ -79,7 +79,7 @@ def test_the_best_of_a_separable_time_is_found(noise: float) -> None:
 
 def test_a_tile_is_measured_in_the_step_that_the_earlier_choices_made() -> None:
     timer = Separable(one_best_each())
-    found = tune(START, CHOICES, timer, silent)
+    found = tune_tiles(START, CHOICES, timer, silent)
     for tiles in timer.measured:
         changed = [name for name in TUNING_ORDER if tiles.of(name) != START.of(name)]
         # What comes after the last changed operation is still as it was at the start.
@@ -89,7 +89,7 @@ def test_a_tile_is_measured_in_the_step_that_the_earlier_choices_made() -> None:
 
 def test_the_start_is_kept_if_nothing_is_faster() -> None:
     slower = {(name, tile): -1.0 for name in TILED_OPERATIONS for tile in CHOICES[name][1:]}
-    found = tune(START, CHOICES, Separable(slower), silent)
+    found = tune_tiles(START, CHOICES, Separable(slower), silent)
     assert found.tiles == START
     assert all(tuned.gain == 0 and tuned.rival_ns == () for tuned in found.operations)
 
@@ -99,7 +99,7 @@ def test_equal_tiles_are_kept_under_noise() -> None:
     flips = sum(
         tuned.chosen != tuned.before
         for _ in range(100)
-        for tuned in tune(START, CHOICES, timer, silent).operations
+        for tuned in tune_tiles(START, CHOICES, timer, silent).operations
     )
     # 1 in 70 by chance: 8.6 of 600 expected, more than 20 once in 3,000 runs.
     assert flips <= 20
@@ -111,7 +111,7 @@ def test_a_lucky_first_measurement_does_not_win() -> None:
             first = tiles not in self.measured
             return super().__call__(tiles) * (0.5 if first and tiles != START else 1)
 
-    found = tune(START, CHOICES, Lucky({}), silent)
+    found = tune_tiles(START, CHOICES, Lucky({}), silent)
     assert found.tiles == START
 
 
@@ -133,7 +133,7 @@ def test_choices_that_raise_are_left_out_and_reported(error: Exception) -> None:
         return timer(tiles)
 
     said: list[str] = []
-    found = tune(START, CHOICES, raising, said.append)
+    found = tune_tiles(START, CHOICES, raising, said.append)
     assert found.tiles.down == CHOICES["down"][-1]
     (down,) = (tuned for tuned in found.operations if tuned.operation == "down")
     refused = [trial for trial in down.ranking if trial.step_ns is None]
@@ -149,7 +149,7 @@ def test_the_start_is_kept_if_all_others_raise() -> None:
             raise ValueError("no")
         return 1.0
 
-    assert tune(START, CHOICES, only_start, silent).tiles == START
+    assert tune_tiles(START, CHOICES, only_start, silent).tiles == START
 
 
 def test_an_error_that_is_not_about_a_tile_is_not_hidden() -> None:
@@ -159,11 +159,11 @@ def test_an_error_that_is_not_about_a_tile_is_not_hidden() -> None:
         return 1.0
 
     with pytest.raises(RuntimeError, match="illegal memory access"):
-        tune(START, CHOICES, broken, silent)
+        tune_tiles(START, CHOICES, broken, silent)
 
 
 def test_only_operations_with_choices_are_tuned() -> None:
-    found = tune(START, {"o": CHOICES["o"]}, Separable(one_best_each()), silent)
+    found = tune_tiles(START, {"o": CHOICES["o"]}, Separable(one_best_each()), silent)
     assert found.tiles == START.with_tile("o", CHOICES["o"][-1])
     assert [tuned.operation for tuned in found.operations] == ["o"]
 
@@ -219,13 +219,13 @@ def test_a_real_step_is_tuned_and_decodes_the_same_tokens() -> None:
     step = build_fused(VariantSpec.parse("fused"), loaded, workload, "cuda")
     shapes = step_shapes(step.plan.parts, 1, workload.cache_length)
     gpu = this_target_gpu()
-    choices = {name: candidates(name, shapes, gpu)[:3] for name in TILED_OPERATIONS}
-    clock = Clock()
+    choices = {name: tile_candidates(name, shapes, gpu)[:3] for name in TILED_OPERATIONS}
+    clock = DeviceClock()
 
     def step_ns(tiles: StepTiles) -> float:
         return graph_step_ns(partial(step.with_tiles(tiles).launch_at, 20), clock)
 
-    found = tune(step.plan.tiles, choices, step_ns, silent)
+    found = tune_tiles(step.plan.tiles, choices, step_ns, silent)
     assert found.operations
     for tuned in found.operations:
         assert tuned.chosen in choices[tuned.operation]

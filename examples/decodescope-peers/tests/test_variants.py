@@ -1,0 +1,39 @@
+"""decodescope finds the variants by their entry points, and says what each needs."""
+
+import pytest
+
+import decodescope_peers
+from decodescope.analyzer.errors import MissingRequirement, ModelError
+from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.registry import available_variants, find_variant, require_variant
+
+NAMES = ["gpt-fast", "liger", "torchao-fp8", "torchao-int8"]
+
+
+def needs_on(device: str) -> dict[str, str | None]:
+    return {info.name: info.unavailable for info in available_variants(device)}
+
+
+def test_peers_follow_our_own_with_what_they_need(
+    installed: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decodescope_peers, "find_spec", lambda name: None)
+    needs = needs_on("cuda")
+    assert list(needs)[-4:] == NAMES
+    assert needs["torchao-fp8"] == "needs torchao: pip install torchao"
+    assert needs["liger"] == "needs liger-kernel: pip install liger-kernel"
+    assert needs["gpt-fast"] is not None
+    with pytest.raises(MissingRequirement, match="torchao-int8: needs torchao: pip install"):
+        require_variant("torchao-int8", "cuda")
+    on_cpu = needs_on("cpu")
+    assert on_cpu["liger"] == "needs a CUDA device; needs liger-kernel: pip install liger-kernel"
+
+
+@pytest.mark.parametrize("name", ["gpt-fast", "liger"])
+def test_a_peer_of_llamas_refuses_others_before_weights(installed: None, name: str) -> None:
+    check = find_variant(name).check
+    assert check is not None
+    check("a model", {"model_type": "llama"}, DecodeWorkload(1, 4, 5), "cuda")
+    for config in ({"model_type": "qwen2"}, {}):
+        with pytest.raises(ModelError, match=f"variant {name}: a model is no Llama but"):
+            check("a model", config, DecodeWorkload(1, 4, 5), "cuda")

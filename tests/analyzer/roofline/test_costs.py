@@ -1,0 +1,113 @@
+"""The least time of work, and `--peak`."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.modelling.role_work import RoleWork
+from decodescope.analyzer.modelling.weight_format import weight_format
+from decodescope.analyzer.roofline.costs import Limit, compute_dtype, work_limit
+from decodescope.analyzer.roofline.given_peak import parse_peak
+from decodescope.analyzer.roofline.peaks import DatasheetPeak, datasheet_peak
+
+PEAK = DatasheetPeak(4e12, "a sheet", {"bf16": 1e15, "fp8": 2e15})
+
+
+def test_the_slower_of_memory_and_arithmetic_decides() -> None:
+    assert work_limit(RoleWork(4_000_000, 0, 0, 1_000_000), PEAK) == Limit(1000, "memory")
+    assert work_limit(RoleWork(4_000_000, 0, 0, 2_000_000_000), PEAK) == Limit(2000, "compute")
+    assert work_limit(RoleWork(1_000_000, 2_000_000, 1_000_000), PEAK) == Limit(1000, "memory")
+    assert work_limit(RoleWork(0, 0, 0, 2_000_000_000), PEAK, "fp8") == Limit(1000, "compute")
+
+
+def test_an_unknown_rate_is_the_highest_known_one_and_none_leaves_memory() -> None:
+    assert work_limit(RoleWork(0, 0, 0, 2_000_000_000), PEAK, "fp16") == Limit(1000, "compute")
+    bandwidth = DatasheetPeak(4e12, "--peak", {})
+    assert work_limit(RoleWork(4, 0, 0, 10**15), bandwidth) == Limit(0, "memory")
+
+
+def test_no_peak_gives_no_limit_and_no_work_takes_no_time() -> None:
+    assert work_limit(RoleWork(4, 0, 0, 4), None) is None
+    assert work_limit(RoleWork(4, 0, 0, 4), DatasheetPeak(0.0, "none", {})) is None
+    assert work_limit(RoleWork(), PEAK) == Limit(0, "memory")
+
+
+def test_the_matrix_units_that_weights_can_use() -> None:
+    assert compute_dtype(weight_format("fp8"), "bf16") == "fp8"
+    assert compute_dtype(weight_format("int4"), "fp16") == "fp16"
+    assert compute_dtype(weight_format("bf16"), "bf16") == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("text", "gigabytes_per_s", "teraflops"),
+    [
+        ("4682GB/s", 4682, {}),
+        ("5.3TB/s", 5300, {}),
+        ("5.3 TB/s", 5300, {}),
+        ("300gb/s", 300, {}),
+        ("4682GBps", 4682, {}),
+        ("1.6e3GB/s", 1600, {}),
+        ("1TiB/s", 1099.511627776, {}),
+        ("5.3TB/s,1307TFLOP/s", 5300, dict.fromkeys(("bf16", "fp16", "fp8", "fp32"), 1307)),
+        ("1.3PFLOPS, 5.3TB/s", 5300, dict.fromkeys(("bf16", "fp16", "fp8", "fp32"), 1300)),
+        ("5.3TB/s,bf16=1307.4TFLOP/s,fp8=2614.9TFLOPS", 5300, {"bf16": 1307.4, "fp8": 2614.9}),
+        ("5.3TB/s,fp8=2000TFLOP/s,1000TFLOP/s", 5300,
+         {"bf16": 1000, "fp16": 1000, "fp8": 2000, "fp32": 1000}),
+    ],
+)  # fmt: skip
+def test_given_peaks(text: str, gigabytes_per_s: float, teraflops: dict[str, float]) -> None:
+    found = parse_peak(text)
+    assert found.bytes_per_s == pytest.approx(gigabytes_per_s * 1e9)
+    assert found.flops_per_s == pytest.approx({k: v * 1e12 for k, v in teraflops.items()})
+    assert found.source == "--peak"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "5.3", "TB/s", "5.3TB", "-5TB/s", "0GB/s", "1e99TB/s", "nanTB/s", "infTB/s",
+        "5.3TB/s,5.3TB/s", "1307TFLOP/s", "5.3TB/s,fp4=1TFLOP/s", "bf16=5.3TB/s", "5.3Tb/s",
+        "5.3TB/s;1PFLOP/s", "5.3TB/s,", "\x1b[2J", "9" * 400 + "GB/s", "5.3TB/h", "\uff15TB/s\n",
+    ],
+)  # fmt: skip
+def test_other_peaks_are_refused_with_an_example(text: str) -> None:
+    with pytest.raises(InputError, match="4682GB/s") as error:
+        parse_peak(text)
+    assert "\x1b" not in str(error.value)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 300
+
+
+@given(st.floats(1e-2, 1e4))
+def test_a_given_bandwidth_is_that_bandwidth(terabytes: float) -> None:
+    found = parse_peak(f"{terabytes:.6f}TB/s")
+    assert found.bytes_per_s == pytest.approx(terabytes * 1e12, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "gigabytes_per_s", "bf16_teraflops"),
+    [
+        ("AMD Instinct MI355X", 8000, 2516.6),
+        ("AMD Instinct MI350X", 8000, 2306.9),
+        ("AMD Instinct MI325X", 6000, 1307.4),
+        ("AMD Instinct MI300X VF", 5300, 1307.4),
+        ("AMD Instinct MI300A", 5300, 980.6),
+        # Each die is a device.
+        ("AMD Instinct MI250X", 1638.4, 191.5),
+        ("AMD Instinct MI250X/MI250", 1638.4, 191.5),
+        ("AMD Instinct MI210", 1638.4, 181),
+        ("AMD Instinct MI100", 1228.8, 92.3),
+    ],
+)
+def test_amd_devices(name: str, gigabytes_per_s: float, bf16_teraflops: float) -> None:
+    peak = datasheet_peak(name)
+    assert peak is not None
+    assert peak.bytes_per_s == pytest.approx(gigabytes_per_s * 1e9)
+    assert peak.flops_per_s["bf16"] == pytest.approx(bf16_teraflops * 1e12)
+    assert peak.source.startswith("AMD Instinct")
+
+
+def test_a_device_without_a_name_has_no_peak() -> None:
+    assert datasheet_peak("") is None
+    assert datasheet_peak("AMD Instinct MI308X") is None

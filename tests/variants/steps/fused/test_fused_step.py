@@ -1,0 +1,255 @@
+"""The fused step against transformers: same tokens, same logits, with any part left out."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from decodescope.analyzer.errors import InputError, ModelError
+from decodescope.analyzer.schema.report import SamplingSettings
+from decodescope.kernels.host.weights import WeightMatrix
+from decodescope.kernels.ops.rms_norm import RmsNorm
+from decodescope.variants.model.loading import load_model
+from decodescope.variants.model.source import resolve_model
+from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.model.workload_costs import weight_bytes_read
+from decodescope.variants.spec import FUSIONS
+from decodescope.variants.steps.eager_step import EagerStep
+from decodescope.variants.steps.fused.operations import step_operations, weight_bytes
+from tests.helpers import families
+from tests.helpers.fused_steps import (
+    assert_logits_agree,
+    both,
+    decoded,
+    fused,
+    ids_of,
+    load_family,
+    prompt_of,
+)
+
+# Beyond the windows of the families and the length at which their rotations change.
+CONTEXT = families.ORIGINAL_MAX + 3
+
+
+@pytest.mark.parametrize("family", families.FAMILIES)
+def test_logits_and_tokens_are_those_of_transformers(family: str, device: str) -> None:
+    loaded = load_family(family, device)
+    step, eager = both(loaded, DecodeWorkload(1, CONTEXT, 3, "fp32"))
+    ids = ids_of(loaded, 1, seed=5)
+    assert_logits_agree(step.forced_step(ids), eager.forced_step(ids))
+    assert torch.equal(step.step(), eager.step())
+
+
+@pytest.mark.parametrize("family", ["llama-biased", "mistral", "qwen3"])
+def test_sequences_of_a_batch_do_not_mix(family: str, device: str) -> None:
+    loaded = load_family(family, device)
+    step, eager = both(loaded, DecodeWorkload(3, CONTEXT, 3, "fp32"))
+    ids = ids_of(loaded, 3, seed=6)
+    assert_logits_agree(step.forced_step(ids), eager.forced_step(ids))
+    assert torch.equal(step.step(), eager.step())
+
+
+@pytest.mark.parametrize(("family", "batch"), [("llama-tied", 17), ("qwen3", 64)])
+def test_many_sequences_decode_as_with_transformers(family: str, batch: int, device: str) -> None:
+    loaded = load_family(family, device)
+    step, eager = both(loaded, DecodeWorkload(batch, 5, 3, "fp32"))
+    ids = ids_of(loaded, batch, seed=9)
+    assert_logits_agree(step.forced_step(ids), eager.forced_step(ids))
+    assert torch.equal(step.step(), eager.step())
+
+
+@pytest.mark.parametrize(("context", "new_tokens"), [(1, 2), (63, 4)])
+def test_awkward_positions_up_to_the_caches_end(context: int, new_tokens: int, device: str) -> None:
+    loaded = load_family("llama-tied", device)
+    step, eager = both(loaded, DecodeWorkload(1, context, new_tokens, "fp32"))
+    for seed in range(new_tokens):
+        assert step.position == eager.position == context + seed
+        ids = ids_of(loaded, 1, seed)
+        assert_logits_agree(step.forced_step(ids), eager.forced_step(ids))
+    with pytest.raises(ModelError, match=f"built for {context + new_tokens} positions"):
+        step.step()
+
+
+@pytest.mark.parametrize("left_out", [*FUSIONS, "norm-residual", "-".join(FUSIONS)])
+def test_what_is_left_out_changes_no_token(left_out: str, device: str) -> None:
+    loaded = load_family("qwen3-biased", device)
+    step, eager = both(loaded, DecodeWorkload(1, CONTEXT, 2, "fp32"), f"fused-{left_out}")
+    ids = ids_of(loaded, 1, seed=7)
+    assert_logits_agree(step.forced_step(ids), eager.forced_step(ids))
+    assert torch.equal(step.step(), eager.step())
+
+
+@pytest.mark.parametrize("left_out", ["rope", "attention-head"])
+def test_what_is_left_out_of_a_batch_changes_no_token(left_out: str, device: str) -> None:
+    loaded = load_family("mistral", device)
+    step, eager = both(loaded, DecodeWorkload(2, CONTEXT, 2, "fp32"), f"fused-{left_out}")
+    ids = ids_of(loaded, 2, seed=8)
+    assert_logits_agree(step.forced_step(ids), eager.forced_step(ids))
+    assert torch.equal(step.step(), eager.step())
+
+
+def test_the_bundled_model_writes_what_transformers_writes(device: str) -> None:
+    loaded = load_model(resolve_model("tiny"), device, "fp32")
+    step, eager = both(loaded, DecodeWorkload(1, 24, 3, "fp32"))
+    assert torch.equal(decoded(step, 3), decoded(eager, 3))
+
+
+@pytest.mark.parametrize(
+    ("sampling", "left_out"),
+    [
+        (SamplingSettings(0.8, None, None, seed=3), "-head"),
+        (SamplingSettings(1.3, top_k=20, top_p=0.9, seed=4), ""),
+    ],
+)
+def test_tokens_are_drawn_as_for_transformers_logits(
+    sampling: SamplingSettings, left_out: str, device: str
+) -> None:
+    loaded = load_family("qwen2", device)
+    workload = DecodeWorkload(2, 7, 3, "fp32", sampling)
+    step, eager = both(loaded, workload, f"fused{left_out}")
+    tokens = decoded(step, 2)
+    assert torch.equal(tokens, decoded(eager, 2))
+    assert_logits_agree(step.forced_step(tokens[:, 1]), eager.forced_step(tokens[:, 1]))
+    assert step.plan.buffers.position.item() == step.position == 10
+    step.reset(7)
+    assert torch.equal(decoded(step, 1), tokens[:, :1])
+
+
+@pytest.mark.parametrize(
+    ("words", "batch", "norms", "dtype"),
+    [
+        ("", 1, 0, torch.bfloat16),
+        ("-norm", 1, 5, torch.bfloat16),
+        ("", 2, 5, torch.bfloat16),
+        ("+fp8_e4m3", 2, 5, torch.float16),
+        ("+w8a8", 2, 0, torch.bfloat16),
+        ("+w8a8+head16", 2, 1, torch.bfloat16),
+    ],
+)
+def test_norms_of_a_batch_are_launches_of_their_own(
+    words: str, batch: int, norms: int, dtype: torch.dtype, device: str
+) -> None:
+    """Two layers and the head. Narrow weights take x in float16."""
+    loaded = load_family("llama2", device, torch.bfloat16)
+    step = fused(loaded, DecodeWorkload(batch, 3, 4, "bf16"), f"fused{words}")
+    found = [
+        (placed.path[-1], placed.operation.out.dtype)
+        for placed in step_operations(step.plan)
+        if isinstance(placed.operation, RmsNorm)
+    ]
+    paths = ["input_norm", "post_attention_norm"] * 2 + ["final_norm"]
+    assert found == [(path, dtype) for path in (paths[-norms:] if norms else [])]
+
+
+def test_going_back_repeats_the_same_bits(device: str) -> None:
+    loaded = load_family("qwen2", device)
+    workload = DecodeWorkload(1, 5, 3, "fp32")
+    step = fused(loaded, workload)
+    first = step.prefill(prompt_of(loaded, workload))
+    tokens = decoded(step, 3)
+    cache = step.plan.cache.k.clone(), step.plan.cache.v.clone()
+
+    step.reset(5)
+    assert step.position == 5
+    assert torch.equal(step.step(), tokens[:, 0])
+    logits = step.forced_step(tokens[:, 0].clone())
+    step.reset(6)
+    assert torch.equal(step.forced_step(tokens[:, 0].clone()), logits)
+    assert torch.equal(step.step(), tokens[:, 2])
+    assert torch.equal(step.plan.cache.k, cache[0])
+    assert torch.equal(step.plan.cache.v, cache[1])
+
+    step.prefill(prompt_of(loaded, workload, seed=1))
+    assert torch.equal(step.prefill(prompt_of(loaded, workload)), first)
+    assert torch.equal(step.step(), tokens[:, 0])
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+def test_forced_logits_are_the_callers_own(dtype: str, device: str) -> None:
+    torch_dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[dtype]
+    loaded = load_family("qwen2", device, torch_dtype)
+    workload = DecodeWorkload(1, 5, 3, dtype)  # type: ignore[arg-type]
+    step = fused(loaded, workload)
+    step.prefill(prompt_of(loaded, workload))
+    logits = step.forced_step(ids_of(loaded, 1, seed=1))
+    kept = logits.clone()
+    assert logits.dtype == torch_dtype
+    ids = ids_of(loaded, 1, seed=2)
+    assert not torch.equal(step.forced_step(ids), kept)
+    assert torch.equal(logits, kept)
+    assert torch.equal(step.plan.buffers.tokens[:, 6], ids)
+
+
+def test_what_a_step_must_not_be_asked(device: str) -> None:
+    loaded = load_family("llama2", device)
+    workload = DecodeWorkload(2, 5, 3, "fp32")
+    step = fused(loaded, workload)
+    with pytest.raises(ModelError, match="before prefill"):
+        step.step()
+    with pytest.raises(InputError, match=r"prompt of shape \[2, 6\]"):
+        step.prefill(torch.zeros(2, 6, dtype=torch.int64))
+    step.prefill(prompt_of(loaded, workload))
+    with pytest.raises(InputError, match=r"forced ids of shape \[3\]"):
+        step.forced_step(torch.zeros(3, dtype=torch.int64))
+    with pytest.raises(InputError, match="reset to position 6"):
+        step.reset(6)
+    assert step.position == 5
+
+
+@pytest.mark.parametrize("left_out", ["", *(f"-{part}" for part in FUSIONS), "-qkv-norm-residual"])
+@pytest.mark.parametrize("family", ["mistral", "qwen3-biased"])
+def test_bytes_read_are_those_of_any_variant(family: str, left_out: str) -> None:
+    loaded = load_family(family, "cpu")
+    workload = DecodeWorkload(2, 5, 3, "fp32")
+    step, eager = fused(loaded, workload, f"fused{left_out}"), EagerStep(loaded, workload)
+    assert step.weight_bytes_read == eager.weight_bytes_read
+    assert step.kv_bytes_read(7) == eager.kv_bytes_read(7)
+    assert step.ungraphed() is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("family", families.FAMILIES)
+def test_the_matrices_a_step_reads_are_the_models(family: str, dtype: torch.dtype) -> None:
+    loaded = load_family(family, "cpu", dtype)
+    workload = DecodeWorkload(3, 5, 3)
+    model_bytes = weight_bytes_read(loaded.model, 3)
+    step = fused(loaded, workload)
+    assert step.weight_bytes_read == model_bytes
+    assert step.kv_bytes_read(9) == EagerStep(loaded, workload).kv_bytes_read(9)
+
+
+def test_narrower_matrices_are_fewer_bytes() -> None:
+    step = fused(load_family("llama2", "cpu"), DecodeWorkload(1, 5, 3, "fp32"))
+    plan = step.plan
+    layer = plan.parts.layers[0]
+    narrow = WeightMatrix(layer.o.data.half(), torch.ones(layer.o.rows))
+    layers = (replace(layer, o=narrow), *plan.parts.layers[1:])
+    narrower = replace(plan, parts=replace(plan.parts, layers=layers))
+    saved = layer.o.data.nbytes // 2 - 4 * layer.o.rows
+    assert weight_bytes(step_operations(narrower)) == step.weight_bytes_read - saved
+
+
+def test_other_tiles_share_the_memory(device: str) -> None:
+    loaded = load_family("llama2", device)
+    workload = DecodeWorkload(1, 40, 2, "fp32")
+    step = fused(loaded, workload)
+    tiles = step.plan.tiles
+    other = step.with_tiles(
+        replace(
+            tiles,
+            down=replace(tiles.down, columns=32, splits=3),
+            attention=replace(tiles.attention, columns=16, splits=2),
+        )
+    )
+    assert other.plan.cache is step.plan.cache
+    assert other.plan.buffers is step.plan.buffers
+    prompt = prompt_of(loaded, workload)
+    for one in (step, other):
+        one.prefill(prompt)
+    logits = []
+    for one in (step, other):
+        one.reset(40)
+        logits.append(one.forced_step(ids_of(loaded, 1, seed=3)))
+    assert_logits_agree(logits[1], logits[0])
+    step.launch_at(17)
+    assert step.plan.buffers.position.item() == 18

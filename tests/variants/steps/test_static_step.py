@@ -1,0 +1,47 @@
+"""The static step under Dynamo, whose backend only counts what it is asked to compile."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import fx
+
+from decodescope.variants.comparing.accuracy import forced_logits
+from decodescope.variants.comparing.accuracy_text import ScoredText
+from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.steps.compiled_step import StaticStep
+
+CONTEXT, POSITIONS = 7, 5
+Load = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_compiled() -> Iterator[None]:
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_scoring_runs_what_a_run_has_compiled(load_small: Load, batch: int) -> None:
+    compiled: list[fx.GraphModule] = []
+
+    def count(graph: fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., Any]:
+        compiled.append(graph)
+        return graph.forward
+
+    workload = DecodeWorkload(batch, CONTEXT, POSITIONS, "fp32")
+    step = StaticStep(
+        load_small("llama"),
+        workload,
+        lambda forward: torch.compile(forward, backend=count, fullgraph=True, dynamic=False),
+    )
+    step.prefill(torch.zeros((batch, CONTEXT), dtype=torch.int64))
+    step.step()
+    step.step()
+    assert len(compiled) == 1
+    ids = torch.arange(3, 4 + CONTEXT + POSITIONS)
+    logits = forced_logits(step, ScoredText(ids, CONTEXT, POSITIONS, "a text"), batch)
+    assert len(logits) == POSITIONS
+    assert len(compiled) == 1

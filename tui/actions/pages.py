@@ -1,0 +1,127 @@
+"""Actions on what is looked at: pages, selection, palette, help."""
+
+from collections.abc import Iterable
+from functools import partial
+
+from textual.app import App, SystemCommand
+
+from decodescope.analyzer.text.plain import plain_line
+from decodescope.tui.actions.run import RunController
+from decodescope.tui.commands import offered, reachable, rekeyed
+from decodescope.tui.feeds import Feeds
+from decodescope.tui.library import Library
+from decodescope.tui.model.focus import Focus
+from decodescope.tui.model.view import LOG_PAGE
+from decodescope.tui.pages.all_pages import PAGES
+from decodescope.tui.painter import Painter
+from decodescope.tui.panels.messages import Choose, Narrow, PageRequest, Sift, Turn
+from decodescope.tui.panels.panel import Panel
+
+
+class PageController:
+    """Its actions change no run and no file."""
+
+    def __init__(
+        self,
+        app: App[None],
+        feeds: Feeds,
+        focus: Focus,
+        painter: Painter,
+        library: Library,
+        runs: RunController,
+    ) -> None:
+        self._app = app
+        self._feeds = feeds
+        self._focus = focus
+        self._painter = painter
+        self._library = library
+        self._runs = runs
+
+    def system_commands(self) -> Iterable[SystemCommand]:
+        """Every action that is offered, for the command palette."""
+        view, screen = self._feeds.view(), self._painter.screen
+        for index, choice in enumerate(view.choices):
+            if choice.unavailable is None and not view.following:
+                title = no_markup(f"Switch to {choice.name}")
+                summary = no_markup(choice.summary)
+                yield SystemCommand(title, summary, partial(self._runs.choose, index))
+        for page in PAGES:
+            text = f"Show this page ({page.key})"
+            yield SystemCommand(f"Page: {page.label}", text, partial(self.show, page.name))
+        run = self._app.run_action
+        if isinstance(panel := screen.focused, Panel):
+            for command in panel.commands:
+                text = f"{command.help} ({command.shown_key})"
+                yield SystemCommand(command.title, text, partial(run, command.action, panel))
+        for command in rekeyed(offered(view), "app", screen.keymap):
+            if command.action not in ("command_palette", "clear"):
+                text = f"{command.help} ({command.shown_key})"
+                yield SystemCommand(command.title, text, partial(run, command.action))
+        yield SystemCommand("Theme", "Change the colours", self._app.action_change_theme)
+
+    def show(self, name: str) -> None:
+        """Show the page with this name."""
+        if LOG_PAGE in (name, self._focus.page):
+            self._feeds.shown.seen()
+        self._focus.page = name
+        if name == "files":
+            live = self._feeds.live
+            self._library.refresh(live is not None and self._feeds.shown is not live)
+        self._painter.paint()
+
+    def answer(self, request: PageRequest) -> None:
+        """Select, narrow or filter as a panel asks, or show another page."""
+        match request:
+            case Turn(page):
+                self.show(page)
+                return
+            case Choose(pick):
+                self._focus.choose(pick, self._painter.shown()[0])
+            case Narrow(path):
+                self._focus.narrow(path)
+            case Sift(gaps):
+                self._focus.sift(gaps)
+        self._painter.paint()
+
+    def clear(self) -> None:
+        """Hide the banner; without one, drop what is searched and filtered on the page, then the
+        selection; then show everything again."""
+        if self._feeds.view().banner is not None:
+            self._feeds.shown.dismiss_banner()
+        elif not self._painter.screen.forget_typed():
+            self._focus.clear(self._painter.shown()[0])
+        self._painter.paint()
+
+    def palette(self) -> None:
+        """Search all actions."""
+        from decodescope.tui.screens.dialog import Palette
+
+        if not isinstance(self._app.screen, Palette):
+            self._app.push_screen(Palette(id="--command-palette"))
+
+    def freeze(self) -> None:
+        """Freeze the view, or continue."""
+        if self._painter.frozen:
+            self._painter.thaw()
+            self._feeds.analyse()
+        else:
+            self._painter.freeze()
+
+    def copy(self) -> None:
+        """Copy the page as text (OSC 52, so it works over SSH)."""
+        self._app.copy_to_clipboard(self._painter.screen.as_text())
+        self._app.notify("The page is on the clipboard as text.")
+
+    def help(self) -> None:
+        """Show all keys and what the figures mean."""
+        from decodescope.tui.screens.help import HelpScreen
+
+        screen = self._painter.screen
+        local = screen.focused.commands if isinstance(screen.focused, Panel) else ()
+        everywhere = rekeyed(offered(self._feeds.view()), "app", screen.keymap)
+        self._app.push_screen(HelpScreen(screen.inks, local, reachable(local, everywhere)))
+
+
+def no_markup(text: str) -> str:
+    """`text` for the command palette, which reads every text as markup."""
+    return plain_line(text).replace("[", r"\[")

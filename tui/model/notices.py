@@ -1,0 +1,115 @@
+"""The messages of a run to its user: one banner, and the lines of the log."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from decodescope.analyzer.protocol.messages import Failure, Hello
+from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.analyzer.schema.report import Finding
+from decodescope.tui.link.base import WorkerDied
+
+Level = Literal["info", "warning", "error"]
+LogSource = Literal["app", "worker", "printed", "finding"]
+
+_BANNER_LINES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Banner:
+    """Something that needs attention: a headline, details, and what the user can do about it."""
+
+    severity: Literal["error", "warning"]
+    headline: str
+    details: tuple[str, ...] = ()
+    hint: str = "esc dismiss"
+
+
+def died(event: WorkerDied, fatal: Failure | None) -> Banner:
+    """The worker died: shows the reason it gave, or else the last lines of its log."""
+    hint = "R restart it   esc dismiss   q quit"
+    if fatal is not None:
+        return Banner("error", fatal.message, (), hint)
+    headline = f"{event.describe()}. The figures below are its last."
+    return Banner("error", headline, event.log_tail[-_BANNER_LINES:], hint)
+
+
+def held() -> Banner:
+    """The worker waits for a comparison."""
+    headline = "The worker is paused until the comparison on page 7 has ended; x there cancels it."
+    return Banner("warning", headline)
+
+
+def ended_by_user() -> Banner:
+    """The user ended the worker, for example to free its GPU memory."""
+    headline = "The worker was ended, and its memory is free. The figures are its last."
+    return Banner("warning", headline, (), "R restart it   esc dismiss")
+
+
+def no_cuda(hello: Hello) -> Banner:
+    """The model runs on the CPU because there is no CUDA device."""
+    offer = "o opens a recorded H200 run   esc" if bundled_recordings() else "esc dismiss"
+    return Banner("warning", f"No CUDA device: running {hello.model} on the CPU", (), offer)
+
+
+def degraded(name: str, findings: Sequence[Finding]) -> Banner:
+    """The file was read, but what is wrong with it affects its figures."""
+    more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+    return Banner("warning", f"{name} is degraded: {findings[0].message}{more}")
+
+
+def failure(message: Failure, replayed: bool) -> Banner:
+    """Something failed in the worker; what is `replayed` cannot be restarted."""
+    hint = "R restart it   esc dismiss" if message.fatal and not replayed else "esc dismiss"
+    return Banner("error", message.message, (), hint)
+
+
+LOG_LINES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of the log, the `number`-th of its run. `time` is the time of day, or the recorded
+    time in a replay; a finding of a trace's health has its `code`."""
+
+    number: int
+    level: Level
+    text: str
+    time: str
+    source: LogSource
+    code: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class RunLog:
+    """Keeps the last `LOG_LINES` lines; `unseen` counts the warnings and errors since page 9 was
+    shown."""
+
+    unseen: int = 0
+    _lines: deque[LogLine] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
+    _count: int = 0
+    _reported: set[tuple[int, str]] = field(default_factory=set)
+
+    @property
+    def lines(self) -> tuple[LogLine, ...]:
+        """The lines, oldest first."""
+        return tuple(self._lines)
+
+    def add(self, level: Level, text: str, time: str, source: LogSource, code: str = "") -> None:
+        """Add a line."""
+        self._count += 1
+        self.unseen += level != "info"
+        self._lines.append(LogLine(self._count, level, text, time, source, code))
+
+    def unreported(self, index: int, findings: Sequence[Finding]) -> list[Finding]:
+        """The findings of the choice at `index` that are asked about for the first time: once per
+        code, because the numbers in a message differ from window to window."""
+        new = [finding for finding in findings if (index, finding.code) not in self._reported]
+        self._reported.update((index, finding.code) for finding in new)
+        return new
+
+    def forget_worker(self) -> None:
+        """Drop what the worker reported."""
+        kept = [line for line in self._lines if line.source != "worker"]
+        self._lines = deque(kept, maxlen=LOG_LINES)

@@ -1,0 +1,151 @@
+"""An app on a terminal: it answers keys in the order of their presses, ends on signals, and
+outlives the terminal.
+"""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Sequence
+from typing import Any
+
+from textual import events
+from textual.app import App
+from textual.driver import Driver
+from textual.filter import LineFilter, NoColor
+from textual.notifications import SeverityLevel
+from textual.widgets import Input
+from textual.worker import WorkerFailed
+
+from decodescope.analyzer.text.plain import plain_line, plain_text
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.style.terminal import AsciiFilter, TerminalTraits, losable
+
+# A sender may repeat its signal at once, as `timeout` does.
+ONE_SIGNAL_S = 0.1
+# For a widget that is removed before it takes a key.
+_MOST_WAIT_S = 0.5
+
+
+class TerminalApp(App[None]):
+    """Subclasses implement `acted`, `ending` and `close_links`."""
+
+    def __init__(self, traits: TerminalTraits) -> None:
+        self._traits = traits
+        self._terminal_filters: list[LineFilter] = [] if traits.color else [NoColor()]
+        if not traits.unicode:
+            self._terminal_filters.append(AsciiFilter())
+        super().__init__(ansi_color=None if traits.color else True)
+        self._leaving = False
+        self._ending_signals: list[signal.Signals] = []
+
+    def acted(self) -> None:
+        """The user pressed a key or a button of the mouse."""
+        raise NotImplementedError
+
+    def ending(self) -> None:
+        """Show that the app is about to end."""
+        raise NotImplementedError
+
+    async def close_links(self) -> None:
+        """End every process of the app."""
+        raise NotImplementedError
+
+    @property
+    def crash(self) -> BaseException | None:
+        """The error that ended the app, None if none did."""
+        error = self._exception
+        return error.error if isinstance(error, WorkerFailed) else error
+
+    def _fatal_error(self) -> None:
+        """End without Textual's traceback: whoever runs the app reports `crash`."""
+        self._close_messages_no_wait()
+
+    def get_driver_class(self) -> type[Driver]:
+        """Textual's driver, in a form that outlives the terminal."""
+        return losable(super().get_driver_class())
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Textual's filters, and ours for terminals without colour or without Unicode."""
+        return [*super().get_line_filters(), *self._terminal_filters]
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,
+    ) -> None:
+        """Show a message; names in it are plain text, so none is markup."""
+        text, title = plain_text(message), plain_line(title)
+        super().notify(text, title=title, severity=severity, timeout=timeout, markup=markup)
+
+    async def on_event(self, event: events.Event) -> None:
+        """Answer a key before the next.
+
+        Textual sends a key to the widget with the focus, and from there to one ancestor after the
+        other until a binding takes it; letters that follow at once would overtake it.
+        """
+        if isinstance(event, events.Key | events.MouseDown):
+            self.acted()
+        if isinstance(event, events.Key) and not event.is_forwarded:
+            focused = self.focused
+            if isinstance(focused, Input | Panel):
+                await self._answer(event, focused)
+                return
+        await super().on_event(event)
+
+    async def _answer(self, event: events.Key, focused: Input | Panel[Any]) -> None:
+        if focused.check_consume_key(event.key, event.character):
+            await super().on_event(event)
+            taken = asyncio.Event()
+            if focused.call_later(taken.set):
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(taken.wait(), _MOST_WAIT_S)
+        elif not (
+            await self._check_bindings(event.key, priority=True)
+            or await self._check_bindings(event.key)
+        ):
+            await super().on_event(event)
+
+    def on_load(self) -> None:
+        """Let signals end the app like `q`, before it takes over the terminal.
+
+        An ignored one stays ignored, except SIGHUP: without its terminal the app is of no use.
+        """
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if number == signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+                with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+                    asyncio.get_running_loop().add_signal_handler(number, self._end_by, number)
+                    self._ending_signals.append(number)
+
+    async def on_unmount(self) -> None:
+        """End every process of the app, also after a crash."""
+        await self.close_links()
+
+    async def action_quit(self) -> None:
+        """End every process of the app, and leave."""
+        if not self._leaving:
+            self._leave(0)
+
+    def _end_by(self, number: int) -> None:
+        """Exit with 128 + signal; another one, a moment later, kills the process. SIGHUP does not:
+        the kernel and the shell both send it when a terminal is closed."""
+        if self._leaving:
+            return
+        self._leave(128 + number)
+        loop = asyncio.get_running_loop()
+        for ending_signal in self._ending_signals:
+            if ending_signal != signal.SIGHUP:
+                loop.call_later(ONE_SIGNAL_S, signal.signal, ending_signal, signal.SIG_DFL)
+
+    def _leave(self, code: int) -> None:
+        """Show that every process is being ended, and exit with `code` when it is."""
+        self._leaving = True
+        self.ending()
+        self.run_worker(self._close_and_exit(code), name="leaving")
+
+    async def _close_and_exit(self, code: int) -> None:
+        await self.close_links()
+        self.exit(return_code=code)

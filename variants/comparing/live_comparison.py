@@ -1,0 +1,114 @@
+"""A comparison for the app.
+
+    python -m decodescope.variants.comparing.live_comparison SOCKET_FD CONFIG_JSON
+
+It sends what it does and measures to the app at the other end of a socket pair. `Quit`, SIGTERM
+and the end of the socket interrupt it as Ctrl-C interrupts `compare`: the run in progress ends, and
+the complete rounds are compared.
+"""
+
+import os
+import signal
+import socket
+import sys
+import threading
+from contextlib import suppress
+from types import FrameType
+
+import msgspec
+from msgspec import Struct
+
+from decodescope.analyzer.comparing.messages import ComparisonConfig, ComparisonDone
+from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.protocol.framing import FrameDecoder, encode_frame
+from decodescope.analyzer.protocol.messages import Bye, Quit
+from decodescope.variants.comparing.command import CompareRequest, compare_variants
+from decodescope.variants.machine.child_process import end_with_parent, exit_now, failure_of
+
+_RECEIVE_BYTES = 1 << 16
+
+
+class _Interruption:
+    """Turns the first SIGINT or SIGTERM into `KeyboardInterrupt`, but never inside a frame."""
+
+    def __init__(self) -> None:
+        self._asked = self._raised = self._held = False
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """The signals' handler."""
+        self._asked = True
+        self._raise()
+
+    def __enter__(self) -> None:
+        self._held = True
+
+    def __exit__(self, *_: object) -> None:
+        self._held = False
+        self._raise()
+
+    def _raise(self) -> None:
+        if self._asked and not self._raised and not self._held:
+            self._raised = True
+            raise KeyboardInterrupt
+
+
+class _App:
+    """The app's end of the conversation; a thread waits for its `Quit`."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._socket = control
+        self._interruption = _Interruption()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._interruption.handle)
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def tell(self, message: Struct) -> None:
+        """Send `message`.
+
+        Raises:
+            OSError: the app is gone.
+            KeyboardInterrupt: the comparison was interrupted meanwhile.
+        """
+        with self._interruption:
+            self._socket.sendall(encode_frame(message))
+
+    def _listen(self) -> None:
+        decoder = FrameDecoder(Quit)
+        with suppress(OSError, InputError):
+            while data := self._socket.recv(_RECEIVE_BYTES):
+                if decoder.feed(data):
+                    break
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def main(arguments: list[str]) -> int:
+    """Compare for the app at the socket; returns the process's exit code."""
+    control, config_json = arguments
+    end_with_parent()
+    app = _App(socket.socket(fileno=int(control)))
+    config = msgspec.json.decode(config_json, type=ComparisonConfig)
+    try:
+        try:
+            return _compare(app, config)
+        except KeyboardInterrupt:
+            app.tell(Bye("cancelled"))
+            return 0
+        except Exception as error:  # ours, a device's, or a bug
+            failure = failure_of(error)
+            app.tell(failure)
+            app.tell(Bye("failed"))
+            return failure.exit_code
+    except (OSError, KeyboardInterrupt):  # the app is gone, or asked a moment too late
+        return 0
+
+
+def _compare(app: _App, config: ComparisonConfig) -> int:
+    request = CompareRequest(config.config, config.variants, config.rounds, each_round=True)
+    with compare_variants(request, app.tell) as outcome:
+        app.tell(ComparisonDone(outcome.comparison))
+    app.tell(Bye("done"))
+    return 0
+
+
+if __name__ == "__main__":
+    exit_now(main(sys.argv[1:]))

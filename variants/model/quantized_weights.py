@@ -1,0 +1,282 @@
+"""FP8 and INT8 weights: the modules that hold them, and quantising those of a model in place.
+
+The modules take the place of nn.Linear and nn.Embedding in a transformers model, and hold the very
+tensors that the fused kernels read. Each output channel has one scale.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from decodescope.analyzer.errors import ModelError
+from decodescope.kernels.host.quantize import NARROW_DTYPES, NarrowFormat, quantized_rows
+from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec
+
+# The element type, and whether there are scales.
+Stored = tuple[torch.dtype, bool]
+# Elements [rows, columns], their scales [rows] or None, and a dtype: W in that dtype.
+Convert = Callable[[torch.Tensor, torch.Tensor | None, torch.dtype], torch.Tensor]
+
+# The modules of a model that the fused kernels run (`steps.fused.model_parts`).
+_LAYERS, _HEAD, _TABLE = "model.layers.", "lm_head", "model.embed_tokens"
+_SCALE_BYTES = 4
+# Elements that are quantised at once: `quantized_rows` takes 8 bytes of memory for each.
+_BLOCK = 1 << 23
+
+
+class QuantizedMatrix(nn.Module):
+    """W [rows, columns]: W[r, k] = data[r, k] * scale[r], as `kernels.host.weights.WeightMatrix`.
+
+    `data` is FP8 or INT8, `scale` float32 [rows], None where every scale is 1. They are no
+    parameters: what casts or upcasts a model moves them with it, and leaves their types alone.
+    """
+
+    def __init__(self, data: torch.Tensor, scale: torch.Tensor | None) -> None:
+        super().__init__()
+        self.data = data
+        self.scale = scale
+
+    @property
+    def stored(self) -> Stored:
+        """The element type, and whether there are scales."""
+        return self.data.dtype, self.scale is not None
+
+    @property
+    def tensors(self) -> Iterator[torch.Tensor]:
+        """Elements and scales."""
+        yield self.data
+        if self.scale is not None:
+            yield self.scale
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Any:
+        device = fn(self.data[:0]).device
+        self.data = self.data.to(device)
+        self.scale = None if self.scale is None else self.scale.to(device)
+        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+
+
+class QuantizedLinear(QuantizedMatrix):
+    """y = x W^T + bias, with W in the dtype of x, rounded once. `bias` is [rows] in that dtype.
+
+    Each call makes that W anew, in `rows * columns` elements of temporary memory: it serves the
+    prefill, where one W multiplies a whole prompt. PyTorch makes it, or what `converting_with` has.
+    """
+
+    def __init__(
+        self, data: torch.Tensor, scale: torch.Tensor | None, bias: nn.Parameter | None = None
+    ) -> None:
+        super().__init__(data, scale)
+        self.bias = bias
+        self.convert: Convert = scaled
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x [..., columns] -> [..., rows]."""
+        return F.linear(x, self.convert(self.data, self.scale, x.dtype), self.bias)
+
+
+class QuantizedEmbedding(QuantizedMatrix):
+    """W[ids] in `dtype`, that of the model."""
+
+    def __init__(self, data: torch.Tensor, scale: torch.Tensor | None, dtype: torch.dtype) -> None:
+        super().__init__(data, scale)
+        self.dtype = dtype
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """ids [...] -> [..., columns]."""
+        # Not every device can index FP8.
+        rows = self.data.view(torch.int8)[ids].view(self.data.dtype)
+        return scaled(rows, None if self.scale is None else self.scale[ids], self.dtype)
+
+
+@contextmanager
+def converting_with(convert: Convert, model: nn.Module) -> Iterator[None]:
+    """Within it, the quantised linear layers of `model` make their W with `convert`."""
+    linears = [module for module in model.modules() if isinstance(module, QuantizedLinear)]
+    for linear in linears:
+        linear.convert = convert
+    try:
+        yield
+    finally:
+        for linear in linears:
+            linear.convert = scaled
+
+
+def quantized_formats(model: nn.Module) -> dict[str, Stored]:
+    """The stored format of each quantised matrix of `model`, by the name of its module."""
+    return {
+        name: module.stored
+        for name, module in model.named_modules()
+        if isinstance(module, QuantizedMatrix)
+    }
+
+
+def weight_tensors(module: nn.Module, recurse: bool = True) -> list[torch.Tensor]:
+    """The distinct tensors of weights of `module`: parameters, quantised elements and scales."""
+    tensors: list[torch.Tensor] = [*module.parameters(recurse)]
+    for part in module.modules() if recurse else (module,):
+        if isinstance(part, QuantizedMatrix):
+            tensors += part.tensors
+    return list({id(tensor): tensor for tensor in tensors}.values())
+
+
+def scaled(data: torch.Tensor, scale: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor:
+    """data * scale in `dtype`: the elements are exact in every dtype, the product is rounded once
+    (PyTorch multiplies in float32)."""
+    values = data.to(dtype)
+    return values if scale is None else values.mul_(scale.unsqueeze(-1))
+
+
+@dataclass(frozen=True, slots=True)
+class Quantization:
+    """The weights of a narrow format: the matrices of the layers, lm_head with `head`, and the
+    embedding table with `embedding`. Without `scaled` every scale is 1."""
+
+    format: NarrowFormat
+    scaled: bool = True
+    head: bool = True
+    embedding: bool = False
+
+    @property
+    def stored(self) -> Stored:
+        """The element type of each matrix, and whether there are scales."""
+        return NARROW_DTYPES[self.format], self.scaled
+
+
+def quantization_of(spec: VariantSpec | None) -> Quantization | None:
+    """The narrow format in which a variant stores weights; None: as they were loaded."""
+    if spec is None or spec.weight_format not in NARROW_WEIGHTS:
+        return None
+    weights = NARROW_WEIGHTS[spec.weight_format]
+    return Quantization(weights.elements, weights.scaled, not spec.head16, spec.embedding8)
+
+
+def is_quantized(model: Any, quantization: Quantization) -> bool:
+    """Whether exactly these weights of `model` are stored so."""
+    return quantized_formats(model) == dict.fromkeys(
+        _paths(model, quantization), quantization.stored
+    )
+
+
+@torch.no_grad()
+def quantize_model(
+    name: str,
+    model: Any,
+    quantization: Quantization,
+    say: Callable[[str], object] = lambda stage: None,
+) -> None:
+    """Replace matrices of `model` by quantised ones, one after the other; each frees its weight.
+
+    A matrix that was loaded in this format stays as it is. If an embedding table is tied to
+    lm_head, they share one quantised matrix if both are quantised; otherwise the head gets a
+    quantised copy. `say` is called for each layer; `name` is the model's, for errors. After an
+    error the matrices before it are quantised, and the model must be loaded again.
+
+    Raises:
+        ModelError: a weight that is NaN or infinite, or stored in another narrow format.
+    """
+    if is_quantized(model, quantization):
+        return
+    layers = len(model.model.layers)
+    for layer, paths in groupby(_paths(model, quantization), _layer):
+        place = "embedding and head" if layer is None else f"layer {layer + 1} of {layers}"
+        say(f"quantising to {quantization.format}: {place}")
+        for path in paths:
+            _quantize(name, model, path, quantization)
+    if model.device.type == "cuda":
+        # Blocks of the old weights fit little else, and would stay reserved.
+        torch.cuda.empty_cache()
+
+
+def quantized_bytes(model: Any, quantization: Quantization | None) -> int:
+    """Bytes of the weights of `model`, which may be without memory, once they are quantised."""
+    planned = frozenset(_paths(model, quantization) if quantization else ())
+    # A tied table may be stored twice: as it is for the embedding, quantised for the head.
+    sizes: dict[tuple[int, bool], int] = {}
+    for path, module in model.named_modules():
+        to_do = path in planned and not isinstance(module, QuantizedMatrix)
+        for tensor in weight_tensors(module, recurse=False):
+            if to_do and tensor is module.weight:
+                sizes[id(tensor), True] = _narrow_bytes(tensor, quantization)
+            else:
+                sizes[id(tensor), False] = tensor.nbytes
+    return sum(sizes.values())
+
+
+def dequantized_bytes(model: Any, quantization: Quantization | None) -> int:
+    """Bytes of the largest matrix that the prefill makes from a quantised one, at a time."""
+    planned = frozenset(_paths(model, quantization) if quantization else ())
+    sizes = [
+        (module.data if isinstance(module, QuantizedLinear) else module.weight).numel()
+        for path, module in model.named_modules()
+        if isinstance(module, QuantizedLinear) or (path in planned and path != _TABLE)
+    ]
+    return max(sizes, default=0) * int(model.dtype.itemsize)
+
+
+def _narrow_bytes(weight: torch.Tensor, quantization: Quantization | None) -> int:
+    scaled = quantization is not None and quantization.scaled
+    return weight.numel() + (_SCALE_BYTES * weight.shape[0] if scaled else 0)
+
+
+def _paths(model: Any, quantization: Quantization) -> list[str]:
+    """The modules that are stored so: of the layers first, in their order."""
+    paths = [
+        path
+        for path, module in model.named_modules()
+        if path.startswith(_LAYERS) and isinstance(module, nn.Linear | QuantizedLinear)
+    ]
+    return paths + [_TABLE] * quantization.embedding + [_HEAD] * quantization.head
+
+
+def _layer(path: str) -> int | None:
+    return int(path.split(".")[2]) if path.startswith(_LAYERS) else None
+
+
+def _quantize(name: str, model: Any, path: str, quantization: Quantization) -> None:
+    module = model.get_submodule(path)
+    if isinstance(module, QuantizedMatrix):
+        if module.stored != quantization.stored:
+            raise ModelError(
+                f"{name}: {path} is stored in {module.data.dtype}, and no longer in the model's "
+                f"dtype; it cannot become {quantization.format}"
+            )
+        return
+    weight = module.weight
+    data, scale = _narrow(weight, quantization, f"{name}: {path}")
+    if not isinstance(module, nn.Embedding):
+        model.set_submodule(path, QuantizedLinear(data, scale, module.bias))
+        return
+    model.set_submodule(path, QuantizedEmbedding(data, scale, weight.dtype))
+    head = model.get_submodule(_HEAD)
+    if quantization.head and getattr(head, "weight", None) is weight:
+        model.set_submodule(_HEAD, QuantizedLinear(data, scale, head.bias))
+
+
+def _narrow(
+    weight: torch.Tensor, quantization: Quantization, where: str
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Elements and scales of `weight` [rows, columns], made a block of rows at a time."""
+    rows, columns = weight.shape
+    data = torch.empty_like(weight, dtype=NARROW_DTYPES[quantization.format])
+    scale = torch.empty(rows, dtype=torch.float32, device=weight.device)
+    step = max(1, _BLOCK // columns)
+    # A model without memory has no values.
+    for first in range(0, 0 if weight.is_meta else rows, step):
+        block = slice(first, first + step)
+        rows_of = weight[block]
+        broken = ~rows_of.isfinite().all(dim=1)
+        if bool(broken.any()):
+            raise ModelError(
+                f"{where}: row {first + int(broken.nonzero()[0])} has NaN or infinite values and "
+                f"cannot be stored in {quantization.format}; download the checkpoint again"
+            )
+        data[block], scales = quantized_rows(rows_of, quantization.format, quantization.scaled)
+        if scales is not None:
+            scale[block] = scales
+    return data, scale if quantization.scaled else None

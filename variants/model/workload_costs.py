@@ -1,0 +1,193 @@
+"""The costs of a workload: the bytes and FLOPs of each decode step, and the memory of a run.
+
+Bytes of a step are the numerator of every bandwidth figure.
+Weights: every parameter once, and the elements and scales of quantised matrices, except that an
+embedding table counts one row a sequence. A table tied to the head is read entirely, as the head.
+All experts of a mixture are counted.
+KV cache: 2 * batch * KV heads * head_dim * element size * positions, summed over the layers, where
+positions is the cache length, or the part of it in a layer's sliding window.
+
+FLOPs of a step, for dense models.
+Matrix products: 2 * batch * weight elements of every matrix that is multiplied. An embedding table
+is only looked up; a table tied to the head counts once, as the head.
+Attention: 4 * batch * heads * head_dim * positions, summed over the layers: 2 for the scores and 2
+for the weighted sum of the values. The positions are those in the cache and the new one, limited to
+a layer's sliding window.
+Norms, rotary embedding, activations and the softmax are left out: they are memory-bound.
+
+A workload whose memory cannot fit is refused before it is started. On the host nothing else would:
+the system ends a process that takes too much without a word.
+"""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from decodescope.analyzer.errors import MissingRequirement, ModelError, first_line
+from decodescope.analyzer.text.formatting import bytes_size
+from decodescope.variants.machine.memory import free_gpu_bytes, free_host_bytes
+from decodescope.variants.model.quantized_weights import (
+    QuantizedEmbedding,
+    QuantizedLinear,
+    dequantized_bytes,
+    quantization_of,
+    quantized_bytes,
+    weight_tensors,
+)
+from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.spec import VariantSpec
+
+# CPython: an entry of a list and its integer. Ids of the prompt and the output become lists.
+_LISTED_ID_BYTES = 36
+_FP32_BYTES = 4
+# Configurations of mixtures of experts, which compute the tokens of one expert at a time.
+_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
+
+
+def weight_bytes_read(model: Any, batch: int) -> int:
+    """Bytes of weights that a step for `batch` sequences reads from memory."""
+    table = weight_tensors(model.get_input_embeddings())
+    head = model.get_output_embeddings()
+    read = set() if head is None else {id(tensor) for tensor in weight_tensors(head)}
+    looked_up = {id(tensor) for tensor in table} - read
+    total = sum(weight.nbytes for weight in weight_tensors(model) if id(weight) not in looked_up)
+    return int(total + batch * sum(part.nbytes // len(part) for part in table))
+
+
+class KvBytes:
+    """Bytes of K and V that a step reads at a cache length, from the model's configuration."""
+
+    def __init__(self, config: Any, batch: int, element_bytes: int) -> None:
+        decoder = config.get_text_config(decoder=True)
+        self._windows = layer_windows(decoder)
+        kv_heads = getattr(decoder, "num_key_value_heads", None) or decoder.num_attention_heads
+        self._layer_position_bytes = 2 * batch * kv_heads * head_dim(decoder) * element_bytes
+
+    def at(self, position: int) -> int:
+        """Bytes read at cache length `position`, all sequences and layers."""
+        positions = sum(
+            position if window is None else min(position, window - 1) for window in self._windows
+        )
+        return int(self._layer_position_bytes * positions)
+
+
+def head_dim(decoder: Any) -> int:
+    """Elements of one attention head, from the decoder's configuration."""
+    elements: int | None = getattr(decoder, "head_dim", None)
+    return elements or int(decoder.hidden_size) // int(decoder.num_attention_heads)
+
+
+def layer_windows(decoder: Any) -> tuple[int | None, ...]:
+    """Each layer's sliding window in tokens, the new one included; None if it sees all."""
+    window: int | None = getattr(decoder, "sliding_window", None)
+    types = getattr(decoder, "layer_types", None)
+    if types is None:
+        return (window,) * int(decoder.num_hidden_layers)
+    return tuple(window if kind == "sliding_attention" else None for kind in types)
+
+
+class StepFlops:
+    """FLOPs of a step at a cache length; a multiply-add counts as two."""
+
+    def __init__(self, model: Any, batch: int) -> None:
+        decoder = model.config.get_text_config(decoder=True)
+        self._products = 2 * batch * _multiplied_elements(model)
+        self._windows = layer_windows(decoder)
+        self._per_position = 4 * batch * int(decoder.num_attention_heads) * head_dim(decoder)
+
+    def at(self, position: int) -> int:
+        """FLOPs of the step that decodes at cache length `position`."""
+        seen = sum(
+            position + 1 if window is None else min(position + 1, window)
+            for window in self._windows
+        )
+        return self._products + self._per_position * seen
+
+
+def _multiplied_elements(model: nn.Module) -> int:
+    """Elements of the weight matrices of all modules but the embedding tables."""
+    tables = nn.Embedding | QuantizedEmbedding
+    others = (module for module in model.modules() if not isinstance(module, tables))
+    weights = (
+        module.data if isinstance(module, QuantizedLinear) else getattr(module, "weight", None)
+        for module in others
+    )
+    return sum(
+        weight.numel()
+        for weight in weights
+        if isinstance(weight, torch.Tensor) and weight.dim() == 2
+    )
+
+
+def require_memory(
+    name: str,
+    model: Any,
+    workload: DecodeWorkload,
+    device: str,
+    weight_bytes: int,
+    spec: VariantSpec | None = None,
+) -> None:
+    """Compare the least memory that `workload` needs with the free memory of `device` and the host.
+
+    It counts `weight_bytes`, which are still to be loaded, or their size once they are quantised as
+    `spec` says; K and V of every position, as `spec` stores them; the logits, also in fp32; the
+    widest activations of the prefill, and the largest quantised matrix in the model's dtype; and on
+    the host the lists of token ids. Quantising itself needs the weights as they are loaded and one
+    layer.
+
+    Raises:
+        MissingRequirement: it does not fit; says what is needed and what is free.
+        ModelError: an architecture whose K and V cannot be counted.
+    """
+    try:
+        size = (spec and spec.kv_bytes) or model.dtype.itemsize
+        kv = KvBytes(model.config, workload.batch, size).at(workload.cache_length)
+        stored, quantising = weight_bytes, 0
+        if (quantization := quantization_of(spec)) is not None:
+            stored += quantized_bytes(model, quantization) - model_bytes(model)
+            quantising = weight_bytes + model_bytes(model.model.layers[0])
+        prefill = _activation_bytes(model, workload) + dequantized_bytes(model, quantization)
+        on_device = max(stored + kv + prefill, quantising)
+    except (AttributeError, TypeError) as error:
+        raise ModelError(
+            f"{name}: the K and V that a model of type {model.config.model_type} reads cannot be "
+            f"counted ({first_line(error)}); only models whose layers all have the same heads can "
+            "be decoded"
+        ) from error
+    weights = bytes_size(max(stored, 0))
+    if quantising and weight_bytes:
+        weights = f"{bytes_size(weight_bytes)}, quantised {weights}"
+    on_host = _LISTED_ID_BYTES * workload.batch * workload.cache_length
+    if device == "cuda":
+        needs = [
+            ("GPU memory", on_device, free_gpu_bytes()),
+            ("memory", on_host, free_host_bytes()),
+        ]
+    else:
+        needs = [("memory", on_device + on_host, free_host_bytes())]
+    for what, needed, free in needs:
+        if free is not None and needed > free:
+            raise MissingRequirement(
+                f"not enough {what} for {name} in {workload.dtype}: batch {workload.batch:,} of "
+                f"{workload.cache_length:,} positions needs at least {bytes_size(needed)} (weights "
+                f"{weights}, K and V {bytes_size(kv)}), {bytes_size(free)} are free; lower "
+                "--batch, --context or --tokens, or choose a smaller model"
+            )
+
+
+def model_bytes(model: Any) -> int:
+    """Bytes of the weights of `model`, which may be without memory; tied ones count once."""
+    return sum(weight.nbytes for weight in weight_tensors(model))
+
+
+def _activation_bytes(model: Any, workload: DecodeWorkload) -> int:
+    decoder = model.config.get_text_config(decoder=True)
+    size: int = model.dtype.itemsize
+    logits = int(decoder.vocab_size) * (size + _FP32_BYTES)
+    # A layer reads the residual stream and writes the new one; an MLP multiplies gate and up.
+    widths = 2 * int(decoder.hidden_size)
+    if not any(hasattr(decoder, name) for name in _EXPERTS):
+        intermediate = getattr(decoder, "intermediate_size", None)
+        widths += 2 * intermediate if isinstance(intermediate, int) else 0
+    return workload.batch * (logits + widths * size * workload.context)

@@ -1,1 +1,0 @@
-"""Decode steps of other projects, measured beside ours where they are installed."""

@@ -1,0 +1,99 @@
+"""Steps on the forward pass of transformers: the base class, and the eager variant.
+
+The eager variant is transformers as people run it, with one launch for each operator.
+"""
+
+from typing import Any
+
+import torch
+from transformers import DynamicCache
+
+from decodescope.analyzer.errors import InputError
+from decodescope.variants.model.loading import LoadedModel
+from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.steps.annotations import LayerRanges
+from decodescope.variants.steps.decode_step import DecodeStep
+
+
+class TransformersStep(DecodeStep):
+    """Prefills and decodes on `cache`, one of transformers' KV caches. Subclasses rewind it."""
+
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        workload: DecodeWorkload,
+        cache: Any,
+        ranges: LayerRanges | None = None,
+    ) -> None:
+        super().__init__(loaded, workload, ranges)
+        self._cache = cache
+
+    def _prefill(self, ids: torch.Tensor) -> torch.Tensor:
+        logits = self._forward(ids, self._cache)
+        return self._choose(logits[:, -1], ids.shape[1] - 1)
+
+    @torch.no_grad()
+    def _advance(self, ids: torch.Tensor, forced: bool) -> tuple[torch.Tensor, torch.Tensor]:
+        with self._ranges.open("model"):
+            logits = self._decode(ids[:, None])[:, -1]
+        with self._ranges.open("sampling"):
+            return self._choose(logits, self.position), logits
+
+    def _decode(self, ids: torch.Tensor) -> torch.Tensor:
+        """Logits [batch, 1, vocabulary] of one token a sequence, `ids` [batch, 1]."""
+        return self._forward(ids, self._cache)
+
+    def _forward(self, ids: torch.Tensor, cache: Any) -> torch.Tensor:
+        output = self._model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        logits: torch.Tensor = output.logits
+        return logits
+
+
+class EagerStep(TransformersStep):
+    """A `DecodeStep` on the unmodified model with a cache that grows by one position a step.
+
+    Cache layers that keep only a sliding window have lost the oldest positions once it is full.
+    Their rows at the prompt's end are kept (growing makes new tensors, so this copies nothing), and
+    going back to the prompt's end restores them. Without such layers nothing is kept.
+    """
+
+    def __init__(self, loaded: LoadedModel, workload: DecodeWorkload) -> None:
+        cache = DynamicCache(config=loaded.model.config)
+        super().__init__(loaded, workload, cache, LayerRanges(loaded.model))
+        self._prompt_rows: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def _prefill(self, ids: torch.Tensor) -> torch.Tensor:
+        self._cache = DynamicCache(config=self._model.config)
+        first = super()._prefill(ids)
+        layers = self._cache.layers
+        slides = any(layer.is_sliding for layer in layers)
+        self._prompt_rows = [(layer.keys, layer.values) for layer in layers] if slides else []
+        return first
+
+    def _rewind(self, position: int) -> None:
+        layers = self._cache.layers
+        if all(_still_holds(layer, position) for layer in layers):
+            for layer in layers:
+                keys, values = layer.keys[:, :, :position], layer.values[:, :, :position]
+                _restore(layer, keys, values, position)
+            return
+        if position != self._workload.context:
+            raise InputError(
+                f"reset to position {position}: the model's sliding window has passed it; "
+                f"only the prompt's end, {self._workload.context}, can be decoded again"
+            )
+        for layer, (keys, values) in zip(layers, self._prompt_rows, strict=True):
+            _restore(layer, keys, values, position)
+
+
+def _still_holds(layer: Any, position: int) -> bool:
+    """Whether the layer's tensors start at position 0, or nothing has to be cut."""
+    length: int = layer.get_seq_length()
+    held: int = layer.keys.shape[-2]
+    return length in (position, held)
+
+
+def _restore(layer: Any, keys: torch.Tensor, values: torch.Tensor, position: int) -> None:
+    layer.keys, layer.values = keys, values
+    if layer.is_sliding:
+        layer.cumulative_length = position

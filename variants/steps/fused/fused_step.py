@@ -1,0 +1,246 @@
+"""The decode step of the fused variants: our kernels on a static KV cache, launched or replayed."""
+
+from dataclasses import replace
+from subprocess import CalledProcessError
+
+import torch
+from triton.compiler.errors import CompilationError
+from triton.errors import TritonError
+from triton.runtime.errors import OutOfResources
+
+from decodescope.analyzer.errors import MissingRequirement
+from decodescope.analyzer.schema.report import Finding
+from decodescope.kernels.host.weights import WeightMatrix
+from decodescope.kernels.ops.dequantize_rows import DequantizeRows
+from decodescope.variants.model.loading import LoadedModel
+from decodescope.variants.model.quantized_weights import (
+    Convert,
+    converting_with,
+    quantization_of,
+    quantize_model,
+    scaled,
+)
+from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.model.workload_costs import KvBytes
+from decodescope.variants.spec import VariantSpec
+from decodescope.variants.steps.decode_step import DecodeStep
+from decodescope.variants.steps.fused.kv_cache import prefill
+from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model, rope_table
+from decodescope.variants.steps.fused.operations import step_operations, weight_bytes
+from decodescope.variants.steps.fused.plan import StepPlan, step_plan, step_workspace
+from decodescope.variants.steps.fused.program import StepGraph, StepProgram
+from decodescope.variants.steps.fused.tiling.rules import interpreter_tiles
+from decodescope.variants.steps.fused.tiling.shapes import StepTiles, step_shapes
+from decodescope.variants.steps.fused.tiling.tile_choice import report_unmeasured, tiles_for
+from decodescope.variants.steps.fused.tiling.tile_limits import this_target_gpu
+
+# From Triton, from its compiler's passes, and from the driver that loads a kernel.
+_RUNTIME_ERRORS = ("Failed to find C", "PassManager::run", "kernel image", "PTX")
+
+
+def build_fused(
+    spec: VariantSpec,
+    loaded: LoadedModel,
+    workload: DecodeWorkload,
+    device: str,
+    tiles: StepTiles | None = None,
+) -> "FusedStep":
+    """The step that `spec` describes, with its kernels compiled and its graph captured.
+
+    Quantises the model's weights in place if `spec` asks for it and nobody has yet, and moves them
+    into merged matrices, as `fused_model` says. Without `tiles` it takes those for this model and
+    device.
+
+    Raises:
+        ModelError: as `quantize_model` and `fused_model`.
+        MissingRequirement: a kernel asks too much of the GPU (names the limit) or cannot be
+            compiled, or the step cannot be captured as a CUDA graph.
+    """
+    if (quantization := quantization_of(spec)) is not None:
+        quantize_model(loaded.name, loaded.model, quantization)
+    parts = fused_model(loaded.model)
+    rope = rope_table(loaded.model, workload.cache_length, parts.device)
+    findings: tuple[Finding, ...] = ()
+    if tiles is None:
+        tiles, findings = _tiles(spec, loaded.name, parts, workload)
+    plan = step_plan(spec, parts, rope, workload, tiles)
+    step = FusedStep(loaded, workload, plan, graphed=spec.cuda_graph)
+    step.findings = findings
+    if device == "cuda":
+        step.warm_up()
+    return step
+
+
+class FusedStep(DecodeStep):
+    """A `DecodeStep` that runs the operations of `plan`, as one CUDA graph if `graphed`.
+
+    Tokens and position are on the device, where each step reads what the last one has written; the
+    host counts along and never waits. Returned ids are views of the device's token buffer.
+    """
+
+    def __init__(
+        self, loaded: LoadedModel, workload: DecodeWorkload, plan: StepPlan, graphed: bool = False
+    ) -> None:
+        super().__init__(loaded, workload, plan.ranges)
+        self._plan = plan
+        self._graphed = graphed
+        # One with the logits kept, for forced steps, and one without; each is made when needed.
+        self._programs: dict[bool, StepProgram] = {}
+        self.weight_bytes_read = weight_bytes(step_operations(plan))
+        element_bytes = plan.cache.k.element_size()
+        self._kv_bytes = KvBytes(loaded.model.config, workload.batch, element_bytes)
+
+    @property
+    def plan(self) -> StepPlan:
+        """The memory and choices of the step."""
+        return self._plan
+
+    def kv_bytes_read(self, position: int) -> int:
+        """Bytes of K and V, and of their scales, that a step at cache length `position` reads."""
+        scales = (self._plan.cache.k_scales, self._plan.cache.v_scales)
+        scale_bytes = sum(tensor.nbytes for tensor in scales if tensor is not None)
+        return super().kv_bytes_read(position) + scale_bytes
+
+    def warm_up(self) -> None:
+        """Compile the kernels and capture the graph, on meaningless tokens."""
+        self._plan.buffers.tokens.zero_()
+        self._plan.buffers.position.zero_()
+        self._run(keep_logits=False)
+
+    def with_tiles(self, tiles: StepTiles) -> "FusedStep":
+        """The same step with other tiles and without a graph; it shares model, cache and buffers.
+
+        Give a prompt to whichever of the two goes on.
+        """
+        device = self._plan.rope.cos.device
+        workspace = step_workspace(self._plan.parts, self._workload.batch, tiles, device)
+        plan = replace(self._plan, tiles=tiles, workspace=workspace)
+        return FusedStep(self._loaded, self._workload, plan)
+
+    def launch_at(self, position: int) -> None:
+        """Launch a step at any `position` of the cache, for a caller that only times it.
+
+        Steps without their own CUDA graph can be captured. Each replay then decodes at the captured
+        position. The step must be given a prompt again before it goes on.
+        """
+        self._plan.buffers.position.fill_(position)
+        self._program(keep_logits=False).run()
+
+    def ungraphed(self) -> "FusedStep | None":
+        """The same plan, launch by launch; None of a step without graphs."""
+        if not self._graphed:
+            return None
+        return FusedStep(self._loaded, self._workload, self._plan)
+
+    def node_paths(self) -> dict[int, str]:
+        """As `DecodeStep.node_paths`: those of the graphs captured so far."""
+        programs = self._programs.values()
+        return {node: path for program in programs for node, path in program.node_paths.items()}
+
+    def _prefill(self, ids: torch.Tensor) -> torch.Tensor:
+        buffers, context = self._plan.buffers, self._workload.context
+        prompt, first = buffers.tokens[:, :context], buffers.tokens[:, context]
+        prompt.copy_(ids)
+        with converting_with(weights_on(prompt.device), self._model):
+            logits = prefill(self._model, prompt, self._plan.cache)
+        first.copy_(self._choose(logits, context - 1))
+        buffers.position.fill_(context)
+        return first
+
+    def _advance(self, ids: torch.Tensor, forced: bool) -> tuple[torch.Tensor, torch.Tensor]:
+        """Decode the ids in the token buffer, where the last step has left them.
+
+        A step with a graph captures a second one, which keeps the logits, at its first forced step.
+        """
+        buffers = self._plan.buffers
+        if forced:
+            buffers.tokens[:, self.position].copy_(ids)
+        try:
+            self._run(keep_logits=forced)
+        except (torch.OutOfMemoryError, MissingRequirement):
+            # A capture fails after the step was launched, which moved the device's position on.
+            buffers.position.fill_(self.position)
+            raise
+        return buffers.tokens[:, self.position + 1], buffers.logits
+
+    def _rewind(self, position: int) -> None:
+        """Set the position back; later rows of the cache are not seen, then overwritten."""
+        self._plan.buffers.position.fill_(position)
+
+    def _run(self, keep_logits: bool) -> None:
+        try:
+            self._program(keep_logits).run()
+        except Exception as error:
+            failure = compile_failure(self._plan.spec, error)
+            if failure is None:
+                raise
+            raise failure from error
+
+    def _program(self, keep_logits: bool) -> StepProgram:
+        if keep_logits not in self._programs:
+            plan = self._plan
+            operations = step_operations(plan, keep_logits)
+            if self._graphed:
+                program: StepProgram = StepGraph(operations, plan.ranges, plan.pdl, str(plan.spec))
+            else:
+                program = StepProgram(operations, plan.ranges, plan.pdl)
+            self._programs[keep_logits] = program
+        return self._programs[keep_logits]
+
+
+def _tiles(
+    spec: VariantSpec, name: str, parts: FusedModel, workload: DecodeWorkload
+) -> tuple[StepTiles, tuple[Finding, ...]]:
+    """The tiles of this model and device, and whether some were not measured."""
+    shapes = step_shapes(parts, workload.batch, workload.cache_length, spec.kv_bytes, spec.fp8_x)
+    if parts.device.type != "cuda":
+        return interpreter_tiles(shapes), ()
+    gpu = this_target_gpu()
+    chosen = tiles_for(shapes, gpu)
+    return chosen.tiles, report_unmeasured(chosen, gpu, name, workload, spec)
+
+
+def weights_on(device: torch.device) -> Convert:
+    """The kernel on a GPU; PyTorch on the CPU, where Triton's interpreter would take seconds for
+    each matrix. Both give the same bits."""
+    return dequantized if device.type == "cuda" else scaled
+
+
+def dequantized(data: torch.Tensor, scale: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor:
+    """data * scale in `dtype`, as `scaled`."""
+    out = torch.empty(data.shape, dtype=dtype, device=data.device)
+    DequantizeRows(WeightMatrix(data, scale), out).launch()
+    return out
+
+
+def compile_failure(spec: VariantSpec, error: Exception) -> MissingRequirement | None:
+    """The error to report if a launch failed because of this machine or its Triton; else None.
+
+    If a kernel needs too much of the GPU, the message names the limit.
+    """
+    if isinstance(error, OutOfResources):
+        return MissingRequirement(
+            f"variant {spec}: one of its kernels needs {error.required} of the GPU's {error.name}, "
+            f"but a program can have only {error.limit}; choose another variant"
+        )
+    if not _is_about_compiling(error):
+        return None
+    return MissingRequirement(
+        f"variant {spec}: its kernels cannot be compiled here ({_reason(error)}); check that "
+        "Triton has a C compiler, Python's headers and a folder to write to, or choose another "
+        "variant"
+    )
+
+
+def _is_about_compiling(error: Exception) -> bool:
+    if isinstance(error, RuntimeError):
+        return any(words in str(error) for words in _RUNTIME_ERRORS)
+    return isinstance(error, (TritonError, CalledProcessError, OSError))
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, CalledProcessError):
+        return f"{error.cmd[0]} ended with exit code {error.returncode}"
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    # A compilation error quotes the kernel first and ends with what is wrong.
+    return lines[-1 if isinstance(error, CompilationError) else 0].strip()
