@@ -54,7 +54,8 @@ def overview_lines(window: Window) -> Iterator[DetailLine]:
         yield DetailLine(finding.code, finding.message, "warn")
 
 
-_KERNELS, _NAME_CELLS = 12, 100
+_KERNELS = 12
+_NAME_CELLS = 100
 _THREADS = 4
 
 
