@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from decodescope.analyzer.reports.ranks import RanksAnalysis
     from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 
-KERNELS_SHOWN = 30
-
 
 @dataclass
 class AnalysisDone(Message):
@@ -230,15 +228,12 @@ def analyse_files(
         OSError: a file cannot be read.
     """
     from decodescope.analyzer.lanes.build import find_lanes
-    from decodescope.analyzer.names.rule_files import kernel_meaning
 
     analysis, across = _analysis(paths, progress, given)
-    shown = analysis.report.kernels[:KERNELS_SHOWN]
     return Window(
         path=paths[0],
         analysis=analysis,
         lanes=find_lanes(analysis),
-        families=tuple(kernel_meaning(kernel.name).family for kernel in shown),
         at=at,
         ranks=across.report if across is not None else None,
     )

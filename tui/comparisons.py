@@ -12,7 +12,6 @@ from textual.app import App
 from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.protocol.messages import Hello, WorkerConfig, with_settings
 from decodescope.analyzer.schema.report import Report
-from decodescope.tui.model.candidates import chosen_names
 from decodescope.tui.model.comparing import MOST_ROUNDS, NO_COMPARISON, ComparisonState
 from decodescope.tui.model.feed import Feed
 from decodescope.tui.model.sources import LiveSource, TraceSource
@@ -93,6 +92,8 @@ class Comparisons:
             await self._link.close()
 
     async def _start(self, view: View, feed: Feed) -> None:
+        from decodescope.tui.model.candidates import chosen_names
+
         names = chosen_names(view)
         if self.state.busy:
             self._say("The comparison is running already. x cancels it.")

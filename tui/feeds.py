@@ -18,7 +18,6 @@ from decodescope.tui.model.sources import Asked, LiveSource
 from decodescope.tui.model.user_files import Memory
 from decodescope.tui.model.view import AppClock, View
 from decodescope.tui.painter import Painter
-from decodescope.tui.previews import read_preview, recording_of
 
 LOG_INTERVAL_S = 1.0
 
@@ -141,6 +140,8 @@ class Feeds:
             self._app.run_worker(self._preview(feed, feed.source.asked), name="preview")
 
     async def _preview(self, feed: Feed, asked: Asked) -> None:
+        from decodescope.tui.previews import read_preview, recording_of
+
         path = await asyncio.to_thread(recording_of, asked)
         preview = await read_preview(path, self._clock) if path is not None else None
         if preview is not None:

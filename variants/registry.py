@@ -240,8 +240,8 @@ def _fused(spec: VariantSpec) -> Variant:
     if left_out := [part for part in PARTS if part in spec.without]:
         summary = f"our Triton kernels without {', '.join(left_out)}"
     if spec.weight_format in NARROW_WEIGHTS:
-        what = "weights and activations" if spec.fp8_x else "weights"
-        summary += f", {what} in {NARROW_WEIGHTS[spec.weight_format].title}"
+        tensors = "weights and activations" if spec.fp8_x else "weights"
+        summary += f", {tensors} in {NARROW_WEIGHTS[spec.weight_format].title}"
     if spec.kv_format is not None:
         summary += f", K and V in {NARROW_WEIGHTS[spec.kv_format].title}"
     if spec.prefetch:

@@ -6,8 +6,6 @@ security policy of the page forbids every request and every script except its ow
 
 import base64
 import hashlib
-import html
-import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,21 +13,68 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from decodescope.analyzer.names.kernel_names import short_kernels
+from decodescope.analyzer.html.tables import table_html
 from decodescope.analyzer.names.names import cut_middle
+from decodescope.analyzer.tables.changes_table import changes_table, whole_step_table
+from decodescope.analyzer.tables.collectives_table import collectives_table
+from decodescope.analyzer.tables.communication_table import communication_table
+from decodescope.analyzer.tables.devices_table import devices_table, streams_table
+from decodescope.analyzer.tables.gap_classes_table import gap_classes_table
+from decodescope.analyzer.tables.gaps_table import longest_gaps_table
+from decodescope.analyzer.tables.interruptions_table import (
+    interruptions_table,
+    median_steps_table,
+    steady_table,
+)
+from decodescope.analyzer.tables.kernels_table import kernels_table
+from decodescope.analyzer.tables.launch_calls_table import launch_apis_table, launch_times_table
+from decodescope.analyzer.tables.range_changes_table import aligned_ranges_table
+from decodescope.analyzer.tables.ranges_table import ranges_table
+from decodescope.analyzer.tables.roles_table import roles_table
+from decodescope.analyzer.tables.runs_table import runs_table
+from decodescope.analyzer.tables.skew_table import spreads_table
+from decodescope.analyzer.tables.steps_table import step_kinds_table, steps_table
+from decodescope.analyzer.tables.waiting_table import waiting_table
 from decodescope.analyzer.text import formatting
-from decodescope.analyzer.text.formatting import UNKNOWN, percent, significant
+from decodescope.analyzer.text.formatting import UNKNOWN, percent
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.vocabulary import words
 from decodescope.analyzer.vocabulary.class_colors import (
     FAMILY_COLORS,
     GAP_COLORS,
     PART_COLORS,
-    ROLE_FAMILIES,
 )
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _SCRIPT = "report.js"
+# The tables that the templates draw, by their names there.
+_TABLES = {
+    table.__name__: table
+    for table in (
+        aligned_ranges_table,
+        changes_table,
+        collectives_table,
+        communication_table,
+        devices_table,
+        gap_classes_table,
+        interruptions_table,
+        kernels_table,
+        launch_apis_table,
+        launch_times_table,
+        longest_gaps_table,
+        median_steps_table,
+        ranges_table,
+        roles_table,
+        runs_table,
+        spreads_table,
+        steady_table,
+        step_kinds_table,
+        steps_table,
+        streams_table,
+        waiting_table,
+        whole_step_table,
+    )
+}
 
 
 def render_page(**values: Any) -> str:
@@ -56,41 +101,24 @@ def _environment() -> Environment:
         "duration": formatting.duration,
         "number": formatting.number,
         "percent": formatting.percent,
-        "rate": formatting.rate,
         "cut": cut_middle,
-        "extent": formatting.extent_text,
-        "short_kernels": short_kernels,
-        "breakable": breakable,
-        "beaten": words.beaten_text,
         "bound": words.bound_words,
-        "flops": formatting.flops_rate,
-        "change": words.change_text,
-        "exact": words.exact_microseconds,
-        "exact_change": words.exact_change,
-        "step_part": words.step_part_words,
-        "interval": lambda found: formatting.interval_text(found, significant),
-        "causes": words.gap_causes,
         "overlap": words.overlap_words,
         "layers": words.layers_words,
-        "step_sizes": words.step_sizes,
-        "role_rate": words.role_rate,
-        "role_limit": words.role_limit,
-        "role_of_limit": words.role_of_limit,
         "part": words.part_words,
         "speed": words.speed_text,
         "straggler": words.straggler_text,
-        "member": words.member_word,
         "signed": formatting.signed_duration,
     }
     environment.globals |= {
         "share": share,
+        "table": table_html,
+        "t": _TABLES,
         "standings_note": words.STANDINGS_NOTE,
         "step_note": words.STEP_NOTE,
         "unknown": UNKNOWN,
         "weights_note": formatting.weights_note,
-        "role_known_by": words.ROLE_KNOWN_BY,
         "roles_note": words.ROLES_NOTE,
-        "role_families": ROLE_FAMILIES,
         "family_colors": FAMILY_COLORS,
         "gap_colors": GAP_COLORS,
         "part_colors": PART_COLORS,
@@ -109,11 +137,6 @@ def _policy_hash(script: str) -> str:
     """A script's name in a content security policy: the base64 of its SHA-256."""
     digest = hashlib.sha256(script.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"
-
-
-def breakable(name: str) -> Markup:
-    """A name from code with line breaks allowed between its parts."""
-    return Markup(re.sub(r"(::|[/_])", r"\1<wbr>", html.escape(plain_line(name))))
 
 
 def share(part: float | None, whole: float | None) -> str:

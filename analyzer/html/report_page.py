@@ -18,7 +18,6 @@ from decodescope.analyzer.html.svg_standings import standings_svg
 from decodescope.analyzer.html.svg_timeline import excerpt_svg, step_svg, steps_svg
 from decodescope.analyzer.html.svg_waterfall import Bar, composition_svg, waterfalls_svg
 from decodescope.analyzer.names.kinds import FAMILIES
-from decodescope.analyzer.names.names import RangeRow, range_rows
 from decodescope.analyzer.reports.distributions import Buckets, shared_bounds
 from decodescope.analyzer.schema.comparison_report import (
     Comparison,
@@ -30,6 +29,12 @@ from decodescope.analyzer.schema.launch_report import LaunchReport
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import GAP_CLASSES, CaptureInfo, DeviceReport, Report
 from decodescope.analyzer.schema.run_report import RunReport
+from decodescope.analyzer.tables.sides import sides_of
+from decodescope.analyzer.tables.sides_table import (
+    accuracy_notes,
+    rates_and_accuracy_table,
+    standings_table,
+)
 from decodescope.analyzer.timing.op_families import op_families
 from decodescope.analyzer.timing.step_timeline import StepTimeline
 from decodescope.analyzer.vocabulary.words import ops_word
@@ -70,7 +75,6 @@ class _ViewPage(VariantView):
     launch_charts: tuple[Captioned, ...]
     queue_chart: Markup | None
     roles_chart: Markup | None
-    ranges: list[RangeRow]
 
     @property
     def gap_classes(self) -> list[str]:
@@ -100,6 +104,7 @@ def html_report(
     bars: list[Bar] = [(v.name, v.report.waterfall) for v in views if v.report.waterfall]
     steps = [(view.step_name, view.timeline) for view in views if view.timeline is not None]
     changes = _changes(comparison, views)
+    sides = sides_of(comparison) if isinstance(comparison, Comparison) else ()
     runs = comparison.runs if isinstance(comparison, Comparison) else ()
     return render_page(
         title=title,
@@ -110,6 +115,9 @@ def html_report(
         rates=_rates(changes.variants) if changes else None,
         ratios=ratios_svg(changes.pairs) if changes else None,
         standings=standings_svg(changes.standings, changes.variants) if changes else None,
+        rates_table=rates_and_accuracy_table(sides),
+        standings_table=standings_table(sides, changes.standings if changes else ()),
+        accuracy_notes=accuracy_notes(sides),
         models=_models(views, runs),
         bars=bars,
         parts=_parts(bars),
@@ -157,7 +165,6 @@ def _view_page(number: int, view: VariantView, bounds: Sequence[int]) -> _ViewPa
         launch_charts=_launch_charts(view.name, report.launches),
         queue_chart=queue_svg(view.name, queue) if queue is not None else None,
         roles_chart=roles_svg(view.name, report.roles),
-        ranges=range_rows(report.ranges),
     )
 
 

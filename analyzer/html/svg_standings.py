@@ -28,7 +28,7 @@ def standings_svg(standings: Sequence[Standing], variants: Sequence[VariantRates
     height = _TOP + max(_HEIGHT, len(standings) * _LABEL_PX) + _AXIS_PX
     about = "; ".join(
         f"{found.variant}: {rate(found.tokens_per_s)} tokens/s, KL {found.kl:.3g}, beaten by "
-        f"{beaten_text(found)}"
+        f"{beaten_text(found.beaten_by)}"
         for found in standings
     )
     drawing = Drawing(height, "Speed beside error of each variant", about)
@@ -45,7 +45,7 @@ def standings_svg(standings: Sequence[Standing], variants: Sequence[VariantRates
             drawing.rect(x - 4, high, 8, max(low - high, 1), "interval")
         kind = "hollow" if found.beaten_by else "dot"
         tip = f"{found.variant}: {rate(found.tokens_per_s)} tokens/s, KL {found.kl:.3g} nats"
-        drawing.circle(x, y, 4, kind, f"{tip}, beaten by {beaten_text(found)}")
+        drawing.circle(x, y, 4, kind, f"{tip}, beaten by {beaten_text(found.beaten_by)}")
     _labels(drawing, standings, axes)
     return drawing.markup()
 

@@ -20,7 +20,7 @@ from decodescope.analyzer.schema.report import GAP_CLASSES, GapReport
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Bools, Int64s
 
-Field = Literal["class", "length", "after", "before", "call", "range", "step", "device"]
+Field = Literal["class", "at", "length", "after", "before", "call", "range", "step", "device"]
 _KEPT_REPORTS = 2_048
 
 
@@ -84,6 +84,8 @@ class GapTable:
         match field:
             case "class":
                 values: NDArray[np.integer] = _ranks(GAP_CLASSES)[self._classes[rows]]
+            case "at":
+                values = gaps.start_ns[rows]
             case "length":
                 values = gaps.length_ns[rows]
             case "after":

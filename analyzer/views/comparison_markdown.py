@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff
+from decodescope.analyzer.tables.columns import Table
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.views.comparison_sections import summary_of
-from decodescope.analyzer.views.pair_sections import Section
 
 # An underscore inside a word is not emphasis, and kernel and range names are full of them. GitHub
 # makes a link of "://" and of "www.".
@@ -27,7 +28,7 @@ def comparison_markdown(compared: Comparison | Diff) -> str:
         sentence = f"**{_escaped(summary.gate_sentence)}**"
         blocks.append("\n\n".join(filter(None, (sentence, _list(summary.failures)))))
     for section in summary.sections:
-        blocks += [f"### {_escaped(section.title)}", _table(section)]
+        blocks += [f"### {_escaped(section.title)}", _table(section.table)]
         if section.note:
             blocks.append(_escaped(section.note))
     if summary.findings:
@@ -39,13 +40,12 @@ def _list(texts: Iterable[str]) -> str:
     return "\n".join(f"- {_escaped(text)}" for text in texts)
 
 
-def _table(section: Section) -> str:
-    rules = [
-        ":--" if index == 0 or column in section.words else "--:"
-        for index, column in enumerate(section.columns)
-    ]
-    rows = (map(_escaped, row) for row in section.rows)
-    return "\n".join(_row(row) for row in (map(_escaped, section.columns), rules, *rows))
+def _table(table: Table[Any]) -> str:
+    columns = table.shown()
+    rules = ["--:" if column.unit.number else ":--" for column in columns]
+    heads = [_escaped(column.heading) for column in columns]
+    rows = [[_escaped(column.cell(row)) for column in columns] for row in table.rows]
+    return "\n".join(_row(row) for row in (heads, rules, *rows))
 
 
 def _row(cells: Iterable[str]) -> str:

@@ -1,6 +1,5 @@
 """A comparison or a diff as titles, tables and notes of text, for a terminal or a pull request."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,18 +12,18 @@ from decodescope.analyzer.schema.comparison_report import (
     Diff,
     Gate,
     Pair,
-    VariantRates,
 )
 from decodescope.analyzer.schema.report import Finding, Report, WaterfallPart
+from decodescope.analyzer.tables.sides import Side, sides_of
+from decodescope.analyzer.tables.sides_table import (
+    accuracy_notes,
+    accuracy_table,
+    rates_table,
+    standings_table,
+)
+from decodescope.analyzer.tables.waterfalls_table import waterfalls_table
 from decodescope.analyzer.text.formatting import (
-    UNKNOWN,
-    duration,
-    interval_text,
-    percent,
-    rate,
     sampling_words,
-    signed_duration,
-    significant,
     weights_note,
 )
 from decodescope.analyzer.views.pair_sections import (
@@ -36,9 +35,7 @@ from decodescope.analyzer.views.pair_sections import (
 from decodescope.analyzer.views.step_change_sections import step_change_sections
 from decodescope.analyzer.vocabulary.words import (
     STANDINGS_NOTE,
-    beaten_text,
     device_words,
-    part_words,
 )
 
 _UNPROFILED_STEP, _PROFILED_STEP = "step, unprofiled", "step, profiled"
@@ -83,6 +80,7 @@ def _comparison_summary(comparison: Comparison) -> Summary:
         for one in result.variants
         if one.variant in comparison.windows
     }
+    sides = sides_of(comparison)
     untimed = [one.variant for one in result.variants if one.interpreted]
     rounds = "1 round" if result.rounds == 1 else f"{result.rounds} rounds"
     ops = _ops(on_cpu=run.device == "cpu")
@@ -96,10 +94,10 @@ def _comparison_summary(comparison: Comparison) -> Summary:
             *([f"interpreted, without times: {', '.join(untimed)}"] if untimed else ()),
         ),
         sections=(
-            _rates_section(result.variants),
+            Section("Tokens/s, unprofiled", rates_table(sides)),
             speed_section(result.pairs),
-            *_accuracy_sections(result.variants),
-            *_standing_sections(result),
+            *_accuracy_sections(sides),
+            *_standing_sections(result, sides),
             *_pair_sections(result.pairs, _UNPROFILED_STEP, ops, "per step"),
             *_waterfall_sections(waterfalls),
         ),
@@ -144,72 +142,18 @@ def _source_line(name: str, report: Report) -> str:
     return " · ".join(filter(None, parts))
 
 
-def _rates_section(variants: Sequence[VariantRates]) -> Section:
-    return Section(
-        "Tokens/s, unprofiled",
-        ("variant", "tokens/s", "95 % interval", "rounds"),
-        tuple(
-            (
-                one.variant,
-                "interpreted" if one.interpreted else rate(one.mean),
-                interval_text(one.interval, significant),
-                f"{len(one.tokens_per_s)}",
-            )
-            for one in variants
-        ),
-    )
-
-
-def _accuracy_sections(variants: Sequence[VariantRates]) -> tuple[Section, ...]:
-    scored = [(one.variant, one.accuracy) for one in variants if one.accuracy is not None]
-    if not scored:
+def _accuracy_sections(sides: Sequence[Side]) -> tuple[Section, ...]:
+    table = accuracy_table(sides)
+    if not table.rows:
         return ()
-    first = scored[0][1]
-    rows = tuple(
-        (
-            name,
-            *(_small(found.logit_rel_error), _small(found.kl)),
-            f"{percent(found.top1_agreement)} %",
-            *(_small(found.perplexity, 4), f"{found.perplexity_ratio:.4f}"),
-        )
-        for name, found in scored
-    )
-    return (
-        Section(
-            "Accuracy of the logits",
-            ("variant", "error", "KL, nats", "top-1", "perplexity", "ratio"),
-            rows,
-            note=f"against {first.reference}, {first.positions} positions of {first.text}",
-        ),
-    )
+    return (Section("Accuracy of the logits", table, note=accuracy_notes(sides)[0]),)
 
 
-def _standing_sections(result: ComparisonResult) -> tuple[Section, ...]:
-    """Speed beside error, fastest first; then the variants that lack one of the two."""
+def _standing_sections(result: ComparisonResult, sides: Sequence[Side]) -> tuple[Section, ...]:
     if not result.standings:
         return ()
-    rows = [
-        (found.variant, rate(found.tokens_per_s), _small(found.kl), beaten_text(found))
-        for found in result.standings
-    ]
-    ranked = {found.variant for found in result.standings}
-    for one in result.variants:
-        if one.variant not in ranked:
-            kl = _small(one.accuracy.kl) if one.accuracy else UNKNOWN
-            rows.append((one.variant, rate(one.mean), kl, "not ranked"))
-    return (
-        Section(
-            "Speed beside error",
-            ("variant", "tokens/s", "KL, nats", "beaten by"),
-            tuple(rows),
-            note=STANDINGS_NOTE,
-            words=("beaten by",),
-        ),
-    )
-
-
-def _small(value: float, digits: int = 3) -> str:
-    return f"{value:.{digits}g}" if math.isfinite(value) else UNKNOWN
+    table = standings_table(sides, result.standings)
+    return (Section("Speed beside error", table, note=STANDINGS_NOTE),)
 
 
 def _pair_sections(pairs: Sequence[Pair], step: str, ops: str, per: str) -> list[Section]:
@@ -222,22 +166,11 @@ def _pair_sections(pairs: Sequence[Pair], step: str, ops: str, per: str) -> list
             range_section(pair),
         )
     )
-    return [section for section in sections if section.rows]
+    return [section for section in sections if section.table.rows]
 
 
 def _waterfall_sections(
     waterfalls: Mapping[str, Sequence[WaterfallPart]],
 ) -> tuple[Section, ...]:
-    """One column for each waterfall; parts that are zero everywhere are omitted."""
-    columns = {
-        name: {part.part: part.ns for part in parts} for name, parts in waterfalls.items() if parts
-    }
-    if not columns:
-        return ()
-    rows = [
-        (part_words(part), *(signed_duration(column.get(part)) for column in columns.values()))
-        for part in dict.fromkeys(part for column in columns.values() for part in column)
-        if any(column.get(part) for column in columns.values())
-    ]
-    rows.append(("step", *(duration(sum(column.values())) for column in columns.values())))
-    return (Section("Where one profiled step goes", ("", *columns), tuple(rows)),)
+    table = waterfalls_table(waterfalls)
+    return (Section("Where one profiled step goes", table),) if table.rows else ()

@@ -1,14 +1,15 @@
 """A comparison or a diff as tables for a terminal, from 60 columns on."""
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from rich.console import RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff
+from decodescope.analyzer.tables.columns import Column
 from decodescope.analyzer.views.comparison_sections import Summary, summary_of
 from decodescope.analyzer.views.pair_sections import Section
 from decodescope.analyzer.views.table_parts import Fitted, plain_table
@@ -28,8 +29,7 @@ def _parts(summary: Summary, width: int) -> RenderResult:
     for section in summary.sections:
         yield ""
         yield Text(section.title, style="bold")
-        for part in _fitting(section, width):
-            yield _table(part)
+        yield from _fitting(section, width)
         if section.note:
             yield Text(section.note, style="dim")
     if summary.findings:
@@ -52,36 +52,33 @@ def _title(summary: Summary) -> Text:
     return text
 
 
-def _fitting(section: Section, width: int) -> Iterator[Section]:
-    """The section in as many parts as its columns need; each part repeats the first column."""
+def _fitting(section: Section, width: int) -> Iterator[Table]:
+    """The table in as many parts as its columns need; each part repeats the first column."""
+    columns = section.table.shown()
+    texts = [[column.cell(row) for row in section.table.rows] for column in columns]
     taken: list[int] = []
     room = 0
-    for index in range(1, len(section.columns)):
-        needed = _SPACE + max(len(row[index]) for row in (section.columns, *section.rows))
+    for index in range(1, len(columns)):
+        needed = _SPACE + max(map(len, (columns[index].heading, *texts[index])))
         if taken and room + needed > width - _FIRST_COLUMN_CELLS:
-            yield _columns(section, taken)
+            yield _table(columns, texts, [0, *taken])
             taken, room = [], 0
         taken.append(index)
         room += needed
-    yield _columns(section, taken)
+    yield _table(columns, texts, [0, *taken])
 
 
-def _columns(section: Section, taken: list[int]) -> Section:
-    columns, *rows = (
-        (row[0], *(row[index] for index in taken)) for row in (section.columns, *section.rows)
-    )
-    return replace(section, columns=columns, rows=tuple(rows))
-
-
-def _table(section: Section) -> Table:
+def _table(
+    columns: Sequence[Column[Any]], texts: Sequence[Sequence[str]], taken: Sequence[int]
+) -> Table:
     table = plain_table()
-    for index, column in enumerate(section.columns):
+    for index in taken:
         table.add_column(
-            Text(column),
-            justify="left" if index == 0 or column in section.words else "right",
+            Text(columns[index].heading),
+            justify=columns[index].align,
             no_wrap=index > 0,
             overflow="fold",
         )
-    for row in section.rows:
-        table.add_row(*(Text(cell) for cell in row))
+    for cells in zip(*(texts[index] for index in taken), strict=True):
+        table.add_row(*map(Text, cells))
     return table

@@ -9,20 +9,21 @@ Text is `plain_line`, and follows an apostrophe where a spreadsheet would read i
 import csv
 import io
 from collections.abc import Iterable
+from typing import TypeVar
 
 from msgspec import Struct
 
-from decodescope.analyzer.names.kernel_names import short_kernels
-from decodescope.analyzer.schema.kernel_report import LaunchShape, Roofline
-from decodescope.analyzer.schema.report import Report, StreamReport
+from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.tables.columns import Table
+from decodescope.analyzer.tables.gap_classes_table import stream_gaps_table
+from decodescope.analyzer.tables.kernels_table import kernels_table
+from decodescope.analyzer.tables.ranges_table import ranges_table
 from decodescope.analyzer.text.formatting import extent_text
 from decodescope.analyzer.text.plain import plain_line
 
+Row = TypeVar("Row")
 _Cell = str | int | float | None
 _Row = Iterable[_Cell]
-
-# Short names are not cut: none is that long.
-_NAME_CELLS = 1_000
 
 # What begins a formula in Excel, LibreOffice or Google Sheets, also in its full-width form.
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
@@ -59,20 +60,13 @@ def _origin(report: Report, with_devices: bool) -> tuple[_Row, _Row]:
 
 
 def _kernels(report: Report) -> tuple[_Row, list[_Row]]:
-    header: tuple[str, ...] = ("count", "short_calls", "total_ns", "mean_ns", "share")
-    header += ("attributed_ns", "attributed_share", "shapes")
-    names = short_kernels((kernel.name for kernel in report.kernels), _NAME_CELLS)
-    shape, fields = LaunchShape.__struct_fields__, Roofline.__struct_fields__
-    return ("name", "short_name", *header, *shape, *(f"roofline_{name}" for name in fields)), [
-        (
-            kernel.name,
-            names[kernel.name],
-            *_figures(kernel, header),
-            *map(_extent, _figures(kernel.shape, shape)),
-            *_figures(kernel.roofline, fields),
-        )
-        for kernel in report.kernels
-    ]
+    return _of_table(kernels_table(report.kernels, attributed=report.overlapping))
+
+
+def _of_table(table: Table[Row]) -> tuple[_Row, list[_Row]]:
+    """A column for each figure of a table, under its key."""
+    header = [column.key.replace(".", "_") for column in table.columns]
+    return header, [[_extent(column.figure(row)) for column in table.columns] for row in table.rows]
 
 
 def _extent(value: _Cell | tuple[int, int, int]) -> _Cell:
@@ -80,28 +74,12 @@ def _extent(value: _Cell | tuple[int, int, int]) -> _Cell:
 
 
 def _ranges(report: Report) -> tuple[_Row, list[_Row]]:
-    header: tuple[str, ...] = ("path", "kind", "gpu_ns", "idle_ns", "gpu_ops", "launch_calls")
-    header += ("confidence", "matched", "attributed_ns")
-    return header, [_figures(one, header) for one in report.ranges]
+    return _of_table(ranges_table(report))
+
+
+def _gaps(report: Report) -> tuple[_Row, list[_Row]]:
+    return _of_table(stream_gaps_table(report))
 
 
 def _figures(found: Struct | None, names: Iterable[str]) -> _Row:
     return [None if found is None else getattr(found, name) for name in names]
-
-
-def _gaps(report: Report) -> tuple[_Row, list[_Row]]:
-    header = ("device", "stream", "class", "label", "count", "total_ns", "max_ns")
-    return header, [
-        (device.device, stream.stream, *row)
-        for device in report.devices
-        for stream in device.streams
-        for row in _stream_gaps(stream)
-    ]
-
-
-def _stream_gaps(stream: StreamReport) -> Iterable[tuple[str | int, ...]]:
-    for name, total in stream.gaps.items():
-        split = stream.host_wait if name == "host_wait" else {"": total}
-        for label, part in split.items():
-            if part.count:
-                yield (name, label, part.count, part.total_ns, part.max_ns)

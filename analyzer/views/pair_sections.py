@@ -2,78 +2,47 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from decodescope.analyzer.comparing.pair_changes import ALL_IDLE
 from decodescope.analyzer.schema.comparison_report import Change, Pair, RangeChange
-from decodescope.analyzer.text.formatting import (
-    UNKNOWN,
-    duration,
-    interval_text,
-    number,
-    ratio_text,
-)
-from decodescope.analyzer.vocabulary.words import change_text, verdict_words
+from decodescope.analyzer.tables.changes_table import changes_table
+from decodescope.analyzer.tables.columns import Table
+from decodescope.analyzer.tables.range_change_rows import range_change_row
+from decodescope.analyzer.tables.range_changes_table import range_changes_table
+from decodescope.analyzer.tables.speed_table import speed_table
 
 _RANGE_ROWS = 12
+_RANGE_COLUMNS = (
+    "path",
+    "time_ns.base",
+    "time_ns.other",
+    "moved_ns",
+    "change",
+    "idle_ns.base",
+    "idle_ns.other",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One table: the first column and those in `words` are text, the others numbers."""
+    """One table with its title, and a note below it."""
 
     title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    table: Table[Any]
     note: str = ""
-    words: tuple[str, ...] = ()
 
 
 def speed_section(pairs: Sequence[Pair]) -> Section:
     """The ratio of tokens/s of each pair, and its verdict."""
-    rows, reasons = [], []
-    for pair in pairs:
-        name, speed = f"{pair.other} ÷ {pair.base}", pair.speed
-        if speed is None:
-            rows.append((name, UNKNOWN, UNKNOWN, verdict_words("unknown")))
-            continue
-        interval = interval_text(speed.interval, ratio_text)
-        rows.append((name, ratio_text(speed.value), interval, verdict_words(speed.verdict)))
-        if speed.reason:
-            reasons.append(speed.reason)
-    return Section(
-        "Ratios of tokens/s",
-        ("other ÷ base", "ratio", "95 % interval", "verdict"),
-        tuple(rows),
-        note="; ".join(dict.fromkeys(reasons)),
-        words=("verdict",),
-    )
+    speeds = [pair.speed for pair in pairs if pair.speed is not None]
+    reasons = dict.fromkeys(speed.reason for speed in speeds if speed.reason)
+    return Section("Ratios of tokens/s", speed_table(pairs), note="; ".join(reasons))
 
 
 def change_section(pair: Pair, step: str, ops: str, per: str) -> Section:
-    """The figures of both sides; those that neither has are omitted. `step` and `ops` name the step
-    time and the ops."""
-    idle = [
-        (f"idle: {name}", change, duration)
-        for name, change in pair.idle_ns.items()
-        if name != ALL_IDLE and (change.base or change.other)
-    ]
-    figures = [
-        (step, pair.step_ns, duration),
-        ("launch calls", pair.launch_calls, number),
-        (ops, pair.gpu_ops, number),
-        ("busy", pair.busy_ns, duration),
-        *idle,
-        ("idle, all", pair.idle_ns[ALL_IDLE], duration),
-    ]
-    return Section(
-        f"What changed {per}: {pair.base} to {pair.other}",
-        ("", pair.base, pair.other, "change"),
-        tuple(
-            (name, text(change.base), text(change.other), change_text(change))
-            for name, change, text in figures
-            if change.base is not None or change.other is not None
-        ),
-    )
+    """The figures of both sides; `step` and `ops` name the step time and the ops."""
+    title = f"What changed {per}: {pair.base} to {pair.other}"
+    return Section(title, changes_table(pair, step, ops))
 
 
 def range_section(pair: Pair) -> Section:
@@ -81,24 +50,17 @@ def range_section(pair: Pair) -> Section:
     figure = "attributed_ns" if pair.overlapping else "gpu_ns"
     outer = {prefix for row in pair.ranges for prefix in _prefixes(row.path)}
     innermost = [row for row in pair.ranges if row.path not in outer]
-    moved = sorted(innermost, key=lambda row: -_moved_ns(row, figure))
-    shown = [(row, getattr(row, figure)) for row in moved[:_RANGE_ROWS]]
-    prefix = _shared_prefix([row.path for row, _ in shown])
-    rest = len(innermost) - len(shown)
+    moved = sorted(innermost, key=lambda row: -_moved_ns(row, figure))[:_RANGE_ROWS]
+    prefix = _shared_prefix([row.path for row in moved])
+    rest = len(innermost) - len(moved)
     notes = [f"all in {prefix[:-1]}"] if prefix else []
     notes += [f"{rest} more changed less"] if rest else []
     notes += ["attributed times, because ops overlap"] if pair.overlapping else []
+    rows = [range_change_row(row, figure, _range_name(row, prefix)) for row in moved]
+    table = range_changes_table(rows, (pair.base, pair.other), attributed=pair.overlapping)
     return Section(
         f"Ranges that changed most: {pair.base} to {pair.other}",
-        ("range", "attributed" if pair.overlapping else "busy", "then", "change", "idle", "then"),
-        tuple(
-            (
-                _range_name(row, prefix),
-                *(duration(taken.base), duration(taken.other), change_text(taken)),
-                *(duration(row.idle_ns.base), duration(row.idle_ns.other)),
-            )
-            for row, taken in shown
-        ),
+        table.only(*_RANGE_COLUMNS),
         note="; ".join(notes),
     )
 

@@ -1,41 +1,49 @@
 """A report as tables for a terminal."""
 
 from functools import partial
+from typing import Any
 
 from rich.console import RenderableType, RenderResult
 from rich.text import Text
 
 from decodescope.analyzer.names.names import cut_middle
+from decodescope.analyzer.schema.interruption_report import SteadyState
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.text.formatting import count, duration, weights_note
-from decodescope.analyzer.views.idle_tables import (
-    communication_table,
-    devices_table,
-    gaps_table,
-    longest_gaps_table,
-    steps_idle_table,
-    streams_table,
+from decodescope.analyzer.tables.columns import Table
+from decodescope.analyzer.tables.communication_table import communication_table
+from decodescope.analyzer.tables.devices_table import devices_table, streams_table
+from decodescope.analyzer.tables.gap_classes_table import gap_classes_table
+from decodescope.analyzer.tables.gaps_table import longest_gaps_table
+from decodescope.analyzer.tables.interruptions_table import (
+    interruptions_table,
+    median_steps_table,
+    steady_table,
 )
-from decodescope.analyzer.views.interruption_table import interruption_parts
-from decodescope.analyzer.views.structure_tables import cost_line, layers_line, roles_table
+from decodescope.analyzer.tables.kernels_table import kernels_table
+from decodescope.analyzer.tables.ranges_table import ranges_table
+from decodescope.analyzer.tables.roles_table import roles_table
+from decodescope.analyzer.tables.steps_table import (
+    idle_by_step_table,
+    step_kinds_table,
+    steps_table,
+)
+from decodescope.analyzer.text.formatting import count, duration, weights_note
+from decodescope.analyzer.views.gap_blocks import gap_blocks
+from decodescope.analyzer.views.launches_table import launches_table
+from decodescope.analyzer.views.report_lines import attribution_line, cost_line, layers_line
+from decodescope.analyzer.views.rich_tables import rich_table
 from decodescope.analyzer.views.table_parts import (
     Fitted,
     section,
     verdict_text,
     waterfall_section,
 )
-from decodescope.analyzer.views.waiting_table import waiting_sections
-from decodescope.analyzer.views.work_tables import (
-    attribution_line,
-    kernels_table,
-    launches_table,
-    ranges_table,
-    step_kinds_table,
-    steps_table,
-)
+from decodescope.analyzer.views.waiting_sections import waiting_sections
 from decodescope.analyzer.vocabulary.words import device_words, overlap_words
 
 _FOCUS_ROWS, _OTHER_ROWS = 30, 10
+_INTERRUPTION_ROWS, _KIND_ROWS, _STEP_ROWS, _STREAM_ROWS = 10, 6, 10, 12
+_STEP_CELLS, _CLASS_CELLS = 24, 16
 
 
 def report_table(report: Report, by: str = "kernel") -> RenderableType:
@@ -50,31 +58,57 @@ def _parts(report: Report, by: str, width: int) -> RenderResult:
     yield from _health(report)
     yield from waterfall_section(report.waterfall, width)
     if report.interruptions and report.steady is not None:
-        yield from section("Interruptions", *interruption_parts(report, report.steady, width))
+        yield from section("Interruptions", *_interruptions(report, report.steady, width))
     if report.devices:
         yield from _idle(report, by, width)
+    yield from _work(report, width)
+    if report.kernels:
+        title = "Leaf operators" if report.on_cpu else "Kernels"
+        line = [Text(words, style="dim")] if (words := overlap_words(report)) else []
+        table = kernels_table(
+            report.kernels,
+            attributed=report.overlapping,
+            on_cpu=report.on_cpu,
+            most=_FOCUS_ROWS if by == "kernel" else _OTHER_ROWS,
+        )
+        yield from section(title, *line, rich_table(table, width))
+    if report.ranges:
+        attribution = report.attribution
+        line = [attribution_line(report, attribution)] if attribution is not None else []
+        ranges = ranges_table(report, _FOCUS_ROWS if by == "range" else _OTHER_ROWS)
+        yield from section("Ranges", *line, rich_table(ranges, width))
+
+
+def _work(report: Report, width: int) -> RenderResult:
+    """The launch calls, the steps and what they consist of."""
     if report.launches.calls:
         yield from section("Launch calls", launches_table(report.launches, width))
     if report.steps:
-        yield from section("Steps", steps_table(report, width))
+        yield from section("Steps", rich_table(steps_table(report, _STEP_ROWS), width))
     # The title of a capture of ours says what its steps are.
     if report.capture is None and any(row.kind != "unknown" for row in report.step_kinds):
-        yield from section("Kinds of steps", step_kinds_table(report, width))
+        kinds = step_kinds_table(report, _STEP_ROWS)
+        yield from section("Kinds of steps", rich_table(kinds, width))
     if report.structure is not None and report.structure.layers:
         line = [layers_line(report.structure)]
         if report.step_cost is not None:
             line.append(cost_line(report.step_cost))
-        yield from section("Parts of a step", *line, roles_table(report.roles, width))
-    if report.kernels:
-        rows = _FOCUS_ROWS if by == "kernel" else _OTHER_ROWS
-        title = "Leaf operators" if report.on_cpu else "Kernels"
-        line = [Text(words, style="dim")] if (words := overlap_words(report)) else []
-        yield from section(title, *line, kernels_table(report, width, rows))
-    if report.ranges:
-        rows = _FOCUS_ROWS if by == "range" else _OTHER_ROWS
-        attribution = report.attribution
-        line = [attribution_line(report, attribution)] if attribution is not None else []
-        yield from section("Ranges", *line, ranges_table(report, width, rows))
+        roles = rich_table(roles_table(report.roles), width)
+        yield from section("Parts of a step", *line, roles)
+
+
+def _interruptions(report: Report, steady: SteadyState, width: int) -> list[RenderableType]:
+    """The interruptions, the windows with and without them, and the median steps."""
+    tables: list[Table[Any]] = [
+        interruptions_table(report, _INTERRUPTION_ROWS),
+        steady_table(report, steady),
+    ]
+    if steady.steps:
+        tables.append(median_steps_table(steady, report.on_cpu, _KIND_ROWS))
+    parts: list[RenderableType] = []
+    for table in tables:
+        parts += ["", rich_table(table, width)]
+    return parts[1:]
 
 
 def _title(report: Report, width: int) -> Text:
@@ -120,15 +154,18 @@ def _health(report: Report) -> RenderResult:
 
 
 def _idle(report: Report, by: str, width: int) -> RenderResult:
-    yield from section("Devices", devices_table(report, width))
+    yield from section("Devices", rich_table(devices_table(report), width))
     if any(len(device.streams) > 1 for device in report.devices):
-        yield from section("Threads" if report.on_cpu else "Streams", streams_table(report))
+        title = "Threads" if report.on_cpu else "Streams"
+        yield from section(title, rich_table(streams_table(report, _STREAM_ROWS), width))
     if any(device.communication_ns for device in report.devices):
-        yield from section("Communication", communication_table(report))
+        yield from section("Communication", rich_table(communication_table(report), width))
     if report.waiting is not None:
         yield from waiting_sections(report.waiting, width)
-    yield from section("Idle gaps", gaps_table(report, width))
+    yield from section("Idle gaps", rich_table(gap_classes_table(report), width))
     if by == "gap":
         if report.steps:
-            yield from section("Idle by step", steps_idle_table(report, width))
-        yield from section("Longest gaps", longest_gaps_table(report, width))
+            classes = max((width - _STEP_CELLS) // _CLASS_CELLS, 1)
+            table = idle_by_step_table(report, classes, _STEP_ROWS)
+            yield from section("Idle by step", rich_table(table, width))
+        yield from section("Longest gaps", gap_blocks(longest_gaps_table(report), report, width))

@@ -4,14 +4,9 @@ from collections.abc import Sequence
 
 from decodescope.analyzer.schema.comparison_report import Pair
 from decodescope.analyzer.schema.step_change_report import StepChanges, StepPartChange
-from decodescope.analyzer.text.formatting import count
+from decodescope.analyzer.tables.changes_table import step_parts_table
 from decodescope.analyzer.views.pair_sections import Section
-from decodescope.analyzer.vocabulary.words import (
-    STEP_NOTE,
-    exact_change,
-    exact_microseconds,
-    step_part_words,
-)
+from decodescope.analyzer.vocabulary.words import STEP_NOTE
 
 _LAYER_ROWS = 12
 
@@ -51,19 +46,7 @@ def _section(
 ) -> Section:
     whole = StepPartChange("step", "role", step.base_ns, step.other_ns, step.change_ns)
     return Section(
-        f"By {what}, µs per step: {pair.base} to {pair.other}",
-        (what, pair.base, pair.other, "change", "ops", "then"),
-        tuple(_cells(row) for row in (*rows, whole)),
+        f"By {what}, per step: {pair.base} to {pair.other}",
+        step_parts_table((*rows, whole), what, (pair.base, pair.other)),
         note=note,
-    )
-
-
-def _cells(row: StepPartChange) -> tuple[str, ...]:
-    return (
-        step_part_words(row),
-        exact_microseconds(row.base_ns),
-        exact_microseconds(row.other_ns),
-        exact_change(row.change_ns),
-        count(row.base_ops),
-        count(row.other_ops),
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -14,7 +14,7 @@ from decodescope.analyzer.schema.report import GAP_CLASSES, Verdict, WaterfallPa
 from decodescope.analyzer.text.formatting import duration, signed_duration
 from decodescope.analyzer.vocabulary.words import bound_words, part_words
 
-MIN_WIDTH, MEDIUM_WIDTH, ROOMY_WIDTH = 60, 80, 100
+MIN_WIDTH, MEDIUM_WIDTH = 60, 80
 _BAR_CELLS = 32
 
 Row = TypeVar("Row")
@@ -30,44 +30,9 @@ class Fitted:
         yield from self.parts(max(options.max_width, MIN_WIDTH))
 
 
-@dataclass(frozen=True, slots=True)
-class Column(Generic[Row]):
-    """One column: its head, what it says of a row, whether it is shown, and whether it is text
-    (on the left) or numbers (on the right)."""
-
-    head: str
-    cell: Callable[[Row], RenderableType]
-    shown: bool = True
-    text: bool = False
-
-
 def plain_table() -> Table:
     """A table without lines or columns."""
     return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-
-
-def columns_table(
-    columns: Sequence[Column[Row]],
-    rows: Sequence[Row | Text],
-    most: int | None = None,
-    what: str = "rows",
-    style: Callable[[Row], str | None] = lambda row: None,
-) -> Table:
-    """The first `most` rows; a last line says how many more of `what` there are. A row that is
-    `Text` is a heading inside the table."""
-    table = plain_table()
-    for column in columns:
-        if column.shown:
-            table.add_column(column.head, justify="left" if column.text else "right", no_wrap=True)
-    for row in rows[:most]:
-        if isinstance(row, Text):
-            table.add_row(row)
-            continue
-        cells = (column.cell(row) for column in columns if column.shown)
-        table.add_row(*cells, style=style(row))
-    if most is not None and len(rows) > most:
-        table.add_row(Text(f"and {len(rows) - most} more {what}", style="dim"))
-    return table
 
 
 def section(title: str, *content: RenderableType) -> Iterator[RenderableType]:

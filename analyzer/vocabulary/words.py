@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from decodescope.analyzer.schema.interruption_report import SteadyState
 from decodescope.analyzer.schema.report import Bound, GapReport, Report
 from decodescope.analyzer.schema.structure_report import (
-    RoleReport,
     StepKindReport,
     StructureReport,
 )
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
         Change,
         ChangeVerdict,
         SpeedRatio,
-        Standing,
     )
     from decodescope.analyzer.schema.ranks_report import RanksReport
     from decodescope.analyzer.schema.step_change_report import StepPartChange
@@ -110,12 +108,15 @@ def straggler_text(found: "RanksReport | WaitingReport") -> str:
     )
 
 
-def beaten_text(standing: "Standing") -> str:
-    """Which variants beat one in speed and error: the fastest by name, the others counted."""
-    if not standing.beaten_by:
+def beaten_text(beaten_by: tuple[str, ...] | None) -> str:
+    """Which variants beat one in speed and error: the fastest by name, the others counted; None is
+    a variant that lacks one of the two."""
+    if beaten_by is None:
+        return "not ranked"
+    if not beaten_by:
         return "nothing"
-    first, *others = standing.beaten_by
-    return f"{first} and {len(others)} more" if others else first
+    first, *others = beaten_by
+    return f"{first} +{len(others)}" if others else first
 
 
 def change_text(change: "Change") -> str:
@@ -235,22 +236,3 @@ def step_sizes(row: StepKindReport, report: Report) -> tuple[str, str]:
 
 def _said_or_given(said: int | None, given: int | None) -> str:
     return count(said) if said is not None or given is None else f"{count(given)} given"
-
-
-def role_rate(role: RoleReport) -> str:
-    """The bytes that a role must move ÷ its time, in GB/s; "" where they are unknown."""
-    if role.bytes is None or not role.ns_per_step:
-        return ""
-    return f"{role.bytes / role.ns_per_step:,.0f}"
-
-
-def role_limit(role: RoleReport) -> str:
-    """The least time that a role could take; "" where it is unknown."""
-    return "" if role.limit_ns is None else duration(role.limit_ns)
-
-
-def role_of_limit(role: RoleReport) -> str:
-    """That least time ÷ the role's time, in per cent; "" where it is unknown."""
-    if role.limit_ns is None or not role.ns_per_step:
-        return ""
-    return percent(role.limit_ns / role.ns_per_step)

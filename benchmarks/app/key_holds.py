@@ -27,6 +27,7 @@ from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.cli.options import number_option
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.sources import TraceSource
+from decodescope.tui.pages.all_pages import import_panels
 
 EVENTS = 230_000
 SIZE = (120, 40)
@@ -76,7 +77,7 @@ async def holds(path: Path) -> dict[str, Any]:
     pages: dict[str, list[tuple[str, float]]] = {}
     async with app.run_test(size=SIZE) as pilot:
         watching = asyncio.create_task(watch.run())
-        while app._feeds.shown.view().window is None:
+        while app.view().window is None:
             await asyncio.sleep(TICK_S)
         opened_s, opening_s = time.perf_counter() - began, watch.longest_s
         for page, keys in KEYS.items():
@@ -93,6 +94,7 @@ async def holds(path: Path) -> dict[str, Any]:
 
 def run(path: Path) -> dict[str, Any]:
     """`holds` in a process of its own, prepared as the command line prepares it."""
+    import_panels()
     gc.freeze()
     return asyncio.run(holds(path))
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
 from typing import Any
 
 import torch
@@ -19,6 +18,7 @@ from benchmarks.block.attention_block import (
     reference_output,
 )
 from benchmarks.block.report import SCHEMA_VERSION, BlockBenchmark, BlockFigures, BlockTimes
+from benchmarks.harness.turns import Check, Contestant, Timer, take_turns
 from benchmarks.kernels.operands import SEED
 from decodescope.analyzer.errors import ModelError
 from decodescope.kernels.device.overlap import can_overlap
@@ -169,12 +169,20 @@ def measure_block(
 
 def time_ways(ways: Mapping[str, Way], clock: DeviceClock, rounds: int, calls: int) -> BlockTimes:
     """Each round times every way once, in turn, so that clock drift affects all of them."""
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for _, (name, way) in product(range(rounds), ways.items()):
-        way.prepare()
-        times[name].append(clock.mean_ns(way.call, calls // way.blocks) / way.blocks)
 
-    ns = {name: RoundSpread.of(rounds_ns) for name, rounds_ns in times.items()}
+    def timer(way: Way) -> Timer:
+        def read() -> list[float]:
+            way.prepare()
+            return [clock.mean_ns(way.call, calls // way.blocks) / way.blocks]
+
+        return read
+
+    def contestant(name: str, way: Way) -> Contestant:
+        # The blocks were checked together, by their cosines.
+        return Contestant(name, Check, lambda: {name: timer(way)})
+
+    outcomes = take_turns([contestant(name, way) for name, way in ways.items()], rounds)
+    ns = {name: RoundSpread.of(outcome.readings(name)) for name, outcome in outcomes.items()}
     return BlockTimes(
         eager_ungraphed_ns=ns["eager"],
         eager_graphed_ns=ns["eager+graph"],

@@ -6,23 +6,23 @@ copies of the operands that together exceed the L2 cache several times.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count
-from statistics import median
 from typing import Literal
 
 import torch
 
 from benchmarks.claims.report import EntrantFigures, Race
-from benchmarks.kernels.kernel_bench import copies_needed, failure, launches_per_replay
-from benchmarks.kernels.operands import relative_error
+from benchmarks.harness.cold_graphs import cold_timer, copies_needed, launches_per_replay
+from benchmarks.harness.errors import relative_error
+from benchmarks.harness.turns import Check, Contestant, Outcome, Timer, take_turns
 from decodescope.kernels.host.operation import KernelOperation
 from decodescope.variants.machine.clock import Call, DeviceClock
-from decodescope.variants.tuning.report import RoundSpread
 
 Tensors = tuple[torch.Tensor, ...]
 FlopsDtype = Literal["bf16", "fp16", "fp8", "fp32"]
 
+_DEVICE, _LAUNCHED = "device", "launched"
 REPLAYS = 5
 # A replay of this many bytes lasts milliseconds on any GPU, much longer than its launch takes, so
 # long calls need not be as many as short ones.
@@ -140,23 +140,12 @@ class Racing:
 
         `rounds` is for a choice between candidates, of which the best is measured again.
         """
-        errors = {one.name: _error(one) for one in entrants}
-        running = [one for one in entrants if errors[one.name][1] is None]
-        device: dict[str, list[float]] = {one.name: [] for one in running}
-        launched: dict[str, list[float]] = {one.name: [] for one in running}
-        graphs = {one.name: self._captured(one, work) for one in running if one.graphed}
-        for _ in range(rounds or self.rounds):
-            for one in running:
-                if one.graphed:
-                    replay, calls = graphs[one.name]
-                    replays_ns = self.clock.each_ns(replay, REPLAYS)
-                    device[one.name].append(median(replays_ns) / calls)
-                launched[one.name].append(self._launched_ns(one, work))
-            self.between_rounds()
-        return Race(
-            size,
-            tuple(self._figures(one, work, errors[one.name], device, launched) for one in entrants),
-        )
+        contestants = [
+            Contestant(one.name, partial(_check, one), partial(self._timers, one, work), one.ours)
+            for one in entrants
+        ]
+        outcomes = take_turns(contestants, rounds or self.rounds, self.between_rounds)
+        return Race(size, tuple(self._figures(one, work, outcomes[one.name]) for one in entrants))
 
     @cached_property
     def launch_floor_ns(self) -> float:
@@ -172,14 +161,12 @@ class Racing:
         replays_ns = self.clock.each_ns(self.clock.capture(body), 2 * REPLAYS)
         return min(replays_ns) / calls
 
-    def _captured(self, entrant: Entrant, work: Work) -> tuple[Call, int]:
+    def _timers(self, entrant: Entrant, work: Work) -> dict[str, Timer]:
+        launched = {_LAUNCHED: lambda: [self._launched_ns(entrant, work)]}
+        if not entrant.graphed:
+            return launched
         calls = self.launches(work, len(entrant.calls))
-
-        def body() -> None:
-            for index in range(calls):
-                entrant.calls[index % len(entrant.calls)]()
-
-        return self.clock.capture(body), calls
+        return {_DEVICE: cold_timer(self.clock, entrant.calls, calls, REPLAYS), **launched}
 
     def _launched_ns(self, entrant: Entrant, work: Work) -> float:
         turn = count()
@@ -189,18 +176,9 @@ class Racing:
 
         return self.clock.mean_ns(call, self.launches(work, len(entrant.calls)))
 
-    def _figures(
-        self,
-        entrant: Entrant,
-        work: Work,
-        error: tuple[float, str | None],
-        device: dict[str, list[float]],
-        launched: dict[str, list[float]],
-    ) -> EntrantFigures:
-        relative, problem = error
-        timed = problem is None
+    def _figures(self, entrant: Entrant, work: Work, outcome: Outcome) -> EntrantFigures:
         bound_ns = self.bound_ns(work)
-        device_ns = RoundSpread.of(device[entrant.name]) if timed and entrant.graphed else None
+        device_ns = outcome.spread(_DEVICE)
         known = device_ns is not None and bound_ns is not None
         return EntrantFigures(
             name=entrant.name,
@@ -211,28 +189,19 @@ class Racing:
             traffic_bytes=entrant.traffic_bytes,
             bound_ns=bound_ns,
             device_ns=device_ns,
-            launched_ns=RoundSpread.of(launched[entrant.name]) if timed else None,
+            launched_ns=outcome.spread(_LAUNCHED),
             share_of_bound=bound_ns / device_ns.median if known else None,  # type: ignore[operator, union-attr]
-            relative_error=relative if relative < float("inf") else None,
+            relative_error=outcome.relative_error,
             tolerance=entrant.tolerance,
             launches=entrant.launches,
-            error=problem,
+            error=outcome.check.failure,
             note=entrant.note,
         )
 
 
-def _error(entrant: Entrant) -> tuple[float, str | None]:
-    """The largest relative error of an entrant's results, and why it is not timed, if it is not."""
-    try:
-        # First the reference: operations in place change what it is computed from.
-        expected = entrant.reference()
-        pairs = zip(entrant.result(), expected, strict=True)
-        error = max(relative_error(*pair) for pair in pairs)
-    except torch.OutOfMemoryError:
-        raise
-    except Exception as problem:  # a peer refuses shapes or GPUs with errors of many types
-        if entrant.ours:
-            raise
-        return float("inf"), f"not available: {str(problem).partition(chr(10))[0]}"
-    passed = error <= entrant.tolerance
-    return error, None if passed else failure(error, entrant.tolerance)
+def _check(entrant: Entrant) -> Check:
+    # First the reference: operations in place change what it is computed from.
+    expected = entrant.reference()
+    pairs = zip(entrant.result(), expected, strict=True)
+    error = max(relative_error(*pair) for pair in pairs)
+    return Check.against_float64(error, entrant.tolerance)

@@ -7,11 +7,10 @@ were compared with float64. A graph cycles through copies of W that together exc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import cycle, islice
 from pathlib import Path
-from statistics import median
 
 import torch
+from msgspec.structs import replace
 
 from benchmarks.gemm.gemm_contenders import (
     SPLIT_KINDS,
@@ -24,17 +23,14 @@ from benchmarks.gemm.gemm_contenders import (
 from benchmarks.gemm.gemm_operands import GemmOperands
 from benchmarks.gemm.gemm_report import PEERS, GemmBenchmark, GemmFigures, GemmSize
 from benchmarks.gemm.gemm_tuner import ranked
-from benchmarks.kernels.kernel_bench import (
-    copies_needed,
-    failure,
-    launch_times,
-    launches_per_replay,
-)
+from benchmarks.harness.cold_graphs import cold_timer, copies_needed, launches_per_replay
+from benchmarks.harness.turns import Check, Contestant, Outcome, Timer, take_turns
+from benchmarks.kernels.kernel_bench import launch_times
 from benchmarks.kernels.report import SCHEMA_VERSION
 from decodescope.analyzer.io.files import write_atomically
 from decodescope.kernels.device.overlap import can_overlap
 from decodescope.variants.machine.cache_folder import cache_folder
-from decodescope.variants.machine.clock import Call, DeviceClock
+from decodescope.variants.machine.clock import DeviceClock
 from decodescope.variants.machine.environment import environment
 from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.machine.read_peak import ReadPeak, read_peak
@@ -48,6 +44,7 @@ from decodescope.variants.steps.fused.tiling.tile_table import (
 from decodescope.variants.tuning.report import RoundSpread
 from decodescope.variants.tuning.tile_tuning import read_table
 
+_DEVICE = "device"
 ROUNDS = 15
 REPLAYS = 3
 TOKENS = (1, 2, 4, 8, 16, 32, 64)
@@ -131,17 +128,26 @@ def measure_gemms(
     builders: Mapping[str, Callable[[], Contender]], peak: ReadPeak | None, clock: DeviceClock
 ) -> tuple[GemmFigures, ...]:
     """Build and check each GEMM; time those that passed, each round all of them in turn."""
-    checked = {name: _checked(name, build, clock) for name, build in builders.items()}
-    running = {name: one for name, one in checked.items() if isinstance(one, _Running)}
-    rounds: dict[str, list[float]] = {name: [] for name in running}
-    for _ in range(ROUNDS):
-        for name, one in running.items():
-            replay_ns = median(clock.each_ns(one.replay, REPLAYS))
-            rounds[name].append(replay_ns / one.launches)
-    spreads = {name: RoundSpread.of(times) for name, times in rounds.items()}
+    built: dict[str, Contender] = {}
+
+    def contestant(name: str, build: Callable[[], Contender]) -> Contestant:
+        def check() -> Check:
+            contender = build()
+            checked = Check.against_float64(contender.error(), contender.tolerance)
+            built[name] = contender
+            return checked
+
+        def timers() -> dict[str, Timer]:
+            return {_DEVICE: _timer(built[name], clock)}
+
+        return Contestant(name, check, timers, ours=name not in PEERS)
+
+    outcomes = take_turns([contestant(name, build) for name, build in builders.items()], ROUNDS)
+    timed = {name: outcome.spread(_DEVICE) for name, outcome in outcomes.items()}
+    spreads = {name: spread for name, spread in timed.items() if spread is not None}
     return tuple(
-        _figures(one, name, spreads, peak) if isinstance(one, _Running) else one
-        for name, one in checked.items()
+        _figures(name, outcome, built.get(name), spreads, peak)
+        for name, outcome in outcomes.items()
     )
 
 
@@ -153,65 +159,35 @@ def found_tiles(operands: GemmOperands, size: GemmSize) -> Iterator[TileEntry]:
             yield TileEntry(work.key, gemm.candidate.tile)
 
 
-@dataclass(frozen=True, slots=True)
-class _Running:
-    """A GEMM that passed its check; `replay` replays `launches` launches."""
-
-    contender: Contender
-    error: float
-    replay: Call
-    launches: int
-
-
-def _checked(
-    name: str, build: Callable[[], Contender], clock: DeviceClock
-) -> _Running | GemmFigures:
-    try:
-        contender = build()
-        error = contender.error()
-        if not error <= contender.tolerance:
-            return _wrong(contender, error)
-        launches = launches_per_replay(len(contender.launches))
-        return _Running(
-            contender, error, clock.capture(partial(_run, contender, launches)), launches
-        )
-    except torch.OutOfMemoryError:
-        raise
-    except Exception as problem:  # torch refuses shapes with errors of many types
-        if name not in PEERS:
-            raise
-        return GemmFigures(name, error=f"not available: {str(problem).partition(chr(10))[0]}")
-
-
-def _run(contender: Contender, launches: int) -> None:
-    for index, launch in enumerate(islice(cycle(contender.launches), launches)):
-        # The first launch could only overlap with the previous replay.
-        launch(contender.overlaps and index > 0)
-
-
-def _wrong(contender: Contender, error: float) -> GemmFigures:
-    return GemmFigures(
-        contender.name,
-        error=failure(error, contender.tolerance),
-        note=contender.note,
-        candidate=contender.candidate,
-        bytes_moved=contender.bytes_moved,
-        relative_error=error if error < float("inf") else None,
-        tolerance=contender.tolerance,
-    )
+def _timer(contender: Contender, clock: DeviceClock) -> Timer:
+    calls = [partial(launch, contender.overlaps) for launch in contender.launches]
+    first = partial(contender.launches[0], False)
+    return cold_timer(clock, calls, launches_per_replay(len(calls)), REPLAYS, first)
 
 
 def _figures(
-    one: _Running, name: str, spreads: Mapping[str, RoundSpread], peak: ReadPeak | None
+    name: str,
+    outcome: Outcome,
+    contender: Contender | None,
+    spreads: Mapping[str, RoundSpread],
+    peak: ReadPeak | None,
 ) -> GemmFigures:
-    contender, spread = one.contender, spreads[name]
-    return GemmFigures(
+    if contender is None:
+        return GemmFigures(name, error=outcome.check.failure)
+    figures = GemmFigures(
         name,
+        error=outcome.check.failure,
         note=contender.note,
         candidate=contender.candidate,
         bytes_moved=contender.bytes_moved,
-        relative_error=one.error,
+        relative_error=outcome.relative_error,
         tolerance=contender.tolerance,
+    )
+    if name not in spreads:
+        return figures
+    spread = spreads[name]
+    return replace(
+        figures,
         times=launch_times(spread.rounds, contender.bytes_moved, peak),
         rounds_ns=spread.rounds,
         speedups={

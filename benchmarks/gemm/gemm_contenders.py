@@ -22,7 +22,7 @@ from benchmarks.gemm.gemm_tiles import (
 )
 from benchmarks.gemm.plain_gemm import PlainGemm
 from benchmarks.gemm.split_k_gemm import SplitKGemm, split_k_gemm_reference
-from benchmarks.kernels.operands import relative_error
+from benchmarks.harness.errors import relative_error
 from decodescope.kernels.host.operation import KernelOperation
 from decodescope.kernels.host.tile import MIN_DOT
 from decodescope.kernels.host.weights import FORMATS, WeightMatrix

@@ -1,1 +1,1 @@
-"""What measurements share: records, environments and tables."""
+"""What measurements share: turns of entrants, cold graphs, records and tables."""

@@ -1,18 +1,16 @@
-"""`kernels`: each kernel of a fused step alone, from cold memory, checked before it is timed.
-
-In a decode step each kernel reads its weights from DRAM, because the other kernels evict them from
-the L2 cache. Repeated on one set of weights it would read them from L2 and look faster than it is.
-So a graph of launches cycles through copies that together exceed the L2 several times.
-"""
+"""`kernels`: each kernel of a fused step alone, from cold memory, checked before it is timed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import quantiles
 
 import torch
 from msgspec.structs import asdict
 
-from benchmarks.kernels.kernel_cases import Copy, KernelCase, kernel_cases
+from benchmarks.harness.cold_graphs import cold_timer, copies_needed, launches_per_replay
+from benchmarks.harness.turns import Check, Contestant, Timer, take_turns
+from benchmarks.kernels.kernel_cases import KernelCase, kernel_cases
 from benchmarks.kernels.operands import Operands
 from benchmarks.kernels.report import SCHEMA_VERSION, KernelBenchmark, KernelFigures, LaunchTimes
 from benchmarks.kernels.shape_model import shape_model
@@ -29,11 +27,7 @@ from decodescope.variants.steps.fused.tiling.shapes import step_shapes
 from decodescope.variants.steps.fused.tiling.tile_choice import tiles_for
 from decodescope.variants.steps.fused.tiling.tile_limits import this_target_gpu
 
-COLD_L2_MULTIPLE = 4
-MAX_COPIES = 1024
-# A replay must last much longer than the host takes to launch it.
-MIN_LAUNCHES = 128
-REPLAYS = 30
+ROUNDS, REPLAYS = 6, 5
 
 # Largest allowed relative error against float64 on the same inputs. It covers the rounding of the
 # result and, in fp32, of sums of many thousand products.
@@ -86,7 +80,7 @@ def run_kernel_bench(
         dtype=workload.dtype,
         batch=workload.batch,
         context=workload.context,
-        replays=REPLAYS,
+        replays=ROUNDS * REPLAYS,
         l2_bytes=conditions.l2_bytes,
         measured_peak_bytes_per_s=None if peak is None else peak.bytes_per_s,
         measured_peak_at=None if peak is None else peak.measured_at,
@@ -109,51 +103,41 @@ def measure_kernels(
 
 
 def measure_case(case: KernelCase, conditions: Conditions, clock: DeviceClock) -> KernelFigures:
-    """Check one kernel with and without PDL, and time it if it passed."""
+    """Check one kernel with and without PDL, and time both ways in turn if both passed."""
     count, cold = copies_needed(case.use.bytes_moved, conditions.l2_bytes)
+    launches = launches_per_replay(count)
     copies = case.copies(count)
-    ways = (False, True) if conditions.pdl else (False,)
-    error = max(copies[0].relative_error(pdl) for pdl in ways)
-    passed = error <= conditions.tolerance
-    times = [_launch_times(case, copies, pdl, conditions, clock) for pdl in ways if passed]
+    ways = {"serial": False, "overlapped": True} if conditions.pdl else {"serial": False}
+
+    def check() -> Check:
+        error = max(copies[0].relative_error(pdl) for pdl in ways.values())
+        return Check.against_float64(error, conditions.tolerance)
+
+    def timer(pdl: bool) -> Timer:
+        calls = [partial(copy.launch, pdl) for copy in copies]
+        return cold_timer(clock, calls, launches, REPLAYS, partial(copies[0].launch, False))
+
+    contestant = Contestant(
+        case.use.kernel, check, lambda: {way: timer(pdl) for way, pdl in ways.items()}
+    )
+    outcome = take_turns([contestant], ROUNDS)[case.use.kernel]
+
+    def times(way: str) -> LaunchTimes | None:
+        if not (launch_ns := outcome.readings(way)):
+            return None
+        return launch_times(launch_ns, case.use.bytes_moved, conditions.peak)
+
     return KernelFigures(
         **asdict(case.use),
         copies=count,
-        launches=launches_per_replay(count),
+        launches=launches,
         cold=cold,
-        relative_error=error if error < float("inf") else None,
+        relative_error=outcome.relative_error,
         tolerance=conditions.tolerance,
-        error=None if passed else failure(error, conditions.tolerance),
-        serial=times[0] if times else None,
-        overlapped=times[1] if len(times) > 1 else None,
+        error=outcome.check.failure,
+        serial=times("serial"),
+        overlapped=times("overlapped"),
     )
-
-
-def copies_needed(bytes_moved: int, l2_bytes: int) -> tuple[int, bool]:
-    """The number of operand sets, and whether they exceed the L2 `COLD_L2_MULTIPLE` times. A kernel
-    that would need more than `MAX_COPIES` gets one set for each of its `MIN_LAUNCHES` launches."""
-    count = COLD_L2_MULTIPLE * l2_bytes // bytes_moved + 1
-    return (count, True) if count <= MAX_COPIES else (MIN_LAUNCHES, False)
-
-
-def launches_per_replay(copies: int) -> int:
-    """Launches of whole cycles through the copies, at least `MIN_LAUNCHES`."""
-    return -(-MIN_LAUNCHES // copies) * copies
-
-
-def _launch_times(
-    case: KernelCase, copies: Sequence[Copy], pdl: bool, conditions: Conditions, clock: DeviceClock
-) -> LaunchTimes:
-    launches = launches_per_replay(len(copies))
-
-    def body() -> None:
-        for index in range(launches):
-            # The first launch could only overlap with the previous replay.
-            copies[index % len(copies)].launch(pdl and index > 0)
-
-    replays_ns = clock.each_ns(clock.capture(body), REPLAYS)
-    launch_ns = [ns / launches for ns in replays_ns]
-    return launch_times(launch_ns, case.use.bytes_moved, conditions.peak)
 
 
 def launch_times(
@@ -169,9 +153,3 @@ def launch_times(
         bytes_per_s=bytes_per_s,
         share_of_peak=None if peak is None else bytes_per_s / peak.bytes_per_s,
     )
-
-
-def failure(error: float, tolerance: float) -> str:
-    """Why a kernel with this relative error gets no time."""
-    found = f"relative error {error:.2g}" if error < float("inf") else "missing or wrong results"
-    return f"{found} against the float64 reference (allowed: {tolerance:.2g}): not timed"

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.kernels.operands import Operands, operation_error, relative_error
+from benchmarks.harness.errors import relative_error
+from benchmarks.kernels.operands import Operands, operation_error
 from benchmarks.kernels.report import KernelUse
 from decodescope.kernels.host.operation import KernelOperation
 from decodescope.kernels.host.weights import WeightMatrix

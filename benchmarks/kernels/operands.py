@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.harness.errors import relative_error
 from decodescope.kernels.host.kv_cache import KvScales
 from decodescope.kernels.host.operation import KernelOperation
 from decodescope.kernels.host.quantize import NARROW_DTYPES, quantized_rows
@@ -18,11 +19,6 @@ from decodescope.variants.steps.fused.plan import step_workspace
 from decodescope.variants.steps.fused.tiling.shapes import StepTiles
 
 SEED = 0
-# Half the distance of neighbouring elements: as a share of the value, and the least.
-_HALF_STEPS = {
-    torch.float8_e4m3fn: (2.0**-4, 2.0**-10),
-    torch.float8_e5m2: (2.0**-3, 2.0**-17),
-}
 _FUSED = VariantSpec("fused")
 
 # Norms and biases are random too: with 1 and 0, a kernel that leaves them out would pass.
@@ -131,17 +127,3 @@ def operation_error(operation: KernelOperation, position: int, pdl: bool) -> flo
     operation.launch(pdl)
     results = (*outputs, *operation.updated)
     return max(relative_error(*pair) for pair in zip(results, expected, strict=True))
-
-
-def relative_error(out: torch.Tensor, reference: torch.Tensor) -> float:
-    """|out - reference| ÷ |reference| (Euclidean, float64); infinite if it is not finite.
-
-    Of float8 results (new rows of K and V), only what is over half the distance of two elements.
-    """
-    reference = reference.double()
-    difference = (out.double() - reference).abs()
-    if out.dtype in _HALF_STEPS:
-        share, least = _HALF_STEPS[out.dtype]
-        difference = (difference - (share * reference.abs()).clamp(min=least)).clamp(min=0.0)
-    error = difference.norm() / reference.norm()
-    return float(error) if bool(error.isfinite()) else float("inf")

@@ -27,6 +27,7 @@ from rich.table import Table
 from benchmarks.harness.processes import require_cuda
 from benchmarks.harness.records import RESULTS, write_record
 from benchmarks.harness.tables import figures_table, share_cell
+from benchmarks.harness.turns import Check, Contestant, take_turns
 from benchmarks.kernels.kernel_bench import (
     TOLERANCES,
     Conditions,
@@ -117,12 +118,16 @@ def time_ways(
 ) -> dict[str, tuple[float, ...]]:
     """For each way the median time of each round; a round times every way, one after the other,
     each after a rest."""
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(rounds):
-        for name, way in ways.items():
+
+    def contestant(name: str, way: Call) -> Contestant:
+        def read() -> list[float]:
             sleep(rest_s)
-            times[name].append(median(clock.each_ns(way, REPLAYS)))
-    return {name: tuple(found) for name, found in times.items()}
+            return [median(clock.each_ns(way, REPLAYS))]
+
+        return Contestant(name, Check, lambda: {name: read})
+
+    outcomes = take_turns([contestant(name, way) for name, way in ways.items()], rounds)
+    return {name: tuple(outcome.readings(name)) for name, outcome in outcomes.items()}
 
 
 def attention_alone(plan: StepPlan, position: int, peak: ReadPeak) -> KernelFigures:

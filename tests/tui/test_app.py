@@ -286,6 +286,16 @@ async def test_quit_closes_the_link(session):
     assert session.link.closed
 
 
+async def test_the_panels_of_a_page_are_mounted_when_it_is_first_shown(session, trace_file):
+    async with session.app.run_test(size=(120, 40)) as pilot:
+        await session.run(pilot, ready(trace_file))
+        assert not session.app.screen.query("#kernels")
+        for key, shown in (("3", True), ("1", False), ("3", True)):
+            await pilot.press(key)
+            await settle(pilot)
+            assert session.app.screen.query_one("#kernels").display is shown
+
+
 async def test_the_footer_names_a_key_once(session, trace_file):
     async with session.app.run_test(size=(200, 30)) as pilot:
         await session.run(pilot, ready(trace_file))

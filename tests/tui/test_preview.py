@@ -131,7 +131,7 @@ async def test_it_does_not_come_into_a_frozen_view(tmp_path: Path, monkeypatch) 
     gate = threading.Event()
     look = previews.recording_of
     monkeypatch.setattr(
-        "decodescope.tui.feeds.recording_of", lambda asked: gate.wait(20) and look(asked)
+        "decodescope.tui.previews.recording_of", lambda asked: gate.wait(20) and look(asked)
     )
     session = starting(tmp_path)
     async with session.app.run_test(size=(120, 40)) as pilot:
@@ -226,7 +226,7 @@ async def test_the_worker_is_started_before_a_recording_is_looked_for(
 
     monkeypatch.setattr(ScriptedLink, "start", started)
     monkeypatch.setattr(
-        "decodescope.tui.feeds.recording_of", lambda asked: order.append("look") or look(asked)
+        "decodescope.tui.previews.recording_of", lambda asked: order.append("look") or look(asked)
     )
     session = starting(tmp_path)
     async with session.app.run_test(size=(120, 40)) as pilot:

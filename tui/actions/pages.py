@@ -16,6 +16,7 @@ from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.painter import Painter
 from decodescope.tui.panels.messages import Choose, Narrow, PageRequest, Sift, Turn
 from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.table import TablePanel
 
 
 class PageController:
@@ -118,8 +119,9 @@ class PageController:
 
         screen = self._painter.screen
         local = screen.focused.commands if isinstance(screen.focused, Panel) else ()
-        everywhere = rekeyed(offered(self._feeds.view()), "app", screen.keymap)
-        self._app.push_screen(HelpScreen(screen.inks, local, reachable(local, everywhere)))
+        columns = screen.focused.column_help() if isinstance(screen.focused, TablePanel) else ()
+        everywhere = reachable(local, rekeyed(offered(self._feeds.view()), "app", screen.keymap))
+        self._app.push_screen(HelpScreen(screen.inks, local, everywhere, columns))
 
 
 def no_markup(text: str) -> str:

@@ -63,14 +63,12 @@ class Moment:
 class Window:
     """One analysed window, announced at monotonic second `at`.
 
-    `lanes` index all of its time, `families` are the kinds of work that the report's first kernels
-    do. Of merged ranks, `ranks` says who waits for whom.
+    `lanes` index all of its time. Of merged ranks, `ranks` says who waits for whom.
     """
 
     path: Path
     analysis: "Analysis"
     lanes: "Lanes"
-    families: tuple[str, ...]
     at: float
     ranks: "RanksReport | None" = None
 

@@ -12,7 +12,8 @@ from textual.binding import Binding, BindingType
 from textual.strip import Strip
 from textual.widgets import Input
 
-from decodescope.analyzer.text.formatting import bytes_size
+from decodescope.analyzer.tables.columns import Column, Table, Tone
+from decodescope.analyzer.tables.units import BYTES, PLACE, TEXT
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import Command
 from decodescope.tui.model.shelf import FOLDER, UNKNOWN, FileEntry, Shelf
@@ -29,19 +30,8 @@ from decodescope.tui.panels.messages import (
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Brush, Empty, Frame, Row, Sheet, wrapped
 from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
-from decodescope.tui.panels.table_rows import Cell, Column, Records, Rows
-from decodescope.tui.style.palette import Inks
+from decodescope.tui.panels.table_rows import Rows, TableRows
 from decodescope.tui.style.terminal import printable
-
-_COLUMNS = (
-    Column("file", "left", first="up", flexible=True, least=24),
-    Column("from", "left", priority=4, first="up"),
-    Column("kind", "left", priority=1, first="up"),
-    Column("variant", "left", priority=6, first="up"),
-    Column("size", priority=3),
-    Column("modified", priority=5),
-    Column("health", "left", priority=2, first="up"),
-)
 
 
 class PlainInput(Input):
@@ -173,13 +163,7 @@ class FilesPanel(TablePanel):
             hint = "no file begins so" if shelf.typed else "there is nothing to open here"
             return Empty(title, hint)
 
-        def cells(entry: FileEntry, inks: Inks, room: int) -> tuple[Cell, ...]:
-            return _cells(shelf, entry, inks)
-
-        def values(entry: FileEntry) -> tuple[object, ...]:
-            return _values(shelf, entry)
-
-        return Records(_COLUMNS, entries, _key, cells, values, _text)
+        return TableRows(Table("files", _columns(shelf), entries, key=_key, search=_text))
 
     def title(self) -> str:
         return f"Files  {self._shelf.folder}"
@@ -204,9 +188,9 @@ class FilesPanel(TablePanel):
         """Mark the file at the cursor, or no longer, and move on."""
         path = _path(self._cursor_key)
         rows = self._shown
-        place = rows.place(self._cursor_key) if isinstance(rows, Records) else None
-        if path is not None and isinstance(rows, Records) and place is not None:
-            entry = rows.records[place]
+        place = rows.place(self._cursor_key) if isinstance(rows, TableRows) else None
+        if path is not None and isinstance(rows, TableRows) and place is not None:
+            entry = rows.table.rows[place]
             if isinstance(entry, FileEntry) and entry.kind != FOLDER and entry.place != "live":
                 self.post_message(MarkFile(path))
             self.action_move(1)
@@ -241,22 +225,6 @@ def _health(shelf: Shelf, entry: FileEntry) -> str:
     return shelf.health.get(entry.path, "").partition(":")[0]
 
 
-def _cells(shelf: Shelf, entry: FileEntry, inks: Inks) -> tuple[Cell, ...]:
-    health = _health(shelf, entry)
-    dull = inks.faint if entry.kind == UNKNOWN or entry.size_bytes == 0 else None
-    mark = "* " if entry.path in shelf.marked else ""
-    style = inks.strong if mark else inks.key if entry.kind == FOLDER else dull
-    return (
-        Cell(f"{mark}{entry.name}", style),
-        Cell("" if entry.place == "folder" else entry.place, inks.dim),
-        Cell(entry.kind, dull),
-        Cell(entry.about.partition(" · ")[0], inks.dim),
-        Cell("" if entry.size_bytes is None else bytes_size(entry.size_bytes)),
-        Cell(_modified(entry), inks.dim),
-        Cell(health, {"ok": inks.good, "": inks.dim}.get(health, inks.warn)),
-    )
-
-
 def _modified(entry: FileEntry) -> str:
     if entry.modified_s is None:
         return ""
@@ -266,17 +234,91 @@ def _modified(entry: FileEntry) -> str:
         return ""
 
 
-def _values(shelf: Shelf, entry: FileEntry) -> tuple[object, ...]:
+def _text(entry: FileEntry) -> str:
+    return f"{entry.name} {entry.place} {entry.kind} {entry.about}"
+
+
+def _columns(shelf: Shelf) -> tuple[Column[FileEntry], ...]:
+    def named(entry: FileEntry) -> str:
+        return f"* {entry.name}" if entry.path in shelf.marked else entry.name
+
+    def name_tone(entry: FileEntry) -> Tone:
+        if entry.path in shelf.marked:
+            return "strong"
+        return "key" if entry.kind == FOLDER else _dull(entry)
+
+    def health_tone(entry: FileEntry) -> Tone:
+        tones: dict[str, Tone] = {"ok": "good", "": "dim"}
+        return tones.get(_health(shelf, entry), "warn")
+
     return (
-        entry.path.name,
-        entry.place,
-        entry.kind,
-        entry.about,
-        entry.size_bytes,
-        entry.modified_s,
-        _health(shelf, entry),
+        Column(
+            "name",
+            "file",
+            TEXT,
+            "The file; “*” marks those to open together.",
+            lambda entry: entry.path.name,
+            text=named,
+            fit=lambda entry, cells: named(entry),
+            flexible=True,
+            least=24,
+            tone=name_tone,
+        ),
+        *_PLACES,
+        Column(
+            "health",
+            "health",
+            TEXT,
+            "The trace health, once it was read.",
+            lambda entry: _health(shelf, entry),
+            priority=2,
+            tone=health_tone,
+        ),
     )
 
 
-def _text(entry: FileEntry) -> str:
-    return f"{entry.name} {entry.place} {entry.kind} {entry.about}"
+def _dull(entry: FileEntry) -> Tone:
+    return "faint" if entry.kind == UNKNOWN or entry.size_bytes == 0 else "plain"
+
+
+_PLACES: tuple[Column[FileEntry], ...] = (
+    Column(
+        "place",
+        "from",
+        TEXT,
+        "Where it is, if not in the folder.",
+        text=lambda entry: "" if entry.place == "folder" else entry.place,
+        priority=4,
+        tone="dim",
+    ),
+    Column("kind", "kind", TEXT, "What it is.", priority=1, tone=_dull),
+    Column(
+        "variant",
+        "variant",
+        TEXT,
+        "The variant that it recorded.",
+        lambda entry: entry.about,
+        text=lambda entry: entry.about.partition(" · ")[0],
+        priority=6,
+        tone="dim",
+    ),
+    Column(
+        "size_bytes",
+        "size",
+        BYTES,
+        "Its size.",
+        text=lambda entry: "" if entry.size_bytes is None else BYTES.text(entry.size_bytes),
+        priority=3,
+        always=True,
+    ),
+    Column(
+        "modified_s",
+        "modified",
+        PLACE,
+        "When it was written.",
+        text=_modified,
+        priority=5,
+        tone="dim",
+        always=True,
+    ),
+)

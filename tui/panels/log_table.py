@@ -3,21 +3,16 @@
 from collections.abc import Hashable
 from typing import ClassVar
 
+from decodescope.analyzer.tables.columns import Column, Table, Tone
+from decodescope.analyzer.tables.units import TEXT
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import Command
 from decodescope.tui.model.notices import Level, LogLine
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet, wrapped
 from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
-from decodescope.tui.panels.table_rows import Cell, Column, Records, Rows
-from decodescope.tui.style.palette import Inks
+from decodescope.tui.panels.table_rows import Rows, TableRows
 
-_COLUMNS = (
-    Column("time", "left", 2, "up"),
-    Column("level", "left", 1, "up"),
-    Column("source", "left", 3, "up"),
-    Column("text", "left", 0, "up", flexible=True, least=20),
-)
 _LEVELS: tuple[Level, ...] = ("info", "warning", "error")
 _LEAST_TABLE_ROWS = 4
 _WHOLE_SHARE = 3
@@ -49,7 +44,7 @@ class LogTablePanel(TablePanel):
         if not view.log:
             return Empty("Log", "nothing was logged yet")
         shown = [line for line in view.log if _LEVELS.index(line.level) >= self._least]
-        return Records(_COLUMNS, shown, _key, _cells, _values, _text)
+        return TableRows(Table("lines", _COLUMNS, shown, key=_number, search=_text))
 
     def title(self) -> str:
         return ("Log", "Log: warnings and errors", "Log: errors")[self._least]
@@ -105,24 +100,52 @@ def _source(line: LogLine) -> str:
     return line.code or line.source
 
 
-def _key(line: LogLine) -> Hashable:
+def _number(line: LogLine) -> Hashable:
     return line.number
-
-
-def _cells(line: LogLine, inks: Inks, room: int) -> tuple[Cell, ...]:
-    style = {"info": inks.text, "warning": inks.warn, "error": inks.bad}[line.level]
-    text = " ".join(line.text.split())
-    return (
-        Cell(line.time, inks.dim),
-        Cell(line.level, style),
-        Cell(_source(line), inks.dim),
-        Cell(text, style),
-    )
-
-
-def _values(line: LogLine) -> tuple[object, ...]:
-    return line.number, _LEVELS.index(line.level), _source(line), line.text
 
 
 def _text(line: LogLine) -> str:
     return f"{line.time} {line.level} {_source(line)} {line.text}"
+
+
+def _one_line(line: LogLine) -> str:
+    return " ".join(line.text.split())
+
+
+def _tone(line: LogLine) -> Tone:
+    tones: dict[Level, Tone] = {"info": "plain", "warning": "warn", "error": "bad"}
+    return tones[line.level]
+
+
+_COLUMNS: tuple[Column[LogLine], ...] = (
+    Column(
+        "time",
+        "time",
+        TEXT,
+        "When it was written.",
+        sort=lambda line: line.number,
+        priority=2,
+        tone="dim",
+    ),
+    Column(
+        "level",
+        "level",
+        TEXT,
+        "Info, warning or error.",
+        sort=lambda line: _LEVELS.index(line.level),
+        priority=1,
+        tone=_tone,
+    ),
+    Column("source", "source", TEXT, "What wrote it.", _source, priority=3, tone="dim"),
+    Column(
+        "text",
+        "text",
+        TEXT,
+        "What was written.",
+        text=_one_line,
+        fit=lambda line, cells: _one_line(line),
+        flexible=True,
+        least=20,
+        tone=_tone,
+    ),
+)

@@ -7,36 +7,20 @@ from rich.style import Style
 
 from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.schema.report import RangeKind
-from decodescope.analyzer.text.formatting import UNKNOWN, count, duration, percent
+from decodescope.analyzer.tables.ranges_table import table_of_lines
 from decodescope.tui.commands import Command
 from decodescope.tui.model.picks import Pick, RangePick
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.messages import Choose, Narrow, Turn
 from decodescope.tui.panels.sheet import Brush, Empty
 from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
-from decodescope.tui.panels.table_rows import Cell, Column, Rows
+from decodescope.tui.panels.table_rows import Cell, Rows, drawing_of
 from decodescope.tui.style.palette import Inks
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.views.folded_ranges import RangeLine
+    from decodescope.analyzer.tables.range_lines import RangeLine
 
 TITLE = "Ranges"
-_CERTAINTY = {"exact": 2, "partial": 1, "none": 0}
-
-
-def columns(attributed: bool, on_cpu: bool) -> tuple[Column, ...]:
-    """The columns; the time is attributed time where ops overlap."""
-    return (
-        Column("range", "left", first="up", flexible=True, least=24),
-        Column("attributed" if attributed else "time" if on_cpu else "GPU time", least=7),
-        Column("share", priority=1, least=6),
-        Column("idle", priority=2, least=7),
-        Column("launches", priority=4),
-        Column("ops" if on_cpu else "GPU ops", priority=5),
-        Column("each", priority=3, least=7),
-        Column("spread", priority=6),
-        Column("confidence", "left", priority=7, first="up"),
-    )
 
 
 class RangeRows(Rows):
@@ -48,9 +32,10 @@ class RangeRows(Rows):
         closed: frozenset[str],
         window: Window,
         within: str | None,
-    ) -> None:
-        report = window.report
-        self.columns = columns(report.overlapping, report.on_cpu)
+    ) -> None:  # fmt: skip
+        table = table_of_lines(lines, window.report, folded=True)
+        self.columns = table.shown()
+        self._drawings = [drawing_of(column) for column in self.columns[1:]]
         hidden: set[str] = set()
         self.lines: list[RangeLine] = []
         for line in lines:
@@ -72,6 +57,13 @@ class RangeRows(Rows):
 
     def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
         line = self.lines[row]
+        return [self._name(row, inks, room), *(draw(line, inks, room) for draw in self._drawings)]
+
+    def refitted(self, row: int, cells: Sequence[Cell], inks: Inks, room: int) -> Sequence[Cell]:
+        return [self._name(row, inks, room), *cells[1:]]
+
+    def _name(self, row: int, inks: Inks, room: int) -> Cell:
+        line = self.lines[row]
         node, several = line.found, len(line.each_ns) > 1
         sign = " "
         if line.children:
@@ -83,29 +75,13 @@ class RangeRows(Rows):
         style = _style(node.kind, inks)
         if self._within == node.path:
             style = inks.accent
-        matched = "" if node.matched is None else f" {node.matched:.0%}"
-        sure = inks.dim if node.confidence == "exact" else inks.warn
-        spread = UNKNOWN if line.spread is None else f"{line.spread:.0%}"
-        return (
-            Cell(f"{indent}{sign} {label}{many}", style),
-            Cell(duration(line.time_ns), inks.strong),
-            Cell(f"{percent(line.share)} %"),
-            Cell(duration(node.idle_ns)),
-            Cell(count(node.launch_calls)),
-            Cell(count(node.gpu_ops)),
-            Cell(duration(line.mean_ns) if several else "", inks.dim),
-            Cell(spread if several else "", inks.dim),
-            Cell(
-                "inferred" if node.kind == "inferred" else node.confidence + matched,
-                sure,
-            ),
-        )
+        return Cell(f"{indent}{sign} {label}{many}", style)
 
     def text(self, row: int) -> str:
         return self.lines[row].found.path
 
     def values(self, column: int) -> Sequence[object]:
-        return [_values(line)[column] for line in self.lines]
+        return [self.columns[column].sorted_by(line) for line in self.lines]
 
     def order(self, column: int | None, down: bool) -> Sequence[int]:
         if column is None:
@@ -115,7 +91,10 @@ class RangeRows(Rows):
             below.setdefault(line.above, []).append(row)
         values = self.values(column)
         for siblings in below.values():
-            siblings.sort(key=lambda row: values[row], reverse=down)  # type: ignore[arg-type,return-value]
+            known = [row for row in siblings if values[row] is not None]
+            lost = [row for row in siblings if values[row] is None]
+            known.sort(key=lambda row: values[row], reverse=down)  # type: ignore[arg-type,return-value]
+            siblings[:] = known + lost
         ordered: list[int] = []
         pending = below.get(None, [])[::-1]
         while pending:
@@ -154,7 +133,7 @@ class RangeTreePanel(TablePanel):
         return view.window, view.waiting, view.selection.within, self._folded, self._by_layer
 
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
-        from decodescope.analyzer.views.folded_ranges import range_lines
+        from decodescope.analyzer.tables.range_lines import range_lines
 
         window = view.window
         if window is None:
@@ -241,18 +220,3 @@ def _style(kind: RangeKind, inks: Inks) -> Style:
     if kind == "operator":
         return inks.dim
     return inks.text + Style(italic=True) if kind == "inferred" else inks.text
-
-
-def _values(line: "RangeLine") -> tuple[str | float, ...]:
-    node = line.found
-    return (
-        line.label,
-        line.time_ns,
-        line.share or 0.0,
-        node.idle_ns,
-        node.launch_calls,
-        node.gpu_ops,
-        line.mean_ns,
-        line.spread or 0.0,
-        _CERTAINTY[node.confidence],
-    )

@@ -14,7 +14,7 @@ from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.prompt import Prompt, Prompting
 from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet, TextLine
 from decodescope.tui.panels.table_layout import TableLayout
-from decodescope.tui.panels.table_rows import Rows, smart_pattern
+from decodescope.tui.panels.table_rows import Rows, smart_pattern, text_lines
 
 TABLE_COMMANDS = (
     Command("find", "slash", "Search", "Move to the next row that matches", "search", 3, "/"),
@@ -122,6 +122,13 @@ class TablePanel(Prompting, Panel[Rows]):
             rows.append(self._foot())
         return Sheet(rows, self.title(), self._place_note())
 
+    def column_help(self) -> list[tuple[str, str]]:
+        """What each column says, for the help."""
+        if not isinstance(self._shown, Rows):
+            return []
+        columns = {column.heading: column.help for column in self._shown.columns}
+        return [(heading, text) for heading, text in columns.items() if heading]
+
     def forget_typed(self) -> bool:
         typed = bool(self._filter or self._search)
         if typed:
@@ -130,10 +137,8 @@ class TablePanel(Prompting, Panel[Rows]):
         return typed
 
     def as_text(self, data: Rows) -> list[TextLine]:
-        lines: list[TextLine] = [self.title(), tuple(column.title for column in data.columns)]
-        for row in self._order[:_MOST_COPIED]:
-            cells = data.cells(row, self._brush.inks, 1 << 16)
-            lines.append(tuple(cell.text for cell in cells))
+        copied = self._order[:_MOST_COPIED]
+        lines: list[TextLine] = [self.title(), *text_lines(data, self._brush.inks, copied)]
         if len(self._order) > _MOST_COPIED:
             lines.append(f"and {len(self._order) - _MOST_COPIED:,} more rows")
         return lines
@@ -196,7 +201,7 @@ class TablePanel(Prompting, Panel[Rows]):
             if column is not None and column == self._sorted:
                 self._down = not self._down
             else:
-                self._down = column is None or self._shown.columns[column].first == "down"
+                self._down = column is None or self._shown.columns[column].order == "down"
             self._sorted = column
             self._apply()
 
@@ -234,7 +239,7 @@ class TablePanel(Prompting, Panel[Rows]):
         if not isinstance(rows, Rows):
             self._order = ()
             return
-        if not isinstance(old, Rows) or old.columns != rows.columns:
+        if not isinstance(old, Rows) or _headings(old) != _headings(rows):
             self._sorted, self._down = None, True
             self._layout.forget()
         self._arrange()
@@ -308,6 +313,10 @@ class TablePanel(Prompting, Panel[Rows]):
         elif len(self._order) > self._body:
             parts.append(f"{self._cursor + 1:,}/{len(self._order):,}")
         return " · ".join(part for part in parts if part)
+
+
+def _headings(rows: Rows) -> list[str]:
+    return [column.heading for column in rows.columns]
 
 
 def _index(order: Sequence[int], row: int) -> int | None:

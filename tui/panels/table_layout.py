@@ -1,13 +1,16 @@
 """How a table fits a width: which columns are shown, how wide they are, and its lines."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from rich.cells import cell_len
 from rich.style import Style
 
+from decodescope.analyzer.tables.columns import Column, kept_columns
 from decodescope.tui.panels.sheet import Brush, Row
-from decodescope.tui.panels.table_rows import Cell, Column, Rows
+from decodescope.tui.panels.table_rows import Cell, Rows
 
+Columns = tuple[Column[Any], ...]
 _GAP = 1
 _ARROW = 2
 
@@ -36,12 +39,7 @@ class TableLayout:
         columns = data.columns
         lines = [(row, data.cells(row, brush.inks, width)) for row in visible]
         need = self._needed(columns, [cells for _, cells in lines], by)
-        shown = set(range(len(columns)))
-        while sum(need[place] + _GAP for place in shown) - _GAP > width:
-            dropped = max(shown, key=lambda place: columns[place].priority)
-            if not columns[dropped].priority:
-                break
-            shown.discard(dropped)
+        shown = kept_columns(columns, need, width, _GAP)
         spare = width - sum(need[place] + _GAP for place in shown) + _GAP
         self._cells = [need[place] if place in shown else 0 for place in range(len(columns))]
         flexible = [place for place in shown if columns[place].flexible]
@@ -49,10 +47,25 @@ class TableLayout:
             self._cells[place] += max(spare, 0) // len(flexible)
         if flexible and self._cells[flexible[0]] < width:
             room = self._cells[flexible[0]]
-            lines = [(row, data.cells(row, brush.inks, room)) for row in visible]
+            lines = [(row, data.refitted(row, cells, brush.inks, room)) for row, cells in lines]
         return lines
 
-    def titles(self, columns: tuple[Column, ...], by: int | None, down: bool, brush: Brush) -> Row:
+    def lines(self, rows: Rows, width: int, height: int, brush: Brush) -> list[Row]:
+        """The titles and the first rows."""
+        fitted = self.fit(rows, range(min(len(rows), max(height - 1, 0))), width, None, brush)
+        lines = [self.titles(rows.columns, None, True, brush)]
+        for _, cells in fitted:
+            lines.append(self.line(rows.columns, cells, False, False, width, brush))
+        return lines
+
+    def shows(self, rows: Rows, key: str) -> bool:
+        """Whether the last lines have room for a column."""
+        return any(
+            cells and column.key == key
+            for column, cells in zip(rows.columns, self._cells, strict=True)
+        )
+
+    def titles(self, columns: Columns, by: int | None, down: bool, brush: Brush) -> Row:
         """The line of titles; the column that rows are sorted `by` has an arrow."""
         inks, row = brush.inks, Row()
         self._titles = []
@@ -61,7 +74,7 @@ class TableLayout:
                 continue
             if row.cells:
                 row.add(" " * _GAP, inks.text)
-            title = column.title
+            title = column.heading
             if place == by:
                 title += brush.glyphs.down if down else brush.glyphs.up
             start = row.cells
@@ -71,7 +84,7 @@ class TableLayout:
         return row
 
     def line(
-        self, columns: tuple[Column, ...], cells: Sequence[Cell], cursor: bool, found: bool,
+        self, columns: Columns, cells: Sequence[Cell], cursor: bool, found: bool,
         width: int, brush: Brush,
     ) -> Row:  # fmt: skip
         """The line of one row: the one at the cursor, or one that the search `found`."""
@@ -91,7 +104,7 @@ class TableLayout:
         return row
 
     def _needed(
-        self, columns: tuple[Column, ...], lines: Sequence[Sequence[Cell]], by: int | None
+        self, columns: Columns, lines: Sequence[Sequence[Cell]], by: int | None
     ) -> list[int]:
         """The cells that each column needs for its title and its cells, now and before."""
         before = self._widest if len(self._widest) == len(columns) else [0] * len(columns)
@@ -99,8 +112,13 @@ class TableLayout:
         for place, column in enumerate(columns):
             need = column.least
             if not column.flexible:
-                title = cell_len(column.title) + _ARROW * (place == by)
+                title = cell_len(column.heading) + _ARROW * (place == by)
                 wide = max((cell_len(cells[place].text) for cells in lines), default=0)
                 need = max(need, title, wide, before[place])
             self._widest.append(need)
         return self._widest
+
+
+def table_lines(rows: Rows, width: int, height: int, brush: Brush) -> list[Row]:
+    """The titles and the first rows of a table that does not scroll."""
+    return TableLayout().lines(rows, width, height, brush)

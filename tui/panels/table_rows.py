@@ -2,29 +2,20 @@
 
 import re
 import warnings
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from rich.style import Style
 
-from decodescope.tui.style.palette import Inks
+from decodescope.analyzer.tables.columns import DETAIL, Column, Mark, Table, Tone
+from decodescope.analyzer.tables.units import TEXT
+from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS, GAP_LETTERS
+from decodescope.tui.panels.sheet import TextLine
+from decodescope.tui.style.palette import UNICODE, Glyphs, Inks, horizontal_bar
 
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column; `priority` 0 is never dropped, the highest is dropped first if room is short.
-
-    `first` is the order at the first sort: "down" is largest first. A `flexible` column takes the
-    cells that the others leave, at least `least`.
-    """
-
-    title: str
-    align: Literal["left", "right"] = "right"
-    priority: int = 0
-    first: Literal["up", "down"] = "down"
-    flexible: bool = False
-    least: int = 1
+Record = TypeVar("Record")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +26,9 @@ class Cell:
     style: Style | None = None
 
 
+Drawing: TypeAlias = Callable[[Record, Inks, int], Cell]
+
+
 class Rows:
     """The rows of one table, numbered from 0 in their natural order.
 
@@ -42,7 +36,7 @@ class Rows:
     the same data are the same object: identity decides whether a table is drawn again.
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[Column[Any], ...]
 
     def __len__(self) -> int:
         raise NotImplementedError
@@ -54,6 +48,10 @@ class Rows:
     def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
         """One cell a column; `room` is the width of the flexible column."""
         raise NotImplementedError
+
+    def refitted(self, row: int, cells: Sequence[Cell], inks: Inks, room: int) -> Sequence[Cell]:
+        """The cells of a row for another width of the flexible column."""
+        return self.cells(row, inks, room)
 
     def text(self, row: int) -> str:
         """What filter and search look in."""
@@ -83,38 +81,141 @@ class Rows:
         return {row for row in range(len(self)) if pattern.search(self.text(row))}
 
 
-@dataclass(eq=False)
-class Records(Rows):
-    """Rows of few records: `key`, `cells` and `text` of a record are given as functions, `values`
-    as one tuple a record."""
+class TableRows(Rows, Generic[Record]):
+    """The rows of a declared table, with a swatch of each row's mark and a bar beside a share.
 
-    columns: tuple[Column, ...]
-    records: Sequence[object]
-    key_of: Callable[..., Hashable]
-    cells_of: Callable[..., Sequence[Cell]]
-    values_of: Callable[..., Sequence[object]]
-    text_of: Callable[..., str]
-    _places: dict[Hashable, int] = field(default_factory=dict)
+    Bars are of the largest share of their column.
+    """
+
+    def __init__(
+        self, table: Table[Record], glyphs: Callable[[], Glyphs] = lambda: UNICODE
+    ) -> None:
+        self.table = table
+        drawn: list[tuple[Column[Record], Drawing[Record]]] = []
+        if table.mark is not None:
+            drawn.append(_swatches(table.mark, glyphs))
+        for place, column in enumerate(table.shown()):
+            depth = table.depth if place == 0 else None
+            drawn.append((column, drawing_of(column, table.tone, depth)))
+            if column.bar:
+                most = max((column.figure(record) or 0.0 for record in table.rows), default=0.0)
+                drawn.append(_bars(column, most, table.mark, glyphs))
+        self.columns = tuple(column for column, _ in drawn)
+        self._drawings = tuple(drawing for _, drawing in drawn)
+        self._flexible = [place for place, column in enumerate(self.columns) if column.flexible]
 
     def __len__(self) -> int:
-        return len(self.records)
+        return len(self.table.rows)
 
     def key(self, row: int) -> Hashable:
-        return self.key_of(self.records[row])
-
-    def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
-        return self.cells_of(self.records[row], inks, room)
-
-    def text(self, row: int) -> str:
-        return self.text_of(self.records[row])
-
-    def values(self, column: int) -> Sequence[object]:
-        return [self.values_of(record)[column] for record in self.records]
+        return self.table.key(self.table.rows[row])
 
     def place(self, key: Hashable) -> int | None:
-        if not self._places:
-            self._places = {self.key(row): row for row in range(len(self))}
         return self._places.get(key)
+
+    def text(self, row: int) -> str:
+        record = self.table.rows[row]
+        if self.table.search is not None:
+            return self.table.search(record)
+        return " ".join(column.cell(record) for column in self.table.columns if column.shown)
+
+    def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
+        record = self.table.rows[row]
+        return [drawing(record, inks, room) for drawing in self._drawings]
+
+    def refitted(self, row: int, cells: Sequence[Cell], inks: Inks, room: int) -> Sequence[Cell]:
+        record, fitted = self.table.rows[row], list(cells)
+        for place in self._flexible:
+            fitted[place] = self._drawings[place](record, inks, room)
+        return fitted
+
+    def values(self, column: int) -> Sequence[object]:
+        declared = self.columns[column]
+        return [declared.sorted_by(record) for record in self.table.rows]
+
+    @cached_property
+    def _places(self) -> dict[Hashable, int]:
+        return {self.table.key(record): row for row, record in enumerate(self.table.rows)}
+
+
+def drawing_of(
+    column: Column[Record],
+    of_row: Callable[[Record], Tone] | None = None,
+    depth: Callable[[Record], int] | None = None,
+) -> Drawing[Record]:
+    """Draws the cells of a column, in their own tone or else in that of the row, and indented by
+    the depth of the row."""
+
+    write, own = column.writer(), column.tone
+    if depth is None and not callable(own) and (own != "plain" or of_row is None):
+        return lambda record, inks, room: Cell(write(record, room), tone_style(own, inks))
+
+    def draw(record: Record, inks: Inks, room: int) -> Cell:
+        tone = own(record) if callable(own) else own
+        if tone == "plain" and of_row is not None:
+            tone = of_row(record)
+        indent = "" if depth is None else "  " * depth(record)
+        return Cell(indent + write(record, max(room - len(indent), 1)), tone_style(tone, inks))
+
+    return draw
+
+
+def _swatches(
+    mark: Callable[[Record], Mark], glyphs: Callable[[], Glyphs]
+) -> tuple[Column[Record], Drawing[Record]]:
+    column: Column[Record] = Column(
+        "mark", "", TEXT, "The colour of its kind.", lambda record: mark(record).name
+    )
+    return column, lambda record, inks, room: swatch(mark(record), inks, glyphs())
+
+
+def _bars(
+    column: Column[Record],
+    most: float,
+    mark: Callable[[Record], Mark] | None,
+    glyphs: Callable[[], Glyphs],
+) -> tuple[Column[Record], Drawing[Record]]:
+    """A bar beside a share, in the colour of the row's mark; `most` fills it."""
+
+    def draw(record: Record, inks: Inks, room: int) -> Cell:
+        share = (column.figure(record) or 0.0) / most if most else 0.0
+        style = None if mark is None else mark_style(mark(record), inks)
+        return Cell(horizontal_bar(share, column.bar, glyphs()), style)
+
+    bar: Column[Record] = Column(
+        f"{column.key}.bar",
+        column.title,
+        TEXT,
+        column.help,
+        column.figure,
+        first="down",
+        priority=DETAIL,
+    )
+    return bar, draw
+
+
+def text_lines(rows: Rows, inks: Inks, order: Iterable[int] | None = None) -> list[TextLine]:
+    """The titles and the rows as text, with whole names."""
+    shown = range(len(rows)) if order is None else order
+    lines = (tuple(cell.text for cell in rows.cells(row, inks, 1 << 16)) for row in shown)
+    return [tuple(column.heading for column in rows.columns), *lines]
+
+
+def tone_style(tone: Tone, inks: Inks) -> Style | None:
+    """The style of a tone; None is the table's plain text."""
+    style: Style | None = None if tone == "plain" else getattr(inks, tone)
+    return style
+
+
+def mark_style(mark: Mark, inks: Inks) -> Style:
+    """The colour of a mark."""
+    return inks.family(mark.name) if mark.kind == "family" else inks.gap(mark.name)
+
+
+def swatch(mark: Mark, inks: Inks, glyphs: Glyphs) -> Cell:
+    """A mark in one cell: its colour, or its letter where colours do not tell."""
+    letters = FAMILY_LETTERS if mark.kind == "family" else GAP_LETTERS
+    return Cell(inks.mark(letters.get(mark.name, "?"), glyphs.swatch), mark_style(mark, inks))
 
 
 def smart_pattern(text: str) -> re.Pattern[str]:

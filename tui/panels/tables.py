@@ -2,59 +2,45 @@
 
 from dataclasses import dataclass
 
-from decodescope.analyzer.names.kernel_names import short_kernels
-from decodescope.analyzer.reports.per_step import GapRow, KernelRow, gap_rows, kernel_rows
-from decodescope.analyzer.text.formatting import duration, microseconds, number, percent
-from decodescope.analyzer.vocabulary.class_colors import GAP_LETTERS
-from decodescope.analyzer.vocabulary.words import CPU_GAP_MEANINGS, GAP_MEANINGS
+from decodescope.analyzer.schema.kernel_report import KernelReport
+from decodescope.analyzer.tables.gap_classes_table import GapClassRow, idle_by_class_table
+from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.panel import Panel
-from decodescope.tui.panels.sheet import Empty, Row, Sheet
-from decodescope.tui.style.palette import Inks, horizontal_bar
+from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet, TextLine
+from decodescope.tui.panels.table_layout import TableLayout, table_lines
+from decodescope.tui.panels.table_rows import TableRows, text_lines
+from decodescope.tui.style.palette import Glyphs
 
-_NAME_CELLS = 17
-_MEANING_CELLS = 31
+_GAPS_TITLE = "Idle gaps"
+_MOST_KERNELS, _LEAST_NAME = 60, 12
 
 
-Cells = tuple[int, int, int]
+_TOP_KERNELS = ("name", "count", "total_ns", "attributed_ns", "share", "attributed_share")
 
 
 @dataclass(frozen=True, slots=True)
-class TopKernels:
-    """`families` of `rows`; counts and times are per `per` ("step" or "trace"). `attributed`: times
-    and shares are of attributed time, because ops overlap."""
+class KernelTable:
+    """The first kernels, per `per` ("step" or "trace"). `attributed`: their times and shares are
+    attributed time, because ops overlap."""
 
-    noun: str
+    rows: TableRows[KernelReport]
     attributed: bool
     note: str
     per: str
-    rows: tuple[KernelRow, ...]
-    families: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class TopGaps:
-    """`meanings` of the gap classes in plain words."""
+class GapTable:
+    """The classes of gaps, per `per`."""
 
+    rows: TableRows[GapClassRow]
     note: str
     per: str
-    rows: tuple[GapRow, ...]
-    meanings: dict[str, str]
 
 
-def number_cells(width: int) -> Cells:
-    """Cells of the columns count, µs and share in a table of `width` cells."""
-    return (7, 9, 8) if width >= 46 else (6, 7, 7)
-
-
-def _numbers(row: Row, cells: Cells, table_row: KernelRow, inks: Inks) -> Row:
-    row.right(number(table_row.count), cells[0], inks.text)
-    row.right(microseconds(table_row.ns), cells[1], inks.strong)
-    return row.right(f"{percent(table_row.share)} %", cells[2], inks.text)
-
-
-def _text_numbers(row: KernelRow) -> str:
-    return f"{row.count:>9.1f} {row.ns / 1e3:>12.1f} {row.share:>7.1%}"
+def _noun(view: View) -> str:
+    return "operators" if view.on_cpu else "kernels"
 
 
 def _steps_note(window: Window) -> str:
@@ -62,89 +48,100 @@ def _steps_note(window: Window) -> str:
     return f"mean of {steps} steps" if steps > 1 else "one step" if steps else "whole trace"
 
 
-class KernelsPanel(Panel[TopKernels]):
-    """Name, count and µs per step, share of the kernel time, and a bar of it."""
+class KernelsPanel(Panel[KernelTable]):
+    """The kernels that take most time."""
 
     NAME = "kernels_top"
     PART = "window"
 
-    def pick(self, view: View, moment: Moment) -> TopKernels | Empty:
-        noun, window = "operator" if view.on_cpu else "kernel", view.window
-        if window is None:
-            return Empty(f"Top {noun}s", view.waiting)
-        rows = kernel_rows(window.report)[: len(window.families)]
-        if not rows:
-            return Empty(f"Top {noun}s", f"no {noun}s in this window", _steps_note(window))
-        attributed, note = window.report.overlapping, _steps_note(window)
-        return TopKernels(noun, attributed, note, window.per, rows, window.families)
+    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
+        self._window: Window | None = None
+        self._picked: KernelTable | Empty = Empty("", "")
+        super().__init__(brush, view, moment)
 
-    def as_text(self, data: TopKernels) -> list[str]:
-        time = "attributed time" if data.attributed else "kernel time"
-        head = f"top {data.noun}s ({data.note}): count and µs of {time} per {data.per}, share of it"
-        return [head, *(f"  {_text_numbers(row)}  {row.name}" for row in data.rows)]
+    def pick(self, view: View, moment: Moment) -> KernelTable | Empty:
+        if view.window is None:
+            return Empty(f"Top {_noun(view)}", view.waiting)
+        if view.window is not self._window:
+            self._window = view.window
+            self._picked = self._table(view.window, view.on_cpu)
+        return self._picked
 
-    def draw(self, data: TopKernels, width: int, height: int) -> Sheet:
-        inks = self._brush.inks
-        bar = 0 if width < 44 else min(12, width // 7)
-        cells = number_cells(width)
-        names = max(width - sum(cells) - (bar + 1 if bar else 0), 6)
-        head = Row().left(data.noun, names, inks.dim).right(f"/{data.per}", cells[0], inks.dim)
-        unit = "attr. µs" if data.attributed and cells[1] > len("attr. µs") else "µs"
-        head.right(unit, cells[1], inks.dim).right("share", cells[2], inks.dim)
-        rows = [head]
-        largest = max(row.share for row in data.rows)
-        shown = list(zip(data.families, data.rows, strict=True))[: max(height - 1, 0)]
-        short = short_kernels((kernel.name for _, kernel in shown), names - 1)
-        for family, kernel in shown:
-            row = Row().left(short[kernel.name], names, inks.text)
-            _numbers(row, cells, kernel, inks)
-            if bar:
-                share = kernel.share / largest if largest > 0 else 0.0
-                piece = horizontal_bar(share, bar, self._brush.glyphs)
-                row.add(" ", inks.text).add(piece, inks.family(family))
-            rows.append(row)
+    def _table(self, window: Window, on_cpu: bool) -> KernelTable | Empty:
+        report = window.report
+        table = kernels_table(
+            report.kernels,
+            attributed=report.overlapping,
+            on_cpu=on_cpu,
+            steps=len(report.steps),
+            most=_MOST_KERNELS,
+        )
+        if not table.rows:
+            return Empty(
+                f"Top {table.noun}", f"no {table.noun} in this window", _steps_note(window)
+            )
+        not_ranked_by = "total_ns" if report.overlapping else "attributed_ns"
+        keys = [key for key in _TOP_KERNELS if key != not_ranked_by]
+        rows = TableRows(table.only(*keys, least=_LEAST_NAME), self._glyphs)
+        return KernelTable(rows, report.overlapping, _steps_note(window), window.per)
+
+    def as_text(self, data: KernelTable) -> list[TextLine]:
+        return [
+            self._title(data, f" per {data.per} ({data.note})"),
+            *text_lines(data.rows, self._brush.inks),
+        ]
+
+    def draw(self, data: KernelTable, width: int, height: int) -> Sheet:
+        rows = table_lines(data.rows, width, height, self._brush)
+        return Sheet(rows, self._title(data, ""), data.note)
+
+    def _title(self, data: KernelTable, more: str) -> str:
         by = " by attributed time" if data.attributed else ""
-        return Sheet(rows, f"Top {data.noun}s{by}", data.note)
+        return f"Top {data.rows.table.noun}{by}{more}"
+
+    def _glyphs(self) -> Glyphs:
+        return self._brush.glyphs
 
 
-class GapsPanel(Panel[TopGaps]):
-    """Class, meaning, gaps and time per step, share of the window, the largest gap."""
+class GapsPanel(Panel[GapTable]):
+    """The classes of gaps; their meaning stands beside them, or below where rows are left."""
 
     NAME = "gaps_top"
     PART = "window"
 
-    def pick(self, view: View, moment: Moment) -> TopGaps | Empty:
+    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
+        self._window: Window | None = None
+        self._picked: GapTable | Empty = Empty("", "")
+        super().__init__(brush, view, moment)
+
+    def pick(self, view: View, moment: Moment) -> GapTable | Empty:
         if view.window is None:
-            return Empty("Idle gaps", view.waiting)
-        note, rows = _steps_note(view.window), gap_rows(view.window.report)
-        if not rows:
-            return Empty("Idle gaps", "no gaps in this window", note)
-        return TopGaps(
-            note, view.window.per, rows, CPU_GAP_MEANINGS if view.on_cpu else GAP_MEANINGS
-        )
+            return Empty(_GAPS_TITLE, view.waiting)
+        if view.window is not self._window:
+            self._window = view.window
+            self._picked = self._table(view.window)
+        return self._picked
 
-    def as_text(self, data: TopGaps) -> list[str]:
-        head = f"idle gaps ({data.note}): gaps and µs per {data.per}, share of the window"
-        return [head, *(f"  {gap.name:<16} {_text_numbers(gap)}" for gap in data.rows)]
+    def _table(self, window: Window) -> GapTable | Empty:
+        table = idle_by_class_table(window.report, len(window.report.steps))
+        if not table.rows:
+            return Empty(_GAPS_TITLE, "no gaps in this window", _steps_note(window))
+        return GapTable(TableRows(table, self._glyphs), _steps_note(window), window.per)
 
-    def draw(self, data: TopGaps, width: int, height: int) -> Sheet:
-        inks, cells = self._brush.inks, number_cells(width)
-        largest = 10 if width >= _NAME_CELLS + sum(cells) + 10 else 0
-        meaning = width - _NAME_CELLS - sum(cells) - largest
-        meaning = meaning if meaning >= _MEANING_CELLS else 0
-        names = width - sum(cells) - largest - meaning
-        head = Row().left("idle because", names, inks.dim).left(" meaning", meaning, inks.dim)
-        head.right(f"/{data.per}", cells[0], inks.dim).right("µs", cells[1], inks.dim)
-        head.right("window", cells[2], inks.dim).right("largest", largest, inks.dim)
+    def as_text(self, data: GapTable) -> list[TextLine]:
+        title = f"{_GAPS_TITLE} per {data.per} ({data.note})"
+        return [title, *text_lines(data.rows, self._brush.inks)]
+
+    def draw(self, data: GapTable, width: int, height: int) -> Sheet:
+        layout = TableLayout()
+        head, *lines = layout.lines(data.rows, width, height, self._brush)
+        if layout.shows(data.rows, "meaning") or height <= 2 * len(lines):
+            return Sheet([head, *lines], _GAPS_TITLE, data.note)
+        meaning = next(column for column in data.rows.table.columns if column.key == "meaning")
         rows = [head]
-        for gap in data.rows[: max(height - 1, 0)]:
-            words = data.meanings.get(gap.name, "")
-            letter = GAP_LETTERS.get(gap.name, "?")
-            swatch = inks.mark(letter, self._brush.glyphs.swatch)
-            row = Row().add(f"{swatch} ", inks.gap(gap.name))
-            row.left(gap.name, names - 2, inks.text).left(f" {words}", meaning, inks.dim)
-            _numbers(row, cells, gap, inks).right(duration(gap.max_ns), largest, inks.dim)
-            rows.append(row)
-            if not meaning and height > 2 * len(data.rows):
-                rows.append(Row().to(2).add(words, inks.faint))
-        return Sheet(rows, "Idle gaps", data.note)
+        for line, gaps in zip(lines, data.rows.table.rows, strict=False):
+            rows += [line, Row().to(2).add(meaning.cell(gaps), self._brush.inks.faint)]
+        return Sheet(rows, _GAPS_TITLE, data.note)
+
+    def _glyphs(self) -> Glyphs:
+        return self._brush.glyphs

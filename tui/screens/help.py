@@ -88,13 +88,19 @@ class HelpScreen(Dialog[None]):
     )
 
     def __init__(
-        self, inks: Inks, local: tuple[Command, ...], everywhere: tuple[Command, ...]
+        self,
+        inks: Inks,
+        local: tuple[Command, ...],
+        everywhere: tuple[Command, ...],
+        columns: Sequence[tuple[str, str]] = (),
     ) -> None:
-        """`local` are the commands of the focused panel, `everywhere` those of the app."""
+        """`local` are the commands of the focused panel, `everywhere` those of the app, `columns`
+        the titles of the focused table with what they mean."""
         super().__init__()
         self._inks = inks
         self._local = local
         self._everywhere = everywhere
+        self._columns = columns
 
     def compose(self) -> ComposeResult:
         keys = [("1\u20139", "Show that page")]
@@ -107,6 +113,8 @@ class HelpScreen(Dialog[None]):
             if local:
                 yield from self._section("Keys of this panel", local)
             yield from self._section("\nKeys everywhere" if local else "Keys everywhere", keys)
+            if self._columns:
+                yield from self._section("\nColumns of this table", self._columns)
             yield from self._section("\nFigures", FIGURES)
             yield from self._section("\nWhy the GPU was idle", GAPS)
             yield from self._section("\nVerdict", VERDICT)

@@ -71,8 +71,8 @@ def score_variants(
         scores.score(names)
     accuracies, missing = scores.compared(variants)
     findings = [
-        Finding(ACCURACY_MISSING, f"no accuracy of {variant}: {why}")
-        for variant, why in missing.items()
+        Finding(ACCURACY_MISSING, f"no accuracy of {variant}: {reason}")
+        for variant, reason in missing.items()
     ]
     if prepared.loaded.weights == "random":
         message = (
@@ -134,8 +134,8 @@ class _Scores:
         accuracies: dict[str, Accuracy] = {}
         missing: dict[str, str] = {}
         for variant in variants:
-            if why := self._missing.get(variant) or self._no_reference:
-                missing[variant] = why
+            if reason := self._missing.get(variant) or self._no_reference:
+                missing[variant] = reason
                 continue
             try:
                 accuracies[variant] = self._accuracy(self.logits[variant])

@@ -51,8 +51,8 @@ def scored_text(loaded: LoadedModel, text: str | None, positions: int = POSITION
         return _split(ids, positions, "seeded random token ids")
     if loaded.tokenizer is None:
         raise ModelError(f"--text: {loaded.name} has no tokenizer, so no text can be scored")
-    what = "--text" if text is not None else "decodescope's own text"
-    tokens = encoded_text(loaded, OWN_TEXT if text is None else text, what)[:most]
+    origin = "--text" if text is not None else "decodescope's own text"
+    tokens = encoded_text(loaded, OWN_TEXT if text is None else text, origin)[:most]
     if len(tokens) < 3:
         raise InputError(f"--text: {len(tokens)} tokens are too few to score; give at least 3")
     name = "decodescope's own text" if text is None else "the given text"

@@ -152,7 +152,7 @@ def _accuracies(
     """Accuracy by variant; a missing one adds to `findings`."""
     config = msgspec.structs.replace(request.config, variant=request.variants[0])
     try:
-        done = run(
+        result = run(
             AccuracyJob(config, request.variants, request.text),
             lambda stage: tell(ComparisonProgress(request.repeats, stage=stage)),
         )
@@ -164,9 +164,9 @@ def _accuracies(
     except DecodescopeError as error:
         findings.append(Finding(ACCURACY_MISSING, f"no accuracy of any variant: {error}"))
         return {}
-    assert isinstance(done, AccuracyDone)
-    findings += done.findings
-    return done.accuracies
+    assert isinstance(result, AccuracyDone)
+    findings += result.findings
+    return result.accuracies
 
 
 class _Rounds:
@@ -248,16 +248,16 @@ class _Rounds:
         profiled = variant not in self._interpreted
         job = RunJob(config, str(self._trace_path(variant, round)) if profiled else None)
         try:
-            done = self._run(job, lambda stage: tell(msgspec.structs.replace(doing, stage=stage)))
+            result = self._run(job, lambda stage: tell(msgspec.structs.replace(doing, stage=stage)))
         except DecodescopeError as error:
             raise type(error)(f"variant {variant} failed: {error}") from error
-        assert isinstance(done, RunDone)
+        assert isinstance(result, RunDone)
         if self._request.baseline is not None:
             # The number of tokens of a prompt's text is known after the run.
-            require_same_workload(self._request.baseline, done.report)
-        if done.report.tokens_per_s is not None:
-            self._last_rate[variant] = done.report.tokens_per_s
-        report = msgspec.structs.replace(done.report, round=round)
+            require_same_workload(self._request.baseline, result.report)
+        if result.report.tokens_per_s is not None:
+            self._last_rate[variant] = result.report.tokens_per_s
+        report = msgspec.structs.replace(result.report, round=round)
         tell(RunMeasured(report))
         return report
 

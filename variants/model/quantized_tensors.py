@@ -74,15 +74,15 @@ def narrow_matrices(
             beside others with them, scales without weights; names the first.
     """
     for stored in tensors:
-        if why := _OTHER_METHODS.get(stored.rpartition(".")[2]):
-            raise _refused(name, f"{stored} means {why}")
+        if method := _OTHER_METHODS.get(stored.rpartition(".")[2]):
+            raise _refused(name, f"{stored} means {method}")
     linears = {key: module for key, module in skeleton.named_modules() if type(module) is nn.Linear}
     weights = {f"{key}.weight" for key in linears}
     for key in skeleton.state_dict():
         dtype = tensors[key].dtype if key in tensors else "F32"
         if dtype not in _FLOATS and not (key in weights and dtype in NARROW_TYPES):
-            what = "" if key in weights else ", and not of a Linear layer"
-            raise _refused(name, f"{key} is {dtype}{what}")
+            place = "" if key in weights else ", and not of a Linear layer"
+            raise _refused(name, f"{key} is {dtype}{place}")
     scaled = declared or any(stored.endswith(SCALES) for stored in tensors)
     matrices = {
         key: _matrix(name, key, module, tensors, scaled)

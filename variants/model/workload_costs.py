@@ -166,10 +166,10 @@ def require_memory(
         ]
     else:
         needs = [("memory", on_device + on_host, free_host_bytes())]
-    for what, needed, free in needs:
+    for memory, needed, free in needs:
         if free is not None and needed > free:
             raise MissingRequirement(
-                f"not enough {what} for {name} in {workload.dtype}: batch {workload.batch:,} of "
+                f"not enough {memory} for {name} in {workload.dtype}: batch {workload.batch:,} of "
                 f"{workload.cache_length:,} positions needs at least {bytes_size(needed)} (weights "
                 f"{weights}, K and V {bytes_size(kv)}), {bytes_size(free)} are free; lower "
                 "--batch, --context or --tokens, or choose a smaller model"

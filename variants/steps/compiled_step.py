@@ -1,7 +1,7 @@
 """The compiled variant: transformers with a static KV cache, torch.compile and its CUDA graphs.
 
-The forward pass is compiled to be replayed as CUDA graphs. It is compiled without graphs, and its
-kernels traced to their sources, to name the ops of the replays.
+The forward pass is compiled in two ways: with CUDA graphs for the step, and without them to trace
+each kernel to its source, which names the ops of the replays.
 """
 
 import warnings

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from decodescope.analyzer.reports.given import Given
 
 
-@click.command()
+@click.command("analyze")
 @click.argument("files", metavar="FILE...", type=FILE, nargs=-1, required=True)
 @json_option
 @click.option(
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 )
 @rows_option
 @given_options
-def analyze(
+def analyze_command(
     files: tuple[Path, ...],
     as_json: bool,
     output_format: str | None,
@@ -79,9 +79,9 @@ def _analyze_ranks(files: tuple[Path, ...], output_format: str, rows: str, given
     if output_format == "json":
         print_json(ranks.report)
     elif output_format == "table":
-        from decodescope.analyzer.views.ranks_table import ranks_table
+        from decodescope.analyzer.views.ranks_report_table import ranks_report_table
 
-        print_table(ranks.report, partial(ranks_table, by=rows))
+        print_table(ranks.report, partial(ranks_report_table, by=rows))
     elif output_format == "html":
         from decodescope.analyzer.exporting import ranks_page
 

@@ -81,21 +81,21 @@ _ONE_SIGNAL_S = 0.1
 
 
 @dataclass(slots=True)
-class Interruption:
+class EndingSignal:
     """The signal that interrupted a command, None so far."""
 
     number: int | None = None
 
 
 @contextmanager
-def interruptible() -> Iterator[Interruption]:
+def interruptible() -> Iterator[EndingSignal]:
     """Turns the first ending signal into `KeyboardInterrupt`, except those that this process was
     started to ignore (`nohup`)."""
     caught = {number: signal.getsignal(number) for number in ENDING}
     caught = {
         number: handler for number, handler in caught.items() if handler is not signal.SIG_IGN
     }
-    interruption = Interruption()
+    interruption = EndingSignal()
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         interruption.number = number

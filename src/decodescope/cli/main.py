@@ -9,7 +9,7 @@ from typing import NoReturn
 import rich_click as click
 
 from decodescope import __version__
-from decodescope.cli.analyze import analyze
+from decodescope.cli.analyze import analyze_command
 from decodescope.cli.compare import compare
 from decodescope.cli.config import config
 from decodescope.cli.diff import diff
@@ -24,9 +24,20 @@ from decodescope.cli.serve import serve
 from decodescope.cli.tune import tune
 
 COMMANDS: tuple[click.Command, ...] = (
-    live, run, open_files, models, variants, doctor, tune, analyze, compare, diff, export,
-    serve, config,
-)  # fmt: skip
+    live,
+    run,
+    open_files,
+    models,
+    variants,
+    doctor,
+    tune,
+    analyze_command,
+    compare,
+    diff,
+    export,
+    serve,
+    config,
+)
 
 
 @click.group(

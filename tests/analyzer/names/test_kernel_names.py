@@ -11,7 +11,8 @@ from rich.console import Console
 from decodescope.analyzer import analyze
 from decodescope.analyzer.names.kernel_names import MIN_CELLS, short_kernels
 from decodescope.analyzer.names.mangled import readable_kernel
-from decodescope.analyzer.views.work_tables import kernels_table
+from decodescope.analyzer.tables.kernels_table import kernels_table
+from decodescope.analyzer.views.rich_tables import rich_table
 from tests.helpers.hostile import anything
 from tests.helpers.kineto_events import op, trace_of
 
@@ -62,7 +63,8 @@ def test_the_kernels_of_a_printed_table_can_be_told_apart(width: int) -> None:
     events = [op(10 * row, 10 * row + 5, name=name) for row, name in enumerate(names)]
     console = Console(width=width, record=True, file=None)
     with console.capture() as printed:
-        console.print(kernels_table(analyze(trace_of(*events)).report, width, 10))
+        kernels = analyze(trace_of(*events)).report.kernels
+        console.print(rich_table(kernels_table(kernels, attributed=False, most=10), width))
     rows = [re.split(" {2,}", line)[0] for line in printed.get().splitlines()[1:] if line.strip()]
     assert len(set(rows)) == len(names)
 

@@ -67,7 +67,7 @@ def test_a_comparison_is_shown_completely() -> None:
         for words in (
             "llama-3.2-1b@random", "(random weights)", "NVIDIA H200", "4 rounds",
             "fused+graph+fp8_e4m3 ÷ eager", "faster", "x4", "against fp32 eager, 64 positions",
-            "98.4 %", "step, unprofiled", "idle: host_wait", "300 µs", "gone", "new",
+            "98.4", "step, unprofiled", "idle: host_wait", "300", "gone", "new",
             "(was mlp, norm)", "limit: bytes ÷ peak", "-20.0 µs", "said before",
             "Regression gate failed", "eager, 102 tokens/s after 9,001", "all in decode_step",
         ):  # fmt: skip

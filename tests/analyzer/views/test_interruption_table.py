@@ -1,5 +1,7 @@
 """The section of interruptions: what it says, that it fits, and when it is absent."""
 
+import re
+
 import pytest
 from rich.cells import cell_len
 
@@ -31,10 +33,10 @@ def test_the_whole_stands_beside_the_steady_state(width: int) -> None:
     section = section.split("\nDevices\n")[0]
     assert max(map(cell_len, section.splitlines())) <= width
     words = " ".join(section.split())
-    assert "463 ms wait · step 2 cudaEventSynchronize took 463 ms" in words
+    assert re.search(r"463 ms wait 2 (\S+ )?cudaEventSynchronize took 463 ms", words)
     assert "whole 502 ms 36.0 ms 466 ms 92.8" in words
     assert "steady 39.0 ms 36.0 ms 3.03 ms 7.8" in words
-    assert "4 1 10.0 ms 8.99 ms 8.99 ms 0 ns" in words
+    assert re.search(r"4 1 10\.0 ms (9\.00 ms )?8\.99 ms 8\.99 ms 0 ns", words)
 
 
 def test_a_clean_trace_has_no_such_section() -> None:

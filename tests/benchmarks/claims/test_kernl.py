@@ -11,7 +11,7 @@ from benchmarks.claims.kernl import feed_forward, projection, rms_norm, rope
 from benchmarks.claims.kernl.layer import Layer
 from benchmarks.claims.kernl.sequences import PYTORCH, halved, paired, paired_rows
 from benchmarks.claims.racing import Racing
-from benchmarks.kernels import kernel_bench
+from benchmarks.harness import cold_graphs
 from decodescope.variants.machine.clock import DeviceClock
 from decodescope.variants.steps.fused.tiling.rules import default_tiles, interpreter_tiles
 from decodescope.variants.steps.fused.tiling.shapes import TILED_OPERATIONS, StepShapes
@@ -29,7 +29,7 @@ CLAIMS: dict[str, Measure] = {
 
 @pytest.fixture(autouse=True)
 def few_launches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_bench, "MIN_LAUNCHES", 2)
+    monkeypatch.setattr(cold_graphs, "MIN_LAUNCHES", 2)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from benchmarks.claims.racing import REPLAY_BYTES, Entrant, Racing, Work
 from benchmarks.claims.report import Race
 from benchmarks.claims.rows import share_of_peak, speed_up
-from benchmarks.kernels.kernel_bench import launches_per_replay
+from benchmarks.harness.cold_graphs import launches_per_replay
 from tests.helpers.fake_clock import FakeClock
 
 WORK = Work(bytes_moved=1_000_000)

@@ -34,7 +34,7 @@ from benchmarks.gemm.gemm_tiles import (
 )
 from benchmarks.gemm.gemm_tuner import FINAL_ROUNDS, FINALISTS, REPLAYS, ranked
 from benchmarks.gemm.result_table import gemm_table
-from benchmarks.kernels import kernel_bench
+from benchmarks.harness import cold_graphs
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.kernels.host.tile import Tile, padded_tokens
 from decodescope.variants.machine.read_peak import ReadPeak
@@ -147,7 +147,7 @@ def test_finalists_are_ranked_by_later_rounds_and_refusals_come_last() -> None:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> GemmOperands:
     """Matrices for the interpreter, and few launches: each takes milliseconds."""
-    monkeypatch.setattr(kernel_bench, "MIN_LAUNCHES", 1)
+    monkeypatch.setattr(cold_graphs, "MIN_LAUNCHES", 1)
     monkeypatch.setattr(gemm_tuner, "TUNING_LAUNCHES", 1)
     launch_in_one_thread(monkeypatch)
     monkeypatch.setattr(gemm_tuner, "FINAL_ROUNDS", 1)
@@ -269,7 +269,7 @@ def test_rounds_take_turns_and_copies_take_turns_in_a_graph() -> None:
         "cublas_bf16": lambda: contender("cublas_bf16", launched),
         "w8a8_pdl": lambda: contender("w8a8_pdl", launched, overlaps=True),
     }
-    launches = kernel_bench.launches_per_replay(2)
+    launches = cold_graphs.launches_per_replay(2)
     # Each round: three replays of the peer, three of ours.
     clock = FakeClock(*(launches * ns for ns in (8.0, 8.0, 9.0, 4.0, 4.0, 5.0)))
     peer, ours = measure_gemms(builders, ReadPeak(2e12, "2026-01-01"), clock)  # type: ignore[arg-type]

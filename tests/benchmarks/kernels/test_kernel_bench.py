@@ -9,18 +9,19 @@ import torch
 from rich.console import Console
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from benchmarks.harness import cold_graphs
+from benchmarks.harness.cold_graphs import MIN_LAUNCHES, copies_needed, launches_per_replay
+from benchmarks.harness.errors import relative_error
 from benchmarks.kernels import kernel_bench
 from benchmarks.kernels.kernel_bench import (
-    MIN_LAUNCHES,
     REPLAYS,
+    ROUNDS,
     Conditions,
-    copies_needed,
-    launches_per_replay,
     measure_case,
     measure_kernels,
 )
 from benchmarks.kernels.kernel_cases import Copy, KernelCase, _operations, kernel_cases
-from benchmarks.kernels.operands import Operands, operation_error, relative_error
+from benchmarks.kernels.operands import Operands, operation_error
 from benchmarks.kernels.report import KernelBenchmark, KernelFigures, KernelUse
 from benchmarks.kernels.result_table import kernel_table
 from benchmarks.kernels.shape_model import shape_model
@@ -223,17 +224,27 @@ def test_times_are_divided_by_the_launches_of_a_replay() -> None:
     launched: list[tuple[int, bool]] = []
     case = scripted_case({False: 1e-4, True: 2e-4}, launched)
     launches = launches_per_replay(5)
-    clock = FakeClock(*(launches * (1000.0 + index) for index in range(REPLAYS)))
+    # In each round, the replays of one launch after the other, then those of overlapping launches.
+    readings = ROUNDS * REPLAYS
+    script = []
+    for first in range(0, readings, REPLAYS):
+        script += [launches * (1000.0 + first + index) for index in range(REPLAYS)]
+        script += [launches * 500.0] * REPLAYS
+    clock = FakeClock(*script)
     figures = measure_case(case, conditions(), clock)
     assert (figures.copies, figures.cold, figures.launches) == (5, True, launches)
     assert (figures.relative_error, figures.error) == (2e-4, None)
     assert figures.serial is not None
-    assert figures.serial.median_ns == pytest.approx(1000 + (REPLAYS - 1) / 2)
-    assert figures.serial.p10_ns == pytest.approx(1000 + (REPLAYS - 1) / 10)
-    assert figures.serial.p90_ns == pytest.approx(1000 + 9 * (REPLAYS - 1) / 10)
+    assert figures.serial.median_ns == pytest.approx(1000 + (readings - 1) / 2)
+    assert figures.serial.p10_ns == pytest.approx(1000 + (readings - 1) / 10)
+    assert figures.serial.p90_ns == pytest.approx(1000 + 9 * (readings - 1) / 10)
     assert figures.serial.bytes_per_s == pytest.approx(1e6 / (figures.serial.median_ns * 1e-9))
     assert figures.serial.share_of_peak == pytest.approx(figures.serial.bytes_per_s / 4e12)
-    serial, overlapped = launched[:launches], launched[launches:]
+    assert figures.overlapped is not None
+    assert figures.overlapped.median_ns == pytest.approx(500)
+    one_round = launched[: 2 * launches]
+    assert launched == one_round * ROUNDS
+    serial, overlapped = one_round[:launches], one_round[launches:]
     assert {pdl for _, pdl in serial} == {False}
     assert [pdl for _, pdl in overlapped] == [False] + [True] * (launches - 1)
     assert [index for index, _ in serial[:7]] == [0, 1, 2, 3, 4, 0, 1]
@@ -293,7 +304,7 @@ def test_a_whole_benchmark_survives_json_and_fills_the_table(
     device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Each launch takes the interpreter milliseconds.
-    monkeypatch.setattr(kernel_bench, "MIN_LAUNCHES", 1)
+    monkeypatch.setattr(cold_graphs, "MIN_LAUNCHES", 1)
     operands = operands_of("llama2", torch.float32, 1, device)
     said: list[str] = []
     figures = measure_kernels(

@@ -10,7 +10,7 @@ from decodescope.analyzer.comparing.messages import (
     RunMeasured,
 )
 from decodescope.analyzer.protocol.messages import WorkerConfig
-from decodescope.analyzer.views.sides import sides_of, waterfalls_of
+from decodescope.analyzer.tables.sides import sides_of, waterfalls_of
 from decodescope.tui.model.comparing import NO_COMPARISON, MeasuredRun
 from decodescope.tui.panels.comparing.waterfalls import bar_parts
 from tests.helpers.comparison_reports import run_of

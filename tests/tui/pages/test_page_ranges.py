@@ -135,12 +135,12 @@ def test_the_figures_are_those_of_the_report() -> None:
 
 def test_ranges_that_overlap_are_shown_by_attributed_time() -> None:
     rows = rows_of("fused+graph")
-    assert rows.columns[1].title == "attributed"
+    assert rows.columns[1].heading == "attributed"
     whole = {line.found.path: line for line in rows.lines}
     busy_ns = window("fused+graph").report.devices[0].busy_ns
     assert whole["decode_step"].time_ns == busy_ns
     assert whole["decode_step"].share == 1
-    assert rows_of("eager").columns[1].title == "GPU time"
+    assert rows_of("eager").columns[1].heading == "GPU time"
 
 
 def test_operators_stand_where_the_host_opened_no_range(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ async def test_a_vllm_step_has_its_roles_on_a_small_page_of_limits(foreign_trace
     # Bandwidths are known then, and stay; the roofline knows the step and one kernel of many.
     text, _ = await limits(path, (80, 24), given)
     assert roles_in(text) == longest[:4]
-    assert "26.7 %" in text
+    assert " 26.7 " in text
     assert " in the window " in text
     assert "Roofline" not in text
     assert "Roofline" in (await limits(path, (80, 48), given))[0]

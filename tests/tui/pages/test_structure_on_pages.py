@@ -69,7 +69,9 @@ def test_inferred_ranges_are_slanted_and_said_to_be(inferred: Path) -> None:
     assert panel.title() == "Ranges, inferred from kernel names where slanted"
     rows = panel._shown
     for row, line in enumerate(rows.lines):
-        name, *_, attributed = rows.cells(row, BRUSHES[0].inks, 60)
+        cells = rows.cells(row, BRUSHES[0].inks, 60)
+        of_key = {column.key: cell for column, cell in zip(rows.columns, cells, strict=True)}
+        name, attributed = of_key["path"], of_key["confidence"]
         is_inferred = line.found.path != "step"
         assert name.style.italic == (True if is_inferred else None)
         assert attributed.text == ("inferred" if is_inferred else "exact")
@@ -262,7 +264,7 @@ def test_roles_have_the_figures_of_the_report(variant: str) -> None:
     for line, role in zip(lines, shown.report.roles, strict=True):
         assert line.split()[1] == role.role
         assert f" {duration(role.ns_per_step)} " in line
-        assert f" {percent(role.share)} % " in line
+        assert f" {percent(role.share)} " in line
     bars = [line.count("=") for line in lines]
     assert bars == sorted(bars, reverse=True)
     assert (

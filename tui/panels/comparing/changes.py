@@ -1,19 +1,16 @@
 """The base of the tables of two sides: what changed from the first to the one that is detailed."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from rich.style import Style
-
-from decodescope.analyzer.schema.comparison_report import Change, Pair
+from decodescope.analyzer.schema.comparison_report import Pair
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.text.formatting import microseconds
-from decodescope.analyzer.views.sides import Side, pair_with_first, sides_of
+from decodescope.analyzer.tables.columns import Table
+from decodescope.analyzer.tables.sides import Side, pair_with_first, sides_of
 from decodescope.tui.model.comparing import ComparisonState
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.comparing.table import ComparisonTable
 from decodescope.tui.panels.sheet import Empty
-from decodescope.tui.panels.table_rows import Records, Rows
-from decodescope.tui.style.palette import Inks
+from decodescope.tui.panels.table_rows import Rows, TableRows
 
 _NAME_CELLS = 12
 
@@ -25,8 +22,8 @@ class ChangesTable(ComparisonTable):
 
     def changes(
         self, pair: Pair, windows: tuple[Report, Report], names: tuple[str, str]
-    ) -> Records:
-        """The rows of both windows; `names` of the sides are cut for titles of columns."""
+    ) -> Table[Any]:
+        """The table of both windows; `names` are those of the sides, cut for titles of columns."""
         raise NotImplementedError
 
     def source(self, view: View, moment: Moment) -> object:
@@ -42,10 +39,10 @@ class ChangesTable(ComparisonTable):
             lacking = first.name if first.window is None else side.name
             return Empty(title, f"{lacking} has no profiled window")
         names = (first.name[:_NAME_CELLS], side.name[:_NAME_CELLS])
-        rows = self.changes(pair, (first.window, side.window), names)
+        rows = TableRows(self.changes(pair, (first.window, side.window), names))
         if not len(rows):
             return Empty(title, f"no {self.WHAT} to compare in these windows")
-        what = rows.columns[0].title.capitalize()
+        what = rows.columns[0].heading.capitalize()
         self._title = f"{what}s: {first.name} to {side.name}"
         return rows
 
@@ -54,23 +51,6 @@ class ChangesTable(ComparisonTable):
 
     def title(self) -> str:
         return self._title
-
-
-def signed_microseconds(ns: float) -> str:
-    """A change of time, with its sign."""
-    sign = "+" if ns > 0 else "-" if ns < 0 else ""
-    return sign + microseconds(abs(ns))
-
-
-def moved_style(ns: float, inks: Inks) -> Style:
-    """More time is bad, less is good; the sign says so without colour."""
-    return inks.bad if ns > 0 else inks.good if ns < 0 else inks.dim
-
-
-def changed_to(change: Change) -> float | None:
-    """`other` over `base`, by which the column of changes is sorted."""
-    base, other = change.base, change.other
-    return other / base if base and other is not None else None
 
 
 def _detailed(state: ComparisonState) -> tuple[Side, Side, Pair] | None:

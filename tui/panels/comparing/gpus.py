@@ -1,10 +1,10 @@
 """The GPUs of one trace: who waits for whom."""
 
+from decodescope.analyzer.tables.waiting_table import waiting_table
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.comparing.rank_rows import gpu_rows
 from decodescope.tui.panels.comparing.table import ComparisonTable
 from decodescope.tui.panels.sheet import Empty
-from decodescope.tui.panels.table_rows import Rows
+from decodescope.tui.panels.table_rows import Rows, TableRows
 
 _TITLE = "GPUs: who waits for whom"
 
@@ -19,7 +19,9 @@ class WaitingGpusPanel(ComparisonTable):
 
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
         found = None if view.window is None else view.window.report.waiting
-        return Empty(_TITLE, "no GPUs that communicate") if found is None else gpu_rows(found)
+        if found is None:
+            return Empty(_TITLE, "no GPUs that communicate")
+        return TableRows(waiting_table(found))
 
     def title(self) -> str:
         return _TITLE

@@ -3,7 +3,9 @@
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from decodescope.analyzer.text.formatting import UNKNOWN, rate
+from decodescope.analyzer.tables.columns import Column, Table, Tone
+from decodescope.analyzer.tables.units import COUNT, RATE, TEXT
+from decodescope.analyzer.text.formatting import UNKNOWN
 from decodescope.tui.commands import Command
 from decodescope.tui.model.candidates import Candidate, comparison_candidates
 from decodescope.tui.model.comparing import ComparisonState
@@ -12,20 +14,7 @@ from decodescope.tui.panels.comparing.rank_rows import rank_rows
 from decodescope.tui.panels.comparing.table import ComparisonTable
 from decodescope.tui.panels.messages import AskComparison
 from decodescope.tui.panels.sheet import Empty, wrapped
-from decodescope.tui.panels.table_rows import Cell, Column, Records, Rows
-from decodescope.tui.style.palette import Inks
-
-_FILE_COLUMNS = (
-    Column("choose", "left", least=6),
-    Column("file", "left", first="up", flexible=True, least=12),
-)
-_COLUMNS = (
-    Column("choose", "left", least=6),
-    Column("variant", "left", first="up", flexible=True, least=12),
-    Column("runs", priority=1),
-    Column("last tok/s", priority=2),
-    Column("now", "left", priority=3, least=9),
-)
+from decodescope.tui.panels.table_rows import Rows, TableRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +64,15 @@ class ComparisonSetupPanel(ComparisonTable):
         if by_rank is not None:
             return by_rank
         if self._files:
-            return Records(_FILE_COLUMNS, found, _name, _file_cells, _file_values, _name)
+            rows = [_Row(one, 0, None, "") for one in found]
+            return TableRows(
+                Table("files", _candidate_columns("file"), rows, key=_name, search=_name)
+            )
         # Nothing can be chosen meanwhile, and the rows below are needed.
         shown = [one for one in found if one.chosen or not state.busy]
-        return Records(_COLUMNS, [_row(one, state) for one in shown], _key, _cells, _values, _key)
+        rows = [_row(one, state) for one in shown]
+        columns = (*_candidate_columns("variant"), *_RUNS)
+        return TableRows(Table("variants", columns, rows, key=_name, search=_name))
 
     def title(self) -> str:
         return self._title
@@ -113,34 +107,80 @@ def _row(candidate: Candidate, state: ComparisonState) -> _Row:
     return _Row(candidate, len(runs), runs[-1].tokens_per_s if runs else None, now)
 
 
-def _key(row: _Row) -> str:
+def _name(row: _Row) -> str:
     return row.candidate.name
 
 
-def _name(candidate: Candidate) -> str:
-    return candidate.name
+def _box(row: _Row) -> str:
+    if row.candidate.unavailable is not None:
+        return UNKNOWN
+    return "[x]" if row.candidate.chosen else "[ ]"
 
 
-def _file_cells(one: Candidate, inks: Inks, room: int) -> tuple[Cell, ...]:
-    style = inks.text if one.unavailable is None else inks.faint
-    box = UNKNOWN if one.unavailable is not None else "[x]" if one.chosen else "[ ]"
-    about = one.unavailable or one.about
-    name = f"{one.name}  {about}" if about else one.name
-    return Cell(box, inks.key if one.chosen else style), Cell(name, style)
+def _about(row: _Row) -> str:
+    candidate = row.candidate
+    about = candidate.unavailable or candidate.about
+    return f"{candidate.name}  {about}" if about else candidate.name
 
 
-def _file_values(one: Candidate) -> tuple[object, ...]:
-    return not one.chosen, one.name
+def _dull(row: _Row) -> Tone:
+    return "plain" if row.candidate.unavailable is None else "faint"
 
 
-def _cells(row: _Row, inks: Inks, room: int) -> tuple[Cell, ...]:
+def _candidate_columns(noun: str) -> tuple[Column[_Row], ...]:
     return (
-        *_file_cells(row.candidate, inks, room),
-        Cell(f"{row.runs}" if row.runs else ""),
-        Cell(rate(row.tokens_per_s) if row.runs else ""),
-        Cell(row.now, inks.accent if row.now == "measuring" else inks.dim),
+        Column(
+            "chosen",
+            "choose",
+            TEXT,
+            "Whether it is compared.",
+            lambda row: not row.candidate.chosen,
+            text=_box,
+            first="down",
+            least=6,
+            tone=lambda row: "key" if row.candidate.chosen else _dull(row),
+        ),
+        Column(
+            "name",
+            noun,
+            TEXT,
+            "What can be compared, or why it cannot.",
+            _name,
+            text=_about,
+            fit=lambda row, cells: _about(row),
+            flexible=True,
+            least=12,
+            tone=_dull,
+        ),
     )
 
 
-def _values(row: _Row) -> tuple[object, ...]:
-    return *_file_values(row.candidate), row.runs, row.tokens_per_s, row.now
+_RUNS: tuple[Column[_Row], ...] = (
+    Column(
+        "runs",
+        "runs",
+        COUNT,
+        "The complete runs.",
+        text=lambda row: f"{row.runs}" if row.runs else "",
+        priority=1,
+    ),
+    Column(
+        "tokens_per_s",
+        "last tokens/s",
+        RATE,
+        "The rate of the last one.",
+        text=lambda row: RATE.text(row.tokens_per_s) if row.runs else "",
+        priority=2,
+        always=True,
+    ),
+    Column(
+        "now",
+        "now",
+        TEXT,
+        "Whether it is measured now.",
+        first="down",
+        priority=3,
+        least=9,
+        tone=lambda row: "accent" if row.now == "measuring" else "dim",
+    ),
+)

@@ -2,8 +2,9 @@
 
 from collections.abc import Hashable
 
-from decodescope.analyzer.schema.waiting_report import SkewReport, StepSkew
-from decodescope.analyzer.text.formatting import UNKNOWN, count, duration
+from decodescope.analyzer.schema.waiting_report import SkewReport
+from decodescope.analyzer.tables.skew_table import skew_table
+from decodescope.analyzer.text.formatting import count, duration
 from decodescope.analyzer.vocabulary.words import member_word
 from decodescope.tui.commands import Command
 from decodescope.tui.model.picks import SpanPick
@@ -11,8 +12,7 @@ from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.comparing.table import ComparisonTable
 from decodescope.tui.panels.messages import Choose, Turn
 from decodescope.tui.panels.sheet import Empty
-from decodescope.tui.panels.table_fields import Field, plain, table_of
-from decodescope.tui.panels.table_rows import Column, Rows
+from decodescope.tui.panels.table_rows import Rows, TableRows
 
 _TITLE = "Skew of the steps"
 
@@ -39,7 +39,7 @@ class SkewPanel(ComparisonTable):
             return Empty(_TITLE, "no steps that all recorded")
         member = member_word(found)
         self._note = _note(found.skew, member)
-        return table_of(_fields(member), sorted(found.skew.worst, key=_widest), _key, _text)
+        return TableRows(skew_table(found.skew, member))
 
     def title(self) -> str:
         return _TITLE
@@ -70,34 +70,3 @@ def _note(skew: SkewReport, member: str) -> str:
         rank, steps = max(skew.last_to_start.items(), key=lambda item: (item[1], -item[0]))
         parts.append(f"{member} {rank} starts {count(steps)} last")
     return " · ".join(parts)
-
-
-def _widest(one: StepSkew) -> tuple[int, int, int]:
-    return -(one.start_spread_ns or 0), -one.duration_spread_ns, one.index
-
-
-def _key(one: StepSkew) -> Hashable:
-    return one.index
-
-
-def _text(one: StepSkew) -> str:
-    return f"step {one.index} last {one.last_to_start} {one.last_to_end}"
-
-
-def _fields(member: str) -> tuple[Field[StepSkew], ...]:
-    def named(rank: int | None) -> str:
-        return UNKNOWN if rank is None else f"{member} {rank}"
-
-    return (
-        Field(Column("step", first="up"), lambda one: one.index, plain(lambda one: f"{one.index}")),
-        Field(Column("starts"), lambda one: one.start_spread_ns,
-              plain(lambda one: duration(one.start_spread_ns))),
-        Field(Column("ends", priority=2), lambda one: one.end_spread_ns,
-              plain(lambda one: duration(one.end_spread_ns))),
-        Field(Column("durations", priority=3), lambda one: one.duration_spread_ns,
-              plain(lambda one: duration(one.duration_spread_ns))),
-        Field(Column("last to start", "left", priority=1, first="up", flexible=True, least=8),
-              lambda one: one.last_to_start, plain(lambda one: named(one.last_to_start))),
-        Field(Column("last to end", "left", priority=4, first="up"), lambda one: one.last_to_end,
-              plain(lambda one: named(one.last_to_end))),
-    )  # fmt: skip

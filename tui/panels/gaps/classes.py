@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from rich.style import Style
 from textual import events
 
-from decodescope.analyzer.schema.report import GapTotal, Report
-from decodescope.analyzer.text.formatting import UNKNOWN, count, duration, percent
+from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.tables.columns import Column, kept_columns
+from decodescope.analyzer.tables.gap_classes_table import GapClassRow, gap_class_columns
+from decodescope.analyzer.text.formatting import UNKNOWN, duration, percent
 from decodescope.analyzer.vocabulary.class_colors import GAP_LETTERS
 from decodescope.tui.commands import Command
 from decodescope.tui.model.picks import GapFilter
@@ -17,38 +19,25 @@ from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.messages import Sift
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet, TextLine
+from decodescope.tui.panels.table_rows import tone_style
 
 if TYPE_CHECKING:
     from decodescope.analyzer.reports.gap_list import IdleTable
 
 TITLE = "Idle time by class"
 _NAME_CELLS = 18
-# Title, cells and priority of the figures: the highest is dropped first where room is short.
-_FIGURES = (
-    ("gaps", 9, 1), ("total", 9, 0), ("of window", 10, 2), ("mean", 9, 4), ("longest", 9, 3),
-)  # fmt: skip
+_FIGURE_CELLS = 9
 _CHART_TITLE = "gaps by length"
 _LEAST_CHART = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A class, all gaps (`gap_class` None) or, with `sub`, a kind of host_wait."""
-
-    name: str
-    total: GapTotal
-    gap_class: str | None = None
-    sub: bool = False
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Classes:
-    """The rows, of all `devices` together; `of_ns` is what shares are of; `bounds` are those of the
+    """The rows, of all `devices` together; `bounds` are those of the
     buckets, in order. `common_ns` is the idle time of the chosen step: that in which none of its
     devices was busy."""
 
-    lines: tuple[Line, ...]
-    of_ns: int
+    lines: tuple[GapClassRow, ...]
     bounds: tuple[int, ...]
     steps: int
     devices: int
@@ -88,7 +77,7 @@ class GapClassesPanel(Panel[ClassesData]):
     def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
         self._of: tuple[Window | None, str | None, int | None] | None = None
         self._found: Classes | None = None
-        self._shown: list[Line] = []
+        self._shown: list[GapClassRow] = []
         self._chart: tuple[int, int] = (0, 1)
         super().__init__(brush, view, moment)
 
@@ -110,29 +99,29 @@ class GapClassesPanel(Panel[ClassesData]):
         return len(data.found.lines) + 2 + bool(data.steady)
 
     def as_text(self, data: ClassesData) -> list[TextLine]:
-        head = ("class", *(f[0] for f in _FIGURES))
+        columns = _columns(data)
+        head = tuple(column.heading for column in columns)
         lines: list[TextLine] = [f"{TITLE} ({self._place(data)})", head]
         for line in data.found.lines:
-            cells = [line.name, *_figures(line, data.found.of_ns)]
-            lines.append(tuple(cells))
+            lines.append(tuple(column.cell(line) for column in columns))
         return [*lines, data.steady] if data.steady else lines
 
     def draw(self, data: ClassesData, width: int, height: int) -> Sheet:
         found, inks = data.found, self._brush.inks
-        kept = list(_FIGURES)
-        while len(kept) > 1 and width - _NAME_CELLS - sum(one[1] for one in kept) < _LEAST_CHART:
-            kept.remove(max(kept, key=lambda one: one[2]))
-        room = width - _NAME_CELLS - sum(cells for _, cells, _ in kept) - 1
+        name, *figures = _columns(data)
+        need = [_LEAST_CHART, *map(_figure_cells, figures)]
+        places = kept_columns((name, *figures), need, width - _NAME_CELLS, 0)
+        kept = [figures[place - 1] for place in places if place]
+        room = width - _NAME_CELLS - sum(map(_figure_cells, kept)) - 1
         wide = min(max(room // max(len(found.bounds), 1), 1), 4)
         bounds = found.bounds[: max(room, 0)] if len(found.bounds) > room else found.bounds
         self._chart = (_NAME_CELLS, wide)
-        of = "of step" if data.chosen.step is not None else "of window"
-        head = Row().left("idle because", _NAME_CELLS, inks.dim)
+        head = Row().left(name.heading, _NAME_CELLS, inks.dim)
         chart = len(bounds) * wide
         title = _CHART_TITLE if chart >= len(_CHART_TITLE) else _CHART_TITLE.split()[-1]
-        head.left(title, chart, inks.dim).to(width - _cells(kept))
-        for title, cells, _ in kept:
-            head.right(of if title == "of window" else title, cells, inks.dim)
+        head.left(title, chart, inks.dim).to(width - sum(map(_figure_cells, kept)))
+        for column in kept:
+            head.right(column.heading, _figure_cells(column), inks.dim)
         steady = [Row().left(data.steady, width, inks.warn)] if data.steady and height > 2 else []
         height -= len(steady)
         lines = list(found.lines)
@@ -197,13 +186,13 @@ class GapClassesPanel(Panel[ClassesData]):
         self.post_message(Sift(chosen))
 
     def _line(
-        self, line: Line, data: ClassesData, bounds: Sequence[int],
-        kept: Sequence[tuple[str, int, int]], width: int,
+        self, line: GapClassRow, data: ClassesData, bounds: Sequence[int],
+        kept: Sequence[Column[GapClassRow]], width: int,
     ) -> Row:  # fmt: skip
         inks, glyphs = self._brush.inks, self._brush.glyphs
         chosen = not line.sub and line.gap_class == data.chosen.gap_class
         over = inks.cursor if chosen else Style.null()
-        hue = inks.gap(line.gap_class) if line.gap_class else inks.text
+        hue = inks.gap(line.gap_class) if line.gap_class and not line.sub else inks.text
         row = Row()
         mark = inks.mark(GAP_LETTERS.get(line.gap_class or "", " "), glyphs.swatch)
         row.add("   " if line.sub else f"{mark if line.gap_class else ' '} ", hue + over)
@@ -217,14 +206,11 @@ class GapClassesPanel(Panel[ClassesData]):
             picked = chosen and data.chosen.bucket_ns == bucket(bound)
             style = hue + (Style(reverse=True) if picked else over)
             row.add(glyphs.ramp[level] * self._chart[1], style)
-        texts = dict(
-            zip((one[0] for one in _FIGURES), _figures(line, data.found.of_ns), strict=True)
-        )
-        end = width - _cells(kept)
+        end = width - sum(map(_figure_cells, kept))
         row.add(" " * max(end - row.cells, 0), over)
-        for title, cells, _ in kept:
-            strong = inks.strong if title == "total" and not line.sub else plain
-            row.right(texts[title], cells, strong + over)
+        for column in kept:
+            strong = tone_style(column.tone_of(line), inks) if not line.sub else None
+            row.right(column.cell(line), _figure_cells(column), (strong or plain) + over)
         return row
 
     def _axis(self, bounds: Sequence[int], wide: int, width: int) -> Row:
@@ -282,28 +268,24 @@ def _level(number: int, most: int, top: int) -> int:
     return 1 + round(math.log(number) / math.log(most) * (top - 1))
 
 
-def _cells(kept: Sequence[tuple[str, int, int]]) -> int:
-    return sum(cells for _, cells, _ in kept)
+def _columns(data: ClassesData) -> list[Column[GapClassRow]]:
+    """The class and its figures."""
+    of = "of step" if data.chosen.step is not None else "of window"
+    return [column for column in gap_class_columns(of=of) if column.shown]
 
 
-def _around(lines: list[Line], chosen: str | None, rows: int) -> list[Line]:
+def _figure_cells(column: Column[GapClassRow]) -> int:
+    """The cells of a column of figures, with the space before it."""
+    return max(_FIGURE_CELLS, len(column.heading) + 1)
+
+
+def _around(lines: list[GapClassRow], chosen: str | None, rows: int) -> list[GapClassRow]:
     """As many of `lines` as there are rows for, with the chosen class among them."""
     place = next(
         (i for i, line in enumerate(lines) if line.gap_class == chosen and not line.sub), 0
     )
     first = max(min(place - rows + 1, len(lines) - rows), 0)
     return lines[first : first + rows]
-
-
-def _figures(line: Line, of_ns: int) -> tuple[str, str, str, str, str]:
-    total = line.total
-    return (
-        count(total.count, 8),
-        duration(total.total_ns),
-        f"{percent(total.total_ns / of_ns)} %" if of_ns else UNKNOWN,
-        duration(total.total_ns / total.count if total.count else None),
-        duration(total.max_ns),
-    )
 
 
 def _classes(window: Window, within: str | None, step: int | None) -> Classes | None:
@@ -315,18 +297,17 @@ def _classes(window: Window, within: str | None, step: int | None) -> Classes | 
     if not len(analysis.gaps):
         return None
     table: IdleTable = idle_table(analysis, analysis.ranges, GapChoice(within, step))
-    totals = table.totals
-    lines = [Line("all idle time", totals.all_gaps)]
+    totals, of_ns = table.totals, table.of_ns
+    lines = [GapClassRow("all idle", totals.all_gaps, of_ns)]
     for name, total in sorted(totals.gaps.items(), key=lambda one: -one[1].total_ns):
         if total.count:
-            lines.append(Line(name, total, name))
+            lines.append(GapClassRow(name, total, of_ns, name))
         if name == "host_wait":
             parts = [(label, part) for label, part in totals.host_wait.items() if part.count]
-            lines += [Line(label, part, sub=True) for label, part in parts if len(parts) > 1]
+            subs = [GapClassRow(label, part, of_ns, name, True) for label, part in parts]
+            lines += subs if len(subs) > 1 else []
     bounds = shared_bounds([line.total.histogram for line in lines])
-    found = Classes(
-        tuple(lines), table.of_ns, tuple(bounds), len(analysis.steps), len(analysis.busy)
-    )
+    found = Classes(tuple(lines), tuple(bounds), len(analysis.steps), len(analysis.busy))
     if step is None or not 0 <= step < found.steps:
         return found
     common_ns = window.report.steps[step].idle_ns

@@ -5,40 +5,36 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from decodescope.analyzer.names.kernel_names import ShortNames
-from decodescope.analyzer.names.names import cut_middle, cut_start
 from decodescope.analyzer.names.short_names import short_name
 from decodescope.analyzer.schema.report import GapReport
-from decodescope.analyzer.text.formatting import UNKNOWN, count, duration
+from decodescope.analyzer.tables.gaps_table import gap_columns
+from decodescope.analyzer.text.formatting import count, duration
 from decodescope.analyzer.vocabulary.class_colors import GAP_LETTERS
-from decodescope.analyzer.vocabulary.words import device_words
 from decodescope.tui.model.picks import GapFilter, GapPick, Pick
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.gaps.classes import no_gaps
 from decodescope.tui.panels.messages import Choose, Turn
 from decodescope.tui.panels.sheet import Empty
 from decodescope.tui.panels.table import TablePanel
-from decodescope.tui.panels.table_rows import Cell, Column, Rows
+from decodescope.tui.panels.table_rows import Cell, Rows, drawing_of
 from decodescope.tui.style.palette import Inks
 
 if TYPE_CHECKING:
     from decodescope.analyzer.reports.gap_table import Field, GapTable
 
 TITLE = "Gaps"
-_NAME_LEAST, _LEAST = 20, 14
-_COLUMNS = (
-    Column("idle because", "left", first="up", least=16),
-    Column("length", least=7),
-    Column("after", "left", 3, "up", flexible=True, least=_NAME_LEAST),
-    Column("before", "left", 1, "up", flexible=True, least=_NAME_LEAST),
-    Column("host", "left", 2, "up", flexible=True, least=_LEAST),
-    Column("range", "left", 4, "up", flexible=True, least=_LEAST),
-    Column("launch call", "left", 6, "up"),
-    Column("step", priority=5, first="up"),
-)
-_DEVICE = Column("on", "left", 2, "up")
-_FIELDS: tuple["Field | None", ...] = (
-    "class", "length", "after", "before", None, "range", "call", "step", "device",
-)  # fmt: skip
+# What the columns are called in a table of gaps; the host's work is known of one gap at a time.
+_FIELDS: dict[str, "Field"] = {
+    "gap_class": "class",
+    "at_ns": "at",
+    "length_ns": "length",
+    "prev": "after",
+    "next": "before",
+    "range": "range",
+    "call": "call",
+    "step": "step",
+    "device": "device",
+}
 Key = tuple[int, int]
 
 
@@ -46,14 +42,19 @@ class GapRows(Rows):
     """Gaps of one window; a key is the window's identity and the gap's row in its analysis."""
 
     def __init__(self, table: "GapTable", window: Window) -> None:
+
         from decodescope.analyzer.timing.interruptions.interruption import interruptions_by_gap
 
         self._table, self._window = table, id(window)
-        self._several = len(window.report.devices) > 1
-        self.columns = (*_COLUMNS, _DEVICE) if self._several else _COLUMNS
         trace, analysis = window.analysis.trace, window.analysis
         self._interruptions = interruptions_by_gap(analysis.gaps, analysis.interruptions)
-        self._names = ShortNames(trace.names[name] for name in set(trace.ops.name.tolist()))
+        names = ShortNames(trace.names[name] for name in set(trace.ops.name.tolist()))
+        declared = gap_columns(window.report.devices, names, _causes)
+        self.columns = tuple(column for column in declared if column.shown)
+        self._flexible = [place for place, column in enumerate(self.columns) if column.flexible]
+        # Flexible columns share what is left, each above its least: the room is that of the first.
+        first = self.columns[self._flexible[0]].least
+        self._drawings = [(drawing_of(one), one.least - first) for one in self.columns[1:]]
 
     def __len__(self) -> int:
         return len(self._table)
@@ -71,25 +72,19 @@ class GapRows(Rows):
 
     def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
         gap = self._table.report(row)
-        # Flexible columns share what is left, each above its least; `room` is that of a name.
-        less = max(room - _NAME_LEAST + _LEAST, 1)
         mark = f"{GAP_LETTERS.get(gap.gap_class, '?')} " if inks.letters else ""
-        more = f" +{len(gap.parts) - 1}" if len(gap.parts) > 1 else ""
-        held = int(self._table.rows[row]) in self._interruptions
-        why = Cell(f"{mark}{gap.gap_class}{more}", inks.gap(gap.gap_class))
-        if held:
-            why = Cell(f"{mark}interrupted, {gap.gap_class}{more}", inks.warn)
-        cells = (
-            why,
-            Cell(duration(gap.length_ns), inks.strong),
-            Cell(self._names.of(gap.prev, room)),
-            Cell(self._names.of(gap.next, room)),
-            Cell(cut_middle(host_words(gap), less)),
-            Cell(cut_start(gap.range or UNKNOWN, less), inks.dim),
-            Cell(gap.call or UNKNOWN, inks.dim),
-            Cell(UNKNOWN if gap.step is None else f"{gap.step}", inks.dim),
-        )
-        return (*cells, Cell(device_words(gap.device))) if self._several else cells
+        causes = Cell(f"{mark}{_causes(gap)}", inks.gap(gap.gap_class))
+        if int(self._table.rows[row]) in self._interruptions:
+            causes = Cell(f"{mark}interrupted, {_causes(gap)}", inks.warn)
+        drawn = (draw(gap, inks, max(room + more, 1)) for draw, more in self._drawings)
+        return [causes, *drawn]
+
+    def refitted(self, row: int, cells: Sequence[Cell], inks: Inks, room: int) -> Sequence[Cell]:
+        gap, fitted = self._table.report(row), list(cells)
+        for place in self._flexible:
+            draw, more = self._drawings[place - 1]
+            fitted[place] = draw(gap, inks, max(room + more, 1))
+        return fitted
 
     def text(self, row: int) -> str:
         gap = self._table.report(row)
@@ -99,7 +94,7 @@ class GapRows(Rows):
         return "\n".join((gap.gap_class, gap.prev, gap.next, *short, *place))
 
     def order(self, column: int | None, down: bool) -> Sequence[int]:
-        field = None if column is None else _FIELDS[column]
+        field = None if column is None else _FIELDS.get(self.columns[column].key)
         return range(len(self)) if field is None else self._table.order(field, down)
 
     def matching(self, pattern: re.Pattern[str]) -> set[int]:
@@ -158,14 +153,9 @@ class GapListPanel(TablePanel):
         self.post_message(Turn("timeline"))
 
 
-def host_words(gap: GapReport) -> str:
-    """What the host did during most of a host_wait, and what it was in halfway through."""
-    host = gap.host
-    doing = (host.operator, host.call) if host is not None else ()
-    parts = [one for one in doing if one is not None]
-    if gap.label is None:
-        return " · ".join(parts) or UNKNOWN
-    return f"{gap.label}: {' · '.join(parts)}" if parts else gap.label
+def _causes(gap: GapReport) -> str:
+    """The class of the longest part, and how many parts follow."""
+    return f"{gap.gap_class} +{len(gap.parts) - 1}" if len(gap.parts) > 1 else gap.gap_class
 
 
 def filter_words(chosen: GapFilter, within: str | None) -> str:

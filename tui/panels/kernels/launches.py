@@ -6,10 +6,10 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from decodescope.analyzer.names.names import cut_middle
-from decodescope.analyzer.text.formatting import UNKNOWN, extent_text, microseconds
-from decodescope.tui.panels.kernels.rows import blocks_of
-from decodescope.tui.panels.table_rows import Cell, Column, Rows
+from decodescope.analyzer.tables.kernels_table import blocks_of
+from decodescope.analyzer.tables.launches_table import LaunchRow, launch_columns
+from decodescope.analyzer.text.formatting import UNKNOWN, extent_text
+from decodescope.tui.panels.table_rows import Cell, Rows, drawing_of
 from decodescope.tui.style.palette import Inks
 
 if TYPE_CHECKING:
@@ -40,26 +40,18 @@ class LaunchRows(Rows):
         nodes = set(self._node.tolist()) - {-1}
         self._around = _around([self._paths[node] for node in nodes])
         self._orders: dict[tuple[int | None, bool], Sequence[int]] = {}
-        several = len(analysis.busy) > 1
-        times = {
-            "took µs": (launches.length_ns, 0),
-            "attributed µs": (launches.attributed_ns, 5 if analysis.overlapping else 8),
-            "gap before µs": (launches.gap_ns, 1),
-            "queued µs": (launches.queue_ns, 4),
-            "call to start µs": (launches.latency_ns, 6),
-        }
         self._at_ns = launches.at_ns
-        self._times = [column for column, _ in times.values()]
-        self._several = several
-        self.columns = (
-            Column("at ms", first="up"),
-            Column("step", priority=2, first="up"),
-            *(Column(title, priority=priority) for title, (_, priority) in times.items()),
-            *((Column("device", priority=3, first="up"),) if several else ()),
-            Column("stream", priority=9, first="up"),
-            Column("grid", "left", priority=7),
-            Column("range", "left", priority=1, first="up", flexible=True, least=16),
+        self._times = (
+            launches.length_ns,
+            launches.attributed_ns,
+            launches.gap_ns,
+            launches.queue_ns,
+            launches.latency_ns,
         )
+        self._several = len(analysis.busy) > 1
+        declared = launch_columns(several_devices=self._several, overlapping=analysis.overlapping)
+        self.columns = tuple(column for column in declared if column.shown)
+        self._drawings = [drawing_of(column) for column in self.columns]
 
     def __len__(self) -> int:
         return len(self._op)
@@ -77,18 +69,27 @@ class LaunchRows(Rows):
         return "\n".join(field(row) for field in self._fields())
 
     def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
-        step = int(self._step[row])
-        device = Cell(str(self._analysis.trace.device_label(int(self._device[row]))))
-        return (
-            Cell(f"{self._at_ns[row] / 1e6:,.4f}"),
-            Cell(str(step) if step >= 0 else UNKNOWN),
-            *(Cell(_us(int(column[row]))) for column in self._times),
-            *((device,) if self._several else ()),
-            Cell(str(self._stream[row])),
-            Cell(self._shapes[self._shape[row]]),
-            Cell(
-                cut_middle(self._paths[self._node[row]].removeprefix(self._around), room), inks.dim
-            ),
+        launch = self._launch(row)
+        return [draw(launch, inks, room) for draw in self._drawings]
+
+    def _launch(self, row: int) -> LaunchRow:
+        length_ns, attributed_ns, *others = (int(column[row]) for column in self._times)
+        gap_ns, queue_ns, latency_ns = (None if ns < 0 else ns for ns in others)
+        trace, step, node = self._analysis.trace, int(self._step[row]), int(self._node[row])
+        shape = int(self._shape[row])
+        return LaunchRow(
+            at_ns=int(self._at_ns[row]),
+            step=step if step >= 0 else None,
+            length_ns=length_ns,
+            attributed_ns=attributed_ns,
+            gap_ns=gap_ns,
+            queue_ns=queue_ns,
+            latency_ns=latency_ns,
+            device=trace.device_label(int(self._device[row])),
+            stream=int(self._stream[row]),
+            grid=trace.shapes[shape].grid if shape >= 0 else None,
+            range=self._paths[node] if node >= 0 else None,
+            around=self._around,
         )
 
     def values(self, column: int) -> Sequence[object]:
@@ -132,7 +133,8 @@ class LaunchRows(Rows):
 
     def _column(self, column: int) -> "Int64s":
         device = (self._device,) if self._several else ()
-        blocks = (*(blocks_of(shape.grid) for shape in self._analysis.trace.shapes), -1)
+        grids = (shape.grid for shape in self._analysis.trace.shapes)
+        blocks = (*(-1 if grid is None else blocks_of(grid) for grid in grids), -1)
         columns: tuple[Int64s, ...] = (
             *(self._at_ns, self._step, *self._times, *device, self._stream),
             *(_ranked(self._shape, blocks), _ranked(self._node, self._paths)),
@@ -168,7 +170,3 @@ def _ranked(index: "NDArray[np.integer]", table: Sequence[object]) -> "Int64s":
     places = {one: place for place, one in enumerate(sorted(set(table[:-1])))}  # type: ignore[type-var]
     ranks = np.array([*(places[one] for one in table[:-1]), -1], dtype=np.int64)
     return np.asarray(ranks[index], dtype=np.int64)
-
-
-def _us(ns: int) -> str:
-    return UNKNOWN if ns < 0 else microseconds(ns) if ns else "0"

@@ -5,15 +5,15 @@ from typing import ClassVar
 
 from decodescope.analyzer.names.kernel_names import short_kernel
 from decodescope.analyzer.schema.kernel_report import KernelReport
+from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.tui.commands import Command
 from decodescope.tui.model.picks import KernelPick, OpPick, Pick
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.kernels.launches import LaunchRows
-from decodescope.tui.panels.kernels.rows import KernelRows
 from decodescope.tui.panels.messages import Choose, Turn
 from decodescope.tui.panels.sheet import Brush, Empty
 from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
-from decodescope.tui.panels.table_rows import Rows
+from decodescope.tui.panels.table_rows import Rows, TableRows
 from decodescope.tui.style.palette import Glyphs
 
 _TITLE_CELLS = 48
@@ -56,7 +56,13 @@ class KernelTablePanel(TablePanel):
             where = "window" if self._within is None else "range"
             return Empty(self.title(), f"no {self._noun}s in this {where}")
         report = view.window.report
-        return KernelRows(kernels, len(report.steps), report.overlapping, self._glyphs)
+        table = kernels_table(
+            kernels,
+            attributed=report.overlapping,
+            on_cpu=self._on_cpu,
+            steps=len(report.steps),
+        )
+        return TableRows(table, self._glyphs)
 
     def title(self) -> str:
         if self._open is not None:
@@ -124,7 +130,7 @@ class KernelTablePanel(TablePanel):
 
     def _replace(self, rows: Rows | Empty) -> None:
         super()._replace(rows)
-        if self._kept is not None and isinstance(rows, KernelRows):
+        if self._kept is not None and isinstance(rows, TableRows):
             self._filter, self._search, self._sorted, self._down = self._kept
             self._kept = None
             self._arrange()

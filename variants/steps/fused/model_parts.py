@@ -209,7 +209,7 @@ def rope_table(model: Any, positions: int, device: torch.device | str) -> RopeTa
     _rotation(rotary, range(1), device)
     for span in _spans(rotary, positions):
         rows = slice(span.start, span.stop)
-        cos[rows], sin[rows] = (both[:, :half] for both in _rotation(rotary, span, device))
+        cos[rows], sin[rows] = (table[:, :half] for table in _rotation(rotary, span, device))
     return RopeTable(cos, sin)
 
 

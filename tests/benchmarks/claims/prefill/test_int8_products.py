@@ -12,7 +12,7 @@ from benchmarks.claims.prefill import int8_products
 from benchmarks.claims.prefill.int8_products import CONVERTED, CUBLAS, INT_MM
 from benchmarks.claims.racing import Racing
 from benchmarks.gemm import gemm_tuner
-from benchmarks.kernels import kernel_bench
+from benchmarks.harness import cold_graphs
 from decodescope.kernels.ops.linear import Linear
 from tests.helpers.fake_clock import FakeClock
 from tests.helpers.sizes import H200
@@ -25,7 +25,7 @@ SIZES = (1, 3, 32, 70)
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Measured:
     """All rows, of small matrices, few launches and two tiles of each kernel."""
-    monkeypatch.setattr(kernel_bench, "MIN_LAUNCHES", 1)
+    monkeypatch.setattr(cold_graphs, "MIN_LAUNCHES", 1)
     monkeypatch.setattr(gemm_tuner, "TUNING_LAUNCHES", 1)
     monkeypatch.setattr(gemm_tuner, "FINAL_ROUNDS", 1)
     monkeypatch.setattr(int8_products, "_TRIED", 2)

@@ -18,7 +18,7 @@ from benchmarks.claims.prefill.norms import (
 )
 from benchmarks.claims.prefill.swiglu import measure_swiglu
 from benchmarks.claims.racing import Racing
-from benchmarks.kernels import kernel_bench
+from benchmarks.harness import cold_graphs
 from decodescope.kernels.host.weights import Norm
 from tests.helpers.fake_clock import FakeClock
 from tests.helpers.triton_mode import launch_in_one_thread
@@ -35,7 +35,7 @@ Measure = Callable[[Any], Measured]
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch, device: str) -> Measure:
     """Measures a claim in two rounds of graphs of one call."""
-    monkeypatch.setattr(kernel_bench, "MIN_LAUNCHES", 1)
+    monkeypatch.setattr(cold_graphs, "MIN_LAUNCHES", 1)
     launch_in_one_thread(monkeypatch)
 
     def measure(claim: Any) -> Measured:

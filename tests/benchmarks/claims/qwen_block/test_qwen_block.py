@@ -22,7 +22,7 @@ from benchmarks.claims.qwen_block.block import (
 from benchmarks.claims.qwen_block.projection import OURS, PYTORCH, race_projection
 from benchmarks.claims.racing import Racing
 from benchmarks.claims.report import ClaimResult, ClaimsReport, Source
-from benchmarks.kernels import kernel_bench
+from benchmarks.harness import cold_graphs
 from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.variants.steps.fused.model_parts import fused_model
 from decodescope.variants.steps.fused.tiling.rules import interpreter_tiles
@@ -62,7 +62,7 @@ LAUNCHES = {EAGER: spread(25.0), FUSED: spread(3.0)}
 
 
 def test_the_projection_agrees_with_float64_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_bench, "MIN_LAUNCHES", 1)
+    monkeypatch.setattr(cold_graphs, "MIN_LAUNCHES", 1)
     racing = Racing(FakeClock(8e3), 1 << 10, 1e12, {}, 2)  # type: ignore[arg-type]
     race = race_projection(racing, subject())
     for name in (PYTORCH, OURS):
@@ -80,7 +80,7 @@ def test_the_projection_agrees_with_float64_both_ways(monkeypatch: pytest.Monkey
 
 
 def test_a_wrong_projection_gets_no_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_bench, "MIN_LAUNCHES", 1)
+    monkeypatch.setattr(cold_graphs, "MIN_LAUNCHES", 1)
     racing = Racing(FakeClock(8e3), 1 << 10, 1e12, {}, 2)  # type: ignore[arg-type]
     one = subject()
     one.inputs.x[0, 0] = math.nan

@@ -20,7 +20,7 @@ from benchmarks.claims.tk_gemm.attention_layer import (
 )
 from benchmarks.claims.tk_gemm.toy_layer import LayerShape, ToyAttention
 from benchmarks.claims.traced import Traced, idle_between
-from benchmarks.kernels import kernel_bench
+from benchmarks.harness import cold_graphs
 from decodescope.analyzer import Analysis, analyze
 from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.variants.tuning.report import RoundSpread
@@ -42,7 +42,7 @@ class CapturingClock(FakeClock):
 @pytest.fixture(autouse=True)
 def few_launches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each launch takes the interpreter milliseconds."""
-    monkeypatch.setattr(kernel_bench, "MIN_LAUNCHES", 1)
+    monkeypatch.setattr(cold_graphs, "MIN_LAUNCHES", 1)
     monkeypatch.setattr(traced, "STEPS", 2)
     monkeypatch.setattr(traced, "WINDOWS", 2)
     monkeypatch.setattr(traced, "_WARM_STEPS", 0)

@@ -22,7 +22,7 @@ from benchmarks.claims.tk_gemm.products import (
 from benchmarks.gemm import gemm_contenders, gemm_tuner
 from benchmarks.gemm.gemm_operands import GemmOperands
 from benchmarks.gemm.gemm_tiles import Candidate
-from benchmarks.kernels import kernel_bench
+from benchmarks.harness import cold_graphs
 from decodescope.kernels.host.launch import Launch
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.tuning.report import RoundSpread
@@ -35,7 +35,7 @@ ENTRANTS = ["split_k_gemm", "plain_gemm", "scaled_mm_tensorwise", "scaled_mm_row
 
 def small(monkeypatch: pytest.MonkeyPatch, known: Tile | None) -> GemmOperands:
     """Matrices for the interpreter, and few launches: each takes milliseconds."""
-    monkeypatch.setattr(kernel_bench, "MIN_LAUNCHES", 1)
+    monkeypatch.setattr(cold_graphs, "MIN_LAUNCHES", 1)
     monkeypatch.setattr(gemm_tuner, "TUNING_LAUNCHES", 1)
     monkeypatch.setattr(gemm_tuner, "FINAL_ROUNDS", 1)
     launch_in_one_thread(monkeypatch)

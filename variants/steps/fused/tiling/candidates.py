@@ -44,7 +44,7 @@ def tile_candidates(
         )
     fitting = fitting[:MAX_CANDIDATES]
     if shapes.batch == 1 and operation != "attention":
-        return tuple(both for tile in fitting for both in (tile, _other_limit(tile)))
+        return tuple(choice for tile in fitting for choice in (tile, _other_limit(tile)))
     return tuple(fitting)
 
 
@@ -98,8 +98,8 @@ _NARROW_SIZES = (
 
 
 def _narrow_tiles(operation: TiledOperation, columns: int) -> Iterator[Tile]:
-    for some in ((4, 1), (2,)) if operation in SPLITTING else ((1,),):
-        for (rows, block, warps), splits in product(_NARROW_SIZES, some):
+    for split_choices in ((4, 1), (2,)) if operation in SPLITTING else ((1,),):
+        for (rows, block, warps), splits in product(_NARROW_SIZES, split_choices):
             tile = Tile(rows, min(block, power_of_2_from(columns)), warps, splits=splits)
             if splits == 1 or columns > 4 * block:
                 yield with_blocks_ahead(tile, columns, 1)

@@ -8,7 +8,7 @@ from decodescope.analyzer.schema.report import Report
 
 
 @dataclass(frozen=True, slots=True)
-class RangeRow:
+class RangeChangeRow:
     """One aligned range, at its `depth`, or a `part` of the fused range above it: a range of one
     side, or of both, whose time the fused range's row contains. `time_ns` is busy time, or
     attributed time if ops overlap; `moved_ns` how much more `other` takes."""
@@ -20,6 +20,7 @@ class RangeRow:
     time_ns: Change
     idle_ns: Change
     gpu_ops: Change
+    launch_calls: Change
 
     @property
     def moved_ns(self) -> float:
@@ -27,7 +28,9 @@ class RangeRow:
         return (self.time_ns.other or 0.0) - (self.time_ns.base or 0.0)
 
 
-def range_rows(pair: Pair, base: Report | None, other: Report | None) -> tuple[RangeRow, ...]:
+def range_change_rows(
+    pair: Pair, base: Report | None, other: Report | None
+) -> tuple[RangeChangeRow, ...]:
     """The ranges of `pair` in their order, each fused one followed by its parts."""
     figure = "attributed_ns" if pair.overlapping else "gpu_ns"
     sums = tuple(
@@ -38,13 +41,24 @@ def range_rows(pair: Pair, base: Report | None, other: Report | None) -> tuple[R
     for change in pair.ranges:
         prefix, _, name = change.path.rpartition("/")
         depth = change.path.count("/")
-        rows.append(
-            RangeRow(change.path, name, depth, False, getattr(change, figure), change.idle_ns,
-                     change.gpu_ops)
-        )  # fmt: skip
+        rows.append(range_change_row(change, figure, name, depth))
         for path in _parts(change, prefix, sums) if change.replaced else ():
             rows.append(_part(path, depth + 1, figure, sums))
     return tuple(rows)
+
+
+def range_change_row(change: RangeChange, figure: str, name: str, depth: int = 0) -> RangeChangeRow:
+    """The row of one aligned range; `figure` is its time: "gpu_ns" or "attributed_ns"."""
+    return RangeChangeRow(
+        path=change.path,
+        name=name,
+        depth=depth,
+        part=False,
+        time_ns=getattr(change, figure),
+        idle_ns=change.idle_ns,
+        gpu_ops=change.gpu_ops,
+        launch_calls=change.launch_calls,
+    )
 
 
 def _parts(
@@ -63,10 +77,18 @@ def _parts(
 
 def _part(
     path: str, depth: int, figure: str, sums: tuple[dict[str, dict[str, float]], ...]
-) -> RangeRow:
+) -> RangeChangeRow:
     def change(name: str) -> Change:
         before, after = (side[path][name] if path in side else None for side in sums)
         return Change(before, after)
 
-    name = path.rpartition("/")[2]
-    return RangeRow(path, name, depth, True, change(figure), change("idle_ns"), change("gpu_ops"))
+    return RangeChangeRow(
+        path=path,
+        name=path.rpartition("/")[2],
+        depth=depth,
+        part=True,
+        time_ns=change(figure),
+        idle_ns=change("idle_ns"),
+        gpu_ops=change("gpu_ops"),
+        launch_calls=change("launch_calls"),
+    )

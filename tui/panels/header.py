@@ -1,4 +1,4 @@
-"""The strip of figures above every page: the most important ones fit on the narrowest screen."""
+"""The lines above every page: the run, its device and its state; and the most important figures."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -13,13 +13,124 @@ from decodescope.analyzer.reports.per_step import (
 )
 from decodescope.analyzer.reports.step_bandwidths import live_bandwidth
 from decodescope.analyzer.text import formatting as fmt
-from decodescope.tui.model.view import Moment, View
+from decodescope.analyzer.text.formatting import sampling_facts, shorten
+from decodescope.tui.link.base import Playback
+from decodescope.tui.model.view import LOG_PAGE, Moment, View
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Row, Sheet
 
-Tone = Literal["lead", "plain", "warn", "stale"]
-
+_FILE_CELLS = 28
 STALE_AFTER_S = 3.0
+_WARNINGS = ("random weights", "device: cpu")
+
+_DETAILED = ("starting", "reading", "loading", "building", "ending", "ended")
+
+BadgeTone = Literal["good", "busy", "idle", "bad"]
+FigureTone = Literal["lead", "plain", "warn", "stale"]
+
+_BADGE_TONES: dict[str, BadgeTone] = {
+    "running": "good", "capturing": "busy", "paused": "idle", "ended": "idle", "failed": "bad",
+    "worker died": "bad", "trace": "good", "unreadable": "bad",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """A filled label."""
+
+    text: str
+    tone: BadgeTone
+
+
+@dataclass(frozen=True, slots=True)
+class TitleData:
+    """`facts` are in order of importance; the last ones are dropped if they do not fit."""
+
+    badges: tuple[Badge, ...]
+    facts: tuple[str, ...]
+
+
+class TitlePanel(Panel[TitleData]):
+    """Name and facts, and at the right end the state."""
+
+    NAME = "title"
+    FRAMES = ()
+    AGES = True
+
+    def pick(self, view: View, moment: Moment) -> TitleData:
+        badges = []
+        if moment.frozen:
+            badges.append(Badge("frozen", "busy"))
+        if view.following:
+            badges.append(Badge("following", "good"))
+        elif view.kind == "replay":
+            badges.append(Badge("replay", "busy"))
+        text, tone = view.state, _BADGE_TONES.get(view.state, "busy")
+        if (silent_s := view.silent_s(moment.now)) is not None:
+            remedy = "" if view.following else ", R restarts it"
+            text, tone = f"no word from the worker for {silent_s:.0f} s{remedy}", "bad"
+        elif view.detail and view.state in _DETAILED:
+            stage = view.progress(moment.now)
+            text = stage if stage.startswith(view.state) else f"{view.state}: {stage}"
+        shown = None if view.following else view.playback
+        badges.append(_playback_badge(shown) if shown else Badge(text, tone))
+        if view.recording:
+            badges.append(Badge("rec", "bad"))
+        if view.unseen and view.page != LOG_PAGE:
+            badges.append(Badge(f"\u26a0{view.unseen}", "busy"))
+        return TitleData(tuple(badges), _facts(view))
+
+    def as_text(self, data: TitleData) -> list[str]:
+        return ["decodescope  " + " · ".join([*(b.text for b in data.badges), *data.facts])]
+
+    def draw(self, data: TitleData, width: int, height: int) -> Sheet:
+        inks = self._brush.inks
+        tones = {"good": inks.good, "busy": inks.warn, "idle": inks.dim, "bad": inks.bad}
+        end = Row()
+        for badge in data.badges:
+            text = shorten(badge.text, max(width - end.cells - 4, 4))
+            end.add(" ", inks.text).add(f" {text} ", inks.chip(tones[badge.tone]))
+        row, room = Row().add(" ", inks.text), width - end.cells
+        if sum(cell_len(fact) + 3 for fact in data.facts) + 13 <= room or not data.facts:
+            row.left("decodescope  ", min(13, max(room - 1, 0)), inks.title)
+        separator = ""
+        for fact in data.facts:
+            if row.cells + len(separator) + cell_len(fact) > room:
+                break
+            row.add(separator, inks.faint).add(fact, inks.warn if fact in _WARNINGS else inks.text)
+            separator = " · "
+        row = Row().row(row, max(room, 0))
+        row.segments.extend(end.segments)
+        row.cells += end.cells
+        return Sheet([row])
+
+
+def _playback_badge(playback: Playback) -> Badge:
+    return Badge(playback.state, "good" if playback.state == "playing" else "idle")
+
+
+def _facts(view: View) -> tuple[str, ...]:
+    about = view.about
+    if about is None:
+        file = view.variant if view.kind == "trace" else view.source_name
+        return (shorten(file, _FILE_CELLS),) if file else ()
+    facts = [about.model.removesuffix("@random")]
+    if view.kind != "trace" and view.variant:
+        facts.append(view.variant)
+    elif view.window is not None and view.window.report.capture is not None:
+        facts.append(view.window.report.capture.variant)
+    drawn = sampling_facts(view.hello.sampling if view.hello else None)
+    facts.extend(drawn[:1])
+    if about.device == "cpu":
+        facts.append("device: cpu")
+    if about.weights == "random":
+        facts.append("random weights")
+    device = "" if about.device == "cpu" else f"{about.device_name.removeprefix('NVIDIA ')} "
+    facts.append(f"{device}{about.dtype} b{about.batch} c{about.context}")
+    if file := view.variant if view.kind == "trace" else view.source_name:
+        facts.append(shorten(file, _FILE_CELLS))
+    facts.extend(drawn[1:])
+    return tuple(facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +142,7 @@ class Figure:
     text: str
     after: str
     priority: int
-    tone: Tone = "plain"
+    tone: FigureTone = "plain"
 
     @property
     def words(self) -> str:
@@ -72,8 +183,8 @@ def _speed(view: View) -> list[Figure]:
     stats = view.stats
     if stats is None:
         return []
-    tone: Tone = "plain" if view.live_figures else "stale"
-    lead: Tone = "lead" if view.live_figures else "stale"
+    tone: FigureTone = "plain" if view.live_figures else "stale"
+    lead: FigureTone = "lead" if view.live_figures else "stale"
     figures = [
         Figure("", fmt.rate(stats.tokens_per_s), "tok/s", 0, lead),
         Figure("p50", fmt.milliseconds(stats.step_p50_ns), "ms", 2, tone),
@@ -90,7 +201,7 @@ def _window(view: View) -> list[Figure]:
     if view.window is None:
         return []
     report, cpu = view.window.report, view.on_cpu
-    tone: Tone = "plain" if view.live_figures or view.kind == "trace" else "stale"
+    tone: FigureTone = "plain" if view.live_figures or view.kind == "trace" else "stale"
     figures = []
     if not cpu and (calls := launch_calls_per_step(report)) is not None:
         launches = "launch" if calls == 1 else "launches"

@@ -1,0 +1,175 @@
+"""What changed from one side to the other: figures of a step, and its parts by role or layer."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from decodescope.analyzer.comparing.pair_changes import ALL_IDLE
+from decodescope.analyzer.schema.comparison_report import Change, Pair
+from decodescope.analyzer.schema.step_change_report import StepPartChange
+from decodescope.analyzer.tables.columns import Column, Table, Tone
+from decodescope.analyzer.tables.units import (
+    COUNT,
+    DURATION,
+    EXACT_CHANGE,
+    EXACT_MICROSECONDS,
+    NUMBER,
+    TEXT,
+    Unit,
+)
+from decodescope.analyzer.vocabulary.words import change_text, step_part_words
+
+_NAME_CELLS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class FigureChange:
+    """A figure of both sides."""
+
+    name: str
+    change: Change
+    unit: Unit
+
+
+def changes_table(pair: Pair, step: str, ops: str) -> Table[FigureChange]:
+    """The figures that any side has; `step` and `ops` name the step time and the ops."""
+    rows = [
+        row
+        for row in _figures(pair, step, ops)
+        if row.change.base is not None or row.change.other is not None
+    ]
+    columns: tuple[Column[FigureChange], ...] = (
+        Column("name", "", TEXT, "The figure."),
+        Column(
+            "change.base",
+            pair.base,
+            TEXT_OF_NUMBER,
+            "The base.",
+            text=lambda row: row.unit.text(row.change.base),
+            always=True,
+        ),
+        Column(
+            "change.other",
+            pair.other,
+            TEXT_OF_NUMBER,
+            "The other side.",
+            text=lambda row: row.unit.text(row.change.other),
+            always=True,
+        ),
+        Column(
+            "change",
+            "change",
+            TEXT_OF_NUMBER,
+            "How far the other side is from the base.",
+            text=lambda row: change_text(row.change),
+            sort=lambda row: changed_to(row.change),
+            always=True,
+        ),
+    )
+    return Table("figures", columns, rows)
+
+
+TEXT_OF_NUMBER = Unit(str)
+
+
+def _figures(pair: Pair, step: str, ops: str) -> Iterator[FigureChange]:
+    yield FigureChange(step, pair.step_ns, DURATION)
+    yield FigureChange("launch calls", pair.launch_calls, NUMBER)
+    yield FigureChange(ops, pair.gpu_ops, NUMBER)
+    yield FigureChange("busy", pair.busy_ns, DURATION)
+    for name, change in pair.idle_ns.items():
+        if name != ALL_IDLE and (change.base or change.other):
+            yield FigureChange(f"idle: {name}", change, DURATION)
+    yield FigureChange("idle, all", pair.idle_ns[ALL_IDLE], DURATION)
+
+
+def step_parts_table(
+    rows: tuple[StepPartChange, ...], what: str, names: tuple[str, str]
+) -> Table[StepPartChange]:
+    """The parts of a step; `what` they are: a role or a layer."""
+    return Table(
+        f"{what}s",
+        step_part_columns(what, names),
+        rows,
+        key=lambda row: (row.kind, row.part),
+        search=step_part_words,
+    )
+
+
+def whole_step_table(pair: Pair, what: str) -> Table[StepPartChange]:
+    """The parts of the step by role or by layer, and the step that they add up to."""
+    step = pair.step
+    assert step is not None
+    whole = StepPartChange("step", "role", step.base_ns, step.other_ns, step.change_ns)
+    rows = step.roles if what == "role" else step.layers
+    return step_parts_table((*rows, whole), what, (pair.base, pair.other))
+
+
+def step_part_columns(what: str, names: tuple[str, str]) -> tuple[Column[StepPartChange], ...]:
+    """The columns of the parts of a step of two sides."""
+    base, other = (name[:_NAME_CELLS] for name in names)
+    return (
+        Column(
+            "part",
+            what,
+            TEXT,
+            "The part of the step that stands for each side.",
+            step_part_words,
+            flexible=True,
+            least=16,
+            tone=lambda row: "plain" if row.base_ops or row.other_ops else "dim",
+        ),
+        Column(
+            "base_ns",
+            base,
+            EXACT_MICROSECONDS,
+            "Its time in the base.",
+            priority=2,
+            always=True,
+        ),
+        Column(
+            "other_ns",
+            other,
+            EXACT_MICROSECONDS,
+            "Its time in the other side.",
+            priority=1,
+            always=True,
+        ),
+        Column(
+            "change_ns",
+            "change",
+            EXACT_CHANGE,
+            "How much more the other side takes.",
+            sort=lambda row: abs(row.change_ns),
+            tone=lambda row: moved_tone(row.change_ns),
+        ),
+        Column(
+            "change",
+            "change",
+            TEXT_OF_NUMBER,
+            "The same in per cent, or as a factor.",
+            lambda row: changed_to(Change(row.base_ns, row.other_ns)),
+            text=lambda row: relative_change(Change(row.base_ns, row.other_ns)),
+            always=True,
+            priority=3,
+        ),
+        Column("base_ops", "ops", COUNT, "Its ops in the base.", priority=5, tone="dim"),
+        Column("other_ops", "→ ops", COUNT, "Its ops in the other side.", priority=4, tone="dim"),
+    )
+
+
+def relative_change(change: Change) -> str:
+    """The change in per cent or as a factor; "new" or "gone" where one side has nothing."""
+    if change.base is None:
+        return "new"
+    return "gone" if change.other is None else change_text(change)
+
+
+def moved_tone(ns: float) -> Tone:
+    """More time is bad, less is good; the sign says so without colour."""
+    return "bad" if ns > 0 else "good" if ns < 0 else "dim"
+
+
+def changed_to(change: Change) -> float | None:
+    """`other` over `base`."""
+    base, other = change.base, change.other
+    return other / base if base and other is not None else None

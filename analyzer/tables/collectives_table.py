@@ -1,0 +1,95 @@
+"""The collectives of ranks or GPUs: how long they transfer, and how long others wait in them."""
+
+from typing import TYPE_CHECKING
+
+from decodescope.analyzer.schema.waiting_report import CollectiveReport, WaitingReport
+from decodescope.analyzer.tables.columns import Column, Table
+from decodescope.analyzer.tables.units import BYTES, BYTES_PER_S, COUNT, DURATION, TEXT
+from decodescope.analyzer.vocabulary.words import member_word
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.schema.ranks_report import RanksReport
+
+
+def collectives_table(
+    found: "RanksReport | WaitingReport", most: int | None = None
+) -> Table[CollectiveReport]:
+    """The first `most` operations of each group, those with most time first."""
+    member = member_word(found)
+    columns: tuple[Column[CollectiveReport], ...] = (
+        Column(
+            "operation",
+            "operation",
+            TEXT,
+            "What the collective does.",
+            flexible=True,
+            least=10,
+        ),
+        Column("kind", "kind", TEXT, "The library.", priority=6, tone="dim"),
+        Column(
+            "ranks",
+            f"{member}s",
+            TEXT,
+            f"The {member}s of its group.",
+            text=_runs,
+            sort=lambda one: len(one.ranks),
+        ),
+        *_FIGURES,
+    )
+    return Table(
+        "operations",
+        columns,
+        found.collectives[:most],
+        total=len(found.collectives),
+        key=lambda one: (one.operation, one.kind, one.ranks, one.group),
+        search=lambda one: f"{one.operation} {one.kind} {_runs(one)}",
+    )
+
+
+def _runs(one: CollectiveReport) -> str:
+    """Runs of consecutive ranks as "0-3"."""
+    runs: list[list[int]] = []
+    for rank in one.ranks:
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    return ",".join(f"{first}-{last}" if last > first else f"{first}" for first, last in runs)
+
+
+_FIGURES: tuple[Column[CollectiveReport], ...] = (
+    Column("matched", "matched", COUNT, "The collectives that all of them recorded.", priority=2),
+    Column(
+        "unmatched",
+        "unmatched",
+        COUNT,
+        "The ops without a partner on every one.",
+        lambda one: one.unmatched or None,
+        priority=7,
+        tone="dim",
+    ),
+    Column("total_ns", "total", DURATION, "The sum of the durations of all ops.", priority=3),
+    Column("transfer_ns.p50", "transfer p50", DURATION, "The transfer of one, by the median."),
+    Column("wait_ns.p50", "wait p50", DURATION, "The wait in one, by the median."),
+    Column(
+        "wait_ns.p99",
+        "wait p99",
+        DURATION,
+        "99 % of them wait at most that long.",
+        priority=5,
+    ),
+    Column(
+        "message_bytes",
+        "message",
+        BYTES,
+        "The median size of a message, where kernels say it.",
+        priority=4,
+    ),
+    Column(
+        "bus_bytes_per_s",
+        "bus rate",
+        BYTES_PER_S,
+        "The median rate of the links, as nccl-tests counts it.",
+        priority=1,
+    ),
+)

@@ -1,0 +1,195 @@
+"""What declares a table: columns and rows. The terminal, Markdown, CSV, HTML and the app draw it.
+
+A column is declared once, with its key in JSON and CSV, its title, its unit and its help. What an
+output adds (colours, bars, sorting) it derives from the declaration.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from operator import attrgetter
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+from decodescope.analyzer.names.names import cut_middle
+from decodescope.analyzer.tables.units import Unit
+
+Row = TypeVar("Row")
+Tone = Literal["plain", "strong", "dim", "faint", "key", "accent", "good", "warn", "bad"]
+# Columns from this priority on are details: a terminal shows them where names have room enough.
+DETAIL = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[Row]):
+    """One column.
+
+    `key` is the figure's key in JSON and CSV; where `value` is None, it is also the path of the
+    figure in a row ("roofline.bytes_per_s"; None if a part of the path is None). `text` writes a
+    cell that shows more than the figure, `fit` one of at most so many cells of a terminal. `sort`
+    is what rows are sorted by, where that is not the figure.
+
+    `priority` 0 is never dropped, the highest is dropped first where room is short. A `flexible`
+    column takes the room that the others leave, at least `least` cells. A column with `shown` False
+    is on no screen for this table, `csv_only` on none at all; nor is one in which no row has a
+    figure, unless `always`. `bar` is how many cells a bar of a share has, 0 for none. `code`: names
+    from code, which may break between their parts. `wrap`: the texts of a flexible column continue
+    on the next line, where an output has one.
+    """
+
+    key: str
+    title: str
+    unit: Unit
+    help: str
+    value: Callable[[Row], Any] | None = None
+    text: Callable[[Row], str] | None = None
+    fit: Callable[[Row, int], str] | None = None
+    sort: Callable[[Row], Any] | None = None
+    first: Literal["up", "down"] | None = None
+    priority: int = 0
+    shown: bool = True
+    csv_only: bool = False
+    flexible: bool = False
+    least: int = 1
+    tone: Tone | Callable[[Row], Tone] = "plain"
+    bar: int = 0
+    code: bool = False
+    wrap: bool = False
+    always: bool = False
+
+    @property
+    def heading(self) -> str:
+        """The title, with the unit's symbol."""
+        return f"{self.title} {self.unit.symbol}".strip()
+
+    @property
+    def align(self) -> Literal["left", "right"]:
+        """Numbers are on the right."""
+        return "right" if self.unit.number else "left"
+
+    @property
+    def order(self) -> Literal["up", "down"]:
+        """The order at the first sort: the largest number, or the first text, is on top."""
+        return self.first or ("down" if self.unit.number else "up")
+
+    def figure(self, row: Row) -> Any:
+        """The figure of a row, None if it is unknown."""
+        return self.reader()(row)
+
+    def reader(self) -> Callable[[Row], Any]:
+        """What reads the figure of a row; many rows are read by the same one."""
+        return self.value or _path_reader(self.key)
+
+    def sorted_by(self, row: Row) -> Any:
+        """What the row is sorted by, None if it is unknown."""
+        return self.figure(row) if self.sort is None else self.sort(row)
+
+    def cell(self, row: Row, cells: int | None = None) -> str:
+        """The text of a row; that of a flexible column in at most `cells` cells."""
+        return self.writer()(row, cells)
+
+    def writer(self) -> Callable[[Row, int | None], str]:
+        """What writes the text of a row; many rows are written by the same one."""
+        fit, flexible = self.fit, self.flexible
+        whole = self.text
+        if whole is None:
+            read, text_of = self.reader(), self.unit.text
+
+            def whole(row: Row) -> str:
+                return text_of(read(row))
+
+        def write(row: Row, cells: int | None) -> str:
+            if cells is None or not flexible:
+                return whole(row)
+            return cut_middle(whole(row), cells) if fit is None else fit(row, cells)
+
+        return write
+
+    def tone_of(self, row: Row) -> Tone:
+        """How much a cell stands out."""
+        return self.tone(row) if callable(self.tone) else self.tone
+
+
+@cache
+def _path_reader(path: str) -> Callable[[Any], Any]:
+    """What follows a path of attributes; None if one of them is None."""
+    first, *others = path.split(".")
+    of_first = attrgetter(first)
+    if not others:
+        return of_first
+
+    def read(row: Any) -> Any:
+        found = of_first(row)
+        for part in others:
+            if found is None:
+                return None
+            found = getattr(found, part)
+        return found
+
+    return read
+
+
+class Mark(NamedTuple):
+    """A colour and a letter beside the first column: of a family of ops or a class of gaps."""
+
+    kind: Literal["family", "gap"]
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table(Generic[Row]):
+    """A table: its columns and rows.
+
+    `noun` is what rows are, in the plural. Where `rows` are only the first ones, `total` is how
+    many there are. `key` is what stays the same if the rows are replaced by later ones, `search`
+    the text that a filter looks in (the cells, without it), `tone` that of a whole row, `depth` how
+    deep a row is in a tree.
+    """
+
+    noun: str
+    columns: tuple[Column[Row], ...]
+    rows: Sequence[Row]
+    total: int | None = None
+    key: Callable[[Row], Hashable] = attrgetter("name")
+    search: Callable[[Row], str] | None = None
+    mark: Callable[[Row], Mark] | None = None
+    tone: Callable[[Row], Tone] | None = None
+    depth: Callable[[Row], int] | None = None
+
+    @property
+    def more(self) -> int:
+        """How many rows are left out."""
+        return 0 if self.total is None else max(self.total - len(self.rows), 0)
+
+    def shown(self) -> tuple[Column[Row], ...]:
+        """The columns for a screen: those of which any row has a figure."""
+        return tuple(
+            column
+            for column in self.columns
+            if column.shown
+            and not column.csv_only
+            and (column.always or any(column.figure(row) is not None for row in self.rows))
+        )
+
+    def only(self, *keys: str, least: int | None = None) -> "Table[Row]":
+        """The table with these of its columns; flexible ones have `least` cells, where that is
+        given."""
+        columns = tuple(
+            replace(column, least=least) if column.flexible and least is not None else column
+            for column in self.columns
+            if column.key in keys
+        )
+        return replace(self, columns=columns)
+
+
+def kept_columns(
+    columns: Sequence[Column[Any]], need: Sequence[int], room: int, gap: int
+) -> list[int]:
+    """The places of the columns that fit in `room`: where they need more, with `gap` cells between
+    them, the column with the highest priority is dropped first."""
+    kept = list(range(len(columns)))
+    while sum(need[place] + gap for place in kept) - gap > room:
+        dropped = max(kept, key=lambda place: columns[place].priority)
+        if not columns[dropped].priority:
+            break
+        kept.remove(dropped)
+    return kept

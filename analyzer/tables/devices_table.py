@@ -1,0 +1,131 @@
+"""The devices of a trace, and the streams of each."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from decodescope.analyzer.schema.report import GAP_CLASSES, DeviceReport, Report, StreamReport
+from decodescope.analyzer.tables.columns import DETAIL, Column, Table
+from decodescope.analyzer.tables.units import COUNT, DURATION, PERCENT, TEXT
+from decodescope.analyzer.vocabulary.words import ops_word
+
+
+def devices_table(report: Report) -> Table[DeviceReport]:
+    """One row for each device."""
+    columns: tuple[Column[DeviceReport], ...] = (
+        Column("device", "device", TEXT, "The device, by its CUDA ordinal; “cpu” on a CPU."),
+        Column("gpu_ops", ops_word(report), COUNT, "How many ran."),
+        Column("kernels", "kernels", COUNT, "How many of them are kernels.", priority=5),
+        Column("window_ns", "window", DURATION, "From the first op's start to the last one's end."),
+        Column("busy_ns", "busy", DURATION, "The time in which any op ran."),
+        Column("idle_ns", "idle", DURATION, "Window minus busy."),
+        Column("idle_share", "idle", PERCENT, "Idle ÷ window.", idle_share),
+        Column(
+            "overlap_ns",
+            "overlap",
+            DURATION,
+            "The time in which two or more ops ran at once on one stream.",
+            priority=6,
+        ),
+        Column(
+            "kernel_floor_ns",
+            "floor",
+            DURATION,
+            "The least gap between two ops; “~”: estimated from the trace.",
+            text=_floor,
+            priority=7,
+        ),
+    )
+    return Table("devices", columns, report.devices, key=lambda device: device.device)
+
+
+def idle_share(device: DeviceReport) -> float | None:
+    """Idle time ÷ window."""
+    return device.idle_ns / device.window_ns if device.window_ns else None
+
+
+def _floor(device: DeviceReport) -> str:
+    floor = DURATION.text(device.kernel_floor_ns)
+    return f"~{floor}" if device.kernel_floor_estimated else floor
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRow:
+    """A stream of a device."""
+
+    device: int | str
+    stream: StreamReport
+
+
+def streams_table(report: Report, most: int | None = None) -> Table[StreamRow]:
+    """One row for each stream, the busiest of each device first."""
+    rows = [
+        StreamRow(device.device, stream)
+        for device in report.devices
+        for stream in sorted(device.streams, key=lambda stream: -stream.busy_ns)
+    ]
+    columns: tuple[Column[StreamRow], ...] = (
+        device_column(report.devices),
+        Column(
+            "stream",
+            "thread" if report.on_cpu else "stream",
+            TEXT,
+            "The stream; on a CPU, the thread.",
+            lambda row: row.stream.stream,
+        ),
+        Column("gpu_ops", ops_word(report), COUNT, "How many ran.", lambda row: row.stream.gpu_ops),
+        Column(
+            "busy_ns",
+            "busy",
+            DURATION,
+            "The time in which any of its ops ran.",
+            lambda row: row.stream.busy_ns,
+        ),
+        Column(
+            "overlap_ns",
+            "overlap",
+            DURATION,
+            "The time in which two or more of its ops ran at once.",
+            lambda row: row.stream.overlap_ns,
+            priority=3,
+        ),
+        Column(
+            "count",
+            "gaps",
+            COUNT,
+            "The gaps of the device that its ops ended.",
+            lambda row: row.stream.all_gaps.count,
+            priority=2,
+        ),
+        Column(
+            "idle_ns",
+            "idle",
+            DURATION,
+            "The time of these gaps.",
+            lambda row: row.stream.all_gaps.total_ns,
+        ),
+        *(_class_column(name) for name in GAP_CLASSES),
+    )
+    return Table(
+        "streams",
+        columns,
+        rows[:most],
+        total=len(rows),
+        key=lambda row: (row.device, row.stream.stream),
+    )
+
+
+def device_column(devices: Sequence[DeviceReport]) -> Column[Any]:
+    """The device of a row, where there are several."""
+    return Column("device", "device", TEXT, "The device.", shown=len(devices) > 1, priority=1)
+
+
+def _class_column(name: str) -> Column[StreamRow]:
+    """The time of the gaps of one class."""
+
+    def ns(row: StreamRow) -> int | None:
+        return (row.stream.gaps[name].total_ns or None) if name in row.stream.gaps else None
+
+    return Column(
+        f"gaps.{name}", name, DURATION, f"The part of the class {name}.", ns, priority=DETAIL
+    )

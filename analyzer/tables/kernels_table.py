@@ -1,0 +1,256 @@
+"""The kernels of a window, in all or per step."""
+
+import math
+from collections.abc import Sequence
+
+from decodescope.analyzer.names.kernel_names import ShortNames
+from decodescope.analyzer.names.mangled import readable_kernel
+from decodescope.analyzer.names.short_names import short_name
+from decodescope.analyzer.schema.kernel_report import KernelReport
+from decodescope.analyzer.tables.columns import Column, Mark, Table
+from decodescope.analyzer.tables.units import (
+    BYTES,
+    COUNT,
+    DURATION,
+    EXTENT,
+    FLOPS_PER_S,
+    GIGABYTES_PER_S,
+    MICROSECONDS,
+    NUMBER,
+    PERCENT,
+    TEXT,
+)
+from decodescope.analyzer.text.formatting import extent_text
+
+# No short name is longer.
+_WHOLE_CELLS = 1_000
+
+
+def kernels_table(
+    kernels: Sequence[KernelReport],
+    *,
+    attributed: bool,
+    on_cpu: bool = False,
+    steps: int | None = None,
+    most: int | None = None,
+) -> Table[KernelReport]:
+    """The first `most` kernels. `attributed`: ops overlap, so that kernels are ranked by attributed
+    time, and shares are of it. With `steps`, counts and times are means of so many steps."""
+    rows = kernels[:most]
+    names = ShortNames(kernel.name for kernel in rows)
+    name: Column[KernelReport] = Column(
+        "name",
+        "operator" if on_cpu else "kernel",
+        TEXT,
+        "The kernel, by its short name.",
+        fit=lambda kernel, cells: names.of(kernel.name, cells),
+        sort=lambda kernel: short_name(kernel.name).lower(),
+        flexible=True,
+        least=28,
+        code=True,
+    )
+    short: Column[KernelReport] = Column(
+        "short_name",
+        "short name",
+        TEXT,
+        "The short name of the kernel, whole.",
+        lambda kernel: names.of(kernel.name, _WHOLE_CELLS),
+        csv_only=True,
+    )
+    return Table(
+        "operators" if on_cpu else "kernels",
+        (
+            name,
+            short,
+            *_calls(kernels, attributed, steps),
+            *_shares(attributed),
+            *_ROOFLINE,
+            *_SHAPE,
+        ),
+        rows,
+        total=len(kernels),
+        search=lambda kernel: "\n".join(
+            (
+                kernel.name,
+                readable_kernel(kernel.name),
+                short_name(kernel.name),
+                family_of(kernel.name),
+            )
+        ),
+        mark=lambda kernel: Mark("family", family_of(kernel.name)),
+    )
+
+
+def _calls(
+    kernels: Sequence[KernelReport], attributed: bool, steps: int | None
+) -> tuple[Column[KernelReport], ...]:
+    """How often kernels ran and for how long, in all or per step."""
+    count, time = (COUNT, DURATION) if steps is None else (NUMBER, MICROSECONDS)
+
+    def per_step(figure: int) -> float:
+        return figure if steps is None else figure / (steps or 1)
+
+    times: tuple[Column[KernelReport], ...] = (
+        Column(
+            "total_ns",
+            "total",
+            time,
+            "The sum of the durations of its calls.",
+            lambda kernel: per_step(kernel.total_ns),
+            priority=13 if attributed else 0,
+            tone="dim" if attributed else "plain",
+        ),
+        Column(
+            "attributed_ns",
+            "attributed",
+            time,
+            "Attributed time: the time of its calls in which no op that began before still ran.",
+            lambda kernel: per_step(kernel.attributed_ns),
+            priority=0 if attributed else 13,
+            shown=any(kernel.attributed_ns != kernel.total_ns for kernel in kernels),
+            tone="plain" if attributed else "dim",
+        ),
+    )
+    return (
+        Column(
+            "count",
+            "calls",
+            count,
+            "How often the kernel ran.",
+            lambda kernel: per_step(kernel.count),
+            priority=2,
+        ),
+        Column(
+            "short_calls",
+            "short",
+            count,
+            "Calls that ran for less time than their launch call took.",
+            lambda kernel: per_step(kernel.short_calls),
+            priority=6,
+            shown=any(kernel.short_calls for kernel in kernels),
+        ),
+        *(reversed(times) if attributed else times),
+        Column("mean_ns", "mean", time, "The mean duration of a call.", priority=5),
+    )
+
+
+def _shares(attributed: bool) -> tuple[Column[KernelReport], ...]:
+    """The share that kernels are ranked by."""
+    return (
+        Column(
+            "share",
+            "share",
+            PERCENT,
+            "Its part of the durations of all kernels.",
+            priority=1,
+            shown=not attributed,
+            tone="strong",
+            bar=10,
+        ),
+        Column(
+            "attributed_share",
+            "share",
+            PERCENT,
+            "Its part of the attributed time of all kernels.",
+            priority=1,
+            shown=attributed,
+            tone="strong",
+            bar=10,
+        ),
+    )
+
+
+_ROOFLINE: tuple[Column[KernelReport], ...] = (
+    Column(
+        "roofline.bytes_per_s",
+        "",
+        GIGABYTES_PER_S,
+        "The bytes that its calls must move ÷ their durations.",
+        priority=4,
+    ),
+    Column(
+        "roofline.flops_per_s",
+        "FLOP/s",
+        FLOPS_PER_S,
+        "The FLOPs that its calls must do ÷ their durations.",
+        priority=12,
+    ),
+    Column(
+        "roofline.share_of_limit",
+        "of limit",
+        PERCENT,
+        "The least time for its bytes and FLOPs at the device's peaks ÷ its duration.",
+        priority=3,
+    ),
+    Column(
+        "roofline.limit",
+        "bound",
+        TEXT,
+        "Which takes longer at the peaks: the bytes (memory) or the FLOPs (compute).",
+        priority=7,
+    ),
+    Column("roofline.calls", "of calls", COUNT, "Calls with known bytes and FLOPs.", csv_only=True),
+    Column("roofline.total_ns", "for", DURATION, "The durations of those calls.", csv_only=True),
+    Column("roofline.bytes", "bytes", BYTES, "The bytes that they must move.", csv_only=True),
+    Column("roofline.flops", "FLOPs", NUMBER, "The FLOPs that they must do.", csv_only=True),
+)
+_SHAPE: tuple[Column[KernelReport], ...] = (
+    Column(
+        "grid",
+        "grid",
+        EXTENT,
+        "The launch grid of most calls, in blocks, and how many other launch shapes there are.",
+        lambda kernel: kernel.shape and kernel.shape.grid,
+        text=lambda kernel: _grid(kernel),
+        sort=lambda kernel: _blocks(kernel),
+        first="down",
+        priority=10,
+    ),
+    Column(
+        "registers_per_thread",
+        "regs",
+        COUNT,
+        "Registers of a thread.",
+        lambda kernel: kernel.shape and kernel.shape.registers_per_thread,
+        priority=11,
+    ),
+    Column(
+        "block",
+        "block",
+        EXTENT,
+        "The launch block of most calls, in threads.",
+        lambda kernel: kernel.shape and kernel.shape.block,
+        csv_only=True,
+    ),
+    Column(
+        "shared_memory_bytes",
+        "shared memory",
+        BYTES,
+        "The shared memory of a block.",
+        lambda kernel: kernel.shape and kernel.shape.shared_memory_bytes,
+        csv_only=True,
+    ),
+    Column("shapes", "shapes", COUNT, "How many launch shapes it has.", csv_only=True),
+)
+
+
+def blocks_of(grid: tuple[int, int, int]) -> int:
+    """The number of blocks of a grid."""
+    return math.prod(grid)
+
+
+def family_of(name: str) -> str:
+    """The family of ops that a kernel belongs to."""
+    from decodescope.analyzer.names.rule_files import kernel_meaning
+
+    return kernel_meaning(name).family
+
+
+def _grid(kernel: KernelReport) -> str:
+    text = extent_text(kernel.shape.grid if kernel.shape else None)
+    return text + (f" +{kernel.shapes - 1}" if kernel.shapes > 1 else "")
+
+
+def _blocks(kernel: KernelReport) -> int | None:
+    grid = kernel.shape.grid if kernel.shape else None
+    return None if grid is None else blocks_of(grid)

@@ -1,0 +1,92 @@
+"""The launches of one kernel."""
+
+from dataclasses import dataclass
+
+from decodescope.analyzer.names.names import cut_middle
+from decodescope.analyzer.tables.columns import Column
+from decodescope.analyzer.tables.units import EXTENT, MICROSECONDS, PLACE, TEXT, Unit
+
+_AT = Unit(lambda ns: f"{ns / 1e6:,.4f}", "ms")
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRow:
+    """One launch; None is unknown, or has no such figure. `around` is the beginning of `range` that
+    all launches of the kernel have in common."""
+
+    at_ns: int
+    step: int | None
+    length_ns: int
+    attributed_ns: int
+    gap_ns: int | None
+    queue_ns: int | None
+    latency_ns: int | None
+    device: int | str
+    stream: int
+    grid: tuple[int, int, int] | None
+    range: str | None
+    around: str
+
+
+def launch_columns(*, several_devices: bool, overlapping: bool) -> tuple[Column[LaunchRow], ...]:
+    """The columns of launches."""
+    return (
+        Column("at_ns", "at", _AT, "When, after the first op of the trace.", first="up"),
+        Column("step", "step", PLACE, "Its step.", priority=2, first="up"),
+        Column("length_ns", "took", MICROSECONDS, "Its duration."),
+        Column(
+            "attributed_ns",
+            "attributed",
+            MICROSECONDS,
+            "Attributed time: the time in which no op that began before still ran.",
+            priority=5 if overlapping else 8,
+        ),
+        Column(
+            "gap_ns",
+            "gap before",
+            MICROSECONDS,
+            "The gap of the device that it ended.",
+            priority=1,
+        ),
+        Column(
+            "queue_ns",
+            "queued",
+            MICROSECONDS,
+            "From the end of its launch call to its start.",
+            priority=4,
+        ),
+        Column(
+            "latency_ns",
+            "call to start",
+            MICROSECONDS,
+            "From the start of its launch call to its start.",
+            priority=6,
+        ),
+        Column(
+            "device",
+            "device",
+            PLACE,
+            "The device.",
+            priority=3,
+            first="up",
+            shown=several_devices,
+        ),
+        Column("stream", "stream", PLACE, "The stream.", priority=9, first="up"),
+        Column("grid", "grid", EXTENT, "The launch grid in blocks.", first="down", priority=7),
+        Column(
+            "range",
+            "range",
+            TEXT,
+            "The range, without what all launches of the kernel have in common.",
+            text=_inner_range,
+            fit=lambda launch, cells: cut_middle(_inner_range(launch), cells),
+            priority=1,
+            flexible=True,
+            least=16,
+            tone="dim",
+        ),
+    )
+
+
+def _inner_range(launch: LaunchRow) -> str:
+    return TEXT.text(None if launch.range is None else launch.range.removeprefix(launch.around))

@@ -1,0 +1,201 @@
+"""The sides of a comparison: speed with its interval, what a step is made of, and accuracy."""
+
+import math
+from collections.abc import Callable, Sequence
+
+from decodescope.analyzer.schema.comparison_report import SpeedRatio, Standing
+from decodescope.analyzer.tables.columns import Column, Table, Tone
+from decodescope.analyzer.tables.sides import Side
+from decodescope.analyzer.tables.units import (
+    COUNT,
+    MILLISECONDS,
+    NUMBER,
+    PERCENT,
+    RATE,
+    RATIO,
+    TEXT,
+    Unit,
+)
+from decodescope.analyzer.text.formatting import UNKNOWN, interval_text, ratio_text, significant
+from decodescope.analyzer.vocabulary.words import beaten_text, verdict_words
+
+
+def _small(digits: int) -> Callable[[float | None], str]:
+    def text(value: float | None) -> str:
+        return UNKNOWN if value is None or not math.isfinite(value) else f"{value:.{digits}g}"
+
+    return text
+
+
+_SMALL = Unit(_small(3))
+_PERPLEXITY = Unit(_small(4))
+_PERPLEXITY_RATIO = Unit(lambda value: UNKNOWN if value is None else f"{value:.4f}")
+
+
+def sides_table(sides: Sequence[Side]) -> Table[Side]:
+    """One row a variant, or a trace of a diff."""
+    return Table(
+        "sides",
+        (*_SPEED, *_ERROR, *_STEP),
+        sides,
+        search=lambda side: f"{side.name} {side.about}",
+    )
+
+
+def rates_table(sides: Sequence[Side]) -> Table[Side]:
+    """The rates of the variants."""
+    return sides_table(sides).only("name", "tokens_per_s", "interval", "rounds")
+
+
+def rates_and_accuracy_table(sides: Sequence[Side]) -> Table[Side]:
+    """The rates of the variants beside their error."""
+    errors = (column.key for column in _ERROR if column.key != "beaten_by")
+    return sides_table(sides).only("name", "tokens_per_s", "interval", *errors)
+
+
+def accuracy_table(sides: Sequence[Side]) -> Table[Side]:
+    """The error of the variants for which it was measured."""
+    scored = [side for side in sides if side.accuracy is not None]
+    errors = (column.key for column in _ERROR if column.key != "beaten_by")
+    return sides_table(scored).only("name", *errors)
+
+
+def accuracy_notes(sides: Sequence[Side]) -> list[str]:
+    """What the error is against, and of what text."""
+    found = (side.accuracy for side in sides)
+    notes = (
+        f"against {one.reference}, {one.positions} positions of {one.text}"
+        for one in found
+        if one is not None
+    )
+    return list(dict.fromkeys(notes))
+
+
+def standings_table(sides: Sequence[Side], standings: Sequence[Standing]) -> Table[Side]:
+    """Speed beside error, in the order of `standings`; then the variants that lack one of the
+    two."""
+    ranks = {found.variant: rank for rank, found in enumerate(standings)}
+    ordered = sorted(sides, key=lambda side: ranks.get(side.name, len(ranks)))
+    return sides_table(ordered).only("name", "tokens_per_s", "accuracy.kl", "beaten_by")
+
+
+def _judged(side: Side) -> Tone:
+    """A clear difference stands out; the verdict says it in words."""
+    if side.ratio is None:
+        return "dim"
+    return {"faster": "good", "slower": "bad"}.get(side.ratio.verdict, "plain")  # type: ignore[return-value]
+
+
+def _of_ratio(text: Callable[[SpeedRatio], str]) -> Callable[[Side], str]:
+    return lambda side: UNKNOWN if side.ratio is None else text(side.ratio)
+
+
+_SPEED: tuple[Column[Side], ...] = (
+    Column(
+        "name",
+        "variant",
+        TEXT,
+        "The variant, or the trace.",
+        text=lambda side: f"{side.name}  {side.about}" if side.about else side.name,
+        flexible=True,
+        least=10,
+        tone="strong",
+    ),
+    Column(
+        "tokens_per_s",
+        "tokens/s",
+        RATE,
+        "Tokens of all sequences a second, without a profiler.",
+        lambda side: 0.0 if side.interpreted else side.tokens_per_s,
+        text=lambda side: "interpreted" if side.interpreted else RATE.text(side.tokens_per_s),
+        tone="strong",
+    ),
+    Column(
+        "interval",
+        "95 % interval",
+        RATE,
+        "A bootstrap interval of their mean over the rounds.",
+        lambda side: side.interval and side.interval.low,
+        text=lambda side: interval_text(side.interval, significant),
+        priority=8,
+        tone="dim",
+    ),
+    Column(
+        "ratio",
+        "ratio",
+        RATIO,
+        "tokens/s ÷ those of the first side.",
+        lambda side: side.ratio and side.ratio.value,
+        tone=_judged,
+    ),
+    Column(
+        "ratio.interval",
+        "95 % of ratio",
+        RATIO,
+        "A bootstrap interval of the ratio over the rounds.",
+        lambda side: side.ratio and side.ratio.interval and side.ratio.interval.low,
+        text=lambda side: interval_text(side.ratio.interval if side.ratio else None, ratio_text),
+        priority=2,
+        tone="dim",
+    ),
+    Column(
+        "ratio.verdict",
+        "verdict",
+        TEXT,
+        "What the interval shows.",
+        lambda side: side.ratio and side.ratio.verdict,
+        text=_of_ratio(lambda ratio: verdict_words(ratio.verdict)),
+        first="down",
+        priority=6,
+        tone=_judged,
+    ),
+)
+_ERROR: tuple[Column[Side], ...] = (
+    Column(
+        "accuracy.logit_rel_error",
+        "logit error",
+        _SMALL,
+        "The error of the logits, relative to the reference.",
+        priority=14,
+    ),
+    Column(
+        "accuracy.kl",
+        "KL, nats",
+        _SMALL,
+        "The KL divergence from the reference.",
+        priority=1,
+    ),
+    Column(
+        "accuracy.top1_agreement",
+        "top-1",
+        PERCENT,
+        "How often the most likely token is the reference's.",
+        priority=7,
+    ),
+    Column("accuracy.perplexity", "perplexity", _PERPLEXITY, "Of the text.", priority=15),
+    Column(
+        "accuracy.perplexity_ratio",
+        "perplexity ratio",
+        _PERPLEXITY_RATIO,
+        "Perplexity ÷ that of the reference.",
+        priority=16,
+    ),
+    Column(
+        "beaten_by",
+        "beaten by",
+        TEXT,
+        "Which have more tokens/s or a smaller KL, and are worse in neither.",
+        text=lambda side: beaten_text(side.beaten_by),
+        first="down",
+        priority=4,
+        tone=lambda side: "good" if side.beaten_by == () else "dim",
+    ),
+)
+_STEP: tuple[Column[Side], ...] = (
+    Column("step_ns", "step", MILLISECONDS, "The time of a step that the rates mean.", priority=3),
+    Column("launches", "launches", NUMBER, "Launch calls of a profiled step.", priority=9),
+    Column("gpu_ops", "GPU ops", NUMBER, "GPU ops of a profiled step.", priority=11),
+    Column("idle", "idle", PERCENT, "Idle ÷ window of the profiled steps.", priority=5),
+    Column("mbu", "MBU", PERCENT, "Bytes a step must read ÷ its time ÷ the peak.", priority=10),
+    Column("rounds", "rounds", COUNT, "How many were measured.", priority=12),
+)

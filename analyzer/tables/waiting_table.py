@@ -1,0 +1,176 @@
+"""Who waits for whom: the ranks of one run, or the GPUs of one trace."""
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from decodescope.analyzer.schema.waiting_report import RankWaiting, WaitingReport
+from decodescope.analyzer.tables.columns import Column, Table
+from decodescope.analyzer.tables.units import DURATION, PERCENT, PLACE, TEXT
+from decodescope.analyzer.vocabulary.words import member_word
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.schema.ranks_report import RanksReport
+
+
+@dataclass(frozen=True, slots=True)
+class RankFile:
+    """The file of a rank, whether it is chosen for a comparison (None: there is nothing to choose),
+    and the share of its window in which it communicated."""
+
+    name: str
+    chosen: bool | None
+    communication_share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRow:
+    """A rank or a GPU, and whether it is the straggler."""
+
+    rank: RankWaiting
+    straggles: bool
+    file: RankFile | None = None
+
+
+def waiting_table(
+    found: "RanksReport | WaitingReport", files: Mapping[int, RankFile] | None = None
+) -> Table[WaitingRow]:
+    """One row for each rank, with its file where `files` has it."""
+    straggler = found.straggler.rank if found.straggler is not None else None
+    files = files or {}
+    rows = [WaitingRow(one, one.rank == straggler, files.get(one.rank)) for one in found.ranks]
+    member = member_word(found)
+    rank: Column[WaitingRow] = Column(
+        "rank",
+        member,
+        PLACE,
+        f"The {member}; the straggler stands out.",
+        lambda row: row.rank.rank,
+        first="up",
+        tone=lambda row: "bad" if row.straggles else "strong",
+    )
+    return Table(
+        f"{member}s",
+        (_CHOICE, rank, *_FILE, *_TIMES),
+        rows,
+        key=_key,
+        search=lambda row: f"rank {row.rank.rank} {row.file.name if row.file else ''}",
+    )
+
+
+def _key(row: WaitingRow) -> Hashable:
+    return row.rank.rank if row.file is None else row.file.name
+
+
+def _chosen(row: WaitingRow) -> bool | None:
+    return None if row.file is None else row.file.chosen
+
+
+def _matched(ns: Callable[[RankWaiting], int]) -> Callable[[WaitingRow], int | None]:
+    """A time that only a rank with matched collectives has."""
+    return lambda row: ns(row.rank) if row.rank.collectives else None
+
+
+def _last_share(row: WaitingRow) -> float | None:
+    return row.rank.last_entries / row.rank.collectives if row.rank.collectives else None
+
+
+_CHOICE: Column[WaitingRow] = Column(
+    "chosen",
+    "choose",
+    TEXT,
+    "Whether its file is chosen for a comparison.",
+    _chosen,
+    text=lambda row: "[x]" if _chosen(row) else "[ ]",
+    sort=lambda row: not _chosen(row),
+    first="down",
+    priority=2,
+    least=6,
+    tone=lambda row: "key" if _chosen(row) else "plain",
+)
+_FILE: tuple[Column[WaitingRow], ...] = (
+    Column(
+        "file",
+        "file",
+        TEXT,
+        "Its file.",
+        lambda row: None if row.file is None else row.file.name,
+        flexible=True,
+        least=10,
+        priority=6,
+        tone="dim",
+    ),
+    Column(
+        "communication_share",
+        "comm",
+        PERCENT,
+        "Communication ÷ window.",
+        lambda row: None if row.file is None else row.file.communication_share,
+        priority=8,
+        tone="dim",
+    ),
+)
+_TIMES: tuple[Column[WaitingRow], ...] = (
+    Column(
+        "transfer_ns",
+        "transfer",
+        DURATION,
+        "The time in which any collective transferred.",
+        lambda row: row.rank.transfer_ns,
+    ),
+    Column(
+        "wait_ns",
+        "wait",
+        DURATION,
+        "The time in which all its communicating ops waited for another one.",
+        lambda row: row.rank.wait_ns,
+    ),
+    Column(
+        "unsplit_ns",
+        "not split",
+        DURATION,
+        "Communication of which the wait is not known.",
+        lambda row: row.rank.unsplit_ns or None,
+        priority=10,
+    ),
+    Column(
+        "exposed_transfer_ns",
+        "exposed transfer",
+        DURATION,
+        "The part of transfer in which no other op ran.",
+        _matched(lambda rank: rank.exposed_transfer_ns),
+        priority=5,
+    ),
+    Column(
+        "exposed_wait_ns",
+        "exposed wait",
+        DURATION,
+        "The part of wait in which no other op ran.",
+        _matched(lambda rank: rank.exposed_wait_ns),
+        priority=4,
+    ),
+    Column(
+        "last_share",
+        "last in",
+        PERCENT,
+        "The share of the matched collectives that it entered last.",
+        _last_share,
+        tone=lambda row: "bad" if row.straggles else "plain",
+    ),
+    Column(
+        "lateness_ns.p50",
+        "late p50",
+        DURATION,
+        "How long after the first one it entered, by the median.",
+        lambda row: None if row.rank.lateness_ns is None else row.rank.lateness_ns.p50,
+        priority=7,
+    ),
+    Column(
+        "caused_wait_ns",
+        "others waited",
+        DURATION,
+        "How long the others waited for it in all.",
+        _matched(lambda rank: rank.caused_wait_ns),
+        priority=9,
+    ),
+)

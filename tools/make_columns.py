@@ -1,0 +1,145 @@
+"""Writes docs/columns.md: every column of every table, from their declarations.
+
+Usage: python -m tools.make_columns
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from decodescope.analyzer import analyze, load
+from decodescope.analyzer.schema.comparison_report import Change, Pair
+from decodescope.analyzer.schema.interruption_report import SteadyState
+from decodescope.analyzer.schema.ranks_report import RanksReport
+from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.schema.waiting_report import SkewReport, WaitingReport
+from decodescope.analyzer.tables.changes_table import changes_table, step_parts_table
+from decodescope.analyzer.tables.collectives_table import collectives_table
+from decodescope.analyzer.tables.columns import Column, Table
+from decodescope.analyzer.tables.communication_table import communication_table
+from decodescope.analyzer.tables.devices_table import devices_table, streams_table
+from decodescope.analyzer.tables.gap_classes_table import (
+    gap_classes_table,
+    idle_by_class_table,
+    stream_gaps_table,
+)
+from decodescope.analyzer.tables.gaps_table import longest_gaps_table
+from decodescope.analyzer.tables.interruptions_table import (
+    interruptions_table,
+    median_steps_table,
+    steady_table,
+)
+from decodescope.analyzer.tables.kernel_changes_table import kernel_changes_table
+from decodescope.analyzer.tables.kernels_table import kernels_table
+from decodescope.analyzer.tables.launch_calls_table import launch_apis_table, launch_times_table
+from decodescope.analyzer.tables.launches_table import launch_columns
+from decodescope.analyzer.tables.range_changes_table import range_changes_table
+from decodescope.analyzer.tables.ranges_table import table_of_lines
+from decodescope.analyzer.tables.ranks_table import ranks_table
+from decodescope.analyzer.tables.roles_table import roles_table
+from decodescope.analyzer.tables.runs_table import runs_table
+from decodescope.analyzer.tables.sides_table import sides_table
+from decodescope.analyzer.tables.skew_table import skew_table, spreads_table
+from decodescope.analyzer.tables.speed_table import speed_table
+from decodescope.analyzer.tables.steps_table import step_kinds_table, steps_table
+from decodescope.analyzer.tables.waiting_table import waiting_table
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+PAGE = REPOSITORY / "docs" / "columns.md"
+_TRACE = REPOSITORY / "tests" / "data" / "h200_graph_replays.json.gz"
+_HEAD = """# Columns
+
+What each column of each table says: in the terminal, in Markdown, CSV and HTML, and in the app,
+where `?` shows those of the table that has the keys. The key is the name in CSV (with `_` for `.`),
+and in JSON where JSON has the figure. A column without any figure is left out; where room is short,
+the least important go first.
+`python -m tools.make_columns` writes this page from the declarations in `analyzer/tables`.
+"""
+
+
+def columns_page() -> str:
+    """The page."""
+    sections = [_HEAD]
+    for title, columns in tables_of_all():
+        rows = (f"- **{_title(column)}** `{column.key}`: {_help(column)}" for column in columns)
+        sections.append("\n".join((f"## {title}", "", *rows)))
+    return "\n\n".join(section.strip() for section in sections) + "\n"
+
+
+def _title(column: Column[Any]) -> str:
+    return column.heading or "(no title)"
+
+
+def _help(column: Column[Any]) -> str:
+    return f"{column.help} Only in CSV." if column.csv_only else column.help
+
+
+def tables_of_all() -> Iterator[tuple[str, tuple[Column[Any], ...]]]:
+    """Each table by its title: all of its columns."""
+    return _tables(analyze(load(_TRACE)).report)
+
+
+def _tables(report: Report) -> Iterator[tuple[str, tuple[Column[Any], ...]]]:
+    for title, table in {**_of_a_trace(report), **_of_ranks(), **_of_sides(report)}.items():
+        yield title, table.columns
+        if title == "Kernels":
+            yield "Launches of a kernel", launch_columns(several_devices=True, overlapping=True)
+
+
+def _of_a_trace(report: Report) -> dict[str, Table[Any]]:
+    steady = report.steady or SteadyState(0, 0, 0, 0, None, None)
+    return {
+        "Kernels": kernels_table(report.kernels, attributed=True),
+        "Ranges": table_of_lines((), report, folded=True),
+        "Roles of a step": roles_table(report.roles),
+        "Steps": steps_table(report),
+        "Kinds of steps": step_kinds_table(report, 0),
+        "Devices": devices_table(report),
+        "Streams": streams_table(report),
+        "Idle time by class": gap_classes_table(report),
+        "Idle time by class, per step": idle_by_class_table(report, 1),
+        "Idle time by stream and class": stream_gaps_table(report),
+        "Gaps": longest_gaps_table(report),
+        "Interruptions": interruptions_table(report),
+        "Whole and steady state": steady_table(report, steady),
+        "Median steps": median_steps_table(steady, report.on_cpu, 0),
+        "Communication": communication_table(report),
+        "Times of launch calls": launch_times_table(report.launches),
+        "Functions of launch calls": launch_apis_table(report.launches),
+    }
+
+
+def _of_ranks() -> dict[str, Table[Any]]:
+    waiting = WaitingReport(())
+    skew = SkewReport((), 0, None, None, None, {}, ())
+    return {
+        "Ranks": ranks_table(RanksReport(1, (), None, ())),
+        "Who waits for whom": waiting_table(waiting),
+        "Collectives": collectives_table(waiting),
+        "Skew of the steps": spreads_table(skew),
+        "Steps with the widest skew": skew_table(skew, "rank"),
+    }
+
+
+def _of_sides(report: Report) -> dict[str, Table[Any]]:
+    none = Change(None, None)
+    pair = Pair("A", "B", None, none, none, none, none, {"all": none}, ())
+    names = (pair.base, pair.other)
+    return {
+        "Variants, or two traces": sides_table(()),
+        "Ratios of tokens/s": speed_table((pair,)),
+        "What changed": changes_table(pair, "step", "GPU ops"),
+        "Step by role or layer": step_parts_table((), "role", names),
+        "Changes of kernels": kernel_changes_table(report, report, names),
+        "Changes of ranges": range_changes_table((), names, attributed=False),
+        "Runs of a comparison": runs_table(()),
+    }
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(columns_page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
