@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from decodescope.analyzer import analyze, load
+from decodescope.analyzer.schema.communication_report import CommunicationReport, SkewReport
 from decodescope.analyzer.schema.comparison_report import Change, Pair
 from decodescope.analyzer.schema.interruption_report import SteadyState
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.schema.waiting_report import SkewReport, WaitingReport
 from decodescope.analyzer.tables.changes_table import changes_table, step_parts_table
 from decodescope.analyzer.tables.collectives_table import collectives_table
 from decodescope.analyzer.tables.columns import Column, Table
@@ -110,7 +110,7 @@ def _of_a_trace(report: Report) -> dict[str, Table[Any]]:
 
 
 def _of_ranks() -> dict[str, Table[Any]]:
-    waiting = WaitingReport(())
+    waiting = CommunicationReport(())
     skew = SkewReport((), 0, None, None, None, {}, ())
     return {
         "Ranks": ranks_table(RanksReport(1, (), None, ())),

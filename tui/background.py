@@ -245,10 +245,12 @@ def _analysis(
     given: "Given | None",
 ) -> "tuple[Analysis, RanksAnalysis | None]":
     """The analysis of one file; of several, that of the merged trace, and what it is made of."""
-    from decodescope.analyzer import Given, analyze, analyze_ranks, load
+    from decodescope.analyzer import Given, analyze, load
 
     beside = given or Given()
     if len(paths) == 1:
         return analyze(load(paths[0], progress), beside), None
+    from decodescope.analyzer import analyze_ranks
+
     across = analyze_ranks(paths, beside)
     return across.all_merged("all ranks"), across

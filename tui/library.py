@@ -11,7 +11,6 @@ from textual.message import Message
 
 from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.io.files import growing_file
-from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.tui.background import NotRemembered, analyse_files, reporter
 from decodescope.tui.model.focus import Focus
 from decodescope.tui.model.shelf import (
@@ -203,6 +202,8 @@ class Library:
         self._app.run_worker(job, name="listing", thread=True)
 
     def _known(self) -> list[FileEntry]:
+        from decodescope.analyzer.recordings.bundled import bundled_recordings
+
         worker = (
             [FileEntry(Path("the live worker"), "live", "worker", "paused")] if self._live else []
         )
@@ -216,6 +217,8 @@ class Library:
         )
 
     def _read(self, paths: tuple[Path, ...]) -> None:
+        from decodescope.analyzer.recordings.bundled import bundled_recordings
+
         try:
             done = self._readable(paths)
         except (DecodescopeError, OSError) as error:

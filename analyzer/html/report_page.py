@@ -109,7 +109,7 @@ def html_report(
     return render_page(
         title=title,
         views=pages,
-        ranks=ranks if ranks is not None and ranks.collectives else None,
+        ranks=ranks if ranks is not None and ranks.communication.collectives else None,
         changes=changes,
         runs=runs,
         rates=_rates(changes.variants) if changes else None,

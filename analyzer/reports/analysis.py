@@ -24,6 +24,7 @@ from decodescope.analyzer.reports.structure_reports import (
 from decodescope.analyzer.roofline.roofline import OpWork, op_work
 from decodescope.analyzer.roofline.verdict import Evidence, verdict
 from decodescope.analyzer.roofline.waterfall import waterfall
+from decodescope.analyzer.schema.communication_report import CommunicationReport
 from decodescope.analyzer.schema.report import (
     SCHEMA_VERSION,
     Observer,
@@ -32,7 +33,6 @@ from decodescope.analyzer.schema.report import (
     WaterfallPart,
 )
 from decodescope.analyzer.schema.step_cost import StepCost
-from decodescope.analyzer.schema.waiting_report import WaitingReport
 from decodescope.analyzer.structure.find import Structure, find_structure
 from decodescope.analyzer.structure.paths import with_inferred_paths
 from decodescope.analyzer.timing.interruptions.find import find_interruptions
@@ -71,7 +71,7 @@ class Analysis(Timeline):
     def op_waits(self) -> "OpWaits | None":
         """How long each op waited for other devices, None without two that communicate; computed
         anew by every call."""
-        from decodescope.analyzer.reports.waiting import waits_of
+        from decodescope.analyzer.reports.communication import waits_of
 
         return waits_of(self) if len(self.busy) > 1 else None
 
@@ -136,7 +136,7 @@ def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
         step_cost=costs.step,
         interruptions=reported_interruptions,
         steady=kept.state,
-        waiting=_waiting(timeline),
+        communication=_communication(timeline),
     )
     columns = {one.name: getattr(timeline, one.name) for one in fields(timeline)}
     return Analysis(
@@ -160,13 +160,13 @@ def _with_captures(timeline: Timeline, captures: tuple[Trace, ...]) -> Timeline:
     return replace(timeline, trace=trace)
 
 
-def _waiting(timeline: Timeline) -> WaitingReport | None:
+def _communication(timeline: Timeline) -> CommunicationReport | None:
     if len(timeline.busy) < 2:
         return None
     # As with captures: most traces are of one GPU.
-    from decodescope.analyzer.reports.waiting import waiting_report
+    from decodescope.analyzer.reports.communication import gpu_communication
 
-    return waiting_report(timeline)
+    return gpu_communication(timeline)
 
 
 def _step_reports(timeline: Timeline) -> tuple[StepReport, ...]:

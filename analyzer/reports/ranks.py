@@ -5,14 +5,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from decodescope.analyzer.collectives.participants import Participant, find_participants
+from decodescope.analyzer.collectives.skew import find_skew, rank_steps
+from decodescope.analyzer.collectives.waits import Waits
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.readers.ranks import merge_ranks
 from decodescope.analyzer.reports.analysis import Analysis, analyze
+from decodescope.analyzer.reports.communication import (
+    communication_report,
+    match_collectives,
+    skew_report,
+)
 from decodescope.analyzer.reports.given import NOTHING, Given
-from decodescope.analyzer.reports.rank_figures import rank_figures
 from decodescope.analyzer.reports.rank_reading import read_ranks
+from decodescope.analyzer.schema.communication_report import CommunicationReport
 from decodescope.analyzer.schema.ranks_report import RankReport, RanksReport
-from decodescope.analyzer.schema.report import SCHEMA_VERSION
+from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding
+from decodescope.analyzer.timing.steps import Steps
 from decodescope.analyzer.trace import Trace
 
 
@@ -56,24 +67,36 @@ def analyze_ranks(paths: Sequence[Path | str], given: Given = NOTHING) -> RanksA
     ranks = merge_ranks([one.trace for one in read])
     of_trace = {id(one.trace): one for one in read}
     merged = None if ranks.merged is None else analyze(ranks.merged, given)
-    alone = [(rank, trace, of_trace[id(trace)]) for rank, trace in ranks.ranks]
-    across = rank_figures(
-        [(rank, trace, one.steps) for rank, trace, one in alone],
-        [RankReport(rank, report=one.report) for rank, _, one in alone],
+    communication, findings = ranks_communication(
+        [(rank, trace, of_trace[id(trace)].steps) for rank, trace in ranks.ranks],
         common_clock=merged is not None,
     )
     report = RanksReport(
         schema_version=SCHEMA_VERSION,
-        ranks=across.ranks,
+        ranks=tuple(RankReport(rank, of_trace[id(trace)].report) for rank, trace in ranks.ranks),
         merged=None if merged is None else merged.report,
-        findings=(*ranks.findings, *across.findings),
-        clock=across.clock,
-        straggler=across.straggler,
-        no_straggler=across.no_straggler,
-        collectives=across.collectives,
-        skew=across.skew,
+        findings=(*ranks.findings, *findings),
+        communication=communication,
     )
     return RanksAnalysis(report, ranks.ranks, merged, given)
+
+
+def ranks_communication(
+    ranks: Sequence[tuple[int, Trace, Steps]], common_clock: bool
+) -> tuple[CommunicationReport, tuple[Finding, ...]]:
+    """The communication of (rank, trace, steps), and findings about their clocks. `common_clock`
+    says whether the wall clocks of the traces are one."""
+    operations, participants = find_participants(ranks)
+    matched = match_collectives(operations, participants, common_clock)
+    spans = [rank_steps(*one) for one in ranks]
+    skew = find_skew(spans, participants, matched.groups, matched.by_durations, common_clock)
+    report = communication_report(
+        matched,
+        [rank for rank, _, _ in ranks],
+        "rank",
+        None if skew is None else skew_report(skew, _first_op_ns(ranks)),
+    )
+    return report, tuple(_clock_findings(matched.waits, participants, common_clock))
 
 
 def _refuse_twice(paths: Sequence[str]) -> None:
@@ -84,3 +107,30 @@ def _refuse_twice(paths: Sequence[str]) -> None:
             if (found.st_dev, found.st_ino) in named:
                 raise InputError(f"{path}: named twice; give one file for each rank")
             named.add((found.st_dev, found.st_ino))
+
+
+def _clock_findings(
+    waits: Sequence[Waits], participants: Sequence[Participant], common_clock: bool
+) -> list[Finding]:
+    """Clocks that share a base, and yet disagree by more than a transfer takes."""
+    apart = [one for one in waits if common_clock and one.by_durations]
+    if not apart:
+        return []
+    group = max((one.group for one in apart), key=lambda group: int(np.ptp(group.clock_ns)))
+    first, last = int(group.clock_ns.argmin()), int(group.clock_ns.argmax())
+    ranks = [participants[group.members[place]].rank for place in (last, first)]
+    ahead_ns = int(np.ptp(group.clock_ns))
+    return [
+        Finding(
+            "clocks_apart",
+            f"by the ends of their collectives, the clock of rank {ranks[0]} is "
+            f"{ahead_ns / 1e3:.1f} µs ahead of rank {ranks[1]}'s, longer than a transfer takes; "
+            "waits are found from durations, and times across ranks are off by that much",
+        )
+    ]
+
+
+def _first_op_ns(ranks: Sequence[tuple[int, Trace, Steps]]) -> int:
+    """When the first op of all ranks began, on the wall clock."""
+    began = (trace.base_ns + int(trace.ops.start_ns[0]) for _, trace, _ in ranks if len(trace.ops))
+    return min(began, default=0)

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from decodescope.analyzer.schema.communication_report import CommunicationReport
 from decodescope.analyzer.schema.interruption_report import InterruptionReport, SteadyState
 from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.schema.launch_report import LaunchReport
@@ -20,7 +21,6 @@ from decodescope.analyzer.schema.structure_report import (
     StepKindReport,
     StructureReport,
 )
-from decodescope.analyzer.schema.waiting_report import WaitingReport
 
 SCHEMA_VERSION = 2
 
@@ -291,8 +291,9 @@ class Report(Struct, frozen=True):
     holds the ten longest gaps of all devices, longest first; `waterfall` is that of the step with
     the median time. `interruptions` are set apart; `steady` holds the figures without them,
     null on a CPU and without GPU ops. The verdict, `waterfall` and the profiled step of `observer`
-    are of the steady state; all else is of the whole trace. `waiting` says who waits for whom among
-    several GPUs of one trace; null of merged ranks (see `RanksReport`) and without communication.
+    are of the steady state; all else is of the whole trace. `communication` says who waits for whom
+    among several GPUs of one trace; null of merged ranks (see `RanksReport`) and without
+    communication.
     """
 
     schema_version: int
@@ -317,7 +318,7 @@ class Report(Struct, frozen=True):
     step_cost: StepCost | None = None
     interruptions: tuple[InterruptionReport, ...] = ()
     steady: SteadyState | None = None
-    waiting: WaitingReport | None = None
+    communication: CommunicationReport | None = None
 
     @property
     def overlapping(self) -> bool:

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from decodescope.analyzer.comparing.pair_changes import ALL_IDLE
 from decodescope.analyzer.schema.comparison_report import Change, Pair
 from decodescope.analyzer.schema.step_change_report import StepPartChange
-from decodescope.analyzer.tables.columns import Column, Table, Tone
-from decodescope.analyzer.tables.units import (
+from decodescope.analyzer.tables.columns import (
     COUNT,
     DURATION,
     EXACT_CHANGE,
     EXACT_MICROSECONDS,
     NUMBER,
     TEXT,
+    Column,
+    Table,
+    Tone,
     Unit,
 )
 from decodescope.analyzer.vocabulary.words import change_text, step_part_words

@@ -1,21 +1,22 @@
 """The collectives of ranks or GPUs: how long they transfer, and how long others wait in them."""
 
-from typing import TYPE_CHECKING
-
-from decodescope.analyzer.schema.waiting_report import CollectiveReport, WaitingReport
-from decodescope.analyzer.tables.columns import Column, Table
-from decodescope.analyzer.tables.units import BYTES, BYTES_PER_S, COUNT, DURATION, TEXT
-from decodescope.analyzer.vocabulary.words import member_word
-
-if TYPE_CHECKING:
-    from decodescope.analyzer.schema.ranks_report import RanksReport
+from decodescope.analyzer.schema.communication_report import CollectiveReport, CommunicationReport
+from decodescope.analyzer.tables.columns import (
+    BYTES,
+    BYTES_PER_S,
+    COUNT,
+    DURATION,
+    TEXT,
+    Column,
+    Table,
+)
 
 
 def collectives_table(
-    found: "RanksReport | WaitingReport", most: int | None = None
+    found: CommunicationReport, most: int | None = None
 ) -> Table[CollectiveReport]:
     """The first `most` operations of each group, those with most time first."""
-    member = member_word(found)
+    member = found.member
     columns: tuple[Column[CollectiveReport], ...] = (
         Column(
             "operation",

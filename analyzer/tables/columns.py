@@ -1,4 +1,4 @@
-"""What declares a table: columns and rows. The terminal, Markdown, CSV, HTML and the app draw it.
+"""Declares tables: units, columns and rows, for the terminal, Markdown, CSV, HTML and the app.
 
 A column is declared once, with its key in JSON and CSV, its title, its unit and its help. What an
 output adds (colours, bars, sorting) it derives from the declaration.
@@ -11,12 +11,59 @@ from operator import attrgetter
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from decodescope.analyzer.names.names import cut_middle
-from decodescope.analyzer.tables.units import Unit
+from decodescope.analyzer.text import formatting
+from decodescope.analyzer.text.formatting import UNKNOWN
+from decodescope.analyzer.vocabulary.words import exact_change, exact_microseconds
 
 Row = TypeVar("Row")
 Tone = Literal["plain", "strong", "dim", "faint", "key", "accent", "good", "warn", "bad"]
 # Columns from this priority on are details: a terminal shows them where names have room enough.
 DETAIL = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """`text` writes one figure, None as unknown. `symbol` stands in the heading, for all figures of
+    a column. Numbers are aligned on the right, and sorted with the largest first."""
+
+    text: Callable[[Any], str]
+    symbol: str = ""
+    number: bool = True
+
+
+def _known(text: Callable[[Any], str]) -> Callable[[Any], str]:
+    """`text`, with a dash for None."""
+    return lambda figure: UNKNOWN if figure is None else text(figure)
+
+
+def _signed_microseconds(ns: float) -> str:
+    sign = "+" if ns > 0 else "-" if ns < 0 else ""
+    return sign + formatting.microseconds(abs(ns))
+
+
+def _per_second(bytes_per_s: float) -> str:
+    return f"{formatting.bytes_size(bytes_per_s)}/s"
+
+
+TEXT = Unit(_known(str), number=False)
+PLACE = Unit(_known(str))
+COUNT = Unit(formatting.count)
+NUMBER = Unit(formatting.number)
+PERCENT = Unit(formatting.percent, "%")
+RATIO = Unit(_known(formatting.ratio_text))
+DURATION = Unit(formatting.duration)
+SIGNED_DURATION = Unit(formatting.signed_duration)
+MILLISECONDS = Unit(formatting.milliseconds, "ms")
+MICROSECONDS = Unit(formatting.microseconds, "µs")
+SIGNED_MICROSECONDS = Unit(_known(_signed_microseconds), "µs")
+EXACT_MICROSECONDS = Unit(exact_microseconds, "µs")
+EXACT_CHANGE = Unit(_known(exact_change), "µs")
+BYTES = Unit(formatting.bytes_size)
+BYTES_PER_S = Unit(_known(_per_second))
+GIGABYTES_PER_S = Unit(_known(lambda figure: formatting.significant(figure / 1e9)), "GB/s")
+FLOPS_PER_S = Unit(_known(formatting.flops_rate))
+RATE = Unit(formatting.rate)
+EXTENT = Unit(formatting.extent_text, number=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from decodescope.analyzer.schema.report import DeviceReport, Report
-from decodescope.analyzer.tables.columns import Column, Table
+from decodescope.analyzer.tables.columns import DURATION, PERCENT, TEXT, Column, Table
 from decodescope.analyzer.tables.devices_table import device_column
-from decodescope.analyzer.tables.units import DURATION, PERCENT, TEXT
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from decodescope.analyzer.schema.report import GAP_CLASSES, DeviceReport, Report, StreamReport
-from decodescope.analyzer.tables.columns import DETAIL, Column, Table
-from decodescope.analyzer.tables.units import COUNT, DURATION, PERCENT, TEXT
+from decodescope.analyzer.tables.columns import (
+    COUNT,
+    DETAIL,
+    DURATION,
+    PERCENT,
+    TEXT,
+    Column,
+    Table,
+)
 from decodescope.analyzer.vocabulary.words import ops_word
 
 

@@ -5,9 +5,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from decodescope.analyzer.schema.report import GAP_CLASSES, DeviceReport, GapTotal, Report
-from decodescope.analyzer.tables.columns import Column, Mark, Table, Tone
+from decodescope.analyzer.tables.columns import (
+    COUNT,
+    DURATION,
+    MICROSECONDS,
+    NUMBER,
+    PERCENT,
+    TEXT,
+    Column,
+    Mark,
+    Table,
+    Tone,
+)
 from decodescope.analyzer.tables.devices_table import device_column
-from decodescope.analyzer.tables.units import COUNT, DURATION, MICROSECONDS, NUMBER, PERCENT, TEXT
 from decodescope.analyzer.vocabulary.words import CPU_GAP_MEANINGS, GAP_MEANINGS
 
 

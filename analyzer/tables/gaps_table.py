@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from decodescope.analyzer.names.kernel_names import ShortNames
 from decodescope.analyzer.names.names import cut_start
 from decodescope.analyzer.schema.report import DeviceReport, GapReport, Report
-from decodescope.analyzer.tables.columns import Column, Mark, Table
-from decodescope.analyzer.tables.units import DURATION, PLACE, TEXT
+from decodescope.analyzer.tables.columns import DURATION, PLACE, TEXT, Column, Mark, Table
 from decodescope.analyzer.vocabulary.words import device_words, gap_causes
 
 _NAME_LEAST, _LEAST = 20, 14

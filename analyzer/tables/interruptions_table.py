@@ -9,9 +9,8 @@ from decodescope.analyzer.schema.interruption_report import (
     StepSummary,
 )
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.tables.columns import Column, Table
+from decodescope.analyzer.tables.columns import COUNT, DURATION, PERCENT, PLACE, TEXT, Column, Table
 from decodescope.analyzer.tables.devices_table import device_column
-from decodescope.analyzer.tables.units import COUNT, DURATION, PERCENT, PLACE, TEXT
 
 
 def interruptions_table(report: Report, most: int | None = None) -> Table[InterruptionReport]:

@@ -10,8 +10,14 @@ from decodescope.analyzer.tables.changes_table import (
     moved_tone,
     relative_change,
 )
-from decodescope.analyzer.tables.columns import Column, Table
-from decodescope.analyzer.tables.units import MICROSECONDS, NUMBER, SIGNED_MICROSECONDS, TEXT
+from decodescope.analyzer.tables.columns import (
+    MICROSECONDS,
+    NUMBER,
+    SIGNED_MICROSECONDS,
+    TEXT,
+    Column,
+    Table,
+)
 
 
 def kernel_changes_table(

@@ -7,8 +7,7 @@ from decodescope.analyzer.names.kernel_names import ShortNames
 from decodescope.analyzer.names.mangled import readable_kernel
 from decodescope.analyzer.names.short_names import short_name
 from decodescope.analyzer.schema.kernel_report import KernelReport
-from decodescope.analyzer.tables.columns import Column, Mark, Table
-from decodescope.analyzer.tables.units import (
+from decodescope.analyzer.tables.columns import (
     BYTES,
     COUNT,
     DURATION,
@@ -19,6 +18,9 @@ from decodescope.analyzer.tables.units import (
     NUMBER,
     PERCENT,
     TEXT,
+    Column,
+    Mark,
+    Table,
 )
 from decodescope.analyzer.text.formatting import extent_text
 

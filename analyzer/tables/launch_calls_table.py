@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from decodescope.analyzer.schema.launch_report import LaunchReport, Percentiles
-from decodescope.analyzer.tables.columns import Column, Table
-from decodescope.analyzer.tables.units import COUNT, DURATION, TEXT
+from decodescope.analyzer.tables.columns import COUNT, DURATION, TEXT, Column, Table
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from decodescope.analyzer.names.names import cut_middle
-from decodescope.analyzer.tables.columns import Column
-from decodescope.analyzer.tables.units import EXTENT, MICROSECONDS, PLACE, TEXT, Unit
+from decodescope.analyzer.tables.columns import EXTENT, MICROSECONDS, PLACE, TEXT, Column, Unit
 
 _AT = Unit(lambda ns: f"{ns / 1e6:,.4f}", "ms")
 

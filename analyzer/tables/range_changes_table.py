@@ -4,9 +4,15 @@ from collections.abc import Sequence
 
 from decodescope.analyzer.schema.comparison_report import Pair, RangeChange
 from decodescope.analyzer.tables.changes_table import TEXT_OF_NUMBER, changed_to, moved_tone
-from decodescope.analyzer.tables.columns import Column, Table
+from decodescope.analyzer.tables.columns import (
+    MICROSECONDS,
+    SIGNED_MICROSECONDS,
+    TEXT,
+    Column,
+    Table,
+    Unit,
+)
 from decodescope.analyzer.tables.range_change_rows import RangeChangeRow, range_change_row
-from decodescope.analyzer.tables.units import MICROSECONDS, SIGNED_MICROSECONDS, TEXT, Unit
 from decodescope.analyzer.vocabulary.words import change_text
 
 _OPS = Unit(lambda figure: "" if figure is None else f"{figure:,.0f}")

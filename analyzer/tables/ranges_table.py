@@ -1,13 +1,133 @@
-"""The ranges of a trace as a tree."""
+"""The ranges of a trace as a tree: each range once, or siblings that differ only in their numbers
+(the layers of a model) as one row with the mean and the spread of their times."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
-from decodescope.analyzer.names.names import cut_middle
-from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.tables.columns import DETAIL, Column, Table, Tone
-from decodescope.analyzer.tables.range_lines import RangeLine, range_lines
-from decodescope.analyzer.tables.units import COUNT, DURATION, PERCENT, TEXT
+from decodescope.analyzer.attribution.range_tree import folded_name
+from decodescope.analyzer.names.names import cut_middle, range_rows
+from decodescope.analyzer.schema.report import GAP_CLASSES, RangeReport, Report
+from decodescope.analyzer.schema.structure_report import Confidence
+from decodescope.analyzer.tables.columns import (
+    COUNT,
+    DETAIL,
+    DURATION,
+    PERCENT,
+    TEXT,
+    Column,
+    Table,
+    Tone,
+)
 from decodescope.analyzer.vocabulary.words import ops_word
+
+_LEAST_CERTAIN: tuple[Confidence, ...] = ("none", "partial", "exact")
+
+
+@dataclass(frozen=True, slots=True)
+class RangeLine:
+    """One row of the tree. `found` holds the figures of the range; those of several ranges in one
+    row are added up, and so add up with those of the rows beside it to the row above.
+
+    `found.path` is the folded path of several. `each_ns` are the times of each of them, by which
+    ranges are ranked: `gpu_ns`, or `attributed_ns` where ops overlap. `share` is their part of the
+    busy time of all devices, None without any. `children` says whether ranges are inside, `above`
+    is the path of the row around this one.
+    """
+
+    depth: int
+    label: str
+    found: RangeReport
+    each_ns: tuple[int, ...]
+    share: float | None
+    children: bool
+    above: str | None
+
+    @property
+    def time_ns(self) -> int:
+        """The time of all of them."""
+        return sum(self.each_ns)
+
+    @property
+    def mean_ns(self) -> float:
+        """The mean time of one range."""
+        return self.time_ns / len(self.each_ns)
+
+    @property
+    def spread(self) -> float | None:
+        """(longest - shortest) / mean of several ranges; None for one, or without time."""
+        if len(self.each_ns) < 2 or not self.mean_ns:
+            return None
+        return (max(self.each_ns) - min(self.each_ns)) / self.mean_ns
+
+
+@dataclass(slots=True)
+class _Node:
+    """`labels` are the names that it stands for, in order."""
+
+    depth: int
+    labels: dict[str, None] = field(default_factory=dict)
+    members: list[RangeReport] = field(default_factory=list)
+    children: dict[str, "_Node"] = field(default_factory=dict)
+
+
+def range_lines(report: Report, *, by_layer: bool) -> tuple[RangeLine, ...]:
+    """The ranges of a report, parents before children, of siblings the one with the most time
+    first. `by_layer` folds siblings."""
+    top = _Node(-1)
+    open_nodes = [top]
+    for row in range_rows(report.ranges):
+        del open_nodes[row.depth + 1 :]
+        name = folded_name(row.label) if by_layer else row.label
+        node = open_nodes[-1].children.setdefault(name, _Node(row.depth))
+        node.labels[row.label] = None
+        node.members.append(row.found)
+        open_nodes.append(node)
+    busy_ns = sum(device.busy_ns for device in report.devices)
+    return tuple(_lines(top, report.overlapping, busy_ns))
+
+
+def _lines(top: _Node, attributed: bool, busy_ns: int) -> Iterator[RangeLine]:
+
+    def times_of(node: _Node) -> tuple[int, ...]:
+        return tuple(one.attributed_ns if attributed else one.gpu_ns for one in node.members)
+
+    def below(node: _Node, path: str | None) -> list[tuple[str, _Node, str | None]]:
+        found = sorted(node.children.items(), key=lambda one: -sum(times_of(one[1])))
+        return [(name, child, path) for name, child in reversed(found)]
+
+    pending = below(top, None)
+    while pending:
+        name, node, above = pending.pop()
+        label = name if len(node.labels) > 1 else next(iter(node.labels))
+        path = label if above is None else f"{above}/{label}"
+        times = times_of(node)
+        found = _sum(path, node.members)
+        share = sum(times) / busy_ns if busy_ns else None
+        yield RangeLine(node.depth, label, found, times, share, bool(node.children), above)
+        pending += below(node, path)
+
+
+def _sum(path: str, members: Sequence[RangeReport]) -> RangeReport:
+    """The figures of several ranges together; the confidence is the least certain one, `matched`
+    the mean over their ops."""
+    if len(members) == 1:
+        return members[0]
+    gaps = {name: sum(one.gaps.get(name, 0) for one in members) for name in GAP_CLASSES}
+    partial = [one for one in members if one.matched is not None]
+    ops = sum(one.gpu_ops for one in partial)
+    return RangeReport(
+        path=path,
+        gpu_ns=sum(one.gpu_ns for one in members),
+        gpu_ops=sum(one.gpu_ops for one in members),
+        launch_calls=sum(one.launch_calls for one in members),
+        confidence=min((one.confidence for one in members), key=_LEAST_CERTAIN.index),
+        idle_ns=sum(one.idle_ns for one in members),
+        gaps={name: ns for name, ns in gaps.items() if ns},
+        kind=members[0].kind,
+        matched=sum((one.matched or 0) * one.gpu_ops for one in partial) / ops if ops else None,
+        attributed_ns=sum(one.attributed_ns for one in members),
+    )
+
 
 _CERTAINTY = {"exact": 2, "partial": 1, "none": 0}
 

@@ -2,8 +2,7 @@
 
 from decodescope.analyzer.reports.per_step import communication_fraction, idle_fraction
 from decodescope.analyzer.schema.ranks_report import RankReport, RanksReport
-from decodescope.analyzer.tables.columns import Column, Table
-from decodescope.analyzer.tables.units import COUNT, DURATION, PERCENT, PLACE, TEXT
+from decodescope.analyzer.tables.columns import COUNT, DURATION, PERCENT, PLACE, TEXT, Column, Table
 from decodescope.analyzer.vocabulary.words import bound_words
 
 _COLUMNS: tuple[Column[RankReport], ...] = (

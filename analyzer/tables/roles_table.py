@@ -3,8 +3,16 @@
 from collections.abc import Sequence
 
 from decodescope.analyzer.schema.structure_report import RoleReport
-from decodescope.analyzer.tables.columns import Column, Mark, Table
-from decodescope.analyzer.tables.units import COUNT, DURATION, GIGABYTES_PER_S, PERCENT, TEXT
+from decodescope.analyzer.tables.columns import (
+    COUNT,
+    DURATION,
+    GIGABYTES_PER_S,
+    PERCENT,
+    TEXT,
+    Column,
+    Mark,
+    Table,
+)
 from decodescope.analyzer.vocabulary.class_colors import ROLE_FAMILIES
 from decodescope.analyzer.vocabulary.words import ROLE_KNOWN_BY
 

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from decodescope.analyzer.schema.run_report import RunReport
-from decodescope.analyzer.tables.columns import Column, Table
-from decodescope.analyzer.tables.units import (
+from decodescope.analyzer.tables.columns import (
     BYTES_PER_S,
     COUNT,
     DURATION,
@@ -12,6 +11,8 @@ from decodescope.analyzer.tables.units import (
     PERCENT,
     RATE,
     TEXT,
+    Column,
+    Table,
 )
 
 _COLUMNS: tuple[Column[RunReport], ...] = (

@@ -4,9 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from decodescope.analyzer.schema.comparison_report import SpeedRatio, Standing
-from decodescope.analyzer.tables.columns import Column, Table, Tone
-from decodescope.analyzer.tables.sides import Side
-from decodescope.analyzer.tables.units import (
+from decodescope.analyzer.tables.columns import (
     COUNT,
     MILLISECONDS,
     NUMBER,
@@ -14,8 +12,12 @@ from decodescope.analyzer.tables.units import (
     RATE,
     RATIO,
     TEXT,
+    Column,
+    Table,
+    Tone,
     Unit,
 )
+from decodescope.analyzer.tables.sides import Side
 from decodescope.analyzer.text.formatting import UNKNOWN, interval_text, ratio_text, significant
 from decodescope.analyzer.vocabulary.words import beaten_text, verdict_words
 

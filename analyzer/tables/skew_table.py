@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
+from decodescope.analyzer.schema.communication_report import SkewReport, StepSkew
 from decodescope.analyzer.schema.launch_report import Percentiles
-from decodescope.analyzer.schema.waiting_report import SkewReport, StepSkew
-from decodescope.analyzer.tables.columns import Column, Table
-from decodescope.analyzer.tables.units import DURATION, PLACE, TEXT
+from decodescope.analyzer.tables.columns import DURATION, PLACE, TEXT, Column, Table
 
 
 @dataclass(frozen=True, slots=True)

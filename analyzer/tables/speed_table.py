@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from decodescope.analyzer.schema.comparison_report import Pair
-from decodescope.analyzer.tables.columns import Column, Table
-from decodescope.analyzer.tables.units import RATIO, TEXT
+from decodescope.analyzer.tables.columns import RATIO, TEXT, Column, Table
 from decodescope.analyzer.text.formatting import interval_text, ratio_text
 from decodescope.analyzer.vocabulary.words import verdict_words
 

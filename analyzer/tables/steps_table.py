@@ -3,8 +3,16 @@
 from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.schema.report import GAP_CLASSES, Report, StepReport
 from decodescope.analyzer.schema.structure_report import StepKindReport
-from decodescope.analyzer.tables.columns import DETAIL, Column, Table
-from decodescope.analyzer.tables.units import COUNT, DURATION, PERCENT, PLACE, TEXT
+from decodescope.analyzer.tables.columns import (
+    COUNT,
+    DETAIL,
+    DURATION,
+    PERCENT,
+    PLACE,
+    TEXT,
+    Column,
+    Table,
+)
 from decodescope.analyzer.vocabulary.words import ops_word, step_sizes
 
 _LEAST_NAME = 16

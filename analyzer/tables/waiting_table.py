@@ -2,15 +2,9 @@
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from decodescope.analyzer.schema.waiting_report import RankWaiting, WaitingReport
-from decodescope.analyzer.tables.columns import Column, Table
-from decodescope.analyzer.tables.units import DURATION, PERCENT, PLACE, TEXT
-from decodescope.analyzer.vocabulary.words import member_word
-
-if TYPE_CHECKING:
-    from decodescope.analyzer.schema.ranks_report import RanksReport
+from decodescope.analyzer.schema.communication_report import CommunicationReport, RankCommunication
+from decodescope.analyzer.tables.columns import DURATION, PERCENT, PLACE, TEXT, Column, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +21,19 @@ class RankFile:
 class WaitingRow:
     """A rank or a GPU, and whether it is the straggler."""
 
-    rank: RankWaiting
+    rank: RankCommunication
     straggles: bool
     file: RankFile | None = None
 
 
 def waiting_table(
-    found: "RanksReport | WaitingReport", files: Mapping[int, RankFile] | None = None
+    found: CommunicationReport, files: Mapping[int, RankFile] | None = None
 ) -> Table[WaitingRow]:
     """One row for each rank, with its file where `files` has it."""
     straggler = found.straggler.rank if found.straggler is not None else None
     files = files or {}
     rows = [WaitingRow(one, one.rank == straggler, files.get(one.rank)) for one in found.ranks]
-    member = member_word(found)
+    member = found.member
     rank: Column[WaitingRow] = Column(
         "rank",
         member,
@@ -66,7 +60,7 @@ def _chosen(row: WaitingRow) -> bool | None:
     return None if row.file is None else row.file.chosen
 
 
-def _matched(ns: Callable[[RankWaiting], int]) -> Callable[[WaitingRow], int | None]:
+def _matched(ns: Callable[[RankCommunication], int]) -> Callable[[WaitingRow], int | None]:
     """A time that only a rank with matched collectives has."""
     return lambda row: ns(row.rank) if row.rank.collectives else None
 

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from decodescope.analyzer.schema.report import WaterfallPart
-from decodescope.analyzer.tables.columns import Column, Table
-from decodescope.analyzer.tables.units import SIGNED_DURATION, TEXT
+from decodescope.analyzer.tables.columns import SIGNED_DURATION, TEXT, Column, Table
 from decodescope.analyzer.vocabulary.words import part_words
 
 

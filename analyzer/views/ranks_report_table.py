@@ -25,6 +25,6 @@ def _parts(report: RanksReport, by: str, width: int) -> RenderResult:
     yield Text(f"{len(report.ranks)} ranks", style="bold")
     yield rich_table(ranks_table(report), width)
     yield from (Text(finding.message, style="yellow") for finding in report.findings)
-    yield from waiting_sections(report, width)
+    yield from waiting_sections(report.communication, width)
     if report.merged is not None:
         yield from section("All ranks on one clock", report_table(report.merged, by))

@@ -8,17 +8,12 @@ from rich.text import Text
 
 from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.schema.interruption_report import SteadyState
-from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.schema.report import Attribution, Report
+from decodescope.analyzer.schema.step_cost import StepCost
+from decodescope.analyzer.schema.structure_report import StructureReport
 from decodescope.analyzer.tables.columns import Table
-from decodescope.analyzer.tables.communication_table import communication_table
 from decodescope.analyzer.tables.devices_table import devices_table, streams_table
 from decodescope.analyzer.tables.gap_classes_table import gap_classes_table
-from decodescope.analyzer.tables.gaps_table import longest_gaps_table
-from decodescope.analyzer.tables.interruptions_table import (
-    interruptions_table,
-    median_steps_table,
-    steady_table,
-)
 from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.analyzer.tables.ranges_table import ranges_table
 from decodescope.analyzer.tables.roles_table import roles_table
@@ -27,10 +22,9 @@ from decodescope.analyzer.tables.steps_table import (
     step_kinds_table,
     steps_table,
 )
-from decodescope.analyzer.text.formatting import count, duration, weights_note
-from decodescope.analyzer.views.gap_blocks import gap_blocks
+from decodescope.analyzer.text.formatting import bytes_size, count, duration, percent, weights_note
+from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.views.launches_table import launches_table
-from decodescope.analyzer.views.report_lines import attribution_line, cost_line, layers_line
 from decodescope.analyzer.views.rich_tables import rich_table
 from decodescope.analyzer.views.table_parts import (
     Fitted,
@@ -38,8 +32,12 @@ from decodescope.analyzer.views.table_parts import (
     verdict_text,
     waterfall_section,
 )
-from decodescope.analyzer.views.waiting_sections import waiting_sections
-from decodescope.analyzer.vocabulary.words import device_words, overlap_words
+from decodescope.analyzer.vocabulary.words import (
+    device_words,
+    layers_words,
+    ops_word,
+    overlap_words,
+)
 
 _FOCUS_ROWS, _OTHER_ROWS = 30, 10
 _INTERRUPTION_ROWS, _KIND_ROWS, _STEP_ROWS, _STREAM_ROWS = 10, 6, 10, 12
@@ -74,7 +72,7 @@ def _parts(report: Report, by: str, width: int) -> RenderResult:
         yield from section(title, *line, rich_table(table, width))
     if report.ranges:
         attribution = report.attribution
-        line = [attribution_line(report, attribution)] if attribution is not None else []
+        line = [_attribution_line(report, attribution)] if attribution is not None else []
         ranges = ranges_table(report, _FOCUS_ROWS if by == "range" else _OTHER_ROWS)
         yield from section("Ranges", *line, rich_table(ranges, width))
 
@@ -90,15 +88,21 @@ def _work(report: Report, width: int) -> RenderResult:
         kinds = step_kinds_table(report, _STEP_ROWS)
         yield from section("Kinds of steps", rich_table(kinds, width))
     if report.structure is not None and report.structure.layers:
-        line = [layers_line(report.structure)]
+        line = [_layers_line(report.structure)]
         if report.step_cost is not None:
-            line.append(cost_line(report.step_cost))
+            line.append(_cost_line(report.step_cost))
         roles = rich_table(roles_table(report.roles), width)
         yield from section("Parts of a step", *line, roles)
 
 
 def _interruptions(report: Report, steady: SteadyState, width: int) -> list[RenderableType]:
     """The interruptions, the windows with and without them, and the median steps."""
+    from decodescope.analyzer.tables.interruptions_table import (
+        interruptions_table,
+        median_steps_table,
+        steady_table,
+    )
+
     tables: list[Table[Any]] = [
         interruptions_table(report, _INTERRUPTION_ROWS),
         steady_table(report, steady),
@@ -159,13 +163,58 @@ def _idle(report: Report, by: str, width: int) -> RenderResult:
         title = "Threads" if report.on_cpu else "Streams"
         yield from section(title, rich_table(streams_table(report, _STREAM_ROWS), width))
     if any(device.communication_ns for device in report.devices):
+        from decodescope.analyzer.tables.communication_table import communication_table
+
         yield from section("Communication", rich_table(communication_table(report), width))
-    if report.waiting is not None:
-        yield from waiting_sections(report.waiting, width)
+    if report.communication is not None:
+        from decodescope.analyzer.views.waiting_sections import waiting_sections
+
+        yield from waiting_sections(report.communication, width)
     yield from section("Idle gaps", rich_table(gap_classes_table(report), width))
     if by == "gap":
+        from decodescope.analyzer.tables.gaps_table import longest_gaps_table
+        from decodescope.analyzer.views.gap_blocks import gap_blocks
+
         if report.steps:
             classes = max((width - _STEP_CELLS) // _CLASS_CELLS, 1)
             table = idle_by_step_table(report, classes, _STEP_ROWS)
             yield from section("Idle by step", rich_table(table, width))
         yield from section("Longest gaps", gap_blocks(longest_gaps_table(report), report, width))
+
+
+def _layers_line(structure: StructureReport) -> Text:
+    """The layers in a sentence."""
+    return Text(layers_words(structure))
+
+
+def _cost_line(cost: StepCost) -> Text:
+    """What the step must read and compute, in a sentence."""
+    sizes = [f"{count(cost.batch)} requests" if cost.batch != 1 else "1 request"]
+    sizes += [f"{count(cost.kv_tokens)} KV positions"] if cost.kv_tokens is not None else []
+    formats = f" ({plain_line(cost.weights)})" if cost.weights else ""
+    devices = f", 1 of {cost.tensor_parallel} devices" if cost.tensor_parallel > 1 else ""
+    peak = cost.peak_bytes_per_s
+    at = f", {bytes_size(peak)}/s at most" if peak else ", at an unknown bandwidth"
+    return Text(
+        f"{plain_line(cost.model)}{formats}: {', '.join(sizes)}{devices}; a step reads "
+        f"{bytes_size(cost.bytes_per_step)}{at}",
+        style="dim",
+    )
+
+
+def _attribution_line(report: Report, attribution: Attribution) -> Text:
+    """How many ops have a path, by confidence."""
+    ops = attribution.exact + attribution.partial + attribution.none
+    parts = [
+        f"{percent(number / ops)} % {word}"
+        for number, word in (
+            (attribution.exact, "exactly"),
+            (attribution.partial, "partially"),
+            (attribution.none, "not"),
+        )
+        if number
+    ]
+    said = f"of {count(ops)} {ops_word(report)}: {', '.join(parts)} attributed"
+    if attribution.inferred:
+        said += f"; {percent(attribution.inferred / ops)} % have a path inferred from kernel names"
+    return Text(said, style="dim")

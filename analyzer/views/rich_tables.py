@@ -7,8 +7,7 @@ from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from decodescope.analyzer.tables.columns import DETAIL, Column, Table, Tone, kept_columns
-from decodescope.analyzer.tables.units import TEXT
+from decodescope.analyzer.tables.columns import DETAIL, TEXT, Column, Table, Tone, kept_columns
 from decodescope.analyzer.views.table_parts import plain_table
 
 Row = TypeVar("Row")

@@ -1,14 +1,13 @@
 """Who waits for whom as tables for a terminal: among ranks, or the GPUs of one trace."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from rich.console import RenderableType, RenderResult
 from rich.text import Text
 
-from decodescope.analyzer.schema.waiting_report import (
+from decodescope.analyzer.schema.communication_report import (
+    CommunicationReport,
     SkewReport,
-    WaitingReport,
 )
 from decodescope.analyzer.tables.collectives_table import collectives_table
 from decodescope.analyzer.tables.skew_table import skew_table, spreads_table
@@ -16,32 +15,29 @@ from decodescope.analyzer.tables.waiting_table import waiting_table
 from decodescope.analyzer.text.formatting import count
 from decodescope.analyzer.views.rich_tables import rich_table
 from decodescope.analyzer.views.table_parts import section
-from decodescope.analyzer.vocabulary.words import member_word, straggler_text
-
-if TYPE_CHECKING:
-    from decodescope.analyzer.schema.ranks_report import RanksReport
+from decodescope.analyzer.vocabulary.words import straggler_text
 
 _MAX_COLLECTIVES, _MAX_STEPS = 12, 5
 
 
-def waiting_sections(found: "RanksReport | WaitingReport", width: int) -> RenderResult:
-    """Sections with the straggler, each rank's own and waiting time, the collectives, and the skew
-    of the steps."""
+def waiting_sections(found: CommunicationReport, width: int) -> RenderResult:
+    """Sections with the straggler, the transfer and wait of each rank, the collectives, and the
+    skew of the steps."""
     if found.collectives:
         yield from section("Who waits for whom", *_waiting(found, width))
         yield from section("Collectives", *_collectives(found, width))
     if found.skew is not None:
-        yield from section("Skew of the steps", *_skew(found.skew, member_word(found), width))
+        yield from section("Skew of the steps", *_skew(found.skew, found.member, width))
 
 
-def _waiting(found: "RanksReport | WaitingReport", width: int) -> Iterator[RenderableType]:
+def _waiting(found: CommunicationReport, width: int) -> Iterator[RenderableType]:
     yield Text(straggler_text(found), style="bold" if found.straggler else "")
     if found.clock == "durations":
         yield Text("waits are found from durations: the clocks do not agree", style="dim")
     yield rich_table(waiting_table(found), width)
 
 
-def _collectives(found: "RanksReport | WaitingReport", width: int) -> Iterator[RenderableType]:
+def _collectives(found: CommunicationReport, width: int) -> Iterator[RenderableType]:
     yield rich_table(collectives_table(found, _MAX_COLLECTIVES), width)
     if any(one.transfer_ns is None for one in found.collectives):
         yield Text(

@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
+from decodescope.analyzer.schema.communication_report import CommunicationReport
 from decodescope.analyzer.schema.interruption_report import SteadyState
 from decodescope.analyzer.schema.report import Bound, GapReport, Report
 from decodescope.analyzer.schema.structure_report import (
     StepKindReport,
     StructureReport,
 )
-from decodescope.analyzer.schema.waiting_report import WaitingReport
 from decodescope.analyzer.text.formatting import (
     UNKNOWN,
     count,
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
         ChangeVerdict,
         SpeedRatio,
     )
-    from decodescope.analyzer.schema.ranks_report import RanksReport
     from decodescope.analyzer.schema.step_change_report import StepPartChange
 
 _BOUND_WORDS = {"kernels": "kernels below the bandwidth", "unknown": "bound unknown"}
@@ -90,14 +89,9 @@ def speed_text(speed: "SpeedRatio") -> str:
     return f"{text}, {verdict_words(speed.verdict)}"
 
 
-def member_word(found: "RanksReport | WaitingReport") -> str:
-    """What waits for each other: "rank", or "GPU" in one trace."""
-    return "GPU" if isinstance(found, WaitingReport) else "rank"
-
-
-def straggler_text(found: "RanksReport | WaitingReport") -> str:
+def straggler_text(found: CommunicationReport) -> str:
     """Which one the others wait for and what it costs them, or why there is none."""
-    one, member = found.straggler, member_word(found)
+    one, member = found.straggler, found.member
     if one is None:
         return f"no straggler: {found.no_straggler}"
     return (

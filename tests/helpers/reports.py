@@ -3,8 +3,8 @@
 import msgspec
 
 from decodescope.analyzer.reports.analysis import Analysis, analyze
+from decodescope.analyzer.schema.communication_report import CommunicationReport
 from decodescope.analyzer.schema.report import DeviceReport, Report
-from decodescope.analyzer.schema.waiting_report import WaitingReport
 from decodescope.analyzer.trace import Trace
 
 
@@ -44,12 +44,12 @@ def check_report(report: Report) -> None:
     if report.waterfall:
         assert report.observer is not None
         assert sum(part.ns for part in report.waterfall) == report.observer.profiled_step_ns
-    if report.waiting is not None:
-        _check_waiting(report, report.waiting)
+    if report.communication is not None:
+        _check_waiting(report, report.communication)
     assert all("\n" not in finding.message for finding in report.health.findings)
 
 
-def _check_waiting(report: Report, waiting: WaitingReport) -> None:
+def _check_waiting(report: Report, waiting: CommunicationReport) -> None:
     """Own, waiting and unsplit times of each GPU add up to its communication, and to its exposed
     one."""
     devices = {device.device: device for device in report.devices}

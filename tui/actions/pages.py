@@ -16,7 +16,6 @@ from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.painter import Painter
 from decodescope.tui.panels.messages import Choose, Narrow, PageRequest, Sift, Turn
 from decodescope.tui.panels.panel import Panel
-from decodescope.tui.panels.table import TablePanel
 
 
 class PageController:
@@ -115,6 +114,7 @@ class PageController:
 
     def help(self) -> None:
         """Show all keys and what the figures mean."""
+        from decodescope.tui.panels.table import TablePanel
         from decodescope.tui.screens.help import HelpScreen
 
         screen = self._painter.screen

@@ -13,7 +13,6 @@ from typing import Literal
 
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.io.files import growing_file
-from decodescope.analyzer.recordings.bundled import recording_head
 from decodescope.analyzer.recordings.following import is_being_written
 
 Place = Literal["live", "captured", "recent", "bundled", "folder"]
@@ -195,6 +194,8 @@ def _plain(path: Path, place: Place) -> FileEntry:
 
 def _recording(entry: FileEntry) -> FileEntry:
     """The entry with what the first messages of the recording say."""
+    from decodescope.analyzer.recordings.bundled import recording_head
+
     kind = GROWING if is_being_written(entry.path) else "recording"
     head = recording_head(entry.path)
     about = (head.variant, head.model, head.device_name) if head is not None else ()

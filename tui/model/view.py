@@ -18,8 +18,8 @@ from decodescope.tui.model.shelf import NO_FILES, Shelf
 if TYPE_CHECKING:
     from decodescope.analyzer import Analysis
     from decodescope.analyzer.lanes.build import Lanes
+    from decodescope.analyzer.schema.communication_report import CommunicationReport
     from decodescope.analyzer.schema.ranks_report import RanksReport
-    from decodescope.analyzer.schema.waiting_report import WaitingReport
 
 
 Kind = Literal["live", "replay", "trace"]
@@ -78,9 +78,9 @@ class Window:
         return self.analysis.report
 
     @property
-    def waiting(self) -> "RanksReport | WaitingReport | None":
+    def communication(self) -> "CommunicationReport | None":
         """Who waits for whom: among merged ranks, or the GPUs of one trace."""
-        return self.ranks or self.report.waiting
+        return self.report.communication if self.ranks is None else self.ranks.communication
 
     @property
     def per(self) -> str:

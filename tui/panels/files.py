@@ -12,8 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.strip import Strip
 from textual.widgets import Input
 
-from decodescope.analyzer.tables.columns import Column, Table, Tone
-from decodescope.analyzer.tables.units import BYTES, PLACE, TEXT
+from decodescope.analyzer.tables.columns import BYTES, PLACE, TEXT, Column, Table, Tone
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import Command
 from decodescope.tui.model.shelf import FOLDER, UNKNOWN, FileEntry, Shelf

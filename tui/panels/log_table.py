@@ -3,8 +3,7 @@
 from collections.abc import Hashable
 from typing import ClassVar
 
-from decodescope.analyzer.tables.columns import Column, Table, Tone
-from decodescope.analyzer.tables.units import TEXT
+from decodescope.analyzer.tables.columns import TEXT, Column, Table, Tone
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import Command
 from decodescope.tui.model.notices import Level, LogLine

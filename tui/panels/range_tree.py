@@ -18,7 +18,7 @@ from decodescope.tui.panels.table_rows import Cell, Rows, drawing_of
 from decodescope.tui.style.palette import Inks
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.tables.range_lines import RangeLine
+    from decodescope.analyzer.tables.ranges_table import RangeLine
 
 TITLE = "Ranges"
 
@@ -133,7 +133,7 @@ class RangeTreePanel(TablePanel):
         return view.window, view.waiting, view.selection.within, self._folded, self._by_layer
 
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
-        from decodescope.analyzer.tables.range_lines import range_lines
+        from decodescope.analyzer.tables.ranges_table import range_lines
 
         window = view.window
         if window is None:

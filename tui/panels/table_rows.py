@@ -9,8 +9,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from rich.style import Style
 
-from decodescope.analyzer.tables.columns import DETAIL, Column, Mark, Table, Tone
-from decodescope.analyzer.tables.units import TEXT
+from decodescope.analyzer.tables.columns import DETAIL, TEXT, Column, Mark, Table, Tone
 from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS, GAP_LETTERS
 from decodescope.tui.panels.sheet import TextLine
 from decodescope.tui.style.palette import UNICODE, Glyphs, Inks, horizontal_bar

@@ -7,7 +7,7 @@ from decodescope.analyzer.tables.gap_classes_table import GapClassRow, idle_by_c
 from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.panel import Panel
-from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet, TextLine
+from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine
 from decodescope.tui.panels.table_layout import TableLayout, table_lines
 from decodescope.tui.panels.table_rows import TableRows, text_lines
 from decodescope.tui.style.palette import Glyphs
@@ -20,7 +20,7 @@ _TOP_KERNELS = ("name", "count", "total_ns", "attributed_ns", "share", "attribut
 
 
 @dataclass(frozen=True, slots=True)
-class KernelTable:
+class TopKernels:
     """The first kernels, per `per` ("step" or "trace"). `attributed`: their times and shares are
     attributed time, because ops overlap."""
 
@@ -31,7 +31,7 @@ class KernelTable:
 
 
 @dataclass(frozen=True, slots=True)
-class GapTable:
+class TopGaps:
     """The classes of gaps, per `per`."""
 
     rows: TableRows[GapClassRow]
@@ -48,18 +48,16 @@ def _steps_note(window: Window) -> str:
     return f"mean of {steps} steps" if steps > 1 else "one step" if steps else "whole trace"
 
 
-class KernelsPanel(Panel[KernelTable]):
+class KernelsPanel(Panel[TopKernels]):
     """The kernels that take most time."""
 
     NAME = "kernels_top"
     PART = "window"
 
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
-        self._window: Window | None = None
-        self._picked: KernelTable | Empty = Empty("", "")
-        super().__init__(brush, view, moment)
+    _window: Window | None = None
+    _picked: TopKernels | Empty = Empty("", "")
 
-    def pick(self, view: View, moment: Moment) -> KernelTable | Empty:
+    def pick(self, view: View, moment: Moment) -> TopKernels | Empty:
         if view.window is None:
             return Empty(f"Top {_noun(view)}", view.waiting)
         if view.window is not self._window:
@@ -67,7 +65,7 @@ class KernelsPanel(Panel[KernelTable]):
             self._picked = self._table(view.window, view.on_cpu)
         return self._picked
 
-    def _table(self, window: Window, on_cpu: bool) -> KernelTable | Empty:
+    def _table(self, window: Window, on_cpu: bool) -> TopKernels | Empty:
         report = window.report
         table = kernels_table(
             report.kernels,
@@ -83,19 +81,19 @@ class KernelsPanel(Panel[KernelTable]):
         not_ranked_by = "total_ns" if report.overlapping else "attributed_ns"
         keys = [key for key in _TOP_KERNELS if key != not_ranked_by]
         rows = TableRows(table.only(*keys, least=_LEAST_NAME), self._glyphs)
-        return KernelTable(rows, report.overlapping, _steps_note(window), window.per)
+        return TopKernels(rows, report.overlapping, _steps_note(window), window.per)
 
-    def as_text(self, data: KernelTable) -> list[TextLine]:
+    def as_text(self, data: TopKernels) -> list[TextLine]:
         return [
             self._title(data, f" per {data.per} ({data.note})"),
             *text_lines(data.rows, self._brush.inks),
         ]
 
-    def draw(self, data: KernelTable, width: int, height: int) -> Sheet:
+    def draw(self, data: TopKernels, width: int, height: int) -> Sheet:
         rows = table_lines(data.rows, width, height, self._brush)
         return Sheet(rows, self._title(data, ""), data.note)
 
-    def _title(self, data: KernelTable, more: str) -> str:
+    def _title(self, data: TopKernels, more: str) -> str:
         by = " by attributed time" if data.attributed else ""
         return f"Top {data.rows.table.noun}{by}{more}"
 
@@ -103,18 +101,16 @@ class KernelsPanel(Panel[KernelTable]):
         return self._brush.glyphs
 
 
-class GapsPanel(Panel[GapTable]):
+class GapsPanel(Panel[TopGaps]):
     """The classes of gaps; their meaning stands beside them, or below where rows are left."""
 
     NAME = "gaps_top"
     PART = "window"
 
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
-        self._window: Window | None = None
-        self._picked: GapTable | Empty = Empty("", "")
-        super().__init__(brush, view, moment)
+    _window: Window | None = None
+    _picked: TopGaps | Empty = Empty("", "")
 
-    def pick(self, view: View, moment: Moment) -> GapTable | Empty:
+    def pick(self, view: View, moment: Moment) -> TopGaps | Empty:
         if view.window is None:
             return Empty(_GAPS_TITLE, view.waiting)
         if view.window is not self._window:
@@ -122,17 +118,17 @@ class GapsPanel(Panel[GapTable]):
             self._picked = self._table(view.window)
         return self._picked
 
-    def _table(self, window: Window) -> GapTable | Empty:
+    def _table(self, window: Window) -> TopGaps | Empty:
         table = idle_by_class_table(window.report, len(window.report.steps))
         if not table.rows:
             return Empty(_GAPS_TITLE, "no gaps in this window", _steps_note(window))
-        return GapTable(TableRows(table, self._glyphs), _steps_note(window), window.per)
+        return TopGaps(TableRows(table, self._glyphs), _steps_note(window), window.per)
 
-    def as_text(self, data: GapTable) -> list[TextLine]:
+    def as_text(self, data: TopGaps) -> list[TextLine]:
         title = f"{_GAPS_TITLE} per {data.per} ({data.note})"
         return [title, *text_lines(data.rows, self._brush.inks)]
 
-    def draw(self, data: GapTable, width: int, height: int) -> Sheet:
+    def draw(self, data: TopGaps, width: int, height: int) -> Sheet:
         layout = TableLayout()
         head, *lines = layout.lines(data.rows, width, height, self._brush)
         if layout.shows(data.rows, "meaning") or height <= 2 * len(lines):

@@ -43,7 +43,7 @@ def _about_the_step(report: Report) -> list[str]:
 
 def _who_waits(window: Window) -> list[str]:
     """Which rank or GPU the others wait for, where they communicate."""
-    return [] if window.waiting is None else [straggler_text(window.waiting)]
+    return [] if window.communication is None else [straggler_text(window.communication)]
 
 
 class VerdictPanel(Panel[VerdictData]):

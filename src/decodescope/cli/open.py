@@ -28,7 +28,6 @@ def open_files(files: tuple[Path, ...], **options: Any) -> None:
     The recording of a run that has not ended is followed. FILE may be a pipe, or - for the standard
     input; keys are then read from the terminal.
     """
-    from decodescope.analyzer.recordings.bundled import bundled_recordings
     from decodescope.tui.model.sources import TraceSource, source_for
 
     shown = tuple(newest(file) for file in files)
@@ -37,7 +36,7 @@ def open_files(files: tuple[Path, ...], **options: Any) -> None:
     place = showing.place()
     if place is None:
         raise InputError("open: needs a terminal; without one, add --once or use analyze FILE")
-    with _pipes_in_files(shown or bundled_recordings()[:1]) as paths:
+    with _pipes_in_files(shown or _first_bundled()) as paths:
         source = TraceSource(paths) if len(paths) > 1 else source_for(paths[0])
         if given:
             if not isinstance(source, TraceSource):
@@ -49,6 +48,12 @@ def open_files(files: tuple[Path, ...], **options: Any) -> None:
         if place != "drawing":
             remember_opened(files)
         show_app(source, place, showing)
+
+
+def _first_bundled() -> tuple[Path, ...]:
+    from decodescope.analyzer.recordings.bundled import bundled_recordings
+
+    return tuple(bundled_recordings()[:1])
 
 
 def newest(path: Path) -> Path:

@@ -102,13 +102,13 @@ def test_the_benchmarks_ranks_have_collectives_and_a_straggler(tmp_path: Path) -
     report = analyze_ranks(paths).report
     assert [one.report.source.events for one in report.ranks] == [20_000] * 4
     assert [one.rank for one in report.ranks] == [0, 1, 2, 3]
-    (row,) = report.collectives
+    (row,) = report.communication.collectives
     assert row.operation == "all_reduce"
     assert row.matched > 100
     assert row.unmatched == 0
-    assert (report.clock, report.findings) == ("common", ())
-    assert report.straggler is not None
-    assert report.straggler.rank == 3
+    assert (report.communication.clock, report.findings) == ("common", ())
+    assert report.communication.straggler is not None
+    assert report.communication.straggler.rank == 3
 
 
 def test_the_peer_is_compared_within_each_repetition(tmp_path: Path) -> None:

@@ -3,14 +3,21 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from decodescope.analyzer import analyze
 from decodescope.analyzer.readers.ranks import merge_ranks
-from decodescope.analyzer.reports.rank_figures import RankFigures, rank_figures
-from decodescope.analyzer.schema.ranks_report import RankReport
+from decodescope.analyzer.reports.ranks import ranks_communication
+from decodescope.analyzer.schema.communication_report import (
+    ClockSource,
+    CollectiveReport,
+    RankCommunication,
+    SkewReport,
+    Straggler,
+)
+from decodescope.analyzer.schema.report import Finding, Report
 from decodescope.analyzer.trace import Trace
 from tests.helpers.kineto_events import Event, call, document, op, read, span
 
@@ -116,12 +123,33 @@ def rank_files(folder: Path, run: Run, **changes: Any) -> list[Path]:
     return paths
 
 
+class RankFigures(NamedTuple):
+    """The communication of ranks, their reports, and the findings about their clocks."""
+
+    ranks: tuple[RankCommunication, ...]
+    reports: tuple[Report, ...]
+    clock: ClockSource | None
+    straggler: Straggler | None
+    no_straggler: str
+    collectives: tuple[CollectiveReport, ...]
+    skew: SkewReport | None
+    findings: tuple[Finding, ...]
+
+
 def figures(traces: Sequence[Trace]) -> RankFigures:
     """The figures across ranks of `traces`, put on one clock if they can be."""
     ranks = merge_ranks(traces)
     analyses = [(rank, analyze(trace)) for rank, trace in ranks.ranks]
-    return rank_figures(
-        [(rank, one.trace, one.steps) for rank, one in analyses],
-        [RankReport(rank, report=one.report) for rank, one in analyses],
-        ranks.merged is not None,
+    report, findings = ranks_communication(
+        [(rank, one.trace, one.steps) for rank, one in analyses], ranks.merged is not None
+    )
+    return RankFigures(
+        ranks=report.ranks,
+        reports=tuple(one.report for _, one in analyses),
+        clock=report.clock,
+        straggler=report.straggler,
+        no_straggler=report.no_straggler,
+        collectives=report.collectives,
+        skew=report.skew,
+        findings=findings,
     )

@@ -66,7 +66,7 @@ async def test_each_rank_has_its_figures_and_the_straggler_is_named(
         rows = table(page, "ab_setup").as_text(table(page, "ab_setup")._shown)[2:]
         assert f"straggler: rank {LATE} entered 64 of 64 collectives last" in shown
         assert "Ranks: who waits for whom" in shown
-        for rank, row in zip(report.ranks, rows, strict=True):
+        for rank, row in zip(report.communication.ranks, rows, strict=True):
             for text in (
                 f"{rank.rank}", f"rank{rank.rank}.json",
                 duration(rank.transfer_ns), duration(rank.wait_ns),
@@ -74,7 +74,7 @@ async def test_each_rank_has_its_figures_and_the_straggler_is_named(
                 duration(rank.caused_wait_ns), "100.0" if rank.rank == LATE else "0.0",
             ):  # fmt: skip
                 assert text in row, text
-        (collective,) = report.collectives
+        (collective,) = report.communication.collectives
         assert collective.wait_ns is not None
         assert re.search(rf"all_reduce .* 0-3 +64 .*{duration(collective.wait_ns.p50)}", shown)
         assert "rank 3 starts 8 last" in shown
@@ -107,7 +107,7 @@ async def test_two_ranks_are_compared_and_the_list_of_one_file_says_nothing_of_r
 
 async def test_a_skewed_step_is_shown_in_the_timeline(tmp_path: Path, files: list[Path]) -> None:
     page, across = Page(tmp_path, *files), analyze_ranks(files)
-    skew, merged = across.report.skew, across.merged
+    skew, merged = across.report.communication.skew, across.merged
     assert skew is not None
     assert merged is not None
     async with page.app.run_test(size=TALL) as pilot:
@@ -148,13 +148,13 @@ def test_the_details_of_a_launch_say_for_whom_it_waited(files: list[Path], run: 
 def test_the_details_of_a_collective_say_how_much_of_it_is_waiting(files: list[Path]) -> None:
     window = analyse_files(files, 0.0)
     assert window.ranks is not None
-    waited = sum(one.wait_ns for one in window.ranks.ranks)
-    every = sum(one.communication_ns for one in window.ranks.ranks)
+    waited = sum(one.wait_ns for one in window.ranks.communication.ranks)
+    every = sum(one.communication_ns for one in window.ranks.communication.ranks)
     assert lines_of(window, KernelPick(ALL_REDUCE))["waited"] == (
         f"{duration(waited)} for other GPUs, {100 * waited / every:.1f} % of 256 collectives' time"
     )
     alone = analyse_files(files[:1], 0.0)
-    assert (alone.ranks, alone.waiting, alone.lanes.waits) == (None, None, None)
+    assert (alone.ranks, alone.communication, alone.lanes.waits) == (None, None, None)
     assert "waited" not in lines_of(alone, KernelPick(ALL_REDUCE))
 
 
@@ -177,7 +177,7 @@ async def test_the_gpus_of_one_trace_are_shown_too(tmp_path: Path, run: Run) -> 
     path = tmp_path / "node.json"
     path.write_bytes(gpus_document(run))
     page, report = Page(tmp_path, path), analyze(load(path)).report
-    assert report.waiting is not None
+    assert report.communication is not None
     async with page.app.run_test(size=(160, 50)) as pilot:
         await page.open(pilot)
         shown = text_of(page.app)
@@ -186,14 +186,14 @@ async def test_the_gpus_of_one_trace_are_shown_too(tmp_path: Path, run: Run) -> 
         assert "GPUs: who waits for whom" in shown
         assert "all_reduce" in shown
         assert "Skew of the steps" in shown
-        for gpu, row in zip(report.waiting.ranks, rows, strict=True):
+        for gpu, row in zip(report.communication.ranks, rows, strict=True):
             assert {f"{gpu.rank}", duration(gpu.wait_ns)} <= set(row)
         await pilot.press("2")
         await settle(pilot)
         assert "g0 wait" in text_of(page.app)
     window = analyse_files([path], 0.0)
     waited = lines_of(window, KernelPick(ALL_REDUCE))["waited"]
-    assert waited.startswith(duration(sum(w.wait_ns for w in report.waiting.ranks)))
+    assert waited.startswith(duration(sum(w.wait_ns for w in report.communication.ranks)))
     names = {window.lanes.names[label] for one in window.lanes.lanes if one.key.kind == "wait"
              for label in one.slices.label.tolist()}  # fmt: skip
     assert names == {f"g{LATE}"}

@@ -44,8 +44,8 @@ def overview_lines(window: Window) -> Iterator[DetailLine]:
     yield DetailLine("", bound_words(report.verdict.bound), "strong")
     for reason in report.verdict.because:
         yield DetailLine("", f"· {reason}")
-    if window.waiting is not None:
-        yield DetailLine("", f"· {straggler_text(window.waiting)}")
+    if window.communication is not None:
+        yield DetailLine("", f"· {straggler_text(window.communication)}")
     for advice in report.verdict.next:
         yield DetailLine("", f"→ {advice}", "good")
     if report.structure is not None and report.structure.layers:

@@ -22,7 +22,7 @@ _CERTAINTY = {
 def range_detail_lines(window: Window, path: str) -> Iterator[DetailLine]:
     """Time, launches, idle time by class and the longest kernels of the range."""
     from decodescope.analyzer.reports.kernel_launches import longest_kernels_within
-    from decodescope.analyzer.tables.range_lines import range_lines as lines_of
+    from decodescope.analyzer.tables.ranges_table import range_lines as lines_of
 
     report = window.report
     rows = (row for by_layer in (False, True) for row in lines_of(report, by_layer=by_layer))

@@ -15,10 +15,10 @@ class CollectivesPanel(ComparisonTable):
     NAME = "collectives"
 
     def source(self, view: View, moment: Moment) -> object:
-        return None if view.window is None else view.window.waiting
+        return None if view.window is None else view.window.communication
 
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
-        found = None if view.window is None else view.window.waiting
+        found = None if view.window is None else view.window.communication
         if found is None or not found.collectives:
             return Empty(_TITLE, "no collectives")
         return TableRows(collectives_table(found))

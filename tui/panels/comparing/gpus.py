@@ -15,10 +15,10 @@ class WaitingGpusPanel(ComparisonTable):
     NAME = "gpus"
 
     def source(self, view: View, moment: Moment) -> object:
-        return None if view.window is None else view.window.report.waiting
+        return None if view.window is None else view.window.report.communication
 
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
-        found = None if view.window is None else view.window.report.waiting
+        found = None if view.window is None else view.window.report.communication
         if found is None:
             return Empty(_TITLE, "no GPUs that communicate")
         return TableRows(waiting_table(found))

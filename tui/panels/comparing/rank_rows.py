@@ -20,4 +20,4 @@ def rank_rows(found: Sequence[Candidate], report: RanksReport) -> TableRows[Wait
             return None
         share = communication_fraction(rank.report)
         files[rank.rank] = RankFile(candidate.name, candidate.chosen, share)
-    return TableRows(waiting_table(report, files))
+    return TableRows(waiting_table(report.communication, files))

@@ -3,8 +3,7 @@
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from decodescope.analyzer.tables.columns import Column, Table, Tone
-from decodescope.analyzer.tables.units import COUNT, RATE, TEXT
+from decodescope.analyzer.tables.columns import COUNT, RATE, TEXT, Column, Table, Tone
 from decodescope.analyzer.text.formatting import UNKNOWN
 from decodescope.tui.commands import Command
 from decodescope.tui.model.candidates import Candidate, comparison_candidates

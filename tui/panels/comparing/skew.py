@@ -2,10 +2,9 @@
 
 from collections.abc import Hashable
 
-from decodescope.analyzer.schema.waiting_report import SkewReport
+from decodescope.analyzer.schema.communication_report import SkewReport
 from decodescope.analyzer.tables.skew_table import skew_table
 from decodescope.analyzer.text.formatting import count, duration
-from decodescope.analyzer.vocabulary.words import member_word
 from decodescope.tui.commands import Command
 from decodescope.tui.model.picks import SpanPick
 from decodescope.tui.model.view import Moment, View, Window
@@ -34,10 +33,10 @@ class SkewPanel(ComparisonTable):
 
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
         self._window = view.window
-        found = None if view.window is None else view.window.waiting
+        found = None if view.window is None else view.window.communication
         if found is None or found.skew is None:
             return Empty(_TITLE, "no steps that all recorded")
-        member = member_word(found)
+        member = found.member
         self._note = _note(found.skew, member)
         return TableRows(skew_table(found.skew, member))
 
@@ -52,9 +51,9 @@ class SkewPanel(ComparisonTable):
 
     def opened(self, key: Hashable) -> None:
         window = self._window
-        if window is None or window.waiting is None or window.waiting.skew is None:
+        if window is None or window.communication is None or window.communication.skew is None:
             return
-        step = next(one for one in window.waiting.skew.worst if one.index == key)
+        step = next(one for one in window.communication.skew.worst if one.index == key)
         if step.at_ns is not None and step.length_ns is not None:
             start_ns = int(window.analysis.trace.ops.start_ns[0]) + step.at_ns
             self.post_message(Choose(SpanPick(start_ns, start_ns + step.length_ns)))

@@ -6,14 +6,12 @@ from typing import Literal
 
 from rich.cells import cell_len
 
-from decodescope.analyzer.schema.ranks_report import RanksReport
-from decodescope.analyzer.schema.waiting_report import WaitingReport
 from decodescope.analyzer.text.formatting import age
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.views.comparison_sections import summary_of
 from decodescope.analyzer.vocabulary.words import straggler_text
 from decodescope.tui.model.comparing import ComparisonState
-from decodescope.tui.model.view import Moment, View
+from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Brush, Row, Sheet, wrapped
 from decodescope.tui.style.palette import horizontal_bar
@@ -45,8 +43,7 @@ class ComparisonStatusPanel(Panel[tuple[Line, ...]]):
         state = view.comparison
         if state.result is not self._said[0]:
             self._said = (state.result, tuple(_about(state)))
-        waiting = None if view.window is None else view.window.waiting
-        return (*_progress(state, moment.now), *_waiting(waiting), *self._said[1])
+        return (*_progress(state, moment.now), *_waiting(view.window), *self._said[1])
 
     def wanted_rows(self, width: int) -> int:
         data = self._data
@@ -112,14 +109,15 @@ def _doing(state: ComparisonState, now: float) -> Line:
     return Line(f"{left}{state.progress.describe()}", "strong", share)
 
 
-def _waiting(found: RanksReport | WaitingReport | None) -> list[Line]:
+def _waiting(window: Window | None) -> list[Line]:
     """Which one the others wait for, and what limits what is known of it."""
-    if found is None:
+    if window is None or window.communication is None:
         return []
-    lines = [Line(straggler_text(found), "strong" if found.straggler else "text")]
-    if isinstance(found, RanksReport):
-        lines += [Line(f"note: {finding.message}", "warn") for finding in found.findings]
-    if found.clock == "durations":
+    communication = window.communication
+    lines = [Line(straggler_text(communication), "strong" if communication.straggler else "text")]
+    if window.ranks is not None:
+        lines += [Line(f"note: {finding.message}", "warn") for finding in window.ranks.findings]
+    if communication.clock == "durations":
         lines.append(Line("waits are found from durations: the clocks do not agree", "dim"))
     return lines
 

@@ -1,9 +1,9 @@
-"""Who waits for whom among ranks or the GPUs of one trace: communication split, the straggler."""
+"""Communication of ranks or of the GPUs of one trace: transfer, wait, straggler, collectives."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Literal
 
-import msgspec
 import numpy as np
 
 from decodescope.analyzer.collectives.matching import Group, find_groups
@@ -20,14 +20,14 @@ from decodescope.analyzer.collectives.waits import (
     transfer_starts,
 )
 from decodescope.analyzer.reports.distributions import percentiles
-from decodescope.analyzer.schema.waiting_report import (
+from decodescope.analyzer.schema.communication_report import (
     ClockSource,
     CollectiveReport,
-    RankWaiting,
+    CommunicationReport,
+    RankCommunication,
     SkewReport,
     StepSkew,
     Straggler,
-    WaitingReport,
 )
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Int64s
@@ -36,112 +36,131 @@ MAX_STEPS = 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WaitingFigures:
-    """What is found of `participants`; `groups` run the same collectives, and `waits` are those of
-    the groups with matched ones."""
+class MatchedCollectives:
+    """The collectives of `participants`; `groups` run the same ones, and `group_waits` has the
+    waits of each group."""
 
+    operations: tuple[Operation, ...]
     participants: tuple[Participant, ...]
     groups: tuple[Group, ...]
-    waits: tuple[Waits, ...]
-    clock: ClockSource | None
-    straggler: Straggler | None
-    no_straggler: str
-    collectives: tuple[CollectiveReport, ...]
-    _parts: tuple[SplitCommunication, ...]
-    _entries: tuple[Entries, ...]
-    _clocks: tuple[int | None, ...]
+    group_waits: tuple[Waits, ...]
+
+    @property
+    def waits(self) -> tuple[Waits, ...]:
+        """The waits of the groups with matched collectives."""
+        return tuple(waits for waits in self.group_waits if len(waits.transfer_ns))
 
     @property
     def by_durations(self) -> bool:
         """Whether waits are found from durations."""
-        return self.clock == "durations"
-
-    def of_rank(self, rank: int) -> Mapping[str, object]:
-        """The fields of `RankWaiting` for one rank: sums over its devices."""
-        mine = [place for place, one in enumerate(self.participants) if one.rank == rank]
-        sums = {
-            one.name: sum(getattr(self._parts[place], one.name) for place in mine)
-            for one in fields(SplitCommunication)
-        }
-        found = [self._entries[place] for place in mine]
-        late = [one.late_ns for one in found]
-        clocks = [self._clocks[place] for place in mine]
-        return {
-            "communication_ns": sums["transfer_ns"] + sums["wait_ns"] + sums["unsplit_ns"],
-            "transfer_ns": sums["transfer_ns"],
-            "wait_ns": sums["wait_ns"],
-            "unsplit_ns": sums["unsplit_ns"],
-            "exposed_transfer_ns": sums["exposed_transfer_ns"],
-            "exposed_wait_ns": sums["exposed_wait_ns"],
-            "exposed_unsplit_ns": sums["exposed_unsplit_ns"],
-            "collectives": sum(one.collectives for one in found),
-            "last_entries": sum(one.last for one in found),
-            "caused_wait_ns": sum(one.caused_ns for one in found),
-            "lateness_ns": percentiles(np.concatenate([*late, np.zeros(0, dtype=np.int64)])),
-            "clock_offset_ns": next((one for one in clocks if one is not None), None),
-        }
+        return any(waits.by_durations for waits in self.waits)
 
 
-def waiting_figures(
+def match_collectives(
     operations: Sequence[Operation], participants: Sequence[Participant], common_clock: bool
-) -> WaitingFigures:
-    """Compute them. `common_clock` says whether the wall clocks of the participants are one."""
+) -> MatchedCollectives:
+    """Match them. `common_clock` says whether the wall clocks of the participants are one."""
     groups = find_groups(participants, operations, common_clock)
     waits = [find_waits(group, common_clock) for group in groups]
-    matched = [one for one in waits if len(one.transfer_ns)]
-    by_durations = any(one.by_durations for one in matched)
-    found = entries(len(participants), matched)
-    starts = transfer_starts(participants, matched)
-    parts = [split_communication(one, own) for one, own in zip(participants, starts, strict=True)]
-    straggler, why_none = _straggler(participants, found, parts)
-    return WaitingFigures(
-        participants=tuple(participants),
-        groups=tuple(groups),
-        waits=tuple(matched),
-        clock=_clock_source(by_durations) if matched else None,
+    return MatchedCollectives(tuple(operations), tuple(participants), tuple(groups), tuple(waits))
+
+
+def communication_report(
+    matched: MatchedCollectives,
+    ranks: Iterable[int],
+    member: Literal["rank", "GPU"],
+    skew: SkewReport | None,
+) -> CommunicationReport:
+    """The communication of each of `ranks`, who waits for whom, and the collectives."""
+    participants, waits = matched.participants, matched.waits
+    all_entries = entries(len(participants), waits)
+    starts = transfer_starts(participants, waits)
+    parts = [
+        split_communication(participant, start_ns)
+        for participant, start_ns in zip(participants, starts, strict=True)
+    ]
+    clocks_ns = _clocks(len(participants), waits)
+    straggler, no_straggler = _straggler(participants, all_entries, parts)
+    places = {
+        rank: [place for place, one in enumerate(participants) if one.rank == rank]
+        for rank in ranks
+    }
+    return CommunicationReport(
+        ranks=tuple(
+            _rank_communication(
+                rank,
+                [parts[place] for place in of_rank],
+                [all_entries[place] for place in of_rank],
+                [clocks_ns[place] for place in of_rank],
+            )
+            for rank, of_rank in places.items()
+        ),
+        member=member,
+        clock=_clock_source(matched.by_durations) if waits else None,
         straggler=straggler,
-        no_straggler=why_none,
-        collectives=_collectives(operations, participants, waits),
-        _parts=tuple(parts),
-        _entries=tuple(found),
-        _clocks=tuple(_clocks(len(participants), matched)),
+        no_straggler=no_straggler,
+        collectives=_collectives(matched.operations, participants, matched.group_waits),
+        skew=skew,
     )
 
 
-def waiting_report(timeline: Timeline) -> WaitingReport | None:
+def _rank_communication(
+    rank: int,
+    parts: Sequence[SplitCommunication],
+    rank_entries: Sequence[Entries],
+    clocks_ns: Sequence[int | None],
+) -> RankCommunication:
+    """Sums over the devices of a rank."""
+    sums = {
+        field.name: sum(getattr(part, field.name) for part in parts)
+        for field in fields(SplitCommunication)
+    }
+    late_ns = [one.late_ns for one in rank_entries]
+    return RankCommunication(
+        rank=rank,
+        communication_ns=sums["transfer_ns"] + sums["wait_ns"] + sums["unsplit_ns"],
+        collectives=sum(one.collectives for one in rank_entries),
+        last_entries=sum(one.last for one in rank_entries),
+        caused_wait_ns=sum(one.caused_ns for one in rank_entries),
+        lateness_ns=percentiles(np.concatenate([*late_ns, np.zeros(0, dtype=np.int64)])),
+        clock_offset_ns=next((clock_ns for clock_ns in clocks_ns if clock_ns is not None), None),
+        **sums,
+    )
+
+
+def gpu_communication(timeline: Timeline) -> CommunicationReport | None:
     """The communication of each GPU as if it were a rank. None without two that communicate, and
-    of merged ranks, where `RanksReport` says it."""
-    if timeline.trace.device_labels or (found := _figures(timeline)) is None:
+    of merged ranks, where `RanksReport` has it."""
+    if timeline.trace.device_labels or (matched := _of_devices(timeline)) is None:
         return None
-    ranks = [RankWaiting(one.rank) for one in found.participants]
     trace = timeline.trace
-    spans, members = steps_by_device(trace, timeline.steps, found.participants)
-    skew = find_skew(spans, members, found.groups, found.by_durations, common_clock=True)
+    spans, members = steps_by_device(trace, timeline.steps, matched.participants)
+    skew = find_skew(spans, members, matched.groups, matched.by_durations, common_clock=True)
     first_op_ns = trace.base_ns + int(trace.ops.start_ns[0])
-    return WaitingReport(
-        ranks=tuple(msgspec.structs.replace(one, **found.of_rank(one.rank)) for one in ranks),
-        clock=found.clock,
-        straggler=found.straggler,
-        no_straggler=found.no_straggler,
-        collectives=found.collectives,
-        skew=None if skew is None else skew_report(skew, first_op_ns),
+    return communication_report(
+        matched,
+        [participant.rank for participant in matched.participants],
+        "GPU",
+        None if skew is None else skew_report(skew, first_op_ns),
     )
 
 
 def waits_of(timeline: Timeline) -> OpWaits | None:
     """How long each op waited for other GPUs, also of merged ranks; None without two GPUs that
     communicate. For views that draw time: computed anew by every call."""
-    found = _figures(timeline)
-    return None if found is None else op_waits(timeline.trace, found.participants, found.waits)
+    matched = _of_devices(timeline)
+    return (
+        None if matched is None else op_waits(timeline.trace, matched.participants, matched.waits)
+    )
 
 
-def _figures(timeline: Timeline) -> WaitingFigures | None:
-    """The figures of the trace's devices, each as a rank with its number."""
+def _of_devices(timeline: Timeline) -> MatchedCollectives | None:
+    """The collectives of the trace's devices, each as a rank with its number."""
     operations, participants = find_participants([(0, timeline.trace, timeline.steps)])
     if len(participants) < 2:
         return None
-    ranks = [replace(one, rank=one.device) for one in participants]
-    return waiting_figures(operations, ranks, common_clock=True)
+    ranks = [replace(participant, rank=participant.device) for participant in participants]
+    return match_collectives(operations, ranks, common_clock=True)
 
 
 def _clock_source(by_durations: bool) -> ClockSource:

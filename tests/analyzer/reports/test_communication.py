@@ -10,7 +10,7 @@ import pytest
 
 from decodescope.analyzer import analyze, analyze_ranks
 from decodescope.analyzer.exporting import html_page
-from decodescope.analyzer.schema.waiting_report import RankWaiting
+from decodescope.analyzer.schema.communication_report import RankCommunication
 from decodescope.analyzer.trace import Trace
 from decodescope.analyzer.views.report_table import report_table
 from decodescope.analyzer.vocabulary.words import straggler_text
@@ -38,14 +38,14 @@ def run() -> Run:
     return a_run(3, 64, late)
 
 
-def figures_of(one: RankWaiting) -> dict[str, object]:
-    return {name: getattr(one, name) for name in RankWaiting.__struct_fields__}
+def figures_of(one: RankCommunication) -> dict[str, object]:
+    return {name: getattr(one, name) for name in RankCommunication.__struct_fields__}
 
 
 @pytest.mark.parametrize("beside_ns", [0, 3_000])
 def test_each_gpu_waits_as_the_rank_that_it_is(tmp_path: Path, run: Run, beside_ns: int) -> None:
-    ranks = analyze_ranks(rank_files(tmp_path, run, beside_ns=beside_ns)).report
-    found = analyze(read(gpus_document(run, beside_ns=beside_ns))).report.waiting
+    ranks = analyze_ranks(rank_files(tmp_path, run, beside_ns=beside_ns)).report.communication
+    found = analyze(read(gpus_document(run, beside_ns=beside_ns))).report.communication
     assert found is not None
     assert [figures_of(one) for one in found.ranks] == [figures_of(one) for one in ranks.ranks]
     assert found.straggler is not None
@@ -68,7 +68,7 @@ def later(trace: Trace, device: int, by_ns: int) -> Trace:
 
 def test_times_of_gpus_that_disagree_are_split_by_durations(run: Run) -> None:
     """The profiler's clocks of two GPUs are 60 µs apart, a transfer takes 8."""
-    found = analyze(later(read(gpus_document(run)), 2, 60_000)).report.waiting
+    found = analyze(later(read(gpus_document(run)), 2, 60_000)).report.communication
     assert found is not None
     assert found.clock == "durations"
     assert [one.wait_ns for one in found.ranks] == [
@@ -80,10 +80,11 @@ def test_the_skew_of_gpus_is_that_of_ranks(tmp_path: Path, run: Run) -> None:
     """GPU 2 is 3 µs late in all; its first step is missing."""
     paths = rank_files(tmp_path, run)
     paths[2].write_bytes(rank_document(run, 2, clock_ns=3_000, first=PER_STEP))
-    ranks = analyze_ranks(paths).report
+    ranks = analyze_ranks(paths).report.communication
     events = [*rank_events(run, 0), *rank_events(run, 1, device=1),
               *rank_events(run, 2, device=2, first=PER_STEP)]  # fmt: skip
-    found = analyze(later(trace_of(*events, baseTimeNanoseconds=BASE), 2, 3_000)).report.waiting
+    trace = later(trace_of(*events, baseTimeNanoseconds=BASE), 2, 3_000)
+    found = analyze(trace).report.communication
     assert found is not None
     assert found.skew is not None
     assert found.skew.steps == 7
@@ -103,7 +104,7 @@ def nothing_waits() -> list[Trace]:
 @pytest.mark.parametrize("place", range(4))
 def test_without_two_gpus_that_communicate_there_is_nothing_to_say(place: int) -> None:
     analysis = analyze(nothing_waits()[place])
-    assert analysis.report.waiting is None
+    assert analysis.report.communication is None
     assert analysis.op_waits() is None
     assert "Who waits for whom" not in text_of(report_table(analysis.report))
 
@@ -111,7 +112,7 @@ def test_without_two_gpus_that_communicate_there_is_nothing_to_say(place: int) -
 def test_merged_ranks_say_it_once(tmp_path: Path, run: Run) -> None:
     across = analyze_ranks(rank_files(tmp_path, run))
     assert across.merged is not None
-    assert across.merged.report.waiting is None
+    assert across.merged.report.communication is None
     waits = across.merged.op_waits()
     assert waits is not None
     assert len(waits) == run.start_ns.size
@@ -141,7 +142,7 @@ def test_groups_that_kernels_name_stay_apart_when_ranks_are_merged(tmp_path: Pat
 
 def test_table_and_page_say_it(run: Run) -> None:
     analysis = analyze(read(gpus_document(run)))
-    waiting = analysis.report.waiting
+    waiting = analysis.report.communication
     assert waiting is not None
     said = straggler_text(waiting)
     assert said.startswith(f"straggler: GPU {LATE} entered 64 of 64 collectives last")
@@ -155,4 +156,4 @@ def test_table_and_page_say_it(run: Run) -> None:
     assert ">GPU<" in page
     assert "Skew of the 8 steps" in page
     again = msgspec.json.decode(msgspec.json.encode(analysis.report), type=type(analysis.report))
-    assert again.waiting == waiting
+    assert again.communication == waiting

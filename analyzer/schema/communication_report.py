@@ -1,4 +1,4 @@
-"""Who waits for whom: transfers and waits apart, the straggler, the skew of the steps."""
+"""Communication of ranks or GPUs: transfer and wait apart, the straggler, the skew of the steps."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ from decodescope.analyzer.schema.launch_report import Percentiles
 ClockSource = Literal["common", "durations"]
 
 
-class RankWaiting(Struct, frozen=True):
+class RankCommunication(Struct, frozen=True):
     """The communication of one rank over all its devices; in one trace of several GPUs, each GPU
     counts as a rank, by its ordinal.
 
@@ -110,8 +110,8 @@ class SkewReport(Struct, frozen=True):
     worst: tuple[StepSkew, ...]
 
 
-class WaitingReport(Struct, frozen=True):
-    """The GPUs of one trace that communicate, as ranks.
+class CommunicationReport(Struct, frozen=True):
+    """The communication of the ranks of one run, or of the GPUs of one trace as ranks (`member`).
 
     `clock` says how waits were found: from starts ("common"), or, where the GPUs' times disagree,
     from "durations", with the ends of each collective taken as simultaneous; null without matched
@@ -120,7 +120,8 @@ class WaitingReport(Struct, frozen=True):
     `skew` is null if none is matched.
     """
 
-    ranks: tuple[RankWaiting, ...]
+    ranks: tuple[RankCommunication, ...]
+    member: Literal["rank", "GPU"] = "rank"
     clock: ClockSource | None = None
     straggler: Straggler | None = None
     no_straggler: str = ""

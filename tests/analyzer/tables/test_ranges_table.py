@@ -14,7 +14,7 @@ from decodescope.analyzer import analyze, load
 from decodescope.analyzer.attribution.range_tree import folded_name, paths_at
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.schema.report import RangeReport, Report
-from decodescope.analyzer.tables.range_lines import RangeLine, range_lines
+from decodescope.analyzer.tables.ranges_table import RangeLine, range_lines
 
 
 def report_of(path: str, ns: int = 1, **more: object) -> RangeReport:
