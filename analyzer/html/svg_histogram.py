@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks, time_ticks
 from decodescope.analyzer.reports.distributions import Buckets
-from decodescope.analyzer.schema.launch_report import QueueDepth
+from decodescope.analyzer.schema.kernel_report import QueueDepth
 from decodescope.analyzer.text.formatting import count, duration
 
 HALF_WIDTH = CHART_WIDTH / 2 - 16

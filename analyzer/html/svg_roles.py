@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing
-from decodescope.analyzer.schema.structure_report import RoleReport
+from decodescope.analyzer.schema.step_report import RoleReport
 from decodescope.analyzer.text.formatting import duration, percent
 from decodescope.analyzer.vocabulary.class_colors import ROLE_FAMILIES
 

@@ -19,8 +19,7 @@ from decodescope.analyzer.names.names import cut_middle, shorten_kernel
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.timing.intervals import attributed_ns, covered_until
-from decodescope.analyzer.timing.op_families import op_families
-from decodescope.analyzer.timing.step_timeline import StepTimeline
+from decodescope.analyzer.timing.timeline import StepTimeline, op_families
 from decodescope.analyzer.trace import Int8s, Intervals
 
 SINGLE_PX = 1.5

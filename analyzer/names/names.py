@@ -1,13 +1,18 @@
-"""Names short enough to read: kernels without their templates, ranges below the one they are in."""
+"""Names short enough to read: kernels without their templates, ranges below the one they are in.
+
+A mangled name (Itanium C++ ABI, "5.1 External Names") holds every name of its source after the
+name's length. These are read, with integer arguments of templates; types, substitutions and
+parameters are not. A profiler demangles names itself, so only those that it could not are left.
+"""
 
 import re
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from rich.cells import cell_len
 
-from decodescope.analyzer.names.mangled import readable_kernel
 from decodescope.analyzer.schema.report import RangeReport
 from decodescope.analyzer.text.plain import plain_line
 
@@ -26,6 +31,23 @@ _GENERIC = frozenset(
         "ReduceOp",
     }
 )
+# A number after "#", as the last resort, and something of the name before it.
+MIN_CELLS = 8
+_TOKEN = re.compile(r"[A-Za-z0-9]+|[^A-Za-z0-9]")
+_MAX_TOKENS = 3_000
+# More names that differ by a part of them are generated ones; numbers do for these.
+_MAX_ALIKE = 60
+_SEPARATOR = "·"
+_MANGLED = re.compile(r"_Z(?=N?K?(?:St|L)?\d)")
+# HIP's suffix of a kernel descriptor, and the compiler's of a specialised copy.
+_SUFFIX = re.compile(r"(?:\.kd| \[clone \.kd\])$")
+# What holds digits that are no length comes first.
+_PIECE = re.compile(
+    r"L[a-z](?P<integer>n?\d+)E|[ST][0-9A-Z]*_|[EL]\d*_|D[Fv]\d+[_bx]?|(?P<length>\d+)"
+    r"|(?P<opens>I)|(?P<closes>E)|."
+)
+_ANONYMOUS = re.compile(r"_GLOBAL__N_")
+_WHOLE_IDENTIFIER = re.compile(r"[^\W\d]\w*$")
 
 
 def shorten_kernel(name: str, cells: int) -> str:
@@ -120,3 +142,126 @@ def range_rows(ranges: Sequence[RangeReport]) -> list[RangeRow]:
         rows.append(RangeRow(len(open_paths), label, parent, found))
         open_paths.append(found.path + "/")
     return rows
+
+
+def short_kernels(names: Iterable[str], cells: int) -> dict[str, str]:
+    """For each name `shorten_kernel`; distinct names have distinct ones from `MIN_CELLS` cells on.
+
+    Names that would be the same keep their beginning, then "·" and what differs between them: an
+    argument of a template, a tile size. If that does not fit, a number in order of the full names.
+    """
+    shown = {name: shorten_kernel(name, cells) for name in names}
+    for alike in _alike(shown):
+        if len(alike) > _MAX_ALIKE:
+            continue
+        labels = _differences([NOISE.sub("", readable_kernel(name)) for name in alike])
+        for name, label in zip(alike, labels, strict=True):
+            room = cells - cell_len(_SEPARATOR + label)
+            if label and room >= cells // 3:
+                shown[name] = cut_middle(shown[name], room) + _SEPARATOR + label
+    taken = set(shown.values())
+    for alike in _alike(shown):
+        number = 0
+        for name in alike:
+            short = shown[name]
+            while short in taken and cells >= MIN_CELLS:
+                number += 1
+                suffix = f"#{number}"
+                short = cut_middle(shown[name], cells - len(suffix)) + suffix
+            taken.add(short)
+            shown[name] = short
+    return shown
+
+
+class ShortNames:
+    """`short_kernels` of one table, computed once for each of the last two widths."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = tuple(names)
+        self._of = lru_cache(maxsize=2)(self._shorten)
+
+    def of(self, name: str, cells: int) -> str:
+        """The short name of one of the names."""
+        return self._of(cells)[name]
+
+    def _shorten(self, cells: int) -> dict[str, str]:
+        return short_kernels(self._names, cells)
+
+
+def _alike(shown: dict[str, str]) -> Iterator[list[str]]:
+    """The names that are shown as the same text, sorted, for each such text."""
+    by_text = defaultdict(list)
+    for name, text in shown.items():
+        by_text[text].append(name)
+    for alike in by_text.values():
+        if len(alike) > 1:
+            yield sorted(alike)
+
+
+def _differences(names: Sequence[str]) -> list[str]:
+    """The tokens of each name that are not those of every name at the same place, as few of the
+    first as tell the names apart; gaps are shown by "…"."""
+    tokens = [_TOKEN.findall(name)[:_MAX_TOKENS] for name in names]
+    first = _common(tokens)
+    last = _common([one[: first - 1 if first else None : -1] for one in tokens])
+    middles = [one[first : len(one) - last] for one in tokens]
+    places: Iterable[int] = range(max(map(len, middles)))
+    if len({len(middle) for middle in middles}) == 1:
+        places = [place for place in places if len({one[place] for one in middles}) > 1]
+    labels = [""] * len(names)
+    before = -1
+    for place in places:
+        for row, middle in enumerate(middles):
+            if place < len(middle):
+                gap = "…" if place > before + 1 and labels[row] else ""
+                labels[row] += gap + middle[place]
+        before = place
+        if len(set(labels)) == len(labels) and all(map(str.strip, labels)):
+            break
+    return [label.strip(" ,:<>()") for label in labels]
+
+
+def _common(tokens: Sequence[Sequence[str]]) -> int:
+    """How many tokens all begin with."""
+    count = 0
+    for column in zip(*tokens, strict=False):
+        if len(set(column)) > 1:
+            break
+        count += 1
+    return count
+
+
+def readable_kernel(name: str) -> str:
+    """`name` as `plain_line`, without HIP's suffix; of a mangled name, the function with its
+    namespaces and, in angle brackets, the names and integers among its template arguments."""
+    name = plain_line(_SUFFIX.sub("", name))
+    start = _MANGLED.match(name)
+    return (_names_in(name, start.end()) if start else None) or name
+
+
+def _names_in(mangled: str, at: int) -> str | None:
+    """The names up to the first length that is wrong; None without a function."""
+    function: list[str] = []
+    arguments: list[str] = []
+    depth = 0
+    while at < len(mangled):
+        piece = _PIECE.match(mangled, at)
+        if piece is None:
+            break
+        at = piece.end()
+        if piece["opens"] and function:
+            depth += 1
+        elif piece["closes"] and not depth:
+            break
+        elif piece["integer"]:
+            arguments.append(piece["integer"].replace("n", "-"))
+        elif piece["length"]:
+            word = mangled[at : at + int(piece["length"])] if len(piece["length"]) < 5 else ""
+            at += len(word)
+            if len(word) != int(piece["length"]) or not _WHOLE_IDENTIFIER.match(word):
+                break
+            word = "(anonymous namespace)" if _ANONYMOUS.match(word) else word
+            (arguments if depth else function).append(word)
+    if not function:
+        return None
+    return "::".join(function) + (f"<{', '.join(arguments)}>" if arguments else "")

@@ -3,8 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from decodescope.analyzer.names.kernel_names import ShortNames
-from decodescope.analyzer.names.mangled import readable_kernel
+from decodescope.analyzer.names.names import ShortNames, readable_kernel
 from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.tables.columns import (
     BYTES,

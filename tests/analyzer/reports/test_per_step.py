@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from decodescope.analyzer import analyze, load
-from decodescope.analyzer.reports.per_step import (
+from decodescope.analyzer.reports.step_figures import (
     gap_rows,
     gpu_ops_per_step,
     idle_fraction,
