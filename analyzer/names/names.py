@@ -1,9 +1,4 @@
-"""Names short enough to read: kernels without their templates, ranges below the one they are in.
-
-A mangled name (Itanium C++ ABI, "5.1 External Names") holds every name of its source after the
-name's length. These are read, with integer arguments of templates; types, substitutions and
-parameters are not. A profiler demangles names itself, so only those that it could not are left.
-"""
+"""Names at a width: cut, distinct within one table, and ranges below the one they are in."""
 
 import re
 from collections import defaultdict
@@ -13,24 +8,10 @@ from functools import lru_cache
 
 from rich.cells import cell_len
 
+from decodescope.analyzer.names.short_names import readable_kernel, short_name, without_noise
 from decodescope.analyzer.schema.report import RangeReport
 from decodescope.analyzer.text.plain import plain_line
 
-NOISE = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\bat::native::|\bat::|\bc10::|^void ")
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
-_TELLING = re.compile(r"(_kernel_cuda|_kernel|_kernel_impl|Functor\w*|Ops?)$")
-_GENERIC = frozenset(
-    {
-        "gpu_kernel_impl",
-        "gpu_kernel_impl_nocast",
-        "opmath_gpu_kernel_with_scalars",
-        "BinaryFunctor",
-        "AUnaryFunctor",
-        "BUnaryFunctor",
-        "CompareFunctor",
-        "ReduceOp",
-    }
-)
 # A number after "#", as the last resort, and something of the name before it.
 MIN_CELLS = 8
 _TOKEN = re.compile(r"[A-Za-z0-9]+|[^A-Za-z0-9]")
@@ -38,39 +19,6 @@ _MAX_TOKENS = 3_000
 # More names that differ by a part of them are generated ones; numbers do for these.
 _MAX_ALIKE = 60
 _SEPARATOR = "·"
-_MANGLED = re.compile(r"_Z(?=N?K?(?:St|L)?\d)")
-# HIP's suffix of a kernel descriptor, and the compiler's of a specialised copy.
-_SUFFIX = re.compile(r"(?:\.kd| \[clone \.kd\])$")
-# What holds digits that are no length comes first.
-_PIECE = re.compile(
-    r"L[a-z](?P<integer>n?\d+)E|[ST][0-9A-Z]*_|[EL]\d*_|D[Fv]\d+[_bx]?|(?P<length>\d+)"
-    r"|(?P<opens>I)|(?P<closes>E)|."
-)
-_ANONYMOUS = re.compile(r"_GLOBAL__N_")
-_WHOLE_IDENTIFIER = re.compile(r"[^\W\d]\w*$")
-
-
-def shorten_kernel(name: str, cells: int) -> str:
-    """`name` as `readable_kernel` in at most `cells` cells of a terminal.
-
-    If it does not fit, these are dropped in turn: return type, common namespaces and parameters;
-    template arguments except the functor that distinguishes elementwise kernels; the middle.
-    """
-    forms = _forms(name)
-    fitting = next((form for form in forms if cell_len(form) <= cells), None)
-    return cut_middle(forms[-1], cells) if fitting is None else fitting
-
-
-@lru_cache(maxsize=512)
-def _forms(name: str) -> tuple[str, ...]:
-    """The forms of a name, the longest first; they do not depend on the width."""
-    name = readable_kernel(name)
-    base, template = _split(NOISE.sub("", name))
-    if not template:
-        return name, base
-    whole = f"{base}<{template}>"
-    functor = _telling_identifier(template)
-    return (name, whole, f"{base}<…{functor}…>") if functor else (name, whole)
 
 
 def cut_start(text: str, cells: int) -> str:
@@ -92,30 +40,6 @@ def cut_middle(text: str, cells: int) -> str:
         tail = kept // 3
         shown = f"{text[: kept - tail]}…{text[len(text) - tail :]}" if kept >= 0 else ""
     return shown
-
-
-def _split(name: str) -> tuple[str, str]:
-    """The name before its template arguments, and the arguments without their brackets."""
-    depth, opened = 0, -1
-    for position, character in enumerate(name):
-        if character == "(" and depth == 0:
-            return name[:position].strip() or name, ""
-        if character == "<":
-            if depth == 0:
-                opened = position
-            depth += 1
-        elif character == ">" and depth > 0:
-            depth -= 1
-            if depth == 0:
-                return name[:opened], name[opened + 1 : position].strip()
-    return name, ""
-
-
-def _telling_identifier(template: str) -> str | None:
-    for identifier in _IDENTIFIER.findall(template):
-        if _TELLING.search(identifier) and identifier not in _GENERIC:
-            return str(identifier)
-    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,17 +68,22 @@ def range_rows(ranges: Sequence[RangeReport]) -> list[RangeRow]:
     return rows
 
 
+def short_kernel(name: str, cells: int) -> str:
+    """`short_name` in at most `cells` cells of a terminal; the middle is left out if need be."""
+    return cut_middle(short_name(name), cells)
+
+
 def short_kernels(names: Iterable[str], cells: int) -> dict[str, str]:
-    """For each name `shorten_kernel`; distinct names have distinct ones from `MIN_CELLS` cells on.
+    """For each name `short_kernel`; distinct names have distinct ones from `MIN_CELLS` cells on.
 
     Names that would be the same keep their beginning, then "·" and what differs between them: an
     argument of a template, a tile size. If that does not fit, a number in order of the full names.
     """
-    shown = {name: shorten_kernel(name, cells) for name in names}
+    shown = {name: short_kernel(name, cells) for name in names}
     for alike in _alike(shown):
         if len(alike) > _MAX_ALIKE:
             continue
-        labels = _differences([NOISE.sub("", readable_kernel(name)) for name in alike])
+        labels = _differences([without_noise(readable_kernel(name)) for name in alike])
         for name, label in zip(alike, labels, strict=True):
             room = cells - cell_len(_SEPARATOR + label)
             if label and room >= cells // 3:
@@ -229,39 +158,3 @@ def _common(tokens: Sequence[Sequence[str]]) -> int:
             break
         count += 1
     return count
-
-
-def readable_kernel(name: str) -> str:
-    """`name` as `plain_line`, without HIP's suffix; of a mangled name, the function with its
-    namespaces and, in angle brackets, the names and integers among its template arguments."""
-    name = plain_line(_SUFFIX.sub("", name))
-    start = _MANGLED.match(name)
-    return (_names_in(name, start.end()) if start else None) or name
-
-
-def _names_in(mangled: str, at: int) -> str | None:
-    """The names up to the first length that is wrong; None without a function."""
-    function: list[str] = []
-    arguments: list[str] = []
-    depth = 0
-    while at < len(mangled):
-        piece = _PIECE.match(mangled, at)
-        if piece is None:
-            break
-        at = piece.end()
-        if piece["opens"] and function:
-            depth += 1
-        elif piece["closes"] and not depth:
-            break
-        elif piece["integer"]:
-            arguments.append(piece["integer"].replace("n", "-"))
-        elif piece["length"]:
-            word = mangled[at : at + int(piece["length"])] if len(piece["length"]) < 5 else ""
-            at += len(word)
-            if len(word) != int(piece["length"]) or not _WHOLE_IDENTIFIER.match(word):
-                break
-            word = "(anonymous namespace)" if _ANONYMOUS.match(word) else word
-            (arguments if depth else function).append(word)
-    if not function:
-        return None
-    return "::".join(function) + (f"<{', '.join(arguments)}>" if arguments else "")
