@@ -48,7 +48,7 @@ from decodescope.analyzer.timing.timeline import Timeline, find_timeline, step_i
 from decodescope.analyzer.trace import Trace
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.collectives.op_waits import OpWaits
+    from decodescope.analyzer.collectives.waits import OpWaits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
