@@ -14,8 +14,9 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, time_ticks
+from decodescope.analyzer.names.kernel_names import short_kernel
 from decodescope.analyzer.names.kinds import FAMILIES
-from decodescope.analyzer.names.names import cut_middle, shorten_kernel
+from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.timing.intervals import attributed_ns, covered_until
@@ -180,7 +181,7 @@ class _Plot:
             shape = row.classes[kind[index]]
             shape = shape if right - x >= _PATTERN_PX else _plain(shape)
             text = row.names[name[index]]
-            tip = f"{shorten_kernel(text, _TIP_CELLS)}\n{duration(at.length_ns[index])}"
+            tip = f"{short_kernel(text, _TIP_CELLS)}\n{duration(at.length_ns[index])}"
             tip += f", at {duration(int(start_ns[index]))}"
             if middle > x:
                 early_ns = int(alone_ns[index] - start_ns[index])
@@ -190,7 +191,7 @@ class _Plot:
             if right > middle:
                 self.drawing.rect(middle, y, right - middle, row.height, shape, tip)
             if row.are_ops and right - middle >= _LABEL_PX:
-                label = shorten_kernel(text, int((right - middle - 6) / _LETTER_PX))
+                label = short_kernel(text, int((right - middle - 6) / _LETTER_PX))
                 self.drawing.text(middle + 3, y + row.height / 2 + 4, label, "on-op")
 
     def _columns(self, row: _Row, y: float, short: Intervals, kind: Int8s) -> None:

@@ -8,7 +8,8 @@ from functools import lru_cache
 from rich.cells import cell_len
 
 from decodescope.analyzer.names.mangled import readable_kernel
-from decodescope.analyzer.names.names import NOISE, cut_middle, shorten_kernel
+from decodescope.analyzer.names.names import cut_middle
+from decodescope.analyzer.names.short_names import short_name, without_noise
 
 # A number after "#", as the last resort, and something of the name before it.
 MIN_CELLS = 8
@@ -19,17 +20,22 @@ _MAX_ALIKE = 60
 _SEPARATOR = "·"
 
 
+def short_kernel(name: str, cells: int) -> str:
+    """`short_name` in at most `cells` cells of a terminal; the middle is left out if need be."""
+    return cut_middle(short_name(name), cells)
+
+
 def short_kernels(names: Iterable[str], cells: int) -> dict[str, str]:
-    """For each name `shorten_kernel`; distinct names have distinct ones from `MIN_CELLS` cells on.
+    """For each name `short_kernel`; distinct names have distinct ones from `MIN_CELLS` cells on.
 
     Names that would be the same keep their beginning, then "·" and what differs between them: an
     argument of a template, a tile size. If that does not fit, a number in order of the full names.
     """
-    shown = {name: shorten_kernel(name, cells) for name in names}
+    shown = {name: short_kernel(name, cells) for name in names}
     for alike in _alike(shown):
         if len(alike) > _MAX_ALIKE:
             continue
-        labels = _differences([NOISE.sub("", readable_kernel(name)) for name in alike])
+        labels = _differences([without_noise(readable_kernel(name)) for name in alike])
         for name, label in zip(alike, labels, strict=True):
             room = cells - cell_len(_SEPARATOR + label)
             if label and room >= cells // 3:

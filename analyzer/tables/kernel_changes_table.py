@@ -2,6 +2,7 @@
 
 from decodescope.analyzer.comparing.kernel_changes import KernelChange, kernel_changes
 from decodescope.analyzer.names.kernel_names import ShortNames
+from decodescope.analyzer.names.short_names import short_name
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.tables.changes_table import (
     TEXT_OF_NUMBER,
@@ -88,5 +89,8 @@ def kernel_changes_table(
         ),
     )
     return Table(
-        "operators" if base.on_cpu else "kernels", columns, rows, search=lambda row: row.name
+        "operators" if base.on_cpu else "kernels",
+        columns,
+        rows,
+        search=lambda row: f"{row.name}\n{short_name(row.name)}",
     )

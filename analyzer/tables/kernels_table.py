@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from decodescope.analyzer.names.kernel_names import ShortNames
 from decodescope.analyzer.names.mangled import readable_kernel
+from decodescope.analyzer.names.short_names import short_name
 from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.tables.columns import (
     BYTES,
@@ -22,6 +23,9 @@ from decodescope.analyzer.tables.columns import (
     Table,
 )
 from decodescope.analyzer.text.formatting import extent_text
+
+# No short name is longer.
+_WHOLE_CELLS = 1_000
 
 
 def kernels_table(
@@ -42,18 +46,38 @@ def kernels_table(
         TEXT,
         "The kernel, by its short name.",
         fit=lambda kernel, cells: names.of(kernel.name, cells),
-        sort=lambda kernel: readable_kernel(kernel.name).lower(),
+        sort=lambda kernel: short_name(kernel.name).lower(),
         flexible=True,
         least=28,
         code=True,
     )
+    short: Column[KernelReport] = Column(
+        "short_name",
+        "short name",
+        TEXT,
+        "The short name of the kernel, whole.",
+        lambda kernel: names.of(kernel.name, _WHOLE_CELLS),
+        csv_only=True,
+    )
     return Table(
         "operators" if on_cpu else "kernels",
-        (name, *_calls(kernels, attributed, steps), *_shares(attributed), *_ROOFLINE, *_SHAPE),
+        (
+            name,
+            short,
+            *_calls(kernels, attributed, steps),
+            *_shares(attributed),
+            *_ROOFLINE,
+            *_SHAPE,
+        ),
         rows,
         total=len(kernels),
         search=lambda kernel: "\n".join(
-            (kernel.name, readable_kernel(kernel.name), family_of(kernel.name))
+            (
+                kernel.name,
+                readable_kernel(kernel.name),
+                short_name(kernel.name),
+                family_of(kernel.name),
+            )
         ),
         mark=lambda kernel: Mark("family", family_of(kernel.name)),
     )

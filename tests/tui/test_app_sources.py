@@ -167,9 +167,12 @@ async def test_overlapping_ops_are_visible_and_ranked_by_attributed_time(tmp_pat
     assert "Top kernels by attributed time" in shown
     over = [line for line in shown.splitlines() if "over " in line and "█" in line]
     assert len(over) == (1 if size == (120, 40) else 0)
-    rows = [line.split() for line in copied.splitlines() if line.endswith(("gemv", "norm"))]
-    assert rows == [["2.0", "0.6", "88.7%", "gemv"], ["1.0", "0.0", "3.2%", "norm"]]
-    assert "µs of attributed time per step" in copied
+    lines = [line.split("\t") for line in copied.splitlines()]
+    heads = next(line for line in lines if "kernel" in line)
+    assert heads[1:5] == ["kernel", "calls", "attributed µs", "share %"]
+    rows = [line[1:5] for line in lines if line[1:2] in (["gemv"], ["norm"])]
+    assert rows == [["gemv", "2", "0.55", "88.7"], ["norm", "1", "0.02", "3.2"]]
+    assert "Top kernels by attributed time per step" in copied
 
 
 async def test_without_overlap_durations_are_shown(tmp_path):

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from decodescope.analyzer.names.short_names import short_name
 from decodescope.analyzer.text.formatting import duration, shorten
 from decodescope.analyzer.timing.interruptions.causes import GapCauses, Piece
 from decodescope.analyzer.timing.interruptions.host_record import NAME_CELLS, Cause
@@ -306,7 +307,7 @@ def _few_ops(timeline: Timeline, medians: StepMedians, op: int) -> Iterator[Inte
 
 def _long_op(timeline: Timeline, op: int, span: tuple[int, int], typical: str) -> Interruption:
     ops = timeline.trace.ops
-    name = shorten(timeline.trace.names[ops.name[op]], NAME_CELLS)
+    name = shorten(short_name(timeline.trace.names[ops.name[op]]), NAME_CELLS)
     return Interruption(
         device=int(ops.device[op]),
         start_ns=span[0],

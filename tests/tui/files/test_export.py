@@ -107,7 +107,7 @@ async def test_an_existing_file_is_asked_about_and_the_input_is_never_written(
         assert kept.read_text() == "mine"
         await pilot.press("enter")
         await settle(pilot)
-    assert kept.read_text().startswith("name,count")
+    assert kept.read_text().startswith("name,short_name,count")
     assert trace_file.read_bytes() == before
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from decodescope.analyzer.names.mangled import readable_kernel
+from decodescope.analyzer.names.kernel_names import short_kernels
 from decodescope.analyzer.text.formatting import count, duration, percent
 from decodescope.analyzer.vocabulary.words import bound_words, layers_words, straggler_text
 from decodescope.tui.model.details.gap import gap_lines
@@ -55,6 +55,7 @@ def overview_lines(window: Window) -> Iterator[DetailLine]:
 
 
 _KERNELS = 12
+_NAME_CELLS = 100
 _THREADS = 4
 
 
@@ -80,8 +81,10 @@ def span_lines(window: Window, start_ns: int, end_ns: int) -> Iterator[DetailLin
         if device.before_or_after_ns:
             text = f"{_share(device.before_or_after_ns, length_ns)}, before or after all ops"
             yield DetailLine("no ops", text, "dim")
-    for name, ops, ns in totals.kernels[:_KERNELS]:
-        yield DetailLine(duration(ns), f"{count(ops)} \u00d7 {readable_kernel(name)}")
+    longest = totals.kernels[:_KERNELS]
+    short = short_kernels((name for name, _, _ in longest), _NAME_CELLS)
+    for name, ops, ns in longest:
+        yield DetailLine(duration(ns), f"{count(ops)} \u00d7 {short[name]}")
     if len(totals.kernels) > _KERNELS:
         rest = totals.kernels[_KERNELS:]
         text = f"{len(rest):,} other kernels"

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from decodescope.analyzer.names.mangled import readable_kernel
+from decodescope.analyzer.names.short_names import short_name
 from decodescope.analyzer.schema.kernel_report import KernelReport, LaunchShape
 from decodescope.analyzer.schema.launch_report import Percentiles
 from decodescope.analyzer.text.formatting import (
@@ -115,9 +116,11 @@ def op_lines(window: Window, row: int) -> Iterator[DetailLine]:
 
 
 def _name_lines(name: str) -> Iterator[DetailLine]:
-    """The readable name, and the exact one if they differ."""
-    readable = readable_kernel(name)
-    yield DetailLine("", readable, "strong")
+    """The short name, and the readable and the exact one if they differ."""
+    short, readable = short_name(name), readable_kernel(name)
+    yield DetailLine("", short, "strong")
+    if readable != short:
+        yield DetailLine("name", readable)
     if readable != name:
         yield DetailLine("symbol", name, "dim")
 

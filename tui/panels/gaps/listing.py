@@ -5,6 +5,7 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from decodescope.analyzer.names.kernel_names import ShortNames
+from decodescope.analyzer.names.short_names import short_name
 from decodescope.analyzer.schema.report import GapReport
 from decodescope.analyzer.tables.gaps_table import gap_columns
 from decodescope.analyzer.text.formatting import count, duration
@@ -88,7 +89,9 @@ class GapRows(Rows):
     def text(self, row: int) -> str:
         gap = self._table.report(row)
         held = self._interruption_words(int(self._table.rows[row]))
-        return "\n".join((gap.gap_class, gap.prev, gap.next, gap.call or "", gap.range or "", held))
+        short = (short_name(gap.prev), short_name(gap.next))
+        place = (gap.call or "", gap.range or "", held)
+        return "\n".join((gap.gap_class, gap.prev, gap.next, *short, *place))
 
     def order(self, column: int | None, down: bool) -> Sequence[int]:
         field = None if column is None else _FIELDS.get(self.columns[column].key)

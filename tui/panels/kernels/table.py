@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 from typing import ClassVar
 
-from decodescope.analyzer.names.names import shorten_kernel
+from decodescope.analyzer.names.kernel_names import short_kernel
 from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.tui.commands import Command
@@ -66,7 +66,7 @@ class KernelTablePanel(TablePanel):
 
     def title(self) -> str:
         if self._open is not None:
-            found = f"Launches of {shorten_kernel(self._open, _TITLE_CELLS)}"
+            found = f"Launches of {short_kernel(self._open, _TITLE_CELLS)}"
         else:
             found = f"{self._noun.capitalize()}s"
             if self._window is not None:

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.style import Style
 from textual import events
 
-from decodescope.analyzer.names.names import shorten_kernel
+from decodescope.analyzer.names.kernel_names import short_kernel
 from decodescope.analyzer.text.formatting import flops_rate, percent, significant
 from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS
 from decodescope.tui.commands import Command
@@ -200,7 +200,7 @@ class RooflinePanel(Panel[RooflineData]):
         words = _words(chosen, "")
         if len(before) + len(words) + 8 > width:
             before, words = "", words[: max(width - 8, 0)]
-        name = shorten_kernel(chosen.name, width - len(words) - len(before))
+        name = short_kernel(chosen.name, width - len(words) - len(before))
         style = self._brush.inks.text
         return Row().add(before, self._brush.inks.dim).add(name, style).add(words, style)
 

@@ -10,8 +10,9 @@ from rich.style import Style
 
 from decodescope.analyzer.lanes.host import HOST_KINDS
 from decodescope.analyzer.lanes.lane import Lane, LaneColumns, LaneKind
+from decodescope.analyzer.names.kernel_names import short_kernel
 from decodescope.analyzer.names.kinds import FAMILIES
-from decodescope.analyzer.names.names import cut_middle, shorten_kernel
+from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.text.plain import plain_line
@@ -158,9 +159,9 @@ class Canvas:
             else:
                 name = self.look.lanes.names[named]
                 label = (
-                    shorten_kernel(name, room - 1)
+                    short_kernel(name, room - 1)
                     if lane.key.kind == "stream"
-                    else (cut_middle(name, room - 1))
+                    else cut_middle(name, room - 1)
                 )
                 cells_wide = min(cell_len(label), room)
             text[start : start + cells_wide] = _one_cell_each(label, cells_wide)

@@ -213,11 +213,17 @@ class LanesPanel(Prompting, Panel[TimelineData]):
         return " · ".join(part for part in (place, data.note) if part)
 
     def _matching(self, look: "Look") -> "Bools | None":
-        """Which names match the search, None without one."""
+        """Which names match the search, those of ops also by short name; None without one."""
         import numpy as np
+
+        from decodescope.analyzer.names.short_names import short_name
 
         self._matches = ""
         if not self._search:
             return None
         pattern = smart_pattern(self._search)
-        return np.array([bool(pattern.search(name)) for name in look.lanes.names], dtype=np.bool_)
+        names, trace = look.lanes.names, look.lanes.analysis.trace
+        found = {name for name in names if pattern.search(name)}
+        ops = {trace.names[name] for name in np.unique(trace.ops.name).tolist()}
+        found |= {name for name in ops if pattern.search(short_name(name))}
+        return np.array([name in found for name in names], dtype=np.bool_)

@@ -1,0 +1,167 @@
+"""What engineers call a kernel: its short name."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+from decodescope.analyzer.names.mangled import readable_kernel
+from decodescope.analyzer.names.rule_files import bundled_document
+
+# What a kernel computes is said early in its name; what follows are the types of its arguments.
+_SEARCHED = 2_000
+_NOISE = re.compile(
+    r"\(anonymous namespace\)::|<unnamed>::|\bat::native::|\bat::|\bc10::|^void "
+    r"|^std::enable_if<.*?>::type (?=\w)"
+)
+_PLACEHOLDER = re.compile(r"\{(\w+)(?::(\w+))?\}")
+_DTYPES = {
+    "bfloat16": "bf16", "__nv_bfloat16": "bf16", "nv_bfloat16": "bf16", "bfloat16_t": "bf16",
+    "__hip_bfloat16": "bf16", "hip_bfloat16": "bf16", "half": "f16", "__half": "f16",
+    "half_t": "f16", "fp16": "f16", "float": "f32", "double": "f64", "long": "i64", "int": "i32",
+    "short": "i16", "int8_t": "i8", "int8": "i8", "float8_e4m3fn": "e4m3", "__nv_fp8_e4m3": "e4m3",
+    "float_e4m3_t": "e4m3", "float8_e5m2": "e5m2", "__nv_fp8_e5m2": "e5m2",
+}  # fmt: skip
+# Operators of Inductor that move or view, and compute nothing.
+_VIEWS = re.compile(
+    r"(?<![a-z])(?:_to_copy|_?unsafe_view|view|transpose|permute|expand|unsqueeze|squeeze|slice"
+    r"|select|clone|reshape|split|t)(?![a-z0-9])_?"
+)
+# Kernels that only call what their template arguments name, and namespaces in mangled names.
+_WRAPPERS = frozenset(("Kernel", "Kernel2", "device_kernel", "kentry", "kentry_pt"))
+_NO_FUNCTION = re.compile(
+    r"enable_\w+|at|cuda|detail|flash|vllm|cute|cutlass|ck_tile|ck|gemm|kernel|device|std|bool|int"
+    r"|unsigned|long|float|double|true|false|void|\d\w*|\(\w+\)\w*"
+)
+_BRACKETS = {"<": ">", "(": ")", "[": "]", "{": "}"}
+_IDENTIFIERS = re.compile(r"(?:\w+::)*(\w+)")
+_FUNCTION = re.compile(r"[\w:.$~-]+")
+_AFFIXES = re.compile(r"^_+(?=[A-Za-z])|(?<=\w)(?:_kernel|Kernel)$")
+
+
+@dataclass(frozen=True, slots=True)
+class ShortNameRule:
+    """A name that contains `pattern` has the short name that `template` makes of its groups."""
+
+    pattern: re.Pattern[str]
+    template: str
+
+    def name_in(self, text: str) -> str | None:
+        """The short name, None if the pattern is not found in `text`."""
+        anchored = self.pattern.pattern.startswith("^")
+        match = self.pattern.match(text) if anchored else self.pattern.search(text)
+        if match is None:
+            return None
+        words = (_filled(word, match) for word in self.template.split())
+        return " ".join(word for word in words if word)
+
+
+def _filled(word: str, match: re.Match[str]) -> str:
+    """A word of a template with the texts of its groups, "" if one of them matched nothing."""
+    groups = [match[group] for group, _ in _PLACEHOLDER.findall(word)]
+    if not all(groups):
+        return ""
+    return _PLACEHOLDER.sub(lambda place: _CONVERTED[place[2]](match[place[1]]), word)
+
+
+def _dtype(name: str) -> str:
+    last = name.rpartition("::")[2]
+    return _DTYPES.get(last.lower(), last.lower())
+
+
+def _operators(names: str) -> str:
+    return _VIEWS.sub("", names).strip("_") or names.strip("_")
+
+
+_CONVERTED: dict[str | None, Callable[[str], str]] = {
+    None: str,
+    "lower": str.lower,
+    "dtype": _dtype,
+    "operators": _operators,
+}
+
+
+@cache
+def _rules() -> tuple[ShortNameRule, ...]:
+    return tuple(
+        ShortNameRule(re.compile(row["pattern"]), row["name"]) for row in bundled_document()["name"]
+    )
+
+
+@lru_cache(maxsize=4_096)
+def short_name(name: str) -> str:
+    """What engineers call the kernel `name`, as `plain_line`.
+
+    It is the name of the first `[[name]]` rule of `roles.toml` that is found; otherwise that of the
+    function, without return type, namespaces, template arguments, parameters and "_kernel". It is
+    never longer than `readable_kernel` of the name.
+    """
+    readable = readable_kernel(name)
+    text = without_noise(readable)[:_SEARCHED]
+    named = next((found for rule in _rules() if (found := rule.name_in(text))), None)
+    short = named or _function(text)
+    return short if len(short) <= len(readable) else readable
+
+
+def without_noise(readable: str) -> str:
+    """A readable name without "void" and namespaces that tell nothing."""
+    return _NOISE.sub("", readable)
+
+
+def _function(text: str) -> str:
+    """The name of a function in its signature; `text` itself if there is none."""
+    qualified = _qualified(text)
+    function, arguments = _without_arguments(qualified)
+    if not _FUNCTION.fullmatch(function):
+        return text
+    namespace, _, last = function.rpartition("::")
+    if last in _WRAPPERS:
+        last = _called(arguments) or last
+    elif last == "kernel" and namespace:
+        last = namespace.rpartition("::")[2]
+    while (shorter := _AFFIXES.sub("", last)) != last:
+        last = shorter
+    return last or text
+
+
+def _qualified(text: str) -> str:
+    """The function with its namespaces and template arguments: what stands before the parameters,
+    behind the return type."""
+    if "<" not in text and "(" not in text:
+        return text
+    start = 0
+    opened: list[str] = []
+    for place, character in enumerate(text):
+        if character == "(" and not opened and place > start:
+            return text[start:place]
+        if character in _BRACKETS:
+            opened.append(_BRACKETS[character])
+        elif opened and character == opened[-1]:
+            opened.pop()
+        elif character == " " and not opened and text[place + 1 : place + 2] not in ("(", "<", ""):
+            start = place + 1
+    return text[start:]
+
+
+def _without_arguments(qualified: str) -> tuple[str, str]:
+    """A function without template arguments, and its last ones."""
+    kept, arguments, start = "", "", 0
+    opened: list[str] = []
+    for place, character in enumerate(qualified):
+        if character in _BRACKETS:
+            start = place + 1 if not opened else start
+            opened.append(_BRACKETS[character])
+        elif opened and character == opened[-1]:
+            opened.pop()
+            arguments = arguments if opened else qualified[start:place]
+        elif not opened:
+            kept += character
+    return kept.strip(), qualified[start:] if opened else arguments
+
+
+def _called(arguments: str) -> str | None:
+    """The first template argument that names a function."""
+    for name in _IDENTIFIERS.finditer(arguments):
+        if not _NO_FUNCTION.fullmatch(name[1]):
+            return name[1]
+    return None
