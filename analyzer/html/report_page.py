@@ -11,12 +11,16 @@ from markupsafe import Markup
 from msgspec.structs import replace
 
 from decodescope.analyzer.html.page import render_page
-from decodescope.analyzer.html.svg_histogram import histogram_svg, queue_svg
-from decodescope.analyzer.html.svg_rates import rates_svg, ratios_svg
-from decodescope.analyzer.html.svg_roles import roles_svg
-from decodescope.analyzer.html.svg_standings import standings_svg
+from decodescope.analyzer.html.svg_step_time import (
+    Bar,
+    composition_svg,
+    histogram_svg,
+    queue_svg,
+    roles_svg,
+    waterfalls_svg,
+)
 from decodescope.analyzer.html.svg_timeline import excerpt_svg, step_svg, steps_svg
-from decodescope.analyzer.html.svg_waterfall import Bar, composition_svg, waterfalls_svg
+from decodescope.analyzer.html.svg_variants import rates_svg, ratios_svg, standings_svg
 from decodescope.analyzer.names.kinds import FAMILIES
 from decodescope.analyzer.reports.distributions import Buckets, shared_bounds
 from decodescope.analyzer.schema.comparison_report import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from decodescope.analyzer.collectives.op_waits import OpWaits
+from decodescope.analyzer.collectives.waits import OpWaits
 from decodescope.analyzer.lanes.host import MAX_LEVELS, HostLanes, owners
 from decodescope.analyzer.lanes.lane import Lane, LaneKey, Slices, lane_of
 from decodescope.analyzer.reports.analysis import Analysis

@@ -53,7 +53,7 @@ from decodescope.analyzer.timing.timeline import (
 from decodescope.analyzer.trace import Trace
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.collectives.op_waits import OpWaits
+    from decodescope.analyzer.collectives.waits import OpWaits
 
 
 @dataclass(frozen=True, slots=True, eq=False)

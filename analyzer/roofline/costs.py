@@ -9,8 +9,8 @@ from decodescope.analyzer.schema.report import CaptureInfo, Finding
 from decodescope.analyzer.schema.step_report import StepCost
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.modelling.role_work import RoleWork
-    from decodescope.analyzer.modelling.weight_format import WeightFormat
+    from decodescope.analyzer.modelling.step_work import RoleWork
+    from decodescope.analyzer.modelling.weight_formats import WeightFormat
 
 
 @dataclass(frozen=True, slots=True)

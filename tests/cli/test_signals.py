@@ -29,11 +29,11 @@ def ready(*_, **__):
 """
 # What a command waits in, with its output or its temporary folder open.
 WRITING = """
-from decodescope.analyzer.chrome import export
+from decodescope.analyzer.chrome import chrome_export
 def events(*_):
     yield "{}"
     ready()
-export._events = events
+chrome_export._events = events
 """
 DECODING = """
 from decodescope.variants.measuring import run

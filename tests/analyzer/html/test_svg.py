@@ -11,11 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, log_ticks, ticks, time_ticks
-from decodescope.analyzer.html.svg_histogram import histogram_svg, queue_svg
-from decodescope.analyzer.html.svg_rates import rates_svg, ratios_svg
-from decodescope.analyzer.html.svg_standings import standings_svg
+from decodescope.analyzer.html.svg_step_time import histogram_svg, queue_svg, waterfalls_svg
 from decodescope.analyzer.html.svg_timeline import MAX_STREAMS, excerpt_svg, step_svg, steps_svg
-from decodescope.analyzer.html.svg_waterfall import waterfalls_svg
+from decodescope.analyzer.html.svg_variants import rates_svg, ratios_svg, standings_svg
 from decodescope.analyzer.names.kinds import FAMILIES
 from decodescope.analyzer.reports.distributions import shared_bounds
 from decodescope.analyzer.schema.comparison_report import (

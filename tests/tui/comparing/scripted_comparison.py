@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from decodescope.analyzer.comparing.comparison import compare_runs
-from decodescope.analyzer.comparing.messages import (
+from decodescope.analyzer.comparing.comparison_messages import (
     ComparisonConfig,
     ComparisonDone,
     ComparisonProgress,

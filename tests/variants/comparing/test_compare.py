@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from decodescope.analyzer.comparing.messages import (
+from decodescope.analyzer.comparing.comparison_messages import (
     ComparisonEvent,
     ComparisonProgress,
     RoundCompared,
