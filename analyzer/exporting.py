@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from decodescope.analyzer.chrome.export import export_chrome
+from decodescope.analyzer.chrome.chrome_export import export_chrome
 from decodescope.analyzer.html.report_page import VariantView, html_report
 from decodescope.analyzer.io.files import write_atomically
 from decodescope.analyzer.reports.analysis import Analysis

@@ -158,7 +158,7 @@ class CollectiveMessage:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Messages(Columns):
+class CollectiveMessages(Columns):
     """Which GPU ops say what they exchange: by start, device and stream, in this order; `message`
     indexes `Trace.message_table`."""
 
@@ -221,7 +221,7 @@ class Trace:
     shapes: tuple[LaunchShape, ...] = ()
     overhead: HostEvents = field(default_factory=lambda: HostEvents.concatenate(()))
     call_kernels: CallKernels = field(default_factory=lambda: CallKernels.concatenate(()))
-    messages: Messages = field(default_factory=lambda: Messages.concatenate(()))
+    messages: CollectiveMessages = field(default_factory=lambda: CollectiveMessages.concatenate(()))
     message_table: tuple[CollectiveMessage, ...] = ()
 
     def device_label(self, device: int) -> int | str:

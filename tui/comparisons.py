@@ -19,7 +19,7 @@ from decodescope.tui.model.view import AppClock, View
 from decodescope.tui.panels.messages import AskComparison
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.comparing.messages import ComparisonConfig
+    from decodescope.analyzer.comparing.comparison_messages import ComparisonConfig
     from decodescope.analyzer.reports.given import Given
     from decodescope.analyzer.schema.comparison_report import Comparison, Diff
     from decodescope.tui.link.comparison import ComparisonLink
@@ -205,7 +205,7 @@ def _config(
     hello: Hello, variants: tuple[str, ...], rounds: int, trusted: bool
 ) -> "ComparisonConfig":
     """The workload of the live run."""
-    from decodescope.analyzer.comparing.messages import ComparisonConfig
+    from decodescope.analyzer.comparing.comparison_messages import ComparisonConfig
 
     config = WorkerConfig(
         variant=variants[0],

@@ -1,17 +1,16 @@
-"""The tracks of one device in a Chrome trace: its streams' ops, its gaps, its counters."""
+"""The tracks of one device in a Chrome trace: ops of its streams, waits, gaps, counters."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from decodescope.analyzer.attribution.partners import CONFIDENCES
 from decodescope.analyzer.attribution.range_tree import NO_NODE
+from decodescope.analyzer.attribution.replays import CONFIDENCES
 from decodescope.analyzer.chrome.events import EventText, given, rows_of
 from decodescope.analyzer.chrome.model_ranges import op_args, range_slices, slice_args
 from decodescope.analyzer.chrome.tracks import first_fit
-from decodescope.analyzer.chrome.waits import wait_slices
-from decodescope.analyzer.collectives.op_waits import OpWaits
+from decodescope.analyzer.collectives.waits import OpWaits
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.schema.kernel_report import LaunchShape
 from decodescope.analyzer.schema.report import GAP_CLASSES
@@ -20,10 +19,11 @@ from decodescope.analyzer.timing.gaps import HOST_WAIT
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS, HostWaits
 from decodescope.analyzer.timing.interruptions.interruption import Interruption
 from decodescope.analyzer.timing.intervals import depth_changes
-from decodescope.analyzer.timing.queue_depth import times_in_queue
+from decodescope.analyzer.timing.launches import times_in_queue
 from decodescope.analyzer.trace import Int64s, Trace, grouped
 from decodescope.analyzer.vocabulary.words import device_words
 
+_CATEGORY = "collective_wait"
 _GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset", "cpu_op", "gpu_graph")
 _RANGE_CATEGORIES = ("model_range", "inferred_range")
 _GAP_CATEGORY = "gap"
@@ -31,6 +31,32 @@ _INTERRUPTION_CATEGORY = "interruption"
 _GAP_TRACK, _INTERRUPTION_TRACK = 1, 2
 _FIRST_STREAM_TRACK = 10
 _PIECE_NAMES = (*GAP_CLASSES, *(f"host_wait: {label}" for label in HOST_WAIT_LABELS))
+
+
+def wait_slices(
+    trace: Trace, waits: OpWaits, text: EventText, pid: int, first_track: int
+) -> Iterator[str]:
+    """A slice for the part of each op of one device in which it waited, with the device that it
+    waited for. Those that overlap get tracks of their own, from `first_track` on."""
+    waits = waits.take(waits.transfer_start_ns > trace.ops.start_ns[waits.op])
+    start_ns, end_ns = trace.ops.start_ns[waits.op], waits.transfer_start_ns
+    order = np.argsort(start_ns, kind="stable")
+    tracks = first_track + first_fit(start_ns[order], end_ns[order], may_nest=False)
+    for track in np.unique(tracks).tolist():
+        yield text.thread(pid, track, "wait for other GPUs")
+    columns = (
+        start_ns,
+        waits.transfer_start_ns,
+        waits.last,
+        waits.members,
+        trace.ops.name[waits.op],
+    )
+    for track, (start, end, last, members, name) in zip(
+        tracks.tolist(), rows_of(columns, order), strict=True
+    ):
+        whom = device_words(trace.device_label(last)) if last >= 0 else "several"
+        args: dict[str, object] = {"collective": trace.names[name], "GPUs": members}
+        yield text.slice(_CATEGORY, text.quoted(f"waits for {whom}"), pid, track, start, end, args)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +114,7 @@ def device_events(
         yield text.counter("queue depth", pid, at_ns, depth)
 
 
-def device_name(trace: Trace, device: int) -> str:
+def process_name(trace: Trace, device: int) -> str:
     """The name of a device's process: the device, and the model and variant if known."""
     name = trace.device_names.get(device, "")
     own = device_words(trace.device_label(device))

@@ -1,4 +1,11 @@
-"""Groups of ranks that run the same collectives, and which collective of each is the same."""
+"""Groups of ranks that run the same collectives, each matched from rank to rank.
+
+Two ranks run the same collectives in the same order, but a recorded window may begin and end with
+others, and a few ops may be missing. A mutual collective ends on all ranks at nearly the same time:
+no rank leaves before the last has entered, so ends differ by no more than the transfer takes. The
+difference of the ends is then the difference of the clocks, nearly constant where the ops are
+matched rightly.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,17 +13,184 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from decodescope.analyzer.collectives.alignment import (
-    TOLERANCE_NS,
-    Alignment,
-    CollectiveSequence,
-    align,
-)
-from decodescope.analyzer.collectives.operations import Operation
-from decodescope.analyzer.collectives.participants import Participant
-from decodescope.analyzer.trace import Int64s
+from decodescope.analyzer.collectives.participants import CollectiveOperation, Participant
+from decodescope.analyzer.trace import Bools, Int32s, Int64s, Intervals
 
+# Ends of one collective may differ by this much also where the transfer is shorter.
+TOLERANCE_NS = 5_000
+# Ranks that share fewer of the collectives in their common time are not of one group.
+MIN_SHARED, MAX_REQUIRED = 0.5, 0.9
+_FEW = 8
+_SEARCHED = 128
+_SAMPLES = 256
+# Pairs agree on a difference of clocks if theirs differ by no more than this.
+_CLOSE_NS = 2_000
+# Layers of one length make a rhythm: many pairs agree on its steps too. These candidates are
+# compared over all ops, and nearly equal ones by size.
+_CANDIDATES, _CANDIDATE_SHARE, _NEARLY = 12, 0.8, 0.995
 Int64Table = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CollectiveSequence:
+    """The collectives of one operation on one device, in order of start: times on its wall clock,
+    and `token`, equal for ops of equal names."""
+
+    times: Intervals
+    token: Int32s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Alignment:
+    """The matched pairs, rows of the reference and of the other sequence, both ascending.
+    `clock_ns` = median(end on the other - end on the reference)."""
+
+    reference: Int64s
+    other: Int64s
+    clock_ns: int
+
+
+def align_collectives(
+    reference: CollectiveSequence, other: CollectiveSequence, common_clock: bool
+) -> Alignment | None:
+    """Match two sequences; None unless enough of what both recorded at the same time is matched:
+    more than halfway from chance (how often ends that have nothing to do with each other would be
+    as near) to all, but no more than `MAX_REQUIRED`.
+
+    The difference of the clocks is the one that most pairs agree on (to 2 µs), among pairs with
+    equal tokens whose places in the order differ by -128 to 128, counted from the first ops, from
+    the last ones, and (with `common_clock`) from those nearest in time; of nearly equally many, the
+    smallest on a common clock. After it is taken off, ops whose ends are each other's nearest are
+    pairs, if their tokens are equal and their ends differ by no more than the shorter op takes, or
+    `TOLERANCE_NS`.
+    """
+    if not len(reference.token) or not len(other.token):
+        return None
+    zero = int(min(reference.times.end_ns.min(), other.times.end_ns.min()))
+    ends = reference.times.end_ns - zero
+    other_ends = other.times.end_ns - zero
+    differences = _differences(ends, reference.token, other_ends, other.token, common_clock)
+    if not len(differences):
+        return None
+    candidates = _candidates(differences, common_clock)
+    clock_ns = candidates[0]
+    if len(candidates) > 1:
+        agreeing = [_agreed(ends, other_ends, one_ns) for one_ns in candidates]
+        best = [
+            one_ns
+            for one_ns, count in zip(candidates, agreeing, strict=True)
+            if count >= _NEARLY * max(agreeing)
+        ]
+        first_of_most = candidates[agreeing.index(max(agreeing))]
+        clock_ns = min(best, key=abs) if common_clock else first_of_most
+    first, second = _nearest(ends, other_ends - clock_ns)
+    kept = _agreeing(reference, other, first, second, clock_ns)
+    first, second = first[kept], second[kept]
+    if not _enough(ends, other_ends - clock_ns, reference.times.length_ns[first], len(first)):
+        return None
+    return Alignment(first, second, int(np.median(other_ends[second] - ends[first])))
+
+
+def _enough(ends: Int64s, other_ends: Int64s, length_ns: Int64s, matched: int) -> bool:
+    """Whether `matched` pairs of these lengths show that two sequences, on one clock, belong
+    together."""
+    since, until = max(ends.min(), other_ends.min()), min(ends.max(), other_ends.max())
+    slack_ns = 0 if not matched else max(int(np.median(length_ns)), TOLERANCE_NS)
+    common = [
+        int(np.count_nonzero((one >= since - slack_ns) & (one <= until + slack_ns)))
+        for one in (ends, other_ends)
+    ]
+    if matched < max(min(_FEW, len(ends) // 2, len(other_ends) // 2), 1):
+        return False
+    spacing_ns = (int(ends.max()) - int(ends.min())) / max(len(ends) - 1, 1)
+    chance = min(2 * slack_ns / spacing_ns, 1.0) if spacing_ns else 0.0
+    required = min(max((1 + chance) / 2, MIN_SHARED), MAX_REQUIRED)
+    return matched >= required * min(common)
+
+
+def _agreeing(
+    reference: CollectiveSequence,
+    other: CollectiveSequence,
+    first: Int64s,
+    second: Int64s,
+    clock_ns: int,
+) -> Bools:
+    """Which pairs may be the same collective."""
+    here, there = reference.times.take(first), other.times.take(second)
+    apart_ns = np.abs(there.end_ns - here.end_ns - clock_ns)
+    most_ns = np.maximum(np.minimum(here.length_ns, there.length_ns), TOLERANCE_NS)
+    agreeing: Bools = (reference.token[first] == other.token[second]) & (apart_ns <= most_ns)
+    return agreeing
+
+
+def _nearest(ends: Int64s, other_ends: Int64s) -> tuple[Int64s, Int64s]:
+    """The pairs of ends that are each other's nearest, on one clock."""
+    order, other_order = np.argsort(ends, kind="stable"), np.argsort(other_ends, kind="stable")
+    there = _nearest_in(ends[order], other_ends[other_order])
+    back = _nearest_in(other_ends[other_order], ends[order])
+    mutual = np.flatnonzero(back[there] == np.arange(len(there)))
+    first, second = order[there[mutual]], other_order[mutual]
+    by_reference = np.argsort(first)
+    return first[by_reference], second[by_reference]
+
+
+def _nearest_in(sorted_ns: Int64s, at_ns: Int64s) -> Int64s:
+    after = np.clip(np.searchsorted(sorted_ns, at_ns), 1, max(len(sorted_ns) - 1, 1))
+    after = np.minimum(after, len(sorted_ns) - 1)
+    before = np.maximum(after - 1, 0)
+    nearer = np.abs(sorted_ns[before] - at_ns) <= np.abs(sorted_ns[after] - at_ns)
+    return np.where(nearer, before, after)
+
+
+def _differences(
+    ends: Int64s, token: Int32s, other_ends: Int64s, other_token: Int32s, common_clock: bool
+) -> Int64s:
+    """End on the other - end on the reference of every pair that is tried, sorted."""
+    shifts = _shifts(ends, other_ends, common_clock)
+    rows = np.unique(np.linspace(0, len(other_ends) - 1, _SAMPLES).astype(np.int64))
+    matched = rows + shifts[:, None]
+    tried = (matched >= 0) & (matched < len(ends))
+    matched = np.clip(matched, 0, len(ends) - 1)
+    tried &= token[matched] == other_token[rows]
+    return np.sort((other_ends[rows] - ends[matched])[tried])
+
+
+def _candidates(differences: Int64s, common_clock: bool) -> list[int]:
+    """The differences that most pairs agree on, the most first; on a common clock also the least of
+    those that many agree on."""
+    until = np.searchsorted(differences, differences + _CLOSE_NS, side="right")
+    counts = until - np.arange(len(differences))
+    middle = differences[(np.arange(len(differences)) + until - 1) // 2]
+    many = counts >= _CANDIDATE_SHARE * counts.max()
+    places = np.flatnonzero(many)
+    order = np.argsort(-counts[places], kind="stable")
+    found: list[int] = []
+    if common_clock:
+        found.append(int(middle[places[np.abs(middle[places]).argmin()]]))
+    for one_ns in middle[places[order]].tolist():
+        if len(found) == _CANDIDATES:
+            break
+        if all(abs(one_ns - other_ns) > _CLOSE_NS for other_ns in found):
+            found.append(one_ns)
+    return found
+
+
+def _agreed(ends: Int64s, other_ends: Int64s, clock_ns: int) -> int:
+    """How many ends are each other's nearest and differ by `clock_ns`, to `_CLOSE_NS`."""
+    first, second = _nearest(ends, other_ends - clock_ns)
+    apart_ns = np.abs(other_ends[second] - ends[first] - clock_ns)
+    return int(np.count_nonzero(apart_ns <= _CLOSE_NS))
+
+
+def _shifts(ends: Int64s, other_ends: Int64s, common_clock: bool) -> Int64s:
+    longest = max(len(ends), len(other_ends)) - 1
+    near = np.arange(-min(_SEARCHED, longest), min(_SEARCHED, longest) + 1)
+    centres = [0, len(ends) - len(other_ends)]
+    if common_clock:
+        inner = np.searchsorted(np.sort(ends), other_ends)
+        centres.append(int(np.median(inner - np.arange(len(other_ends)))))
+    shifts: Int64s = np.unique(np.concatenate([near + centre for centre in centres]))
+    return shifts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,7 +205,7 @@ class Group:
     transfer of half of the collectives takes.
     """
 
-    operation: Operation
+    operation: CollectiveOperation
     members: tuple[int, ...]
     op: Int64Table
     start_ns: Int64Table
@@ -41,7 +215,9 @@ class Group:
 
 
 def find_groups(
-    participants: Sequence[Participant], operations: Sequence[Operation], common_clock: bool
+    participants: Sequence[Participant],
+    operations: Sequence[CollectiveOperation],
+    common_clock: bool,
 ) -> list[Group]:
     """The groups of every mutual operation, in order of operation and first member.
 
@@ -79,7 +255,9 @@ def _aligned(
     found: dict[int, Alignment | None] = {reference: None}
     for number in chosen:
         if number != reference:
-            matched = align(own, _sequence(participants[number], chosen[number]), common_clock)
+            matched = align_collectives(
+                own, _sequence(participants[number], chosen[number]), common_clock
+            )
             if matched is not None:
                 found[number] = matched
     return found
@@ -91,7 +269,7 @@ def _sequence(one: Participant, chosen: Int64s) -> CollectiveSequence:
 
 def _group(
     participants: Sequence[Participant],
-    operation: Operation,
+    operation: CollectiveOperation,
     chosen: dict[int, Int64s],
     reference: int,
     found: dict[int, Alignment | None],

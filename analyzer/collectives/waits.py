@@ -1,4 +1,5 @@
-"""How long each rank waited in each collective, and how long the transfer took.
+"""How long each rank and each op waited in collectives, how long the transfers took, and which rank
+the others waited for.
 
 A rank that enters a mutual collective early waits, inside the kernel, for the last one. On clocks
 that agree, it waits from its start to the last start; from there on the collective transfers. On
@@ -14,9 +15,13 @@ import numpy as np
 from decodescope.analyzer.collectives.matching import Group, Int64Table
 from decodescope.analyzer.collectives.participants import Participant
 from decodescope.analyzer.timing.intervals import union
-from decodescope.analyzer.trace import Int64s
+from decodescope.analyzer.trace import Columns, Int64s, Trace, rows_by
 
 UNKNOWN = -(2**63)
+# A straggler enters last this much more often than its even share (as a share of its collectives,
+# and in standard deviations of an even draw), and costs the others this part of the time in which
+# they communicate.
+MIN_EXCESS, MIN_SIGMAS, MIN_COST = 0.25, 4.0, 0.05
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,3 +146,113 @@ def transfer_starts(participants: Sequence[Participant], waits: Sequence[Waits])
         ):
             starts[member][op] = transfer_start_ns
     return starts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpWaits(Columns):
+    """The matched collectives of a trace: one row for each op, in order of `op`, a row of its ops.
+
+    The op waited from its start to `transfer_start_ns`, then transferred. Its collective has
+    `members` devices; `last` is the device that entered it last, -1 if several did at once, and all
+    others together waited `caused_ns` for it.
+    """
+
+    op: Int64s
+    transfer_start_ns: Int64s
+    members: Int64s
+    last: Int64s
+    caused_ns: Int64s
+
+    def of_op(self, op: int) -> int | None:
+        """The row of an op, None if it is no matched collective."""
+        row = int(self.op.searchsorted(op))
+        return row if row < len(self) and int(self.op[row]) == op else None
+
+
+def op_waits(trace: Trace, participants: Sequence[Participant], waits: Sequence[Waits]) -> OpWaits:
+    """The waits of the ops of `trace`, whose devices the participants are."""
+    rows = rows_by(trace.ops.device)
+    parts = []
+    for one in waits:
+        group = one.group
+        devices = np.array([participants[member].device for member in group.members] + [-1])
+        for member, op, transfer_start_ns in zip(
+            group.members, group.op, one.transfer_start_ns, strict=True
+        ):
+            mine = participants[member]
+            parts.append(
+                OpWaits(
+                    op=rows[mine.device][mine.row[op]],
+                    transfer_start_ns=transfer_start_ns - mine.base_ns,
+                    members=np.full(len(op), len(group.members)),
+                    last=devices[one.last],
+                    caused_ns=one.caused_ns,
+                )
+            )
+    together = OpWaits.concatenate(parts)
+    return together.take(np.argsort(together.op, kind="stable"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entries:
+    """How one device entered the matched collectives. `last` of `collectives` it entered last;
+    by chance it would be `even` with the standard deviation `even_sigma`. In those, the other
+    members waited `caused_ns` in all, `cost_ns` each on average. `late_ns[k]` is how long after the
+    first member it entered collective k."""
+
+    collectives: int
+    last: int
+    even: float
+    even_sigma: float
+    caused_ns: int
+    cost_ns: int
+    late_ns: Int64s
+
+    @property
+    def excess(self) -> float:
+        """How much more often than evenly it entered last, as a share of its collectives."""
+        return (self.last - self.even) / self.collectives if self.collectives else 0.0
+
+
+def entries(participants: int, waits: Sequence[Waits]) -> list[Entries]:
+    """Over all groups, one for each participant.
+
+    With n members in a collective: even = sum of 1/n, even_sigma² = sum of (1/n)(1 - 1/n).
+    """
+    return [_entries(number, waits) for number in range(participants)]
+
+
+def _entries(number: int, waits: Sequence[Waits]) -> Entries:
+    mine = [one for one in waits if number in one.group.members]
+    places = [one.group.members.index(number) for one in mine]
+    here = [one.last == place for one, place in zip(mine, places, strict=True)]
+    evens = [(1 / len(one.group.members), len(one.last)) for one in mine]
+    caused = [int(one.caused_ns[was].sum()) for one, was in zip(mine, here, strict=True)]
+    others = [len(one.group.members) - 1 for one in mine]
+    late = [one.late_ns[place] for one, place in zip(mine, places, strict=True)]
+    return Entries(
+        collectives=sum(len(one.last) for one in mine),
+        last=sum(int(was.sum()) for was in here),
+        even=sum(even * count for even, count in evens),
+        even_sigma=float(np.sqrt(sum(even * (1 - even) * count for even, count in evens))),
+        caused_ns=sum(caused),
+        cost_ns=sum(ns // count for ns, count in zip(caused, others, strict=True)),
+        late_ns=np.concatenate([*late, np.zeros(0, dtype=np.int64)]),
+    )
+
+
+def find_straggler(found: Sequence[Entries], communication_ns: int) -> tuple[int | None, str]:
+    """The participant whose lateness cost the others most, if it is a straggler by the rule above;
+    and why it is none: "" if one is found. `communication_ns` is how long a device communicates.
+    """
+    if not any(one.collectives for one in found):
+        return None, "no collectives were matched"
+    number = max(range(len(found)), key=lambda number: (found[number].cost_ns, -number))
+    one = found[number]
+    last = f"entered {one.last} of {one.collectives} collectives last"
+    if one.excess < MIN_EXCESS or one.last - one.even < MIN_SIGMAS * one.even_sigma:
+        return None, f"even: no rank is late often enough; the one that cost most {last}"
+    if one.cost_ns < MIN_COST * communication_ns:
+        share = f"{one.cost_ns / communication_ns:.1%} of their communication"
+        return None, f"small: the rank that cost most {last}, but the others waited only {share}"
+    return number, ""

@@ -11,12 +11,16 @@ from markupsafe import Markup
 from msgspec.structs import replace
 
 from decodescope.analyzer.html.page import render_page
-from decodescope.analyzer.html.svg_histogram import histogram_svg, queue_svg
-from decodescope.analyzer.html.svg_rates import rates_svg, ratios_svg
-from decodescope.analyzer.html.svg_roles import roles_svg
-from decodescope.analyzer.html.svg_standings import standings_svg
+from decodescope.analyzer.html.svg_step_time import (
+    Bar,
+    composition_svg,
+    histogram_svg,
+    queue_svg,
+    roles_svg,
+    waterfalls_svg,
+)
 from decodescope.analyzer.html.svg_timeline import excerpt_svg, step_svg, steps_svg
-from decodescope.analyzer.html.svg_waterfall import Bar, composition_svg, waterfalls_svg
+from decodescope.analyzer.html.svg_variants import rates_svg, ratios_svg, standings_svg
 from decodescope.analyzer.names.kinds import FAMILIES
 from decodescope.analyzer.reports.distributions import Buckets, shared_bounds
 from decodescope.analyzer.schema.comparison_report import (
@@ -25,7 +29,7 @@ from decodescope.analyzer.schema.comparison_report import (
     Diff,
     VariantRates,
 )
-from decodescope.analyzer.schema.launch_report import LaunchReport
+from decodescope.analyzer.schema.kernel_report import LaunchReport
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import GAP_CLASSES, CaptureInfo, DeviceReport, Report
 from decodescope.analyzer.schema.run_report import RunReport
@@ -35,8 +39,7 @@ from decodescope.analyzer.tables.sides_table import (
     rates_and_accuracy_table,
     standings_table,
 )
-from decodescope.analyzer.timing.op_families import op_families
-from decodescope.analyzer.timing.step_timeline import StepTimeline
+from decodescope.analyzer.timing.timeline import StepTimeline, op_families
 from decodescope.analyzer.vocabulary.words import ops_word
 
 _SIMILAR = 0.6

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from decodescope.analyzer.collectives.op_waits import OpWaits
+from decodescope.analyzer.collectives.waits import OpWaits
 from decodescope.analyzer.lanes.host import MAX_LEVELS, HostLanes, owners
 from decodescope.analyzer.lanes.lane import Lane, LaneKey, Slices, lane_of
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.timing.intervals import merged, overlapped
-from decodescope.analyzer.timing.op_families import families_of
-from decodescope.analyzer.timing.timeline import OVERLAP_SHARE
+from decodescope.analyzer.timing.timeline import OVERLAP_SHARE, families_of
 from decodescope.analyzer.trace import Int8s, Int64s, Intervals, Trace, rows_by
 
 _NUMBER = re.compile(r"\d+")

@@ -1,6 +1,12 @@
-"""Reads the shape of a model from a Hugging Face config.json, or from the bundled table by name."""
+"""Reads the shape of a model from a Hugging Face config.json, or from the bundled table by name.
+
+Every entry of the bundled models.json holds fields of a published config.json; `source` says where
+they were checked. An alias is a name of other weights of the same shape.
+"""
 
 from collections.abc import Mapping
+from difflib import get_close_matches
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +14,13 @@ import msgspec
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.modelling import families
-from decodescope.analyzer.modelling.fields import Fields, shown
-from decodescope.analyzer.modelling.layers import WINDOW, attention_kinds, expert_layers
-from decodescope.analyzer.modelling.names import bundled_config
+from decodescope.analyzer.modelling.config_fields import (
+    WINDOW,
+    Fields,
+    attention_kinds,
+    expert_layers,
+    shown,
+)
 from decodescope.analyzer.modelling.shape import (
     Experts,
     LatentAttention,
@@ -18,7 +28,11 @@ from decodescope.analyzer.modelling.shape import (
     ModelShape,
     QkNorm,
 )
+from decodescope.analyzer.text.plain import plain_line
 
+# Endings of names that do not change the shape.
+_ENDINGS = ("-instruct", "-it", "-chat", "-base", "-hf", "-thinking", "-2507", "-pt")
+_MAX_SHOWN = 80
 _CONFIG = "config.json"
 _MAX_BYTES = 16 << 20
 _MAX_LAYERS = 4096
@@ -27,6 +41,50 @@ _DTYPES = {
 }  # fmt: skip
 # Names of the part of a multimodal config.json that describes the decoder.
 _NESTED = ("text_config", "llm_config", "language_config")
+
+
+class BundledModel(msgspec.Struct, frozen=True):
+    """An entry of models.json: fields of a config.json, where they are from, and other names."""
+
+    source: str
+    config: dict[str, Any]
+    aliases: list[str] = []
+
+
+def bundled_models() -> dict[str, BundledModel]:
+    """The entries of models.json by their full name, as "Qwen/Qwen3-8B"."""
+    data = resources.files("decodescope.analyzer.modelling").joinpath("models.json").read_bytes()
+    return msgspec.json.decode(data, type=dict[str, BundledModel])
+
+
+def bundled_config(name: str) -> tuple[str, dict[str, Any]]:
+    """The full name and the config fields of the model that is called `name`.
+
+    Case, the organisation, what follows an "@" and endings such as "-Instruct" do not matter.
+
+    Raises:
+        InputError: no such name; the message has the nearest ones.
+    """
+    models = bundled_models()
+    known = {_key(one): full for full, model in models.items() for one in (full, *model.aliases)}
+    key = _key(name)
+    if key not in known:
+        near = get_close_matches(key, known, n=3, cutoff=0.5)
+        nearest = " or ".join(dict.fromkeys(known[one] for one in near))
+        hint = f"{nearest}, or " if nearest else ""
+        raise InputError(
+            f"no model called {plain_line(name)[:_MAX_SHOWN]} is known; name {hint}the model's "
+            "config.json or its folder"
+        )
+    return known[key], models[known[key]].config
+
+
+def _key(name: str) -> str:
+    key = name.strip().partition("@")[0].rpartition("/")[2].lower().replace("_", "-")
+    key = key.removeprefix("meta-")
+    while (ending := next((one for one in _ENDINGS if key.endswith(one)), None)) is not None:
+        key = key.removesuffix(ending)
+    return key
 
 
 def read_model_config(name_or_path: str) -> ModelShape:

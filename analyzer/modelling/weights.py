@@ -12,8 +12,12 @@ from typing import Literal, get_args
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.modelling.shape import ModelShape
-from decodescope.analyzer.modelling.stored_weights import StoredFormats, stored_formats
-from decodescope.analyzer.modelling.weight_format import WeightFormat, weight_format
+from decodescope.analyzer.modelling.weight_formats import (
+    StoredFormats,
+    WeightFormat,
+    stored_formats,
+    weight_format,
+)
 from decodescope.analyzer.text.plain import plain_line
 
 Part = Literal["attention", "mlp", "experts", "head", "embedding"]

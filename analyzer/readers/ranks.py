@@ -15,11 +15,11 @@ from decodescope.analyzer.schema.kernel_report import LaunchShape
 from decodescope.analyzer.schema.report import Finding, Source
 from decodescope.analyzer.trace import (
     CollectiveMessage,
+    CollectiveMessages,
     GpuOps,
     HostEvents,
     Int32s,
     Int64s,
-    Messages,
     OperatorWork,
     Trace,
 )
@@ -302,7 +302,7 @@ def _ops(
     return joined.take(np.lexsort(keys)), names, labels
 
 
-def _messages(parts: Sequence[_Part]) -> tuple[Messages, tuple[CollectiveMessage, ...]]:
+def _messages(parts: Sequence[_Part]) -> tuple[CollectiveMessages, tuple[CollectiveMessage, ...]]:
     """What the collectives of all parts exchange, on the devices that `_ops` numbers."""
     table: dict[CollectiveMessage, int] = {}
     moved = []
@@ -311,7 +311,7 @@ def _messages(parts: Sequence[_Part]) -> tuple[Messages, tuple[CollectiveMessage
         own, devices = part.trace.messages, np.unique(part.trace.ops.device)
         numbers = [table.setdefault(one, len(table)) for one in part.trace.message_table]
         moved.append(
-            Messages(
+            CollectiveMessages(
                 start_ns=own.start_ns + part.later_ns,
                 device=devices.searchsorted(own.device) + devices_before,
                 stream=own.stream,
@@ -319,5 +319,5 @@ def _messages(parts: Sequence[_Part]) -> tuple[Messages, tuple[CollectiveMessage
             )
         )
         devices_before += len(devices)
-    joined = Messages.concatenate(moved)
+    joined = CollectiveMessages.concatenate(moved)
     return joined.take(np.lexsort((joined.stream, joined.device, joined.start_ns))), tuple(table)

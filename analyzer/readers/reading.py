@@ -1,29 +1,94 @@
 """Opens any trace file that decodescope reads. A new format is one more row of `FORMATS`.
 
-The readers of other formats than Kineto's are imported when a file begins as theirs does.
+The readers of other formats than Kineto's are imported when a file begins as theirs does. Files
+that hold no trace are named by their first bytes, and files of the ranks of one run are recognised.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 
 import msgspec
 
+from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.readers.byte_source import ByteSource, open_source
-from decodescope.analyzer.readers.kineto.reader import read_kineto, read_kineto_bytes
-from decodescope.analyzer.readers.not_traces import is_no_trace, refuse
+from decodescope.analyzer.readers.kineto.kineto_reader import read_kineto, read_kineto_bytes
 from decodescope.analyzer.recordings.frames import MAGIC
 from decodescope.analyzer.recordings.recording import read_recording, recording_in
 from decodescope.analyzer.trace import Trace
 
+_PIPE_IT = "unpack it: {} FILE | decodescope analyze -"
+_NOT_TRACES = tuple(
+    (re.compile(pattern, re.DOTALL), what, remedy)
+    for pattern, what, remedy in (
+        (
+            rb'\s*\{\s*"schema"\s*:\s*"[^"]*".*"nodes"\s*:\s*\[',
+            "a PyTorch execution trace (Chakra), which has operators but no times and no GPU ops",
+            "record one with torch.profiler.profile and export_chrome_trace",
+        ),
+        (
+            rb'\s*\{\s*"schema_version"\s*:\s*\d+\s*,\s*"(?:source|model|runs|base|ranks)"\s*:',
+            "a result of decodescope, not a trace",
+            "name the trace that it was made from",
+        ),
+        (
+            # Field 1 of a message, in bytes that no text has.
+            rb"\n(?=[^\x00-\x08\x0e-\x1f]{0,64}[\x00-\x08\x0e-\x1f])",
+            "a Perfetto trace (protobuf)",
+            "record JSON instead (rocprofv3 --output-format json)",
+        ),
+        (rb"\x28\xb5\x2f\xfd", "compressed with zstd", _PIPE_IT.format("zstd -dc")),
+        (rb"\xfd7zXZ\x00", "compressed with xz", _PIPE_IT.format("xz -dc")),
+        (rb"BZh[1-9]", "compressed with bzip2", _PIPE_IT.format("bzip2 -dc")),
+        (rb"PK\x03\x04", "a zip archive", _PIPE_IT.format("unzip -p")),
+        (rb".{257}ustar", "a tar archive", _PIPE_IT.format("tar -xOf")),
+        (rb"\xff\xfe|\xfe\xff", "text in UTF-16", "convert it: iconv -f UTF-16 -t UTF-8 FILE"),
+        (rb"\x80[\x02-\x05]", "a pickle, as of a memory snapshot", "record a profiler trace"),
+    )
+)
+# The properties of the devices come before it.
+_LOOKED_AT_BYTES = 256 << 10
+_RANK = re.compile(rb'"distributedInfo"\s*:\s*\{[^{}]*?"rank"\s*:\s*(\d{1,9})\b')
 # Enough for the head of a compressed file.
 _BEGINNING_BYTES = 1 << 16
 _SQLITE_MAGIC = b"SQLite format 3\x00"
 _NSYS_REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
 _ROCPROF_HEAD = re.compile(rb'\s*\{\s*"rocprofiler-sdk-tool"\s*:')
 _JSON = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[{\]]|[\[{]\s*\Z)")
+
+
+def is_no_trace(source: ByteSource) -> bool:
+    """Whether the bytes begin as something else does that is known here."""
+    return any(pattern.match(source.head) for pattern, _, _ in _NOT_TRACES)
+
+
+def refuse(source: ByteSource) -> Trace:
+    """Raise `TraceError`: what it is, and what to do instead."""
+    what, remedy = next(row[1:] for row in _NOT_TRACES if row[0].match(source.head))
+    raise TraceError(f"{source.path}: {what}; {remedy}")
+
+
+def are_ranks(paths: Sequence[Path]) -> bool:
+    """Whether each of several files names a rank that no other one names. Only their beginnings
+    are read; what cannot be read names none."""
+    named = [_said_rank(path) for path in paths]
+    return len(paths) > 1 and None not in named and len(set(named)) == len(named)
+
+
+def _said_rank(path: Path) -> int | None:
+    if not path.is_file():
+        return None
+    beginning = b""
+    try:
+        with open_source(str(path)) as source:
+            while len(beginning) < _LOOKED_AT_BYTES and (piece := source.read()):
+                beginning += piece
+    except TraceError:
+        return None
+    found = _RANK.search(beginning[:_LOOKED_AT_BYTES])
+    return None if found is None else int(found[1])
 
 
 def load(path: Path | str, progress: Callable[[float], None] | None = None) -> Trace:
@@ -64,19 +129,19 @@ def _read_recorded_window(source: ByteSource) -> Trace:
 
 
 def _read_nsys(source: ByteSource) -> Trace:
-    from decodescope.analyzer.readers.nsys.reader import read_nsys
+    from decodescope.analyzer.readers.nsys.nsys_reader import read_nsys
 
     return read_nsys(source)
 
 
 def _refuse_nsys_report(source: ByteSource) -> Trace:
-    from decodescope.analyzer.readers.nsys.reader import refuse_nsys_report
+    from decodescope.analyzer.readers.nsys.nsys_reader import refuse_nsys_report
 
     return refuse_nsys_report(source)
 
 
 def _read_rocprof(source: ByteSource) -> Trace:
-    from decodescope.analyzer.readers.rocprof.reader import read_rocprof
+    from decodescope.analyzer.readers.rocprof.rocprof_reader import read_rocprof
 
     return read_rocprof(source)
 

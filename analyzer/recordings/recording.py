@@ -54,7 +54,7 @@ class RecordedFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class RecordingMark:
     """A place in a recording that is worth a jump: a captured window, or the moment from which
     `variant` ran instead of another."""
 
@@ -161,15 +161,15 @@ class Recording:
         tail = islice(self.frames_from(first), number - first)
         return _last_windows([*_still_valid(self.events[:count]), *tail])
 
-    def marks(self) -> tuple[Mark, ...]:
+    def marks(self) -> tuple[RecordingMark, ...]:
         """Its windows and its changes of variant, in order."""
         marks, variant = [], ""
         for frame in self.events:
             match frame.message:
                 case TraceReady(capture=capture):
-                    marks.append(Mark(frame.t_ns, "window", capture.variant))
+                    marks.append(RecordingMark(frame.t_ns, "window", capture.variant))
                 case State(variant=name) if name and name != variant:
-                    marks.append(Mark(frame.t_ns, "switch", name))
+                    marks.append(RecordingMark(frame.t_ns, "switch", name))
                     variant = name
         return tuple(marks)
 

@@ -7,15 +7,23 @@ from typing import Literal
 import numpy as np
 
 from decodescope.analyzer.collectives.matching import Group, find_groups
-from decodescope.analyzer.collectives.op_waits import OpWaits, op_waits
-from decodescope.analyzer.collectives.operations import Operation, bus_factor, message_bytes
-from decodescope.analyzer.collectives.participants import Participant, find_participants
+from decodescope.analyzer.collectives.participants import (
+    CollectiveOperation,
+    Participant,
+    bus_factor,
+    find_participants,
+    message_bytes,
+)
 from decodescope.analyzer.collectives.skew import Skew, find_skew, steps_by_device
-from decodescope.analyzer.collectives.stragglers import Entries, entries, find_straggler
 from decodescope.analyzer.collectives.waits import (
+    Entries,
+    OpWaits,
     SplitCommunication,
     Waits,
+    entries,
+    find_straggler,
     find_waits,
+    op_waits,
     split_communication,
     transfer_starts,
 )
@@ -40,7 +48,7 @@ class MatchedCollectives:
     """The collectives of `participants`; `groups` run the same ones, and `group_waits` has the
     waits of each group."""
 
-    operations: tuple[Operation, ...]
+    operations: tuple[CollectiveOperation, ...]
     participants: tuple[Participant, ...]
     groups: tuple[Group, ...]
     group_waits: tuple[Waits, ...]
@@ -57,7 +65,9 @@ class MatchedCollectives:
 
 
 def match_collectives(
-    operations: Sequence[Operation], participants: Sequence[Participant], common_clock: bool
+    operations: Sequence[CollectiveOperation],
+    participants: Sequence[Participant],
+    common_clock: bool,
 ) -> MatchedCollectives:
     """Match them. `common_clock` says whether the wall clocks of the participants are one."""
     groups = find_groups(participants, operations, common_clock)
@@ -204,7 +214,9 @@ def _clocks(participants: int, waits: Sequence[Waits]) -> list[int | None]:
 
 
 def _collectives(
-    operations: Sequence[Operation], participants: Sequence[Participant], waits: Sequence[Waits]
+    operations: Sequence[CollectiveOperation],
+    participants: Sequence[Participant],
+    waits: Sequence[Waits],
 ) -> tuple[CollectiveReport, ...]:
     rows = []
     for place, operation in enumerate(operations):
@@ -220,7 +232,7 @@ def _collectives(
 
 
 def _collective(
-    operation: Operation,
+    operation: CollectiveOperation,
     place: int,
     participants: Sequence[Participant],
     members: Sequence[int],
@@ -249,7 +261,7 @@ def _collective(
 
 
 def _bandwidth(
-    operation: Operation, participants: Sequence[Participant], waits: Waits | None
+    operation: CollectiveOperation, participants: Sequence[Participant], waits: Waits | None
 ) -> tuple[int | None, float | None]:
     """The median size of the matched messages and the median of their bus bandwidth."""
     if waits is None:

@@ -11,21 +11,20 @@ from decodescope.analyzer.modelling.contradictions import (
     contradictions,
     product_sizes,
 )
-from decodescope.analyzer.modelling.role_work import (
+from decodescope.analyzer.modelling.shape import StepShape, causal_pairs
+from decodescope.analyzer.modelling.step_work import (
     RoleWork,
+    role_work,
     step_bytes,
     step_flops,
     with_fused_roles,
 )
-from decodescope.analyzer.modelling.step import StepShape, causal_pairs
-from decodescope.analyzer.modelling.step_work import role_work
 from decodescope.analyzer.modelling.weights import Part, model_weights
 from decodescope.analyzer.reports.given import Given, GivenModel
 from decodescope.analyzer.roofline.costs import Costs, compute_dtype, peak_fields, work_limit
 from decodescope.analyzer.roofline.peaks import DatasheetPeak
 from decodescope.analyzer.schema.report import CaptureInfo, Finding
-from decodescope.analyzer.schema.step_cost import StepCost
-from decodescope.analyzer.schema.structure_report import RoleReport, StructureReport
+from decodescope.analyzer.schema.step_report import RoleReport, StepCost, StructureReport
 from decodescope.analyzer.timing.step_annotations import StepAnnotation
 from decodescope.analyzer.timing.step_kinds import kinds_of
 from decodescope.analyzer.timing.timeline import Timeline

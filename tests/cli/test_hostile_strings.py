@@ -24,7 +24,7 @@ from rich.cells import cell_len
 from rich.console import RenderableType
 
 from decodescope.analyzer import analyze
-from decodescope.analyzer.chrome.export import export_chrome
+from decodescope.analyzer.chrome.chrome_export import export_chrome
 from decodescope.analyzer.protocol.messages import VariantInfo
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.schema.interruption_report import InterruptionReport

@@ -29,11 +29,11 @@ def ready(*_, **__):
 """
 # What a command waits in, with its output or its temporary folder open.
 WRITING = """
-from decodescope.analyzer.chrome import export
+from decodescope.analyzer.chrome import chrome_export
 def events(*_):
     yield "{}"
     ready()
-export._events = events
+chrome_export._events = events
 """
 DECODING = """
 from decodescope.variants.measuring import run
@@ -46,7 +46,7 @@ rank_reading._WORTH_BYTES = 0
 rank_reading._cores = lambda: 2
 rank_reading._START = rank_reading._START.replace(
     "main(sys.argv[2:])",
-    "import time; from decodescope.analyzer.reports import rank_worker as w; "
+    "import time; from decodescope.analyzer.reports import rank_reading as w; "
     "w.read_rank = lambda path: time.sleep(600); main(sys.argv[2:])",
 )
 """

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from decodescope.analyzer.readers.kineto.reader import read_kineto_bytes
+from decodescope.analyzer.readers.kineto.kineto_reader import read_kineto_bytes
 from decodescope.analyzer.trace import Trace
 
 DATA = Path(__file__).resolve().parent.parent / "data"

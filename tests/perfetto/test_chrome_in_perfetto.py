@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from decodescope.analyzer import Given, analyze, analyze_ranks, load
-from decodescope.analyzer.chrome.export import export_chrome
+from decodescope.analyzer.chrome.chrome_export import export_chrome
 from decodescope.analyzer.exporting import export_ranks
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.reports.reference_ops import reference_from

@@ -15,7 +15,7 @@ from decodescope.analyzer.protocol.messages import (
     StepOnce,
     SwitchVariant,
 )
-from decodescope.analyzer.recordings.recording import Mark
+from decodescope.analyzer.recordings.recording import RecordingMark
 from decodescope.tui.background import Background
 from decodescope.tui.feeds import Feeds
 from decodescope.tui.link.base import NEWEST_NS, Seek, Speed
@@ -187,5 +187,5 @@ class RunController:
             await self._feeds.shown.send(Seek(t_ns))
             self._painter.changed(self._feeds.shown)
 
-    async def _seek(self, mark: Mark | None) -> None:
+    async def _seek(self, mark: RecordingMark | None) -> None:
         await self.seek_to(mark.t_ns if mark is not None else None)

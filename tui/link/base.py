@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from decodescope.analyzer.errors import process_end
 from decodescope.analyzer.protocol.messages import AppMessage, Settings, WorkerMessage
-from decodescope.analyzer.recordings.recording import Mark
+from decodescope.analyzer.recordings.recording import RecordingMark
 from decodescope.analyzer.schema.report import Finding
 
 NEWEST_NS = 1 << 62
@@ -68,7 +68,7 @@ class Playback(Struct, frozen=True):
     duration_ns: int
     speed: float
     state: Literal["following", "playing", "paused", "ended"]
-    marks: tuple[Mark, ...]
+    marks: tuple[RecordingMark, ...]
     growing: bool = False
 
 

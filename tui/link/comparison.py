@@ -5,7 +5,7 @@ import sys
 
 import msgspec
 
-from decodescope.analyzer.comparing.messages import ComparisonConfig, ComparisonMessage
+from decodescope.analyzer.comparing.comparison_messages import ComparisonConfig, ComparisonMessage
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.io.work_folders import WorkFolder
 from decodescope.tui.link.base import WorkerDied

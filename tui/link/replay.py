@@ -22,9 +22,9 @@ from decodescope.analyzer.protocol.messages import (
     WorkerMessage,
 )
 from decodescope.analyzer.recordings.recording import (
-    Mark,
     RecordedFrame,
     Recording,
+    RecordingMark,
     read_recording,
 )
 from decodescope.tui.link.base import (
@@ -60,7 +60,7 @@ class ReplayLink(Link):
     def __init__(self, path: Path) -> None:
         self._path = path
         self._recording: Recording | None = None
-        self._marks: tuple[Mark, ...] = ()
+        self._marks: tuple[RecordingMark, ...] = ()
         self._frames: Iterator[RecordedFrame] = iter(())
         self._number = 0
         self._jumping = False

@@ -8,7 +8,10 @@ from decodescope.analyzer.protocol.messages import Bye, Failure
 from decodescope.tui.link.base import WorkerDied
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.comparing.messages import ComparisonConfig, ComparisonProgress
+    from decodescope.analyzer.comparing.comparison_messages import (
+        ComparisonConfig,
+        ComparisonProgress,
+    )
     from decodescope.analyzer.schema.comparison_report import Comparison, Diff
     from decodescope.tui.link.comparison import ComparisonLinkEvent
 
@@ -77,7 +80,7 @@ class ComparisonState:
 
     def received(self, event: "ComparisonLinkEvent", now: float) -> "ComparisonState":
         """The state after `event`."""
-        from decodescope.analyzer.comparing.messages import (
+        from decodescope.analyzer.comparing.comparison_messages import (
             ComparisonDone,
             ComparisonProgress,
             RoundCompared,

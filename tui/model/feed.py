@@ -23,7 +23,7 @@ from decodescope.analyzer.protocol.messages import (
     TraceReady,
     WorkerMessage,
 )
-from decodescope.analyzer.readers.said_rank import are_ranks
+from decodescope.analyzer.readers.reading import are_ranks
 from decodescope.analyzer.schema.report import Finding
 from decodescope.analyzer.text.formatting import position
 from decodescope.tui.link.base import (

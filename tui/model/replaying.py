@@ -4,7 +4,7 @@ import math
 import re
 from typing import Literal
 
-from decodescope.analyzer.recordings.recording import Mark
+from decodescope.analyzer.recordings.recording import RecordingMark
 from decodescope.tui.link.base import Playback
 
 SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, math.inf)
@@ -25,7 +25,7 @@ def next_speed(factor: float, steps: int) -> float:
 
 def neighbour_mark(
     playback: Playback, kind: Literal["window", "switch"], forward: bool
-) -> Mark | None:
+) -> RecordingMark | None:
     """The next mark of this kind after the position, or the last one before it."""
     marks = [mark for mark in playback.marks if mark.kind == kind]
     if forward:
@@ -33,7 +33,7 @@ def neighbour_mark(
     return next((mark for mark in reversed(marks) if mark.t_ns < playback.position_ns), None)
 
 
-def last_of(playback: Playback, variant: str) -> Mark | None:
+def last_of(playback: Playback, variant: str) -> RecordingMark | None:
     """The last window of `variant`, or if it has none, the last time that it began to run."""
     marks = [mark for mark in reversed(playback.marks) if mark.variant == variant]
     windows = (mark for mark in marks if mark.kind == "window")

@@ -10,7 +10,7 @@ import msgspec
 
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.comparing.comparison import compare_runs
-from decodescope.analyzer.comparing.messages import (
+from decodescope.analyzer.comparing.comparison_messages import (
     ComparisonEvent,
     ComparisonProgress,
     RoundCompared,

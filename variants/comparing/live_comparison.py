@@ -18,7 +18,7 @@ from types import FrameType
 import msgspec
 from msgspec import Struct
 
-from decodescope.analyzer.comparing.messages import ComparisonConfig, ComparisonDone
+from decodescope.analyzer.comparing.comparison_messages import ComparisonConfig, ComparisonDone
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.protocol.framing import FrameDecoder, encode_frame
 from decodescope.analyzer.protocol.messages import Bye, Quit

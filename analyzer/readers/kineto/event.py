@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from decodescope.analyzer.readers.columns import LIMIT_NS, NOT_GIVEN
+from decodescope.analyzer.readers.trace_columns import LIMIT_NS, NOT_GIVEN
 from decodescope.analyzer.trace import Bools, Int64s
 
 Id = int | str | float | None

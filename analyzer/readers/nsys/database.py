@@ -15,7 +15,7 @@ import numpy as np
 
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.readers.byte_source import ByteSource
-from decodescope.analyzer.readers.columns import LIMIT_NS
+from decodescope.analyzer.readers.trace_columns import LIMIT_NS
 from decodescope.analyzer.trace import Int64s
 
 _HEADER_BYTES = 100

@@ -8,7 +8,11 @@ from msgspec.structs import replace
 
 from benchmarks.claims.claim import Setup
 from benchmarks.claims.report import EntrantFigures, Race
-from decodescope.analyzer.comparing.messages import ComparisonEvent, ComparisonProgress, RunMeasured
+from decodescope.analyzer.comparing.comparison_messages import (
+    ComparisonEvent,
+    ComparisonProgress,
+    RunMeasured,
+)
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.roofline.waterfall import busy_time_ns

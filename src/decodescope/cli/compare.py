@@ -30,7 +30,7 @@ from decodescope.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.comparing.messages import ComparisonEvent
+    from decodescope.analyzer.comparing.comparison_messages import ComparisonEvent
     from decodescope.analyzer.schema.comparison_report import Comparison
     from decodescope.variants.comparing.command import CompareOutcome
 
@@ -99,7 +99,7 @@ def compare(
 
 
 def _tell(show: Callable[[str], None], event: "ComparisonEvent") -> None:
-    from decodescope.analyzer.comparing.messages import ComparisonProgress
+    from decodescope.analyzer.comparing.comparison_messages import ComparisonProgress
 
     if isinstance(event, ComparisonProgress):
         show(event.describe())

@@ -10,7 +10,7 @@ import pytest
 from decodescope.analyzer import Analysis, Given, analyze, load
 from decodescope.analyzer.attribution.capture_choice import NOT_USED
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.readers.kineto.reader import read_kineto_bytes
+from decodescope.analyzer.readers.kineto.kineto_reader import read_kineto_bytes
 from decodescope.analyzer.schema.report import Attribution, Finding
 from decodescope.analyzer.trace import Trace
 from tests.helpers.foreign.captures import attributed

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from decodescope.analyzer import Analysis, Given, analyze, load
-from decodescope.analyzer.chrome.export import export_chrome
+from decodescope.analyzer.chrome.chrome_export import export_chrome
 from tests.analyzer.chrome.test_chrome_export import assert_nested, figures
 from tests.helpers.foreign.layered import (
     EPILOGUE,

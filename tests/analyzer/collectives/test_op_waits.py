@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decodescope.analyzer import analyze, analyze_ranks
-from decodescope.analyzer.collectives.op_waits import OpWaits
+from decodescope.analyzer.collectives.waits import OpWaits
 from decodescope.analyzer.lanes.build import find_lanes
 from decodescope.analyzer.readers.ranks import merge_ranks
 from decodescope.analyzer.trace import Trace

@@ -11,11 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, log_ticks, ticks, time_ticks
-from decodescope.analyzer.html.svg_histogram import histogram_svg, queue_svg
-from decodescope.analyzer.html.svg_rates import rates_svg, ratios_svg
-from decodescope.analyzer.html.svg_standings import standings_svg
+from decodescope.analyzer.html.svg_step_time import histogram_svg, queue_svg, waterfalls_svg
 from decodescope.analyzer.html.svg_timeline import MAX_STREAMS, excerpt_svg, step_svg, steps_svg
-from decodescope.analyzer.html.svg_waterfall import waterfalls_svg
+from decodescope.analyzer.html.svg_variants import rates_svg, ratios_svg, standings_svg
 from decodescope.analyzer.names.kinds import FAMILIES
 from decodescope.analyzer.reports.distributions import shared_bounds
 from decodescope.analyzer.schema.comparison_report import (
@@ -24,10 +22,10 @@ from decodescope.analyzer.schema.comparison_report import (
     Standing,
     VariantRates,
 )
-from decodescope.analyzer.schema.launch_report import QueueDepth
+from decodescope.analyzer.schema.kernel_report import QueueDepth
 from decodescope.analyzer.schema.report import GAP_CLASSES, WaterfallPart
 from decodescope.analyzer.timing.intervals import union
-from decodescope.analyzer.timing.step_timeline import StepTimeline
+from decodescope.analyzer.timing.timeline import StepTimeline
 from tests.helpers.html_samples import sample_pair
 from tests.helpers.step_timelines import step_timeline_of
 

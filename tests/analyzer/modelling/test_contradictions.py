@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 from decodescope.analyzer import load
-from decodescope.analyzer.modelling.config import read_model_config
+from decodescope.analyzer.modelling.config import bundled_models, read_model_config
 from decodescope.analyzer.modelling.contradictions import (
     TraceFacts,
     contradictions,
     matrix_sizes,
     product_sizes,
 )
-from decodescope.analyzer.modelling.names import bundled_models
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.trace import OperatorWork
 

@@ -5,9 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer.modelling.config import read_model_config
-from decodescope.analyzer.modelling.role_work import RoleWork, step_bytes, with_fused_roles
-from decodescope.analyzer.modelling.step import StepShape
-from decodescope.analyzer.modelling.step_work import role_work
+from decodescope.analyzer.modelling.shape import StepShape
+from decodescope.analyzer.modelling.step_work import (
+    RoleWork,
+    role_work,
+    step_bytes,
+    with_fused_roles,
+)
 from decodescope.analyzer.modelling.weights import model_weights
 
 ROLES = (

@@ -8,8 +8,7 @@ import pytest
 import torch
 import transformers
 
-from decodescope.analyzer.modelling.config import model_shape, read_model_config
-from decodescope.analyzer.modelling.names import bundled_models
+from decodescope.analyzer.modelling.config import bundled_models, model_shape, read_model_config
 from decodescope.variants.model.presets import PRESETS
 from tests.helpers.modelling.parameters import parameter_count
 

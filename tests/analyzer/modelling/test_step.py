@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.modelling.step import StepShape, causal_pairs
+from decodescope.analyzer.modelling.shape import StepShape, causal_pairs
 
 
 def walk(queries: int, keys: int, window: int | None) -> tuple[int, int]:

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.modelling.config import read_model_config
-from decodescope.analyzer.modelling.names import bundled_models
-from decodescope.analyzer.modelling.role_work import step_bytes, step_flops
-from decodescope.analyzer.modelling.step import StepShape
+from decodescope.analyzer.modelling.config import bundled_models, read_model_config
+from decodescope.analyzer.modelling.shape import StepShape
 from decodescope.analyzer.modelling.step_work import (
     layer_work,
     outside_work,
     role_work,
+    step_bytes,
+    step_flops,
     touched_experts,
 )
 from decodescope.analyzer.modelling.weights import model_weights

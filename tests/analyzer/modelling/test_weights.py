@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.modelling.config import model_shape, read_model_config
-from decodescope.analyzer.modelling.weight_format import FORMATS, weight_format
+from decodescope.analyzer.modelling.weight_formats import FORMATS, weight_format
 from decodescope.analyzer.modelling.weights import kv_element_bytes, model_weights
 
 LLAMA = read_model_config("llama-3.1-8b")

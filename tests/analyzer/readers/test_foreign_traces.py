@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from decodescope.analyzer import analyze, load
-from decodescope.analyzer.chrome.export import export_chrome
+from decodescope.analyzer.chrome.chrome_export import export_chrome
 from decodescope.analyzer.errors import TraceError
-from decodescope.analyzer.readers.kineto.reader import read_kineto_bytes
+from decodescope.analyzer.readers.kineto.kineto_reader import read_kineto_bytes
 from decodescope.analyzer.schema.report import Report
 from tests.fuzzing.damage import Document, as_json, damage_bytes, damage_events
 from tests.helpers.reports import analyzed

@@ -6,7 +6,7 @@ import pytest
 
 from decodescope.analyzer import Analysis, Given, analyze, load
 from decodescope.analyzer.attribution.ranges import replay_sources
-from decodescope.analyzer.chrome.export import export_chrome
+from decodescope.analyzer.chrome.chrome_export import export_chrome
 from decodescope.analyzer.schema.report import Attribution
 from tests.helpers.foreign.captures import attributed, capture_of, captured, kernels, model, replays
 from tests.helpers.kineto_events import Event, call, op, span, trace_of

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.readers.kineto import stream
-from decodescope.analyzer.readers.kineto.reader import read_kineto_bytes
+from decodescope.analyzer.readers.kineto.kineto_reader import read_kineto_bytes
 from tests.helpers.kineto_events import call, codes, document, op, read
 
 KERNEL = document([call(0, 5, 1), op(10, 20, 1)])

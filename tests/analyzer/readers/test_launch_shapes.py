@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer import analyze, load
-from decodescope.analyzer.chrome.export import export_chrome
+from decodescope.analyzer.chrome.chrome_export import export_chrome
 from decodescope.analyzer.readers.ranks import merge_ranks
 from decodescope.analyzer.schema.kernel_report import KernelReport, LaunchShape
 from decodescope.analyzer.trace import Trace

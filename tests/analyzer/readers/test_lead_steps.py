@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer import analyze
-from decodescope.analyzer.readers.kineto.reader import read_kineto_bytes
+from decodescope.analyzer.readers.kineto.kineto_reader import read_kineto_bytes
 from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.analyzer.trace import Trace
 from tests.helpers.kineto_events import Event, call, document, event, op, span, trace_of

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from decodescope.analyzer import analyze, load
-from decodescope.analyzer.chrome.export import export_chrome
+from decodescope.analyzer.chrome.chrome_export import export_chrome
 from decodescope.analyzer.trace import GRAPH, KERNEL, MEMCPY, MEMSET, Trace
 from tests.helpers.foreign.nsys_files import MARK, START_END, Export, global_pid, global_tid
 from tests.helpers.kineto_events import codes

@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer import analyze, load
-from decodescope.analyzer.chrome.export import export_chrome
+from decodescope.analyzer.chrome.chrome_export import export_chrome
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.readers import byte_source
-from decodescope.analyzer.readers.rocprof.devices import Devices
-from decodescope.analyzer.readers.rocprof.document import GPU_AGENT, Agent, Handle
+from decodescope.analyzer.readers.rocprof.document import GPU_AGENT, Agent, Devices, Handle
 from decodescope.analyzer.trace import KERNEL, MEMCPY, Trace
 from tests.fuzzing.damage import damage_bytes
 from tests.helpers.foreign.rocprof_files import CPU, GPU, Process, document, write

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from decodescope.analyzer.readers.said_rank import are_ranks
+from decodescope.analyzer.readers.reading import are_ranks
 from tests.helpers.kineto_events import document, op
 from tests.helpers.ranks.runs import a_run, rank_files
 

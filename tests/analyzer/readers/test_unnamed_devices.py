@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from decodescope.analyzer import load
-from decodescope.analyzer.readers.kineto.reader import read_kineto_bytes
-from decodescope.analyzer.readers.kineto.unnamed_devices import name_by_properties
+from decodescope.analyzer.readers.kineto.devices import name_by_properties
+from decodescope.analyzer.readers.kineto.kineto_reader import read_kineto_bytes
 from decodescope.analyzer.roofline.peaks import datasheet_peak
 
 # As ROCm's profiler lists an MI300X.

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from decodescope.analyzer import Analysis, analyze, load
-from decodescope.analyzer.chrome.export import export_chrome
+from decodescope.analyzer.chrome.chrome_export import export_chrome
 from decodescope.analyzer.recordings.bundled import recording_head
 from decodescope.analyzer.schema.report import Report
 

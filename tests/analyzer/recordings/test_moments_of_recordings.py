@@ -18,7 +18,7 @@ from decodescope.analyzer.protocol.messages import (
     TraceReady,
 )
 from decodescope.analyzer.recordings.bundled import recording_head
-from decodescope.analyzer.recordings.recording import Mark, read_recording
+from decodescope.analyzer.recordings.recording import RecordingMark, read_recording
 from tests.helpers.recordings import hello, record, stats, window
 
 
@@ -93,10 +93,10 @@ def test_marks_are_the_windows_and_the_changes_of_variant(path, tmp_path):
     ]  # fmt: skip
     recording = read_recording(record(path, messages, interval_ns=1000))
     assert recording.marks() == (
-        Mark(2000, "switch", "a"),
-        Mark(4000, "window", "a"),
-        Mark(7000, "switch", "b"),
-        Mark(8000, "window", "b"),
+        RecordingMark(2000, "switch", "a"),
+        RecordingMark(4000, "window", "a"),
+        RecordingMark(7000, "switch", "b"),
+        RecordingMark(8000, "window", "b"),
     )
     assert [recording.number_after(t_ns) for t_ns in (0, 999, 1000, 7999, 9000)] == [0, 0, 1, 7, 8]
 

@@ -8,9 +8,9 @@ import pytest
 
 from decodescope.analyzer import analyze
 from decodescope.analyzer.attribution import range_tree
-from decodescope.analyzer.chrome.export import export_chrome
+from decodescope.analyzer.chrome.chrome_export import export_chrome
 from decodescope.analyzer.exporting import html_page
-from decodescope.analyzer.readers.columns import MAX_NAME
+from decodescope.analyzer.readers.trace_columns import MAX_NAME
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.views.csv_export import render_csv
 from tests.helpers.kineto_events import call, op, span, trace_of

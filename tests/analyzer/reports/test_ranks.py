@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer import analyze, analyze_ranks
-from decodescope.analyzer.chrome.export import export_chrome
+from decodescope.analyzer.chrome.chrome_export import export_chrome
 from decodescope.analyzer.errors import InputError, TraceError
 from decodescope.analyzer.readers.ranks import merge_ranks
 from decodescope.analyzer.readers.reading import load

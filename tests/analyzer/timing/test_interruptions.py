@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.analyzer.readers.kineto.reader import read_kineto_bytes
+from decodescope.analyzer.readers.kineto.kineto_reader import read_kineto_bytes
 from decodescope.analyzer.schema.interruption_report import InterruptionReport
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.trace import Trace

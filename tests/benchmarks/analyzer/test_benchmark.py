@@ -13,7 +13,7 @@ from benchmarks.analyzer.rank_traces import make_rank_traces
 from benchmarks.analyzer.result_table import benchmark_table
 from decodescope.analyzer import analyze, analyze_ranks, load
 from decodescope.analyzer.errors import InputError, TraceError
-from decodescope.analyzer.readers.kineto.reader import read_kineto_bytes
+from decodescope.analyzer.readers.kineto.kineto_reader import read_kineto_bytes
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.recordings.recording import read_recording
 from tests.helpers.kineto_events import DATA, call, document, op

@@ -4,7 +4,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from decodescope.analyzer.comparing.messages import ComparisonConfig, ComparisonProgress
+from decodescope.analyzer.comparing.comparison_messages import ComparisonConfig, ComparisonProgress
 from decodescope.analyzer.protocol.messages import State
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.sources import LiveSource

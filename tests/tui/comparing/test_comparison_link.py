@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from decodescope.analyzer.comparing.comparison import compare_runs
-from decodescope.analyzer.comparing.messages import (
+from decodescope.analyzer.comparing.comparison_messages import (
     ComparisonConfig,
     ComparisonDone,
     ComparisonProgress,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from decodescope.analyzer.comparing.messages import ComparisonDone, RoundCompared
+from decodescope.analyzer.comparing.comparison_messages import ComparisonDone, RoundCompared
 from decodescope.analyzer.protocol.messages import Bye, Failure, Pause, Resume
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.tui.link.base import WorkerDied

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.analyzer.comparing.messages import (
+from decodescope.analyzer.comparing.comparison_messages import (
     ComparisonConfig,
     ComparisonProgress,
     RunMeasured,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from decodescope.analyzer.comparing.messages import ComparisonDone
+from decodescope.analyzer.comparing.comparison_messages import ComparisonDone
 from decodescope.tui.style.terminal import TerminalTraits
 from tests.helpers.scripted import settle, text_of
 from tests.tui.comparing.page import TALL, Page

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from decodescope.analyzer.comparing.messages import ComparisonDone
+from decodescope.analyzer.comparing.comparison_messages import ComparisonDone
 from decodescope.analyzer.schema.comparison_report import Comparison
 from tests.helpers.hostile import HOSTILE, unsafe
 from tests.helpers.scripted import settle, text_of

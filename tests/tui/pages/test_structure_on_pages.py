@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decodescope.analyzer import Analysis, analyze
-from decodescope.analyzer.chrome.export import export_chrome
+from decodescope.analyzer.chrome.chrome_export import export_chrome
 from decodescope.analyzer.lanes.build import find_lanes
 from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.text.formatting import duration, percent

@@ -10,9 +10,8 @@ from rich.style import Style
 
 from decodescope.analyzer.lanes.host import HOST_KINDS
 from decodescope.analyzer.lanes.lane import Lane, LaneColumns, LaneKind
-from decodescope.analyzer.names.kernel_names import short_kernel
 from decodescope.analyzer.names.kinds import FAMILIES
-from decodescope.analyzer.names.names import cut_middle
+from decodescope.analyzer.names.names import cut_middle, short_kernel
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.text.plain import plain_line

@@ -12,12 +12,15 @@ import numpy as np
 
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.readers.byte_source import ByteSource
-from decodescope.analyzer.readers.columns import sorted_gpu_ops, sorted_host_events, usable_base
-from decodescope.analyzer.readers.kineto.columns import EventColumns
-from decodescope.analyzer.readers.kineto.cpu_leaves import leaf_operators
+from decodescope.analyzer.readers.kineto.devices import leaf_operators, name_by_properties
+from decodescope.analyzer.readers.kineto.event_columns import EventColumns
 from decodescope.analyzer.readers.kineto.operator_work import WORK_KEY, WorkRows, stored_work
 from decodescope.analyzer.readers.kineto.stream import EventStream
-from decodescope.analyzer.readers.kineto.unnamed_devices import name_by_properties
+from decodescope.analyzer.readers.trace_columns import (
+    sorted_gpu_ops,
+    sorted_host_events,
+    usable_base,
+)
 from decodescope.analyzer.schema.graph_reference import CAPTURE_KEY, REFERENCE_KEY, GraphReference
 from decodescope.analyzer.schema.report import CaptureInfo, Finding, Source
 from decodescope.analyzer.timing.steps import step_markers

@@ -6,16 +6,16 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
-from decodescope.analyzer.readers.columns import LIMIT_NS, NOT_GIVEN, Names
 from decodescope.analyzer.readers.kineto.begin_end import BeginEnd
 from decodescope.analyzer.readers.kineto.event import Event, EventArgs, Id, to_nanoseconds
 from decodescope.analyzer.readers.kineto.event_arguments import (
+    AnnotationColumn,
     KernelColumn,
     MessageRows,
     ShapeColumn,
 )
-from decodescope.analyzer.readers.kineto.graph_annotations import AnnotationColumn
 from decodescope.analyzer.readers.kineto.operator_work import WorkColumns
+from decodescope.analyzer.readers.trace_columns import LIMIT_NS, NOT_GIVEN, Names
 from decodescope.analyzer.trace import GRAPH, KERNEL, MEMCPY, MEMSET, GpuOps, HostEvents, Int64s
 
 _GPU_KINDS = {

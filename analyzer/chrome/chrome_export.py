@@ -14,8 +14,8 @@ import numpy as np
 
 from decodescope.analyzer.chrome.devices import (
     device_events,
-    device_name,
     gap_pieces,
+    process_name,
     stream_tracks,
 )
 from decodescope.analyzer.chrome.events import EventText, given, rows_of
@@ -93,7 +93,7 @@ def _events(analysis: Analysis, text: EventText) -> Iterator[str]:
     ops_of = rows_by(trace.ops.device)
     for order, (device, mine) in enumerate(ops_of.items()):
         pid = pid_base + device
-        yield text.process(pid, device_name(trace, device), order - len(ops_of))
+        yield text.process(pid, process_name(trace, device), order - len(ops_of))
         own = pieces.take(pieces_of.get(device, mine[:0]))
         yield from device_events(analysis, text, mine, own, pid, waits)
     if not trace.on_cpu:

@@ -1,7 +1,8 @@
-"""Measured rates with their intervals, and the ratios between variants."""
+"""Charts that compare variants: rates with intervals, ratios, and speed beside error."""
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from markupsafe import Markup
 
@@ -11,15 +12,23 @@ from decodescope.analyzer.schema.comparison_report import (
     ChangeVerdict,
     Pair,
     SpeedRatio,
+    Standing,
     VariantRates,
 )
 from decodescope.analyzer.text.formatting import rate
-from decodescope.analyzer.vocabulary.words import speed_text
+from decodescope.analyzer.vocabulary.words import beaten_text, speed_text
 
-_LEFT, _ROW_PX, _AXIS_PX = 150.0, 34.0, 24.0
+_RATES_LEFT, _ROW_PX, _AXIS_PX = 150.0, 34.0, 24.0
 _RATES_PX, _SPREAD_LEFT = 470.0, 800.0
 _SPREAD_PX = CHART_WIDTH - _SPREAD_LEFT - 24
 _RATIO_LEFT, _RATIO_PX, _MIN_RATIO = 330.0, 480.0, 1e-6
+_FRONTIER_LEFT, _FRONTIER_TOP, _FRONTIER_AXIS_PX = 70.0, 26.0, 40.0
+_LABELS_PX, _LABEL_PX, _LABEL_LETTERS = 270.0, 15.0, 36
+_FRONTIER_WIDTH = CHART_WIDTH - _FRONTIER_LEFT - _LABELS_PX
+_FRONTIER_RIGHT = _FRONTIER_LEFT + _FRONTIER_WIDTH
+_FRONTIER_HEIGHT = 300.0
+# KL below this is rounding of the float64 sums; zero has no logarithm.
+_SMALLEST_KL = 1e-12
 
 
 def rates_svg(variants: Sequence[VariantRates]) -> Markup:
@@ -31,7 +40,7 @@ def rates_svg(variants: Sequence[VariantRates]) -> Markup:
     highest = max([1e-9, *(value for found in variants for value in found.tokens_per_s)])
     spread = max([1e-6, *(abs(value) for found in variants for value in _deviations(found))])
     for at in ticks(highest, 6):
-        x = _LEFT + at / highest * _RATES_PX
+        x = _RATES_LEFT + at / highest * _RATES_PX
         drawing.line(x, 16, x, height, "grid")
         drawing.text(x + 3, 12, f"{at:,g}", "dim")
     _spread_axis(drawing, spread, height)
@@ -54,10 +63,10 @@ def _deviations(found: VariantRates) -> list[float]:
 def _rate_bar(drawing: Drawing, found: VariantRates, y: float, highest: float) -> None:
     mean = found.mean or 0.0
     width = mean / highest * _RATES_PX
-    drawing.rect(_LEFT, y - 7, width, 14, "bar", f"mean {rate(mean)} tokens/s")
-    _dots(drawing, found, y, lambda value: _LEFT + value / highest * _RATES_PX)
+    drawing.rect(_RATES_LEFT, y - 7, width, 14, "bar", f"mean {rate(mean)} tokens/s")
+    _dots(drawing, found, y, lambda value: _RATES_LEFT + value / highest * _RATES_PX)
     farthest = max([mean, *found.tokens_per_s]) / highest * _RATES_PX
-    drawing.text(_LEFT + farthest + 8, y + 4, rate(mean), "strong")
+    drawing.text(_RATES_LEFT + farthest + 8, y + 4, rate(mean), "strong")
 
 
 def _spread_axis(drawing: Drawing, spread: float, height: float) -> None:
@@ -146,3 +155,93 @@ def _marker(drawing: Drawing, x: float, y: float, verdict: ChangeVerdict) -> Non
         drawing.polygon([(x - tip, y - 6), (x + tip, y), (x - tip, y + 6)], "dot")
     else:
         drawing.circle(x, y, 4, "dot" if verdict == "no_difference_shown" else "hollow")
+
+
+def standings_svg(standings: Sequence[Standing], variants: Sequence[VariantRates]) -> Markup | None:
+    """tokens/s from zero against KL on a logarithmic axis, with the interval of tokens/s; better is
+    up and left. A full dot is a variant that nothing beats; None without standings."""
+    if not standings:
+        return None
+    height = _FRONTIER_TOP + max(_FRONTIER_HEIGHT, len(standings) * _LABEL_PX) + _FRONTIER_AXIS_PX
+    about = "; ".join(
+        f"{found.variant}: {rate(found.tokens_per_s)} tokens/s, KL {found.kl:.3g}, beaten by "
+        f"{beaten_text(found.beaten_by)}"
+        for found in standings
+    )
+    drawing = Drawing(height, "Speed beside error of each variant", about)
+    intervals = {one.variant: one.interval for one in variants}
+    tops = [found.tokens_per_s for found in standings]
+    tops += [found.high for found in intervals.values() if found is not None]
+    axes = _FrontierAxes(standings, max(tops), height - _FRONTIER_AXIS_PX)
+    axes.draw(drawing)
+    _frontier_line(drawing, [found for found in standings if not found.beaten_by], axes)
+    for found in standings:
+        x, y = axes.place(found)
+        if (interval := intervals.get(found.variant)) is not None:
+            low, high = axes.y(interval.low), axes.y(interval.high)
+            drawing.rect(x - 4, high, 8, max(low - high, 1), "interval")
+        kind = "hollow" if found.beaten_by else "dot"
+        tip = f"{found.variant}: {rate(found.tokens_per_s)} tokens/s, KL {found.kl:.3g} nats"
+        drawing.circle(x, y, 4, kind, f"{tip}, beaten by {beaten_text(found.beaten_by)}")
+    _labels(drawing, standings, axes)
+    return drawing.markup()
+
+
+class _FrontierAxes:
+    """Where a variant's point is: whole powers of ten of KL, tokens/s from 0 to `highest`."""
+
+    def __init__(self, standings: Sequence[Standing], highest: float, bottom: float) -> None:
+        powers = [math.log10(max(found.kl, _SMALLEST_KL)) for found in standings]
+        self._first = math.floor(min(powers))
+        self._last = max(math.ceil(max(powers)), self._first + 1)
+        self._highest = highest * 1.05
+        self._bottom = bottom
+
+    def y(self, tokens_per_s: float) -> float:
+        share = min(max(tokens_per_s / self._highest, 0.0), 1.0)
+        return self._bottom - share * (self._bottom - _FRONTIER_TOP)
+
+    def place(self, found: Standing) -> tuple[float, float]:
+        return self._x(math.log10(max(found.kl, _SMALLEST_KL))), self.y(found.tokens_per_s)
+
+    def draw(self, drawing: Drawing) -> None:
+        for power in range(self._first, self._last + 1):
+            x = self._x(power)
+            drawing.line(x, _FRONTIER_TOP, x, self._bottom, "grid")
+            drawing.text(x, self._bottom + 16, f"{10.0**power:.0e}", "dim", "middle")
+        for at in ticks(self._highest, 6):
+            drawing.line(
+                _FRONTIER_LEFT,
+                self.y(at),
+                _FRONTIER_RIGHT,
+                self.y(at),
+                "grid" if at else "axis",
+            )
+            drawing.text(_FRONTIER_LEFT - 6, self.y(at) + 4, f"{at:,g}", "dim", "end")
+        drawing.text(0, 12, "tokens/s", "dim")
+        drawing.text(_FRONTIER_RIGHT, self._bottom + 34, "KL to fp32, nats", "dim", "end")
+
+    def _x(self, power: float) -> float:
+        return _FRONTIER_LEFT + (power - self._first) / (self._last - self._first) * _FRONTIER_WIDTH
+
+
+def _frontier_line(drawing: Drawing, unbeaten: Sequence[Standing], axes: _FrontierAxes) -> None:
+    """Steps from one unbeaten variant to the next slower one: the best speed at each error."""
+    for (x1, y1), (x2, y2) in pairwise(axes.place(found) for found in unbeaten):
+        drawing.line(x1, y1, x1, y2, "axis")
+        drawing.line(x1, y2, x2, y2, "axis")
+
+
+def _labels(drawing: Drawing, standings: Sequence[Standing], axes: _FrontierAxes) -> None:
+    """Names at the right, fastest first as the points are, apart from each other, each with a line
+    to its point."""
+    left = _FRONTIER_RIGHT + 24
+    lowest = _FRONTIER_TOP + max(_FRONTIER_HEIGHT, len(standings) * _LABEL_PX)
+    at = -math.inf
+    for number, found in enumerate(standings):
+        x, y = axes.place(found)
+        room_below = (len(standings) - 1 - number) * _LABEL_PX
+        at = max(min(y, lowest - room_below), at + _LABEL_PX)
+        drawing.line(x + 5, y, left - 4, at, "grid")
+        kind = "dim" if found.beaten_by else "strong"
+        drawing.text(left, at + 4, cut_middle(found.variant, _LABEL_LETTERS), kind)

@@ -1,0 +1,187 @@
+"""Charts of a step's time: its parts beside the limit, its roles, histograms, queue depth."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from markupsafe import Markup
+
+from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks, time_ticks
+from decodescope.analyzer.names.names import cut_middle
+from decodescope.analyzer.reports.distributions import Buckets
+from decodescope.analyzer.schema.kernel_report import QueueDepth
+from decodescope.analyzer.schema.report import WaterfallPart
+from decodescope.analyzer.schema.step_report import RoleReport
+from decodescope.analyzer.text.formatting import count, duration, percent
+from decodescope.analyzer.vocabulary.class_colors import ROLE_FAMILIES
+from decodescope.analyzer.vocabulary.words import part_words
+
+_WATERFALL_LEFT, _RIGHT = 150.0, 80.0
+_PLOT = CHART_WIDTH - _WATERFALL_LEFT - _RIGHT
+_WATERFALL_AXIS_PX, _WATERFALL_BAR_PX, _WATERFALL_ROW_PX = 22.0, 30.0, 50.0
+_LETTER_PX = 6.6
+Bar = tuple[str, Sequence[WaterfallPart]]
+_ROLES_BAR_PX, _ROLE_LETTER_PX = 30.0, 6.6
+HALF_WIDTH = CHART_WIDTH / 2 - 16
+_HISTOGRAM_LEFT, _HISTOGRAM_TOP, _HISTOGRAM_PX, _HISTOGRAM_FOOT_PX = 8.0, 18.0, 120.0, 22.0
+_HISTOGRAM_HEIGHT = _HISTOGRAM_TOP + _HISTOGRAM_PX + _HISTOGRAM_FOOT_PX
+_LABEL_PX, _LABEL_SLOT_PX = 54.0, 70.0
+_QUEUE_LEFT, _QUEUE_PX, _QUEUE_FOOT_PX = 46.0, 72.0, 20.0
+_QUEUE_FLOOR = 8.0 + _QUEUE_PX
+_QUEUE_WIDTH = CHART_WIDTH - _QUEUE_LEFT - 8.0
+_TICK_TEXT_PX = 50.0
+
+
+def waterfalls_svg(bars: Sequence[Bar]) -> Markup:
+    """All steps on the scale of the longest."""
+    longest = max(_total(parts) for _, parts in bars)
+    height = _WATERFALL_AXIS_PX + len(bars) * _WATERFALL_ROW_PX
+    about = ", ".join(f"{name}: {duration(_total(parts))}" for name, parts in bars)
+    drawing = Drawing(height, "Where a step's time goes, on one scale", about)
+    for at, text in time_ticks(longest):
+        x = _WATERFALL_LEFT + at / longest * _PLOT
+        drawing.line(x, 16, x, height, "grid")
+        drawing.text(x + 3, 12, text, "dim")
+    for row, (name, parts) in enumerate(bars):
+        _bar(drawing, name, parts, _WATERFALL_AXIS_PX + row * _WATERFALL_ROW_PX, _PLOT / longest)
+    return drawing.markup()
+
+
+def composition_svg(bars: Sequence[Bar]) -> Markup:
+    """The same steps, all equally wide, for those too short to see on one scale."""
+    height = len(bars) * _WATERFALL_ROW_PX
+    drawing = Drawing(height, "What each step consists of", "each bar is one step, 100 %")
+    for row, (name, parts) in enumerate(bars):
+        _bar(drawing, name, parts, row * _WATERFALL_ROW_PX, _PLOT / _total(parts))
+    return drawing.markup()
+
+
+def _total(parts: Sequence[WaterfallPart]) -> int:
+    return max(sum(part.ns for part in parts), 1)
+
+
+def _bar(
+    drawing: Drawing, name: str, parts: Sequence[WaterfallPart], y: float, px_per_ns: float
+) -> None:
+    """If kernels beat the limit (a negative part), only the busy time is drawn, and the mark of the
+    limit is to its right."""
+    total = _total(parts)
+    y += 12
+    drawing.text(0, y + 13, cut_middle(name, 18), "strong")
+    drawing.text(0, y + 27, duration(total), "dim")
+    x, limit_ns = _WATERFALL_LEFT, None
+    lengths = {part.part: part.ns for part in parts}
+    for part in parts:
+        shown_ns = part.ns
+        if part.part == "limit":
+            limit_ns = part.ns
+            shown_ns += min(lengths.get("kernel_inefficiency", 0), 0)
+        width = max(shown_ns, 0) * px_per_ns
+        if width > 0:
+            _part_segment(drawing, part, x, y, width, total)
+        x += width
+    if limit_ns is not None:
+        mark = _WATERFALL_LEFT + limit_ns * px_per_ns
+        drawing.line(mark, y - 5, mark, y + _WATERFALL_BAR_PX + 4, "mark")
+        drawing.text(mark + 4, y - 3, f"limit {duration(limit_ns)}", "small")
+
+
+def _part_segment(
+    drawing: Drawing, part: WaterfallPart, x: float, y: float, width: float, total: int
+) -> None:
+    text = f"{part_words(part.part)} {duration(part.ns)}"
+    tip = f"{text}, {percent(part.ns / total)} % of the step"
+    drawing.rect(x, y, width, _WATERFALL_BAR_PX, f"p-{part.part}", tip)
+    if width >= len(text) * _LETTER_PX + 10:
+        drawing.text(x + 6, y + _WATERFALL_BAR_PX / 2 + 4, text, f"on on-{part.part}")
+
+
+def roles_svg(name: str, roles: Sequence[RoleReport]) -> Markup | None:
+    """Each role as long as its time, the longest first; None without time. A role that has room for
+    it is labelled, all have a tip."""
+    total_ns = sum(role.ns_per_step for role in roles)
+    if not total_ns:
+        return None
+    about = ", ".join(f"{role.role} {percent(role.share)} %" for role in roles)
+    drawing = Drawing(_ROLES_BAR_PX, f"Busy time of a step of {name} by role", about)
+    x = 0.0
+    for role in roles:
+        width = role.ns_per_step / total_ns * CHART_WIDTH
+        if width > 0:
+            _role_segment(drawing, role, x, width)
+        x += width
+    return drawing.markup()
+
+
+def _role_segment(drawing: Drawing, role: RoleReport, x: float, width: float) -> None:
+    text = f"{role.role} {duration(role.ns_per_step)}"
+    tip = f"{text}, {percent(role.share)} % of busy time"
+    drawing.rect(x, 0, width, _ROLES_BAR_PX, f"f-{ROLE_FAMILIES.get(role.role, 'other')}", tip)
+    for label in (text, role.role):
+        if width >= len(label) * _ROLE_LETTER_PX + 10:
+            drawing.text(x + 6, _ROLES_BAR_PX / 2 + 4, label, "on")
+            break
+
+
+def histogram_svg(
+    title: str, series: Mapping[str, Buckets], bounds: Sequence[int], width: float = HALF_WIDTH
+) -> Markup:
+    """`series` maps a shape's class name to its (upper bound in ns, count) buckets; `bounds` are
+    those of the axis, so that several charts can share one."""
+    drawing = Drawing(_HISTOGRAM_HEIGHT, title, _described(series), width)
+    counts = {kind: dict(buckets) for kind, buckets in series.items()}
+    highest = max((sum(by.get(bound, 0) for by in counts.values()) for bound in bounds), default=0)
+    slot = (width - 2 * _HISTOGRAM_LEFT) / max(len(bounds), 1)
+    floor = _HISTOGRAM_TOP + _HISTOGRAM_PX
+    every = math.ceil(_LABEL_SLOT_PX / slot)
+    for place, bound in enumerate(bounds):
+        x, y, total = _HISTOGRAM_LEFT + place * slot, floor, 0
+        for kind, by in counts.items():
+            found = by.get(bound, 0)
+            if found:
+                height = max(found / highest * _HISTOGRAM_PX, 1.0)
+                y, total = y - height, total + found
+                tip = f"{kind[2:]}: {found:,} of up to {duration(bound)}"
+                drawing.rect(x + 1, y, slot - 2, height, kind, tip)
+        if total:
+            drawing.text(x + slot / 2, y - 4, count(total, 5), "small", "middle")
+        if place % every == 0:
+            middle = min(max(x + slot / 2, _LABEL_PX / 2), width - _LABEL_PX / 2)
+            drawing.text(middle, floor + 14, f"≤ {duration(bound)}", "small dim", "middle")
+    drawing.line(_HISTOGRAM_LEFT, floor, width - _HISTOGRAM_LEFT, floor, "axis")
+    return drawing.markup()
+
+
+def _described(series: Mapping[str, Buckets]) -> str:
+    sums = {kind[2:]: sum(found for _, found in buckets) for kind, buckets in series.items()}
+    return ", ".join(f"{kind}: {total:,}" for kind, total in sums.items() if total)
+
+
+def queue_svg(name: str, depth: QueueDepth) -> Markup | None:
+    """The largest depth in each part of the window; None if the report has no depths over time or
+    nothing was ever queued."""
+    parts = depth.over_time
+    if not any(parts):
+        return None
+    top, window_ns = max(parts), depth.bucket_ns * len(parts)
+    slot, floor, right = _QUEUE_WIDTH / len(parts), _QUEUE_FLOOR, _QUEUE_LEFT + _QUEUE_WIDTH
+    about = (
+        f"at most {count(top)} launched ops waited; each step of the outline is the largest depth "
+        f"within {duration(depth.bucket_ns)}"
+    )
+    drawing = Drawing(floor + _QUEUE_FOOT_PX, f"Queue depth of {name} over time", about)
+    for value in (at for at in ticks(top, 3) if at == int(at)):
+        y = floor - value / top * _QUEUE_PX
+        drawing.line(_QUEUE_LEFT, y, right, y, "grid")
+        drawing.text(_QUEUE_LEFT - 6, y + 4, count(int(value), 6), "small dim", "end")
+    for at, text in time_ticks(window_ns):
+        x = _QUEUE_LEFT + at / window_ns * _QUEUE_WIDTH
+        drawing.line(x, floor, x, floor + 4, "axis")
+        if x < right - _TICK_TEXT_PX:
+            drawing.text(x + 3, floor + 14, text, "small dim")
+    outline = [(_QUEUE_LEFT, floor)]
+    for place, value in enumerate(parts):
+        y = floor - value / top * _QUEUE_PX
+        outline += [(_QUEUE_LEFT + place * slot, y), (_QUEUE_LEFT + (place + 1) * slot, y)]
+    drawing.polygon([*outline, (right, floor)], "h-launches", about)
+    drawing.line(_QUEUE_LEFT, floor, right, floor, "axis")
+    return drawing.markup()
