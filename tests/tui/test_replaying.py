@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer.protocol.messages import Failure, Log, State
-from decodescope.analyzer.recordings.recording import Mark
+from decodescope.analyzer.recordings.recording import RecordingMark
 from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.analyzer.text.formatting import rate
 from decodescope.tui.app import DecodescopeApp
@@ -27,10 +27,10 @@ from tests.helpers.scripted import StillClock, hello, ready, settle, stats, text
 
 NS = 1_000_000_000
 MARKS = (
-    Mark(1 * NS, "switch", "eager"),
-    Mark(20 * NS, "window", "eager"),
-    Mark(40 * NS, "switch", "compiled"),
-    Mark(60 * NS, "window", "compiled"),
+    RecordingMark(1 * NS, "switch", "eager"),
+    RecordingMark(20 * NS, "window", "eager"),
+    RecordingMark(40 * NS, "switch", "compiled"),
+    RecordingMark(60 * NS, "window", "compiled"),
 )
 
 
