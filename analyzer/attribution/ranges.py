@@ -13,19 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decodescope.analyzer.attribution.host_paths import host_nodes, operators_of
-from decodescope.analyzer.attribution.partners import (
-    EXACT,
-    NONE,
-    PARTIAL,
-    Partners,
-    no_partners,
-)
 from decodescope.analyzer.attribution.range_tree import (
     GRAPH_REPLAY,
     NO_NODE,
     PathTree,
     distinct_pairs,
     paths_at,
+)
+from decodescope.analyzer.attribution.replays import (
+    EXACT,
+    NONE,
+    PARTIAL,
+    Partners,
+    no_partners,
 )
 from decodescope.analyzer.schema.graph_reference import ReplaySource
 from decodescope.analyzer.schema.report import Attribution
@@ -128,7 +128,7 @@ def _find_partners(
         from decodescope.analyzer.attribution.replays import attribute_replays
 
         return attribute_replays(timeline, tree, launched_at, replayed)
-    from decodescope.analyzer.attribution.node_replays import attribute_nodes
+    from decodescope.analyzer.attribution.replays import attribute_nodes
 
     return attribute_nodes(timeline, tree, launched_at, replayed)
 
@@ -165,8 +165,7 @@ def _enter_replays(
     entered = node.copy()
     paired = np.flatnonzero(found.reference_op >= 0)
     if trace.reference is not None and len(paired):
-        from decodescope.analyzer.attribution.node_replays import parts_below
-        from decodescope.analyzer.attribution.replays import reference_path
+        from decodescope.analyzer.attribution.replays import parts_below, reference_path
 
         pairs, pair = distinct_pairs(node[paired], found.reference_op[paired])
         nodes = []

@@ -3,20 +3,22 @@
 The only module of the analyzer that imports torch; it runs in the process of the model.
 """
 
+import json
 import os
+import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+import msgspec
 import torch
 from torch.profiler import ProfilerActivity, record_function
 from torch.profiler.profiler import _KinetoProfile
 
-from decodescope.analyzer.capture.window_text import with_members, with_node_paths
 from decodescope.analyzer.io.files import replacing_stream
 from decodescope.analyzer.io.work_folders import WorkFolder
 from decodescope.analyzer.readers.reading import load
@@ -33,6 +35,11 @@ _GZIP_LEVEL = 2
 _BURST_DELAY_CYCLES = 20_000_000
 _BURST_KERNELS = 200
 _NOTICES = (b"USDT:", b"STAGE:")
+
+# What stands before a key is no quote's backslash, so a text inside a string is never one.
+_NODE = re.compile(rb'[{,\s]"graph node id"\s{0,8}:\s{0,8}(\d{1,20})(?!\d)')
+_LONGEST_MATCH = 64
+_PIECE_BYTES = 1 << 20
 
 
 class annotate:
@@ -234,3 +241,41 @@ def _nvtx_attributes(name: str) -> Any:
     domain = _nvtx_domain()
     assert domain is not None
     return domain.get_event_attributes(message=name)
+
+
+def with_members(members: Mapping[str, object], events: BinaryIO) -> Iterator[bytes]:
+    """The text of a trace, with `members` as its first members.
+
+    The profiler's own function for adding metadata replaces every backslash by a slash, which
+    breaks the JSON of a name that contains a quotation mark.
+    """
+    before, brace, rest = events.read(1 << 10).partition(b"{")
+    assert brace == b"{" + before.strip(), "a Chrome trace is one JSON object"
+    yield msgspec.json.encode(members)[:-1] + b"," + rest
+    yield from iter(partial(events.read, _PIECE_BYTES), b"")
+
+
+def with_node_paths(pieces: Iterable[bytes], paths: Mapping[int, str]) -> Iterator[bytes]:
+    """The text in pieces, in which the events of the nodes in `paths` have their paths.
+
+    Without paths, the pieces themselves. At most one piece is held.
+    """
+    if not paths:
+        yield from pieces
+        return
+    added = {b"%d" % node: b', "str": ' + json.dumps(path).encode() for node, path in paths.items()}
+    held = b""
+    for piece in pieces:
+        held += piece
+        # A number may go on in the next piece.
+        done = 0
+        whole = max(len(held) - _LONGEST_MATCH, 0)
+        for match in _NODE.finditer(held):
+            if match.start() >= whole:
+                break
+            yield held[done : match.end()] + added.get(match[1], b"")
+            done = match.end()
+        whole = max(done, whole)
+        yield held[done:whole]
+        held = held[whole:]
+    yield _NODE.sub(lambda match: match[0] + added.get(match[1], b""), held)

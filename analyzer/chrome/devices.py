@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from decodescope.analyzer.attribution.partners import CONFIDENCES
 from decodescope.analyzer.attribution.range_tree import NO_NODE
+from decodescope.analyzer.attribution.replays import CONFIDENCES
 from decodescope.analyzer.chrome.events import EventText, given, rows_of
 from decodescope.analyzer.chrome.model_ranges import op_args, range_slices, slice_args
 from decodescope.analyzer.chrome.tracks import first_fit
@@ -19,7 +19,7 @@ from decodescope.analyzer.timing.gaps import HOST_WAIT
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS, HostWaits
 from decodescope.analyzer.timing.interruptions.interruption import Interruption
 from decodescope.analyzer.timing.intervals import depth_changes
-from decodescope.analyzer.timing.queue_depth import times_in_queue
+from decodescope.analyzer.timing.launches import times_in_queue
 from decodescope.analyzer.trace import Int64s, Trace, grouped
 from decodescope.analyzer.vocabulary.words import device_words
 

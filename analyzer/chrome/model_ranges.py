@@ -12,8 +12,8 @@ from itertools import takewhile
 
 import numpy as np
 
-from decodescope.analyzer.attribution.partners import CONFIDENCES, EXACT
 from decodescope.analyzer.attribution.range_tree import NO_NODE, PathTree
+from decodescope.analyzer.attribution.replays import CONFIDENCES, EXACT
 from decodescope.analyzer.chrome.events import rows_of
 from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.reports.analysis import Analysis

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from decodescope.analyzer.roofline.waterfall import busy_time_ns
+from decodescope.analyzer.schema.comparison_report import PartKind, StepChanges, StepPartChange
 from decodescope.analyzer.schema.report import GAP_CLASSES, Report
-from decodescope.analyzer.schema.step_change_report import PartKind, StepChanges, StepPartChange
-from decodescope.analyzer.schema.structure_report import LayerReport
+from decodescope.analyzer.schema.step_report import LayerReport
 
 
 @dataclass(frozen=True, slots=True)

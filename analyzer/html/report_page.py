@@ -29,7 +29,7 @@ from decodescope.analyzer.schema.comparison_report import (
     Diff,
     VariantRates,
 )
-from decodescope.analyzer.schema.launch_report import LaunchReport
+from decodescope.analyzer.schema.kernel_report import LaunchReport
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import GAP_CLASSES, CaptureInfo, DeviceReport, Report
 from decodescope.analyzer.schema.run_report import RunReport
@@ -39,8 +39,7 @@ from decodescope.analyzer.tables.sides_table import (
     rates_and_accuracy_table,
     standings_table,
 )
-from decodescope.analyzer.timing.op_families import op_families
-from decodescope.analyzer.timing.step_timeline import StepTimeline
+from decodescope.analyzer.timing.timeline import StepTimeline, op_families
 from decodescope.analyzer.vocabulary.words import ops_word
 
 _SIMILAR = 0.6

@@ -8,9 +8,9 @@ from markupsafe import Markup
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks, time_ticks
 from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.reports.distributions import Buckets
-from decodescope.analyzer.schema.launch_report import QueueDepth
+from decodescope.analyzer.schema.kernel_report import QueueDepth
 from decodescope.analyzer.schema.report import WaterfallPart
-from decodescope.analyzer.schema.structure_report import RoleReport
+from decodescope.analyzer.schema.step_report import RoleReport
 from decodescope.analyzer.text.formatting import count, duration, percent
 from decodescope.analyzer.vocabulary.class_colors import ROLE_FAMILIES
 from decodescope.analyzer.vocabulary.words import part_words

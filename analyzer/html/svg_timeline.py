@@ -14,14 +14,12 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, time_ticks
-from decodescope.analyzer.names.kernel_names import short_kernel
 from decodescope.analyzer.names.kinds import FAMILIES
-from decodescope.analyzer.names.names import cut_middle
+from decodescope.analyzer.names.names import cut_middle, short_kernel
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.timing.intervals import attributed_ns, covered_until
-from decodescope.analyzer.timing.op_families import op_families
-from decodescope.analyzer.timing.step_timeline import StepTimeline
+from decodescope.analyzer.timing.timeline import StepTimeline, op_families
 from decodescope.analyzer.trace import Int8s, Intervals
 
 SINGLE_PX = 1.5

@@ -1,12 +1,24 @@
-"""Names cut to a width; ranges below the one they are in."""
+"""Names at a width: cut, distinct within one table, and ranges below the one they are in."""
 
-from collections.abc import Sequence
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from rich.cells import cell_len
 
+from decodescope.analyzer.names.short_names import readable_kernel, short_name, without_noise
 from decodescope.analyzer.schema.report import RangeReport
 from decodescope.analyzer.text.plain import plain_line
+
+# A number after "#", as the last resort, and something of the name before it.
+MIN_CELLS = 8
+_TOKEN = re.compile(r"[A-Za-z0-9]+|[^A-Za-z0-9]")
+_MAX_TOKENS = 3_000
+# More names that differ by a part of them are generated ones; numbers do for these.
+_MAX_ALIKE = 60
+_SEPARATOR = "·"
 
 
 def cut_start(text: str, cells: int) -> str:
@@ -54,3 +66,95 @@ def range_rows(ranges: Sequence[RangeReport]) -> list[RangeRow]:
         rows.append(RangeRow(len(open_paths), label, parent, found))
         open_paths.append(found.path + "/")
     return rows
+
+
+def short_kernel(name: str, cells: int) -> str:
+    """`short_name` in at most `cells` cells of a terminal; the middle is left out if need be."""
+    return cut_middle(short_name(name), cells)
+
+
+def short_kernels(names: Iterable[str], cells: int) -> dict[str, str]:
+    """For each name `short_kernel`; distinct names have distinct ones from `MIN_CELLS` cells on.
+
+    Names that would be the same keep their beginning, then "·" and what differs between them: an
+    argument of a template, a tile size. If that does not fit, a number in order of the full names.
+    """
+    shown = {name: short_kernel(name, cells) for name in names}
+    for alike in _alike(shown):
+        if len(alike) > _MAX_ALIKE:
+            continue
+        labels = _differences([without_noise(readable_kernel(name)) for name in alike])
+        for name, label in zip(alike, labels, strict=True):
+            room = cells - cell_len(_SEPARATOR + label)
+            if label and room >= cells // 3:
+                shown[name] = cut_middle(shown[name], room) + _SEPARATOR + label
+    taken = set(shown.values())
+    for alike in _alike(shown):
+        number = 0
+        for name in alike:
+            short = shown[name]
+            while short in taken and cells >= MIN_CELLS:
+                number += 1
+                suffix = f"#{number}"
+                short = cut_middle(shown[name], cells - len(suffix)) + suffix
+            taken.add(short)
+            shown[name] = short
+    return shown
+
+
+class ShortNames:
+    """`short_kernels` of one table, computed once for each of the last two widths."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = tuple(names)
+        self._of = lru_cache(maxsize=2)(self._shorten)
+
+    def of(self, name: str, cells: int) -> str:
+        """The short name of one of the names."""
+        return self._of(cells)[name]
+
+    def _shorten(self, cells: int) -> dict[str, str]:
+        return short_kernels(self._names, cells)
+
+
+def _alike(shown: dict[str, str]) -> Iterator[list[str]]:
+    """The names that are shown as the same text, sorted, for each such text."""
+    by_text = defaultdict(list)
+    for name, text in shown.items():
+        by_text[text].append(name)
+    for alike in by_text.values():
+        if len(alike) > 1:
+            yield sorted(alike)
+
+
+def _differences(names: Sequence[str]) -> list[str]:
+    """The tokens of each name that are not those of every name at the same place, as few of the
+    first as tell the names apart; gaps are shown by "…"."""
+    tokens = [_TOKEN.findall(name)[:_MAX_TOKENS] for name in names]
+    first = _common(tokens)
+    last = _common([one[: first - 1 if first else None : -1] for one in tokens])
+    middles = [one[first : len(one) - last] for one in tokens]
+    places: Iterable[int] = range(max(map(len, middles)))
+    if len({len(middle) for middle in middles}) == 1:
+        places = [place for place in places if len({one[place] for one in middles}) > 1]
+    labels = [""] * len(names)
+    before = -1
+    for place in places:
+        for row, middle in enumerate(middles):
+            if place < len(middle):
+                gap = "…" if place > before + 1 and labels[row] else ""
+                labels[row] += gap + middle[place]
+        before = place
+        if len(set(labels)) == len(labels) and all(map(str.strip, labels)):
+            break
+    return [label.strip(" ,:<>()") for label in labels]
+
+
+def _common(tokens: Sequence[Sequence[str]]) -> int:
+    """How many tokens all begin with."""
+    count = 0
+    for column in zip(*tokens, strict=False):
+        if len(set(column)) > 1:
+            break
+        count += 1
+    return count

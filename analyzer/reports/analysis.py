@@ -8,18 +8,18 @@ import msgspec
 
 from decodescope.analyzer.attribution.ranges import Ranges, attribution, find_ranges
 from decodescope.analyzer.names.rule_files import bundled_rules
-from decodescope.analyzer.reports.device_report import device_reports
-from decodescope.analyzer.reports.gap_report import idle_by_name, largest_gaps
+from decodescope.analyzer.reports.device_report import device_reports, idle_by_name, largest_gaps
 from decodescope.analyzer.reports.given import NOTHING, Given
 from decodescope.analyzer.reports.health import health, no_verdict
 from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, launch_report
 from decodescope.analyzer.reports.range_reports import range_reports
 from decodescope.analyzer.reports.steady_report import interruption_reports, steady
-from decodescope.analyzer.reports.step_costs import find_costs, with_costs
 from decodescope.analyzer.reports.structure_reports import (
+    find_costs,
     layer_reports,
     role_reports,
     structure_report,
+    with_costs,
 )
 from decodescope.analyzer.roofline.roofline import OpWork, op_work
 from decodescope.analyzer.roofline.verdict import Evidence, verdict
@@ -32,7 +32,7 @@ from decodescope.analyzer.schema.report import (
     StepReport,
     WaterfallPart,
 )
-from decodescope.analyzer.schema.step_cost import StepCost
+from decodescope.analyzer.schema.step_report import StepCost
 from decodescope.analyzer.structure.find import Structure, find_structure
 from decodescope.analyzer.structure.paths import with_inferred_paths
 from decodescope.analyzer.timing.interruptions.find import find_interruptions
@@ -43,8 +43,13 @@ from decodescope.analyzer.timing.interruptions.steady import (
     steady_step,
 )
 from decodescope.analyzer.timing.step_kinds import decode_steps, step_kinds
-from decodescope.analyzer.timing.step_timeline import StepTimeline, step_timeline
-from decodescope.analyzer.timing.timeline import Timeline, find_timeline, step_idle_ns
+from decodescope.analyzer.timing.timeline import (
+    StepTimeline,
+    Timeline,
+    find_timeline,
+    step_idle_ns,
+    step_timeline,
+)
 from decodescope.analyzer.trace import Trace
 
 if TYPE_CHECKING:

@@ -1,15 +1,27 @@
-"""Each device and each of its streams: busy, idle and overlap time, gaps by class, communication.
+"""Each device and each of its streams: busy, idle and overlap time, gaps, communication.
 
 Which kernels communicate is in `names/roles.toml`.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from decodescope.analyzer.attribution.host_paths import host_activity
+from decodescope.analyzer.attribution.ranges import Ranges
 from decodescope.analyzer.names.rule_files import kernel_meaning
-from decodescope.analyzer.reports.gap_report import idle_totals
-from decodescope.analyzer.schema.report import DeviceReport, StreamReport
+from decodescope.analyzer.reports.distributions import histogram
+from decodescope.analyzer.schema.report import (
+    GAP_CLASSES,
+    DeviceReport,
+    GapReport,
+    GapTotal,
+    HostActivity,
+    StreamReport,
+)
+from decodescope.analyzer.timing.gaps import HOST_WAIT
+from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
 from decodescope.analyzer.timing.intervals import overlapped, union
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import (
@@ -17,11 +29,15 @@ from decodescope.analyzer.trace import (
     MEMCPY,
     MEMSET,
     GpuOps,
+    Int8s,
     Int64s,
+    Intervals,
     Trace,
     grouped,
     rows_by,
 )
+
+LARGEST_GAPS = 10
 
 
 def device_reports(timeline: Timeline) -> tuple[DeviceReport, ...]:
@@ -127,3 +143,125 @@ def communication(trace: Trace, ops: GpuOps) -> Communication:
         exposed_ns=busy_ns(ops) - busy_ns(ops.take(kind == "")),
         by_kind=dict(sorted(found.items(), key=lambda item: (-item[1], item[0]))),
     )
+
+
+def totals_by_name(kinds: Int8s, lengths_ns: Int64s, names: tuple[str, ...]) -> dict[str, GapTotal]:
+    """The total of the lengths for each name, in the order of `names`, which `kinds` indexes."""
+    return {name: total_of(lengths_ns[kinds == index]) for index, name in enumerate(names)}
+
+
+def idle_by_name(idle_ns: Int64s, names: tuple[str, ...] = GAP_CLASSES) -> dict[str, int]:
+    """The idle times that are not 0, by name; `idle_ns` has one for each of `names`."""
+    return {name: ns for name, ns in zip(names, idle_ns.tolist(), strict=True) if ns}
+
+
+def total_of(lengths_ns: Int64s) -> GapTotal:
+    """Count, sum, maximum and histogram of the lengths."""
+    return GapTotal(
+        count=len(lengths_ns),
+        total_ns=int(lengths_ns.sum()),
+        max_ns=int(lengths_ns.max(initial=0)),
+        histogram=histogram(lengths_ns),
+    )
+
+
+def largest_gaps(timeline: Timeline, ranges: Ranges) -> tuple[GapReport, ...]:
+    """The `LARGEST_GAPS` longest gaps, longest first; ties in order of device and start."""
+    order = np.argsort(-timeline.gaps.length_ns, kind="stable")[:LARGEST_GAPS]
+    return tuple(gap_report(timeline, ranges, index) for index in order.tolist())
+
+
+class IdleTotals(NamedTuple):
+    """Some gaps: whole, their parts by class, and the pieces of their host_wait by label."""
+
+    all_gaps: GapTotal
+    gaps: dict[str, GapTotal]
+    host_wait: dict[str, GapTotal]
+
+
+def idle_totals(timeline: Timeline, chosen: Int64s) -> IdleTotals:
+    """The totals of the gaps in the rows `chosen`, which are in order."""
+    parts = timeline.parts.take(_rows_within(timeline.parts.gap, chosen))
+    waits = timeline.host_waits.take(_rows_within(timeline.host_waits.gap, chosen))
+    return IdleTotals(
+        total_of(timeline.gaps.length_ns[chosen]),
+        totals_by_name(parts.kind, parts.length_ns, GAP_CLASSES),
+        totals_by_name(waits.label, waits.length_ns, HOST_WAIT_LABELS),
+    )
+
+
+def _rows_within(gap: Int64s, chosen: Int64s) -> Int64s:
+    """The rows of the sorted column `gap` whose value is one of `chosen`, which are sorted too."""
+    first = np.searchsorted(gap, chosen, side="left")
+    counts = np.searchsorted(gap, chosen, side="right") - first
+    before = np.repeat(first - np.cumsum(counts) + counts, counts)
+    return np.asarray(np.arange(len(before)) + before, dtype=np.int64)
+
+
+def gap_report(timeline: Timeline, ranges: Ranges, index: int) -> GapReport:
+    """Everything about the gap in row `index` of `timeline.gaps`."""
+    trace, gaps = timeline.trace, timeline.gaps
+    device, start = int(gaps.device[index]), int(gaps.start_ns[index])
+    call, ended_by = int(gaps.call[index]), int(gaps.next[index])
+    step, node = int(timeline.steps.op_step[ended_by]), int(ranges.op_node[ended_by])
+    parts = timeline.parts.take(_of_gap(timeline.parts.gap, index))
+    waits = timeline.host_waits.take(_of_gap(timeline.host_waits.gap, index))
+    longest = int(parts.length_ns.argmax())
+    waited_ns = _sums(waits.label, waits.length_ns, HOST_WAIT_LABELS)
+    is_wait = parts.kind[longest] == HOST_WAIT
+    return GapReport(
+        device=trace.device_label(device),
+        at_ns=start - int(timeline.busy[device].start_ns[0]),
+        length_ns=int(gaps.end_ns[index]) - start,
+        gap_class=GAP_CLASSES[parts.kind[longest]],
+        label=HOST_WAIT_LABELS[waited_ns.argmax()] if is_wait else None,
+        prev=trace.names[trace.ops.name[gaps.prev[index]]],
+        next=trace.names[trace.ops.name[ended_by]],
+        call=trace.names[trace.calls.name[call]] if call >= 0 else None,
+        stream=int(trace.ops.stream[ended_by]),
+        step=step if step >= 0 else None,
+        range=ranges.paths[node] if node >= 0 else None,
+        host=_host(timeline, index, parts.take(slice(longest, longest + 1))),
+        parts=idle_by_name(_sums(parts.kind, parts.length_ns, GAP_CLASSES)),
+        host_wait=idle_by_name(waited_ns, HOST_WAIT_LABELS),
+    )
+
+
+def _of_gap(gap: Int64s, index: int) -> slice:
+    """The rows of one gap; `gap` is in order."""
+    return slice(*np.searchsorted(gap, [index, index + 1]).tolist())
+
+
+def _sums(kinds: Int8s, lengths_ns: Int64s, names: tuple[str, ...]) -> Int64s:
+    """The sum of the lengths of each kind."""
+    sums = np.zeros(len(names), dtype=np.int64)
+    np.add.at(sums, kinds, lengths_ns)
+    return sums
+
+
+def _host(timeline: Timeline, index: int, part: Intervals) -> HostActivity | None:
+    """What the launching thread was in halfway through one part of a gap."""
+    thread = _launching_thread(timeline, index)
+    if thread is None:
+        return None
+    middle_ns = int(part.start_ns[0] + part.length_ns[0] // 2)
+    return host_activity(timeline.trace, middle_ns, *thread)
+
+
+def _launching_thread(timeline: Timeline, index: int) -> tuple[int, int] | None:
+    """(pid, tid) of the gap's launch call, else of the thread with the most launch calls.
+
+    In a CPU capture, the thread that ran the operator that ended the gap.
+    """
+    trace, launches = timeline.trace, timeline.launches
+    if trace.on_cpu:
+        return trace.cpu_pid, int(trace.ops.stream[timeline.gaps.next[index]])
+    call = int(timeline.gaps.call[index])
+    if call >= 0:
+        return int(trace.calls.pid[call]), int(trace.calls.tid[call])
+    if not len(launches):
+        return None
+    pids, tids = trace.calls.pid[launches.call], trace.calls.tid[launches.call]
+    threads, counts = np.unique(np.stack((pids, tids), axis=1), axis=0, return_counts=True)
+    pid, tid = threads[counts.argmax()].tolist()
+    return pid, tid

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from decodescope.analyzer.schema.launch_report import Percentiles, StepTimes
+from decodescope.analyzer.schema.kernel_report import Percentiles, StepTimes
 from decodescope.analyzer.trace import Int64s
 
 Buckets = Sequence[tuple[int, int]]

@@ -10,8 +10,7 @@ from decodescope.analyzer.attribution.range_tree import NO_NODE
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.reports.distributions import percentiles
 from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, kernel_times
-from decodescope.analyzer.schema.kernel_report import KernelReport, LaunchShape
-from decodescope.analyzer.schema.launch_report import Percentiles
+from decodescope.analyzer.schema.kernel_report import KernelReport, LaunchShape, Percentiles
 from decodescope.analyzer.trace import Columns, Int64s
 
 UNKNOWN_NS = -1

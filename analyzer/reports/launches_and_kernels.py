@@ -6,9 +6,8 @@ import numpy as np
 
 from decodescope.analyzer.reports.distributions import percentiles
 from decodescope.analyzer.roofline.roofline import OpWork, rooflines
-from decodescope.analyzer.schema.kernel_report import KernelReport
-from decodescope.analyzer.schema.launch_report import LaunchReport, ShortKernels
-from decodescope.analyzer.timing.queue_depth import queue_depth_over_time
+from decodescope.analyzer.schema.kernel_report import KernelReport, LaunchReport, ShortKernels
+from decodescope.analyzer.timing.launches import queue_depth_over_time
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import KERNEL, Bools, Columns, Int32s, Int64s
 

@@ -24,8 +24,7 @@ from decodescope.analyzer.reports.given import Given, GivenModel
 from decodescope.analyzer.roofline.costs import Costs, compute_dtype, peak_fields, work_limit
 from decodescope.analyzer.roofline.peaks import DatasheetPeak
 from decodescope.analyzer.schema.report import CaptureInfo, Finding
-from decodescope.analyzer.schema.step_cost import StepCost
-from decodescope.analyzer.schema.structure_report import RoleReport, StructureReport
+from decodescope.analyzer.schema.step_report import RoleReport, StepCost, StructureReport
 from decodescope.analyzer.timing.step_annotations import StepAnnotation
 from decodescope.analyzer.timing.step_kinds import kinds_of
 from decodescope.analyzer.timing.timeline import Timeline

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from decodescope.analyzer.attribution.partners import CONFIDENCES
 from decodescope.analyzer.attribution.range_tree import NO_NODE, PathTree
 from decodescope.analyzer.attribution.ranges import Ranges
-from decodescope.analyzer.reports.gap_report import idle_by_name
+from decodescope.analyzer.attribution.replays import CONFIDENCES
+from decodescope.analyzer.reports.device_report import idle_by_name
 from decodescope.analyzer.schema.report import GAP_CLASSES, RangeKind, RangeReport
 from decodescope.analyzer.timing.intervals import grouped_busy_ns
 from decodescope.analyzer.timing.timeline import Timeline

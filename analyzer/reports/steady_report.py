@@ -8,7 +8,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from decodescope.analyzer.names.rule_files import kernel_meaning
-from decodescope.analyzer.reports.gap_report import idle_by_name
+from decodescope.analyzer.reports.device_report import idle_by_name
 from decodescope.analyzer.schema.interruption_report import (
     InterruptionReport,
     SteadyDevice,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from decodescope.analyzer.roofline.peaks import DatasheetPeak, datasheet_peak
 from decodescope.analyzer.schema.report import CaptureInfo, Finding
-from decodescope.analyzer.schema.step_cost import StepCost
+from decodescope.analyzer.schema.step_report import StepCost
 
 if TYPE_CHECKING:
     from decodescope.analyzer.modelling.step_work import RoleWork

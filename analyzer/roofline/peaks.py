@@ -1,29 +1,17 @@
-"""Peaks of devices, and the share of the peak bandwidth that a step reached.
+"""Peaks of devices, from datasheets or as a user gives them, and the share that a step reached.
 
 MBU = bytes a step must read / step time / peak bandwidth. Datasheet peaks are the vendors' figures
 for memory bandwidth and dense arithmetic.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from decodescope.analyzer.schema.step_cost import Bandwidth
-
-
-@dataclass(frozen=True, slots=True)
-class DatasheetPeak:
-    """A device's peaks and the document that states them.
-
-    `flops_per_s` holds the dense peak by dtype: "bf16", "fp16" and "fp8" on the matrix units,
-    "fp32" on the vector units; a dtype without a certain figure is missing. Figures that a
-    datasheet gives only with structured sparsity are halved.
-    """
-
-    bytes_per_s: float
-    source: str
-    flops_per_s: Mapping[str, float]
-
+from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.schema.step_report import Bandwidth
+from decodescope.analyzer.text.plain import plain_line
 
 # The source of a peak that the user gave.
 GIVEN_PEAK = "--peak"
@@ -34,7 +22,6 @@ _AD102 = "NVIDIA Ada architecture whitepaper"
 # The driver shows each die of an MI250 as a device of its own.
 _MI200 = "AMD Instinct MI200 series datasheet"
 _GB202 = "NVIDIA RTX Blackwell architecture whitepaper"
-
 # Pattern of the driver's device name, GB/s, TFLOP/s by `DTYPES` (() if unknown), source.
 _PEAKS: tuple[tuple[str, float, tuple[float | None, ...], str], ...] = (
     (r"\bB300\b", 8000, (2250, 2250, 4500, 75), "NVIDIA Blackwell Ultra datasheet"),
@@ -78,6 +65,28 @@ _PEAKS: tuple[tuple[str, float, tuple[float | None, ...], str], ...] = (
     (r"\bMI100\b", 1228.8, (92.3, 184.6, None, 23.1), "AMD Instinct MI100 datasheet"),
 )  # fmt: skip
 _LAPTOP = re.compile(r"laptop|mobile|max-q", re.IGNORECASE)
+_WRITE = 'write it as "4682GB/s" or "5.3TB/s,1307TFLOP/s"'
+_MAX_SHOWN = 60
+_WORD = re.compile(
+    r"(?:(?P<dtype>[a-z]+[0-9]+)\s*=\s*)?(?P<number>[0-9]+(?:\.[0-9]*)?(?:e\+?[0-9]{1,2})?)\s*"
+    r"(?P<prefix>[kMGTPE]i?|[kmgtpe]i?)?(?P<unit>B|b|FLOPS?|flops?)\s*(?P<time>/s|ps)?"
+)
+_PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15, "e": 1e18}
+_LEAST, _MOST = 1e6, 1e21
+
+
+@dataclass(frozen=True, slots=True)
+class DatasheetPeak:
+    """A device's peaks and the document that states them.
+
+    `flops_per_s` holds the dense peak by dtype: "bf16", "fp16" and "fp8" on the matrix units,
+    "fp32" on the vector units; a dtype without a certain figure is missing. Figures that a
+    datasheet gives only with structured sparsity are halved.
+    """
+
+    bytes_per_s: float
+    source: str
+    flops_per_s: Mapping[str, float]
 
 
 def datasheet_peak(device_name: str) -> DatasheetPeak | None:
@@ -118,3 +127,58 @@ def bandwidth(
         mbu=achieved / peak if peak else None,
         mbu_of=None if not peak else ("measured" if measured_peak_bytes_per_s else "datasheet"),
     )
+
+
+def parse_peak(text: str) -> DatasheetPeak:
+    """The peak that `--peak` gives: a bandwidth, and rates of arithmetic if there are any.
+
+    "4682GB/s"; "5.3TB/s,1307TFLOP/s", a rate for every dtype; "5.3TB/s,bf16=1307TFLOP/s,
+    fp8=2615TFLOP/s". GiB/s and TiB/s count in powers of 1024.
+
+    Raises:
+        InputError: another text, no bandwidth, or a figure that cannot be.
+    """
+    bytes_per_s: float | None = None
+    flops_per_s: dict[str, float] = {}
+    for word in text.split(","):
+        dtype, value, is_bandwidth = _figure(word, text)
+        if is_bandwidth:
+            if bytes_per_s is not None:
+                raise _error(text, "two bandwidths")
+            bytes_per_s = value
+        elif dtype is not None:
+            flops_per_s[dtype] = value
+        else:
+            flops_per_s = dict.fromkeys(DTYPES, value) | flops_per_s
+    if bytes_per_s is None:
+        raise _error(text, "no bandwidth")
+    return DatasheetPeak(bytes_per_s, GIVEN_PEAK, flops_per_s)
+
+
+def _figure(word: str, text: str) -> tuple[str | None, float, bool]:
+    """Dtype, value in units a second, and whether the unit is bytes."""
+    matched = _WORD.fullmatch(word.strip())
+    if matched is None:
+        raise _error(text, f"{plain_line(word.strip())[:_MAX_SHOWN]!r} is no figure with a unit")
+    prefix, unit = matched["prefix"] or "", matched["unit"]
+    is_bandwidth = unit in "Bb"
+    if unit == "b" and not (prefix + unit).islower():
+        raise _error(text, f"{prefix}{unit} are bits; give bytes ({prefix}B/s)")
+    if matched["time"] is None and not unit.lower().endswith("s"):
+        raise _error(text, f"{prefix}{unit} is no rate")
+    dtype = matched["dtype"]
+    if dtype is not None and (is_bandwidth or dtype not in DTYPES):
+        raise _error(text, f"{dtype} is none of {', '.join(DTYPES)} with a rate of arithmetic")
+    scale = (
+        1024.0 ** " kmgtpe".index(prefix[0].lower())
+        if prefix.endswith("i")
+        else (_PREFIXES[prefix.lower()])
+    )
+    value = float(matched["number"]) * scale
+    if not math.isfinite(value) or not _LEAST <= value <= _MOST:
+        raise _error(text, f"{value:g} a second cannot be")
+    return dtype, value, is_bandwidth
+
+
+def _error(text: str, problem: str) -> InputError:
+    return InputError(f"peak {plain_line(text)[:_MAX_SHOWN]!r}: {problem}; {_WRITE}")

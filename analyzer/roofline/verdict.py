@@ -29,7 +29,7 @@ from decodescope.analyzer.roofline.advice import (
     UNLINKED_ADVICE,
 )
 from decodescope.analyzer.roofline.peaks import bandwidth
-from decodescope.analyzer.schema.launch_report import LaunchReport
+from decodescope.analyzer.schema.kernel_report import LaunchReport
 from decodescope.analyzer.schema.report import (
     GAP_CLASSES,
     Bound,
@@ -39,7 +39,7 @@ from decodescope.analyzer.schema.report import (
     StepReport,
     Verdict,
 )
-from decodescope.analyzer.schema.step_cost import StepCost
+from decodescope.analyzer.schema.step_report import StepCost
 from decodescope.analyzer.text.formatting import duration
 
 LAUNCH_BOUND_IDLE_SHARE = 0.15

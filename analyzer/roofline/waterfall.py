@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from decodescope.analyzer.schema.report import GAP_CLASSES, WaterfallPart
-from decodescope.analyzer.schema.step_cost import StepCost
+from decodescope.analyzer.schema.step_report import StepCost
 from decodescope.analyzer.timing.interruptions.interruption import Interruption
 from decodescope.analyzer.timing.interruptions.steady import interrupted_inside
 from decodescope.analyzer.timing.timeline import Timeline, idle_inside

@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from decodescope.analyzer.schema.launch_report import Percentiles
+from decodescope.analyzer.schema.kernel_report import Percentiles
 
 ClockSource = Literal["common", "durations"]
 

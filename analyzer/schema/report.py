@@ -11,13 +11,12 @@ from msgspec import Meta, Struct
 
 from decodescope.analyzer.schema.communication_report import CommunicationReport
 from decodescope.analyzer.schema.interruption_report import InterruptionReport, SteadyState
-from decodescope.analyzer.schema.kernel_report import KernelReport
-from decodescope.analyzer.schema.launch_report import LaunchReport
-from decodescope.analyzer.schema.step_cost import StepCost
-from decodescope.analyzer.schema.structure_report import (
+from decodescope.analyzer.schema.kernel_report import KernelReport, LaunchReport
+from decodescope.analyzer.schema.step_report import (
     Confidence,
     LayerReport,
     RoleReport,
+    StepCost,
     StepKindReport,
     StructureReport,
 )

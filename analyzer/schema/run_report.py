@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from decodescope.analyzer.schema.launch_report import StepTimes
+from decodescope.analyzer.schema.kernel_report import StepTimes
 from decodescope.analyzer.schema.report import (
     Environment,
     Health,
@@ -12,14 +12,13 @@ from decodescope.analyzer.schema.report import (
     WaterfallPart,
     Weights,
 )
-from decodescope.analyzer.schema.step_cost import Bandwidth
+from decodescope.analyzer.schema.step_report import Bandwidth
 
 # What is said of a variant whose kernels Triton's interpreter ran, after its name.
 INTERPRETED = (
     "ran in Triton's interpreter (TRITON_INTERPRET): its tokens and accuracy are those of its "
     "kernels, its times say nothing of a GPU, so none are given"
 )
-
 
 # The code of the finding that a step's kernels use tiles that were not measured on its GPU.
 DEFAULT_TILES = "default_tiles"

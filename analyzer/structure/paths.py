@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from decodescope.analyzer.attribution.partners import PARTIAL
 from decodescope.analyzer.attribution.range_tree import GRAPH_REPLAY, NO_NODE, PathTree
 from decodescope.analyzer.attribution.ranges import Ranges
+from decodescope.analyzer.attribution.replays import PARTIAL
 from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.structure.find import NO_LAYER, Structure
 from decodescope.analyzer.timing.timeline import Timeline

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from decodescope.analyzer.comparing.pair_changes import ALL_IDLE
-from decodescope.analyzer.schema.comparison_report import Change, Pair
-from decodescope.analyzer.schema.step_change_report import StepPartChange
+from decodescope.analyzer.schema.comparison_report import Change, Pair, StepPartChange
 from decodescope.analyzer.tables.columns import (
     COUNT,
     DURATION,

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from decodescope.analyzer.names.kernel_names import ShortNames
-from decodescope.analyzer.names.names import cut_start
+from decodescope.analyzer.names.names import ShortNames, cut_start
 from decodescope.analyzer.schema.report import DeviceReport, GapReport, Report
 from decodescope.analyzer.tables.columns import DURATION, PLACE, TEXT, Column, Mark, Table
 from decodescope.analyzer.vocabulary.words import device_words, gap_causes

@@ -1,7 +1,7 @@
 """The kernels of two sides, matched by name."""
 
 from decodescope.analyzer.comparing.kernel_changes import KernelChange, kernel_changes
-from decodescope.analyzer.names.kernel_names import ShortNames
+from decodescope.analyzer.names.names import ShortNames
 from decodescope.analyzer.names.short_names import short_name
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.tables.changes_table import (

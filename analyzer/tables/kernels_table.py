@@ -3,9 +3,8 @@
 import math
 from collections.abc import Sequence
 
-from decodescope.analyzer.names.kernel_names import ShortNames
-from decodescope.analyzer.names.mangled import readable_kernel
-from decodescope.analyzer.names.short_names import short_name
+from decodescope.analyzer.names.names import ShortNames
+from decodescope.analyzer.names.short_names import readable_kernel, short_name
 from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.tables.columns import (
     BYTES,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from decodescope.analyzer.schema.launch_report import LaunchReport, Percentiles
+from decodescope.analyzer.schema.kernel_report import LaunchReport, Percentiles
 from decodescope.analyzer.tables.columns import COUNT, DURATION, TEXT, Column, Table
 
 

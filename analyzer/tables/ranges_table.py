@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from decodescope.analyzer.attribution.range_tree import folded_name
 from decodescope.analyzer.names.names import cut_middle, range_rows
 from decodescope.analyzer.schema.report import GAP_CLASSES, RangeReport, Report
-from decodescope.analyzer.schema.structure_report import Confidence
+from decodescope.analyzer.schema.step_report import Confidence
 from decodescope.analyzer.tables.columns import (
     COUNT,
     DETAIL,

@@ -1,6 +1,6 @@
 """The ranks of one run, each with what its own report says."""
 
-from decodescope.analyzer.reports.per_step import communication_fraction, idle_fraction
+from decodescope.analyzer.reports.step_figures import communication_fraction, idle_fraction
 from decodescope.analyzer.schema.ranks_report import RankReport, RanksReport
 from decodescope.analyzer.tables.columns import COUNT, DURATION, PERCENT, PLACE, TEXT, Column, Table
 from decodescope.analyzer.vocabulary.words import bound_words

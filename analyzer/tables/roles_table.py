@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from decodescope.analyzer.schema.structure_report import RoleReport
+from decodescope.analyzer.schema.step_report import RoleReport
 from decodescope.analyzer.tables.columns import (
     COUNT,
     DURATION,

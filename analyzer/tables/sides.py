@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from decodescope.analyzer.comparing.diff import BASE, OTHER
-from decodescope.analyzer.reports.per_step import (
+from decodescope.analyzer.reports.step_figures import (
     gpu_ops_per_step,
     idle_fraction,
     launch_calls_per_step,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from decodescope.analyzer.schema.communication_report import SkewReport, StepSkew
-from decodescope.analyzer.schema.launch_report import Percentiles
+from decodescope.analyzer.schema.kernel_report import Percentiles
 from decodescope.analyzer.tables.columns import DURATION, PLACE, TEXT, Column, Table
 
 

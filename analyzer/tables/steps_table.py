@@ -2,7 +2,7 @@
 
 from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.schema.report import GAP_CLASSES, Report, StepReport
-from decodescope.analyzer.schema.structure_report import StepKindReport
+from decodescope.analyzer.schema.step_report import StepKindReport
 from decodescope.analyzer.tables.columns import (
     COUNT,
     DETAIL,

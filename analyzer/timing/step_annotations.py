@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from decodescope.analyzer.schema.structure_report import StepKind
+from decodescope.analyzer.schema.step_report import StepKind
 
 # A step of more requests or tokens than this is taken for damage.
 MOST = 10**12

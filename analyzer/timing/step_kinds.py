@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from decodescope.analyzer.schema.structure_report import StepKindReport
+from decodescope.analyzer.schema.step_report import StepKindReport
 from decodescope.analyzer.timing.step_annotations import (
     ENGINE_MARKER,
     UNKNOWN,

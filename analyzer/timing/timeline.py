@@ -1,9 +1,13 @@
-"""What ran when in one trace, computed once: the columns that every report is built from."""
+"""The events of one trace over time, computed once: the columns that every report is built from."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
+from decodescope.analyzer.names.kinds import FAMILIES
+from decodescope.analyzer.names.rule_files import kernel_meaning
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.timing.gaps import (
     Floors,
@@ -17,9 +21,22 @@ from decodescope.analyzer.timing.host_waits import HostWaits, find_host_waits
 from decodescope.analyzer.timing.intervals import Union, attributed_ns, covered_until, merged
 from decodescope.analyzer.timing.launches import LaunchCalls, find_launch_calls
 from decodescope.analyzer.timing.steps import Steps, by_devices, find_steps
-from decodescope.analyzer.trace import GpuOps, Int64s, Intervals, Trace, rows_by
+from decodescope.analyzer.trace import (
+    MEMCPY,
+    MEMSET,
+    Bools,
+    GpuOps,
+    Int8s,
+    Int64s,
+    Intervals,
+    Trace,
+    rows_by,
+)
 
 OVERLAP_SHARE = 0.02
+
+_Rows = TypeVar("_Rows", GpuOps, GapParts)
+_NUMBER = {family: number for number, family in enumerate(FAMILIES)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,3 +132,73 @@ def idle_inside(parts: GapParts, spans: Intervals) -> Int64s:
         until_ns = covered_until(of_kind, spans.end_ns)
         inside_ns[:, kind] = until_ns - covered_until(of_kind, spans.start_ns)
     return inside_ns
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepTimeline:
+    """The ops of one device during one step and the parts of its gaps, clipped to the step, in ns
+    from its first op.
+
+    The step lasts `length_ns`, until the next step's first op: a gap after its last op is included.
+    `device` is the one in reports, `names` are the trace's. Ops are sorted by start, `gaps` too.
+    """
+
+    index: int
+    name: str
+    device: int | str
+    length_ns: int
+    ops: GpuOps
+    gaps: GapParts
+    names: tuple[str, ...]
+
+
+def step_timeline(timeline: Timeline, index: int = -1) -> StepTimeline | None:
+    """The timeline of step `index` (negative counts from the end, as in a list).
+
+    None if there is no such step or it launched nothing.
+    """
+    trace, steps = timeline.trace, timeline.steps
+    if not -len(steps) <= index < len(steps):
+        return None
+    index %= len(steps)
+    if not steps.gpu_ops[index]:
+        return None
+    start = int(steps.span.start_ns[index])
+    length = int(max(steps.time_ns[index], steps.span.length_ns[index]))
+    device = int(steps.device[index])
+    on_device = timeline.gaps.device == device
+    return StepTimeline(
+        index=index,
+        name=timeline.step_name(index),
+        device=trace.device_label(device),
+        length_ns=length,
+        ops=_clipped(trace.ops, trace.ops.device == device, start, length),
+        gaps=_clipped(timeline.parts, on_device[timeline.parts.gap], start, length),
+        names=trace.names,
+    )
+
+
+def _clipped(rows: _Rows, mine: Bools, start: int, length: int) -> _Rows:
+    inside = mine & (rows.start_ns < start + length) & (rows.end_ns > start)
+    seen = rows.take(inside)
+    return replace(
+        seen,
+        start_ns=np.clip(seen.start_ns - start, 0, length),
+        end_ns=np.clip(seen.end_ns - start, 0, length),
+    )
+
+
+def op_families(timeline: StepTimeline) -> Int8s:
+    """The family of each op of a step, an index in `FAMILIES`: int8 [ops]."""
+    return families_of(timeline.names, timeline.ops)
+
+
+def families_of(names: Sequence[str], ops: GpuOps) -> Int8s:
+    """The family of each op, an index in `FAMILIES`: int8 [ops]. Copies and fills of the driver are
+    copies whatever their names say, unless these say that they communicate."""
+    used, place = np.unique(ops.name, return_inverse=True)
+    of_name = [_NUMBER[kernel_meaning(names[name]).family] for name in used]
+    families = np.array(of_name, dtype=np.int8)[place]
+    local = np.isin(ops.kind, (MEMCPY, MEMSET)) & (families != _NUMBER["communication"])
+    families[local] = _NUMBER["copy"]
+    return families

@@ -10,8 +10,7 @@ import numpy as np
 from decodescope.analyzer.collectives.waits import OpWaits
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.timing.intervals import merged, overlapped
-from decodescope.analyzer.timing.op_families import families_of
-from decodescope.analyzer.timing.timeline import OVERLAP_SHARE
+from decodescope.analyzer.timing.timeline import OVERLAP_SHARE, families_of
 from decodescope.analyzer.trace import Int8s, Int64s, Intervals, Trace, rows_by
 from decodescope.analyzer.tracks.host import MAX_LEVELS, HostTracks, owners
 from decodescope.analyzer.tracks.track import Slices, Track, TrackKey, track_of

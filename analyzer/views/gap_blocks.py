@@ -3,8 +3,7 @@
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from decodescope.analyzer.names.kernel_names import short_kernels
-from decodescope.analyzer.names.names import cut_middle
+from decodescope.analyzer.names.names import cut_middle, short_kernels
 from decodescope.analyzer.schema.report import GapReport, Report
 from decodescope.analyzer.tables.columns import Table
 from decodescope.analyzer.views.table_parts import plain_table

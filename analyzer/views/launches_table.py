@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from decodescope.analyzer.schema.launch_report import LaunchReport, Percentiles
+from decodescope.analyzer.schema.kernel_report import LaunchReport, Percentiles
 from decodescope.analyzer.text.formatting import (
     UNKNOWN,
     count,

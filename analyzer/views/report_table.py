@@ -9,8 +9,7 @@ from rich.text import Text
 from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.schema.interruption_report import SteadyState
 from decodescope.analyzer.schema.report import Attribution, Report
-from decodescope.analyzer.schema.step_cost import StepCost
-from decodescope.analyzer.schema.structure_report import StructureReport
+from decodescope.analyzer.schema.step_report import StepCost, StructureReport
 from decodescope.analyzer.tables.columns import Table
 from decodescope.analyzer.tables.devices_table import devices_table, streams_table
 from decodescope.analyzer.tables.gap_classes_table import gap_classes_table

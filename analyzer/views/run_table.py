@@ -5,7 +5,7 @@ from rich.table import Table
 from rich.text import Text
 
 from decodescope.analyzer.schema.run_report import RunReport
-from decodescope.analyzer.schema.step_cost import Bandwidth
+from decodescope.analyzer.schema.step_report import Bandwidth
 from decodescope.analyzer.text.formatting import (
     UNKNOWN,
     bytes_size,

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from decodescope.analyzer.schema.comparison_report import Pair
-from decodescope.analyzer.schema.step_change_report import StepChanges, StepPartChange
+from decodescope.analyzer.schema.comparison_report import Pair, StepChanges, StepPartChange
 from decodescope.analyzer.tables.changes_table import step_parts_table
 from decodescope.analyzer.views.pair_sections import Section
 from decodescope.analyzer.vocabulary.words import STEP_NOTE

@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from decodescope.analyzer.schema.launch_report import Percentiles, StepTimes
+from decodescope.analyzer.schema.kernel_report import Percentiles, StepTimes
 from decodescope.analyzer.schema.report import GAP_CLASSES, Verdict, WaterfallPart
 from decodescope.analyzer.text.formatting import duration, signed_duration
 from decodescope.analyzer.vocabulary.words import bound_words, part_words

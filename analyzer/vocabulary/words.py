@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from decodescope.analyzer.schema.communication_report import CommunicationReport
 from decodescope.analyzer.schema.interruption_report import SteadyState
 from decodescope.analyzer.schema.report import Bound, GapReport, Report
-from decodescope.analyzer.schema.structure_report import (
+from decodescope.analyzer.schema.step_report import (
     StepKindReport,
     StructureReport,
 )
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
         Change,
         ChangeVerdict,
         SpeedRatio,
+        StepPartChange,
     )
-    from decodescope.analyzer.schema.step_change_report import StepPartChange
 
 _BOUND_WORDS = {"kernels": "kernels below the bandwidth", "unknown": "bound unknown"}
 _PART_WORDS = {

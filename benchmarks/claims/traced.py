@@ -11,7 +11,7 @@ import decodescope
 from decodescope.analyzer import Analysis, analyze, load
 from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.analyzer.io.work_folders import WorkFolder
-from decodescope.analyzer.reports.per_step import gpu_ops_per_step, idle_fraction
+from decodescope.analyzer.reports.step_figures import gpu_ops_per_step, idle_fraction
 from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.analyzer.trace import Int64s
 from decodescope.variants.machine.environment import device_name

@@ -46,7 +46,7 @@ rank_reading._WORTH_BYTES = 0
 rank_reading._cores = lambda: 2
 rank_reading._START = rank_reading._START.replace(
     "main(sys.argv[2:])",
-    "import time; from decodescope.analyzer.reports import rank_worker as w; "
+    "import time; from decodescope.analyzer.reports import rank_reading as w; "
     "w.read_rank = lambda path: time.sleep(600); main(sys.argv[2:])",
 )
 """

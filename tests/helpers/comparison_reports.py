@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from decodescope.analyzer.roofline.costs import captured_cost
-from decodescope.analyzer.schema.launch_report import LaunchReport, StepTimes
+from decodescope.analyzer.schema.kernel_report import LaunchReport, StepTimes
 from decodescope.analyzer.schema.report import (
     GAP_CLASSES,
     SCHEMA_VERSION,
@@ -23,7 +23,7 @@ from decodescope.analyzer.schema.report import (
     WaterfallPart,
 )
 from decodescope.analyzer.schema.run_report import Accuracy, RunReport
-from decodescope.analyzer.schema.step_cost import Bandwidth
+from decodescope.analyzer.schema.step_report import Bandwidth
 
 HEALTHY = Health("ok", 0, ())
 ACCURACY = Accuracy("fp32 eager", "a text", 64, 0.004, 1.2e-5, 0.984, 12.34, 1.0007)

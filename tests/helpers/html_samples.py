@@ -25,8 +25,7 @@ from decodescope.analyzer.schema.interruption_report import (
     SteadyState,
     StepSummary,
 )
-from decodescope.analyzer.schema.kernel_report import Roofline
-from decodescope.analyzer.schema.launch_report import StepTimes
+from decodescope.analyzer.schema.kernel_report import Roofline, StepTimes
 from decodescope.analyzer.schema.report import (
     GAP_CLASSES,
     SCHEMA_VERSION,
@@ -35,8 +34,8 @@ from decodescope.analyzer.schema.report import (
     Report,
 )
 from decodescope.analyzer.schema.run_report import Accuracy, RunReport
-from decodescope.analyzer.schema.step_cost import Bandwidth
-from decodescope.analyzer.schema.structure_report import (
+from decodescope.analyzer.schema.step_report import (
+    Bandwidth,
     RoleReport,
     StepKindReport,
     StructureReport,

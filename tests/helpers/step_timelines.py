@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from decodescope.analyzer.timing.gaps import GapParts
-from decodescope.analyzer.timing.step_timeline import StepTimeline
+from decodescope.analyzer.timing.timeline import StepTimeline
 from decodescope.analyzer.trace import KERNEL, GpuOps
 
 

@@ -5,13 +5,13 @@ from typing import Literal
 
 from rich.cells import cell_len
 
-from decodescope.analyzer.reports.per_step import (
+from decodescope.analyzer.reports.step_figures import (
     communication_fraction,
     gpu_ops_per_step,
     idle_fraction,
     launch_calls_per_step,
+    live_bandwidth,
 )
-from decodescope.analyzer.reports.step_bandwidths import live_bandwidth
 from decodescope.analyzer.text import formatting as fmt
 from decodescope.analyzer.text.formatting import sampling_facts, shorten
 from decodescope.tui.link.base import Playback

@@ -14,7 +14,7 @@ from decodescope.analyzer.io.work_folders import WorkFolder
 from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.reports.distributions import step_times, tokens_per_s
-from decodescope.analyzer.reports.per_step import (
+from decodescope.analyzer.reports.step_figures import (
     gpu_ops_per_step,
     idle_fraction,
     launch_calls_per_step,

@@ -11,7 +11,7 @@ import numpy as np
 
 from decodescope.analyzer.text.formatting import duration, shorten
 from decodescope.analyzer.timing.gaps import DEPENDENCY, GRAPH_INTERNAL, UNLINKED
-from decodescope.analyzer.timing.interruptions.host_record import (
+from decodescope.analyzer.timing.interruptions.interruption import (
     CALLS,
     HEAVY,
     KNOWN,

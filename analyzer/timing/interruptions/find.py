@@ -22,8 +22,7 @@ import numpy as np
 from decodescope.analyzer.names.short_names import short_name
 from decodescope.analyzer.text.formatting import duration, shorten
 from decodescope.analyzer.timing.interruptions.causes import GapCauses, Piece
-from decodescope.analyzer.timing.interruptions.host_record import NAME_CELLS, Cause
-from decodescope.analyzer.timing.interruptions.interruption import Interruption
+from decodescope.analyzer.timing.interruptions.interruption import NAME_CELLS, Cause, Interruption
 from decodescope.analyzer.timing.interruptions.typical import (
     FEW,
     MIN_INTERRUPTION_NS,

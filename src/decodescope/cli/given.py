@@ -98,7 +98,7 @@ class GivenOptions:
         from decodescope.analyzer import load
         from decodescope.analyzer.attribution.capture_paths import capture_reference
         from decodescope.analyzer.names.rule_files import rules_with
-        from decodescope.analyzer.roofline.given_peak import parse_peak
+        from decodescope.analyzer.roofline.peaks import parse_peak
 
         model = self._model()
         captures = tuple(load(path) for path in dict.fromkeys(self.captures))

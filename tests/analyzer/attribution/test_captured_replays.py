@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decodescope.analyzer import Analysis, Given, analyze, load
-from decodescope.analyzer.attribution.node_replays import batch_of
 from decodescope.analyzer.attribution.ranges import replay_sources
+from decodescope.analyzer.attribution.replays import batch_of
 from decodescope.analyzer.chrome.chrome_export import export_chrome
 from decodescope.analyzer.readers.kineto.kineto_reader import read_kineto_bytes
 from decodescope.analyzer.schema.report import Attribution, Source

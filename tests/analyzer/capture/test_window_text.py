@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.analyzer.capture.window_text import with_node_paths
+from decodescope.analyzer.capture.profiler_session import with_node_paths
 from tests.helpers.hostile import HOSTILE
 
 # As Kineto writes them: one event over several lines, its arguments in between.

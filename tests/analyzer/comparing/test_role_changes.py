@@ -17,10 +17,9 @@ from decodescope.analyzer.comparing.diff import diff_reports
 from decodescope.analyzer.comparing.role_changes import step_changes
 from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.recordings.bundled import bundled_recordings
-from decodescope.analyzer.schema.comparison_report import Diff
+from decodescope.analyzer.schema.comparison_report import Diff, StepPartChange
 from decodescope.analyzer.schema.report import GAP_CLASSES, Observer, Report
-from decodescope.analyzer.schema.step_change_report import StepPartChange
-from decodescope.analyzer.schema.structure_report import StepKindReport
+from decodescope.analyzer.schema.step_report import StepKindReport
 from tests.helpers.comparison_reports import step_of, window_of
 from tests.helpers.planted.holds import ran_long
 from tests.helpers.planted.step_reports import (

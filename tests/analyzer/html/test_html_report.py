@@ -12,9 +12,9 @@ import pytest
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.html.report_page import VariantView, html_report
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate
-from decodescope.analyzer.schema.launch_report import ShortKernels
+from decodescope.analyzer.schema.kernel_report import ShortKernels
 from decodescope.analyzer.schema.report import GAP_CLASSES, Report
-from decodescope.analyzer.schema.structure_report import StructureReport
+from decodescope.analyzer.schema.step_report import StructureReport
 from decodescope.analyzer.text.formatting import UNKNOWN, count, duration
 from decodescope.analyzer.text.plain import plain_line
 from tests.helpers.html_samples import (

@@ -22,10 +22,10 @@ from decodescope.analyzer.schema.comparison_report import (
     Standing,
     VariantRates,
 )
-from decodescope.analyzer.schema.launch_report import QueueDepth
+from decodescope.analyzer.schema.kernel_report import QueueDepth
 from decodescope.analyzer.schema.report import GAP_CLASSES, WaterfallPart
 from decodescope.analyzer.timing.intervals import union
-from decodescope.analyzer.timing.step_timeline import StepTimeline
+from decodescope.analyzer.timing.timeline import StepTimeline
 from tests.helpers.html_samples import sample_pair
 from tests.helpers.step_timelines import step_timeline_of
 

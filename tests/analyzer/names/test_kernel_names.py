@@ -9,8 +9,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from decodescope.analyzer import analyze
-from decodescope.analyzer.names.kernel_names import MIN_CELLS, short_kernels
-from decodescope.analyzer.names.mangled import readable_kernel
+from decodescope.analyzer.names.names import MIN_CELLS, short_kernels
+from decodescope.analyzer.names.short_names import readable_kernel
 from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.analyzer.views.rich_tables import rich_table
 from tests.helpers.hostile import anything

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer import load
-from decodescope.analyzer.names.kernel_names import short_kernels
 from decodescope.analyzer.names.kinds import (
     COMMUNICATIONS,
     FAMILIES,
@@ -16,9 +15,9 @@ from decodescope.analyzer.names.kinds import (
     ROLES,
     UNKNOWN,
 )
-from decodescope.analyzer.names.mangled import readable_kernel
+from decodescope.analyzer.names.names import short_kernels
 from decodescope.analyzer.names.rule_files import bundled_document, kernel_meaning
-from decodescope.analyzer.names.short_names import short_name
+from decodescope.analyzer.names.short_names import readable_kernel, short_name
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.text.plain import plain_line
 from tests.analyzer.names.engine_names import ENGINE_NAMES, EngineName

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decodescope.analyzer import Analysis, analyze, load
+from decodescope.analyzer.reports.device_report import gap_report, idle_totals
 from decodescope.analyzer.reports.gap_list import (
     GapChoice,
+    GapTable,
     chosen_gaps,
     gap_classes,
     longest_first,
 )
-from decodescope.analyzer.reports.gap_report import gap_report, idle_totals
-from decodescope.analyzer.reports.gap_table import GapTable
 from decodescope.analyzer.roofline.advice import gap_advice
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from tests.helpers.drawn_windows import Call, Op, analysed, windows

@@ -104,7 +104,7 @@ def test_what_a_process_prints_is_not_taken_for_a_trace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chatty = (
-        "; from decodescope.analyzer.reports import rank_worker as w; read = w.read_rank; "
+        "; from decodescope.analyzer.reports import rank_reading as w; read = w.read_rank; "
         "w.read_rank = lambda *what: (print('chatter'), read(*what))[1]; main(sys.argv[2:])"
     )
     monkeypatch.setattr(
@@ -118,7 +118,7 @@ def test_an_error_that_nobody_foresaw_arrives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = (
-        "; from decodescope.analyzer.reports import rank_worker as w; "
+        "; from decodescope.analyzer.reports import rank_reading as w; "
         "w.read_rank = lambda *what: 1 // 0; main(sys.argv[2:])"
     )
     monkeypatch.setattr(

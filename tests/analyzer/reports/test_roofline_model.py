@@ -6,7 +6,7 @@ import pytest
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.reports.roofline_model import roofline_model
-from decodescope.analyzer.reports.step_bandwidths import live_bandwidth, window_bandwidths
+from decodescope.analyzer.reports.step_figures import live_bandwidth, window_bandwidths
 from decodescope.analyzer.text.formatting import duration
 from tests.helpers import scripted
 

@@ -12,7 +12,7 @@ from decodescope.analyzer.roofline.peaks import (
     datasheet_peak_bytes_per_s,
 )
 from decodescope.analyzer.roofline.verdict import Evidence, verdict
-from decodescope.analyzer.schema.launch_report import LaunchReport
+from decodescope.analyzer.schema.kernel_report import LaunchReport
 from decodescope.analyzer.schema.report import (
     GAP_CLASSES,
     CaptureInfo,

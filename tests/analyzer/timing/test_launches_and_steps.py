@@ -5,7 +5,7 @@ import json
 import pytest
 
 from decodescope.analyzer import analyze
-from decodescope.analyzer.schema.launch_report import Percentiles
+from decodescope.analyzer.schema.kernel_report import Percentiles
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.timing.step_annotations import step_kind
 from tests.helpers.kineto_events import PID, Event, call, event, op, span, trace_of

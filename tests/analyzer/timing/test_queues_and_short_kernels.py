@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 
 from decodescope.analyzer import analyze
-from decodescope.analyzer.schema.launch_report import QueueDepth, ShortKernels
+from decodescope.analyzer.schema.kernel_report import QueueDepth, ShortKernels
 from tests.helpers.drawn_windows import US, Call, Op, analysed, windows
 from tests.helpers.kineto_events import call, op, trace_of
 

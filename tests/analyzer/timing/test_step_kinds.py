@@ -5,7 +5,7 @@ import msgspec
 
 from decodescope.analyzer import analyze
 from decodescope.analyzer.readers.reading import load
-from decodescope.analyzer.schema.structure_report import StepKindReport
+from decodescope.analyzer.schema.step_report import StepKindReport
 from decodescope.analyzer.timing.step_kinds import kinds_of
 from tests.helpers.kineto_events import Event, call, op, span, trace_of
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from decodescope.analyzer import analyze, load
-from decodescope.analyzer.schema.launch_report import QueueDepth
+from decodescope.analyzer.schema.kernel_report import QueueDepth
 from decodescope.analyzer.schema.ranks_report import RankReport, RanksReport
 from decodescope.analyzer.schema.report import Attribution, Report
 from decodescope.analyzer.views.ranks_report_table import ranks_report_table

@@ -17,7 +17,7 @@ from decodescope.analyzer.html.report_page import VariantView, html_report
 from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.names.rule_files import rules_with
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.schema.structure_report import RoleReport, StructureReport
+from decodescope.analyzer.schema.step_report import RoleReport, StructureReport
 from decodescope.analyzer.tables.roles_table import roles_table
 from decodescope.analyzer.views.csv_export import render_csv
 from decodescope.analyzer.views.report_table import report_table

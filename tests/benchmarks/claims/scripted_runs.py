@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.claims.claim import Setup
 from benchmarks.claims.racing import Racing
 from decodescope.analyzer.errors import DecodescopeError
-from decodescope.analyzer.schema.launch_report import StepTimes
+from decodescope.analyzer.schema.kernel_report import StepTimes
 from decodescope.analyzer.schema.report import (
     Finding,
     Health,

@@ -9,9 +9,9 @@ import numpy as np
 
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.analyzer.schema.comparison_report import StepChanges, StepPartChange
 from decodescope.analyzer.schema.report import Observer, Report, WaterfallPart
-from decodescope.analyzer.schema.step_change_report import StepChanges, StepPartChange
-from decodescope.analyzer.schema.structure_report import LayerReport, RoleReport, StructureReport
+from decodescope.analyzer.schema.step_report import LayerReport, RoleReport, StructureReport
 from decodescope.analyzer.trace import Bools, Trace
 from tests.helpers.comparison_reports import step_of, window_of
 

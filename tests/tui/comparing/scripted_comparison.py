@@ -16,8 +16,7 @@ from decodescope.analyzer.protocol.messages import Bye
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.schema.report import Observer, Report, WaterfallPart
-from decodescope.analyzer.schema.step_cost import Bandwidth
-from decodescope.analyzer.schema.structure_report import LayerReport, RoleReport
+from decodescope.analyzer.schema.step_report import Bandwidth, LayerReport, RoleReport
 from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.link.comparison import ComparisonLinkEvent
 from tests.helpers.comparison_reports import ACCURACY, range_of, run_of, step_of, window_of

@@ -18,10 +18,10 @@ from decodescope.analyzer.comparing.comparison_messages import (
 from decodescope.analyzer.comparing.regression_gate import Baseline, read_baseline
 from decodescope.analyzer.errors import InputError, MissingRequirement
 from decodescope.analyzer.protocol.messages import WorkerConfig
-from decodescope.analyzer.schema.launch_report import StepTimes
+from decodescope.analyzer.schema.kernel_report import StepTimes
 from decodescope.analyzer.schema.report import Finding, Health, Observer, Verdict
 from decodescope.analyzer.schema.run_report import Accuracy, RunReport
-from decodescope.analyzer.schema.step_cost import Bandwidth
+from decodescope.analyzer.schema.step_report import Bandwidth
 from decodescope.variants import registry
 from decodescope.variants.comparing.command import CompareRequest, compare_variants
 from decodescope.variants.comparing.jobs import AccuracyDone, AccuracyJob, Job, RunDone, RunJob

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from decodescope.analyzer.names.kernel_names import short_kernels
+from decodescope.analyzer.names.names import short_kernels
 from decodescope.analyzer.text.formatting import count, duration, percent
 from decodescope.analyzer.vocabulary.words import bound_words, layers_words, straggler_text
 from decodescope.tui.model.details.gap import gap_lines

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def gap_lines(window: Window, row: int) -> Iterator[DetailLine]:
     """Everything about the gap in this row of the analysis."""
-    from decodescope.analyzer.reports.gap_report import gap_report
+    from decodescope.analyzer.reports.device_report import gap_report
     from decodescope.analyzer.timing.interruptions.interruption import interruptions_by_gap
 
     analysis, report = window.analysis, window.report

@@ -2,10 +2,8 @@
 
 from collections.abc import Iterator
 
-from decodescope.analyzer.names.mangled import readable_kernel
-from decodescope.analyzer.names.short_names import short_name
-from decodescope.analyzer.schema.kernel_report import KernelReport, LaunchShape
-from decodescope.analyzer.schema.launch_report import Percentiles
+from decodescope.analyzer.names.short_names import readable_kernel, short_name
+from decodescope.analyzer.schema.kernel_report import KernelReport, LaunchShape, Percentiles
 from decodescope.analyzer.text.formatting import (
     UNKNOWN,
     bytes_size,

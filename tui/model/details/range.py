@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from decodescope.analyzer.names.kernel_names import short_kernels
+from decodescope.analyzer.names.names import short_kernels
 from decodescope.analyzer.schema.report import RangeReport, Report
 from decodescope.analyzer.text.formatting import count, duration, percent
 from decodescope.analyzer.vocabulary.words import INFERRED_NOTE, ops_word

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from decodescope.analyzer.reports.per_step import communication_fraction
+from decodescope.analyzer.reports.step_figures import communication_fraction
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.tables.waiting_table import RankFile, WaitingRow, waiting_table
 from decodescope.tui.model.candidates import Candidate

@@ -1,8 +1,7 @@
 """The step of two sides by role or by layer."""
 
-from decodescope.analyzer.schema.comparison_report import Pair
+from decodescope.analyzer.schema.comparison_report import Pair, StepPartChange
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.schema.step_change_report import StepPartChange
 from decodescope.analyzer.tables.changes_table import step_parts_table
 from decodescope.analyzer.tables.columns import Table
 from decodescope.analyzer.vocabulary.words import exact_change

@@ -4,7 +4,7 @@ import re
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
-from decodescope.analyzer.names.kernel_names import ShortNames
+from decodescope.analyzer.names.names import ShortNames
 from decodescope.analyzer.names.short_names import short_name
 from decodescope.analyzer.schema.report import GapReport
 from decodescope.analyzer.tables.gaps_table import gap_columns
@@ -20,7 +20,7 @@ from decodescope.tui.panels.table_rows import Cell, Rows, drawing_of
 from decodescope.tui.style.palette import Inks
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.reports.gap_table import Field, GapTable
+    from decodescope.analyzer.reports.gap_list import Field, GapTable
 
 TITLE = "Gaps"
 # What the columns are called in a table of gaps; the host's work is known of one gap at a time.
@@ -117,8 +117,7 @@ class GapListPanel(TablePanel):
         return view.window, view.waiting, selection.within, selection.gaps
 
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
-        from decodescope.analyzer.reports.gap_list import GapChoice
-        from decodescope.analyzer.reports.gap_table import GapTable
+        from decodescope.analyzer.reports.gap_list import GapChoice, GapTable
 
         window, within, chosen = view.window, view.selection.within, view.selection.gaps
         self._words = filter_words(chosen, within)

@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 from typing import ClassVar
 
-from decodescope.analyzer.names.kernel_names import short_kernel
+from decodescope.analyzer.names.names import short_kernel
 from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.tui.commands import Command

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from decodescope.analyzer.reports.step_bandwidths import (
+from decodescope.analyzer.reports.step_figures import (
     StepBandwidth,
     live_bandwidth,
     window_bandwidths,

@@ -12,7 +12,7 @@ import torch
 
 from decodescope.analyzer import Analysis, analyze
 from decodescope.analyzer.attribution.ranges import replay_sources
-from decodescope.analyzer.capture.window_text import with_node_paths
+from decodescope.analyzer.capture.profiler_session import with_node_paths
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.readers.kineto.kineto_reader import read_kineto_bytes
 from decodescope.analyzer.schema.graph_reference import REFERENCE_KEY, GraphReference, ReferenceOp

@@ -1,7 +1,7 @@
-"""How fast steps read their bytes, at each of the moments at which a step was timed.
+"""A report's figures per decode step, for screens and tables.
 
-MBU = bytes of a step ÷ step time ÷ peak. Its value differs from moment to moment, so every one has
-a name: a figure without its moment says nothing.
+MBU = bytes of a step ÷ step time ÷ peak. Its value differs from moment to moment, so every moment
+at which a step is timed has a name.
 """
 
 from dataclasses import dataclass
@@ -10,9 +10,39 @@ from typing import Literal
 from decodescope.analyzer.protocol.messages import Hello, Stats
 from decodescope.analyzer.roofline.peaks import bandwidth
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.schema.step_cost import Bandwidth
+from decodescope.analyzer.schema.step_report import Bandwidth
 
 Moment = Literal["now", "before the window", "in the window"]
+
+
+def launch_calls_per_step(report: Report) -> float | None:
+    """Mean launch calls of a step; None for a trace without steps."""
+    return _mean([step.launch_calls for step in report.steps])
+
+
+def gpu_ops_per_step(report: Report) -> float | None:
+    """Mean GPU ops of a step; None for a trace without steps."""
+    return _mean([step.gpu_ops for step in report.steps])
+
+
+def idle_fraction(report: Report) -> float | None:
+    """Idle time ÷ window, summed over the devices; None if no device was active."""
+    window_ns = sum(device.window_ns for device in report.devices)
+    if window_ns <= 0:
+        return None
+    return sum(device.idle_ns for device in report.devices) / window_ns
+
+
+def communication_fraction(report: Report) -> float | None:
+    """Communication time ÷ window, summed over the devices; None if no device was active."""
+    window_ns = sum(device.window_ns for device in report.devices)
+    if window_ns <= 0:
+        return None
+    return sum(device.communication_ns for device in report.devices) / window_ns
+
+
+def _mean(values: list[int]) -> float | None:
+    return sum(values) / len(values) if values else None
 
 
 @dataclass(frozen=True, slots=True)

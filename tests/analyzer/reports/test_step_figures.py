@@ -1,0 +1,48 @@
+"""Figures per step, against brute force."""
+
+import msgspec
+import pytest
+
+from decodescope.analyzer import analyze, load
+from decodescope.analyzer.reports.step_figures import (
+    gpu_ops_per_step,
+    idle_fraction,
+    launch_calls_per_step,
+)
+from decodescope.analyzer.tables.columns import Row, Table
+from decodescope.analyzer.tables.gap_classes_table import idle_by_class_table
+from decodescope.analyzer.tables.kernels_table import kernels_table
+
+
+def figures(table: Table[Row], key: str) -> list[float]:
+    """The figures of one column of a table."""
+    column = next(column for column in table.columns if column.key == key)
+    return [column.value(row) for row in table.rows]
+
+
+def test_rows_of_a_real_trace_add_up(foreign_traces):
+    report = analyze(load(str(foreign_traces / "h200_llama1b_hf_eager.json.gz"))).report
+    steps = len(report.steps)
+    device = report.devices[0]
+    gaps = idle_by_class_table(report, steps)
+    idle_ns = figures(gaps, "total_ns")
+    assert steps == 3
+    assert sum(idle_ns) * steps == pytest.approx(device.idle_ns)
+    assert sum(figures(gaps, "window_share")) == pytest.approx(idle_fraction(report))
+    assert idle_ns == sorted(idle_ns, reverse=True)
+    kernels = kernels_table(report.kernels, attributed=False, steps=steps)
+    assert sum(figures(kernels, "count")) * steps == pytest.approx(device.kernels)
+    assert gpu_ops_per_step(report) == pytest.approx(679, abs=2)
+    assert launch_calls_per_step(report) == pytest.approx(679, abs=2)
+
+
+def test_a_trace_without_steps_has_no_figures_per_step(foreign_traces):
+    report = analyze(load(str(foreign_traces / "h200_llama1b_hf_eager.json.gz"))).report
+    bare = msgspec.structs.replace(report, steps=())
+    assert launch_calls_per_step(bare) is None
+    assert gpu_ops_per_step(bare) is None
+    assert (
+        figures(kernels_table(bare.kernels, attributed=False, steps=0), "count")[0]
+        == report.kernels[0].count
+    )
+    assert idle_fraction(msgspec.structs.replace(report, devices=())) is None
