@@ -101,7 +101,7 @@ class Background:
         """Write the comparison to `path`, as JSON or as Markdown."""
 
         def write() -> Path:
-            from decodescope.analyzer.views.comparison_markdown import comparison_markdown
+            from decodescope.analyzer.views.comparison_table import comparison_markdown
 
             if as_json:
                 write_json(path, result)
