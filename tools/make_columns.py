@@ -13,36 +13,41 @@ from decodescope.analyzer.schema.comparison_report import Change, Pair
 from decodescope.analyzer.schema.interruption_report import SteadyState
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.tables.changes_table import changes_table, step_parts_table
-from decodescope.analyzer.tables.collectives_table import collectives_table
+from decodescope.analyzer.tables.changes_table import (
+    changes_table,
+    kernel_changes_table,
+    speed_table,
+    step_parts_table,
+)
 from decodescope.analyzer.tables.columns import Column, Table
-from decodescope.analyzer.tables.communication_table import communication_table
+from decodescope.analyzer.tables.communication_table import (
+    collectives_table,
+    communication_table,
+    ranks_table,
+)
 from decodescope.analyzer.tables.devices_table import devices_table, streams_table
 from decodescope.analyzer.tables.gap_classes_table import (
     gap_classes_table,
     idle_by_class_table,
     stream_gaps_table,
 )
-from decodescope.analyzer.tables.gaps_table import longest_gaps_table
-from decodescope.analyzer.tables.interruptions_table import (
+from decodescope.analyzer.tables.gaps_table import (
     interruptions_table,
+    longest_gaps_table,
     median_steps_table,
     steady_table,
 )
-from decodescope.analyzer.tables.kernel_changes_table import kernel_changes_table
 from decodescope.analyzer.tables.kernels_table import kernels_table
-from decodescope.analyzer.tables.launch_calls_table import launch_apis_table, launch_times_table
-from decodescope.analyzer.tables.launches_table import launch_columns
+from decodescope.analyzer.tables.launches_table import (
+    launch_apis_table,
+    launch_columns,
+    launch_times_table,
+)
 from decodescope.analyzer.tables.range_changes_table import range_changes_table
 from decodescope.analyzer.tables.ranges_table import table_of_lines
-from decodescope.analyzer.tables.ranks_table import ranks_table
-from decodescope.analyzer.tables.roles_table import roles_table
-from decodescope.analyzer.tables.runs_table import runs_table
-from decodescope.analyzer.tables.sides_table import sides_table
-from decodescope.analyzer.tables.skew_table import skew_table, spreads_table
-from decodescope.analyzer.tables.speed_table import speed_table
-from decodescope.analyzer.tables.steps_table import step_kinds_table, steps_table
-from decodescope.analyzer.tables.waiting_table import waiting_table
+from decodescope.analyzer.tables.sides_table import runs_table, sides_table
+from decodescope.analyzer.tables.steps_table import roles_table, step_kinds_table, steps_table
+from decodescope.analyzer.tables.waiting_table import skew_table, spreads_table, waiting_table
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PAGE = REPOSITORY / "docs" / "columns.md"

@@ -17,26 +17,23 @@ from markupsafe import Markup
 
 from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.tables.changes_table import changes_table, whole_step_table
-from decodescope.analyzer.tables.collectives_table import collectives_table
 from decodescope.analyzer.tables.columns import Column, Mark, Table, Tone
-from decodescope.analyzer.tables.communication_table import communication_table
+from decodescope.analyzer.tables.communication_table import collectives_table, communication_table
 from decodescope.analyzer.tables.devices_table import devices_table, streams_table
 from decodescope.analyzer.tables.gap_classes_table import gap_classes_table
-from decodescope.analyzer.tables.gaps_table import longest_gaps_table
-from decodescope.analyzer.tables.interruptions_table import (
+from decodescope.analyzer.tables.gaps_table import (
     interruptions_table,
+    longest_gaps_table,
     median_steps_table,
     steady_table,
 )
 from decodescope.analyzer.tables.kernels_table import kernels_table
-from decodescope.analyzer.tables.launch_calls_table import launch_apis_table, launch_times_table
+from decodescope.analyzer.tables.launches_table import launch_apis_table, launch_times_table
 from decodescope.analyzer.tables.range_changes_table import aligned_ranges_table
 from decodescope.analyzer.tables.ranges_table import ranges_table
-from decodescope.analyzer.tables.roles_table import roles_table
-from decodescope.analyzer.tables.runs_table import runs_table
-from decodescope.analyzer.tables.skew_table import spreads_table
-from decodescope.analyzer.tables.steps_table import step_kinds_table, steps_table
-from decodescope.analyzer.tables.waiting_table import waiting_table
+from decodescope.analyzer.tables.sides_table import runs_table
+from decodescope.analyzer.tables.steps_table import roles_table, step_kinds_table, steps_table
+from decodescope.analyzer.tables.waiting_table import spreads_table, waiting_table
 from decodescope.analyzer.text import formatting
 from decodescope.analyzer.text.formatting import UNKNOWN, percent
 from decodescope.analyzer.text.plain import plain_line

@@ -1,23 +1,31 @@
-"""What changed from one side to the other: figures of a step, and its parts by role or layer."""
+"""Changes from one side to the other: speed, figures of a step, its parts, and kernels by name."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from decodescope.analyzer.comparing.kernel_changes import KernelChange, kernel_changes
 from decodescope.analyzer.comparing.pair_changes import ALL_IDLE
+from decodescope.analyzer.names.names import ShortNames
+from decodescope.analyzer.names.short_names import short_name
 from decodescope.analyzer.schema.comparison_report import Change, Pair, StepPartChange
+from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.tables.columns import (
     COUNT,
     DURATION,
     EXACT_CHANGE,
     EXACT_MICROSECONDS,
+    MICROSECONDS,
     NUMBER,
+    RATIO,
+    SIGNED_MICROSECONDS,
     TEXT,
     Column,
     Table,
     Tone,
     Unit,
 )
-from decodescope.analyzer.vocabulary.words import change_text, step_part_words
+from decodescope.analyzer.text.formatting import interval_text, ratio_text
+from decodescope.analyzer.vocabulary.words import change_text, step_part_words, verdict_words
 
 _NAME_CELLS = 12
 
@@ -174,3 +182,121 @@ def changed_to(change: Change) -> float | None:
     """`other` over `base`."""
     base, other = change.base, change.other
     return other / base if base and other is not None else None
+
+
+def kernel_changes_table(
+    base: Report, other: Report, names: tuple[str, str]
+) -> Table[KernelChange]:
+    """The kernel whose time a step changed most is first; `names` are those of the sides."""
+    rows = kernel_changes(base, other)
+    short = ShortNames(row.name for row in rows)
+    columns: tuple[Column[KernelChange], ...] = (
+        Column(
+            "name",
+            "operator" if base.on_cpu else "kernel",
+            TEXT,
+            "The kernel, by its short name.",
+            fit=lambda row, cells: short.of(row.name, cells),
+            flexible=True,
+            least=16,
+            code=True,
+        ),
+        Column(
+            "ns.base",
+            names[0],
+            MICROSECONDS,
+            "Its time in a step of the base.",
+            priority=2,
+            always=True,
+        ),
+        Column(
+            "ns.other",
+            names[1],
+            MICROSECONDS,
+            "Its time in a step of the other side.",
+            priority=1,
+            always=True,
+        ),
+        Column(
+            "moved_ns",
+            "change",
+            SIGNED_MICROSECONDS,
+            "How much more the other side takes.",
+            sort=lambda row: abs(row.moved_ns),
+            tone=lambda row: moved_tone(row.moved_ns),
+        ),
+        Column(
+            "change",
+            "change",
+            TEXT_OF_NUMBER,
+            "The same in per cent, or as a factor.",
+            lambda row: changed_to(row.ns),
+            text=lambda row: relative_change(row.ns),
+            priority=3,
+            always=True,
+        ),
+        Column(
+            "count.base",
+            "calls",
+            NUMBER,
+            "Its calls in a step of the base.",
+            priority=5,
+            tone="dim",
+        ),
+        Column(
+            "count.other",
+            "→ calls",
+            NUMBER,
+            "Its calls in a step of the other side.",
+            priority=4,
+            tone="dim",
+        ),
+    )
+    return Table(
+        "operators" if base.on_cpu else "kernels",
+        columns,
+        rows,
+        search=lambda row: f"{row.name}\n{short_name(row.name)}",
+    )
+
+
+def speed_table(pairs: Sequence[Pair]) -> Table[Pair]:
+    """One row for each pair."""
+    return Table("pairs", _COLUMNS, pairs, key=lambda pair: (pair.base, pair.other))
+
+
+def _interval(pair: Pair) -> str:
+    return interval_text(pair.speed.interval if pair.speed is not None else None, ratio_text)
+
+
+def _verdict(pair: Pair) -> str:
+    return verdict_words("unknown" if pair.speed is None else pair.speed.verdict)
+
+
+_COLUMNS: tuple[Column[Pair], ...] = (
+    Column(
+        "pair",
+        "other ÷ base",
+        TEXT,
+        "The two sides.",
+        lambda pair: f"{pair.other} ÷ {pair.base}",
+    ),
+    Column(
+        "speed.value",
+        "ratio",
+        RATIO,
+        "tokens/s of the other side ÷ those of the base.",
+        always=True,
+    ),
+    Column(
+        "speed.interval",
+        "95 % interval",
+        RATIO,
+        "A bootstrap interval over the rounds.",
+        text=_interval,
+        always=True,
+    ),
+    Column(
+        "speed.verdict", "verdict", TEXT, "What the interval shows.", text=_verdict, always=True
+    ),
+)

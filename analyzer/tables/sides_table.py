@@ -1,16 +1,22 @@
-"""The sides of a comparison: speed with its interval, what a step is made of, and accuracy."""
+"""The sides of a comparison: speed with its interval, the parts of a step, accuracy, and runs."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from decodescope.analyzer.schema.comparison_report import SpeedRatio, Standing
+from decodescope.analyzer.schema.report import WaterfallPart
+from decodescope.analyzer.schema.run_report import RunReport
 from decodescope.analyzer.tables.columns import (
+    BYTES_PER_S,
     COUNT,
+    DURATION,
     MILLISECONDS,
     NUMBER,
     PERCENT,
     RATE,
     RATIO,
+    SIGNED_DURATION,
     TEXT,
     Column,
     Table,
@@ -19,7 +25,7 @@ from decodescope.analyzer.tables.columns import (
 )
 from decodescope.analyzer.tables.sides import Side
 from decodescope.analyzer.text.formatting import UNKNOWN, interval_text, ratio_text, significant
-from decodescope.analyzer.vocabulary.words import beaten_text, verdict_words
+from decodescope.analyzer.vocabulary.words import beaten_text, part_words, verdict_words
 
 
 def _small(digits: int) -> Callable[[float | None], str]:
@@ -201,3 +207,67 @@ _STEP: tuple[Column[Side], ...] = (
     Column("mbu", "MBU", PERCENT, "Bytes a step must read ÷ its time ÷ the peak.", priority=10),
     Column("rounds", "rounds", COUNT, "How many were measured.", priority=12),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class PartRow:
+    """A part of the step, or all of it; the ns of each side that has it."""
+
+    name: str
+    ns: Mapping[str, int]
+
+
+def waterfalls_table(waterfalls: Mapping[str, Sequence[WaterfallPart]]) -> Table[PartRow]:
+    """One column for each side with a waterfall; parts that are zero everywhere are omitted."""
+    sides = {
+        name: {part.part: part.ns for part in parts} for name, parts in waterfalls.items() if parts
+    }
+    rows = [
+        PartRow(part_words(part), {side: ns[part] for side, ns in sides.items() if part in ns})
+        for part in dict.fromkeys(part for ns in sides.values() for part in ns)
+        if any(ns.get(part) for ns in sides.values())
+    ]
+    if sides:
+        rows.append(PartRow("step", {side: sum(ns.values()) for side, ns in sides.items()}))
+    first: Column[PartRow] = Column("name", "", TEXT, "The part of the step.")
+    return Table("parts", (first, *(_side(name) for name in sides)), rows)
+
+
+def _side(name: str) -> Column[PartRow]:
+    return Column(
+        name, name, SIGNED_DURATION, "Its time in this side.", lambda row: row.ns.get(name)
+    )
+
+
+_COLUMNS: tuple[Column[RunReport], ...] = (
+    Column("variant", "variant", TEXT, "The variant."),
+    Column("round", "round", COUNT, "The round."),
+    Column(
+        "tokens_per_s",
+        "tokens/s",
+        RATE,
+        "Tokens of all sequences a second, without a profiler.",
+        text=lambda run: "interpreted" if run.interpreted else RATE.text(run.tokens_per_s),
+        always=True,
+    ),
+    Column("step_ns.p50", "step p50", DURATION, "The median step time."),
+    Column("step_ns.p90", "step p90", DURATION, "90 % of the steps take at most that long."),
+    Column("step_ns.p99", "step p99", DURATION, "99 % of the steps take at most that long."),
+    Column("prefill_ns", "prefill", DURATION, "The time of the prefill."),
+    Column("timed_steps", "timed steps", COUNT, "The steps without a profiler."),
+    Column("launch_calls_per_step", "launches", NUMBER, "Launch calls of a profiled step."),
+    Column("gpu_ops_per_step", "GPU ops", NUMBER, "GPU ops of a profiled step."),
+    Column("gpu_idle_fraction", "idle", PERCENT, "Idle ÷ window of the profiled steps."),
+    Column(
+        "bandwidth.achieved_bytes_per_s",
+        "read rate",
+        BYTES_PER_S,
+        "The bytes a step must read ÷ its time.",
+    ),
+    Column("bandwidth.mbu", "MBU", PERCENT, "That rate ÷ the peak."),
+)
+
+
+def runs_table(runs: Sequence[RunReport]) -> Table[RunReport]:
+    """One row for each run."""
+    return Table("runs", _COLUMNS, runs, key=lambda run: (run.variant, run.round))

@@ -20,8 +20,8 @@ from decodescope.analyzer.tables.sides_table import (
     accuracy_table,
     rates_table,
     standings_table,
+    waterfalls_table,
 )
-from decodescope.analyzer.tables.waterfalls_table import waterfalls_table
 from decodescope.analyzer.text.formatting import (
     sampling_words,
     weights_note,
@@ -31,8 +31,8 @@ from decodescope.analyzer.views.pair_sections import (
     change_section,
     range_section,
     speed_section,
+    step_change_sections,
 )
-from decodescope.analyzer.views.step_change_sections import step_change_sections
 from decodescope.analyzer.vocabulary.words import (
     STANDINGS_NOTE,
     device_words,

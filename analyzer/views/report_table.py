@@ -1,4 +1,4 @@
-"""A report as tables for a terminal."""
+"""A report, or the reports of several ranks of one run, as tables for a terminal."""
 
 from functools import partial
 from typing import Any
@@ -8,29 +8,34 @@ from rich.text import Text
 
 from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.schema.interruption_report import SteadyState
+from decodescope.analyzer.schema.ranks_report import (
+    RanksReport,
+)
 from decodescope.analyzer.schema.report import Attribution, Report
 from decodescope.analyzer.schema.step_report import StepCost, StructureReport
 from decodescope.analyzer.tables.columns import Table
+from decodescope.analyzer.tables.communication_table import ranks_table
 from decodescope.analyzer.tables.devices_table import devices_table, streams_table
 from decodescope.analyzer.tables.gap_classes_table import gap_classes_table
 from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.analyzer.tables.ranges_table import ranges_table
-from decodescope.analyzer.tables.roles_table import roles_table
 from decodescope.analyzer.tables.steps_table import (
     idle_by_step_table,
+    roles_table,
     step_kinds_table,
     steps_table,
 )
 from decodescope.analyzer.text.formatting import bytes_size, count, duration, percent, weights_note
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.analyzer.views.launches_table import launches_table
-from decodescope.analyzer.views.rich_tables import rich_table
+from decodescope.analyzer.views.report_blocks import launches_table
 from decodescope.analyzer.views.table_parts import (
     Fitted,
+    rich_table,
     section,
     verdict_text,
     waterfall_section,
 )
+from decodescope.analyzer.views.waiting_sections import waiting_sections
 from decodescope.analyzer.vocabulary.words import (
     device_words,
     layers_words,
@@ -96,7 +101,7 @@ def _work(report: Report, width: int) -> RenderResult:
 
 def _interruptions(report: Report, steady: SteadyState, width: int) -> list[RenderableType]:
     """The interruptions, the windows with and without them, and the median steps."""
-    from decodescope.analyzer.tables.interruptions_table import (
+    from decodescope.analyzer.tables.gaps_table import (
         interruptions_table,
         median_steps_table,
         steady_table,
@@ -172,7 +177,7 @@ def _idle(report: Report, by: str, width: int) -> RenderResult:
     yield from section("Idle gaps", rich_table(gap_classes_table(report), width))
     if by == "gap":
         from decodescope.analyzer.tables.gaps_table import longest_gaps_table
-        from decodescope.analyzer.views.gap_blocks import gap_blocks
+        from decodescope.analyzer.views.report_blocks import gap_blocks
 
         if report.steps:
             classes = max((width - _STEP_CELLS) // _CLASS_CELLS, 1)
@@ -217,3 +222,18 @@ def _attribution_line(report: Report, attribution: Attribution) -> Text:
     if attribution.inferred:
         said += f"; {percent(attribution.inferred / ops)} % have a path inferred from kernel names"
     return Text(said, style="dim")
+
+
+def ranks_report_table(report: RanksReport, by: str = "kernel") -> RenderableType:
+    """Each rank in one line, the findings about them, who waits for whom, the skew of the steps,
+    and the report of the merged trace."""
+    return Fitted(partial(_ranks_parts, report, by))
+
+
+def _ranks_parts(report: RanksReport, by: str, width: int) -> RenderResult:
+    yield Text(f"{len(report.ranks)} ranks", style="bold")
+    yield rich_table(ranks_table(report), width)
+    yield from (Text(finding.message, style="yellow") for finding in report.findings)
+    yield from waiting_sections(report.communication, width)
+    if report.merged is not None:
+        yield from section("All ranks on one clock", report_table(report.merged, by))

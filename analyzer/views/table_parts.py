@@ -1,23 +1,28 @@
-"""What the tables for a terminal share: columns, sections, the verdict and the waterfall."""
+"""Parts of every output for a terminal: declared tables, sections, the verdict, the waterfall."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from rich import box
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.table import Table
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from decodescope.analyzer.schema.kernel_report import Percentiles, StepTimes
 from decodescope.analyzer.schema.report import GAP_CLASSES, Verdict, WaterfallPart
+from decodescope.analyzer.tables.columns import DETAIL, TEXT, Column, Row, Table, Tone, kept_columns
 from decodescope.analyzer.text.formatting import duration, signed_duration
 from decodescope.analyzer.vocabulary.words import bound_words, part_words
 
 MIN_WIDTH, MEDIUM_WIDTH = 60, 80
 _BAR_CELLS = 32
 
-Row = TypeVar("Row")
+
+_GAP = 2
+# Cells in which the short name of most kernels fits.
+_COMFORTABLE = 48
+_STYLES: dict[Tone, str] = {"dim": "dim", "strong": "bold"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +35,9 @@ class Fitted:
         yield from self.parts(max(options.max_width, MIN_WIDTH))
 
 
-def plain_table() -> Table:
+def plain_table() -> RichTable:
     """A table without lines or columns."""
-    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    return RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
 
 
 def section(title: str, *content: RenderableType) -> Iterator[RenderableType]:
@@ -63,7 +68,7 @@ def waterfall_section(
         return
     bar_cells = max(min(_BAR_CELLS, width - 48), 8)
     total = sum(part.ns for part in parts)
-    table = Table(box=box.SIMPLE, show_header=False, pad_edge=False, show_footer=True)
+    table = RichTable(box=box.SIMPLE, show_header=False, pad_edge=False, show_footer=True)
     table.add_column(footer="step")
     table.add_column(justify="right", footer=duration(total))
     table.add_column(justify="right", footer="")
@@ -79,3 +84,74 @@ def waterfall_section(
             "█" * round(min(max(share, 0.0), 1.0) * bar_cells),
         )
     yield from section("Where one profiled step goes", table)
+
+
+def rich_table(table: Table[Row], width: int) -> RenderableType:
+    """The columns that fit in `width`, the least important dropped first; a last line says how many
+    rows are left out. A flexible column has the room that the others leave."""
+    columns = [*table.shown(), *_bars(table)]
+    cells = [_cells(table, column, width) for column in columns]
+    natural = [
+        max(map(cell_len, (column.heading, *texts)))
+        for column, texts in zip(columns, cells, strict=True)
+    ]
+    shown = _fitting(columns, natural, width)
+    fixed = sum(natural[place] for place in shown if not columns[place].flexible)
+    flexible = [place for place in shown if columns[place].flexible]
+    room = (width - fixed - _GAP * (len(shown) - 1)) // max(len(flexible), 1)
+    drawn = plain_table()
+    for place in shown:
+        column = columns[place]
+        drawn.add_column(
+            column.heading,
+            justify=column.align,
+            no_wrap=not column.wrap,
+            max_width=room if column.wrap else None,
+        )
+        if column.flexible and natural[place] > room:
+            cells[place] = _cells(table, column, room)
+    for number, row in enumerate(table.rows):
+        style = _STYLES.get(table.tone(row)) if table.tone is not None else None
+        drawn.add_row(*(Text(cells[place][number]) for place in shown), style=style)
+    if not table.more:
+        return drawn
+    return Group(drawn, Text(f"and {table.more} more {table.noun}", style="dim"))
+
+
+def _cells(table: Table[Row], column: Column[Row], room: int) -> list[str]:
+    """The texts of a column; in a tree, the first one is indented."""
+    if table.depth is None or column is not table.columns[0]:
+        return [column.cell(row, None if column.wrap else room) for row in table.rows]
+    indents = ("  " * table.depth(row) for row in table.rows)
+    return [
+        indent + column.cell(row, max(room - len(indent), 1))
+        for indent, row in zip(indents, table.rows, strict=True)
+    ]
+
+
+def _fitting(columns: Sequence[Column[Row]], natural: Sequence[int], width: int) -> list[int]:
+    """The places of the columns to show: details only where names keep a comfortable width."""
+
+    def kept(least: Callable[[Column[Row]], int]) -> list[int]:
+        need = [
+            min(cells, least(column)) if column.flexible else cells
+            for column, cells in zip(columns, natural, strict=True)
+        ]
+        return kept_columns(columns, need, width, _GAP)
+
+    detailed = kept(lambda column: _COMFORTABLE)
+    shown = kept(lambda column: min(column.least, width // 4))
+    return [place for place in shown if columns[place].priority < DETAIL or place in detailed]
+
+
+def _bars(table: Table[Row]) -> list[Column[Row]]:
+    """A bar of each share that has one, dropped before anything else."""
+    return [
+        Column(f"{column.key} bar", "", TEXT, column.help, text=_bar_of(column), priority=99)
+        for column in table.shown()
+        if column.bar
+    ]
+
+
+def _bar_of(column: Column[Row]) -> Callable[[Row], str]:
+    return lambda row: "█" * round(min(max(column.figure(row) or 0.0, 0.0), 1.0) * column.bar)

@@ -9,12 +9,10 @@ from decodescope.analyzer.schema.communication_report import (
     CommunicationReport,
     SkewReport,
 )
-from decodescope.analyzer.tables.collectives_table import collectives_table
-from decodescope.analyzer.tables.skew_table import skew_table, spreads_table
-from decodescope.analyzer.tables.waiting_table import waiting_table
+from decodescope.analyzer.tables.communication_table import collectives_table
+from decodescope.analyzer.tables.waiting_table import skew_table, spreads_table, waiting_table
 from decodescope.analyzer.text.formatting import count
-from decodescope.analyzer.views.rich_tables import rich_table
-from decodescope.analyzer.views.table_parts import section
+from decodescope.analyzer.views.table_parts import rich_table, section
 from decodescope.analyzer.vocabulary.words import straggler_text
 
 _MAX_COLLECTIVES, _MAX_STEPS = 12, 5

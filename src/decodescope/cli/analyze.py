@@ -79,7 +79,7 @@ def _analyze_ranks(files: tuple[Path, ...], output_format: str, rows: str, given
     if output_format == "json":
         print_json(ranks.report)
     elif output_format == "table":
-        from decodescope.analyzer.views.ranks_report_table import ranks_report_table
+        from decodescope.analyzer.views.report_table import ranks_report_table
 
         print_table(ranks.report, partial(ranks_report_table, by=rows))
     elif output_format == "html":

@@ -108,7 +108,7 @@ def _tell(show: Callable[[str], None], event: "ComparisonEvent") -> None:
 def _write(folder: Path, outcome: "CompareOutcome", comparison: "Comparison") -> None:
     from decodescope import analyzer
     from decodescope.analyzer.exporting import html_page
-    from decodescope.analyzer.views.comparison_markdown import comparison_markdown
+    from decodescope.analyzer.views.comparison_table import comparison_markdown
 
     analyses = {
         name: analyzer.analyze(analyzer.load(trace)) for name, trace in outcome.traces.items()

@@ -48,7 +48,7 @@ def diff(
         result = gate_diff(result, fail_on_regression)
     if out is not None:
         from decodescope.analyzer.exporting import html_page, source_name
-        from decodescope.analyzer.views.comparison_markdown import comparison_markdown
+        from decodescope.analyzer.views.comparison_table import comparison_markdown
 
         names = source_name(before), source_name(after)
         analyses = {f"A: {names[0]}": before, f"B: {names[1]}": after}

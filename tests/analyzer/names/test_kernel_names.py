@@ -12,7 +12,7 @@ from decodescope.analyzer import analyze
 from decodescope.analyzer.names.names import MIN_CELLS, short_kernels
 from decodescope.analyzer.names.short_names import readable_kernel
 from decodescope.analyzer.tables.kernels_table import kernels_table
-from decodescope.analyzer.views.rich_tables import rich_table
+from decodescope.analyzer.views.table_parts import rich_table
 from tests.helpers.hostile import anything
 from tests.helpers.kineto_events import op, trace_of
 

@@ -14,8 +14,7 @@ from decodescope.analyzer.schema.comparison_report import Change, Comparison, Di
 from decodescope.analyzer.schema.report import Finding, Source
 from decodescope.analyzer.text.formatting import UNKNOWN, ratio_text
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.analyzer.views.comparison_markdown import comparison_markdown
-from decodescope.analyzer.views.comparison_table import comparison_table
+from decodescope.analyzer.views.comparison_table import comparison_markdown, comparison_table
 from decodescope.analyzer.vocabulary.words import change_text
 from tests.helpers.comparison_reports import capture_of, range_of, runs_of, step_of, window_of
 from tests.helpers.rich_report import text_of

@@ -11,8 +11,7 @@ from decodescope.analyzer import analyze, load
 from decodescope.analyzer.schema.kernel_report import QueueDepth
 from decodescope.analyzer.schema.ranks_report import RankReport, RanksReport
 from decodescope.analyzer.schema.report import Attribution, Report
-from decodescope.analyzer.views.ranks_report_table import ranks_report_table
-from decodescope.analyzer.views.report_table import report_table
+from decodescope.analyzer.views.report_table import ranks_report_table, report_table
 from tests.helpers.kineto_events import DATA, call, op, span, trace_of
 from tests.helpers.rich_report import rich_report, text_of
 

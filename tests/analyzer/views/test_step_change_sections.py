@@ -12,10 +12,8 @@ from decodescope.analyzer.schema.comparison_report import Diff, Pair
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.text.formatting import UNKNOWN
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.analyzer.views.comparison_markdown import comparison_markdown
-from decodescope.analyzer.views.comparison_table import comparison_table
-from decodescope.analyzer.views.pair_sections import Section
-from decodescope.analyzer.views.step_change_sections import step_change_sections
+from decodescope.analyzer.views.comparison_table import comparison_markdown, comparison_table
+from decodescope.analyzer.views.pair_sections import Section, step_change_sections
 from tests.helpers.planted.step_reports import step_report
 from tests.helpers.rich_report import text_of
 

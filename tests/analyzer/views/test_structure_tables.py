@@ -18,10 +18,10 @@ from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.names.rule_files import rules_with
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.schema.step_report import RoleReport, StructureReport
-from decodescope.analyzer.tables.roles_table import roles_table
+from decodescope.analyzer.tables.steps_table import roles_table
 from decodescope.analyzer.views.csv_export import render_csv
 from decodescope.analyzer.views.report_table import report_table
-from decodescope.analyzer.views.rich_tables import rich_table
+from decodescope.analyzer.views.table_parts import rich_table
 from decodescope.analyzer.vocabulary.class_colors import FAMILY_COLORS, ROLE_FAMILIES
 from decodescope.analyzer.vocabulary.words import layers_words
 from tests.helpers.foreign.layered import interrupted, slow_layered

@@ -19,7 +19,7 @@ from decodescope.analyzer.html.report_page import html_report
 from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.analyzer.schema.run_report import RunReport
-from decodescope.analyzer.views.comparison_markdown import comparison_markdown
+from decodescope.analyzer.views.comparison_table import comparison_markdown
 from decodescope.kernels.host.quantize import NarrowFormat
 from decodescope.variants import registry
 from decodescope.variants.comparing.accuracy_text import INTERPRETED_POSITIONS

@@ -1,6 +1,6 @@
 """The collectives of ranks or GPUs: how long they transfer, and how long others wait in them."""
 
-from decodescope.analyzer.tables.collectives_table import collectives_table
+from decodescope.analyzer.tables.communication_table import collectives_table
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.comparing.table import ComparisonTable
 from decodescope.tui.panels.sheet import Empty

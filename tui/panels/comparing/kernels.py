@@ -3,8 +3,8 @@
 from decodescope.analyzer.comparing.kernel_changes import KernelChange
 from decodescope.analyzer.schema.comparison_report import Pair
 from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.tables.changes_table import kernel_changes_table
 from decodescope.analyzer.tables.columns import Table
-from decodescope.analyzer.tables.kernel_changes_table import kernel_changes_table
 from decodescope.tui.panels.comparing.changes import ChangesTable
 
 

@@ -3,8 +3,11 @@
 from decodescope.analyzer.schema.comparison_report import Pair
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.tables.columns import Table
-from decodescope.analyzer.tables.range_change_rows import RangeChangeRow, range_change_rows
-from decodescope.analyzer.tables.range_changes_table import range_changes_table
+from decodescope.analyzer.tables.range_changes_table import (
+    RangeChangeRow,
+    range_change_rows,
+    range_changes_table,
+)
 from decodescope.tui.panels.comparing.changes import ChangesTable
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 
 from decodescope.analyzer.schema.communication_report import SkewReport
-from decodescope.analyzer.tables.skew_table import skew_table
+from decodescope.analyzer.tables.waiting_table import skew_table
 from decodescope.analyzer.text.formatting import count, duration
 from decodescope.tui.commands import Command
 from decodescope.tui.model.picks import SpanPick

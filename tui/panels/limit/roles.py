@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.schema.step_report import RoleReport
-from decodescope.analyzer.tables.roles_table import roles_table
+from decodescope.analyzer.tables.steps_table import roles_table
 from decodescope.analyzer.vocabulary.words import layers_words
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.panel import Panel

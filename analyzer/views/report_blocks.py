@@ -1,11 +1,15 @@
-"""The launch calls of a trace: counts, times, queue depth and short kernels."""
+"""The longest gaps and the launch calls of a trace as blocks of lines in a terminal."""
 
 import math
 from collections.abc import Sequence
 
-from rich.table import Table
+from rich.table import Table as RichTable
+from rich.text import Text
 
+from decodescope.analyzer.names.names import cut_middle, short_kernels
 from decodescope.analyzer.schema.kernel_report import LaunchReport, Percentiles
+from decodescope.analyzer.schema.report import GapReport, Report
+from decodescope.analyzer.tables.columns import Table
 from decodescope.analyzer.text.formatting import (
     UNKNOWN,
     count,
@@ -18,13 +22,70 @@ from decodescope.analyzer.views.table_parts import (
     plain_table,
     times_text,
 )
+from decodescope.analyzer.vocabulary.words import device_words, gap_causes
+
+_MIN_RANGE_CELLS = 8
+_COLUMNS = ("at_ns", "length_ns")
+
 
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _NAMES_CELLS = len("call to start") + 4
 _STEP_ROWS = 10
 
 
-def launches_table(launches: LaunchReport, width: int) -> Table:
+def gap_blocks(table: Table[GapReport], report: Report, width: int) -> RichTable:
+    """Each gap's time and length, and beside them what else is known of it, line by line."""
+    cells = max(width - 24, 24)
+    columns = [column for column in table.columns if column.key in _COLUMNS]
+    drawn = plain_table()
+    for column in columns:
+        drawn.add_column(column.heading, justify=column.align, no_wrap=True)
+    drawn.add_column("", no_wrap=True)
+    for gap in table.rows:
+        drawn.add_row(*(column.cell(gap) for column in columns), _described(gap, report, cells))
+    return drawn
+
+
+def _described(gap: GapReport, report: Report, cells: int) -> Text:
+    causes = gap_causes(gap)
+    text = Text(" + ".join(causes))
+    if text.cell_len > cells:
+        text = Text("\n").join(map(Text, causes))
+    names = short_kernels((gap.prev, gap.next), cells - 7)
+    for line in (
+        _place(report, gap, cells),
+        f"after {names[gap.prev]}",
+        f"before {names[gap.next]}",
+        f"host: {_host(gap, cells - 6)}",
+    ):
+        text.append(f"\n{line}", style="dim")
+    return text
+
+
+def _place(report: Report, gap: GapReport, cells: int) -> str:
+    parts = [f"step {gap.step}"] if gap.step is not None else []
+    if len(report.devices) > 1:
+        parts.append(device_words(gap.device))
+    parts.append(f"{'thread' if report.on_cpu else 'stream'} {gap.stream}")
+    if gap.range is not None:
+        room = cells - len(" · ".join([*parts, ""]))
+        parts.append(cut_middle(gap.range, room))
+    return " · ".join(parts)
+
+
+def _host(gap: GapReport, cells: int) -> str:
+    host = gap.host
+    if host is None:
+        return "no launching thread in the trace"
+    doing = " · ".join(part for part in (host.operator, host.call) if part is not None)
+    doing = cut_middle(doing or "in no operator or call", cells)
+    room = cells - len(doing) - len(" · in ")
+    if host.range is None or host.range == gap.range or room < _MIN_RANGE_CELLS:
+        return doing
+    return f"{doing} · in {cut_middle(host.range, room)}"
+
+
+def launches_table(launches: LaunchReport, width: int) -> RichTable:
     """Counts, times, queue depth and short kernels, one to a row; long texts wrap."""
     apis = ", ".join(f"{name} {count(n)}" for name, n in launches.by_api.items())
     rows = {"calls": f"{count(launches.calls)}: {apis}"}
