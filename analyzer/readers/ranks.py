@@ -303,7 +303,7 @@ def _ops(
 
 
 def _messages(parts: Sequence[_Part]) -> tuple[CollectiveMessages, tuple[CollectiveMessage, ...]]:
-    """What the collectives of all parts exchange, on the devices that `_ops` numbers."""
+    """The messages of the collectives of all parts, on the devices that `_ops` numbers."""
     table: dict[CollectiveMessage, int] = {}
     moved = []
     devices_before = 0

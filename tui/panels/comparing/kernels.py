@@ -1,6 +1,6 @@
 """The kernels of two sides, matched by name."""
 
-from decodescope.analyzer.comparing.kernel_changes import KernelChange
+from decodescope.analyzer.comparing.pair_changes import KernelChange
 from decodescope.analyzer.schema.comparison_report import Pair
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.tables.changes_table import kernel_changes_table
