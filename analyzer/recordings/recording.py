@@ -149,8 +149,8 @@ class Recording:
 
     def past(self, number: int, recent: int) -> list[RecordedFrame]:
         """The frames before the one with this number that still matter, oldest first: the last
-        `recent` of them, and of those before the ones that still hold or are worth reading. Only the
-        last window of each variant is kept.
+        `recent` of them, and of those before the ones that still hold or are worth reading. Only
+        the last window of each variant is kept.
 
         Raises:
             TraceError, EOFError, OSError: the file has changed since it was read.
