@@ -6,7 +6,7 @@ from typing import Self
 
 import numpy as np
 
-from decodescope.analyzer.attribution.host_paths import path_part
+from decodescope.analyzer.attribution.range_tree import path_part
 from decodescope.analyzer.lanes.build import Lanes
 from decodescope.analyzer.lanes.finding import find_labels, following, inside_range
 from decodescope.analyzer.lanes.lane import Lane
