@@ -227,13 +227,13 @@ def analyse_files(
         InputError: several files that cannot be merged.
         OSError: a file cannot be read.
     """
-    from decodescope.analyzer.lanes.build import find_lanes
+    from decodescope.analyzer.tracks.build import find_tracks
 
     analysis, across = _analysis(paths, progress, given)
     return Window(
         path=paths[0],
         analysis=analysis,
-        lanes=find_lanes(analysis),
+        tracks=find_tracks(analysis),
         at=at,
         ranks=across.report if across is not None else None,
     )

@@ -28,7 +28,7 @@ MAX_STREAMS = 6
 EXCERPT_OPS = 24
 _LEFT, _RIGHT = 150.0, 8.0
 _PLOT = CHART_WIDTH - _LEFT - _RIGHT
-_OPS_PX, _GAPS_PX, _ROW_SPACE, _LANE_SPACE, _AXIS_PX = 26.0, 14.0, 3.0, 16.0, 22.0
+_OPS_PX, _GAPS_PX, _ROW_SPACE, _TRACK_SPACE, _AXIS_PX = 26.0, 14.0, 3.0, 16.0, 22.0
 _EARLY_PX = 7.0
 _TIP_CELLS = 90
 _LABEL_PX, _LETTER_PX, _TICK_TEXT_PX, _PATTERN_PX = 48.0, 6.9, 50.0, 10.0
@@ -82,13 +82,13 @@ def _drawn(
     steps: Sequence[tuple[str, StepTimeline]], window_ns: tuple[int, int], title: str, about: str
 ) -> Markup:
     """The steps below each other, between the same two times."""
-    lanes = [(name, step, _rows(step)) for name, step in steps]
-    heights = [sum(row.height + _ROW_SPACE for row in rows) + _LANE_SPACE for _, _, rows in lanes]
+    tracks = [(name, step, _rows(step)) for name, step in steps]
+    heights = [sum(row.height + _ROW_SPACE for row in rows) + _TRACK_SPACE for _, _, rows in tracks]
     plot = _Plot(Drawing(_AXIS_PX + sum(heights), title, about), *window_ns)
-    plot.axis(_AXIS_PX + sum(heights) - _LANE_SPACE)
+    plot.axis(_AXIS_PX + sum(heights) - _TRACK_SPACE)
     y = _AXIS_PX
-    for (name, step, rows), height in zip(lanes, heights, strict=True):
-        plot.lane(name, step, rows, y)
+    for (name, step, rows), height in zip(tracks, heights, strict=True):
+        plot.track(name, step, rows, y)
         y += height
     return plot.drawing.markup()
 
@@ -151,7 +151,7 @@ class _Plot:
             if x < _LEFT + _PLOT - _TICK_TEXT_PX:
                 self.drawing.text(x + 3, 12, text, "dim")
 
-    def lane(self, name: str, step: StepTimeline, rows: Sequence[_Row], y: float) -> None:
+    def track(self, name: str, step: StepTimeline, rows: Sequence[_Row], y: float) -> None:
         """All rows of one step from `y` down."""
         if name:
             self.drawing.text(0, y + 12, cut_middle(name, 20), "strong")
@@ -160,7 +160,7 @@ class _Plot:
         for row in rows:
             if len(rows) > 2 or not name:
                 self.drawing.text(_LEFT - 8, y + row.height / 2 + 4, row.label, "dim", "end")
-            self.drawing.rect(_LEFT, y, end - _LEFT, row.height, "lane")
+            self.drawing.rect(_LEFT, y, end - _LEFT, row.height, "track")
             self._row(row, y)
             y += row.height + _ROW_SPACE
 

@@ -1,7 +1,7 @@
 """A full repaint of the timeline with 100,000 kernels in view, at 120x40 and 250x60 cells.
 
 A made-up trace of 200,000 kernels and their launches is read and analysed once. The app runs
-headless on it; at zoom 2, each pan computes every lane again. A repaint is timed from the key's
+headless on it; at zoom 2, each pan computes every track again. A repaint is timed from the key's
 action until every line of the panel is text for the terminal, with the garbage collections that
 happen meanwhile. Writes benchmarks/results/timeline-repaint.json.
 """

@@ -1,4 +1,4 @@
-"""The look of the timeline: its time, its lane, and the slices that stand out."""
+"""The look of the timeline: its time, its track, and the slices that stand out."""
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -7,13 +7,12 @@ from typing import Self
 import numpy as np
 
 from decodescope.analyzer.attribution.range_tree import path_part
-from decodescope.analyzer.lanes.build import Lanes
-from decodescope.analyzer.lanes.finding import find_labels, following, inside_range
-from decodescope.analyzer.lanes.lane import Lane
-from decodescope.analyzer.lanes.time_map import TimeMap, as_it_is, compressed
-from decodescope.analyzer.lanes.viewport import Viewport, fitting
 from decodescope.analyzer.timing.interruptions.interruption import interruptions_by_gap
 from decodescope.analyzer.trace import Bools, Int64s, Intervals
+from decodescope.analyzer.tracks.build import Tracks
+from decodescope.analyzer.tracks.finding import find_labels, following, inside_range
+from decodescope.analyzer.tracks.track import Track
+from decodescope.analyzer.tracks.viewport import TimeMap, Viewport, as_it_is, compressed, fitting
 from decodescope.tui.model.picks import (
     GapPick,
     KernelPick,
@@ -31,22 +30,22 @@ Slice = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Look:
-    """A part of the time of `lanes`. The viewport is in drawn time, everything else in time.
+    """A part of the time of `tracks`. The viewport is in drawn time, everything else in time.
 
-    `cursor` is the place of the lane that the keys move in. `marks` counts the slices of each lane
-    that stand out (`Lane.count_marks`), None if nothing does.
+    `cursor` is the place of the track that the keys move in. `marks` counts the slices of each
+    track that stand out (`Track.count_marks`), None if nothing does.
     """
 
-    lanes: Lanes
+    tracks: Tracks
     time: TimeMap
     viewport: Viewport
     cursor: int
     marks: tuple[Int64s, ...] | None = None
 
     @property
-    def lane(self) -> Lane:
-        """The lane of the cursor."""
-        return self.lanes.lanes[self.cursor]
+    def track(self) -> Track:
+        """The track of the cursor."""
+        return self.tracks.tracks[self.cursor]
 
     @property
     def world(self) -> tuple[int, int]:
@@ -124,23 +123,23 @@ class Look:
 
     def with_compression(self, on: bool, columns: int) -> Self:
         """Long gaps cut short or not, with the same time in the middle."""
-        busy = Intervals(self.lanes.busy.start_ns, self.lanes.busy.end_ns)
-        world = self.lanes.world
+        busy = Intervals(self.tracks.busy.start_ns, self.tracks.busy.end_ns)
+        world = self.tracks.world
         time = compressed(busy, world) if on else as_it_is(world)
         start_ns, end_ns = time.draw(np.array(self.shown)).tolist()
         look = replace(self, time=time)
         return look.to(Viewport(start_ns, max(end_ns - start_ns, 1)), columns)
 
     def step(self) -> int | None:
-        """The place in `lanes.steps` of the step in the middle, None outside of every step."""
-        view, steps = self.viewport, self.lanes.steps
+        """The place in `tracks.steps` of the step in the middle, None outside of every step."""
+        view, steps = self.viewport, self.tracks.steps
         middle_ns = self.time.time_one(view.start_ns + view.span_ns // 2)
         place = int(steps.start_ns.searchsorted(middle_ns, side="right")) - 1
         return place if place >= 0 and middle_ns < int(steps.end_ns[place]) else None
 
     def to_step(self, by: int, columns: int) -> Self:
         """The next step, or the one before, fills the screen."""
-        steps = self.lanes.steps
+        steps = self.tracks.steps
         if not len(steps):
             return self
         view = self.viewport
@@ -153,24 +152,26 @@ class Look:
     def marked(self, selection: Selection, labels: Bools | None) -> Self:
         """Mark the slices that stand out: those inside the selection's range that also belong to
         its kernel, else to `labels` (what was searched for)."""
-        lanes, chosen = self.lanes, None
+        tracks, chosen = self.tracks, None
         within = selection.within
         if isinstance(selection.pick, RangePick):
             within = selection.pick.path
         if within is not None:
-            chosen = inside_range(lanes, within)
+            chosen = inside_range(tracks, within)
         if isinstance(selection.pick, KernelPick):
-            labels = np.array([name == selection.pick.name for name in lanes.names], dtype=np.bool_)
+            labels = np.array(
+                [name == selection.pick.name for name in tracks.names], dtype=np.bool_
+            )
         if labels is not None:
-            named = [lane.named(labels) for lane in lanes.lanes]
+            named = [track.named(labels) for track in tracks.tracks]
             chosen = (
                 named if chosen is None else [a & b for a, b in zip(chosen, named, strict=True)]
             )
         if chosen is None:
             return replace(self, marks=None)
         marks = tuple(
-            lane.count_marks(chosen_slices)
-            for lane, chosen_slices in zip(lanes.lanes, chosen, strict=True)
+            track.count_marks(chosen_slices)
+            for track, chosen_slices in zip(tracks.tracks, chosen, strict=True)
         )
         return replace(self, marks=marks)
 
@@ -180,87 +181,91 @@ class Look:
             return self
         shown = np.array(self.shown)
         candidates: list[tuple[bool, int, int]] = []
-        for lane, marks in zip(self.lanes.lanes, self.marks, strict=True):
-            if lane.key.kind != "stream":
+        for track, marks in zip(self.tracks.tracks, self.marks, strict=True):
+            if track.key.kind != "stream":
                 continue
-            if lane.marked(marks, lane.columns(shown))[0]:
+            if track.marked(marks, track.columns(shown))[0]:
                 return self
             parts = np.flatnonzero(np.diff(marks))
-            later = parts[lane.start_ns[parts] >= shown[0]]
+            later = parts[track.start_ns[parts] >= shown[0]]
             for part in (*later[:1].tolist(), *parts[:1].tolist()):
-                start_ns = int(lane.start_ns[part])
-                candidates.append((start_ns < shown[0], start_ns, int(lane.end_ns[part])))
+                start_ns = int(track.start_ns[part])
+                candidates.append((start_ns < shown[0], start_ns, int(track.end_ns[part])))
         if not candidates:
             return self
         _, start_ns, end_ns = min(candidates)
         return self.show(start_ns, end_ns, columns, readable=False)
 
 
-def look_at(lanes: Lanes, columns: int) -> Look:
+def look_at(tracks: Tracks, columns: int) -> Look:
     """The first look: the last step, else all ops, else everything; the cursor is in the first
     stream."""
-    kinds = [lane.key.kind for lane in lanes.lanes]
+    kinds = [track.key.kind for track in tracks.tracks]
     cursor = kinds.index("stream") if "stream" in kinds else 0
-    look = Look(lanes, as_it_is(lanes.world), Viewport(*lanes.world), cursor)
-    return look.fill(*lanes.home, columns)
+    look = Look(tracks, as_it_is(tracks.world), Viewport(*tracks.world), cursor)
+    return look.fill(*tracks.home, columns)
 
 
-def look_again(look: Look, lanes: Lanes, columns: int) -> Look:
-    """The same look at the lanes of a later window: its last step if that is what was visible, else
-    as far from it and as far zoomed; with gaps cut short if they were."""
-    place = lanes.find(look.lane.key) if look.lanes.lanes else None
-    fresh = look_at(lanes, columns)
+def look_again(look: Look, tracks: Tracks, columns: int) -> Look:
+    """The same look at the tracks of a later window: its last step if that is what was visible,
+    else as far from it and as far zoomed; with gaps cut short if they were."""
+    place = tracks.find(look.track.key) if look.tracks.tracks else None
+    fresh = look_at(tracks, columns)
     if place is not None:
         fresh = replace(fresh, cursor=place)
     start_ns, end_ns = look.shown
-    if (start_ns, end_ns) != look.lanes.home:
-        later_ns = lanes.home[0] - look.lanes.home[0]
+    if (start_ns, end_ns) != look.tracks.home:
+        later_ns = tracks.home[0] - look.tracks.home[0]
         moved = Viewport(start_ns + later_ns, max(end_ns - start_ns, 1))
         fresh = fresh.to(moved, columns)
     return fresh.with_compression(True, columns) if look.time.limit_ns else fresh
 
 
-def device_of_last_step(lanes: Lanes) -> int:
+def device_of_last_step(tracks: Tracks) -> int:
     """The device of the last step; without steps the busiest one. Something must have run."""
-    busy = lanes.analysis.busy
-    if len(lanes.step):
-        return int(lanes.analysis.steps.device[lanes.step[-1]])
+    busy = tracks.analysis.busy
+    if len(tracks.step):
+        return int(tracks.analysis.steps.device[tracks.step[-1]])
     return max(busy, key=lambda device: busy[device].busy_ns)
 
 
-def last_step_of(lanes: Lanes, most: int) -> Lanes:
-    """The time of the last step and at most `most` lanes of its device: its gaps, its stream with
+def last_step_of(tracks: Tracks, most: int) -> Tracks:
+    """The time of the last step and at most `most` tracks of its device: its gaps, its stream with
     most ops, its overlap, its other streams."""
-    device = device_of_last_step(lanes)
+    device = device_of_last_step(tracks)
     kinds = ("stream", "overlap", "gap")
-    device_lanes = [
-        lane for lane in lanes.lanes if lane.key.kind in kinds and lane.key.device == device
+    device_tracks = [
+        track for track in tracks.tracks if track.key.kind in kinds and track.key.device == device
     ]
     order = {"gap": 0, "stream": 3, "overlap": 2}
     busiest = max(
-        (lane for lane in device_lanes if lane.key.kind == "stream"),
+        (track for track in device_tracks if track.key.kind == "stream"),
         default=None,
-        key=lambda lane: len(lane.slices),
+        key=lambda track: len(track.slices),
     )
-    ranked = sorted(device_lanes, key=lambda lane: 1 if lane is busiest else order[lane.key.kind])
-    kept = {lane.key for lane in ranked[:most]}
-    chosen = tuple(lane for lane in device_lanes if lane.key in kept)
-    return replace(lanes, lanes=chosen, world=lanes.home)
+    ranked = sorted(
+        device_tracks, key=lambda track: 1 if track is busiest else order[track.key.kind]
+    )
+    kept = {track.key for track in ranked[:most]}
+    chosen = tuple(track for track in device_tracks if track.key in kept)
+    return replace(tracks, tracks=chosen, world=tracks.home)
 
 
-def overlap_share(lanes: Lanes) -> float:
+def overlap_share(tracks: Tracks) -> float:
     """The share of the last step in which ops of its device overlapped, 0 if that does not
     matter."""
-    last_step_lanes = last_step_of(lanes, len(lanes.lanes)).lanes
-    home = np.array(lanes.home)
+    last_step_tracks = last_step_of(tracks, len(tracks.tracks)).tracks
+    home = np.array(tracks.home)
     return sum(
-        float(lane.columns(home).busy[0]) for lane in last_step_lanes if lane.key.kind == "overlap"
+        float(track.columns(home).busy[0])
+        for track in last_step_tracks
+        if track.key.kind == "overlap"
     )
 
 
-def time_of_pick(lanes: Lanes, pick: Pick | None) -> tuple[int, int] | None:
+def time_of_pick(tracks: Tracks, pick: Pick | None) -> tuple[int, int] | None:
     """The time of a pick that has one: (start, end)."""
-    analysis = lanes.analysis
+    analysis = tracks.analysis
     match pick:
         case OpPick(row):
             events: Intervals = analysis.trace.ops
@@ -273,8 +278,8 @@ def time_of_pick(lanes: Lanes, pick: Pick | None) -> tuple[int, int] | None:
     return int(events.start_ns[row]), int(events.end_ns[row])
 
 
-def slice_of_pick(lanes: Lanes, pick: Pick | None) -> Slice | None:
-    """The lane's place and the slice of an op or of the first part of a gap."""
+def slice_of_pick(tracks: Tracks, pick: Pick | None) -> Slice | None:
+    """The track's place and the slice of an op or of the first part of a gap."""
     match pick:
         case OpPick(row):
             kind = "stream"
@@ -282,37 +287,37 @@ def slice_of_pick(lanes: Lanes, pick: Pick | None) -> Slice | None:
             kind = "gap"
         case _:
             return None
-    for place, lane in enumerate(lanes.lanes):
-        if lane.key.kind == kind:
-            number = int(lane.slices.row.searchsorted(row))
-            if number < len(lane.slices) and int(lane.slices.row[number]) == row:
+    for place, track in enumerate(tracks.tracks):
+        if track.key.kind == kind:
+            number = int(track.slices.row.searchsorted(row))
+            if number < len(track.slices) and int(track.slices.row[number]) == row:
                 return place, number
     return None
 
 
-def pick_of_slice(lanes: Lanes, place: int, number: int) -> Pick:
-    """The pick of a slice of a lane."""
-    lane = lanes.lanes[place]
-    row = int(lane.slices.row[number])
-    if lane.key.kind in ("stream", "wait"):
+def pick_of_slice(tracks: Tracks, place: int, number: int) -> Pick:
+    """The pick of a slice of a track."""
+    track = tracks.tracks[place]
+    row = int(track.slices.row[number])
+    if track.key.kind in ("stream", "wait"):
         return OpPick(row)
-    if lane.key.kind == "gap":
+    if track.key.kind == "gap":
         return GapPick(row)
-    if lane.key.kind == "interruption" and (pick := _interruption_pick(lanes, row)) is not None:
+    if track.key.kind == "interruption" and (pick := _interruption_pick(tracks, row)) is not None:
         return pick
     path = None
-    if lane.key.kind == "range":
-        path = lanes.path(int(lane.slices.label[number]))
-    elif lane.key.kind == "host_range":
-        path = _host_path(lanes, lane, int(lane.slices.start_ns[number]))
+    if track.key.kind == "range":
+        path = tracks.path(int(track.slices.label[number]))
+    elif track.key.kind == "host_range":
+        path = _host_path(tracks, track, int(track.slices.start_ns[number]))
     if path is not None:
         return RangePick(path)
-    return SpanPick(int(lane.slices.start_ns[number]), int(lane.slices.end_ns[number]))
+    return SpanPick(int(track.slices.start_ns[number]), int(track.slices.end_ns[number]))
 
 
-def _interruption_pick(lanes: Lanes, row: int) -> Pick | None:
+def _interruption_pick(tracks: Tracks, row: int) -> Pick | None:
     """The gap or the long op of an interruption; None for one that is in neither."""
-    analysis = lanes.analysis
+    analysis = tracks.analysis
     interruption = analysis.interruptions[row]
     gaps = interruptions_by_gap(analysis.gaps, [interruption])
     if gaps:
@@ -320,31 +325,31 @@ def _interruption_pick(lanes: Lanes, row: int) -> Pick | None:
     return OpPick(interruption.op) if interruption.cause == "long_op" else None
 
 
-def _host_path(lanes: Lanes, lane: Lane, at_ns: int) -> str | None:
-    """The path of the thread's ranges down to `lane`, None if it launched nothing."""
+def _host_path(tracks: Tracks, track: Track, at_ns: int) -> str | None:
+    """The path of the thread's ranges down to `track`, None if it launched nothing."""
     parts: list[str] = []
-    for outer_lane in lanes.lanes:
-        if outer_lane.key[:3] == lane.key[:3] and outer_lane.key.level <= lane.key.level:
-            number = outer_lane.at(at_ns, at_ns + 1)
+    for outer_track in tracks.tracks:
+        if outer_track.key[:3] == track.key[:3] and outer_track.key.level <= track.key.level:
+            number = outer_track.at(at_ns, at_ns + 1)
             part = (
-                path_part(lanes.names[int(outer_lane.slices.label[number])])
+                path_part(tracks.names[int(outer_track.slices.label[number])])
                 if number is not None
                 else None
             )
             parts += [part] if part is not None else []
     path = "/".join(parts)
-    return path if path in lanes.analysis.ranges.paths else None
+    return path if path in tracks.analysis.ranges.paths else None
 
 
 def neighbour_slice(look: Look, at_ns: int, backwards: bool) -> int | None:
-    """The slice of the cursor's lane after the one at `at_ns`, or before it; parts of one gap are
+    """The slice of the cursor's track after the one at `at_ns`, or before it; parts of one gap are
     one."""
-    slices = look.lane.slices
-    next_slice = following(look.lane, at_ns, backwards)
-    if next_slice is not None and backwards and look.lane.key.kind == "gap":
+    slices = look.track.slices
+    next_slice = following(look.track, at_ns, backwards)
+    if next_slice is not None and backwards and look.track.key.kind == "gap":
         return int(slices.row.searchsorted(slices.row[next_slice]))
-    if next_slice is not None and not backwards and look.lane.key.kind == "gap":
-        current = following(look.lane, at_ns + 1, backwards=True)
+    if next_slice is not None and not backwards and look.track.key.kind == "gap":
+        current = following(look.track, at_ns + 1, backwards=True)
         gap = slices.row[current] if current is not None else None
         while next_slice < len(slices) and slices.row[next_slice] == gap:
             next_slice += 1
@@ -355,10 +360,10 @@ def neighbour_slice(look: Look, at_ns: int, backwards: bool) -> int | None:
 def find_next(
     look: Look, labels: Bools, at: tuple[int, int], backwards: bool
 ) -> tuple[Slice, int, int] | None:
-    """The next slice with one of `labels` after (time, lane): the slice, its number among all
+    """The next slice with one of `labels` after (time, track): the slice, its number among all
     matches from 1, and their count; None without a match."""
-    matches = find_labels(look.lanes, labels)
+    matches = find_labels(look.tracks, labels)
     match = matches.step(at, backwards)
     if match is None:
         return None
-    return (int(matches.lane[match]), int(matches.slice[match])), match + 1, len(matches)
+    return (int(matches.track[match]), int(matches.slice[match])), match + 1, len(matches)

@@ -17,9 +17,9 @@ from decodescope.tui.model.shelf import NO_FILES, Shelf
 
 if TYPE_CHECKING:
     from decodescope.analyzer import Analysis
-    from decodescope.analyzer.lanes.build import Lanes
     from decodescope.analyzer.schema.communication_report import CommunicationReport
     from decodescope.analyzer.schema.ranks_report import RanksReport
+    from decodescope.analyzer.tracks.build import Tracks
 
 
 Kind = Literal["live", "replay", "trace"]
@@ -63,12 +63,12 @@ class Moment:
 class Window:
     """One analysed window, announced at monotonic second `at`.
 
-    `lanes` index all of its time. Of merged ranks, `ranks` says who waits for whom.
+    `tracks` index all of its time. Of merged ranks, `ranks` says who waits for whom.
     """
 
     path: Path
     analysis: "Analysis"
-    lanes: "Lanes"
+    tracks: "Tracks"
     at: float
     ranks: "RanksReport | None" = None
 

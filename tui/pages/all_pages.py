@@ -102,7 +102,7 @@ def timeline_panels() -> Panels:
 
 
 def timeline_bands(room: Room) -> list[Band]:
-    """The lanes take every row."""
+    """The tracks take every row."""
     edge = edge_rows(room.frame)
     return [Band((("timeline", 1.0),), edge + 4, edge + 200, 1, 3, edge + 11)]
 

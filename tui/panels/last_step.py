@@ -21,7 +21,7 @@ class LastStepData:
 
 
 class LastStepPanel(Panel[LastStepData]):
-    """A few lanes of one device during the last step; of a trace without steps, during all ops."""
+    """A few tracks of one device during the last step; of a trace without steps, during all ops."""
 
     NAME = "timeline_top"
     AGES = True
@@ -32,7 +32,7 @@ class LastStepPanel(Panel[LastStepData]):
         window = view.window
         if window is None:
             return Empty("Last step", view.waiting)
-        if not window.lanes.busy.part.size:
+        if not window.tracks.busy.part.size:
             return Empty("Last step", "nothing ran in this window")
         source = (view.source_name, view.current)
         return LastStepData(window, source, view.window_note(moment))
@@ -49,26 +49,26 @@ class LastStepPanel(Panel[LastStepData]):
         from decodescope.tui.panels.timeline.drawing import Canvas
 
         body = max(height - _AXIS_AND_LEGEND, 1)
-        lanes = last_step_of(data.window.lanes, body)
-        gutter = min(max(len(lane.title) for lane in lanes.lanes) + 2, width // 3)
+        tracks = last_step_of(data.window.tracks, body)
+        gutter = min(max(len(track.title) for track in tracks.tracks) + 2, width // 3)
         columns = max(width - gutter, 1)
         canvas = Canvas(
-            look_at(lanes, columns), self._brush.inks, self._brush.glyphs, columns, gutter
+            look_at(tracks, columns), self._brush.inks, self._brush.glyphs, columns, gutter
         )
-        rows = [*canvas.lanes(0, body, False), axis(canvas), legend(canvas, width)]
+        rows = [*canvas.tracks(0, body, False), axis(canvas), legend(canvas, width)]
         return rows[:height], self._title(data)
 
     def _title(self, data: LastStepData) -> str:
         from decodescope.tui.model.timeline import device_of_last_step, overlap_share
 
-        lanes, report = data.window.lanes, data.window.report
+        tracks, report = data.window.tracks, data.window.report
         ops = "operators" if data.window.analysis.trace.on_cpu else "GPU ops"
         what, count = "All ops", len(data.window.analysis.trace.ops)
-        if len(lanes.step):
-            what, count = "Last step", report.steps[int(lanes.step[-1])].gpu_ops
-        title = f"{what}  {duration(lanes.home[1] - lanes.home[0])}, {count:,} {ops}"
+        if len(tracks.step):
+            what, count = "Last step", report.steps[int(tracks.step[-1])].gpu_ops
+        title = f"{what}  {duration(tracks.home[1] - tracks.home[0])}, {count:,} {ops}"
         if len(data.window.analysis.busy) > 1:
-            label = data.window.analysis.trace.device_label(device_of_last_step(lanes))
+            label = data.window.analysis.trace.device_label(device_of_last_step(tracks))
             title += f", here those of {label if isinstance(label, str) else f'GPU {label}'}"
-        share = overlap_share(lanes)
+        share = overlap_share(tracks)
         return title + (f", overlapping for {percent(share)} % of it" if share else "")

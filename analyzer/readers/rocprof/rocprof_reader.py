@@ -73,12 +73,14 @@ class ProcessColumns:
             for one in process.kernel_symbols
         }
         infos = [one.dispatch_info for one in kept]
-        lanes = [one.stream_id for one in kept] if self._by_stream else [i.queue_id for i in infos]
+        queues = (
+            [op.stream_id for op in kept] if self._by_stream else [info.queue_id for info in infos]
+        )
         return self._ops(
             (start_ns, end_ns),
             [names.get(info.kernel_id) for info in infos],
             [self.devices.number(info.agent_id.handle) for info in infos],
-            self._apart([lane.handle for lane in lanes], 0),
+            self._apart([queue.handle for queue in queues], 0),
             _ids(kept),
             KERNEL,
             [self._shape(info, symbols.get(info.kernel_id)) for info in infos],

@@ -1,4 +1,8 @@
-"""A small Llama, the stand-in for gpt-fast's module, and the variants as installed ones."""
+"""A small Llama, the stand-in for gpt-fast's module, and the variants as installed ones.
+
+pytest reads this file before it collects any test, so it imports neither transformers nor what
+imports it: these import Triton, which tests/helpers/triton_mode.py must do first.
+"""
 
 import tomllib
 from collections.abc import Callable
@@ -6,17 +10,17 @@ from importlib.metadata import EntryPoint
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
-from transformers import AutoModelForCausalLM, LlamaConfig
 
 from decodescope.analyzer.errors import VARIANTS_GROUP
 from decodescope.variants import registry
-from decodescope.variants.model.loading import LoadedModel
 
-Load = Callable[..., LoadedModel]
+if TYPE_CHECKING:
+    from decodescope.variants.model.loading import LoadedModel
+
+Load = Callable[..., "LoadedModel"]
 SMALL: dict[str, Any] = {
     "vocab_size": 97,
     "hidden_size": 64,
@@ -35,6 +39,10 @@ SMALL: dict[str, Any] = {
 @pytest.fixture
 def load_llama() -> Load:
     """`load_llama(**config)` gives a loaded Llama with seeded random weights."""
+    import torch
+    from transformers import AutoModelForCausalLM, LlamaConfig
+
+    from decodescope.variants.model.loading import LoadedModel
 
     def load(**config: Any) -> LoadedModel:
         torch.manual_seed(7)

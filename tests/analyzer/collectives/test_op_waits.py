@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer import analyze, analyze_ranks
 from decodescope.analyzer.collectives.waits import OpWaits
-from decodescope.analyzer.lanes.build import find_lanes
 from decodescope.analyzer.readers.ranks import merge_ranks
 from decodescope.analyzer.trace import Trace
+from decodescope.analyzer.tracks.build import find_tracks
 from tests.helpers.ranks.runs import ALL_REDUCE, Run, a_run, rank_files, rank_trace
 
 _Op = tuple[int, int]
@@ -88,24 +88,24 @@ def test_what_is_no_matched_collective_waits_for_nobody() -> None:
         assert place is None or int(waits.op[place]) == row
     alone = analyze(rank_trace(run, 0))
     assert alone.op_waits() is None
-    assert not [one for one in find_lanes(alone).lanes if one.key.kind == "wait"]
+    assert not [one for one in find_tracks(alone).tracks if one.key.kind == "wait"]
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_the_lane_of_each_gpu_shows_when_it_waited(tmp_path: Path, tied: bool) -> None:
+def test_the_track_of_each_gpu_shows_when_it_waited(tmp_path: Path, tied: bool) -> None:
     run = a_run(3, 24, np.array([0, 40_000, 40_000 if tied else 0]))
     if tied:
         run.start_ns[2] = run.start_ns[1]
     across = analyze_ranks(rank_files(tmp_path, run))
     assert across.merged is not None
-    lanes = find_lanes(across.merged)
-    shown = {one.title: one for one in lanes.lanes if one.key.kind == "wait"}
+    tracks = find_tracks(across.merged)
+    shown = {one.title: one for one in tracks.tracks if one.key.kind == "wait"}
     assert list(shown) == (["r0g0 wait"] if tied else ["r0g0 wait", "r2g0 wait"])
-    (lane, *_) = shown.values()
+    (track, *_) = shown.values()
     entered = run.start_ns.max(axis=0).tolist()
-    assert lane.slices.start_ns.tolist() == run.start_ns[0].tolist()
-    assert lane.slices.end_ns.tolist() == entered
+    assert track.slices.start_ns.tolist() == run.start_ns[0].tolist()
+    assert track.slices.end_ns.tolist() == entered
     whom = "several" if tied else "r1g0"
-    assert {lanes.names[label] for label in lane.slices.label.tolist()} == {whom}
+    assert {tracks.names[label] for label in track.slices.label.tolist()} == {whom}
     ops = across.merged.trace.ops
-    assert ops.start_ns[lane.slices.row].tolist() == lane.slices.start_ns.tolist()
+    assert ops.start_ns[track.slices.row].tolist() == track.slices.start_ns.tolist()

@@ -154,7 +154,7 @@ def test_the_details_of_a_collective_say_how_much_of_it_is_waiting(files: list[P
         f"{duration(waited)} for other GPUs, {100 * waited / every:.1f} % of 256 collectives' time"
     )
     alone = analyse_files(files[:1], 0.0)
-    assert (alone.ranks, alone.communication, alone.lanes.waits) == (None, None, None)
+    assert (alone.ranks, alone.communication, alone.tracks.waits) == (None, None, None)
     assert "waited" not in lines_of(alone, KernelPick(ALL_REDUCE))
 
 
@@ -194,7 +194,7 @@ async def test_the_gpus_of_one_trace_are_shown_too(tmp_path: Path, run: Run) -> 
     window = analyse_files([path], 0.0)
     waited = lines_of(window, KernelPick(ALL_REDUCE))["waited"]
     assert waited.startswith(duration(sum(w.wait_ns for w in report.communication.ranks)))
-    names = {window.lanes.names[label] for one in window.lanes.lanes if one.key.kind == "wait"
+    names = {window.tracks.names[label] for one in window.tracks.tracks if one.key.kind == "wait"
              for label in one.slices.label.tolist()}  # fmt: skip
     assert names == {f"g{LATE}"}
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer import Analysis, analyze
 from decodescope.analyzer.chrome.chrome_export import export_chrome
-from decodescope.analyzer.lanes.build import find_lanes
 from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.text.formatting import duration, percent
+from decodescope.analyzer.tracks.build import find_tracks
 from decodescope.tui.background import analyse_files
 from decodescope.tui.model.details.describe import overview_lines
 from decodescope.tui.model.details.gap import gap_lines
@@ -44,7 +44,7 @@ PAGES = range(1, 7)
 
 
 def window_of(analysis: Analysis) -> Window:
-    return Window(Path("trace.json"), analysis, find_lanes(analysis), (), 0.0)
+    return Window(Path("trace.json"), analysis, find_tracks(analysis), 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -162,8 +162,8 @@ def test_the_verdict_ends_with_the_layers_and_interruptions(slow: Window) -> Non
 def test_a_vllm_step_has_layers_and_roles_on_the_pages(foreign_traces: Path) -> None:
     shown = analyse_files([foreign_traces / "mi300x_vllm_decode_graph.json.gz"], 0.0)
     step = shown.report.steps[0].name
-    lanes = {lane.key.level: lane for lane in shown.lanes.lanes if lane.key.kind == "range"}
-    names = [[shown.lanes.names[label] for label in lanes[level].slices.label.tolist()]
+    tracks = {track.key.level: track for track in shown.tracks.tracks if track.key.kind == "range"}
+    names = [[shown.tracks.names[label] for label in tracks[level].slices.label.tolist()]
              for level in (1, 2)]  # fmt: skip
     assert [name for name in names[0] if name.startswith("layer")] == [
         f"layer.{number}" for number in range(24)
@@ -181,29 +181,29 @@ def test_a_vllm_step_has_layers_and_roles_on_the_pages(foreign_traces: Path) -> 
 # Interruptions
 
 
-def test_a_lane_shows_interruptions(slow: Window) -> None:
-    lanes = slow.lanes
-    titles = [lane.title for lane in lanes.lanes]
+def test_a_track_shows_interruptions(slow: Window) -> None:
+    tracks = slow.tracks
+    titles = [track.title for track in tracks.tracks]
     assert titles[-2:] == ["gaps", "interr."]
-    lane, place = lanes.lanes[-1], len(titles) - 1
-    found = list(zip(lane.slices.start_ns.tolist(), lane.slices.end_ns.tolist(), strict=True))
+    track, place = tracks.tracks[-1], len(titles) - 1
+    found = list(zip(track.slices.start_ns.tolist(), track.slices.end_ns.tolist(), strict=True))
     assert found == [(one.start_ns, one.end_ns) for one in slow.analysis.interruptions]
-    names = [lanes.names[label] for label in lane.slices.label.tolist()]
+    names = [tracks.names[label] for label in track.slices.label.tolist()]
     assert names == ["interruption: wait", "interruption: long op"]
-    assert [lanes.path(label) for label in lane.slices.label.tolist()] == [None, None]
-    gap, long_op = (pick_of_slice(lanes, place, number) for number in range(2))
+    assert [tracks.path(label) for label in track.slices.label.tolist()] == [None, None]
+    gap, long_op = (pick_of_slice(tracks, place, number) for number in range(2))
     assert isinstance(gap, GapPick)
     assert slow.analysis.gaps.length_ns[gap.row] == slow.analysis.gaps.length_ns.max()
     assert isinstance(long_op, OpPick)
     assert slow.analysis.trace.ops.length_ns[long_op.row] > 200_000_000
     clean = window_of(analyze(slow_layered()))
-    assert "interr." not in [lane.title for lane in clean.lanes.lanes]
+    assert "interr." not in [track.title for track in clean.tracks.tracks]
 
 
 def test_pieces_of_one_interrupted_gap_each_lead_to_it(slow: Window) -> None:
     """Whatever lies in no gap and in no op is a span of time."""
     for number in range(len(slow.analysis.interruptions)):
-        pick = pick_of_slice(slow.lanes, len(slow.lanes.lanes) - 1, number)
+        pick = pick_of_slice(slow.tracks, len(slow.tracks.tracks) - 1, number)
         assert not isinstance(pick, SpanPick)
 
 

@@ -1,4 +1,4 @@
-"""Page 2: the lanes of a window, and the keys that move through it."""
+"""Page 2: the tracks of a window, and the keys that move through it."""
 
 import random
 import re
@@ -16,14 +16,14 @@ from tests.helpers.kineto_events import call, op
 from tests.helpers.scripted import StillClock, ready, settle, text_of, write_trace
 
 
-async def test_the_page_shows_the_last_step_with_all_its_lanes(trace_file):
+async def test_the_page_shows_the_last_step_with_all_its_tracks(trace_file):
     app = app_of(trace_file)
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(pilot)
         shown = text_of(app)
     assert "step ◂ 3/3 ▸" in shown
-    for lane in ("h-range", "host", "range", "str 7", "gaps", "map"):
-        assert re.search(rf"│ [ ▸]{re.escape(lane)}\b", shown)
+    for track in ("h-range", "host", "range", "str 7", "gaps", "map"):
+        assert re.search(rf"│ [ ▸]{re.escape(track)}\b", shown)
     assert "■ host_wait" in shown
 
 
@@ -42,7 +42,7 @@ async def test_a_trace_without_step_markers_has_a_timeline(tmp_path):
     assert notice == ["This trace marks no steps."]
 
 
-async def test_two_gpus_have_lanes_of_their_own(tmp_path):
+async def test_two_gpus_have_tracks_of_their_own(tmp_path):
     """They used to be drawn as one."""
     path = saved(tmp_path / "it.json", call(0, 5, 1), op(1_000, 4_000, 1, name="one", device=0),
                  op(2_000, 6_000, 2, name="other", device=1, stream=13))  # fmt: skip
@@ -80,7 +80,7 @@ async def test_zoom_pan_and_everything(trace_file):
     length = home[1] - home[0]
     assert abs(2 * (closer[1] - closer[0]) - length) <= 2
     assert moved[0] - closer[0] == (closer[1] - closer[0]) // 4
-    assert everything == panel._look.lanes.world
+    assert everything == panel._look.tracks.world
     assert closest.span_ns == columns
     assert fitted == home
 
@@ -100,7 +100,7 @@ async def test_gaps_by_length_and_in_order(trace_file):
     app = app_of(trace_file)
     async with app.run_test(size=(120, 40)) as pilot:
         panel = await opened(pilot)
-        gaps = panel._look.lanes.analysis.gaps
+        gaps = panel._look.tracks.analysis.gaps
         largest = []
         for _ in range(4):
             await press(pilot, "G")
@@ -114,7 +114,7 @@ async def test_gaps_by_length_and_in_order(trace_file):
     assert gaps.start_ns[following] > gaps.start_ns[largest[-1]]
 
 
-async def test_slices_of_a_lane_and_lanes(trace_file):
+async def test_slices_of_a_track_and_tracks(trace_file):
     app = app_of(trace_file)
     async with app.run_test(size=(120, 40)) as pilot:
         panel = await opened(pilot)
@@ -126,11 +126,11 @@ async def test_slices_of_a_lane_and_lanes(trace_file):
         back = pick(app)
         await press(pilot, "down", "full_stop")
         below = pick(app)
-        lane = panel._look.lane.title
+        track = panel._look.track.title
     assert isinstance(first, OpPick)
     assert second == OpPick(first.row + 1)
     assert back == first
-    assert lane == "gaps"
+    assert track == "gaps"
     assert isinstance(below, GapPick)
 
 
@@ -140,7 +140,7 @@ async def test_search_moves_from_match_to_match(trace_file, size):
     async with app.run_test(size=size) as pilot:
         panel = await opened(pilot)
         await press(pilot, "0", "c", "slash", *"mulf", "enter")
-        names = panel._look.lanes.analysis.trace
+        names = panel._look.tracks.analysis.trace
         first = pick(app)
         await press(pilot, "n")
         second = pick(app)
@@ -221,7 +221,7 @@ async def test_another_file_is_looked_at_afresh(tmp_path):
         app._feeds.select_file(1)
         await settle(pilot)
         look = panel._look
-    assert look.shown == look.lanes.home == (1_000, 9_500)
+    assert look.shown == look.tracks.home == (1_000, 9_500)
 
 
 async def test_a_later_window_keeps_zoom_and_place(session, tmp_path):
@@ -229,11 +229,11 @@ async def test_a_later_window_keeps_zoom_and_place(session, tmp_path):
         await session.run(pilot, ready(write_trace(tmp_path / "one.json")))
         panel = await opened(pilot)
         await press(pilot, "plus", "plus", "left")
-        before, home = panel._look.shown, panel._look.lanes.home
+        before, home = panel._look.shown, panel._look.tracks.home
         session.link.say(ready(write_trace(tmp_path / "two.json")))
         await settle(pilot)
-        assert panel._look.lanes is session.app._painter.shown()[0].window.lanes
-        after, later = panel._look.shown, panel._look.lanes.home
+        assert panel._look.tracks is session.app._painter.shown()[0].window.tracks
+        after, later = panel._look.shown, panel._look.tracks.home
     assert [at - home[0] for at in before] == [at - later[0] for at in after]
 
 
@@ -252,5 +252,5 @@ async def test_keys_and_clicks_at_random(size, trace_file):
             app.set_focus(panel)
         await settle(pilot)
         start, end = panel._look.shown
-        assert panel._look.lanes.world[0] <= start < end <= panel._look.lanes.world[1]
+        assert panel._look.tracks.world[0] <= start < end <= panel._look.tracks.world[1]
     assert app.crash is None

@@ -1,4 +1,4 @@
-"""The cells of lanes, the axis and the legend, against their definitions."""
+"""The cells of tracks, the axis and the legend, against their definitions."""
 
 import itertools
 
@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from decodescope.analyzer import analyze
-from decodescope.analyzer.lanes.build import find_lanes
-from decodescope.analyzer.lanes.lane import NONE, Lane, LaneKey, Slices, lane_of
+from decodescope.analyzer.tracks.build import find_tracks
+from decodescope.analyzer.tracks.track import NONE, Slices, Track, TrackKey, track_of
 from decodescope.tui.model.timeline import Look, look_at
 from decodescope.tui.panels.timeline.axis import axis, exact_time, fitting_legend, scale_step_ns
 from decodescope.tui.panels.timeline.cells import bar_cells, gap_cells, gap_levels
-from decodescope.tui.panels.timeline.drawing import Canvas, lane_heights
+from decodescope.tui.panels.timeline.drawing import Canvas, track_heights
 from decodescope.tui.style.palette import ASCII, UNICODE, Inks
 from tests.helpers.kineto_events import call, op, trace_of
 
@@ -22,10 +22,12 @@ US, MS, S = 10**3, 10**6, 10**9
 glyph_sets = st.sampled_from([UNICODE, ASCII])
 
 
-def lane(*slices: tuple[int, int], kind: str = "stream") -> Lane:
+def track(*slices: tuple[int, int], kind: str = "stream") -> Track:
     start, end = np.array(slices, dtype=np.int64).reshape(-1, 2).T
     rows = np.arange(len(start))
-    return lane_of(LaneKey(kind, 0), "it", Slices(start, end, rows, rows, rows.astype(np.int8) % 3))
+    return track_of(
+        TrackKey(kind, 0), "it", Slices(start, end, rows, rows, rows.astype(np.int8) % 3)
+    )
 
 
 @st.composite
@@ -44,7 +46,7 @@ edges = st.tuples(st.integers(1, 30), st.integers(1, 30)).map(
 
 @given(disjoint(), edges, st.integers(1, 3), glyph_sets)
 def test_a_bar_is_empty_full_or_between(found, cut, rows, glyphs):
-    one = lane(*found)
+    one = track(*found)
     columns = one.columns(cut)
     cells = bar_cells(one, columns, cut, rows, glyphs)
     assert len(cells.text) == rows
@@ -62,7 +64,7 @@ def test_a_bar_is_empty_full_or_between(found, cut, rows, glyphs):
 
 @given(disjoint(), edges)
 def test_the_edges_of_a_bar_are_exact_to_an_eighth_of_a_cell(found, cut):
-    one = lane(*found)
+    one = track(*found)
     columns = one.columns(cut)
     cells = bar_cells(one, columns, cut, 1, UNICODE)
     blocks = " ▏▎▍▌▋▊▉"
@@ -82,7 +84,7 @@ def test_the_edges_of_a_bar_are_exact_to_an_eighth_of_a_cell(found, cut):
 
 @given(disjoint(), edges)
 def test_labels_are_inside_what_they_name(found, cut):
-    one = lane(*found)
+    one = track(*found)
     for row, start, room, number in bar_cells(one, one.columns(cut), cut, 1, UNICODE).labels:
         begin, end = found[number]
         assert row == 0
@@ -96,7 +98,7 @@ def test_a_gap_of_26_ms_does_not_look_like_one_of_1_ms():
     lengths = (1 * US, 5 * US, 50 * US, 500 * US, 1 * MS, 26 * MS, 1 * S)
     assert gap_levels(np.array(lengths)).tolist() == [1, 2, 3, 4, 5, 6, 7]
     ends = np.cumsum(np.array(lengths) + 10)
-    gaps = lane(*zip((ends - lengths).tolist(), ends.tolist(), strict=True), kind="gap")
+    gaps = track(*zip((ends - lengths).tolist(), ends.tolist(), strict=True), kind="gap")
     cut = np.append((ends - lengths), ends[-1:])
     cells = gap_cells(gaps, gaps.columns(cut), UNICODE)
     assert "".join(cells.text[0]) == "▁▂▃▄▅▆▇"
@@ -130,8 +132,8 @@ def test_a_time_has_the_digits_that_tell_neighbours_apart(ns, step, text):
     st.integers(1, 60),
     st.booleans(),
 )
-def test_lanes_never_take_more_rows_than_there_are(kinds, height, letters):
-    heights = lane_heights(kinds[:height], height, letters)
+def test_tracks_never_take_more_rows_than_there_are(kinds, height, letters):
+    heights = track_heights(kinds[:height], height, letters)
     assert sum(heights) <= height
     if letters and kinds.count("gap") and height >= len(kinds) + kinds.count("gap"):
         assert all(high == 2 for kind, high in zip(kinds, heights, strict=False) if kind == "gap")
@@ -139,7 +141,7 @@ def test_lanes_never_take_more_rows_than_there_are(kinds, height, letters):
 
 
 def look(*events, columns: int = 40) -> Look:
-    return look_at(find_lanes(analyze(trace_of(*events))), columns)
+    return look_at(find_tracks(analyze(trace_of(*events))), columns)
 
 
 def text(row) -> str:
@@ -151,8 +153,8 @@ def canvas(one: Look, columns: int = 40) -> Canvas:
 
 
 def drawn(one: Look, columns: int = 40, height: int = 8) -> dict[str, str]:
-    """The rows of the lanes by their titles."""
-    rows = canvas(one, columns).lanes(0, height, False)
+    """The rows of the tracks by their titles."""
+    rows = canvas(one, columns).tracks(0, height, False)
     return {text(row)[:8].strip(): text(row)[8:] for row in rows}
 
 
@@ -161,7 +163,7 @@ def test_600_kernels_before_a_gap_of_26_ms_are_told_apart_when_gaps_are_compress
     events += [op(at, at + 3 * US, 1, name=f"k{at}") for at in range(0, 600 * 4 * US, 4 * US)]
     events.append(op(600 * 4 * US + 26 * MS, 600 * 4 * US + 26 * MS + 3 * US, 1))
     one = look(*events, columns=100)
-    one = one.fill(*one.lanes.world, 100)
+    one = one.fill(*one.tracks.world, 100)
     before = one.column_of(600 * 4 * US, 100)
     squeezed = one.with_compression(True, 100)
     after = squeezed.column_of(600 * 4 * US, 100)
@@ -175,7 +177,7 @@ def test_600_kernels_before_a_gap_of_26_ms_are_told_apart_when_gaps_are_compress
 def test_a_row_is_as_wide_as_its_columns_with_wide_and_joined_characters():
     name = "カーネル e\u0301 核"
     one = look(call(0, 5, 1), op(10, 1_000, 1, name=name), op(1_010, 1_020, 1, name="b"))
-    for row in canvas(one).lanes(0, 8, False):
+    for row in canvas(one).tracks(0, 8, False):
         assert row.cells == 8 + 40
         assert cell_len(text(row)) == 48
 

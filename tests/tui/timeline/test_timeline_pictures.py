@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from decodescope.analyzer import analyze
-from decodescope.analyzer.lanes.build import find_lanes
+from decodescope.analyzer.tracks.build import find_tracks
 from decodescope.tui.background import analyse_files
 from decodescope.tui.model.picks import (
     NOTHING,
@@ -27,7 +27,7 @@ from tests.helpers.kineto_events import call, event, op, span, trace_of
 
 
 def view_of(analysis, selection: Selection = NOTHING) -> View:
-    window = Window(Path("it"), analysis, find_lanes(analysis), (), 0.0)
+    window = Window(Path("it"), analysis, find_tracks(analysis), 0.0)
     return View("trace", "it", window=window, selection=selection)
 
 

@@ -60,7 +60,7 @@ async def test_a_click_in_the_map_moves_there(trace_file):
         await pilot.click(offset=(panel.region.x + panel._inset + panel._gutter + 20, y))
         await settle(pilot)
         look, columns = panel._look, panel._columns
-    start, end = look.lanes.world
+    start, end = look.tracks.world
     middle = sum(look.shown) / 2
     assert abs((middle - start) / (end - start) - 20.5 / columns) < 1 / columns
 
@@ -91,10 +91,10 @@ async def test_a_gap_chosen_elsewhere_moves_the_timeline_to_it(trace_file):
         app.query_one(TimelinePanel).post_message(Choose(GapPick(3)))
         await settle(pilot)
         look = panel._look
-        gaps = look.lanes.analysis.gaps
+        gaps = look.tracks.analysis.gaps
         begin, end = int(gaps.start_ns[3]), int(gaps.end_ns[3])
     assert look.shown[0] <= begin < end <= look.shown[1]
-    assert look.lane.key.kind == "gap"
+    assert look.track.key.kind == "gap"
     assert look.column_of(end, panel._columns) - look.column_of(begin, panel._columns) >= 2
 
 
@@ -108,7 +108,7 @@ async def test_a_kernel_and_a_range_chosen_elsewhere_stand_out(tmp_path):
     async with app.run_test(size=(120, 40)) as pilot:
         panel = await opened(pilot)
         look = panel._look
-        stream = next(i for i, lane in enumerate(look.lanes.lanes) if lane.key.kind == "stream")
+        stream = next(i for i, track in enumerate(look.tracks.tracks) if track.key.kind == "stream")
         panel.post_message(Choose(KernelPick("norm")))
         await settle(pilot)
         kernel = panel._look.marks[stream].tolist()
@@ -159,11 +159,11 @@ async def test_enter_opens_the_kernel_and_narrows_to_a_range(trace_file):
         assert view.selection.pick == KernelPick(trace.names[trace.ops.name[launch]])
         await press(pilot, "2", "up", "comma", "enter")
         view = app._painter.shown()[0]
-    assert panel._look.lane.key.kind == "range"
+    assert panel._look.track.key.kind == "range"
     assert view.selection == Selection(RangePick("decode_step"), "decode_step")
 
 
-async def test_lanes_scroll_and_the_mouse_finds_them(tmp_path):
+async def test_tracks_scroll_and_the_mouse_finds_them(tmp_path):
     events = [call(0, 5, 1)]
     events += [op(100, 900, 1, name=f"on_{stream}", stream=stream) for stream in range(20)]
     app = app_of(saved(tmp_path / "it.json", *events))
@@ -175,8 +175,8 @@ async def test_lanes_scroll_and_the_mouse_finds_them(tmp_path):
         await pilot.click(offset=(30, y))
         await settle(pilot)
         shown = text_of(app)
-        trace = panel._look.lanes.analysis.trace
+        trace = panel._look.tracks.analysis.trace
         clicked = trace.names[trace.ops.name[pick(app).row]]
     assert clicked == "on_14"
     assert "str 0" not in shown
-    assert re.search(r"lanes \d+\u2013\d+ of 23", shown)
+    assert re.search(r"tracks \d+\u2013\d+ of 23", shown)

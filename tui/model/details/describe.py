@@ -61,11 +61,11 @@ _THREADS = 4
 
 def span_lines(window: Window, start_ns: int, end_ns: int) -> Iterator[DetailLine]:
     """How long it is; what each device did in it; the kernels that took most of it."""
-    from decodescope.analyzer.lanes.totals import span_totals
+    from decodescope.analyzer.tracks.finding import span_totals
 
     totals = span_totals(window.analysis, start_ns, end_ns)
     length_ns = max(totals.length_ns, 1)
-    from_ns = start_ns - window.lanes.world[0]
+    from_ns = start_ns - window.tracks.world[0]
     yield DetailLine("", duration(totals.length_ns), "strong")
     yield DetailLine("from", f"{duration(from_ns)} to {duration(from_ns + totals.length_ns)}")
     yield DetailLine("launches", count(totals.launch_calls))
@@ -94,7 +94,7 @@ def span_lines(window: Window, start_ns: int, end_ns: int) -> Iterator[DetailLin
 def _host_lines(window: Window, at_ns: int) -> Iterator[DetailLine]:
     """The ranges and calls of the threads that launch ops at `at_ns`, halfway through the span."""
     from decodescope.analyzer.attribution.range_tree import host_activity
-    from decodescope.analyzer.lanes.host import owners
+    from decodescope.analyzer.tracks.host import owners
 
     trace = window.analysis.trace
     threads = [thread for thread, device in owners(trace).items() if device is not None]

@@ -87,8 +87,8 @@ def op_lines(window: Window, row: int) -> Iterator[DetailLine]:
         since_ns = int(ops.start_ns[row] - analysis.steps.span.start_ns[step])
         yield DetailLine("step", f"{step}, {duration(since_ns)} after its first op")
     where = device_words(trace.device_label(int(ops.device[row])))
-    lane = "thread" if trace.on_cpu else "stream"
-    yield DetailLine("on", f"{where}, {lane} {int(ops.stream[row])}")
+    queue = "thread" if trace.on_cpu else "stream"
+    yield DetailLine("on", f"{where}, {queue} {int(ops.stream[row])}")
     if ops.shape[row] >= 0:
         yield DetailLine("shape", _shape_text(trace.shapes[int(ops.shape[row])]))
     yield from op_waiting_lines(window, row)
@@ -160,7 +160,7 @@ def _known(ns: int) -> int | None:
 def op_waiting_lines(window: Window, row: int) -> Iterator[DetailLine]:
     """How long an op waited for other GPUs and then transferred; nothing for an op that is no
     matched collective."""
-    waits, trace = window.lanes.waits, window.analysis.trace
+    waits, trace = window.tracks.waits, window.analysis.trace
     ops = trace.ops
     place = waits.of_op(row) if waits is not None else None
     if waits is None or place is None:
@@ -183,7 +183,7 @@ def op_waiting_lines(window: Window, row: int) -> Iterator[DetailLine]:
 
 def kernel_waiting_lines(window: Window, name: str, within: str | None) -> Iterator[DetailLine]:
     """For how much of a kernel's time its launches waited for other GPUs."""
-    waits, analysis = window.lanes.waits, window.analysis
+    waits, analysis = window.tracks.waits, window.analysis
     if waits is None or name not in analysis.trace.names:
         return
     ops = analysis.trace.ops

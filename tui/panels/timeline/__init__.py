@@ -1,1 +1,1 @@
-"""The timeline of a whole window: its lanes, its keys, and the mouse."""
+"""The timeline of a whole window: its tracks, its keys, and the mouse."""

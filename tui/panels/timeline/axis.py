@@ -1,4 +1,4 @@
-"""The rows below the lanes: times, marks and the meaning of colours and glyphs."""
+"""The rows below the tracks: times, marks and the meaning of colours and glyphs."""
 
 import math
 from itertools import groupby
@@ -46,7 +46,7 @@ def axis(canvas: Canvas) -> Row:
     look, inks, columns = canvas.look, canvas.inks, canvas.columns
     start_ns, end_ns = look.shown
     step_ns = scale_step_ns(end_ns - start_ns, columns)
-    from_start = start_ns - look.lanes.world[0]
+    from_start = start_ns - look.tracks.world[0]
     marks: list[tuple[int, str]] = [(0, exact_time(from_start, step_ns) if from_start else "0")]
     if look.time.limit_ns:
         edges = (canvas.edges_ns - start_ns).tolist()

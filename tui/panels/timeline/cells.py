@@ -1,11 +1,11 @@
-"""The cells of one lane: which character each column shows, and in which kind of style."""
+"""The cells of one track: which character each column shows, and in which kind of style."""
 
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from decodescope.analyzer.lanes.lane import NONE, Lane, LaneColumns
 from decodescope.analyzer.trace import Bools, Int8s, Int64s
+from decodescope.analyzer.tracks.track import NONE, Track, TrackColumns
 from decodescope.tui.style.palette import Glyphs
 
 # A gap's glyph: one more for each of these lengths that it reaches.
@@ -16,7 +16,7 @@ _BLOCKS = " ▏▎▍▌▋▊▉█"
 
 @dataclass(slots=True)
 class Cells:
-    """One lane in some rows, the top row first: `text` [rows][columns], each of one cell, and for
+    """One track in some rows, the top row first: `text` [rows][columns], each of one cell, and for
     each column the kind that colours it (`NONE`: empty) and whether foreground and background are
     swapped. `labels` are (row, column, cells, slice) of what has room for a text.
     """
@@ -33,7 +33,7 @@ def gap_levels(gap_ns: Int64s) -> Int64s:
 
 
 def bar_cells(
-    lane: Lane, columns: LaneColumns, edges_ns: Int64s, rows: int, glyphs: Glyphs
+    track: Track, columns: TrackColumns, edges_ns: Int64s, rows: int, glyphs: Glyphs
 ) -> Cells:
     """Bars with edges in eighths of a cell where a column holds one edge of one slice, else columns
     as high as they are busy. Only a column that is busy all the time is full."""
@@ -48,7 +48,7 @@ def bar_cells(
     ]
     swapped = np.zeros(len(busy), dtype=np.bool_)
     if glyphs.unicode:
-        begins, ends = _edges(lane, columns, edges_ns)
+        begins, ends = _edges(track, columns, edges_ns)
         blocks = np.array(list(_BLOCKS))
         share = np.clip(np.rint(busy * 8), 1, 7).astype(np.int64)
         for line in text:
@@ -57,36 +57,36 @@ def bar_cells(
         swapped = begins
     bars = Cells([line.tolist() for line in text], columns.kind, swapped)
     bars.labels = [
-        (rows // 2, start, cells, int(lane.part[part]))
+        (rows // 2, start, cells, int(track.part[part]))
         for start, cells, part in _runs(np.where(_inside_one(columns), columns.first, NONE))
     ]
     return bars
 
 
-def gap_cells(lane: Lane, columns: LaneColumns, glyphs: Glyphs) -> Cells:
+def gap_cells(track: Track, columns: TrackColumns, glyphs: Glyphs) -> Cells:
     """The length and class of the largest part of a gap in each column."""
-    largest = lane.largest(columns)
+    largest = track.largest(columns)
     shown = np.flatnonzero(largest != NONE)
-    length_ns = lane.slices.length_ns[largest[shown]]
+    length_ns = track.slices.length_ns[largest[shown]]
     level, kind = np.zeros(len(largest), dtype=np.int64), np.full(len(largest), NONE, np.int8)
     level[shown] = gap_levels(length_ns)
-    kind[shown] = lane.slices.kind[largest[shown]]
+    kind[shown] = track.slices.kind[largest[shown]]
     text = np.array(list(glyphs.ramp))[level].tolist()
     labels = [(0, start, cells, number) for start, cells, number in _runs(largest)]
     return Cells([text], kind, np.zeros(len(largest), dtype=np.bool_), labels)
 
 
-def _inside_one(columns: LaneColumns) -> Bools:
+def _inside_one(columns: TrackColumns) -> Bools:
     return np.asarray((columns.after - columns.first == 1) & (columns.busy >= 1))
 
 
-def _edges(lane: Lane, columns: LaneColumns, edges_ns: Int64s) -> tuple[Bools, Bools]:
+def _edges(track: Track, columns: TrackColumns, edges_ns: Int64s) -> tuple[Bools, Bools]:
     """The columns in which a slice begins that fills the next one, and those in which one ends that
     filled the one before; nothing else is in them."""
     single = np.flatnonzero((columns.after - columns.first == 1) & (columns.busy < 1))
     part = columns.first[single]
-    from_before = lane.start_ns[part] <= edges_ns[single]
-    into_next = lane.end_ns[part] >= edges_ns[single + 1]
+    from_before = track.start_ns[part] <= edges_ns[single]
+    into_next = track.end_ns[part] >= edges_ns[single + 1]
     begins, ends = np.zeros((2, len(columns.busy)), dtype=np.bool_)
     begins[single[into_next & ~from_before]] = True
     ends[single[from_before & ~into_next]] = True

@@ -1,4 +1,4 @@
-"""Rows of a timeline from a `Look`: minimap, lanes, axis and legend."""
+"""Rows of a timeline from a `Look`: minimap, tracks, axis and legend."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 from rich.cells import cell_len
 from rich.style import Style
 
-from decodescope.analyzer.lanes.host import HOST_KINDS
-from decodescope.analyzer.lanes.lane import Lane, LaneColumns, LaneKind
 from decodescope.analyzer.names.kinds import FAMILIES
 from decodescope.analyzer.names.names import cut_middle, short_kernel
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.trace import Int64s
+from decodescope.analyzer.tracks.host import HOST_KINDS
+from decodescope.analyzer.tracks.track import Track, TrackColumns, TrackKind
 from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS, GAP_LETTERS
 from decodescope.tui.model.timeline import Look
 from decodescope.tui.panels.sheet import Row
@@ -26,7 +26,7 @@ _SWAPPED, _LABEL, _PALE, _TINTED, _CHOSEN = 1, 2, 4, 8, 16
 _FLAGS = 32
 _EMPTY = 64
 _MAX_STREAM_ROWS = 3
-_KINDS: dict[LaneKind, Sequence[str]] = {
+_KINDS: dict[TrackKind, Sequence[str]] = {
     "stream": FAMILIES, "gap": GAP_CLASSES, "host": HOST_KINDS, "range": ("", ""),
     "host_range": ("", ""), "overlap": ("",), "wait": ("",), "interruption": ("",),
     "busy": ("",),
@@ -35,9 +35,9 @@ _KINDS: dict[LaneKind, Sequence[str]] = {
 
 @dataclass(slots=True)
 class Canvas:
-    """The context that all lanes are drawn with: `chosen` is the time of the selection with the
-    place of its lane (None: all lanes), `marks_ns` are times with their marks on the axis, `gutter`
-    the cells before the columns."""
+    """The context that all tracks are drawn with: `chosen` is the time of the selection with the
+    place of its track (None: all tracks), `marks_ns` are times with their marks on the axis,
+    `gutter` the cells before the columns."""
 
     look: Look
     inks: Inks
@@ -45,10 +45,10 @@ class Canvas:
     columns: int
     gutter: int
     chosen: tuple[int, int] | None = None
-    chosen_lane: int | None = None
+    chosen_track: int | None = None
     marks_ns: dict[int, str] = field(default_factory=dict)
     kinds_seen: set[tuple[str, str]] = field(default_factory=set)
-    _styles: dict[tuple[LaneKind, int], Style] = field(default_factory=dict)
+    _styles: dict[tuple[TrackKind, int], Style] = field(default_factory=dict)
     _edges: Int64s | None = None
 
     @property
@@ -58,13 +58,13 @@ class Canvas:
             self._edges = self.look.edges_ns(self.columns)
         return self._edges
 
-    def lanes(self, first: int, height: int, focused: bool) -> list[Row]:
-        """The lanes from `first` on, in at most `height` rows; streams get what is left over."""
-        lanes = self.look.lanes.lanes[first : first + height]
-        heights = lane_heights([lane.key.kind for lane in lanes], height, self.inks.letters)
+    def tracks(self, first: int, height: int, focused: bool) -> list[Row]:
+        """The tracks from `first` on, in at most `height` rows; streams get what is left over."""
+        tracks = self.look.tracks.tracks[first : first + height]
+        heights = track_heights([track.key.kind for track in tracks], height, self.inks.letters)
         rows: list[Row] = []
-        for place, (lane, high) in enumerate(zip(lanes, heights, strict=True), first):
-            rows += self._lane(place, lane, high, focused and place == self.look.cursor)
+        for place, (track, high) in enumerate(zip(tracks, heights, strict=True), first):
+            rows += self._track(place, track, high, focused and place == self.look.cursor)
         return rows[:height]
 
     def minimap(self) -> Row:
@@ -72,7 +72,7 @@ class Canvas:
         look = self.look
         begin_ns, end_ns = look.world
         whole = type(look.viewport)(begin_ns, end_ns - begin_ns)
-        columns = look.lanes.busy.columns(look.time.time(whole.edges_ns(self.columns)))
+        columns = look.tracks.busy.columns(look.time.time(whole.edges_ns(self.columns)))
         top = len(self.glyphs.ramp) - 1
         level = np.clip(np.rint(columns.busy * top), columns.busy > 0, top).astype(np.int64)
         text = np.array(list(self.glyphs.ramp))[level].tolist()
@@ -91,46 +91,46 @@ class Canvas:
         row = Row().add(mark, style) if self.gutter > 1 else Row()
         return row.left(text, max(self.gutter - row.cells - 1, 0), style).to(self.gutter)
 
-    def _lane(self, place: int, lane: Lane, rows: int, cursor: bool) -> list[Row]:
-        columns = lane.columns(self.edges_ns)
-        letters = self.inks.letters and lane.key.kind in ("stream", "gap") and rows > 1
+    def _track(self, place: int, track: Track, rows: int, cursor: bool) -> list[Row]:
+        columns = track.columns(self.edges_ns)
+        letters = self.inks.letters and track.key.kind in ("stream", "gap") and rows > 1
         high = rows - letters
-        if lane.key.kind == "gap":
-            cells = gap_cells(lane, columns, self.glyphs)
+        if track.key.kind == "gap":
+            cells = gap_cells(track, columns, self.glyphs)
         else:
-            cells = bar_cells(lane, columns, self.edges_ns, high, self.glyphs)
-        flags = self._flags(place, lane, columns)
+            cells = bar_cells(track, columns, self.edges_ns, high, self.glyphs)
+        flags = self._flags(place, track, columns)
         flags[cells.swapped] |= _SWAPPED
-        names = _KINDS[lane.key.kind]
+        names = _KINDS[track.key.kind]
         self.kinds_seen |= {
-            (lane.key.kind, names[kind]) for kind in np.unique(cells.kind) if kind >= 0
+            (track.key.kind, names[kind]) for kind in np.unique(cells.kind) if kind >= 0
         }
         codes = np.where(cells.kind < 0, _EMPTY, cells.kind.astype(np.int64)) * _FLAGS + flags
         lines = [(text, codes) for text in cells.text]
-        self._write_labels(lane, cells, lines)
+        self._write_labels(track, cells, lines)
         if letters:
-            lines.append((self._letters(lane, cells), codes & ~_SWAPPED))
+            lines.append((self._letters(track, cells), codes & ~_SWAPPED))
         titles = [""] * len(lines)
-        titles[(len(lines) - letters) // 2 if lane.key.kind != "gap" else 0] = lane.title
+        titles[(len(lines) - letters) // 2 if track.key.kind != "gap" else 0] = track.title
         if letters:
-            titles[-1] = "why" if lane.key.kind == "gap" else "what"
+            titles[-1] = "why" if track.key.kind == "gap" else "what"
         return [
-            self._line(self._label(title, cursor and title == lane.title), lane.key.kind, *line)
+            self._line(self._label(title, cursor and title == track.title), track.key.kind, *line)
             for title, line in zip(titles, lines, strict=True)
         ]
 
-    def _letters(self, lane: Lane, cells: Cells) -> list[str]:
-        letters = GAP_LETTERS if lane.key.kind == "gap" else FAMILY_LETTERS
-        names = _KINDS[lane.key.kind]
+    def _letters(self, track: Track, cells: Cells) -> list[str]:
+        letters = GAP_LETTERS if track.key.kind == "gap" else FAMILY_LETTERS
+        names = _KINDS[track.key.kind]
         return [letters[names[kind]] if kind >= 0 else " " for kind in cells.kind.tolist()]
 
-    def _flags(self, place: int, lane: Lane, columns: LaneColumns) -> NDArray[np.int64]:
+    def _flags(self, place: int, track: Track, columns: TrackColumns) -> NDArray[np.int64]:
         flags = np.zeros(self.columns, dtype=np.int64)
         if self.look.marks is not None:
-            flags[~lane.marked(self.look.marks[place], columns)] |= _PALE
-        if self.chosen is not None and self.chosen_lane in (None, place):
+            flags[~track.marked(self.look.marks[place], columns)] |= _PALE
+        if self.chosen is not None and self.chosen_track in (None, place):
             first, last = self.chosen_columns()
-            flags[first : last + 1] |= _TINTED if self.chosen_lane is None else _CHOSEN
+            flags[first : last + 1] |= _TINTED if self.chosen_track is None else _CHOSEN
         return flags
 
     def chosen_columns(self) -> tuple[int, int]:
@@ -142,24 +142,24 @@ class Canvas:
         return max(first, 0), min(last, self.columns - 1)
 
     def _write_labels(
-        self, lane: Lane, cells: Cells, lines: list[tuple[list[str], NDArray[np.int64]]]
+        self, track: Track, cells: Cells, lines: list[tuple[list[str], NDArray[np.int64]]]
     ) -> None:
         """Names and lengths, where there is room."""
         for row, start, room, number in cells.labels:
             text, codes = lines[row]
-            if lane.key.kind == "gap":
-                label = duration(int(lane.slices.length_ns[number]))
+            if track.key.kind == "gap":
+                label = duration(int(track.slices.length_ns[number]))
                 if len(label) + 2 > room:
                     continue
                 start += (room - len(label)) // 2
                 cells_wide = len(label)
-            elif (named := int(lane.slices.label[number])) < 0:
+            elif (named := int(track.slices.label[number])) < 0:
                 continue
             else:
-                name = self.look.lanes.names[named]
+                name = self.look.tracks.names[named]
                 label = (
                     short_kernel(name, room - 1)
-                    if lane.key.kind == "stream"
+                    if track.key.kind == "stream"
                     else cut_middle(name, room - 1)
                 )
                 cells_wide = min(cell_len(label), room)
@@ -168,7 +168,7 @@ class Canvas:
             codes[start : start + cells_wide] |= _LABEL
             lines[row] = (text, codes)
 
-    def _line(self, row: Row, kind: LaneKind, text: list[str], codes: NDArray[np.int64]) -> Row:
+    def _line(self, row: Row, kind: TrackKind, text: list[str], codes: NDArray[np.int64]) -> Row:
         if not len(codes):
             return row
         starts = np.flatnonzero(np.diff(codes, prepend=codes[0] - 1)).tolist()
@@ -176,13 +176,13 @@ class Canvas:
             row.add("".join(text[start:end]), self._style(kind, int(codes[start])))
         return row
 
-    def _style(self, kind: LaneKind, code: int) -> Style:
+    def _style(self, kind: TrackKind, code: int) -> Style:
         style = self._styles.get((kind, code))
         if style is None:
             style = self._styles[kind, code] = self._new_style(kind, *divmod(code, _FLAGS))
         return style
 
-    def _new_style(self, kind: LaneKind, number: int, flags: int) -> Style:
+    def _new_style(self, kind: TrackKind, number: int, flags: int) -> Style:
         inks = self.inks
         style = Style.null() if number == _EMPTY else self.ink(kind, _KINDS[kind][number], number)
         if flags & _PALE:
@@ -199,7 +199,7 @@ class Canvas:
             style += Style(bgcolor=inks.cursor.bgcolor.name)
         return style
 
-    def ink(self, kind: LaneKind, name: str, number: int = 0) -> Style:
+    def ink(self, kind: TrackKind, name: str, number: int = 0) -> Style:
         """The colour of a kind of slice."""
         inks = self.inks
         if kind == "stream":
@@ -213,8 +213,8 @@ class Canvas:
         return (inks.dim, inks.faint)[number]
 
 
-def lane_heights(kinds: Sequence[str], height: int, letters: bool) -> list[int]:
-    """The rows of each lane: one each; with `letters` one more for those of gaps, then of streams;
+def track_heights(kinds: Sequence[str], height: int, letters: bool) -> list[int]:
+    """The rows of each track: one each; with `letters` one more for those of gaps, then of streams;
     then streams get up to three."""
     heights = [1] * len(kinds)
     spare = height - len(kinds)

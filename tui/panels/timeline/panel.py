@@ -12,14 +12,14 @@ from decodescope.tui.model.picks import GapPick, KernelPick, OpPick, Pick, Range
 from decodescope.tui.panels.messages import Choose, Narrow, Turn
 from decodescope.tui.panels.prompt import Prompt
 from decodescope.tui.panels.timeline.keys import COMMANDS
-from decodescope.tui.panels.timeline.lanes_panel import LanesPanel
+from decodescope.tui.panels.timeline.tracks_panel import TracksPanel
 
 if TYPE_CHECKING:
     from decodescope.tui.model.timeline import Look
 
 
-class TimelinePanel(LanesPanel):
-    """The lanes with keys and the mouse."""
+class TimelinePanel(TracksPanel):
+    """The tracks with keys and the mouse."""
 
     NAME = "timeline"
     COMMANDS = COMMANDS
@@ -66,7 +66,7 @@ class TimelinePanel(LanesPanel):
 
     def action_fit_all(self) -> None:
         """Show all time."""
-        self._change(lambda look: look.fill(*look.lanes.world, self._columns))
+        self._change(lambda look: look.fill(*look.tracks.world, self._columns))
 
     def action_fit(self) -> None:
         """Show the selection as large as it fits, or without one what is looked at first."""
@@ -75,13 +75,13 @@ class TimelinePanel(LanesPanel):
             chosen = self._chosen(look)[0]
             if chosen is not None:
                 return look.fit(*chosen, self._columns)
-            return look.fill(*look.lanes.home, self._columns)
+            return look.fill(*look.tracks.home, self._columns)
 
         self._change(fitted)
 
     def action_step(self, by: int) -> None:
         """Show another step."""
-        if self._look is not None and not len(self._look.lanes.steps):
+        if self._look is not None and not len(self._look.tracks.steps):
             self.app.notify("This trace marks no steps.", severity="warning")
         self._change(lambda look: look.to_step(by, self._columns))
 
@@ -97,16 +97,16 @@ class TimelinePanel(LanesPanel):
 
         self._change(switched)
 
-    def action_lane(self, by: int) -> None:
-        """Move the cursor to another lane."""
+    def action_track(self, by: int) -> None:
+        """Move the cursor to another track."""
 
         def moved(look: "Look") -> "Look":
-            return replace(look, cursor=max(min(look.cursor + by, len(look.lanes.lanes) - 1), 0))
+            return replace(look, cursor=max(min(look.cursor + by, len(look.tracks.tracks) - 1), 0))
 
         self._change(moved)
 
     def action_slice(self, by: int) -> None:
-        """Select the slice of the cursor's lane after the selected one, or before it."""
+        """Select the slice of the cursor's track after the selected one, or before it."""
         from decodescope.tui.model.timeline import neighbour_slice
 
         if self._look is not None:
@@ -116,21 +116,21 @@ class TimelinePanel(LanesPanel):
 
     def action_next_gap(self) -> None:
         """Select the next gap that is at least a column wide."""
-        from decodescope.analyzer.lanes.finding import next_gap
+        from decodescope.analyzer.tracks.finding import next_gap
 
         if (look := self._look) is not None:
             least_ns = look.viewport.span_ns // max(self._columns, 1)
-            gap = next_gap(look.lanes.analysis.gaps, self._time(look), least_ns, self._device())
+            gap = next_gap(look.tracks.analysis.gaps, self._time(look), least_ns, self._device())
             self._choose_gap(gap, "No gap is as wide as a column. Zoom in to see shorter ones.")
 
     def action_largest_gap(self) -> None:
         """Select the largest gap; if a gap is selected, the next in length."""
-        from decodescope.analyzer.lanes.finding import nth_largest_gap
+        from decodescope.analyzer.tracks.finding import nth_largest_gap
 
         if (look := self._look) is not None:
             pick = self._selection.pick
             after = pick.row if isinstance(pick, GapPick) else None
-            gaps = look.lanes.analysis.gaps
+            gaps = look.tracks.analysis.gaps
             self._choose_gap(nth_largest_gap(gaps, after, self._device()), "There are no gaps.")
 
     def action_measure(self) -> None:
@@ -161,7 +161,7 @@ class TimelinePanel(LanesPanel):
         """Open the selection on its own page; show only what is inside a range."""
         pick = self._selection.pick
         if isinstance(pick, OpPick) and self._look is not None:
-            trace = self._look.lanes.analysis.trace
+            trace = self._look.tracks.analysis.trace
             self.post_message(Choose(KernelPick(trace.names[int(trace.ops.name[pick.row])])))
             self.post_message(Turn("kernels"))
         elif isinstance(pick, GapPick):
@@ -175,7 +175,7 @@ class TimelinePanel(LanesPanel):
         self._redraw()
 
     def action_next_match(self, by: int) -> None:
-        """Select the next slice whose name matches the search, in any lane."""
+        """Select the next slice whose name matches the search, in any track."""
         from decodescope.tui.model.timeline import find_next
 
         look = self._look
@@ -222,16 +222,18 @@ class TimelinePanel(LanesPanel):
         self.capture_mouse(False)
         if dragged is None or self._look is None:
             return
-        column, lane = self._column(event), self._lane_at(event)
+        column, track = self._column(event), self._track_at(event)
         if column is not None and 0 < event.y <= self._body_top:
             self._look = self._look.centred(column, self._columns)
             self._redraw()
             return
         clicked_time = self._look.time_of(column, self._columns) if column is not None else None
         if clicked_time is not None and clicked_time[0] == dragged[0]:
-            number = self._look.lanes.lanes[lane].at(*clicked_time) if lane is not None else None
-            if lane is not None and number is not None:
-                self._select(lane, number, move=False)
+            number = None
+            if track is not None:
+                number = self._look.tracks.tracks[track].at(*clicked_time)
+            if track is not None and number is not None:
+                self._select(track, number, move=False)
             else:
                 self._at_ns = clicked_time[0]
                 self.post_message(Choose(None))
@@ -247,9 +249,9 @@ class TimelinePanel(LanesPanel):
         column = event.x - self._inset - self._gutter
         return column if 0 <= column < self._columns else None
 
-    def _lane_at(self, event: events.MouseEvent) -> int | None:
+    def _track_at(self, event: events.MouseEvent) -> int | None:
         row = event.y - 1 - self._body_top
-        for place, high in enumerate(self._lane_rows, self._top):
+        for place, high in enumerate(self._track_rows, self._top):
             if 0 <= row < high:
                 return place
             row -= high
@@ -281,25 +283,25 @@ class TimelinePanel(LanesPanel):
         return column if 0 <= column < self._columns else None
 
     def _device(self) -> int | None:
-        """The device of the cursor's lane, None for a host's."""
+        """The device of the cursor's track, None for a host's."""
         look = self._look
-        if look is None or look.lane.key.kind not in ("stream", "gap", "interruption", "range"):
+        if look is None or look.track.key.kind not in ("stream", "gap", "interruption", "range"):
             return None
-        return look.lane.key.device
+        return look.track.key.device
 
-    def _select(self, lane: int, number: int, move: bool = True) -> None:
+    def _select(self, track: int, number: int, move: bool = True) -> None:
         from decodescope.tui.model.timeline import pick_of_slice
 
         look = self._look
         if look is None:
             return
-        slices = look.lanes.lanes[lane].slices
+        slices = look.tracks.tracks[track].slices
         start_ns, end_ns = int(slices.start_ns[number]), int(slices.end_ns[number])
-        self._look = replace(look, cursor=lane)
+        self._look = replace(look, cursor=track)
         if move:
             self._look = self._look.show(start_ns, end_ns, self._columns, readable=False)
         self._at_ns = start_ns
-        self._choose(pick_of_slice(look.lanes, lane, number))
+        self._choose(pick_of_slice(look.tracks, track, number))
 
     def _choose_gap(self, row: int | None, without: str) -> None:
         if row is None:
@@ -307,7 +309,7 @@ class TimelinePanel(LanesPanel):
             return
         look = self._look
         if look is not None:
-            gaps = look.lanes.analysis.gaps
+            gaps = look.tracks.analysis.gaps
             time = int(gaps.start_ns[row]), int(gaps.end_ns[row])
             self._look, self._at_ns = look.show(*time, self._columns), time[0]
             self._choose(GapPick(row))

@@ -9,20 +9,20 @@ from numpy.typing import NDArray
 from decodescope.analyzer.timing.intervals import attributed_ns
 from decodescope.analyzer.trace import Bools, Int8s, Int64s, Intervals
 
-LaneKind = Literal[
+TrackKind = Literal[
     "host", "host_range", "range", "stream", "overlap", "wait", "gap", "interruption", "busy"
 ]
 NONE = -1
 
 
-class LaneKey(NamedTuple):
-    """Which lane it is, the same in every window of a run.
+class TrackKey(NamedTuple):
+    """Which track it is, the same in every window of a run.
 
     `number` is the stream, the level of a range (0 is the outermost), or the thread id of a host;
     `device` is a device, or the process id of a host.
     """
 
-    kind: LaneKind
+    kind: TrackKind
     device: int
     number: int = 0
     level: int = 0
@@ -30,11 +30,11 @@ class LaneKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slices(Intervals):
-    """What happened in a lane, sorted by start.
+    """What happened in a track, sorted by start.
 
-    `label` indexes `Lanes.names` (-1: none), `row` the table that the lane is about, `kind` is what
-    its colour says: a family of ops, a class of gaps or a kind of host work; of ranges, 0 and 1 in
-    turn.
+    `label` indexes `Tracks.names` (-1: none), `row` the table that the track is about, `kind` is
+    what its colour says: a family of ops, a class of gaps or a kind of host work; of ranges, 0 and
+    1 in turn.
     """
 
     label: Int64s
@@ -43,8 +43,8 @@ class Slices(Intervals):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LaneColumns:
-    """What each column of a lane shows, for slices of time given by their edges.
+class TrackColumns:
+    """What each column of a track shows, for slices of time given by their edges.
 
     `busy` is the share of the column's time that is covered, `kind` the kind that covers most of it
     (`NONE` if nothing does). The parts `first` to `after` (excluded) touch the column.
@@ -57,8 +57,8 @@ class LaneColumns:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lane:
-    """A lane and its index.
+class Track:
+    """A track and its index.
 
     The parts are the slices' attributed times (see `attributed_ns`): disjoint, in order, and
     together as long as the slices' union. `part` is the slice of each; row i of `covered_ns` [parts
@@ -66,7 +66,7 @@ class Lane:
     columns. `rank` orders the slices by length, the first of equally long ones last.
     """
 
-    key: LaneKey
+    key: TrackKey
     title: str
     slices: Slices
     part: Int64s
@@ -77,7 +77,7 @@ class Lane:
     kinds: Int8s
     rank: Int64s
 
-    def columns(self, edges_ns: Int64s) -> LaneColumns:
+    def columns(self, edges_ns: Int64s) -> TrackColumns:
         """What the columns between consecutive `edges_ns` (in order) show."""
         columns = max(len(edges_ns) - 1, 0)
         before_ns, after_ns = edges_ns[:columns], edges_ns[1:]
@@ -85,7 +85,7 @@ class Lane:
         after = np.maximum(np.searchsorted(self.start_ns, after_ns, side="left"), first)
         if not len(self.part):
             nothing = np.full(columns, NONE, dtype=np.int8)
-            return LaneColumns(np.zeros(columns), nothing, first, after)
+            return TrackColumns(np.zeros(columns), nothing, first, after)
         begun = np.searchsorted(self.start_ns, edges_ns, side="right")
         covered_ns = self.covered_ns[begun]
         latest = begun - 1
@@ -98,9 +98,9 @@ class Lane:
         kind = np.where(total_ns > 0, self.kinds[inside_ns.argmax(axis=1)], NONE)
         point = (width_ns == 0) & (after > first)
         kind[point] = self.kinds[self.column[first[point]]]
-        return LaneColumns(busy, kind.astype(np.int8), first, after)
+        return TrackColumns(busy, kind.astype(np.int8), first, after)
 
-    def marked(self, marks: Int64s, columns: LaneColumns) -> Bools:
+    def marked(self, marks: Int64s, columns: TrackColumns) -> Bools:
         """Whether a marked part touches each of `columns`; `marks` counts them (`count_marks`)."""
         return np.asarray(marks[columns.after] > marks[columns.first])
 
@@ -109,11 +109,11 @@ class Lane:
         return np.concatenate(([0], np.cumsum(chosen[self.part], dtype=np.int64)))
 
     def named(self, labels: Bools) -> Bools:
-        """Whether the label of each slice is one of `labels`, one for each of `Lanes.names`."""
+        """Whether the label of each slice is one of `labels`, one for each of `Tracks.names`."""
         label = self.slices.label
         return np.append(labels, False)[label]
 
-    def largest(self, columns: LaneColumns) -> Int64s:
+    def largest(self, columns: TrackColumns) -> Int64s:
         """The longest slice that touches each of `columns`, -1 for none. Slices are disjoint."""
         found = np.full(len(columns.first), NONE, dtype=np.int64)
         touched = np.flatnonzero(columns.after > columns.first)
@@ -126,7 +126,7 @@ class Lane:
         return found
 
     def at(self, start_ns: int, end_ns: int) -> int | None:
-        """The slice that covers most of [start, end); of a gap lane, the longest that touches it;
+        """The slice that covers most of [start, end); of a gap track, the longest that touches it;
         None if there is none."""
         edges_ns = np.array((start_ns, max(end_ns, start_ns)), dtype=np.int64)
         columns = self.columns(edges_ns)
@@ -140,8 +140,8 @@ class Lane:
         return int(self.part[first + int(inside_ns.argmax())])
 
 
-def lane_of(key: LaneKey, title: str, slices: Slices) -> Lane:
-    """The lane of `slices`, sorted by start, with its index: O(n)."""
+def track_of(key: TrackKey, title: str, slices: Slices) -> Track:
+    """The track of `slices`, sorted by start, with its index: O(n)."""
     attributed = attributed_ns(slices.start_ns, slices.end_ns)
     part = np.flatnonzero(attributed > 0)
     length_ns, end_ns = attributed[part], slices.end_ns[part]
@@ -153,5 +153,5 @@ def lane_of(key: LaneKey, title: str, slices: Slices) -> Lane:
     if key.kind == "gap":
         rank = np.empty(len(slices), dtype=np.int64)
         rank[np.lexsort((-np.arange(len(slices)), slices.length_ns))] = np.arange(len(slices))
-    return Lane(key, title, slices, part, end_ns - length_ns, end_ns, covered_ns,
+    return Track(key, title, slices, part, end_ns - length_ns, end_ns, covered_ns,
                 column.astype(np.int64), kinds.astype(np.int8), rank)  # fmt: skip

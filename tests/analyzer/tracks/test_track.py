@@ -6,17 +6,17 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.analyzer.lanes.lane import NONE, Lane, LaneKey, Slices, lane_of
+from decodescope.analyzer.tracks.track import NONE, Slices, Track, TrackKey, track_of
 
 KINDS = 3
 
 
-def lane(*slices: tuple[int, int, int], kind: str = "stream") -> Lane:
-    """A lane of (start, end, kind), in order; the label of a slice is its place modulo 4."""
+def track(*slices: tuple[int, int, int], kind: str = "stream") -> Track:
+    """A track of (start, end, kind), in order; the label of a slice is its place modulo 4."""
     start, end, kinds = np.array(slices, dtype=np.int64).reshape(-1, 3).T
     rows = np.arange(len(start))
-    return lane_of(
-        LaneKey(kind, 0), "it", Slices(start, end, rows % 4, rows, kinds.astype(np.int8))
+    return track_of(
+        TrackKey(kind, 0), "it", Slices(start, end, rows % 4, rows, kinds.astype(np.int8))
     )
 
 
@@ -46,7 +46,7 @@ def ticks(found, begin, end):
 
 @given(slices(), edges)
 def test_a_column_is_as_busy_as_its_nanoseconds(found, cut):
-    columns = lane(*found).columns(np.array(cut))
+    columns = track(*found).columns(np.array(cut))
     for place, (begin, end) in enumerate(itertools.pairwise(cut)):
         covering = ticks(found, begin, end)
         if end > begin:
@@ -64,7 +64,7 @@ def test_a_column_is_as_busy_as_its_nanoseconds(found, cut):
 
 @given(slices(disjoint=True), edges)
 def test_the_largest_gap_of_a_column_is_the_longest_that_touches_it(found, cut):
-    gaps = lane(*found, kind="gap")
+    gaps = track(*found, kind="gap")
     largest = gaps.largest(gaps.columns(np.array(cut)))
     for place, (begin, end) in enumerate(itertools.pairwise(cut)):
         touching = [i for i, (start, stop, _) in enumerate(found) if start < end and stop > begin]
@@ -76,7 +76,7 @@ def test_the_largest_gap_of_a_column_is_the_longest_that_touches_it(found, cut):
 
 @given(slices(), edges, st.sets(st.integers(0, 3)))
 def test_marked_columns_hold_a_marked_slice(found, cut, wanted):
-    one = lane(*found)
+    one = track(*found)
     labels = np.array([label in wanted for label in range(4)])
     columns = one.columns(np.array(cut))
     marked = one.marked(one.count_marks(one.named(labels)), columns)
@@ -88,7 +88,7 @@ def test_marked_columns_hold_a_marked_slice(found, cut, wanted):
 
 @given(slices(), st.integers(-3, 120), st.integers(1, 30))
 def test_a_click_hits_what_covers_most_of_the_column(found, begin, length):
-    one = lane(*found)
+    one = track(*found)
     hit = one.at(begin, begin + length)
     if hit is None:
         assert ticks(found, begin, begin + length) == []
@@ -106,7 +106,7 @@ def test_a_click_hits_what_covers_most_of_the_column(found, begin, length):
 
 def test_times_near_the_limit_of_a_column_are_exact():
     base = 2**62
-    columns = lane((base, base + 3, 0), (base + 5, base + 9, 1)).columns(
+    columns = track((base, base + 3, 0), (base + 5, base + 9, 1)).columns(
         np.array([base - 1, base + 4, base + 6, base + 10])
     )
     assert columns.busy.tolist() == [3 / 5, 1 / 2, 3 / 4]

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.analyzer.lanes.nesting import depths, innermost, last_open
 from decodescope.analyzer.trace import Intervals
+from decodescope.analyzer.tracks.host import depths, innermost, last_open
 
 events = st.lists(
     st.tuples(st.integers(0, 40), st.integers(0, 15)).map(lambda one: (one[0], one[0] + one[1])),

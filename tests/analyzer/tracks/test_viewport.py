@@ -6,9 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.analyzer.lanes.time_map import TimeMap, as_it_is, compressed
-from decodescope.analyzer.lanes.viewport import Viewport, fitting
 from decodescope.analyzer.trace import Intervals
+from decodescope.analyzer.tracks.viewport import TimeMap, Viewport, as_it_is, compressed, fitting
 
 spans = st.integers(1, 10**12)
 starts = st.integers(-(10**9), 2**61)

@@ -1,19 +1,19 @@
-"""Moving along lanes, and the totals of a span, against slow references."""
+"""Moving along tracks, and the totals of a span, against slow references."""
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decodescope.analyzer.lanes.build import find_lanes
-from decodescope.analyzer.lanes.finding import (
+from decodescope.analyzer.schema.report import GAP_CLASSES
+from decodescope.analyzer.tracks.build import find_tracks
+from decodescope.analyzer.tracks.finding import (
     find_labels,
     following,
     inside_range,
     next_gap,
     nth_largest_gap,
+    span_totals,
 )
-from decodescope.analyzer.lanes.totals import span_totals
-from decodescope.analyzer.schema.report import GAP_CLASSES
 from tests.helpers.app import recorded
 from tests.helpers.drawn_windows import US, analysed, windows
 
@@ -23,9 +23,9 @@ times = st.integers(-10, 300).map(lambda at: at * US)
 @settings(deadline=None)
 @given(windows(), times, st.booleans())
 def test_the_next_slice_starts_next(window, at, backwards):
-    for lane in find_lanes(analysed(*window)).lanes:
-        starts = lane.slices.start_ns.tolist()
-        found = following(lane, at, backwards)
+    for track in find_tracks(analysed(*window)).tracks:
+        starts = track.slices.start_ns.tolist()
+        found = following(track, at, backwards)
         if backwards:
             assert found == max((i for i, start in enumerate(starts) if start < at), default=None)
         else:
@@ -64,28 +64,28 @@ def test_gaps_by_length_come_one_after_another_and_then_again(window, device):
 @settings(deadline=None)
 @given(windows(), st.sets(st.sampled_from(["kernel", "cudaLaunchKernel", "cudaMalloc"])))
 def test_matches_are_in_order_of_time_and_complete(window, wanted):
-    lanes = find_lanes(analysed(*window))
-    found = find_labels(lanes, np.array([name in wanted for name in lanes.names], dtype=np.bool_))
-    shown = list(zip(found.start_ns.tolist(), found.lane.tolist(), found.slice.tolist(),
+    tracks = find_tracks(analysed(*window))
+    found = find_labels(tracks, np.array([name in wanted for name in tracks.names], dtype=np.bool_))
+    shown = list(zip(found.start_ns.tolist(), found.track.tolist(), found.slice.tolist(),
                      strict=True))  # fmt: skip
     expected = [
-        (int(lane.slices.start_ns[i]), place, i)
-        for place, lane in enumerate(lanes.lanes)
-        for i in range(len(lane.slices))
-        if lane.slices.label[i] >= 0 and lanes.names[lane.slices.label[i]] in wanted
+        (int(track.slices.start_ns[i]), place, i)
+        for place, track in enumerate(tracks.tracks)
+        for i in range(len(track.slices))
+        if track.slices.label[i] >= 0 and tracks.names[track.slices.label[i]] in wanted
     ]
     assert shown == sorted(expected)
 
 
-def test_stepping_through_matches_visits_each_lane_and_turns_round():
-    lanes = find_lanes(analysed(*_two_streams()))
-    found = find_labels(lanes, np.array([name == "kernel" for name in lanes.names]))
+def test_stepping_through_matches_visits_each_track_and_turns_round():
+    tracks = find_tracks(analysed(*_two_streams()))
+    found = find_labels(tracks, np.array([name == "kernel" for name in tracks.names]))
     assert len(found) == 4
     at, visited = (-1, -1), []
     for _ in range(4):
         place = found.step(at, backwards=False)
         visited.append(place)
-        at = int(found.start_ns[place]), int(found.lane[place])
+        at = int(found.start_ns[place]), int(found.track[place])
     assert visited == [0, 1, 2, 3]
     assert found.step(at, backwards=False) == 0
     assert found.step(at, backwards=True) == 2
@@ -128,10 +128,10 @@ def test_the_totals_of_a_span_add_up_to_it(window, start, length):
 
 def test_a_folded_path_is_all_that_it_stands_for():
     analysis = recorded.window("eager").analysis
-    lanes = find_lanes(analysis)
-    folded = inside_range(lanes, "decode_step/model/layer.*")
-    each = [inside_range(lanes, f"decode_step/model/layer.{number}") for number in range(16)]
+    tracks = find_tracks(analysis)
+    folded = inside_range(tracks, "decode_step/model/layer.*")
+    each = [inside_range(tracks, f"decode_step/model/layer.{number}") for number in range(16)]
     for place, found in enumerate(folded):
         assert found.tolist() == np.any([one[place] for one in each], axis=0).tolist()
     assert sum(int(found.sum()) for found in folded) > 1_968
-    assert not any(found.any() for found in inside_range(lanes, "no/such/*"))
+    assert not any(found.any() for found in inside_range(tracks, "no/such/*"))

@@ -1,19 +1,71 @@
-"""The lanes of a host thread: its ranges, and its innermost operators and CUDA calls."""
+"""The tracks of a host thread: its ranges, and its innermost operators and CUDA calls."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
-from decodescope.analyzer.lanes.lane import Lane, LaneKey, Slices, lane_of
-from decodescope.analyzer.lanes.nesting import depths, innermost
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS, call_kinds
 from decodescope.analyzer.timing.launches import KERNEL_LAUNCH, calls_named, graph_launch_calls
 from decodescope.analyzer.trace import HostEvents, Int8s, Int64s, Intervals, Trace, grouped
+from decodescope.analyzer.tracks.track import Slices, Track, TrackKey, track_of
 
 HOST_KINDS = ("operator", "launch", *HOST_WAIT_LABELS[:-1])
 MAX_LEVELS = 8
 Thread = tuple[int, int]
 _LAUNCH, _OTHER = 1, 2
+
+
+def last_open(events: Intervals, at_ns: Int64s) -> Int64s:
+    """For each time (in order) the last of `events` (sorted by start) that is open then, -1 for
+    none: start <= at < end."""
+    return _open(events, at_ns, np.searchsorted(events.start_ns, at_ns, side="right"))
+
+
+def innermost(events: Intervals) -> tuple[Intervals, Int64s]:
+    """The times cut where the last open event changes, and which one that is; events are sorted by
+    start, then longest first."""
+    at_ns = np.sort(np.concatenate((events.start_ns, events.end_ns)))
+    # Much faster than np.unique.
+    at_ns = at_ns[np.diff(at_ns, prepend=at_ns[:1] - 1) > 0]
+    row = last_open(events, at_ns)
+    changes = np.flatnonzero(np.diff(row, prepend=-1))
+    until_ns = np.append(at_ns[changes], at_ns[-1:])[1:]
+    row, since_ns = row[changes], at_ns[changes]
+    shown = row >= 0
+    return Intervals(since_ns[shown], until_ns[shown]), row[shown]
+
+
+def depths(events: Intervals, most: int) -> Int64s:
+    """How deep each event is, at most `most`: one deeper than the last event before it that is open
+    at its start, 0 without one."""
+    around = _open(events, events.start_ns, np.arange(len(events)))
+    depth = np.zeros(len(events), dtype=np.int64)
+    above = around
+    for _ in range(most):
+        inside = above >= 0
+        depth += inside
+        above = np.where(inside, around[above], -1)
+    return depth
+
+
+def _open(events: Intervals, at_ns: Int64s, begun: Int64s) -> Int64s:
+    """For each time the last of the first `begun` events (in order) that ends later, -1 for none.
+
+    Each step skips all that the event in between skips, so there are about log2(n) + depth steps.
+    """
+    place = begun + np.arange(len(at_ns))
+    is_event = np.ones(len(events) + len(at_ns), dtype=np.bool_)
+    is_event[place] = False
+    until_ns = np.empty(len(is_event), dtype=np.int64)
+    until_ns[is_event], until_ns[place] = events.end_ns, at_ns
+    before = np.arange(-1, len(is_event) - 1, dtype=np.int64)
+    short = np.arange(len(is_event))
+    while len(short):
+        found = before[short]
+        short = short[(found >= 0) & (until_ns[found] <= until_ns[short])]
+        before[short] = before[before[short]]
+    number = np.append(np.cumsum(is_event) - 1, -1)
+    return np.asarray(number[before[place]], dtype=np.int64)
 
 
 def owners(trace: Trace) -> dict[Thread, int | None]:
@@ -35,7 +87,7 @@ def owners(trace: Trace) -> dict[Thread, int | None]:
     return threads
 
 
-class HostLanes:
+class HostTracks:
     """The host's events by thread, numbered once for all threads."""
 
     def __init__(self, trace: Trace) -> None:
@@ -45,7 +97,7 @@ class HostLanes:
             _by_thread, (trace.calls, trace.cpu_ops, trace.ranges)
         )
 
-    def lanes(self, thread: Thread, prefix: str, name: str) -> Iterator[Lane]:
+    def tracks(self, thread: Thread, prefix: str, name: str) -> Iterator[Track]:
         """The ranges of a thread, the outermost first, then what is innermost at each time."""
         pid, tid = thread
         ranges_title = "h-range" if name == "host" else name.replace("cpu", "rng")
@@ -60,10 +112,10 @@ class HostLanes:
             slices = Slices(found.start_ns[mine], end_ns, found.name[mine].astype(np.int64),
                             ranges[mine], (np.arange(len(mine)) % 2).astype(np.int8))  # fmt: skip
             title = prefix + (ranges_title if level == 0 else f"  .{level}")
-            yield lane_of(LaneKey("host_range", pid, tid, level), title, slices)
+            yield track_of(TrackKey("host_range", pid, tid, level), title, slices)
         rows = self._calls.get(thread, none), self._operators.get(thread, none)
         if len(rows[0]) or len(rows[1]):
-            yield lane_of(LaneKey("host", pid, tid), prefix + name, self._innermost(*rows))
+            yield track_of(TrackKey("host", pid, tid), prefix + name, self._innermost(*rows))
 
     def _innermost(self, calls: Int64s, operators: Int64s) -> Slices:
         """What is innermost at each time; a `row` at or beyond the number of the trace's calls is

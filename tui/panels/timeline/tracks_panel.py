@@ -1,4 +1,4 @@
-"""A panel that draws lanes, and what it looks at as windows and selections change."""
+"""A panel that draws tracks, and what it looks at as windows and selections change."""
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -31,8 +31,8 @@ class TimelineData:
     note: str
 
 
-class LanesPanel(Prompting, Panel[TimelineData]):
-    """All lanes of the window. What it looks at follows the window and the selection."""
+class TracksPanel(Prompting, Panel[TimelineData]):
+    """All tracks of the window. What it looks at follows the window and the selection."""
 
     AGES = True
 
@@ -48,7 +48,7 @@ class LanesPanel(Prompting, Panel[TimelineData]):
         self._dragged: tuple[int, int] | None = None
         self._measured_from: int | None = None
         self._top = self._columns = self._gutter = self._body = self._body_top = 0
-        self._lane_rows: list[int] = []
+        self._track_rows: list[int] = []
         self._drawn: tuple[object, list[Row]] | None = None
         super().__init__(brush, view, moment)
 
@@ -59,7 +59,7 @@ class LanesPanel(Prompting, Panel[TimelineData]):
         if window is None:
             self._of = self._look = None
             return Empty("Timeline", view.waiting)
-        if not window.lanes.lanes:
+        if not window.tracks.tracks:
             self._of = self._look = None
             return Empty("Timeline", "nothing in this trace has a time")
         source = (view.source_name, view.current)
@@ -68,8 +68,8 @@ class LanesPanel(Prompting, Panel[TimelineData]):
     def draw(self, data: TimelineData, width: int, height: int) -> Sheet:
         from decodescope.tui.panels.timeline.drawing import Canvas
 
-        lanes = data.window.lanes.lanes
-        widest = max(len(lane.title) for lane in lanes)
+        tracks = data.window.tracks.tracks
+        widest = max(len(track.title) for track in tracks)
         self._gutter = min(widest + 2, _MAX_GUTTER, width // 3)
         self._columns = max(width - self._gutter, 1)
         look = self._follow(data)
@@ -87,7 +87,7 @@ class LanesPanel(Prompting, Panel[TimelineData]):
         )
         if self._drawn is None or self._drawn[0] != key:
             canvas = Canvas(look, self._brush.inks, self._brush.glyphs, self._columns, self._gutter)
-            canvas.chosen, canvas.chosen_lane = self._chosen(look)
+            canvas.chosen, canvas.chosen_track = self._chosen(look)
             canvas.marks_ns = self._marks_ns(look)
             rows = self._rows(canvas, width, height)
             self._drawn = ((*key[:-2], self._top, key[-1]), rows)
@@ -108,9 +108,9 @@ class LanesPanel(Prompting, Panel[TimelineData]):
         pick = data.selection.pick
         fresh = look is None or self._of is not window
         if look is None or self._of is None or self._source != data.source:
-            look = look_at(window.lanes, columns)
+            look = look_at(window.tracks, columns)
         elif fresh:
-            look = look_again(look, window.lanes, columns)
+            look = look_again(look, window.tracks, columns)
         if fresh:
             self._of, self._source = window, data.source
             self._at_ns = self._dragged = self._measured_from = None
@@ -128,11 +128,11 @@ class LanesPanel(Prompting, Panel[TimelineData]):
     def _to_pick(self, look: "Look", pick: Pick | None) -> "Look":
         from decodescope.tui.model.timeline import slice_of_pick, time_of_pick
 
-        time = time_of_pick(look.lanes, pick)
+        time = time_of_pick(look.tracks, pick)
         if time is None:
             return look
-        place = slice_of_pick(look.lanes, pick)
-        if place is not None and look.lane.key.kind != look.lanes.lanes[place[0]].key.kind:
+        place = slice_of_pick(look.tracks, pick)
+        if place is not None and look.track.key.kind != look.tracks.tracks[place[0]].key.kind:
             look = replace(look, cursor=place[0])
         self._at_ns = time[0]
         return look.show(*time, self._columns)
@@ -143,8 +143,8 @@ class LanesPanel(Prompting, Panel[TimelineData]):
         if self._dragged is not None:
             return (min(self._dragged), max(self._dragged)), None
         pick = self._selection.pick
-        place = slice_of_pick(look.lanes, pick)
-        return time_of_pick(look.lanes, pick), None if place is None else place[0]
+        place = slice_of_pick(look.tracks, pick)
+        return time_of_pick(look.tracks, pick), None if place is None else place[0]
 
     def _marks_ns(self, look: "Look") -> dict[int, str]:
         """Times to mark on the axis, and their marks."""
@@ -161,7 +161,7 @@ class LanesPanel(Prompting, Panel[TimelineData]):
         self._body = max(height - len(head) - foot, 1)
         self._body_top = len(head)
         self._scroll(canvas)
-        body = canvas.lanes(self._top, self._body, self.has_focus)
+        body = canvas.tracks(self._top, self._body, self.has_focus)
         body += [Row() for _ in range(self._body - len(body))]
         rows = [*head, *body]
         if height >= _WITH_AXIS:
@@ -177,23 +177,23 @@ class LanesPanel(Prompting, Panel[TimelineData]):
         return rows[:height]
 
     def _scroll(self, canvas: "Canvas") -> None:
-        """Keep the cursor's lane visible, and at first the gaps below it too, and interruptions."""
-        from decodescope.tui.panels.timeline.drawing import lane_heights
+        """Keep the cursor's track visible, and at first the gaps and interruptions below it."""
+        from decodescope.tui.panels.timeline.drawing import track_heights
 
-        lanes, cursor = canvas.look.lanes.lanes, canvas.look.cursor
+        tracks, cursor = canvas.look.tracks.tracks, canvas.look.cursor
         wanted = cursor
-        while wanted + 1 < len(lanes) and lanes[wanted].key.kind in ("stream", "overlap", "wait"):
+        while wanted + 1 < len(tracks) and tracks[wanted].key.kind in ("stream", "overlap", "wait"):
             wanted += 1
-        if wanted + 1 < len(lanes) and lanes[wanted + 1].key.kind == "interruption":
+        if wanted + 1 < len(tracks) and tracks[wanted + 1].key.kind == "interruption":
             wanted += 1
         last = min(wanted, cursor + self._body - 1)
-        self._top = max(min(self._top, cursor, max(len(lanes) - self._body, 0)), 0)
+        self._top = max(min(self._top, cursor, max(len(tracks) - self._body, 0)), 0)
         self._top = max(self._top, last - self._body + 1)
-        kinds = [lane.key.kind for lane in lanes[self._top : self._top + self._body]]
-        self._lane_rows = lane_heights(kinds, self._body, canvas.inks.letters)
+        kinds = [track.key.kind for track in tracks[self._top : self._top + self._body]]
+        self._track_rows = track_heights(kinds, self._body, canvas.inks.letters)
 
     def _title(self, look: "Look") -> str:
-        step, steps = look.step(), look.lanes.steps
+        step, steps = look.step(), look.tracks.steps
         start_ns, end_ns = look.shown
         parts = ["Timeline"]
         if step is not None:
@@ -206,10 +206,10 @@ class LanesPanel(Prompting, Panel[TimelineData]):
         return "  ".join(parts)
 
     def _note(self, data: TimelineData) -> str:
-        shown = len(self._lane_rows)
-        lanes = len(data.window.lanes.lanes)
-        some = shown < lanes
-        place = f"lanes {self._top + 1}\u2013{self._top + shown} of {lanes}" if some else ""
+        shown = len(self._track_rows)
+        tracks = len(data.window.tracks.tracks)
+        some = shown < tracks
+        place = f"tracks {self._top + 1}\u2013{self._top + shown} of {tracks}" if some else ""
         return " · ".join(part for part in (place, data.note) if part)
 
     def _matching(self, look: "Look") -> "Bools | None":
@@ -222,7 +222,7 @@ class LanesPanel(Prompting, Panel[TimelineData]):
         if not self._search:
             return None
         pattern = smart_pattern(self._search)
-        names, trace = look.lanes.names, look.lanes.analysis.trace
+        names, trace = look.tracks.names, look.tracks.analysis.trace
         found = {name for name in names if pattern.search(name)}
         ops = {trace.names[name] for name in np.unique(trace.ops.name).tolist()}
         found |= {name for name in ops if pattern.search(short_name(name))}

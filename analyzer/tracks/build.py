@@ -1,4 +1,4 @@
-"""The lanes of an analysis: host threads, ranges, streams, waits for other devices, gaps and
+"""The tracks of an analysis: host threads, ranges, streams, waits for other devices, gaps and
 interruptions, of all devices on one clock."""
 
 import re
@@ -8,41 +8,41 @@ from dataclasses import dataclass
 import numpy as np
 
 from decodescope.analyzer.collectives.waits import OpWaits
-from decodescope.analyzer.lanes.host import MAX_LEVELS, HostLanes, owners
-from decodescope.analyzer.lanes.lane import Lane, LaneKey, Slices, lane_of
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.timing.intervals import merged, overlapped
 from decodescope.analyzer.timing.timeline import OVERLAP_SHARE, families_of
 from decodescope.analyzer.trace import Int8s, Int64s, Intervals, Trace, rows_by
+from decodescope.analyzer.tracks.host import MAX_LEVELS, HostTracks, owners
+from decodescope.analyzer.tracks.track import Slices, Track, TrackKey, track_of
 
 _NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lanes:
-    """All lanes of an analysis, from top to bottom, and what they have in common.
+class Tracks:
+    """All tracks of an analysis, from top to bottom, and what they have in common.
 
     `names` are the trace's, then those of the range paths' nodes, then the causes of interruptions
     and which device was waited for. `world` spans everything in the trace, `home` what to look at
     first: the last step, else all ops, else everything; each is (start, end). `steps` are the GPU
     spans of the steps that launched something, in order of their start, each until the next one of
-    its thread, `step` their indices. `busy` is the time in which any device was busy, as a lane.
+    its thread, `step` their indices. `busy` is the time in which any device was busy, as a track.
     `waits` is how long ops waited for other devices, None without two devices that communicate.
     """
 
     analysis: Analysis
-    lanes: tuple[Lane, ...]
+    tracks: tuple[Track, ...]
     names: tuple[str, ...]
     world: tuple[int, int]
     home: tuple[int, int]
     steps: Intervals
     step: Int64s
-    busy: Lane
+    busy: Track
     waits: OpWaits | None
 
-    def find(self, key: LaneKey | None) -> int | None:
-        """The place of a lane, None if there is no such lane."""
-        return next((place for place, lane in enumerate(self.lanes) if lane.key == key), None)
+    def find(self, key: TrackKey | None) -> int | None:
+        """The place of a track, None if there is no such track."""
+        return next((place for place, track in enumerate(self.tracks) if track.key == key), None)
 
     def path(self, label: int) -> str | None:
         """The range path of a name in `names`, None if it is not one of a range."""
@@ -50,7 +50,7 @@ class Lanes:
         return paths[node] if 0 <= node < len(paths) else None
 
 
-def find_lanes(analysis: Analysis) -> Lanes:
+def find_tracks(analysis: Analysis) -> Tracks:
     """Index a whole trace: O(n log n), in a thread. Nothing on a screen needs to sort again."""
     trace, steps, waits = analysis.trace, analysis.steps, analysis.op_waits()
     world = _extent(trace.ops, trace.calls, trace.cpu_ops, trace.ranges)
@@ -62,9 +62,9 @@ def find_lanes(analysis: Analysis) -> Lanes:
     home = _extent(trace.ops) if len(trace.ops) else world
     if len(marked):
         home = (int(marked.start_ns[-1]), int(marked.end_ns[-1]))
-    return Lanes(
+    return Tracks(
         analysis=analysis,
-        lanes=tuple(_ordered(analysis, waits)),
+        tracks=tuple(_ordered(analysis, waits)),
         names=(
             *(*trace.names, *analysis.ranges.tree.names),
             *(*_whys(analysis), *_waited_for(trace, waits)),
@@ -73,7 +73,7 @@ def find_lanes(analysis: Analysis) -> Lanes:
         home=home,
         steps=marked,
         step=launched,
-        busy=_nameless(LaneKey("busy", 0), "busy", _busy(analysis)),
+        busy=_nameless(TrackKey("busy", 0), "busy", _busy(analysis)),
         waits=waits,
     )
 
@@ -91,19 +91,19 @@ def _busy(analysis: Analysis) -> Intervals:
     return Intervals.concatenate(())
 
 
-def _nameless(key: LaneKey, title: str, times: Intervals) -> Lane:
+def _nameless(key: TrackKey, title: str, times: Intervals) -> Track:
     rows = np.arange(len(times))
     kind = np.zeros(len(rows), dtype=np.int8)
-    return lane_of(
+    return track_of(
         key, title, Slices(times.start_ns, times.end_ns, np.full_like(rows, -1), rows, kind)
     )
 
 
-def _ordered(analysis: Analysis, waits: OpWaits | None) -> Iterator[Lane]:
+def _ordered(analysis: Analysis, waits: OpWaits | None) -> Iterator[Track]:
     """Device by device: the threads that launch to it, its ranges, streams, overlap, waiting and
     gaps; then the threads that launch to none."""
     trace = analysis.trace
-    threads, host = owners(trace), HostLanes(trace)
+    threads, host = owners(trace), HostTracks(trace)
     families = families_of(trace.names, trace.ops)
     levels = _ancestors(analysis)
     for device, ops in rows_by(trace.ops.device).items():
@@ -111,16 +111,16 @@ def _ordered(analysis: Analysis, waits: OpWaits | None) -> Iterator[Lane]:
         mine = [thread for thread, owner in threads.items() if owner == device]
         for thread in mine:
             name = "host" if len(mine) == 1 else f"cpu {thread[1] % 10_000}"
-            yield from host.lanes(thread, prefix, name)
-        yield from _range_lanes(analysis, levels, ops, prefix)
-        yield from _stream_lanes(trace, families, ops, prefix)
-        yield from _overlap_lane(analysis, device, ops, prefix)
+            yield from host.tracks(thread, prefix, name)
+        yield from _range_tracks(analysis, levels, ops, prefix)
+        yield from _stream_tracks(trace, families, ops, prefix)
+        yield from _overlap_track(analysis, device, ops, prefix)
         if waits is not None:
-            yield from _wait_lane(analysis, waits, device, prefix)
-        yield _gap_lane(analysis, device, prefix)
-        yield from _interruption_lane(analysis, device, prefix)
+            yield from _wait_track(analysis, waits, device, prefix)
+        yield _gap_track(analysis, device, prefix)
+        yield from _interruption_track(analysis, device, prefix)
     for thread in (thread for thread, owner in threads.items() if owner is None):
-        yield from host.lanes(thread, "", f"cpu {thread[1] % 10_000}")
+        yield from host.tracks(thread, "", f"cpu {thread[1] % 10_000}")
 
 
 def _prefix(label: int | str) -> str:
@@ -131,22 +131,22 @@ def _prefix(label: int | str) -> str:
     return "".join(f"{mark}{number}" for mark, number in zip("rg", numbers, strict=False)) + " "
 
 
-def _stream_lanes(trace: Trace, families: Int8s, ops: Int64s, prefix: str) -> Iterator[Lane]:
+def _stream_tracks(trace: Trace, families: Int8s, ops: Int64s, prefix: str) -> Iterator[Track]:
     device = int(trace.ops.device[ops[0]])
     for stream, place in rows_by(trace.ops.stream[ops]).items():
         rows = ops[place]
         slices = Slices(trace.ops.start_ns[rows], trace.ops.end_ns[rows],
                         trace.ops.name[rows].astype(np.int64), rows, families[rows])  # fmt: skip
         name = f"cpu {stream % 10_000}" if trace.on_cpu else f"str {stream}"
-        yield lane_of(LaneKey("stream", device, stream), prefix + name, slices)
+        yield track_of(TrackKey("stream", device, stream), prefix + name, slices)
 
 
-def _overlap_lane(analysis: Analysis, device: int, ops: Int64s, prefix: str) -> Iterator[Lane]:
+def _overlap_track(analysis: Analysis, device: int, ops: Int64s, prefix: str) -> Iterator[Track]:
     """When two or more ops of the device ran at once, if they did for a share of its busy time that
     matters."""
     found = overlapped(analysis.trace.ops.start_ns[ops], analysis.trace.ops.end_ns[ops])
     if int(found.length_ns.sum()) > OVERLAP_SHARE * analysis.busy[device].busy_ns:
-        yield _nameless(LaneKey("overlap", device), prefix + "over", found)
+        yield _nameless(TrackKey("overlap", device), prefix + "over", found)
 
 
 def _waited_for(trace: Trace, waits: OpWaits | None) -> list[str]:
@@ -156,7 +156,7 @@ def _waited_for(trace: Trace, waits: OpWaits | None) -> list[str]:
     return [_prefix(trace.device_label(one)).strip() if one >= 0 else "several" for one in found]
 
 
-def _wait_lane(analysis: Analysis, waits: OpWaits, device: int, prefix: str) -> Iterator[Lane]:
+def _wait_track(analysis: Analysis, waits: OpWaits, device: int, prefix: str) -> Iterator[Track]:
     """When ops of the device waited for other devices, if any did."""
     trace = analysis.trace
     start_ns = trace.ops.start_ns[waits.op]
@@ -168,10 +168,10 @@ def _wait_lane(analysis: Analysis, waits: OpWaits, device: int, prefix: str) -> 
     label = first + np.unique(waits.last).searchsorted(mine.last)
     slices = Slices(start_ns[waited], mine.transfer_start_ns, label, mine.op,
                     np.zeros(len(mine), dtype=np.int8))  # fmt: skip
-    yield lane_of(LaneKey("wait", device), prefix + "wait", slices)
+    yield track_of(TrackKey("wait", device), prefix + "wait", slices)
 
 
-def _gap_lane(analysis: Analysis, device: int, prefix: str) -> Lane:
+def _gap_track(analysis: Analysis, device: int, prefix: str) -> Track:
     gaps, parts = analysis.gaps, analysis.parts
     own = np.flatnonzero(gaps.device == device)
     if len(own):
@@ -182,7 +182,7 @@ def _gap_lane(analysis: Analysis, device: int, prefix: str) -> Lane:
         parts = parts.take(slice(0, 0))
     none = np.full(len(parts), -1, dtype=np.int64)
     slices = Slices(parts.start_ns, parts.end_ns, none, parts.gap, parts.kind)
-    return lane_of(LaneKey("gap", device), prefix + "gaps", slices)
+    return track_of(TrackKey("gap", device), prefix + "gaps", slices)
 
 
 def _whys(analysis: Analysis) -> list[str]:
@@ -193,7 +193,7 @@ def _whys(analysis: Analysis) -> list[str]:
     ]
 
 
-def _interruption_lane(analysis: Analysis, device: int, prefix: str) -> Iterator[Lane]:
+def _interruption_track(analysis: Analysis, device: int, prefix: str) -> Iterator[Track]:
     """The interruptions of the device, if there are any."""
     interruptions = analysis.interruptions
     rows = np.array(
@@ -209,13 +209,13 @@ def _interruption_lane(analysis: Analysis, device: int, prefix: str) -> Iterator
     first = len(analysis.trace.names) + len(analysis.ranges.paths)
     label = np.array([first + causes.index(one.cause) for one in of_device], dtype=np.int64)
     slices = Slices(start_ns, end_ns, label, rows, np.zeros(len(rows), dtype=np.int8))
-    yield lane_of(LaneKey("interruption", device), prefix + "interr.", slices)
+    yield track_of(TrackKey("interruption", device), prefix + "interr.", slices)
 
 
-def _range_lanes(
+def _range_tracks(
     analysis: Analysis, levels: list[Int64s], ops: Int64s, prefix: str
-) -> Iterator[Lane]:
-    """The runs of consecutive ops of one path, a lane for each level of the paths.
+) -> Iterator[Track]:
+    """The runs of consecutive ops of one path, a track for each level of the paths.
 
     A run lasts from its first op until the end of its ops, or until the next run begins. A graph
     replay has no ranges on the host, so these are the ranges of the device's clock.
@@ -237,7 +237,7 @@ def _range_lanes(
         slices = Slices(start_ns, end_ns, run + len(trace.names), run,
                         (np.arange(len(run)) % 2).astype(np.int8))  # fmt: skip
         title = prefix + ("range" if level == 0 else f"  .{level}")
-        yield lane_of(LaneKey("range", device, 0, level), title, slices)
+        yield track_of(TrackKey("range", device, 0, level), title, slices)
 
 
 def _ancestors(analysis: Analysis) -> list[Int64s]:
