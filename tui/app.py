@@ -60,14 +60,16 @@ class DecodescopeApp(TerminalApp):
         page: str | None = None,
         places: Places | None = None,
         comparison: "ComparisonLink | None" = None,
+        mount_ahead: bool = False,
     ) -> None:
         """`folder` is where traces and screenshots are written, None for the current one. `page` is
         the name of the page to begin with, None for the first. `places` are the user's files
         of what is remembered and of keys; None remembers nothing. `comparison` measures variants
-        in turn."""
+        in turn. `mount_ahead`: pages are mounted before they are shown, while no key is pressed."""
         super().__init__(traits or TerminalTraits())
         clock = clock or AppClock()
         feed = open_feed(source, clock)
+        self._mount_ahead = mount_ahead
         self._focus = Focus(page or PAGES[0].name)
         self._places = places
         self._memory = Memory(places.state if places is not None else None)
@@ -138,6 +140,8 @@ class DecodescopeApp(TerminalApp):
         self._read_keymap()
         self._feeds.begin()
         self._pages.show(self._focus.page)
+        if self._mount_ahead:
+            self._painter.mount_ahead()
 
     def acted(self) -> None:
         self._painter.acted()

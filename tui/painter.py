@@ -19,6 +19,7 @@ from decodescope.tui.screens.main import MainScreen
 PAINT_INTERVAL_S = 0.25
 ANSWER_INTERVAL_S, ANSWERS_WITHIN_S = 0.03, 0.5
 AGE_INTERVAL_S = 1.0
+MOUNT_INTERVAL_S, AFTER_KEY_S = 0.03, 0.1
 
 
 class Painter:
@@ -36,12 +37,18 @@ class Painter:
         self._frozen: tuple[View, Moment] | None = None
         self._due: Timer | None = None
         self._ages: Timer | None = None
+        self._mounts: Timer | None = None
         self._answers_until = -math.inf
 
     def begin(self, screen: MainScreen) -> None:
         """Paint on `screen` from now on."""
         self._screen = screen
         self._ages = screen.set_interval(AGE_INTERVAL_S, self._paint_ages)
+
+    def mount_ahead(self) -> None:
+        """Mount the panels of every page before it is shown: one panel at a time, while no key was
+        pressed just before and no window is analysed. It ends with the screen."""
+        self._mounts = self.screen.set_interval(MOUNT_INTERVAL_S, self._mount_next)
 
     @property
     def screen(self) -> MainScreen:
@@ -115,6 +122,14 @@ class Painter:
                 moment,
             )
         self._screen.show(*self.shown())
+
+    def _mount_next(self) -> None:
+        assert self._mounts is not None
+        pressed_s = self._answers_until - ANSWERS_WITHIN_S
+        if monotonic() < pressed_s + AFTER_KEY_S or self._feed.windows.analysing:
+            return
+        if not self.screen.mount_ahead():
+            self._mounts.stop()
 
     def _paint_ages(self) -> None:
         if self._frozen is None and self._due is None:

@@ -73,7 +73,7 @@ class Watch:
 async def holds(path: Path) -> dict[str, Any]:
     """Seconds until the trace is shown, and the ms that each key of each page was held."""
     began, watch = time.perf_counter(), Watch()
-    app = DecodescopeApp(TraceSource((path,)))
+    app = DecodescopeApp(TraceSource((path,)), mount_ahead=True)
     pages: dict[str, list[tuple[str, float]]] = {}
     async with app.run_test(size=SIZE) as pilot:
         watching = asyncio.create_task(watch.run())

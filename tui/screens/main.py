@@ -1,6 +1,6 @@
 """The main screen: title, tabs, strip and keys around the panels of one page."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from textual import events
@@ -26,8 +26,8 @@ from decodescope.tui.style.palette import Inks
 
 
 class MainScreen(Screen[None]):
-    """The panels of a page are mounted when it is first shown; those of other pages are hidden and
-    do nothing."""
+    """The panels of a page are mounted when it is first shown, or ahead of that, one by one
+    (`mount_ahead`); those of other pages are hidden and do nothing."""
 
     CSS = "MainScreen { overflow: hidden; }"
     AUTO_FOCUS = ""
@@ -41,12 +41,12 @@ class MainScreen(Screen[None]):
         self._brush = brush
         self._pages = {page.name: page for page in pages}
         self._loaded: dict[str, Page] = {}
-        self._shown = (view, moment)
+        self._first = self._shown = (view, moment)
         self._plan: Plan | None = None
         self._page = ""
         self._focused_on: dict[str, str] = {}
         self._user_keymap: Mapping[str, str] = {}
-        self._mounting: AwaitMount | None = None
+        self._mounting: list[AwaitMount] = []
         around = (TitlePanel, StripPanel, BannerPanel, DetailsPanel, PlaybackPanel)
         self._around_page: list[Panel[Any]] = [kind(brush, view, moment) for kind in around]
         self._page_panels: dict[type[Panel[Any]], Panel[Any]] = {}
@@ -129,8 +129,22 @@ class MainScreen(Screen[None]):
 
     async def mounted(self) -> None:
         """Wait until the panels of the page, and what they are composed of, are mounted."""
-        if self._mounting is not None:
-            await self._mounting
+        while self._mounting:
+            await self._mounting.pop()
+
+    def mount_ahead(self) -> bool:
+        """Mount one panel of a page that was not shown yet; False if there is none.
+
+        The panel picks its data when its page is shown, so this takes no longer for a large trace.
+        """
+        for lazy_page in self._pages.values():
+            if lazy_page.name in self._loaded:
+                continue
+            for kind in lazy_page.panels():
+                if kind not in self._page_panels:
+                    self._add([kind], self._first)
+                    return True
+        return False
 
     def forget_typed(self) -> bool:
         """Drop the search and the filter of a panel of the page; False if there is none."""
@@ -161,13 +175,18 @@ class MainScreen(Screen[None]):
         if page is None:
             page = self._loaded[lazy_page.name] = lazy_page.load()
             missing = [kind for kind in page.panels if kind not in self._page_panels]
-            panels = [kind(self._brush, *self._shown) for kind in missing]
-            for panel in panels:
-                panel.use_keys(self._user_keymap)
-            self._page_panels.update(zip(missing, panels, strict=True))
-            if self.children:
-                self._mounting = self.mount(*panels, before=self._tabs)
+            self._add(missing, self._shown)
         return page
+
+    def _add(self, kinds: Sequence[type[Panel[Any]]], shown: tuple[View, Moment]) -> None:
+        """Make a hidden panel of each kind, and mount it if the others are."""
+        panels = [kind(self._brush, *shown) for kind in kinds]
+        for panel in panels:
+            panel.display = False
+            panel.use_keys(self._user_keymap)
+        self._page_panels.update(zip(kinds, panels, strict=True))
+        if self.children:
+            self._mounting.append(self.mount(*panels, before=self._tabs))
 
     def _show(self, panels: Iterable[Panel[Any]]) -> None:
         for panel in panels:

@@ -133,7 +133,13 @@ def _app(source: "Source", place: Place, options: AppOptions) -> "DecodescopeApp
         color=color,
         few_colors=place != "browser" and has_few_colors(),
     )
-    return DecodescopeApp(source, traits, page=options.page, places=user_places())
+    return DecodescopeApp(
+        source,
+        traits,
+        page=options.page,
+        places=user_places(),
+        mount_ahead=place != "drawing",
+    )
 
 
 def remember_opened(files: Iterable[Path]) -> None:

@@ -36,7 +36,7 @@ def main() -> None:
     link = TalkingLink(answers=True)
     link.folder = Path(sys.argv[1])
     traits = TerminalTraits(unicode=sys.argv[2] == "unicode")
-    app = DecodescopeApp(LiveSource(link), traits, AppClock(), link.folder)
+    app = DecodescopeApp(LiveSource(link), traits, AppClock(), link.folder, mount_ahead=True)
     app.run()
     sys.exit(app.return_code)
 
