@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.names.rule_files import kernel_meaning
+from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.schema.kernel_report import LaunchShape
 from decodescope.analyzer.schema.report import Finding, Source
 from decodescope.analyzer.trace import (
