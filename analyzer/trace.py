@@ -147,7 +147,7 @@ class OperatorWork(Columns):
 
 @dataclass(frozen=True, slots=True)
 class CollectiveMessage:
-    """What one collective exchanges, as its kernel says: its name in the framework, the elements
+    """The message of one collective, as its kernel says: its name in the framework, the elements
     that a rank gives, their type (`BFloat16`), and the list of its ranks as text; "" and None where
     it does not say."""
 

@@ -8,8 +8,7 @@ import numpy as np
 
 from decodescope.analyzer.attribution.capture_paths import capture_reference
 from decodescope.analyzer.attribution.captured_replays import CapturedReplays, Found, Launch, fits
-from decodescope.analyzer.attribution.host_paths import host_nodes
-from decodescope.analyzer.attribution.range_tree import PathTree
+from decodescope.analyzer.attribution.range_tree import PathTree, host_nodes
 from decodescope.analyzer.attribution.replays import match_captured
 from decodescope.analyzer.schema.graph_reference import CapturedGraph, GraphReference, ReferenceOp
 from decodescope.analyzer.schema.report import Finding

@@ -13,8 +13,7 @@ from pathlib import PurePath
 
 import numpy as np
 
-from decodescope.analyzer.attribution.host_paths import is_wrapper, operators_of
-from decodescope.analyzer.attribution.range_tree import NO_NODE, PathTree
+from decodescope.analyzer.attribution.range_tree import NO_NODE, PathTree, is_wrapper, operators_of
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.schema.graph_reference import CapturedGraph, GraphReference, ReferenceOp
 from decodescope.analyzer.timing.launches import (

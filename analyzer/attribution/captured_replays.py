@@ -22,7 +22,7 @@ from decodescope.analyzer.attribution.graph_match import (
     rotations,
 )
 from decodescope.analyzer.attribution.range_tree import folded_name
-from decodescope.analyzer.names.rule_files import kernel_meaning
+from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.schema.graph_reference import CapturedGraph, GraphReference
 from decodescope.analyzer.trace import MEMCPY, MEMSET, Int64s, Trace, grouped
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from decodescope.analyzer.attribution.alignment import align
-from decodescope.analyzer.names.rule_files import kernel_meaning
+from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.trace import Int64s
 
 # Shares of ops: below them, a capture is that of another graph.

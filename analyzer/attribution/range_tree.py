@@ -1,7 +1,8 @@
-"""Range paths as a tree: every instance of a path, on any thread and in any step, is one node.
+"""Range paths as a tree, and the place of a host thread in it at a given time.
 
-Siblings whose names differ only in their numbers, as the layers of a model, can be shown as one:
-"step/layer.*" is the folded path of "step/layer.0", "step/layer.1", ….
+Every instance of a path, on any thread and in any step, is one node. Siblings whose names differ
+only in their numbers, as the layers of a model, can be shown as one: "step/layer.*" is the folded
+path of "step/layer.0", "step/layer.1", ….
 """
 
 import re
@@ -11,7 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from decodescope.analyzer.trace import Bools, Int64s
+from decodescope.analyzer.schema.report import HostActivity
+from decodescope.analyzer.timing.launches import threads_at
+from decodescope.analyzer.timing.step_annotations import is_step_name, step_kind
+from decodescope.analyzer.trace import Bools, HostEvents, HostTimes, Int64s, Trace
 
 GRAPH_REPLAY = "(graph replay)"
 NO_NODE = -1
@@ -19,6 +23,15 @@ NO_NODE = -1
 MAX_PATH = 2_048
 MAX_PATHS = 64 << 20
 _NUMBER = r"\d+(?![A-Za-z\d])"
+
+
+# torch.compile opens this range around every call of generated code; it is not part of the model.
+_NOISE = re.compile(r"## Call CompiledFxGraph .*##$")
+# PyTorch opens these operators around others, which describe the work better.
+_WRAPPER = re.compile(
+    r"Torch-Compiled Region|## Call CompiledFxGraph|CompiledFunction(?:Backward)?$"
+    r"|autograd::engine::evaluate_function"
+)
 
 
 def folded_name(name: str) -> str:
@@ -121,3 +134,135 @@ class PathTree:
             level = np.flatnonzero(depths == depth)
             np.add.at(total, parents[level], total[level])
         return total
+
+
+def path_part(name: str) -> str | None:
+    """A range's name in paths: step markers lose their number; None for a range to leave out."""
+    return None if _NOISE.match(name) else step_kind(name)
+
+
+def is_wrapper(name: str) -> bool:
+    """Whether PyTorch opens an operator of this name around others, which describe the work."""
+    return _WRAPPER.match(name) is not None
+
+
+def host_activity(trace: Trace, at_ns: int, pid: int, tid: int) -> HostActivity:
+    """The thread's open ranges as a path, its deepest operator and its CUDA call at `at_ns`.
+
+    An event is open from its start until just before its end. Of nested calls (a driver call
+    below a runtime call), the outermost counts: it is the one that the program made. Scans all host
+    events up to that time, so it is meant for the few gaps that are listed.
+    """
+    path = PathTree()
+    node = NO_NODE
+    for name in _open(trace, trace.ranges, at_ns, pid, tid):
+        if (part := path_part(name)) is not None:
+            node = path.child(node, part)
+    operators = _open(trace, trace.cpu_ops, at_ns, pid, tid)
+    calls = _open(trace, trace.calls, at_ns, pid, tid)
+    return HostActivity(
+        range=path.paths()[node] if node != NO_NODE else None,
+        operator=operators[-1] if operators else None,
+        call=calls[0] if calls else None,
+    )
+
+
+def host_nodes(trace: Trace, tree: PathTree, times: HostTimes, below_markers: Bools) -> Int64s:
+    """The node of the innermost range open at each time on its thread, `NO_NODE` for none.
+
+    If no range is open, the outermost open operator replaces it, as a node of its own; if only a
+    step marker is open, the operator is added below it where `below_markers` is set.
+    """
+    node = _innermost_range(trace, tree, times)
+    steps = np.array([is_step_name(name) for name in tree.names], dtype=np.bool_)
+    bare = node == NO_NODE
+    marked = np.flatnonzero(~bare & below_markers)
+    bare[marked] = steps[node[marked]]
+    rows = np.flatnonzero(bare)
+    operator = _outermost_operator(trace, times.take(rows))
+    rows, operator = rows[operator >= 0], operator[operator >= 0]
+    pairs, pair = distinct_pairs(node[rows], trace.cpu_ops.name[operator])
+    below = [tree.child(top, trace.names[name], operator=True) for top, name in pairs]
+    node[rows] = np.array(below, dtype=np.int64)[pair]
+    return node
+
+
+def operators_of(operators: HostEvents, external_id: Int64s) -> Int64s:
+    """The one operator with each external id; -1 if there is none or more than one."""
+    if not len(external_id) or not len(operators):
+        return np.full(len(external_id), -1, dtype=np.int64)
+    order = np.argsort(operators.external_id, kind="stable")
+    ids = operators.external_id[order]
+    first = np.searchsorted(ids, external_id, side="left")
+    found = np.searchsorted(ids, external_id, side="right") - first == 1
+    found &= external_id > 0
+    return np.where(found, order[np.minimum(first, len(ids) - 1)], -1)
+
+
+def _open(trace: Trace, events: HostEvents, at_ns: int, pid: int, tid: int) -> list[str]:
+    """Names of the thread's open events, outermost first."""
+    begun = events.take(slice(int(events.start_ns.searchsorted(at_ns, side="right"))))
+    is_open = (begun.end_ns > at_ns) & (begun.tid == tid) & (begun.pid == pid)
+    return [trace.names[name] for name in begun.name[is_open].tolist()]
+
+
+def _innermost_range(trace: Trace, tree: PathTree, times: HostTimes) -> Int64s:
+    ranges, at_ns = trace.ranges, times.at_ns
+    node = np.full(len(at_ns), NO_NODE, dtype=np.int64)
+    parts = {name: path_part(trace.names[name]) for name in np.unique(ranges.name).tolist()}
+    shown = np.isin(ranges.name, [name for name, part in parts.items() if part is not None])
+    for mine, here in threads_at(ranges, np.flatnonzero(shown), times):
+        changed_ns, nodes = _changes(
+            tree,
+            ranges.start_ns[mine].tolist(),
+            ranges.end_ns[mine].tolist(),
+            [parts[name] or "" for name in ranges.name[mine].tolist()],
+        )
+        index = np.searchsorted(changed_ns, at_ns[here], side="right") - 1
+        node[here] = np.where(index >= 0, nodes[index], NO_NODE)
+    return node
+
+
+def _changes(
+    tree: PathTree, starts: list[int], ends: list[int], names: list[str]
+) -> tuple[Int64s, Int64s]:
+    """When the innermost open range of one thread changes, and to which node."""
+    times: list[int] = []
+    nodes: list[int] = []
+    open_ranges: list[tuple[int, int]] = []
+
+    def close_until(now: int | None) -> None:
+        while open_ranges and (now is None or open_ranges[-1][0] <= now):
+            closed_at = open_ranges.pop()[0]
+            while open_ranges and open_ranges[-1][0] <= closed_at:
+                open_ranges.pop()
+            times.append(closed_at)
+            nodes.append(open_ranges[-1][1] if open_ranges else NO_NODE)
+
+    for start, end, name in zip(starts, ends, names, strict=True):
+        close_until(start)
+        node = tree.child(open_ranges[-1][1] if open_ranges else NO_NODE, name)
+        open_ranges.append((end, node))
+        times.append(start)
+        nodes.append(node)
+    close_until(None)
+    return np.array(times, dtype=np.int64), np.array(nodes, dtype=np.int64)
+
+
+def _outermost_operator(trace: Trace, times: HostTimes) -> Int64s:
+    """The outermost open operator that is not a wrapper, else the wrapper; -1 for none."""
+    operators, at_ns = trace.cpu_ops, times.at_ns
+    found = np.full(len(at_ns), -1, dtype=np.int64)
+    if not len(at_ns) or not len(operators):
+        return found
+    wraps = np.array([bool(_WRAPPER.match(name)) for name in trace.names], dtype=np.bool_)
+    is_wrapper = wraps[operators.name]
+    for chosen in (is_wrapper, ~is_wrapper):
+        for mine, here in threads_at(operators, np.flatnonzero(chosen), times):
+            start, end = operators.start_ns[mine], operators.end_ns[mine]
+            reach = np.maximum.accumulate(end)
+            top = np.flatnonzero(np.concatenate(([True], start[1:] >= reach[:-1])))
+            index = top[np.searchsorted(start[top], at_ns[here], side="right") - 1]
+            is_open = (start[index] <= at_ns[here]) & (at_ns[here] < end[index])
+            found[here[is_open]] = mine[index[is_open]]
+    return found

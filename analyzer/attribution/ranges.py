@@ -12,12 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from decodescope.analyzer.attribution.host_paths import host_nodes, operators_of
 from decodescope.analyzer.attribution.range_tree import (
     GRAPH_REPLAY,
     NO_NODE,
     PathTree,
     distinct_pairs,
+    host_nodes,
+    operators_of,
     paths_at,
 )
 from decodescope.analyzer.attribution.replays import (

@@ -22,7 +22,7 @@ from decodescope.analyzer.attribution.captured_replays import (
     graph_launches,
 )
 from decodescope.analyzer.attribution.range_tree import NO_NODE, PathTree
-from decodescope.analyzer.names.rule_files import kernel_meaning
+from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.schema.graph_reference import GraphReference
 from decodescope.analyzer.schema.step_report import Confidence
 from decodescope.analyzer.timing.timeline import Timeline

@@ -43,7 +43,7 @@ class EventText:
         """A complete event; `name` is JSON text."""
         return (
             f'{{"ph":"X","cat":"{category}","name":{name},"pid":{pid},"tid":{tid},'
-            f'"ts":{self._time(start_ns)},"dur":{exact_microseconds(end_ns - start_ns)},'
+            f'"ts":{self._time(start_ns)},"dur":{timestamp_text(end_ns - start_ns)},'
             f'"args":{_json(args)}}}'
         )
 
@@ -73,10 +73,10 @@ class EventText:
         return _metadata("thread", f'"pid":{pid},"tid":{tid}', label, tid)
 
     def _time(self, ns: int) -> str:
-        return exact_microseconds(ns - self._origin_ns)
+        return timestamp_text(ns - self._origin_ns)
 
 
-def exact_microseconds(ns: int) -> str:
+def timestamp_text(ns: int) -> str:
     """Integer nanoseconds as µs with three decimals."""
     whole, rest = divmod(abs(ns), 1000)
     return f"{'-' if ns < 0 else ''}{whole}.{rest:03d}"

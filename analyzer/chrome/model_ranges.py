@@ -77,7 +77,7 @@ def range_slices(analysis: Analysis, ops: Int64s) -> list[RangeSlice]:
 
 
 def slice_args(analysis: Analysis, one: RangeSlice) -> dict[str, object]:
-    """What a slice says of itself; an inferred one also by what, its layer or its role."""
+    """The arguments of a slice; an inferred one also has its source and its role."""
     tree = analysis.ranges.tree
     args: dict[str, object] = {
         "path": analysis.ranges.paths[one.node],

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from decodescope.analyzer.names.rule_files import kernel_meaning
+from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.timing.steps import Steps
 from decodescope.analyzer.trace import (
     CollectiveMessage,
@@ -69,7 +69,7 @@ def said_operation(
 
 
 def given_bytes(message: CollectiveMessage | None) -> int:
-    """What one rank gives to a collective, in bytes; -1 if unknown."""
+    """The bytes that one rank gives to a collective; -1 if unknown."""
     if message is None or message.in_elements is None:
         return -1
     element_bytes = _ELEMENT_BYTES.get(message.dtype)

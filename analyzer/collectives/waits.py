@@ -48,7 +48,7 @@ class Waits:
 
     @property
     def caused_ns(self) -> Int64s:
-        """What all other members of each collective waited together."""
+        """The time that all other members of each collective waited together."""
         waited: Int64s = self.wait_ns.sum(axis=0)
         return waited
 

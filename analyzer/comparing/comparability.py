@@ -1,4 +1,4 @@
-"""What makes two measurements hard to compare: different workloads, and incomplete windows."""
+"""Reasons that make two measurements hard to compare: other workloads, incomplete windows."""
 
 from msgspec import UNSET, Struct
 
@@ -6,8 +6,16 @@ from decodescope.analyzer.schema.report import Finding, Report
 from decodescope.analyzer.text.formatting import sampling_words
 
 _FIELDS = (
-    "model", "weights", "dtype", "batch", "context", "tokens", "sampling", "device", "device_name"
-)  # fmt: skip
+    "model",
+    "weights",
+    "dtype",
+    "batch",
+    "context",
+    "tokens",
+    "sampling",
+    "device",
+    "device_name",
+)
 _MAX_UNATTRIBUTED_SHARE = 0.01
 # Lengths of KV caches grow from step to step.
 _SIMILAR_KV = 0.1
@@ -57,7 +65,7 @@ def step_differences(one: Report, two: Report) -> tuple[str, ...]:
 
 
 def structure_findings(names: tuple[str, str], windows: tuple[Report, Report]) -> list[Finding]:
-    """What limits a comparison by role and by layer: a side without a step that has roles, without
+    """Limits of a comparison by role and by layer: a side without a step that has roles, without
     layers, or with another number of layers."""
     if not all(window.steps for window in windows):
         return []

@@ -12,8 +12,8 @@ from decodescope.analyzer.schema.run_report import RunReport
 
 
 class ComparisonConfig(Struct, frozen=True):
-    """What to compare, one JSON argument on the process's command line: `variants` of the workload
-    of `config`, whose own variant is ignored, each measured once in each of `rounds`."""
+    """The comparison to make, one JSON argument on the process's command line: `variants` of the
+    workload of `config`, whose own variant is ignored, each measured once in each of `rounds`."""
 
     config: WorkerConfig
     variants: tuple[str, ...]

@@ -24,7 +24,7 @@ BASE, OTHER = "A", "B"
 
 
 def diff_reports(base: Report, other: Report) -> Diff:
-    """What changed from `base` (A) to `other` (B), and findings on what limits the comparison.
+    """The changes from `base` (A) to `other` (B), and findings on what limits the comparison.
 
     `pair.speed` is null if a trace has no step that took time. From unprofiled step times it is one
     ratio without an interval; from profiled steps it has that of `bootstrap.unpaired_ratio`. Traces

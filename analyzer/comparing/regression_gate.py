@@ -32,7 +32,7 @@ _SOFTWARE = ("decodescope", "torch", "triton", "transformers", "cuda", "driver")
 
 
 class _BaselineRun(RunWorkload, frozen=True):
-    """What the gate reads of an earlier run; its other fields may change."""
+    """The fields of an earlier run that the gate reads; the others may change."""
 
     tokens_per_s: float | None
     environment: Environment

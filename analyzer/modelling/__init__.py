@@ -1,1 +1,1 @@
-"""What a model's step must move and compute, from its config.json: bytes and FLOPs of each role."""
+"""The bytes and FLOPs of each role of a model's step, from its config.json."""

@@ -1,4 +1,4 @@
-"""What a trace shows that the chosen model cannot have: one sentence for each field."""
+"""Contradictions between a trace and the chosen model: one sentence for each field."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from decodescope.analyzer.trace import OperatorWork
 
 @dataclass(frozen=True, slots=True)
 class TraceFacts:
-    """What a trace shows of its model; None, or nothing, where it does not.
+    """Facts of the model that a trace shows; None, or empty, where it does not show them.
 
     `layers` and `layer_variants` are the repetitions of the motif and the number of its variants.
     `products` holds (rows, columns) of the matrices of products, and `product_sizes` rows * columns

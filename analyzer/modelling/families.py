@@ -1,4 +1,4 @@
-"""What classes of transformers fix by themselves: a config.json of the family does not say it.
+"""Facts that classes of transformers fix by themselves: a config.json does not say them.
 
 Everything else is read from fields. Source: the configuration and modelling files of
 `transformers.models.<model_type>`.

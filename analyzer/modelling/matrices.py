@@ -37,7 +37,7 @@ class Vector:
 
 @dataclass(frozen=True, slots=True)
 class LayerWeights:
-    """What one layer reads."""
+    """The weights that one layer reads."""
 
     matrices: tuple[Matrix, ...]
     vectors: tuple[Vector, ...]

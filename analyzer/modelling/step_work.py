@@ -31,7 +31,7 @@ _STATE_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class RoleWork:
-    """What a role must move and compute, each tensor once.
+    """The bytes that a role must move and its FLOPs; each tensor counts once.
 
     `kv_bytes` are read from the KV cache, or read from and written to a state that stands for it.
     `activation_bytes` are its inputs and outputs, and the new rows of the cache. `flops` are those

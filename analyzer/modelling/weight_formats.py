@@ -120,7 +120,7 @@ class StoredFormats:
 
 
 def stored_formats(shape: ModelShape) -> StoredFormats | None:
-    """What config.json says of quantised weights; None if it says nothing.
+    """The quantised weights that config.json describes; None if it describes none.
 
     Raises:
         InputError: a method or a format that is not known.

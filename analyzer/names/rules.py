@@ -1,17 +1,56 @@
-"""What a kernel's name says about it, by the rules of `roles.toml`."""
+"""The meaning of a kernel's name, by the rules of `roles.toml` and of a user's own file."""
 
-from collections.abc import Sequence
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Literal
+from functools import cache, lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
 
-from decodescope.analyzer.names.kinds import KINDS, OTHER_OPERATION, UNKNOWN, UNKNOWN_LETTER
-from decodescope.analyzer.names.patterns import Pattern
+from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.names.kinds import (
+    FAMILY_OF_KIND,
+    KINDS,
+    OTHER_OPERATION,
+    ROLES,
+    UNKNOWN,
+    UNKNOWN_LETTER,
+)
 
 # What a kernel computes is said early in its name; what follows are the types of its arguments.
 _SEARCHED = 2_000
 
 Memory = Literal["copy", "fill"]
+_WORD = re.compile(r"[\w:, ]+", re.ASCII)
+# Flags, comments, and sets that begin with their end.
+_UNUSUAL = re.compile(r"\(\?[aiLmsux#-]|\[\^?\]")
+_MAX_RULES = 10_000
+_MAX_PATTERN = 10_000
+_USER_KEYS = frozenset(("pattern", "kind", "role"))
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A regular expression: the alternatives that are plain words, in lower case, and the others.
+
+    To find a word takes a hundredth of the time of a regular expression, and to search for one that
+    begins with "^" tries it everywhere: `anchored` ones are matched.
+    """
+
+    words: tuple[str, ...]
+    expression: re.Pattern[str] | None
+    anchored: bool = False
+
+    def found_in(self, name: str, lower: str) -> bool:
+        """Whether `name`, which is `lower` in lower case, contains a match in either case."""
+        if any(word in lower for word in self.words):
+            return True
+        if self.expression is None:
+            return False
+        find = self.expression.match if self.anchored else self.expression.search
+        return find(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +136,134 @@ def _operation(rules: NameRules, name: str, lower: str) -> str:
         if rule.pattern.found_in(name, lower):
             return rule.operation
     return OTHER_OPERATION
+
+
+def pattern_of(text: str) -> Pattern:
+    """The pattern of a regular expression.
+
+    Raises:
+        re.error, RecursionError, OverflowError: it is no regular expression.
+    """
+    words, others = _words_apart(text)
+    if not others:
+        return Pattern(words, None)
+    anchored = all(one.startswith("^") for one in others)
+    return Pattern(words, re.compile("|".join(others), re.IGNORECASE), anchored)
+
+
+def _words_apart(pattern: str) -> tuple[tuple[str, ...], list[str]]:
+    """The alternatives of a pattern that are plain words, in lower case, and the others: a name
+    matches the whole if it contains a word or matches one of the others."""
+    alternatives = [pattern] if _UNUSUAL.search(pattern) else _alternatives(pattern)
+    if "" in alternatives:
+        return (), [pattern]
+    words = tuple(one.lower() for one in alternatives if _WORD.fullmatch(one))
+    return words, [one for one in alternatives if not _WORD.fullmatch(one)]
+
+
+def _alternatives(pattern: str) -> list[str]:
+    """What stands between the bars outside of groups and sets."""
+    found, groups, in_set, escaped = [""], 0, False, False
+    for char in pattern:
+        if char == "|" and not (groups or in_set or escaped):
+            found.append("")
+            continue
+        found[-1] += char
+        if escaped or char == "\\":
+            escaped = not escaped
+        elif in_set:
+            in_set = char != "]"
+        elif char == "[":
+            in_set = True
+        else:
+            groups += (char == "(") - (char == ")")
+    return found
+
+
+def kernel_meaning(name: str) -> NameMeaning:
+    """What a kernel's name says by the bundled rules."""
+    return bundled_rules().meaning(name)
+
+
+@cache
+def bundled_rules() -> NameRules:
+    """The rules of `roles.toml`."""
+    document = bundled_document()
+    return NameRules(
+        rules=tuple(_bundled_rule(row) for row in document["rule"]),
+        operations=tuple(
+            OperationRule(pattern_of(row["pattern"]), row["operation"])
+            for row in document["operation"]
+        ),
+    )
+
+
+@cache
+def bundled_document() -> dict[str, Any]:
+    """`roles.toml` as TOML tables."""
+    text = files(__package__).joinpath("roles.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def rules_with(path: Path) -> NameRules:
+    """The bundled rules with those of a user's file before all but communication, which is
+    recognised first.
+
+    Raises:
+        InputError: the file cannot be read or a rule of it is wrong.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "is not UTF-8"
+        raise InputError(f"{path}: cannot be read as rules ({why})") from error
+    bundled = bundled_rules()
+    communication = [rule for rule in bundled.rules if rule.meaning.communication]
+    others = [rule for rule in bundled.rules if not rule.meaning.communication]
+    users = _user_rules(text, str(path))
+    return NameRules((*communication, *users, *others), bundled.operations)
+
+
+def _bundled_rule(row: Mapping[str, Any]) -> NameRule:
+    meaning = NameMeaning(
+        kind=row["kind"],
+        family=row.get("family") or FAMILY_OF_KIND[row["kind"]],
+        role=row.get("role"),
+        communication=row.get("communication"),
+        memory=row.get("memory"),
+        own=row.get("own", False),
+    )
+    unless = pattern_of(row["unless"]) if "unless" in row else None
+    return NameRule(pattern_of(row["pattern"]), unless, meaning)
+
+
+def _user_rules(text: str, source: str) -> tuple[NameRule, ...]:
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{source}: no TOML ({error}); see roles.toml for the form") from error
+    rows = document.get("rule")
+    if not isinstance(rows, list) or set(document) != {"rule"} or len(rows) > _MAX_RULES:
+        raise InputError(f"{source}: must hold [[rule]] tables only, {_MAX_RULES:,} at most")
+    return tuple(_user_rule(row, f"{source}: rule {place}") for place, row in enumerate(rows, 1))
+
+
+def _user_rule(row: object, where: str) -> NameRule:
+    if not isinstance(row, Mapping) or not {"pattern", "kind"} <= set(row) <= _USER_KEYS:
+        raise InputError(f"{where}: has the keys pattern, kind and, optionally, role")
+    text, kind, role = row["pattern"], row["kind"], row.get("role")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise InputError(f"{where}: kind {kind!r} is none of {', '.join(KINDS)}")
+    if role is not None and (not isinstance(role, str) or role not in ROLES):
+        raise InputError(f"{where}: role {role!r} is none of {', '.join(ROLES)}")
+    if not isinstance(text, str) or not 0 < len(text) <= _MAX_PATTERN:
+        raise InputError(f"{where}: pattern is a text of 1 to {_MAX_PATTERN:,} characters")
+    pattern = _checked(text, where)
+    return NameRule(pattern, None, NameMeaning(kind, FAMILY_OF_KIND[kind], role))
+
+
+def _checked(text: str, where: str) -> Pattern:
+    try:
+        return pattern_of(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise InputError(f"{where}: pattern is no regular expression ({error})") from error

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from decodescope.analyzer.names.rule_files import bundled_document
+from decodescope.analyzer.names.rules import bundled_document
 from decodescope.analyzer.text.plain import plain_line
 
 # What a kernel computes is said early in its name; what follows are the types of its arguments.

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.names.rule_files import kernel_meaning
+from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.schema.kernel_report import LaunchShape
 from decodescope.analyzer.schema.report import Finding, Source
 from decodescope.analyzer.trace import (
@@ -303,7 +303,7 @@ def _ops(
 
 
 def _messages(parts: Sequence[_Part]) -> tuple[CollectiveMessages, tuple[CollectiveMessage, ...]]:
-    """What the collectives of all parts exchange, on the devices that `_ops` numbers."""
+    """The messages of the collectives of all parts, on the devices that `_ops` numbers."""
     table: dict[CollectiveMessage, int] = {}
     moved = []
     devices_before = 0

@@ -75,7 +75,7 @@ class Names:
         return self._ids[text]
 
     def findings(self) -> Iterator[Finding]:
-        """What was left out of the names."""
+        """The findings on texts that were left out of the names."""
         if self._ids.shortened:
             yield Finding(
                 "long_names",

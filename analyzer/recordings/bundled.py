@@ -11,7 +11,7 @@ HEAD_FRAMES = 64
 
 @dataclass(frozen=True, slots=True)
 class RecordingHead:
-    """What is in a recording, for a list of files. `variant` is the one that ran first, "" if the
+    """The head of a recording, for a list of files. `variant` is the one that ran first, "" if the
     head does not say; `date` is when the run began, in ISO 8601, or ""."""
 
     path: Path
@@ -32,7 +32,7 @@ def bundled_recordings() -> tuple[Path, ...]:
 
 
 def recording_head(path: Path) -> RecordingHead | None:
-    """What the first `HEAD_FRAMES` frames say, without reading on; None if they hold no greeting.
+    """The head in the first `HEAD_FRAMES` frames; None if they hold no greeting.
 
     Raises:
         TraceError: the file cannot be read, is not a recording, or has another version.

@@ -74,7 +74,7 @@ class FollowedRecording:
         return True
 
     def ending(self) -> Ending:
-        """What became of the file: the run finished it and it has its name, or the run was killed
+        """The fate of the file: the run finished it and it has its name, or the run was killed
         or could not write it, or it was removed."""
         found = os.fstat(self._file.fileno())
         if not found.st_nlink:

@@ -12,8 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from decodescope.analyzer.errors import TraceError
-from decodescope.analyzer.protocol.framing import MAX_FRAME_BYTES
-from decodescope.analyzer.protocol.messages import TraceReady, WorkerMessage
+from decodescope.analyzer.protocol.messages import MAX_FRAME_BYTES, TraceReady, WorkerMessage
 
 MAGIC = b"DSREC"
 VERSION = 1

@@ -148,9 +148,9 @@ class Recording:
         return bisect_right(self.times_ns, t_ns)
 
     def past(self, number: int, recent: int) -> list[RecordedFrame]:
-        """What to know of the frames before the one with this number, oldest first: the last
-        `recent` of them, and of those before what still holds or is worth reading. Only the last
-        window of each variant is kept.
+        """The frames before the one with this number that still matter, oldest first: the last
+        `recent` of them, and of those before the ones that still hold or are worth reading. Only
+        the last window of each variant is kept.
 
         Raises:
             TraceError, EOFError, OSError: the file has changed since it was read.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from decodescope.analyzer.attribution.ranges import Ranges, attribution, find_ranges
-from decodescope.analyzer.names.rule_files import bundled_rules
+from decodescope.analyzer.names.rules import bundled_rules
 from decodescope.analyzer.reports.device_report import device_reports, idle_by_name, largest_gaps
 from decodescope.analyzer.reports.given import NOTHING, Given
 from decodescope.analyzer.reports.health import health, no_verdict

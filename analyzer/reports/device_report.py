@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from decodescope.analyzer.attribution.host_paths import host_activity
+from decodescope.analyzer.attribution.range_tree import host_activity
 from decodescope.analyzer.attribution.ranges import Ranges
-from decodescope.analyzer.names.rule_files import kernel_meaning
+from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.reports.distributions import histogram
 from decodescope.analyzer.schema.report import (
     GAP_CLASSES,

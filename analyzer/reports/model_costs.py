@@ -21,8 +21,8 @@ from decodescope.analyzer.modelling.step_work import (
 )
 from decodescope.analyzer.modelling.weights import Part, model_weights
 from decodescope.analyzer.reports.given import Given, GivenModel
-from decodescope.analyzer.roofline.costs import Costs, compute_dtype, peak_fields, work_limit
 from decodescope.analyzer.roofline.peaks import DatasheetPeak
+from decodescope.analyzer.roofline.roofline import Costs, compute_dtype, peak_fields, work_limit
 from decodescope.analyzer.schema.report import CaptureInfo, Finding
 from decodescope.analyzer.schema.step_report import RoleReport, StepCost, StructureReport
 from decodescope.analyzer.timing.step_annotations import StepAnnotation

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from decodescope.analyzer.attribution.host_paths import path_part
+from decodescope.analyzer.attribution.range_tree import path_part
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.roofline.roofline import UNKNOWN, op_work
 from decodescope.analyzer.schema.graph_reference import GraphReference, ReferenceOp

@@ -6,7 +6,7 @@ Source: Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009.
 
 from dataclasses import dataclass
 
-from decodescope.analyzer.names.rule_files import kernel_meaning
+from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.roofline.peaks import GIVEN_PEAK, datasheet_peak
 from decodescope.analyzer.schema.report import Report
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from msgspec.structs import replace
 
-from decodescope.analyzer.names.rule_files import kernel_meaning
+from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.reports.device_report import idle_by_name
 from decodescope.analyzer.schema.interruption_report import (
     InterruptionReport,

@@ -5,12 +5,14 @@ at which a step is timed has a name.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from decodescope.analyzer.protocol.messages import Hello, Stats
 from decodescope.analyzer.roofline.peaks import bandwidth
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.schema.step_report import Bandwidth
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.protocol.messages import Hello, Stats
 
 Moment = Literal["now", "before the window", "in the window"]
 
@@ -56,7 +58,7 @@ class StepBandwidth:
     used: Bandwidth
 
 
-def live_bandwidth(stats: Stats | None, hello: Hello | None) -> StepBandwidth | None:
+def live_bandwidth(stats: "Stats | None", hello: "Hello | None") -> StepBandwidth | None:
     """That of the run in progress; None if nothing runs."""
     if stats is None or hello is None:
         return None

@@ -8,8 +8,8 @@ import numpy as np
 from decodescope.analyzer.attribution.ranges import Ranges, replay_sources
 from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.reports.given import Given
-from decodescope.analyzer.roofline.costs import Costs, captured_cost
 from decodescope.analyzer.roofline.peaks import DatasheetPeak, datasheet_peak
+from decodescope.analyzer.roofline.roofline import Costs, captured_cost
 from decodescope.analyzer.schema.step_report import (
     Confidence,
     LayerPlace,

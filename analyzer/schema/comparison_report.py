@@ -142,7 +142,7 @@ class VariantRates(Struct, frozen=True):
 class Standing(Struct, frozen=True):
     """One variant's speed (mean tokens/s) beside its error (mean KL, nats), and the variants that
     beat it in both, fastest first. Nothing beats it if `beaten_by` is empty;
-    decodescope.analyzer.comparing.standings has the rule."""
+    decodescope.analyzer.comparing.comparison has the rule."""
 
     variant: str
     tokens_per_s: float

@@ -1,1 +1,1 @@
-"""What a step consists of, from kernel names alone: layers and the role of each op."""
+"""The structure of a step from kernel names alone: layers, and the role of each op."""

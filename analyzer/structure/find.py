@@ -173,8 +173,10 @@ def roles_in_step(letters: str, named: list[str | None], found: StepLayers | Non
             _layer(step, layer)
         _prologue(step, found.layers[0].start)
         _epilogue(step, found.layers[-1].end, len(found.layers))
-    roles = [role or _ROLE_OF_KIND.get(letter, "other")
-             for role, letter in zip(step.roles, step.letters, strict=True)]  # fmt: skip
+    roles = [
+        role or _ROLE_OF_KIND.get(letter, "other")
+        for role, letter in zip(step.roles, step.letters, strict=True)
+    ]
     return np.array([_NUMBER[role] for role in roles], dtype=np.int8)
 
 
@@ -251,10 +253,9 @@ def _experts(step: _Step, begin: int, end: int, routing: list[int]) -> int:
     first = experts[0] if experts else routing[-1] + 1
     step.fill(begin, first, "router")
     last = experts[-1] + 1 if experts else end
-    residual = step.letters.rfind("+", last, end)
-    tail = min((place for place in (step.letters.find("P", last, end),
-                                    step.letters.find("N", last, end), residual)
-                if place >= 0), default=end)  # fmt: skip
+    letters = step.letters
+    ends = letters.find("P", last, end), letters.find("N", last, end), letters.rfind("+", last, end)
+    tail = min((place for place in ends if place >= 0), default=end)
     step.fill(first, tail, "activation", "g")
     step.fill(first, tail, "experts")
     return tail

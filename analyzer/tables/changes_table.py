@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from decodescope.analyzer.comparing.kernel_changes import KernelChange, kernel_changes
-from decodescope.analyzer.comparing.pair_changes import ALL_IDLE
+from decodescope.analyzer.comparing.pair_changes import ALL_IDLE, KernelChange, kernel_changes
 from decodescope.analyzer.names.names import ShortNames
 from decodescope.analyzer.names.short_names import short_name
 from decodescope.analyzer.schema.comparison_report import Change, Pair, StepPartChange

@@ -123,11 +123,11 @@ class Column(Generic[Row]):
         return self.reader()(row)
 
     def reader(self) -> Callable[[Row], Any]:
-        """What reads the figure of a row; many rows are read by the same one."""
+        """The reader of the figure of a row, for many rows."""
         return self.value or _path_reader(self.key)
 
     def sorted_by(self, row: Row) -> Any:
-        """What the row is sorted by, None if it is unknown."""
+        """The value that the row is sorted by, None if it is unknown."""
         return self.figure(row) if self.sort is None else self.sort(row)
 
     def cell(self, row: Row, cells: int | None = None) -> str:
@@ -135,7 +135,7 @@ class Column(Generic[Row]):
         return self.writer()(row, cells)
 
     def writer(self) -> Callable[[Row, int | None], str]:
-        """What writes the text of a row; many rows are written by the same one."""
+        """The writer of the text of a row, for many rows."""
         fit, flexible = self.fit, self.flexible
         whole = self.text
         if whole is None:
@@ -151,6 +151,11 @@ class Column(Generic[Row]):
 
         return write
 
+    def bar_text(self, row: Row) -> str:
+        """A bar as long as the share of a row."""
+        share = min(max(self.figure(row) or 0.0, 0.0), 1.0)
+        return "█" * round(share * self.bar)
+
     def tone_of(self, row: Row) -> Tone:
         """How much a cell stands out."""
         return self.tone(row) if callable(self.tone) else self.tone
@@ -158,19 +163,19 @@ class Column(Generic[Row]):
 
 @cache
 def _path_reader(path: str) -> Callable[[Any], Any]:
-    """What follows a path of attributes; None if one of them is None."""
+    """The reader of a path of attributes; None if one of them is None."""
     first, *others = path.split(".")
     of_first = attrgetter(first)
     if not others:
         return of_first
 
     def read(row: Any) -> Any:
-        found = of_first(row)
+        value = of_first(row)
         for part in others:
-            if found is None:
+            if value is None:
                 return None
-            found = getattr(found, part)
-        return found
+            value = getattr(value, part)
+        return value
 
     return read
 

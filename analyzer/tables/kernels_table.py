@@ -242,7 +242,7 @@ def blocks_of(grid: tuple[int, int, int]) -> int:
 
 def family_of(name: str) -> str:
     """The family of ops that a kernel belongs to."""
-    from decodescope.analyzer.names.rule_files import kernel_meaning
+    from decodescope.analyzer.names.rules import kernel_meaning
 
     return kernel_meaning(name).family
 

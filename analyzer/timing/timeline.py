@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 
 from decodescope.analyzer.names.kinds import FAMILIES
-from decodescope.analyzer.names.rule_files import kernel_meaning
+from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.timing.gaps import (
     Floors,

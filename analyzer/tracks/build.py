@@ -66,8 +66,10 @@ def find_tracks(analysis: Analysis) -> Tracks:
         analysis=analysis,
         tracks=tuple(_ordered(analysis, waits)),
         names=(
-            *(*trace.names, *analysis.ranges.tree.names),
-            *(*_whys(analysis), *_waited_for(trace, waits)),
+            *trace.names,
+            *analysis.ranges.tree.names,
+            *_causes(analysis),
+            *_waited_for(trace, waits),
         ),
         world=world,
         home=home,
@@ -135,8 +137,13 @@ def _stream_tracks(trace: Trace, families: Int8s, ops: Int64s, prefix: str) -> I
     device = int(trace.ops.device[ops[0]])
     for stream, place in rows_by(trace.ops.stream[ops]).items():
         rows = ops[place]
-        slices = Slices(trace.ops.start_ns[rows], trace.ops.end_ns[rows],
-                        trace.ops.name[rows].astype(np.int64), rows, families[rows])  # fmt: skip
+        slices = Slices(
+            trace.ops.start_ns[rows],
+            trace.ops.end_ns[rows],
+            trace.ops.name[rows].astype(np.int64),
+            rows,
+            families[rows],
+        )
         name = f"cpu {stream % 10_000}" if trace.on_cpu else f"str {stream}"
         yield track_of(TrackKey("stream", device, stream), prefix + name, slices)
 
@@ -164,10 +171,11 @@ def _wait_track(analysis: Analysis, waits: OpWaits, device: int, prefix: str) ->
     if not waited.any():
         return
     mine = waits.take(waited)
-    first = len(trace.names) + len(analysis.ranges.paths) + len(_whys(analysis))
+    first = len(trace.names) + len(analysis.ranges.paths) + len(_causes(analysis))
     label = first + np.unique(waits.last).searchsorted(mine.last)
-    slices = Slices(start_ns[waited], mine.transfer_start_ns, label, mine.op,
-                    np.zeros(len(mine), dtype=np.int8))  # fmt: skip
+    slices = Slices(
+        start_ns[waited], mine.transfer_start_ns, label, mine.op, np.zeros(len(mine), dtype=np.int8)
+    )
     yield track_of(TrackKey("wait", device), prefix + "wait", slices)
 
 
@@ -185,7 +193,7 @@ def _gap_track(analysis: Analysis, device: int, prefix: str) -> Track:
     return track_of(TrackKey("gap", device), prefix + "gaps", slices)
 
 
-def _whys(analysis: Analysis) -> list[str]:
+def _causes(analysis: Analysis) -> list[str]:
     """The words for each cause of an interruption, in order."""
     return [
         f"interruption: {cause.replace('_', ' ')}"
@@ -234,8 +242,9 @@ def _range_tracks(
         end_ns[:-1] = np.minimum(end_ns[:-1], start_ns[1:])
         if not len(run):
             continue
-        slices = Slices(start_ns, end_ns, run + len(trace.names), run,
-                        (np.arange(len(run)) % 2).astype(np.int8))  # fmt: skip
+        slices = Slices(
+            start_ns, end_ns, run + len(trace.names), run, (np.arange(len(run)) % 2).astype(np.int8)
+        )
         title = prefix + ("range" if level == 0 else f"  .{level}")
         yield track_of(TrackKey("range", device, 0, level), title, slices)
 

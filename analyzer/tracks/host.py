@@ -109,8 +109,13 @@ class HostTracks:
             mine = np.flatnonzero(depth == level)
             end_ns = found.end_ns[mine]
             end_ns[:-1] = np.minimum(end_ns[:-1], found.start_ns[mine[1:]])
-            slices = Slices(found.start_ns[mine], end_ns, found.name[mine].astype(np.int64),
-                            ranges[mine], (np.arange(len(mine)) % 2).astype(np.int8))  # fmt: skip
+            slices = Slices(
+                found.start_ns[mine],
+                end_ns,
+                found.name[mine].astype(np.int64),
+                ranges[mine],
+                (np.arange(len(mine)) % 2).astype(np.int8),
+            )
             title = prefix + (ranges_title if level == 0 else f"  .{level}")
             yield track_of(TrackKey("host_range", pid, tid, level), title, slices)
         rows = self._calls.get(thread, none), self._operators.get(thread, none)
@@ -118,7 +123,7 @@ class HostTracks:
             yield track_of(TrackKey("host", pid, tid), prefix + name, self._innermost(*rows))
 
     def _innermost(self, calls: Int64s, operators: Int64s) -> Slices:
-        """What is innermost at each time; a `row` at or beyond the number of the trace's calls is
+        """The innermost event at each time. A `row` at or beyond the number of the trace's calls is
         that of an operator, counted from there."""
         trace = self._trace
         together = HostEvents.concatenate([trace.cpu_ops.take(operators), trace.calls.take(calls)])
@@ -133,8 +138,9 @@ class HostTracks:
 
 
 def _by_thread(events: HostEvents) -> dict[Thread, Int64s]:
-    return {(int(events.pid[rows[0]]), int(events.tid[rows[0]])): rows
-            for rows in events.by_thread()}  # fmt: skip
+    return {
+        (int(events.pid[rows[0]]), int(events.tid[rows[0]])): rows for rows in events.by_thread()
+    }
 
 
 def _call_kinds(trace: Trace) -> Int8s:

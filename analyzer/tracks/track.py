@@ -30,7 +30,7 @@ class TrackKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slices(Intervals):
-    """What happened in a track, sorted by start.
+    """The slices of a track, sorted by start.
 
     `label` indexes `Tracks.names` (-1: none), `row` the table that the track is about, `kind` is
     what its colour says: a family of ops, a class of gaps or a kind of host work; of ranges, 0 and
@@ -44,7 +44,7 @@ class Slices(Intervals):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrackColumns:
-    """What each column of a track shows, for slices of time given by their edges.
+    """The columns of a track on a screen, for slices of time given by their edges.
 
     `busy` is the share of the column's time that is covered, `kind` the kind that covers most of it
     (`NONE` if nothing does). The parts `first` to `after` (excluded) touch the column.
@@ -78,7 +78,7 @@ class Track:
     rank: Int64s
 
     def columns(self, edges_ns: Int64s) -> TrackColumns:
-        """What the columns between consecutive `edges_ns` (in order) show."""
+        """The columns between consecutive `edges_ns` (in order)."""
         columns = max(len(edges_ns) - 1, 0)
         before_ns, after_ns = edges_ns[:columns], edges_ns[1:]
         first = np.searchsorted(self.end_ns, before_ns, side="right")
@@ -93,8 +93,9 @@ class Track:
         covered_ns[np.arange(len(edges_ns)), self.column[latest]] -= left_ns
         inside_ns = np.diff(covered_ns, axis=0)
         total_ns, width_ns = inside_ns.sum(axis=1), after_ns - before_ns
-        busy = np.divide(total_ns, width_ns, out=(after > first).astype(np.float64),
-                         where=width_ns > 0)  # fmt: skip
+        busy = np.divide(
+            total_ns, width_ns, out=(after > first).astype(np.float64), where=width_ns > 0
+        )
         kind = np.where(total_ns > 0, self.kinds[inside_ns.argmax(axis=1)], NONE)
         point = (width_ns == 0) & (after > first)
         kind[point] = self.kinds[self.column[first[point]]]
@@ -153,5 +154,15 @@ def track_of(key: TrackKey, title: str, slices: Slices) -> Track:
     if key.kind == "gap":
         rank = np.empty(len(slices), dtype=np.int64)
         rank[np.lexsort((-np.arange(len(slices)), slices.length_ns))] = np.arange(len(slices))
-    return Track(key, title, slices, part, end_ns - length_ns, end_ns, covered_ns,
-                column.astype(np.int64), kinds.astype(np.int8), rank)  # fmt: skip
+    return Track(
+        key,
+        title,
+        slices,
+        part,
+        end_ns - length_ns,
+        end_ns,
+        covered_ns,
+        column.astype(np.int64),
+        kinds.astype(np.int8),
+        rank,
+    )

@@ -1,5 +1,6 @@
 """A report, or the reports of several ranks of one run, as tables for a terminal."""
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -7,14 +8,15 @@ from rich.console import RenderableType, RenderResult
 from rich.text import Text
 
 from decodescope.analyzer.names.names import cut_middle
-from decodescope.analyzer.schema.interruption_report import SteadyState
-from decodescope.analyzer.schema.ranks_report import (
-    RanksReport,
+from decodescope.analyzer.schema.communication_report import (
+    CommunicationReport,
+    SkewReport,
 )
+from decodescope.analyzer.schema.interruption_report import SteadyState
+from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import Attribution, Report
 from decodescope.analyzer.schema.step_report import StepCost, StructureReport
 from decodescope.analyzer.tables.columns import Table
-from decodescope.analyzer.tables.communication_table import ranks_table
 from decodescope.analyzer.tables.devices_table import devices_table, streams_table
 from decodescope.analyzer.tables.gap_classes_table import gap_classes_table
 from decodescope.analyzer.tables.kernels_table import kernels_table
@@ -35,17 +37,18 @@ from decodescope.analyzer.views.table_parts import (
     verdict_text,
     waterfall_section,
 )
-from decodescope.analyzer.views.waiting_sections import waiting_sections
 from decodescope.analyzer.vocabulary.words import (
     device_words,
     layers_words,
     ops_word,
     overlap_words,
+    straggler_text,
 )
 
 _FOCUS_ROWS, _OTHER_ROWS = 30, 10
 _INTERRUPTION_ROWS, _KIND_ROWS, _STEP_ROWS, _STREAM_ROWS = 10, 6, 10, 12
 _STEP_CELLS, _CLASS_CELLS = 24, 16
+_MAX_COLLECTIVES, _MAX_STEPS = 12, 5
 
 
 def report_table(report: Report, by: str = "kernel") -> RenderableType:
@@ -171,8 +174,6 @@ def _idle(report: Report, by: str, width: int) -> RenderResult:
 
         yield from section("Communication", rich_table(communication_table(report), width))
     if report.communication is not None:
-        from decodescope.analyzer.views.waiting_sections import waiting_sections
-
         yield from waiting_sections(report.communication, width)
     yield from section("Idle gaps", rich_table(gap_classes_table(report), width))
     if by == "gap":
@@ -231,9 +232,61 @@ def ranks_report_table(report: RanksReport, by: str = "kernel") -> RenderableTyp
 
 
 def _ranks_parts(report: RanksReport, by: str, width: int) -> RenderResult:
+    from decodescope.analyzer.tables.communication_table import ranks_table
+
     yield Text(f"{len(report.ranks)} ranks", style="bold")
     yield rich_table(ranks_table(report), width)
     yield from (Text(finding.message, style="yellow") for finding in report.findings)
     yield from waiting_sections(report.communication, width)
     if report.merged is not None:
         yield from section("All ranks on one clock", report_table(report.merged, by))
+
+
+def waiting_sections(communication: CommunicationReport, width: int) -> RenderResult:
+    """Sections with the straggler, the transfer and wait of each rank, the collectives, and the
+    skew of the steps."""
+    if communication.collectives:
+        yield from section("Who waits for whom", *_waiting(communication, width))
+        yield from section("Collectives", *_collectives(communication, width))
+    if communication.skew is not None:
+        yield from section(
+            "Skew of the steps", *_skew(communication.skew, communication.member, width)
+        )
+
+
+def _waiting(communication: CommunicationReport, width: int) -> Iterator[RenderableType]:
+    from decodescope.analyzer.tables.waiting_table import waiting_table
+
+    yield Text(straggler_text(communication), style="bold" if communication.straggler else "")
+    if communication.clock == "durations":
+        yield Text("waits are found from durations: the clocks do not agree", style="dim")
+    yield rich_table(waiting_table(communication), width)
+
+
+def _collectives(communication: CommunicationReport, width: int) -> Iterator[RenderableType]:
+    from decodescope.analyzer.tables.communication_table import collectives_table
+
+    yield rich_table(collectives_table(communication, _MAX_COLLECTIVES), width)
+    if any(collective.transfer_ns is None for collective in communication.collectives):
+        yield Text(
+            "without transfer and wait: not matched on another one, or an operation without a wait",
+            style="dim",
+        )
+
+
+def _skew(skew: SkewReport, member: str, width: int) -> Iterator[RenderableType]:
+    from decodescope.analyzer.tables.waiting_table import skew_table, spreads_table
+
+    recorded = f"{count(skew.steps)} steps that {len(skew.ranks)} {member}s recorded"
+    yield Text(f"{recorded}{_starters(skew, member)}")
+    yield rich_table(spreads_table(skew), width)
+    if any(step.start_spread_ns for step in skew.worst):
+        yield rich_table(skew_table(skew, member, _MAX_STEPS), width)
+
+
+def _starters(skew: SkewReport, member: str) -> str:
+    """The member that starts most steps last."""
+    if not skew.last_to_start:
+        return ""
+    rank, steps = max(skew.last_to_start.items(), key=lambda item: (item[1], -item[0]))
+    return f"; {member} {rank} starts {count(steps)} of them last"

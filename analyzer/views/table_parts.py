@@ -147,11 +147,7 @@ def _fitting(columns: Sequence[Column[Row]], natural: Sequence[int], width: int)
 def _bars(table: Table[Row]) -> list[Column[Row]]:
     """A bar of each share that has one, dropped before anything else."""
     return [
-        Column(f"{column.key} bar", "", TEXT, column.help, text=_bar_of(column), priority=99)
+        Column(f"{column.key} bar", "", TEXT, column.help, text=column.bar_text, priority=99)
         for column in table.shown()
         if column.bar
     ]
-
-
-def _bar_of(column: Column[Row]) -> Callable[[Row], str]:
-    return lambda row: "█" * round(min(max(column.figure(row) or 0.0, 0.0), 1.0) * column.bar)

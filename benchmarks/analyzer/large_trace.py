@@ -8,7 +8,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
-from decodescope.analyzer.chrome.events import exact_microseconds
+from decodescope.analyzer.chrome.events import timestamp_text
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.io.files import replacing_stream
 
@@ -69,9 +69,7 @@ def _filled(template: _Template, later_ns: int, later_id: int) -> str:
     pieces = [template[0]]
     for kind, value, text in zip(template[1::3], template[2::3], template[3::3], strict=True):
         number = int(value)
-        pieces.append(
-            exact_microseconds(number + later_ns) if kind == "ts" else str(number + later_id)
-        )
+        pieces.append(timestamp_text(number + later_ns) if kind == "ts" else str(number + later_id))
         pieces.append(text)
     return "".join(pieces)
 

@@ -260,7 +260,7 @@ COMPARISON = sample_comparison(sample_analysis(names=(HOSTILE,)).report, HOSTILE
 @pytest.mark.parametrize(
     ("result", "table", "times"),
     [
-        (CHECKS, checks_table, 3), ((VARIANTS, VARIANTS), partial(variants_table, device="cpu"), 3),
+        (CHECKS, checks_table, 3), (VARIANTS, partial(variants_table, device="cpu"), 3),
         (RUN, run_table, 5), (COMPARISON, comparison_table, 5),
     ],
     ids=["doctor", "variants", "run", "compare"],

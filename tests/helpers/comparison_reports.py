@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from decodescope.analyzer.roofline.costs import captured_cost
+from decodescope.analyzer.roofline.roofline import captured_cost
 from decodescope.analyzer.schema.kernel_report import LaunchReport, StepTimes
 from decodescope.analyzer.schema.report import (
     GAP_CLASSES,

@@ -9,8 +9,7 @@ import pytest
 
 from decodescope.analyzer.machine import meters as reading
 from decodescope.analyzer.machine.meters import has_gpu, open_meters
-from decodescope.analyzer.protocol.framing import encode_frame
-from decodescope.analyzer.protocol.messages import Log, Meters, Stats, WorkerMessage
+from decodescope.analyzer.protocol.messages import Log, Meters, Stats, WorkerMessage, encode_frame
 from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.analyzer.vocabulary.ascii_text import to_ascii

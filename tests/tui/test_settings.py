@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from textual.widgets import Input, OptionList, TextArea
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.protocol.framing import encode_frame
 from decodescope.analyzer.protocol.messages import (
     ChangeSettings,
     Failure,
@@ -17,6 +16,7 @@ from decodescope.analyzer.protocol.messages import (
     ModelInfo,
     Settings,
     State,
+    encode_frame,
 )
 from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.tui.link.base import WorkerDied

@@ -11,8 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from decodescope.analyzer.errors import InputError, MissingRequirement
-from decodescope.analyzer.protocol.framing import FrameDecoder, encode_frame
-from decodescope.analyzer.protocol.messages import Failure, Quit
+from decodescope.analyzer.protocol.messages import Failure, FrameDecoder, Quit, encode_frame
 from decodescope.tui.link.base import WorkerDied
 
 _LOG_TAIL_LINES = 20

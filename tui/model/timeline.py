@@ -6,7 +6,7 @@ from typing import Self
 
 import numpy as np
 
-from decodescope.analyzer.attribution.host_paths import path_part
+from decodescope.analyzer.attribution.range_tree import path_part
 from decodescope.analyzer.timing.interruptions.interruption import interruptions_by_gap
 from decodescope.analyzer.trace import Bools, Int64s, Intervals
 from decodescope.analyzer.tracks.build import Tracks

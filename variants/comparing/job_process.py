@@ -19,8 +19,7 @@ from decodescope.analyzer.errors import (
     process_end,
 )
 from decodescope.analyzer.io.child_processes import running
-from decodescope.analyzer.protocol.framing import FrameDecoder
-from decodescope.analyzer.protocol.messages import Failure, Progress
+from decodescope.analyzer.protocol.messages import Failure, FrameDecoder, Progress
 from decodescope.variants.comparing.jobs import AccuracyDone, Job, JobMessage, Result, RunDone
 
 WORKER = (sys.executable, "-m", "decodescope.variants.comparing.job_worker")

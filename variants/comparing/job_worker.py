@@ -11,8 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from decodescope.analyzer.protocol.framing import encode_frame
-from decodescope.analyzer.protocol.messages import Progress
+from decodescope.analyzer.protocol.messages import Progress, encode_frame
 from decodescope.variants.comparing.jobs import AccuracyJob, Job, Result, RunDone
 from decodescope.variants.machine.child_process import end_with_parent, exit_now, failure_of
 

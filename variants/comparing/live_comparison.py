@@ -20,8 +20,7 @@ from msgspec import Struct
 
 from decodescope.analyzer.comparing.comparison_messages import ComparisonConfig, ComparisonDone
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.protocol.framing import FrameDecoder, encode_frame
-from decodescope.analyzer.protocol.messages import Bye, Quit
+from decodescope.analyzer.protocol.messages import Bye, FrameDecoder, Quit, encode_frame
 from decodescope.variants.comparing.command import CompareRequest, compare_variants
 from decodescope.variants.machine.child_process import end_with_parent, exit_now, failure_of
 

@@ -4,13 +4,14 @@ import select
 import socket
 import time
 
-from decodescope.analyzer.protocol.framing import FrameDecoder, encode_frame
 from decodescope.analyzer.protocol.messages import (
     HEARTBEAT_S,
     AppMessage,
+    FrameDecoder,
     Heartbeat,
     Stats,
     WorkerMessage,
+    encode_frame,
 )
 
 _RECEIVE_BYTES = 65536

@@ -68,7 +68,7 @@ def _assemble(columns: EventColumns, events: EventStream, path: str) -> Trace:
     findings += columns.names.findings()
 
     def stored(key: str, kind: type[_Stored], code: str, what: str) -> _Stored | None:
-        """What decodescope wrote into the file under `key`; a finding if it is unreadable."""
+        """The value that decodescope wrote under `key`; a finding if it is unreadable."""
         if key not in events.metadata:
             return None
         try:
@@ -281,7 +281,10 @@ def _listed(unknown: Counter[str]) -> str:
     if more := largest[_LISTED:]:
         rest = sum(number for _, number in more)
         parts.append(f"{rest:,} of {len(more)} more categories")
-    owners = {name for prefix, name in _ACCELERATORS.items()
-              if any(category.startswith(prefix) for category in unknown)}  # fmt: skip
+    owners = {
+        name
+        for prefix, name in _ACCELERATORS.items()
+        if any(category.startswith(prefix) for category in unknown)
+    }
     whose = f" (of the accelerator {' and '.join(sorted(owners))})" if owners else ""
     return f"{', '.join(parts)}{whose}; the devices read are those of CUDA, ROCm and XPU"

@@ -213,7 +213,7 @@ def _indices(texts: Sequence[object], index_of: Callable[[str], int]) -> list[in
 
 
 def _what_else(tables: Collection[str]) -> tuple[str, str]:
-    """What a database without Nsight's tables is, and what to do."""
+    """The error for a database without Nsight's tables: what it is, and what to do."""
     if any(table.startswith(_OF_ROCPD) for table in tables):
         return "a rocpd database of rocprofv3", "record with rocprofv3 --output-format json"
     what = "an nvprof database" if _OF_NVPROF in tables else "an SQLite database"

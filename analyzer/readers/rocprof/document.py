@@ -32,7 +32,7 @@ class CorrelationId(Struct, gc=False):
 
 
 class Record(Struct, gc=False):
-    """What all records have. Times are ns on the clock of the machine since it booted."""
+    """The fields of all records. Times are ns on the clock of the machine since it booted."""
 
     start_timestamp: int
     end_timestamp: int
@@ -88,7 +88,7 @@ class ApiCall(Record, gc=False):
 
 
 class Records(Struct, gc=False):
-    """What was recorded. `marker_api` holds roctx ranges and marks, each as one record."""
+    """The records. `marker_api` holds roctx ranges and marks, each as one record."""
 
     kernel_dispatch: list[Dispatch] = []
     memory_copy: list[Copy] = []
@@ -150,7 +150,7 @@ class Metadata(Struct, gc=False):
 
 
 class Process(Struct, gc=False):
-    """What was recorded of one process."""
+    """The part of one process."""
 
     metadata: Metadata = field(default_factory=Metadata)
     agents: list[Agent] = []

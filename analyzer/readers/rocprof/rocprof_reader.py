@@ -103,9 +103,8 @@ class ProcessColumns:
     def _copies(self, records: Sequence[Copy]) -> GpuOps:
         gpu = self.devices.is_gpu
         of_gpus = [
-            one for one in records
-            if gpu(one.src_agent_id.handle) or gpu(one.dst_agent_id.handle)
-        ]  # fmt: skip
+            one for one in records if gpu(one.src_agent_id.handle) or gpu(one.dst_agent_id.handle)
+        ]
         self.host_copies += len(records) - len(of_gpus)
         kept, start_ns, end_ns = self._usable(of_gpus)
         ways = [(one.src_agent_id.handle, one.dst_agent_id.handle) for one in kept]
@@ -154,10 +153,11 @@ class ProcessColumns:
     def _ranges(self, records: Sequence[ApiCall], strings: Strings) -> HostEvents:
         texts = {entry.key: entry.value for entry in strings.marker_api}
         ranges = [
-            one for one in records
+            one
+            for one in records
             if one.correlation_id.internal in texts
             and not (_operation(one, strings) or "").startswith(_MARK)
-        ]  # fmt: skip
+        ]
         kept, start_ns, end_ns = self._usable(ranges)
         messages = [texts[one.correlation_id.internal] for one in kept]
         none = np.full(len(kept), NOT_GIVEN, dtype=np.int64)

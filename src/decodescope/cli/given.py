@@ -97,7 +97,7 @@ class GivenOptions:
             return NOTHING
         from decodescope.analyzer import load
         from decodescope.analyzer.attribution.capture_paths import capture_reference
-        from decodescope.analyzer.names.rule_files import rules_with
+        from decodescope.analyzer.names.rules import rules_with
         from decodescope.analyzer.roofline.peaks import parse_peak
 
         model = self._model()

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decodescope.analyzer.attribution.host_paths import host_activity
+from decodescope.analyzer.attribution.range_tree import host_activity
 from decodescope.analyzer.schema.report import HostActivity
 from tests.helpers.kineto_events import PID, Event, call, event, span, trace_of
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer import Analysis, analyze, load
 from decodescope.analyzer.chrome.chrome_export import export_chrome
-from decodescope.analyzer.chrome.events import exact_microseconds
+from decodescope.analyzer.chrome.events import timestamp_text
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.reports.reference_ops import reference_from
 from decodescope.analyzer.schema.graph_reference import GraphReference, ReferenceOp
@@ -149,7 +149,7 @@ def test_a_failed_export_leaves_no_file(tmp_path: Path) -> None:
     [(0, "0.000"), (1, "0.001"), (-1, "-0.001"), (-1500, "-1.500"), (10**18, f"{10**15}.000")],
 )
 def test_microseconds_text(ns: int, text: str) -> None:
-    assert exact_microseconds(ns) == text
+    assert timestamp_text(ns) == text
 
 
 def replayed(names: str, starts: list[tuple[int, int, int]], reference: GraphReference) -> Analysis:

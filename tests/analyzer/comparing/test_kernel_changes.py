@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.analyzer.comparing.kernel_changes import KernelChange, kernel_changes
+from decodescope.analyzer.comparing.pair_changes import KernelChange, kernel_changes
 from decodescope.analyzer.schema.comparison_report import Change
 from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.schema.report import Report

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from decodescope.analyzer.comparing.comparison import compare_runs
-from decodescope.analyzer.comparing.standings import standings_of
+from decodescope.analyzer.comparing.comparison import compare_runs, standings_of
 from decodescope.analyzer.schema.comparison_report import (
     Interval,
     SpeedRatio,

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer import load
 from decodescope.analyzer.names.kinds import UNKNOWN
-from decodescope.analyzer.names.patterns import Pattern, pattern_of
-from decodescope.analyzer.names.rule_files import bundled_document, kernel_meaning
+from decodescope.analyzer.names.rules import Pattern, bundled_document, kernel_meaning, pattern_of
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 
 PIECES = [

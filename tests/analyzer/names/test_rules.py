@@ -6,7 +6,7 @@ import pytest
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.names.kinds import KINDS
-from decodescope.analyzer.names.rule_files import kernel_meaning, rules_with
+from decodescope.analyzer.names.rules import kernel_meaning, rules_with
 
 
 # Names as engines and libraries write them, and what they compute.

@@ -16,7 +16,7 @@ from decodescope.analyzer.names.kinds import (
     UNKNOWN,
 )
 from decodescope.analyzer.names.names import short_kernels
-from decodescope.analyzer.names.rule_files import bundled_document, kernel_meaning
+from decodescope.analyzer.names.rules import bundled_document, kernel_meaning
 from decodescope.analyzer.names.short_names import readable_kernel, short_name
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.text.plain import plain_line

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from decodescope.analyzer import Analysis, analyze, load
-from decodescope.analyzer.comparing.role_changes import step_changes
+from decodescope.analyzer.comparing.pair_changes import step_changes
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.trace import GpuOps, Trace
 from tests.helpers.planted.step_reports import assert_adds_up, bundled

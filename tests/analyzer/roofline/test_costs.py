@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.modelling.step_work import RoleWork
 from decodescope.analyzer.modelling.weight_formats import weight_format
-from decodescope.analyzer.roofline.costs import Limit, compute_dtype, work_limit
 from decodescope.analyzer.roofline.peaks import DatasheetPeak, datasheet_peak, parse_peak
+from decodescope.analyzer.roofline.roofline import Limit, compute_dtype, work_limit
 
 PEAK = DatasheetPeak(4e12, "a sheet", {"bf16": 1e15, "fp8": 2e15})
 

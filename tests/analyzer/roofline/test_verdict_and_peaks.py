@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from decodescope.analyzer.roofline.costs import captured_cost
 from decodescope.analyzer.roofline.peaks import (
     bandwidth,
     datasheet_peak,
     datasheet_peak_bytes_per_s,
 )
+from decodescope.analyzer.roofline.roofline import captured_cost
 from decodescope.analyzer.roofline.verdict import Evidence, verdict
 from decodescope.analyzer.schema.kernel_report import LaunchReport
 from decodescope.analyzer.schema.report import (

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer import analyze
-from decodescope.analyzer.names.rule_files import kernel_meaning
+from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.schema.report import DeviceReport
 from tests.helpers.kineto_events import op, trace_of
 

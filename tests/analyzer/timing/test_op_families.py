@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer.names.kinds import FAMILIES
-from decodescope.analyzer.names.rule_files import kernel_meaning
+from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.timing.timeline import op_families
 from decodescope.analyzer.trace import KERNEL, MEMCPY
 from tests.helpers.step_timelines import step_timeline_of

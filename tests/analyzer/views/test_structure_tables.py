@@ -15,7 +15,7 @@ from decodescope.analyzer import analyze
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.html.report_page import VariantView, html_report
 from decodescope.analyzer.names.kinds import ROLES
-from decodescope.analyzer.names.rule_files import rules_with
+from decodescope.analyzer.names.rules import rules_with
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.schema.step_report import RoleReport, StructureReport
 from decodescope.analyzer.tables.steps_table import roles_table

@@ -9,8 +9,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from decodescope.analyzer.names.rule_files import bundled_rules
-from decodescope.analyzer.names.rules import NameMeaning
+from decodescope.analyzer.names.rules import NameMeaning, bundled_rules
 from decodescope.analyzer.structure.find import names_without_numbers
 from decodescope.analyzer.structure.layers import StepLayers, find_layers
 from decodescope.analyzer.trace import Int64s

@@ -17,8 +17,7 @@ from decodescope.analyzer.comparing.comparison_messages import (
     RunMeasured,
 )
 from decodescope.analyzer.errors import MissingRequirement
-from decodescope.analyzer.protocol.framing import encode_frame
-from decodescope.analyzer.protocol.messages import Bye, Failure, WorkerConfig
+from decodescope.analyzer.protocol.messages import Bye, Failure, WorkerConfig, encode_frame
 from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.link.comparison import ComparisonLink
 from tests.helpers.comparison_reports import runs_of

@@ -7,7 +7,6 @@ import sys
 import pytest
 
 from decodescope.analyzer.errors import MissingRequirement
-from decodescope.analyzer.protocol.framing import encode_frame
 from decodescope.analyzer.protocol.messages import (
     PROTOCOL_VERSION,
     Bye,
@@ -20,6 +19,7 @@ from decodescope.analyzer.protocol.messages import (
     Settings,
     State,
     Stats,
+    encode_frame,
 )
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import WorkerDied

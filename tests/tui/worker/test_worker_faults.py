@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.protocol.framing import encode_frame
 from decodescope.analyzer.protocol.messages import (
     Bye,
     Failure,
@@ -19,6 +18,7 @@ from decodescope.analyzer.protocol.messages import (
     Progress,
     State,
     StepOnce,
+    encode_frame,
 )
 from decodescope.analyzer.recordings.recording import is_recording, read_recording
 from decodescope.analyzer.recordings.writer import RecordingWriter

@@ -11,12 +11,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from decodescope.analyzer.protocol.framing import FrameDecoder
 from decodescope.analyzer.protocol.messages import (
     PROTOCOL_VERSION,
     Bye,
     CaptureTrace,
     Failure,
+    FrameDecoder,
     Hello,
     Pause,
     Progress,

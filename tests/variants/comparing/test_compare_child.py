@@ -20,7 +20,7 @@ from tests.helpers.processes import alive, gone
 JOB = AccuracyJob(WorkerConfig(variant="eager", batch=1, tokens=4), ("eager", "other"), "text\n")
 CHILD = """
 import os, signal, subprocess, sys, time
-from decodescope.analyzer.protocol.framing import encode_frame
+from decodescope.analyzer.protocol.messages import encode_frame
 from decodescope.analyzer.protocol.messages import Failure, Progress
 from decodescope.analyzer.schema.report import Finding
 from decodescope.variants.comparing.jobs import AccuracyDone

@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.protocol.framing import MAX_FRAME_BYTES, FrameDecoder, encode_frame
 from decodescope.analyzer.protocol.messages import (
+    MAX_FRAME_BYTES,
     AppMessage,
     Bye,
     CaptureTrace,
     Failure,
+    FrameDecoder,
     Heartbeat,
     Log,
     Pause,
@@ -27,6 +28,7 @@ from decodescope.analyzer.protocol.messages import (
     Stats,
     SwitchVariant,
     WorkerMessage,
+    encode_frame,
 )
 from decodescope.variants.live.channel import Channel, ChannelClosed
 

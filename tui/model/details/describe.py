@@ -106,7 +106,7 @@ def span_lines(window: Window, start_ns: int, end_ns: int) -> Iterator[DetailLin
 
 def _host_lines(window: Window, at_ns: int) -> Iterator[DetailLine]:
     """The ranges and calls of the threads that launch ops at `at_ns`, halfway through the span."""
-    from decodescope.analyzer.attribution.host_paths import host_activity
+    from decodescope.analyzer.attribution.range_tree import host_activity
     from decodescope.analyzer.tracks.host import owners
 
     trace = window.analysis.trace

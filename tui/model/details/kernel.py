@@ -23,7 +23,7 @@ _SHAPES_SHOWN = 4
 
 def kernel_lines(window: Window, name: str, within: str | None = None) -> Iterator[DetailLine]:
     """The figures of the launches of the kernel in the window, or in the range `within` of it."""
-    from decodescope.analyzer.names.rule_files import kernel_meaning
+    from decodescope.analyzer.names.rules import kernel_meaning
     from decodescope.analyzer.reports.kernel_launches import kernel_profile
 
     yield from _name_lines(name)
@@ -69,7 +69,7 @@ def kernel_lines(window: Window, name: str, within: str | None = None) -> Iterat
 
 def op_lines(window: Window, row: int) -> Iterator[DetailLine]:
     """One op of the trace: when it ran, how it was launched, and what the host was in."""
-    from decodescope.analyzer.attribution.host_paths import host_activity
+    from decodescope.analyzer.attribution.range_tree import host_activity
     from decodescope.analyzer.reports.kernel_launches import op_facts
 
     analysis = window.analysis

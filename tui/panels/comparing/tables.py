@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 from typing import Any, ClassVar
 
-from decodescope.analyzer.comparing.kernel_changes import KernelChange
+from decodescope.analyzer.comparing.pair_changes import KernelChange
 from decodescope.analyzer.schema.comparison_report import Comparison, Pair, StepPartChange
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.tables.changes_table import kernel_changes_table, step_parts_table
