@@ -89,8 +89,9 @@ def _share(rows: list[Band], spare: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a page's bands depend on: the source, the cells for all bands, the frame of panels,
-    whether colours tell classes apart, and the rows inside the frame that panels want, by name."""
+    """The facts that a page's bands depend on: the source, the cells for all bands, the frame of
+    panels, whether colours tell classes apart, and the rows inside the frame that panels want, by
+    name."""
 
     kind: Kind
     width: int

@@ -115,11 +115,11 @@ class LaunchRows(Rows):
     def matching(self, pattern: re.Pattern[str]) -> set[int]:
         import numpy as np
 
-        found = np.zeros(len(self), dtype=np.bool_)
+        matches = np.zeros(len(self), dtype=np.bool_)
         for (first, index), field in zip(self._distinct, self._fields(), strict=True):
             hits = [pattern.search(field(row)) is not None for row in first]
-            found |= np.array(hits, dtype=np.bool_)[index]
-        return set(np.flatnonzero(found).tolist())
+            matches |= np.array(hits, dtype=np.bool_)[index]
+        return set(np.flatnonzero(matches).tolist())
 
     @cached_property
     def _distinct(self) -> "list[tuple[list[int], Int64s]]":
@@ -127,11 +127,11 @@ class LaunchRows(Rows):
         import numpy as np
 
         columns = (self._step, self._stream, self._shape, self._node)
-        found = (np.unique(one, return_index=True, return_inverse=True) for one in columns)
-        return [(first.tolist(), index) for _, first, index in found]
+        distinct = (np.unique(column, return_index=True, return_inverse=True) for column in columns)
+        return [(first.tolist(), index) for _, first, index in distinct]
 
     def _fields(self) -> tuple[Callable[[int], str], ...]:
-        """What filter and search look in."""
+        """The texts that filter and search look in."""
         return (
             lambda row: f"step {self._step[row]}",
             lambda row: f"stream {self._stream[row]}",
@@ -164,7 +164,7 @@ def _around(paths: Sequence[str]) -> str:
     common = [parts[0] for parts in zip(*distinct, strict=False) if len(set(parts)) == 1]
     # Parts after one that differs may be equal again.
     while common and any(
-        one[: len(common)] != common or len(one) == len(common) for one in distinct
+        parts[: len(common)] != common or len(parts) == len(common) for parts in distinct
     ):
         common.pop()
     return "".join(f"{part}/" for part in common)
@@ -175,8 +175,8 @@ def _ranked(index: "NDArray[np.integer]", table: Sequence[object]) -> "Int64s":
     which stands for none."""
     import numpy as np
 
-    places = {one: place for place, one in enumerate(sorted(set(table[:-1])))}  # type: ignore[type-var]
-    ranks = np.array([*(places[one] for one in table[:-1]), -1], dtype=np.int64)
+    places = {entry: place for place, entry in enumerate(sorted(set(table[:-1])))}  # type: ignore[type-var]
+    ranks = np.array([*(places[entry] for entry in table[:-1]), -1], dtype=np.int64)
     return np.asarray(ranks[index], dtype=np.int64)
 
 
@@ -190,9 +190,10 @@ class KernelTablePanel(TablePanel):
     NAME = "kernels"
     COMMANDS: ClassVar[tuple[Command, ...]] = (
         *TABLE_COMMANDS,
-        Command("back", "escape", "Back", "From the launches of a kernel to all kernels",
-                shown="esc"),
-    )  # fmt: skip
+        Command(
+            "back", "escape", "Back", "From the launches of a kernel to all kernels", shown="esc"
+        ),
+    )
 
     def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
         self._open: str | None = None
@@ -230,13 +231,13 @@ class KernelTablePanel(TablePanel):
 
     def title(self) -> str:
         if self._open is not None:
-            found = f"Launches of {short_kernel(self._open, _TITLE_CELLS)}"
+            title = f"Launches of {short_kernel(self._open, _TITLE_CELLS)}"
         else:
-            found = f"{self._noun.capitalize()}s"
+            title = f"{self._noun.capitalize()}s"
             if self._window is not None:
-                found += f" per {self._window.per}"
-                found += " by attributed time" * self._window.report.overlapping
-        return found if self._within is None else f"{found} in {self._within}"
+                title += f" per {self._window.per}"
+                title += " by attributed time" * self._window.report.overlapping
+        return title if self._within is None else f"{title} in {self._within}"
 
     def note(self) -> str:
         if self._open is not None:

@@ -32,7 +32,7 @@ class RangeRows(Rows):
         closed: frozenset[str],
         window: Window,
         within: str | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         table = table_of_lines(lines, window.report, folded=True)
         self.columns = table.shown()
         self._drawings = [drawing_of(column) for column in self.columns[1:]]
@@ -110,17 +110,34 @@ class RangeTreePanel(TablePanel):
     NAME = "range_tree"
     COMMANDS = (
         *(command for command in TABLE_COMMANDS if command.action != "enter"),
-        Command("enter", "enter", "Narrow", "Show only this range on every page; again: everything",
-                "narrow", 1, "enter"),
+        Command(
+            "enter",
+            "enter",
+            "Narrow",
+            "Show only this range on every page; again: everything",
+            "narrow",
+            1,
+            "enter",
+        ),
         Command("fold", "space", "Fold or unfold", "Hide or show the ranges inside", "fold", 2),
-        Command("close", "left", "Close", "Hide the ranges inside, or go to the range around it",
-                shown="←"),
+        Command(
+            "close",
+            "left",
+            "Close",
+            "Hide the ranges inside, or go to the range around it",
+            shown="←",
+        ),
         Command("unfold", "right", "Open", "Show the ranges inside", shown="→"),
-        Command("layers", "l", "Layers as one row",
-                "Ranges that differ only in their numbers as one row, or each by itself",
-                "layers", 2),
+        Command(
+            "layers",
+            "l",
+            "Layers as one row",
+            "Ranges that differ only in their numbers as one row, or each by itself",
+            "layers",
+            2,
+        ),
         Command("gaps", "g", "Gaps of the range", "List the gaps that its ops ended", "gaps", 7),
-    )  # fmt: skip
+    )
 
     def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
         self._folded: frozenset[str] = frozenset()

@@ -58,7 +58,7 @@ class TablePanel(Prompting, Panel[Rows]):
     # What subclasses say
 
     def source(self, view: View, moment: Moment) -> object:
-        """What the rows depend on; `rows` is called again when it differs."""
+        """The data that the rows depend on; `rows` is called again when it differs."""
         raise NotImplementedError
 
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
@@ -74,7 +74,7 @@ class TablePanel(Prompting, Panel[Rows]):
         return ""
 
     def pick_of(self, key: Hashable) -> Pick | None:
-        """What moving the cursor to a row selects; None selects nothing."""
+        """The pick that the cursor on a row selects; None selects nothing."""
         return None
 
     def key_of(self, pick: Pick | None) -> Hashable:
@@ -123,7 +123,7 @@ class TablePanel(Prompting, Panel[Rows]):
         return Sheet(rows, self.title(), self._place_note())
 
     def column_help(self) -> list[tuple[str, str]]:
-        """What each column says, for the help."""
+        """The meaning of each column, for the help."""
         if not isinstance(self._shown, Rows):
             return []
         columns = {column.heading: column.help for column in self._shown.columns}

@@ -84,9 +84,14 @@ class TableLayout:
         return row
 
     def line(
-        self, columns: Columns, cells: Sequence[Cell], cursor: bool, found: bool,
-        width: int, brush: Brush,
-    ) -> Row:  # fmt: skip
+        self,
+        columns: Columns,
+        cells: Sequence[Cell],
+        cursor: bool,
+        found: bool,
+        width: int,
+        brush: Brush,
+    ) -> Row:
         """The line of one row: the one at the cursor, or one that the search `found`."""
         inks, row = brush.inks, Row()
         over = inks.cursor if cursor else Style.null()

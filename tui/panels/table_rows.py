@@ -1,4 +1,4 @@
-"""What a table shows: columns, and rows that are formatted only when they are visible."""
+"""The contents of a table: columns, and rows that are formatted only when they are visible."""
 
 import re
 import warnings
@@ -41,7 +41,7 @@ class Rows:
         raise NotImplementedError
 
     def key(self, row: int) -> Hashable:
-        """What stays the same if the rows are replaced by later ones: the cursor follows it."""
+        """The part that later rows have too: the cursor follows it."""
         raise NotImplementedError
 
     def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
@@ -53,11 +53,11 @@ class Rows:
         return self.cells(row, inks, room)
 
     def text(self, row: int) -> str:
-        """What filter and search look in."""
+        """The text that filter and search look in."""
         raise NotImplementedError
 
     def values(self, column: int) -> Sequence[object]:
-        """What each row is sorted by, for a column; numbers or texts, None is last."""
+        """The value that each row is sorted by, for a column; numbers or texts, None is last."""
         raise NotImplementedError
 
     def place(self, key: Hashable) -> int | None:

@@ -27,9 +27,19 @@ _SIZE = re.compile(r"([0-9]{1,4})x([0-9]{1,4})")
 _DEFAULT_SIZE = (120, 40)
 _MAX_CELLS = 1000
 _WHAT_IS_DECODED = (
-    "model", "batch", "context", "device", "variant", "temperature", "top_k", "top_p", "seed",
-    "prompt", "prompt_ids", "trust_remote_code",
-)  # fmt: skip
+    "model",
+    "batch",
+    "context",
+    "device",
+    "variant",
+    "temperature",
+    "top_k",
+    "top_p",
+    "seed",
+    "prompt",
+    "prompt_ids",
+    "trust_remote_code",
+)
 
 
 def _size(text: str) -> tuple[int, int]:

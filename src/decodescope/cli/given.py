@@ -74,7 +74,7 @@ class GivenOptions:
     @classmethod
     def taken_from(cls, options: dict[str, Any]) -> Self:
         """Takes its options out of all `options` of a command."""
-        return cls(**{one.name: options.pop(one.name) for one in fields(cls)})
+        return cls(**{field.name: options.pop(field.name) for field in fields(cls)})
 
     @property
     def files(self) -> tuple[Path, ...]:

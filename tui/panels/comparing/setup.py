@@ -1,4 +1,4 @@
-"""What is to be compared, and how far each candidate is."""
+"""The candidates of a comparison, and how far each candidate is."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the comparison does now, how long it takes, and what its result is of; of merged ranks,
+"""The state of the comparison, how long it takes, and what its result is of; of merged ranks,
 which one the others wait for."""
 
 from dataclasses import dataclass
@@ -55,8 +55,13 @@ class ComparisonStatusPanel(Panel[tuple[Line, ...]]):
 
     def draw(self, data: tuple[Line, ...], width: int, height: int) -> Sheet:
         inks = self._brush.inks
-        tones = {"strong": inks.strong, "text": inks.text, "dim": inks.dim, "warn": inks.warn,
-                 "bad": inks.bad}  # fmt: skip
+        tones = {
+            "strong": inks.strong,
+            "text": inks.text,
+            "dim": inks.dim,
+            "warn": inks.warn,
+            "bad": inks.bad,
+        }
         rows = []
         for line in data:
             for number, text in enumerate(self._wrapped(line, width)):
@@ -123,7 +128,7 @@ def _waiting(window: Window | None) -> list[Line]:
 
 
 def _about(state: ComparisonState) -> list[Line]:
-    """What the result is of, what limits it, and of which workload it is."""
+    """The origin of the result, what limits it, and its workload."""
     if state.result is None:
         return []
     summary = summary_of(state.result)

@@ -61,18 +61,49 @@ class GapClassesPanel(Panel[ClassesData]):
 
     NAME = "gap_classes"
     COMMANDS = (
-        Command("row(-1)", "up,k", "Previous class", "List the gaps of the class above",
-                "class", 3, "↑↓"),
+        Command(
+            "row(-1)",
+            "up,k",
+            "Previous class",
+            "List the gaps of the class above",
+            "class",
+            3,
+            "↑↓",
+        ),
         Command("row(1)", "down,j", "Next class", "List the gaps of the class below", shown="↓"),
-        Command("bucket(-1)", "left,h", "Shorter gaps", "List the gaps of the bucket to the left",
-                "length", 4, "←→"),
-        Command("bucket(1)", "right,l", "Longer gaps", "List the gaps of the bucket to the right",
-                shown="→"),
-        Command("step(-1)", "left_square_bracket", "Previous step", "Only the step before",
-                "step", 5, "[ ]"),
-        Command("step(1)", "right_square_bracket", "Next step",
-                "Only this step, the next one; after the last, the whole window", shown="]"),
-    )  # fmt: skip
+        Command(
+            "bucket(-1)",
+            "left,h",
+            "Shorter gaps",
+            "List the gaps of the bucket to the left",
+            "length",
+            4,
+            "←→",
+        ),
+        Command(
+            "bucket(1)",
+            "right,l",
+            "Longer gaps",
+            "List the gaps of the bucket to the right",
+            shown="→",
+        ),
+        Command(
+            "step(-1)",
+            "left_square_bracket",
+            "Previous step",
+            "Only the step before",
+            "step",
+            5,
+            "[ ]",
+        ),
+        Command(
+            "step(1)",
+            "right_square_bracket",
+            "Next step",
+            "Only this step, the next one; after the last, the whole window",
+            shown="]",
+        ),
+    )
 
     def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
         self._of: tuple[Window | None, str | None, int | None] | None = None
@@ -148,7 +179,7 @@ class GapClassesPanel(Panel[ClassesData]):
     def action_bucket(self, step: int) -> None:
         """Choose the next occupied bucket; before the first one, every length."""
         if isinstance(data := self._data, ClassesData):
-            lines = {one.gap_class: one for one in data.found.lines if not one.sub}
+            lines = {line.gap_class: line for line in data.found.lines if not line.sub}
             line = lines.get(data.chosen.gap_class)
             bounds = [bound for bound, _ in line.total.histogram] if line else []
             now = data.chosen.bucket_ns
@@ -186,9 +217,13 @@ class GapClassesPanel(Panel[ClassesData]):
         self.post_message(Sift(chosen))
 
     def _line(
-        self, line: GapClassRow, data: ClassesData, bounds: Sequence[int],
-        kept: Sequence[Column[GapClassRow]], width: int,
-    ) -> Row:  # fmt: skip
+        self,
+        line: GapClassRow,
+        data: ClassesData,
+        bounds: Sequence[int],
+        kept: Sequence[Column[GapClassRow]],
+        width: int,
+    ) -> Row:
         inks, glyphs = self._brush.inks, self._brush.glyphs
         chosen = not line.sub and line.gap_class == data.chosen.gap_class
         over = inks.cursor if chosen else Style.null()

@@ -54,7 +54,7 @@ class GapRows(Rows):
         self._flexible = [place for place, column in enumerate(self.columns) if column.flexible]
         # Flexible columns share what is left, each above its least: the room is that of the first.
         first = self.columns[self._flexible[0]].least
-        self._drawings = [(drawing_of(one), one.least - first) for one in self.columns[1:]]
+        self._drawings = [(drawing_of(column), column.least - first) for column in self.columns[1:]]
 
     def __len__(self) -> int:
         return len(self._table)
@@ -100,7 +100,7 @@ class GapRows(Rows):
     def matching(self, pattern: re.Pattern[str]) -> set[int]:
         held = (gap for gap in self._interruptions if pattern.search(self._interruption_words(gap)))
         places = {self._table.place(gap) for gap in held}
-        return self._table.matching(pattern) | {one for one in places if one is not None}
+        return self._table.matching(pattern) | {place for place in places if place is not None}
 
     def _interruption_words(self, gap: int) -> str:
         causes = (one.cause.replace("_", " ") for one in self._interruptions.get(gap, ()))
@@ -158,7 +158,7 @@ def _causes(gap: GapReport) -> str:
 
 
 def filter_words(chosen: GapFilter, within: str | None) -> str:
-    """What a filter leaves, in words; "" for everything."""
+    """The gaps that a filter leaves, in words; "" for everything."""
     parts = [chosen.gap_class] if chosen.gap_class else []
     if chosen.bucket_ns is not None:
         lower, upper = chosen.bucket_ns

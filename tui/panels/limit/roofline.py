@@ -46,15 +46,29 @@ class RooflinePanel(Panel[RooflineData]):
 
     NAME = "roofline"
     COMMANDS = (
-        Command("next(-1, 0)", "left,h", "Fewer FLOPs a byte", "The next kernel to the left",
-                "kernel", 3, "←→↑↓"),
-        Command("next(1, 0)", "right,l", "More FLOPs a byte", "The next kernel to the right",
-                shown="→"),
+        Command(
+            "next(-1, 0)",
+            "left,h",
+            "Fewer FLOPs a byte",
+            "The next kernel to the left",
+            "kernel",
+            3,
+            "←→↑↓",
+        ),
+        Command(
+            "next(1, 0)", "right,l", "More FLOPs a byte", "The next kernel to the right", shown="→"
+        ),
         Command("next(0, 1)", "up,k", "Faster", "The next kernel above", shown="↑"),
         Command("next(0, -1)", "down,j", "Slower", "The next kernel below", shown="↓"),
-        Command("open_kernel", "enter", "Open the kernel", "Show it in the table of kernels",
-                "open kernel", 4),
-    )  # fmt: skip
+        Command(
+            "open_kernel",
+            "enter",
+            "Open the kernel",
+            "Show it in the table of kernels",
+            "open kernel",
+            4,
+        ),
+    )
 
     def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
         self._of: Window | None = None

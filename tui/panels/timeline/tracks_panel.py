@@ -223,7 +223,7 @@ class TracksPanel(Prompting, Panel[TimelineData]):
             return None
         pattern = smart_pattern(self._search)
         names, trace = look.tracks.names, look.tracks.analysis.trace
-        found = {name for name in names if pattern.search(name)}
+        matching = {name for name in names if pattern.search(name)}
         ops = {trace.names[name] for name in np.unique(trace.ops.name).tolist()}
-        found |= {name for name in ops if pattern.search(short_name(name))}
-        return np.array([name in found for name in names], dtype=np.bool_)
+        matching |= {name for name in ops if pattern.search(short_name(name))}
+        return np.array([name in matching for name in names], dtype=np.bool_)
