@@ -71,7 +71,7 @@ class Comparisons:
                 await self._end_worker(feed)
 
     def _name_file(self, view: View, feed: Feed) -> None:
-        from decodescope.tui.screens.other_file import OtherFileScreen
+        from decodescope.tui.screens.dialogs import OtherFileScreen
 
         def chosen(path: Path | None) -> None:
             if path is not None:

@@ -20,7 +20,7 @@ from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.sources import source_for
 from decodescope.tui.pages.all_pages import PAGES
-from decodescope.tui.panels.keys import KeysPanel
+from decodescope.tui.panels.around import KeysPanel
 from tests.helpers.scripted import (
     Session,
     StillClock,

@@ -6,24 +6,31 @@ from rich.cells import cell_len
 
 from decodescope.analyzer.vocabulary.ascii_text import to_ascii
 from decodescope.tui.commands import Command
-from decodescope.tui.model.details.line import DetailLine
+from decodescope.tui.model.details.lines import DetailLine
 from decodescope.tui.model.notices import Banner
 from decodescope.tui.model.view import Choice, Moment, SpeedSample, View
-from decodescope.tui.panels.banner import BannerPanel, banner_rows, headlines, hint_has_own_row
+from decodescope.tui.panels.around import (
+    BannerPanel,
+    banner_rows,
+    fitting_keys,
+    headlines,
+    hint_has_own_row,
+)
 from decodescope.tui.panels.details import DetailsData, DetailsPanel
-from decodescope.tui.panels.history import (
+from decodescope.tui.panels.live_run import (
     HOLD_S,
     SPAN_S,
+    VariantsData,
+    VariantsPanel,
     axis_top,
+    first_shown,
     middle_label,
     slice_seconds,
     sliced,
     switches,
 )
-from decodescope.tui.panels.keys import fitting_keys
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Brush, Empty, wrapped_tail
-from decodescope.tui.panels.variants import VariantsData, VariantsPanel, first_shown
 from decodescope.tui.style.palette import (
     ASCII,
     UNICODE,

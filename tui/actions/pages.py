@@ -94,7 +94,7 @@ class PageController:
 
     def palette(self) -> None:
         """Search all actions."""
-        from decodescope.tui.screens.dialog import Palette
+        from decodescope.tui.screens.dialogs import Palette
 
         if not isinstance(self._app.screen, Palette):
             self._app.push_screen(Palette(id="--command-palette"))

@@ -47,7 +47,7 @@ class RunController:
 
     def variants(self) -> None:
         """List the variants or the opened files, and switch to the chosen one."""
-        from decodescope.tui.screens.variants import VariantsScreen
+        from decodescope.tui.screens.dialogs import VariantsScreen
 
         view = self._feeds.view()
         title = "Opened files" if view.kind == "trace" else "Variants"
@@ -176,7 +176,7 @@ class RunController:
 
     def seek_time(self) -> None:
         """Go to a time of a replay."""
-        from decodescope.tui.screens.seek import SeekScreen
+        from decodescope.tui.screens.dialogs import SeekScreen
 
         if (playback := self._feeds.view().playback) is not None:
             self._app.push_screen(SeekScreen(playback), self.seek_to)

@@ -46,11 +46,8 @@ class LazyPage:
 
 
 def live_panels() -> Panels:
-    from decodescope.tui.panels.history import HistoryPanel
-    from decodescope.tui.panels.last_step import LastStepPanel
-    from decodescope.tui.panels.tables import GapsPanel, KernelsPanel
-    from decodescope.tui.panels.text import TextPanel
-    from decodescope.tui.panels.variants import VariantsPanel
+    from decodescope.tui.panels.live_run import HistoryPanel, TextPanel, VariantsPanel
+    from decodescope.tui.panels.live_window import GapsPanel, KernelsPanel, LastStepPanel
     from decodescope.tui.panels.verdict import VerdictPanel
 
     return (
@@ -108,7 +105,7 @@ def timeline_bands(room: Room) -> list[Band]:
 
 
 def kernel_panels() -> Panels:
-    from decodescope.tui.panels.kernels.table import KernelTablePanel
+    from decodescope.tui.panels.kernels import KernelTablePanel
 
     return (KernelTablePanel,)
 
@@ -150,10 +147,8 @@ def range_bands(room: Room) -> list[Band]:
 
 
 def limit_panels() -> Panels:
-    from decodescope.tui.panels.limit.bandwidths import BandwidthPanel
-    from decodescope.tui.panels.limit.roles import RolesPanel
     from decodescope.tui.panels.limit.roofline import RooflinePanel
-    from decodescope.tui.panels.limit.waterfall import WaterfallPanel
+    from decodescope.tui.panels.limit.step import BandwidthPanel, RolesPanel, WaterfallPanel
     from decodescope.tui.panels.verdict import FullVerdictPanel
 
     return (RooflinePanel, FullVerdictPanel, WaterfallPanel, RolesPanel, BandwidthPanel)
@@ -215,15 +210,15 @@ def _is_short(room: Room, verdict: int) -> bool:
 
 
 def comparison_panels() -> Panels:
-    from decodescope.tui.panels.comparing.collectives import CollectivesPanel
-    from decodescope.tui.panels.comparing.gpus import WaitingGpusPanel
-    from decodescope.tui.panels.comparing.kernels import ComparisonKernelsPanel
-    from decodescope.tui.panels.comparing.ranges import ComparisonRangesPanel
+    from decodescope.tui.panels.comparing.ranks import CollectivesPanel, SkewPanel, WaitingGpusPanel
     from decodescope.tui.panels.comparing.setup import ComparisonSetupPanel
-    from decodescope.tui.panels.comparing.sides import ComparisonSidesPanel
-    from decodescope.tui.panels.comparing.skew import SkewPanel
     from decodescope.tui.panels.comparing.status import ComparisonStatusPanel
-    from decodescope.tui.panels.comparing.step import ComparisonStepPanel
+    from decodescope.tui.panels.comparing.tables import (
+        ComparisonKernelsPanel,
+        ComparisonRangesPanel,
+        ComparisonSidesPanel,
+        ComparisonStepPanel,
+    )
     from decodescope.tui.panels.comparing.waterfalls import ComparisonWaterfallsPanel
 
     return (

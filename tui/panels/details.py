@@ -14,7 +14,7 @@ from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, wrapped
 
 if TYPE_CHECKING:
-    from decodescope.tui.model.details.line import DetailLine
+    from decodescope.tui.model.details.lines import DetailLine
 
 # A longer label has the rest of its own line.
 _MOST_LABEL_CELLS = 16

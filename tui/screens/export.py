@@ -19,7 +19,7 @@ from decodescope.analyzer.io.output_paths import check_writable
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.model.shelf import Shelf, folder_of, folders
 from decodescope.tui.panels.files import PlainInput
-from decodescope.tui.screens.dialog import Choices, Dialog
+from decodescope.tui.screens.dialogs import Choices, Dialog
 
 Kind = Literal["json", "markdown", "chrome", "html", "kernel", "range", "gap", "svg", "text"]
 Of = Literal["comparison", "window", "screen"]

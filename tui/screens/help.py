@@ -13,7 +13,7 @@ from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from decodescope.tui.commands import Command
-from decodescope.tui.screens.dialog import Dialog
+from decodescope.tui.screens.dialogs import Dialog
 from decodescope.tui.style.palette import Inks
 
 FIGURES = (

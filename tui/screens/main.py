@@ -14,13 +14,18 @@ from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.model.view import Moment, View, stand_in
 from decodescope.tui.pages.all_pages import LazyPage
 from decodescope.tui.pages.layout import Page, Plan, plan
-from decodescope.tui.panels.banner import BannerPanel, banner_rows
+from decodescope.tui.panels.around import (
+    BannerPanel,
+    KeysPanel,
+    PlaybackPanel,
+    Tab,
+    TabsPanel,
+    banner_rows,
+)
 from decodescope.tui.panels.details import DetailsPanel
 from decodescope.tui.panels.header import StripPanel, TitlePanel
-from decodescope.tui.panels.keys import KeysPanel, Tab, TabsPanel
 from decodescope.tui.panels.messages import Resized
 from decodescope.tui.panels.panel import Panel
-from decodescope.tui.panels.playback import PlaybackPanel
 from decodescope.tui.panels.sheet import Brush, Empty, TextLine
 from decodescope.tui.style.palette import Inks
 

@@ -17,7 +17,7 @@ from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.protocol.messages import Hello, Settings
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.model.settings import SAMPLING, SIZES, as_fields, from_fields
-from decodescope.tui.screens.dialog import Choices, Dialog
+from decodescope.tui.screens.dialogs import Choices, Dialog
 
 
 class SettingsScreen(Dialog[Settings]):

@@ -12,7 +12,7 @@ from textual.widgets import Static
 from decodescope.analyzer import analyze, load
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.sources import TraceSource
-from decodescope.tui.screens.dialog import Choices
+from decodescope.tui.screens.dialogs import Choices
 from decodescope.tui.screens.export import EXPORTABLES, ExportScreen, TargetInput
 from tests.helpers.scripted import Session, StillClock, settle, text_of
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer.text.formatting import count, duration, percent
 from decodescope.tui.background import analyse_files
-from decodescope.tui.model.details.gap import gap_lines
+from decodescope.tui.model.details.describe import gap_lines
 from decodescope.tui.model.picks import GapFilter, GapPick, Selection
 from decodescope.tui.model.view import Moment
 from decodescope.tui.panels.gaps.classes import GapClassesPanel, bucket

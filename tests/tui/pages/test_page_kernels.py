@@ -15,8 +15,7 @@ from decodescope.analyzer.reports.kernel_launches import kernel_launches
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.picks import KernelPick, OpPick
 from decodescope.tui.model.sources import TraceSource
-from decodescope.tui.panels.kernels.launches import LaunchRows
-from decodescope.tui.panels.kernels.table import KernelTablePanel
+from decodescope.tui.panels.kernels import KernelTablePanel, LaunchRows
 from decodescope.tui.panels.messages import Narrow
 from decodescope.tui.panels.table_rows import smart_pattern
 from decodescope.tui.style.terminal import TerminalTraits

@@ -13,10 +13,9 @@ from decodescope.analyzer.schema.report import WaterfallPart
 from decodescope.analyzer.text.formatting import duration, percent, signed_duration
 from decodescope.tui.model.picks import KernelPick, Selection
 from decodescope.tui.model.view import Moment
-from decodescope.tui.panels.limit.bandwidths import BandwidthPanel
 from decodescope.tui.panels.limit.log_axis import LogAxis, decade_text
 from decodescope.tui.panels.limit.roofline import RooflinePanel
-from decodescope.tui.panels.limit.waterfall import WaterfallData, WaterfallPanel
+from decodescope.tui.panels.limit.step import BandwidthPanel, WaterfallData, WaterfallPanel
 from decodescope.tui.panels.verdict import FullVerdictPanel, VerdictPanel
 from tests.helpers import scripted
 from tests.helpers.app import recorded

@@ -14,16 +14,14 @@ from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.text.formatting import duration, percent
 from decodescope.analyzer.tracks.build import find_tracks
 from decodescope.tui.background import analyse_files
-from decodescope.tui.model.details.describe import overview_lines
-from decodescope.tui.model.details.gap import gap_lines
+from decodescope.tui.model.details.describe import gap_lines, overview_lines, range_detail_lines
 from decodescope.tui.model.details.kernel import kernel_lines, op_lines
-from decodescope.tui.model.details.range import range_detail_lines
 from decodescope.tui.model.picks import GapFilter, GapPick, OpPick, Selection, SpanPick
 from decodescope.tui.model.timeline import pick_of_slice
 from decodescope.tui.model.view import Moment, Window
 from decodescope.tui.panels.gaps.classes import GapClassesPanel
 from decodescope.tui.panels.gaps.listing import GapListPanel, GapRows
-from decodescope.tui.panels.limit.roles import RolesPanel
+from decodescope.tui.panels.limit.step import RolesPanel
 from decodescope.tui.panels.range_tree import RangeTreePanel
 from decodescope.tui.panels.verdict import VerdictPanel
 from tests.helpers.app.recorded import (

@@ -1,14 +1,24 @@
-"""Everything about a pick, as lines; of a kernel, a gap or a range in a file each."""
+"""The lines that tell everything about a pick."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from decodescope.analyzer.names.names import short_kernels
-from decodescope.analyzer.text.formatting import count, duration, percent
-from decodescope.analyzer.vocabulary.words import bound_words, layers_words, straggler_text
-from decodescope.tui.model.details.gap import gap_lines
+from decodescope.analyzer.roofline.advice import gap_advice
+from decodescope.analyzer.schema.report import GapReport, RangeReport, Report
+from decodescope.analyzer.text.formatting import UNKNOWN, count, duration, percent
+from decodescope.analyzer.vocabulary.words import (
+    CPU_GAP_MEANINGS,
+    GAP_MEANINGS,
+    INFERRED_NOTE,
+    bound_words,
+    device_words,
+    layers_words,
+    ops_word,
+    straggler_text,
+)
 from decodescope.tui.model.details.kernel import kernel_lines, op_lines
-from decodescope.tui.model.details.line import DetailLine
-from decodescope.tui.model.details.range import range_detail_lines
+from decodescope.tui.model.details.lines import DetailLine, range_role_lines
 from decodescope.tui.model.picks import (
     GapPick,
     KernelPick,
@@ -18,6 +28,9 @@ from decodescope.tui.model.picks import (
     SpanPick,
 )
 from decodescope.tui.model.view import Window
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.timing.interruptions.interruption import Interruption
 
 
 def describe(selection: Selection, window: Window) -> tuple[str, Iterable[DetailLine]]:
@@ -108,3 +121,146 @@ def _host_lines(window: Window, at_ns: int) -> Iterator[DetailLine]:
 
 def _share(ns: int, length_ns: int) -> str:
     return f"{duration(ns)}, {percent(ns / length_ns)} %"
+
+
+def gap_lines(window: Window, row: int) -> Iterator[DetailLine]:
+    """Everything about the gap in this row of the analysis."""
+    from decodescope.analyzer.reports.device_report import gap_report
+    from decodescope.analyzer.timing.interruptions.interruption import interruptions_by_gap
+
+    analysis, report = window.analysis, window.report
+    gap = gap_report(analysis, analysis.ranges, row)
+    yield DetailLine("", f"{duration(gap.length_ns)} idle: {gap.gap_class}", "strong")
+    interruptions = interruptions_by_gap(analysis.gaps, analysis.interruptions).get(row, [])
+    yield from _interruption_lines(interruptions)
+    yield from _gap_part_lines(gap, CPU_GAP_MEANINGS if report.on_cpu else GAP_MEANINGS)
+    if 2 * sum(interruption.length_ns for interruption in interruptions) > gap.length_ns:
+        yield DetailLine(
+            "→", "an interruption: the steady state and the verdict leave it out", "good"
+        )
+    else:
+        yield DetailLine("→", gap_advice(gap.gap_class, gap.label, gap.call), "good")
+    yield DetailLine("after", gap.prev)
+    yield DetailLine("before", gap.next)
+    yield DetailLine("launched by", gap.call or "a call that is not in the trace")
+    yield from _gap_host_lines(gap)
+    if gap.range is not None:
+        yield DetailLine("in range", gap.range)
+    yield from _gap_place_lines(window, gap)
+
+
+def _interruption_lines(interruptions: Sequence["Interruption"]) -> Iterator[DetailLine]:
+    """The interruptions during the gap, each with its evidence."""
+    for interruption in interruptions:
+        cause = interruption.cause.replace("_", " ")
+        text = f"{cause}, {duration(interruption.length_ns)}: {interruption.evidence}"
+        yield DetailLine("interruption", text, "warn")
+
+
+def _gap_part_lines(gap: GapReport, meanings: dict[str, str]) -> Iterator[DetailLine]:
+    """Each part in the order of time, host_wait also by what the host did."""
+    for name, ns in gap.parts.items():
+        share = f", {percent(ns / gap.length_ns)} %" if len(gap.parts) > 1 else ""
+        yield DetailLine(name, f"{duration(ns)}{share}: {meanings.get(name, '')}")
+        if name == "host_wait" and len(gap.host_wait) > 1:
+            for label, of_it in gap.host_wait.items():
+                yield DetailLine(f"  {label}", duration(of_it), "dim")
+
+
+def _gap_host_lines(gap: GapReport) -> Iterator[DetailLine]:
+    """The range, operator and call of the launching thread halfway through the longest part."""
+    host = gap.host
+    if host is None:
+        yield DetailLine("host", "no launching thread in the trace", "dim")
+        return
+    doing = {"host op": host.operator, "host call": host.call}
+    if host.range != gap.range:
+        doing["host range"] = host.range
+    known = [(label, text) for label, text in doing.items() if text is not None]
+    for label, text in known:
+        yield DetailLine(label, text)
+    if not known:
+        busy = f" ({gap.label})" if gap.label else ""
+        yield DetailLine("host", f"in no operator and no CUDA call{busy}", "dim")
+
+
+def _gap_place_lines(window: Window, gap: GapReport) -> Iterator[DetailLine]:
+    """Which step, device and stream, when, and how much of the step."""
+    report = window.report
+    if gap.step is not None and 0 <= gap.step < len(report.steps):
+        step = report.steps[gap.step]
+        # On several devices, a step is idle only while all of them are.
+        one_device = len(window.analysis.steps.devices[gap.step]) == 1
+        idle_ns = step.idle_ns if one_device else None
+        shares = [
+            f"{percent(gap.length_ns / of_ns)} % of its {what}"
+            for what, of_ns in (("GPU span", step.gpu_span_ns), ("idle time", idle_ns))
+            if of_ns and gap.length_ns <= of_ns
+        ]
+        yield DetailLine("step", ", ".join([f"{gap.step}", *shares]))
+    stream = "thread" if report.on_cpu else "stream"
+    where = (
+        f"{device_words(gap.device)}, {stream} {gap.stream if gap.stream is not None else UNKNOWN}"
+    )
+    yield DetailLine("on", where)
+    yield DetailLine("at", f"{duration(gap.at_ns)} after the device's first op")
+
+
+_RANGE_KERNELS, _RANGE_NAME_CELLS = 6, 100
+_CERTAINTY = {
+    "exact": "exact: launched inside the range",
+    "partial": "partial: a graph replay, aligned with a step that ran without the graph",
+    "none": "none: the ops of a graph replay that match nothing",
+    "inferred": "inferred: by the names of kernels and their order in the step",
+}
+
+
+def range_detail_lines(window: Window, path: str) -> Iterator[DetailLine]:
+    """Time, launches, idle time by class and the longest kernels of the range."""
+    from decodescope.analyzer.reports.kernel_launches import longest_kernels_within
+    from decodescope.analyzer.tables.ranges_table import range_lines as lines_of
+
+    report = window.report
+    rows = (row for by_layer in (False, True) for row in lines_of(report, by_layer=by_layer))
+    line = next((row for row in rows if row.found.path == path), None)
+    yield DetailLine("", path, "strong")
+    if line is None:
+        yield DetailLine("", "not in this window", "dim")
+        return
+    node = line.found
+    if node.kind == "operator":
+        yield DetailLine("", "an operator of the framework: the host opened no range here", "dim")
+    if node.kind == "inferred":
+        yield DetailLine("", INFERRED_NOTE, "dim")
+    yield from range_role_lines(window, path, inferred=node.kind == "inferred")
+    time = "attributed" if report.overlapping else "time" if report.on_cpu else "GPU time"
+    yield DetailLine(time, f"{duration(line.time_ns)}, {percent(line.share)} % of busy time")
+    if report.overlapping:
+        yield DetailLine("GPU time", f"{duration(node.gpu_ns)}, where ops overlap counted in each")
+    if len(line.each_ns) > 1:
+        shortest, longest = min(line.each_ns), max(line.each_ns)
+        spread = f"{duration(shortest)} to {duration(longest)}"
+        yield DetailLine("ranges", f"{len(line.each_ns)}, each {duration(line.mean_ns)}, {spread}")
+    if len(report.steps) > 1:
+        yield DetailLine("per step", duration(line.time_ns / len(report.steps)))
+    yield DetailLine("launches", count(node.launch_calls))
+    yield DetailLine(ops_word(report), count(node.gpu_ops))
+    yield from _idle(report, node)
+    matched = "" if node.matched is None else f"; {percent(node.matched)} % of its ops match"
+    certainty = _CERTAINTY["inferred" if node.kind == "inferred" else node.confidence]
+    yield DetailLine("confidence", certainty + matched)
+    yield DetailLine("", "longest operators" if report.on_cpu else "longest kernels", "dim")
+    kernels = longest_kernels_within(window.analysis, path, _RANGE_KERNELS)
+    short = short_kernels((name for name, _, _ in kernels), _RANGE_NAME_CELLS)
+    for name, calls, ns in kernels:
+        share = f", {percent(ns / line.time_ns)} %" if line.time_ns else ""
+        yield DetailLine("", f"{duration(ns)}{share}, {count(calls)}: {short[name]}")
+
+
+def _idle(report: Report, node: RangeReport) -> Iterator[DetailLine]:
+    """The idle time that its ops ended, by class."""
+    idle_ns = sum(device.idle_ns for device in report.devices)
+    share = f", {percent(node.idle_ns / idle_ns)} % of all idle time" if idle_ns else ""
+    yield DetailLine("idle", f"{duration(node.idle_ns)}{share}")
+    for name, ns in sorted(node.gaps.items(), key=lambda class_and_ns: -class_and_ns[1]):
+        yield DetailLine(f"  {name}", duration(ns))

@@ -15,8 +15,7 @@ from decodescope.analyzer.text.formatting import (
     significant,
 )
 from decodescope.analyzer.vocabulary.words import device_words
-from decodescope.tui.model.details.line import DetailLine
-from decodescope.tui.model.details.roles import kernel_role_lines, op_role_lines
+from decodescope.tui.model.details.lines import DetailLine, kernel_role_lines, op_role_lines
 from decodescope.tui.model.view import Window
 
 _SHAPES_SHOWN = 4

@@ -1,16 +1,19 @@
 """What is to be compared, and how far each candidate is."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from decodescope.analyzer.reports.step_figures import communication_fraction
+from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.tables.columns import COUNT, RATE, TEXT, Column, Table, Tone
+from decodescope.analyzer.tables.waiting_table import RankFile, WaitingRow, waiting_table
 from decodescope.analyzer.text.formatting import UNKNOWN
 from decodescope.tui.commands import Command
 from decodescope.tui.model.candidates import Candidate, comparison_candidates
 from decodescope.tui.model.comparing import ComparisonState
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.comparing.rank_rows import rank_rows
-from decodescope.tui.panels.comparing.table import ComparisonTable
+from decodescope.tui.panels.comparing.tables import ComparisonTable
 from decodescope.tui.panels.messages import AskComparison
 from decodescope.tui.panels.sheet import Empty, wrapped
 from decodescope.tui.panels.table_rows import Rows, TableRows
@@ -52,24 +55,24 @@ class ComparisonSetupPanel(ComparisonTable):
         )
 
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
-        found, state = comparison_candidates(view), view.comparison
+        candidates, state = comparison_candidates(view), view.comparison
         self._rounds = state.rounds
         self._files = view.kind == "trace"
-        if not found:
+        if not candidates:
             return Empty("Compare", _why_none(view))
         ranks = None if view.window is None else view.window.ranks
-        by_rank = None if ranks is None else rank_rows(found, ranks)
+        by_rank = None if ranks is None else rank_rows(candidates, ranks)
         self._title = "Compare" if by_rank is None else "Ranks: who waits for whom"
         if by_rank is not None:
             return by_rank
         if self._files:
-            rows = [_Row(one, 0, None, "") for one in found]
+            rows = [_Row(candidate, 0, None, "") for candidate in candidates]
             return TableRows(
                 Table("files", _candidate_columns("file"), rows, key=_name, search=_name)
             )
         # Nothing can be chosen meanwhile, and the rows below are needed.
-        shown = [one for one in found if one.chosen or not state.busy]
-        rows = [_row(one, state) for one in shown]
+        shown = [each for each in candidates if each.chosen or not state.busy]
+        rows = [_row(candidate, state) for candidate in shown]
         columns = (*_candidate_columns("variant"), *_RUNS)
         return TableRows(Table("variants", columns, rows, key=_name, search=_name))
 
@@ -183,3 +186,16 @@ _RUNS: tuple[Column[_Row], ...] = (
         tone=lambda row: "accent" if row.now == "measuring" else "dim",
     ),
 )
+
+
+def rank_rows(candidates: Sequence[Candidate], report: RanksReport) -> TableRows[WaitingRow] | None:
+    """A row for each rank; None if the file of one is no candidate."""
+    of_path = {Path(candidate.about) / candidate.name: candidate for candidate in candidates}
+    files: dict[int, RankFile] = {}
+    for rank in report.ranks:
+        candidate = of_path.get(Path(rank.report.source.path))
+        if candidate is None:
+            return None
+        share = communication_fraction(rank.report)
+        files[rank.rank] = RankFile(candidate.name, candidate.chosen, share)
+    return TableRows(waiting_table(report.communication, files))

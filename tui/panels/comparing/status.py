@@ -36,14 +36,14 @@ class ComparisonStatusPanel(Panel[tuple[Line, ...]]):
     AGES = True
 
     def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
-        self._said: tuple[object, tuple[Line, ...]] = (None, ())
+        self._about: tuple[object, tuple[Line, ...]] = (None, ())
         super().__init__(brush, view, moment)
 
     def pick(self, view: View, moment: Moment) -> tuple[Line, ...]:
         state = view.comparison
-        if state.result is not self._said[0]:
-            self._said = (state.result, tuple(_about(state)))
-        return (*_progress(state, moment.now), *_waiting(view.window), *self._said[1])
+        if state.result is not self._about[0]:
+            self._about = (state.result, tuple(_about(state)))
+        return (*_progress(state, moment.now), *_waiting(view.window), *self._about[1])
 
     def wanted_rows(self, width: int) -> int:
         data = self._data

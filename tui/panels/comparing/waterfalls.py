@@ -21,7 +21,7 @@ _VALUE_CELLS = 11
 class WaterfallsData:
     """The bars; one object for each result."""
 
-    found: Waterfalls
+    waterfalls: Waterfalls
 
 
 def bar_parts(bar: Bar, scale_ns: int, cells: int) -> list[str]:
@@ -30,13 +30,13 @@ def bar_parts(bar: Bar, scale_ns: int, cells: int) -> list[str]:
     if scale_ns <= 0 or cells <= 0 or not bar.parts:
         return []
     length = min(max(round(bar.step_ns * cells / scale_ns), 1), cells)
-    found, place = [], 0
+    parts, place = [], 0
     for cell in range(length):
         middle_ns = (cell + 0.5) * scale_ns / cells
         while place < len(bar.parts) - 1 and bar.parts[place + 1][1] <= middle_ns:
             place += 1
-        found.append(bar.parts[place][0])
-    return found
+        parts.append(bar.parts[place][0])
+    return parts
 
 
 class ComparisonWaterfallsPanel(Panel[WaterfallsData]):
@@ -46,63 +46,63 @@ class ComparisonWaterfallsPanel(Panel[WaterfallsData]):
 
     def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
         self._of: object = None
-        self._found: WaterfallsData | Empty = Empty(_TITLE, "nothing compared yet")
+        self._picked: WaterfallsData | Empty = Empty(_TITLE, "nothing compared yet")
         super().__init__(brush, view, moment)
 
     def pick(self, view: View, moment: Moment) -> WaterfallsData | Empty:
         result = view.comparison.result
         if result is not self._of and result is not None:
             self._of = result
-            found = waterfalls_of(sides_of(result))
+            waterfalls = waterfalls_of(sides_of(result))
             none = Empty(_TITLE, "no side has profiled steps")
-            self._found = WaterfallsData(found) if found.bars else none
-        return self._found
+            self._picked = WaterfallsData(waterfalls) if waterfalls.bars else none
+        return self._picked
 
     def wanted_rows(self, width: int) -> int:
         data = self._data
         if not isinstance(data, WaterfallsData):
             return 0
-        return len(data.found.bars) + 1 + len(data.found.table) + 1
+        return len(data.waterfalls.bars) + 1 + len(data.waterfalls.table) + 1
 
     def as_text(self, data: WaterfallsData) -> list[TextLine]:
-        found = data.found
-        lines: list[TextLine] = [_TITLE, ("part", *(bar.name for bar in found.bars))]
-        for part, lengths in found.table:
+        waterfalls = data.waterfalls
+        lines: list[TextLine] = [_TITLE, ("part", *(bar.name for bar in waterfalls.bars))]
+        for part, lengths in waterfalls.table:
             lines.append((part_words(part), *map(signed_duration, lengths)))
-        return [*lines, ("step", *(duration(bar.step_ns) for bar in found.bars))]
+        return [*lines, ("step", *(duration(bar.step_ns) for bar in waterfalls.bars))]
 
     def draw(self, data: WaterfallsData, width: int, height: int) -> Sheet:
-        inks, found = self._brush.inks, data.found
-        names = min(max(len(bar.name) for bar in found.bars), _NAME_CELLS, max(width // 3, 1))
+        inks, waterfalls = self._brush.inks, data.waterfalls
+        names = min(max(len(bar.name) for bar in waterfalls.bars), _NAME_CELLS, max(width // 3, 1))
         cells = max(width - names - _TIME_CELLS - 2, 0)
         rows = []
-        for bar in found.bars:
+        for bar in waterfalls.bars:
             row = Row().left(bar.name, names, inks.text).add(" ", inks.text)
-            for part in bar_parts(bar, found.scale_ns, cells):
+            for part in bar_parts(bar, waterfalls.scale_ns, cells):
                 row.add(self._cell(part), inks.part(part))
             row.to(names + 1 + cells)
             rows.append(row.right(duration(bar.step_ns), _TIME_CELLS + 1, inks.strong))
         if height > len(rows):
-            end = duration(found.scale_ns)
+            end = duration(waterfalls.scale_ns)
             scale = Row().to(names + 1).add("0", inks.faint).add(" ", inks.faint)
             rows.append(scale.to(names + 1 + cells - len(end)).add(end, inks.faint))
-        return Sheet([*rows, *self._table(found, width)], _TITLE)
+        return Sheet([*rows, *self._table(waterfalls, width)], _TITLE)
 
     def _cell(self, part: str) -> str:
         inks, glyphs = self._brush.inks, self._brush.glyphs
         blocks = inks.color and not inks.letters and glyphs.unicode
         return glyphs.ramp[-1] if blocks else PART_LETTERS.get(part, "?")
 
-    def _table(self, found: Waterfalls, width: int) -> list[Row]:
+    def _table(self, waterfalls: Waterfalls, width: int) -> list[Row]:
         """One row a part, and a column for each side that fits."""
         inks, glyphs = self._brush.inks, self._brush.glyphs
         first = min(_PART_CELLS, max(width - _VALUE_CELLS - 1, 1))
         shown = max((width - first) // (_VALUE_CELLS + 1), 0)
         head = Row().left("part", first, inks.dim)
-        for bar in found.bars[:shown]:
+        for bar in waterfalls.bars[:shown]:
             head.add(" ", inks.text).right(bar.name, _VALUE_CELLS, inks.dim)
         rows = [head]
-        for part, lengths in found.table:
+        for part, lengths in waterfalls.table:
             letter = PART_LETTERS.get(part, "?")
             mark = inks.mark(letter, glyphs.swatch) if inks.color else letter
             row = Row().add(f"{mark} ", inks.part(part))

@@ -1,15 +1,25 @@
-"""Roles and layers in details: of an op, of a kernel, of a range."""
+"""A line of the details, and the lines that name the role of ops."""
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 from decodescope.analyzer.text.formatting import count, percent
-from decodescope.tui.model.details.line import DetailLine
 from decodescope.tui.model.view import Window
 
 if TYPE_CHECKING:
     from decodescope.analyzer.trace import Bools
+
+
+@dataclass(frozen=True, slots=True)
+class DetailLine:
+    """A label and a text of any length; without a label the text starts at the left edge."""
+
+    label: str
+    text: str
+    tone: Literal["strong", "text", "dim", "good", "warn", "bad"] = "text"
+
 
 _ROLES_SHOWN = 4
 _INFERRED_LAYER = re.compile(r"(?:^|/)layer\.(\d+|\*)$")

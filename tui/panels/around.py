@@ -1,0 +1,239 @@
+"""The lines around every page: a banner, the row of pages, the place of a replay, and the keys."""
+
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rich.style import Style
+from textual import events
+
+from decodescope.analyzer.text.formatting import position, shorten
+from decodescope.analyzer.text.plain import plain_line
+from decodescope.tui.commands import Command, offered, reachable, rekeyed
+from decodescope.tui.link.base import NEWEST_NS, Playback
+from decodescope.tui.model.notices import Banner
+from decodescope.tui.model.replaying import speed_words
+from decodescope.tui.model.view import Moment, View
+from decodescope.tui.panels.messages import GoTo
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Brush, Row, Sheet
+
+BAR = "▌ "
+HINT_GAP = "   "
+
+
+def headlines(banner: Banner, width: int) -> list[str]:
+    """The headline, wrapped to fit beside the bar in `width` cells."""
+    return textwrap.wrap(plain_line(banner.headline), max(width - len(BAR), 1)) or [""]
+
+
+def hint_has_own_row(banner: Banner, width: int) -> bool:
+    """Whether the hint needs a row: there are details, or the headline leaves no room."""
+    beside = len(headlines(banner, width)[-1]) + len(HINT_GAP) + len(banner.hint)
+    return bool(banner.hint) and (bool(banner.details) or beside > width - len(BAR))
+
+
+def banner_rows(banner: Banner | None, width: int, height: int) -> int:
+    """The rows it takes on a screen of this size: at least one, at most a quarter of the height."""
+    if banner is None:
+        return 0
+    wanted = len(headlines(banner, width)) + len(banner.details) + hint_has_own_row(banner, width)
+    return max(1, min(wanted, height // 4))
+
+
+class BannerPanel(Panel[Banner | None]):
+    """A coloured block. If rows are short, the oldest details are dropped first, then the end of
+    the headline; on a single row the hint is cut off with the headline."""
+
+    NAME = "banner"
+    FRAMES = ()
+
+    def pick(self, view: View, moment: Moment) -> Banner | None:
+        return view.banner
+
+    def draw(self, data: Banner | None, width: int, height: int) -> Sheet:
+        if data is None:
+            return Sheet([])
+        inks = self._brush.inks
+        ink = inks.bad if data.severity == "error" else inks.warn
+        room = max(width - len(BAR), 0)
+        own_hint = hint_has_own_row(data, width) and height > 1
+        lines = headlines(data, width)
+        if len(lines) > (most := max(height - own_hint, 1)):
+            last = " ".join(lines[most - 1 :])
+            lines = [*lines[: most - 1], shorten(last, room)]
+        rows = [Row().add(BAR, ink).left(line, room, ink) for line in lines[:-1]]
+        last_row = Row().add(BAR, ink).add(lines[-1], ink)
+        if data.hint and not own_hint:
+            last_row.left(HINT_GAP + data.hint, max(width - last_row.cells, 0), inks.dim)
+        rows.append(last_row)
+        left = max(height - len(rows) - own_hint, 0)
+        for detail in data.details[len(data.details) - left :] if left else ():
+            rows.append(Row().add(BAR, ink).left(" ".join(detail.split()), room, inks.dim))
+        if own_hint:
+            rows.append(Row().add(BAR, ink).left(data.hint, room, inks.text))
+        return Sheet(rows)
+
+
+def fitting_keys(commands: tuple[Command, ...], width: int) -> tuple[Command, ...]:
+    """The commands whose labels fit in `width` cells: the least important are dropped."""
+    kept = list(commands)
+    while kept and sum(len(command.shown_key) + len(command.label) + 3 for command in kept) > width:
+        kept.remove(max(kept, key=lambda command: command.priority))
+    return tuple(kept)
+
+
+class KeysPanel(Panel[tuple[Command, ...]]):
+    """The keys and what they do; each can be clicked."""
+
+    NAME = "keys"
+    FRAMES = ()
+
+    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
+        self._keymap: Mapping[str, str] = {}
+        self._local: tuple[Command, ...] = ()
+        self._app: tuple[Command, ...] = ()
+        super().__init__(brush, view, moment)
+
+    def use_keys(self, keymap: Mapping[str, str]) -> None:
+        self._keymap = keymap
+
+    def use_commands(self, commands: tuple[Command, ...]) -> None:
+        """Show the commands of the panel that has the focus; its keys hide those of the app."""
+        if commands != self._local:
+            self._local = commands
+            self._data = self._shown()
+            self._redraw()
+
+    def pick(self, view: View, moment: Moment) -> tuple[Command, ...]:
+        commands = (command for command in offered(view) if command.label)
+        self._app = rekeyed(commands, "app", self._keymap)
+        return self._shown()
+
+    def _shown(self) -> tuple[Command, ...]:
+        left = reachable(self._local, self._app)
+        return (*(command for command in self._local if command.label), *left)
+
+    def draw(self, data: tuple[Command, ...], width: int, height: int) -> Sheet:
+        inks = self._brush.inks
+        row = Row().add(" ", inks.text)
+        for command in fitting_keys(data, width - 1):
+            scope = "focused" if command in self._local else "app"
+            click = Style.from_meta({"@click": f"{scope}.{command.action}"})
+            row.add(command.shown_key, inks.key + click)
+            row.add(f" {command.label}", inks.dim + click).add("  ", inks.text)
+        return Sheet([row])
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """A page: its name, its key and its label; where room is short, the key alone."""
+
+    name: str
+    key: str
+    label: str
+
+
+class TabsPanel(Panel[str]):
+    """Every page with its key, the current one marked; each can be clicked."""
+
+    NAME = "tabs"
+    FRAMES = ()
+
+    def __init__(self, brush: Brush, view: View, moment: Moment, tabs: tuple[Tab, ...]) -> None:
+        self._tabs = tabs
+        super().__init__(brush, view, moment)
+
+    def pick(self, view: View, moment: Moment) -> str:
+        return view.page
+
+    def draw(self, data: str, width: int, height: int) -> Sheet:
+        inks, row = self._brush.inks, Row()
+        gaps = 3 * len(self._tabs)
+        full = sum(len(tab.label) + 2 for tab in self._tabs) + gaps <= width + 1
+        for tab in self._tabs:
+            current = tab.name == data
+            click = Style.from_meta({"@click": f"app.page('{tab.name}')"})
+            label = f"{tab.key} {tab.label}" if full or current else tab.key
+            if current:
+                row.add(f" {label} ", inks.chip(inks.accent) + click)
+            else:
+                row.add(f" {tab.key}", inks.key + click)
+                row.add(f"{label[1:]} ", inks.dim + click)
+            row.add(" " if full and row.cells < width else "", inks.text)
+        return Sheet([row])
+
+
+_LEAST_CELLS = 8
+
+
+class PlaybackPanel(Panel[Playback | None]):
+    """State, place and speed of the replay, and its marks to scale."""
+
+    NAME = "playback"
+    FRAMES = ()
+    AGES = True
+
+    _track = (0, 0)
+
+    def pick(self, view: View, moment: Moment) -> Playback | None:
+        return view.playback
+
+    def as_text(self, data: Playback | None) -> list[str]:
+        return [] if data is None else [" ".join(_words(data))]
+
+    def draw(self, data: Playback | None, width: int, height: int) -> Sheet:
+        self._track = (0, 0)
+        if data is None:
+            return Sheet([])
+        inks = self._brush.inks
+        state, where, speed = _words(data)
+        row = Row().add(f" {state} ", inks.strong).add(where, inks.text).add(f" {speed} ", inks.dim)
+        cells = width - row.cells - 1
+        if cells >= _LEAST_CELLS:
+            self._track = (row.cells, cells)
+            self._draw_track(row, data, cells)
+        return Sheet([row])
+
+    def _draw_track(self, row: Row, data: Playback, cells: int) -> None:
+        """The part that was played, the place, and marks: `|` a window, the glyph of a switch."""
+        inks, glyphs = self._brush.inks, self._brush.glyphs
+        position_cell = _place(data.position_ns, data.duration_ns, cells)
+        mark_cells = {
+            _place(m.t_ns, data.duration_ns, cells): "|" for m in data.marks if m.kind == "window"
+        }
+        mark_cells |= {
+            _place(m.t_ns, data.duration_ns, cells): glyphs.tick
+            for m in data.marks
+            if m.kind == "switch"
+        }
+        for place in range(cells):
+            if place == position_cell:
+                row.add("\u25cf" if glyphs.unicode else "O", inks.accent)
+            elif place in mark_cells:
+                row.add(mark_cells[place], inks.warn)
+            else:
+                row.add(
+                    "\u2500" if glyphs.unicode else "-",
+                    inks.accent if place < position_cell else inks.border,
+                )
+
+    def on_click(self, event: events.Click) -> None:
+        """Go to the clicked place."""
+        start, cells = self._track
+        if self._data is not None and isinstance(self._data, Playback) and cells:
+            share = (event.x - start) / max(cells - 1, 1)
+            if 0 <= share <= 1:
+                whole = share == 1
+                self.post_message(
+                    GoTo(NEWEST_NS if whole else round(share * self._data.duration_ns))
+                )
+
+
+def _words(data: Playback) -> tuple[str, str, str]:
+    where = f"{position(data.position_ns)} / {position(data.duration_ns)}"
+    return data.state, where, speed_words(data.speed)
+
+
+def _place(t_ns: int, duration_ns: int, cells: int) -> int:
+    return min(t_ns * (cells - 1) // max(duration_ns, 1), cells - 1)

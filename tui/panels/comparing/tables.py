@@ -1,0 +1,256 @@
+"""The tables of the comparison page: its sides, and what changed between two of them."""
+
+from collections.abc import Hashable
+from typing import Any, ClassVar
+
+from decodescope.analyzer.comparing.pair_changes import KernelChange
+from decodescope.analyzer.schema.comparison_report import Comparison, Pair, StepPartChange
+from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.tables.changes_table import kernel_changes_table, step_parts_table
+from decodescope.analyzer.tables.columns import Table
+from decodescope.analyzer.tables.range_changes_table import (
+    RangeChangeRow,
+    range_change_rows,
+    range_changes_table,
+)
+from decodescope.analyzer.tables.sides import Side, pair_with_first, sides_of
+from decodescope.analyzer.tables.sides_table import sides_table
+from decodescope.analyzer.vocabulary.words import exact_change
+from decodescope.tui.commands import Command
+from decodescope.tui.model.comparing import ComparisonState
+from decodescope.tui.model.view import Kind, Moment, View
+from decodescope.tui.panels.messages import AskComparison
+from decodescope.tui.panels.sheet import Brush, Empty
+from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
+from decodescope.tui.panels.table_rows import Rows, TableRows
+
+_SIDES_TITLE = "Speed beside accuracy"
+_HINTS: dict[Kind, str] = {
+    "live": "c measures the chosen variants in turn; d compares with a file",
+    "replay": "nothing is compared yet",
+    "trace": "c compares two chosen files; d compares with another file",
+}
+_NAME_CELLS = 12
+
+COMPARISON_COMMANDS = (
+    Command(
+        "start",
+        "c",
+        "Compare",
+        "Measure the chosen variants in turn, or compare two files",
+        "compare",
+        1,
+    ),
+    Command("cancel", "x", "Cancel", "End the comparison; the complete rounds stay", "cancel", 3),
+    Command(
+        "rounds(1)",
+        "plus,equals_sign",
+        "More rounds",
+        "One more round; intervals need three",
+        "rounds",
+        4,
+        "+",
+    ),
+    Command("rounds(-1)", "minus", "Fewer rounds", "One round less", shown="-"),
+    Command(
+        "other_file",
+        "d",
+        "Compare with a file",
+        "Compare what is shown with a trace, or open a saved comparison",
+        "diff file",
+        2,
+    ),
+    Command(
+        "end_worker",
+        "E",
+        "End the worker",
+        "End the live worker, so that a comparison gets its memory; R starts it again",
+    ),
+)
+
+
+class ComparisonTable(TablePanel):
+    """A table of the comparison page. Its rows are not of the window that other pages show, so they
+    select nothing there."""
+
+    COMMANDS = (
+        *COMPARISON_COMMANDS,
+        *(command for command in TABLE_COMMANDS if command.action != "enter"),
+    )
+
+    def moved(self, key: Hashable) -> None:
+        """Select nothing."""
+
+    def action_start(self) -> None:
+        """Compare the chosen candidates."""
+        self.post_message(AskComparison("start"))
+
+    def action_cancel(self) -> None:
+        """Cancel the comparison."""
+        self.post_message(AskComparison("cancel"))
+
+    def action_rounds(self, by: int) -> None:
+        """Measure more or fewer rounds."""
+        self.post_message(AskComparison("rounds", by=by))
+
+    def action_other_file(self) -> None:
+        """Name a file to compare with."""
+        self.post_message(AskComparison("file"))
+
+    def action_end_worker(self) -> None:
+        """End the live worker."""
+        self.post_message(AskComparison("end_worker"))
+
+
+class ComparisonSidesPanel(ComparisonTable):
+    """One row a variant, or a trace of a diff; the cursor's row is shown in detail below."""
+
+    NAME = "ab_sides"
+
+    def source(self, view: View, moment: Moment) -> object:
+        return view.comparison.result, view.comparison.busy
+
+    def rows(self, view: View, moment: Moment) -> Rows | Empty:
+        result = view.comparison.result
+        if result is None:
+            hint = "no round is complete" if view.comparison.busy else _HINTS[view.kind]
+            return Empty(_SIDES_TITLE, hint)
+        self._measured = isinstance(result, Comparison)
+        self._unfinished = view.comparison.busy
+        return TableRows(sides_table(sides_of(result)))
+
+    def title(self) -> str:
+        return _SIDES_TITLE if self._measured else "A and B"
+
+    def note(self) -> str:
+        return "of the complete rounds so far" if self._unfinished else ""
+
+    def wanted_rows(self, width: int) -> int | None:
+        return 1 + len(self._shown) if isinstance(self._shown, Rows) else 1
+
+    def moved(self, key: Hashable) -> None:
+        self.post_message(AskComparison("side", str(key)))
+
+
+class ChangesTable(ComparisonTable):
+    """Subclasses say what they list (`WHAT`), and give the rows and columns."""
+
+    WHAT: ClassVar[str]
+
+    def changes(
+        self, pair: Pair, windows: tuple[Report, Report], names: tuple[str, str]
+    ) -> Table[Any]:
+        """The table of both windows; `names` are those of the sides, cut for titles of columns."""
+        raise NotImplementedError
+
+    def source(self, view: View, moment: Moment) -> object:
+        return view.comparison.result, view.comparison.side
+
+    def rows(self, view: View, moment: Moment) -> Rows | Empty:
+        title = self.WHAT.capitalize()
+        detailed = _detailed(view.comparison)
+        if detailed is None:
+            return Empty(title, "nothing compared yet")
+        first, side, pair = detailed
+        if first.window is None or side.window is None:
+            lacking = first.name if first.window is None else side.name
+            return Empty(title, f"{lacking} has no profiled window")
+        names = (first.name[:_NAME_CELLS], side.name[:_NAME_CELLS])
+        rows = TableRows(self.changes(pair, (first.window, side.window), names))
+        if not len(rows):
+            return Empty(title, f"no {self.WHAT} to compare in these windows")
+        what = rows.columns[0].heading.capitalize()
+        self._title = f"{what}s: {first.name} to {side.name}"
+        return rows
+
+    def wanted_rows(self, width: int) -> int | None:
+        return len(self._shown) if isinstance(self._shown, Rows) else 0
+
+    def title(self) -> str:
+        return self._title
+
+
+def _detailed(state: ComparisonState) -> tuple[Side, Side, Pair] | None:
+    """The first side, the one that is shown in detail beside it, and what changed; None without a
+    result."""
+    if state.result is None:
+        return None
+    first, *others = sides_of(state.result)
+    names = [side.name for side in others]
+    side = others[names.index(state.side) if state.side in names else -1]
+    pair = pair_with_first(state.result, side.name)
+    return None if pair is None else (first, side, pair)
+
+
+class ComparisonStepPanel(ChangesTable):
+    """The parts of the step that stands for each side; they add up to it. The part whose time
+    changed most is first."""
+
+    NAME = "ab_step"
+    WHAT = "roles"
+    COMMANDS = (
+        *ChangesTable.COMMANDS,
+        Command(
+            "layers",
+            "l",
+            "Roles or layers",
+            "The time of the step by role, or by layer where both sides have layers",
+            "layers",
+            3,
+        ),
+    )
+
+    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
+        self._by_layer = False
+        self._note = ""
+        self._seen: tuple[View, Moment] = (view, moment)
+        super().__init__(brush, view, moment)
+
+    def source(self, view: View, moment: Moment) -> object:
+        self._seen = (view, moment)
+        return super().source(view, moment), self._by_layer
+
+    def changes(
+        self, pair: Pair, windows: tuple[Report, Report], names: tuple[str, str]
+    ) -> Table[StepPartChange]:
+        step = pair.step
+        layers = step.layers if step else ()
+        by_layer = self._by_layer and bool(layers)
+        rows = layers if by_layer else step.roles if step else ()
+        if step is not None:
+            hint = f" · l: by {'role' if by_layer else 'layer'}" if layers else ""
+            self._note = f"step {exact_change(step.change_ns)} µs{hint}"
+        return step_parts_table(rows, "layer" if by_layer else "role", names)
+
+    def note(self) -> str:
+        return self._note
+
+    def action_layers(self) -> None:
+        """Show the step by layer, or by role again."""
+        self._by_layer = not self._by_layer
+        self.show(*self._seen)
+
+
+class ComparisonKernelsPanel(ChangesTable):
+    """The kernel whose time changed most is first."""
+
+    NAME = "ab_kernels"
+    WHAT = "kernels"
+
+    def changes(
+        self, pair: Pair, windows: tuple[Report, Report], names: tuple[str, str]
+    ) -> Table[KernelChange]:
+        return kernel_changes_table(*windows, names)
+
+
+class ComparisonRangesPanel(ChangesTable):
+    """A fused range is one row; the parts it stands for follow, under the side they are on."""
+
+    NAME = "ab_ranges"
+    WHAT = "ranges"
+
+    def changes(
+        self, pair: Pair, windows: tuple[Report, Report], names: tuple[str, str]
+    ) -> Table[RangeChangeRow]:
+        rows = range_change_rows(pair, *windows)
+        return range_changes_table(rows, names, attributed=pair.overlapping)

@@ -1,0 +1,294 @@
+"""The panels of one step: the waterfall of its time, its roles, and the bandwidth it reaches."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from decodescope.analyzer.reports.step_figures import (
+    StepBandwidth,
+    live_bandwidth,
+    window_bandwidths,
+)
+from decodescope.analyzer.schema.report import GAP_CLASSES, Report, WaterfallPart
+from decodescope.analyzer.schema.step_report import RoleReport
+from decodescope.analyzer.tables.steps_table import roles_table
+from decodescope.analyzer.text.formatting import (
+    UNKNOWN,
+    duration,
+    percent,
+    signed_duration,
+    significant,
+)
+from decodescope.analyzer.vocabulary.class_colors import PART_LETTERS
+from decodescope.analyzer.vocabulary.words import (
+    CPU_GAP_MEANINGS,
+    GAP_MEANINGS,
+    layers_words,
+    part_words,
+)
+from decodescope.tui.model.view import Moment, View, Window
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet, TextLine
+from decodescope.tui.panels.table_layout import table_lines
+from decodescope.tui.panels.table_rows import TableRows, text_lines
+from decodescope.tui.style.palette import horizontal_bar
+
+_WATERFALL_TITLE = "Where one profiled step goes"
+_MEANINGS = {
+    "limit": "no step here can be faster",
+    "kernel_inefficiency": "kernels below the bandwidth",
+    "busy": "kernels ran",
+    "host_tail": "until the next step begins",
+}
+_PART_CELLS, _TIME_CELLS, _SHARE_CELLS, _MEANING_CELLS = 25, 9, 8, 32
+_LEAST_WATERFALL_BAR = 8
+
+
+@dataclass(frozen=True, slots=True)
+class WaterfallData:
+    """The parts of the step with the median time, those of gap classes only if they occurred."""
+
+    parts: tuple[WaterfallPart, ...]
+    on_cpu: bool
+    slowdown: float | None
+
+    @property
+    def step_ns(self) -> int:
+        """The time of the step."""
+        return sum(part.ns for part in self.parts)
+
+
+class WaterfallPanel(Panel[WaterfallData]):
+    """Each bar begins where the one above ends; the last row is the step."""
+
+    NAME = "waterfall"
+
+    def pick(self, view: View, moment: Moment) -> WaterfallData | Empty:
+        window = view.window
+        if window is None:
+            return Empty(_WATERFALL_TITLE, view.waiting)
+        report = window.report
+        parts = tuple(
+            step_part
+            for step_part in report.waterfall
+            if step_part.ns or step_part.part not in GAP_CLASSES
+        )
+        if not sum(step_part.ns for step_part in parts):
+            return Empty(_WATERFALL_TITLE, _no_waterfall(window))
+        observer = report.observer
+        return WaterfallData(parts, report.on_cpu, observer.ratio if observer else None)
+
+    def wanted_rows(self, width: int) -> int | None:
+        return 1 if isinstance(self._data, Empty) else len(self._data.parts) + 1
+
+    def as_text(self, data: WaterfallData) -> list[TextLine]:
+        lines: list[TextLine] = [f"{_WATERFALL_TITLE}: {duration(data.step_ns)}"]
+        for part in data.parts:
+            share = percent(part.ns / data.step_ns)
+            lines.append((part_words(part.part), signed_duration(part.ns), f"{share} %"))
+        return lines
+
+    def draw(self, data: WaterfallData, width: int, height: int) -> Sheet:
+        inks = self._brush.inks
+        figures = _PART_CELLS + _TIME_CELLS + _SHARE_CELLS + 2
+        meaning = (
+            _MEANING_CELLS if width - figures - _MEANING_CELLS >= 3 * _LEAST_WATERFALL_BAR else 0
+        )
+        bar = width - figures - meaning
+        if bar < _LEAST_WATERFALL_BAR:
+            bar = 0
+        rows, at_ns = [], 0
+        shown = _most(data.parts, max(height - 1, 1))
+        for part in data.parts:
+            if part in shown:
+                rows.append(self._part(part, data, at_ns, bar, meaning))
+            at_ns += part.ns
+        total = Row().left("  the step", _PART_CELLS, inks.strong)
+        total.right(duration(data.step_ns), _TIME_CELLS, inks.strong)
+        total.right("100 %", _SHARE_CELLS, inks.dim)
+        rows.append(total)
+        slow = data.slowdown
+        note = f"the profiler made it {slow:.2f} times as long" if slow and slow > 1.05 else ""
+        return Sheet(rows[:height], f"{_WATERFALL_TITLE}: {duration(data.step_ns)}", note)
+
+    def _part(
+        self, part: WaterfallPart, data: WaterfallData, at_ns: int, bar: int, meaning: int
+    ) -> Row:
+        inks, glyphs = self._brush.inks, self._brush.glyphs
+        hue, step_ns = inks.part(part.part), max(data.step_ns, 1)
+        row = Row().add(f"{inks.mark(PART_LETTERS.get(part.part, '?'), glyphs.swatch)} ", hue)
+        row.left(part_words(part.part), _PART_CELLS - 2, inks.text)
+        row.right(signed_duration(part.ns), _TIME_CELLS, inks.strong)
+        row.right(_signed_share(part.ns / step_ns), _SHARE_CELLS, inks.text)
+        row.add("  ", inks.text)
+        if bar:
+            first_ns = min(at_ns, at_ns + part.ns)
+            start = min(int(max(first_ns, 0) / step_ns * bar), bar - 1)
+            piece = horizontal_bar(
+                abs(part.ns) / step_ns * bar / (bar - start), bar - start, glyphs
+            )
+            row.add(" " * start, inks.text).add(piece, hue)
+        meanings = _MEANINGS | (CPU_GAP_MEANINGS if data.on_cpu else GAP_MEANINGS)
+        if meaning:
+            words = "faster than the peak allows" if part.ns < 0 else meanings.get(part.part, "")
+            row.left(f" {words}", meaning, inks.dim)
+        return row
+
+
+def _signed_share(fraction: float) -> str:
+    return f"-{percent(-fraction)} %" if fraction < 0 else f"{percent(fraction)} %"
+
+
+def _most(parts: Sequence[WaterfallPart], rows: int) -> Sequence[WaterfallPart]:
+    """The largest parts, as many as there are rows for."""
+    return sorted(parts, key=lambda part: -abs(part.ns))[:rows]
+
+
+def _no_waterfall(window: Window) -> str:
+    """Why there is no step to divide."""
+    report = window.report
+    if not report.devices:
+        return "no GPU activity in this trace: see 9 Log for what is missing"
+    if any(finding.code == "graph_capture" for finding in report.health.findings):
+        return report.verdict.because[0]
+    if not report.steps:
+        return "this trace marks no steps, so there is none to divide"
+    return "no step of this trace launched an op"
+
+
+_ROLES_TITLE = "Busy time of a step by role"
+
+
+@dataclass(frozen=True, slots=True)
+class RolesData:
+    """The roles, the longest first, and the layers in words ("" without any)."""
+
+    rows: TableRows[RoleReport]
+    layers: str
+
+
+class RolesPanel(Panel[RolesData]):
+    """One row a role; roles add up to the busy time of the step."""
+
+    NAME = "roles"
+
+    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
+        self._window: Window | None = None
+        self._picked: RolesData | Empty = Empty("", "")
+        super().__init__(brush, view, moment)
+
+    def pick(self, view: View, moment: Moment) -> RolesData | Empty:
+        if view.window is None:
+            return Empty(_ROLES_TITLE, view.waiting)
+        if view.window is not self._window:
+            self._window = view.window
+            self._picked = self._table(view.window.report)
+        return self._picked
+
+    def _table(self, report: Report) -> RolesData | Empty:
+        if not report.roles:
+            return Empty(_ROLES_TITLE, "no step of this trace launched an op")
+        structure = report.structure
+        layers = layers_words(structure) if structure is not None and structure.layers else ""
+        return RolesData(TableRows(roles_table(report.roles), lambda: self._brush.glyphs), layers)
+
+    def wanted_rows(self, width: int) -> int | None:
+        return 0 if isinstance(self._data, Empty) else len(self._data.rows) + 1
+
+    def as_text(self, data: RolesData) -> list[TextLine]:
+        title = f"{_ROLES_TITLE}: {data.layers}" if data.layers else _ROLES_TITLE
+        return [title, *text_lines(data.rows, self._brush.inks)]
+
+    def draw(self, data: RolesData, width: int, height: int) -> Sheet:
+        rows = table_lines(data.rows, width, max(height, 2), self._brush)
+        more = len(data.rows) - (len(rows) - 1)
+        if len(rows) > height:
+            del rows[0]
+        note = f"{more} more roles take less" if more else data.layers
+        return Sheet(rows[:height], _ROLES_TITLE, note)
+
+
+_BANDWIDTHS_TITLE = "Bandwidth: bytes of a step ÷ its time"
+_WORDS = {
+    "now": "unprofiled: the median of the last report",
+    "before the window": "unprofiled: the verdict rests on it",
+    "in the window": "with the profiler on",
+}
+_NAME_CELLS, _MBU_CELLS, _RATE_CELLS, _STEP_CELLS = 20, 8, 12, 10
+_LEAST_BAR, _LEAST_WORDS = 8, 24
+
+
+@dataclass(frozen=True, slots=True)
+class BandwidthData:
+    """One row a moment."""
+
+    moments: tuple[StepBandwidth, ...]
+
+
+class BandwidthPanel(Panel[BandwidthData]):
+    """MBU now, just before the window, and in it; each is another step."""
+
+    NAME = "bandwidths"
+
+    def pick(self, view: View, moment: Moment) -> BandwidthData | Empty:
+        live = live_bandwidth(view.stats, view.hello) if not view.on_cpu else None
+        bandwidths: tuple[StepBandwidth, ...] = (live,) if live is not None else ()
+        if view.window is not None:
+            bandwidths += window_bandwidths(view.window.report)
+        if bandwidths:
+            return BandwidthData(bandwidths)
+        if view.window is None:
+            return Empty(_BANDWIDTHS_TITLE, view.waiting)
+        if view.on_cpu:
+            return Empty(_BANDWIDTHS_TITLE, "device: cpu; the bandwidth of a CPU is not measured")
+        return Empty(_BANDWIDTHS_TITLE, "this trace does not say how many bytes a step reads")
+
+    def wanted_rows(self, width: int) -> int | None:
+        return 1 if isinstance(self._data, Empty) else len(self._data.moments) + 1
+
+    def as_text(self, data: BandwidthData) -> list[TextLine]:
+        return [_BANDWIDTHS_TITLE, *(tuple(_texts(bandwidth)) for bandwidth in data.moments)]
+
+    def draw(self, data: BandwidthData, width: int, height: int) -> Sheet:
+        inks = self._brush.inks
+        used = _NAME_CELLS + _MBU_CELLS + _RATE_CELLS + _STEP_CELLS
+        words = width - used - 2 if width - used - 2 >= _LEAST_WORDS else 0
+        bar = min(words - 44, 40)
+        if bar < _LEAST_BAR:
+            bar = 0
+        words -= bar + 1 if bar else 0
+        head = Row().left("a step", _NAME_CELLS, inks.dim).right("MBU", _MBU_CELLS, inks.dim)
+        head.right("reads", _RATE_CELLS, inks.dim).right("took", _STEP_CELLS, inks.dim)
+        rows = [head]
+        for bandwidth in data.moments:
+            name, mbu, rate, step, text = _texts(bandwidth)
+            row = Row().left(name, _NAME_CELLS, inks.text).right(mbu, _MBU_CELLS, inks.strong)
+            row.right(rate, _RATE_CELLS, inks.text).right(step, _STEP_CELLS, inks.text)
+            row.add("  ", inks.text)
+            if bar:
+                piece = horizontal_bar(bandwidth.used.mbu or 0.0, bar, self._brush.glyphs)
+                row.add(piece, inks.part("limit")).add(" ", inks.text)
+            rows.append(row.left(text, words, inks.dim))
+        if len(rows) > height:
+            del rows[0]
+        return Sheet(rows[:height], _BANDWIDTHS_TITLE, _peaks(data.moments[-1]))
+
+
+def _texts(bandwidth: StepBandwidth) -> tuple[str, str, str, str, str]:
+    used = bandwidth.used
+    return (
+        bandwidth.moment,
+        UNKNOWN if used.mbu is None else f"{percent(used.mbu)} %",
+        f"{significant(used.achieved_bytes_per_s / 1e9)} GB/s",
+        duration(bandwidth.step_ns),
+        _WORDS[bandwidth.moment],
+    )
+
+
+def _peaks(bandwidth: StepBandwidth) -> str:
+    """The peak that MBU is of."""
+    peaks = {
+        "measured": bandwidth.used.measured_peak_bytes_per_s,
+        "datasheet": bandwidth.used.datasheet_peak_bytes_per_s,
+    }
+    known = [f"{significant(peak / 1e12)} TB/s {name}" for name, peak in peaks.items() if peak]
+    return f"MBU of {known[0]}" if known else "no peak known for this device"

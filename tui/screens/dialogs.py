@@ -1,0 +1,208 @@
+"""The base of dialogs, and the small ones, which choose a variant, a time or a file."""
+
+from pathlib import Path
+from typing import ClassVar, TypeVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.command import CommandList, CommandPalette
+from textual.containers import Vertical
+from textual.content import Content
+from textual.geometry import Size
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.analyzer.text.formatting import position
+from decodescope.analyzer.text.plain import plain_line
+from decodescope.tui.commands import CHOICE_KEYS
+from decodescope.tui.link.base import Playback
+from decodescope.tui.model.replaying import typed_time_ns
+from decodescope.tui.model.view import Choice
+
+Result = TypeVar("Result")
+
+
+class Dialog(ModalScreen[Result | None]):
+    """A frame of the class `box`, which subclasses make; escape closes it without a result."""
+
+    DEFAULT_CSS = "Dialog { align: center middle; }"
+    CSS = """
+    .box {
+        max-width: 96%; height: auto; max-height: 96%; padding: 0 1;
+        background: $surface; border: round $primary; border-title-color: $primary;
+        border-subtitle-color: $foreground-muted;
+    }
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "close", "Close")]
+
+    def close(self, result: Result | None = None) -> None:
+        """Close with a result. A second key that arrives while it closes does nothing."""
+        if self.is_active:
+            self.dismiss(result)
+
+    def action_close(self) -> None:
+        """Close without a result."""
+        self.close()
+
+
+# Textual divides by the width of an option.
+_LEAST_CELLS = 4
+
+
+class Choices(OptionList):
+    """An option list whose page keys do nothing without room, and whose options can be laid out in
+    no cells."""
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return super().get_content_height(container, viewport, max(width, _LEAST_CELLS))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action not in ("page_up", "page_down") or bool(self.scrollable_content_region)
+
+
+class Palette(CommandPalette):
+    """The command palette, whose keys for the list do nothing where the list has no room."""
+
+    CSS = "Palette CommandList { min-width: 12; }"
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action != "command_list":
+            return True
+        return bool(self.query_one(CommandList).scrollable_content_region)
+
+
+class VariantsScreen(Dialog[int]):
+    """Returns the index of the chosen one, None if cancelled."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(key, f"choose({index})", f"Choose number {key}")
+        for index, key in enumerate(CHOICE_KEYS)
+    ]
+    CSS = (
+        Dialog.CSS
+        + """
+    .box { width: 76; }
+    """
+    )
+
+    def __init__(self, title: str, choices: tuple[Choice, ...], current: int) -> None:
+        super().__init__()
+        self._title = title
+        self._choices = choices
+        self._current = current
+
+    def compose(self) -> ComposeResult:
+        names = max((len(choice.name) for choice in self._choices), default=0)
+        options = []
+        for index, choice in enumerate(self._choices):
+            key = CHOICE_KEYS[index] if index < len(CHOICE_KEYS) else " "
+            about = choice.unavailable or choice.summary
+            text = f"{key} {plain_line(choice.name):<{names}}  {plain_line(about)}"
+            options.append(Option(Content(text), disabled=choice.unavailable is not None))
+        choices = Choices(*options, compact=True, markup=False, classes="box")
+        choices.border_title = self._title
+        choices.border_subtitle = "a number or enter chooses · esc"
+        yield choices
+
+    def on_mount(self) -> None:
+        """Begin at the current one."""
+        self.query_one(Choices).highlighted = max(self._current, 0)
+
+    def action_choose(self, index: int) -> None:
+        """Choose a number."""
+        if index < len(self._choices) and self._choices[index].unavailable is None:
+            self.close(index)
+
+    @on(Choices.OptionSelected)
+    def _chosen(self, event: Choices.OptionSelected) -> None:
+        self.close(event.option_index)
+
+
+_HINT = "90, 1:30, 1:02:03 or 50 %"
+
+
+class SeekScreen(Dialog[int]):
+    """Returns the time in ns, None if cancelled. A text that is no time stays to be corrected."""
+
+    CSS = (
+        Dialog.CSS
+        + """
+    .box { width: 44; padding: 0 2; }
+    """
+    )
+
+    def __init__(self, playback: Playback) -> None:
+        super().__init__()
+        self._playback = playback
+
+    def compose(self) -> ComposeResult:
+        field = Input(placeholder=_HINT, classes="box")
+        field.border_title = f"Go to a time, up to {position(self._playback.duration_ns)}"
+        field.border_subtitle = "enter goes there \u00b7 esc"
+        yield field
+
+    @on(Input.Submitted)
+    def _typed(self, event: Input.Submitted) -> None:
+        t_ns = typed_time_ns(event.value, self._playback)
+        if t_ns is not None:
+            self.close(t_ns)
+        else:
+            event.input.border_subtitle = f"not a time: {_HINT}"
+
+
+class OtherFileScreen(Dialog[Path]):
+    """Returns a path, None if cancelled."""
+
+    CSS = (
+        Dialog.CSS
+        + """
+    .box { width: 76; }
+    OtherFileScreen OptionList {
+        height: auto; max-height: 10; border: none; background: $surface;
+    }
+    OtherFileScreen Input {
+        border: none; height: 1; padding: 0 1; background: $panel; margin: 1 0 0 0;
+    }
+    OtherFileScreen Static { height: auto; padding: 0 1; }
+    """
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._recordings = bundled_recordings()
+
+    def compose(self) -> ComposeResult:
+        box = Vertical(classes="box")
+        box.border_title, box.border_subtitle = "Compare with", "enter compares · esc"
+        with box:
+            names = [Option(Content(plain_line(path.name))) for path in self._recordings]
+            yield OptionList(*names, compact=True, markup=False)
+            yield Input(placeholder="a trace, a recording, or what compare --json wrote")
+            yield Static("", id="problem", markup=False)
+
+    def on_mount(self) -> None:
+        """The path is what most need."""
+        self.query_one(Input).focus()
+
+    @on(OptionList.OptionSelected)
+    def _listed(self, event: OptionList.OptionSelected) -> None:
+        self.close(self._recordings[event.option_index])
+
+    @on(Input.Submitted)
+    def _typed(self, event: Input.Submitted) -> None:
+        text = event.value.strip()
+        path = Path(text).expanduser()
+        if not text:
+            problem = "name a file"
+        elif path.is_dir():
+            problem = f"{plain_line(text)}: is a folder; name a file in it"
+        elif not path.exists():
+            problem = f"{plain_line(text)}: no such file"
+        else:
+            self.close(path)
+            return
+        self.query_one("#problem", Static).update(problem)
