@@ -39,9 +39,9 @@ class Columns:
     def concatenate(cls, parts: Sequence[Self]) -> Self:
         """The rows of all parts, one after another; without parts, int64 columns of length 0."""
         columns: dict[str, NDArray[np.int64]] = {}
-        for one in fields(cls):  # type: ignore[arg-type]
-            found = [getattr(part, one.name) for part in parts]
-            columns[one.name] = np.concatenate(found or [np.zeros(0, dtype=np.int64)])
+        for column in fields(cls):  # type: ignore[arg-type]
+            arrays = [getattr(part, column.name) for part in parts]
+            columns[column.name] = np.concatenate(arrays or [np.zeros(0, dtype=np.int64)])
         return cls(**columns)
 
 

@@ -85,17 +85,17 @@ def _events(analysis: Analysis, text: EventText) -> Iterator[str]:
     trace, waits = analysis.trace, analysis.op_waits()
     groups = (trace.ranges, trace.cpu_ops, trace.calls)
     drawn = as_drawn(HostEvents.concatenate(groups))
-    yield from _host_events(text, drawn, np.repeat(np.arange(3), [len(one) for one in groups]))
+    yield from _host_events(text, drawn, np.repeat(np.arange(3), [len(group) for group in groups]))
     pid_base = max(_FIRST_FREE_PID, int(drawn.pid.max(initial=0)) + 3)
     yield from _pauses(trace, text, pid_base - 2)
     pieces = gap_pieces(analysis)
     pieces_of = rows_by(analysis.gaps.device[pieces.gap])
     ops_of = rows_by(trace.ops.device)
-    for order, (device, mine) in enumerate(ops_of.items()):
+    for order, (device, device_ops) in enumerate(ops_of.items()):
         pid = pid_base + device
         yield text.process(pid, process_name(trace, device), order - len(ops_of))
-        own = pieces.take(pieces_of.get(device, mine[:0]))
-        yield from device_events(analysis, text, mine, own, pid, waits)
+        own = pieces.take(pieces_of.get(device, device_ops[:0]))
+        yield from device_events(analysis, text, device_ops, own, pid, waits)
     if not trace.on_cpu:
         calls = drawn.take(slice(len(drawn) - len(trace.calls), None))
         yield from _arrows(trace, text, calls, pid_base)
@@ -135,8 +135,8 @@ def _pauses(trace: Trace, text: EventText, pid: int) -> Iterator[str]:
 def _arrows(trace: Trace, text: EventText, calls: HostEvents, pid_base: int) -> Iterator[str]:
     """One arrow for each linked op, from the start of its launch call to its own start."""
     ops = trace.ops
-    for device, mine in rows_by(ops.device).items():
-        for stream in stream_tracks(trace, mine):
+    for device, device_ops in rows_by(ops.device).items():
+        for stream in stream_tracks(trace, device_ops):
             linked = (ops.launch[stream.ops] >= 0).nonzero()[0]
             targets = stream.ops[linked]
             tails = rows_of((calls.pid, calls.tid, calls.start_ns), ops.launch[targets])

@@ -74,25 +74,28 @@ def stream_tracks(trace: Trace, of_device: Int64s) -> Iterator[StreamTracks]:
     """The streams of a device, by number; `of_device` are its ops."""
     ops = trace.ops
     above = _FIRST_STREAM_TRACK
-    for mine in grouped(of_device, ops.stream):
-        stream = int(ops.stream[mine[0]])
-        tracks = first_fit(ops.start_ns[mine], ops.end_ns[mine], may_nest=False) + above + 1
-        yield StreamTracks(stream, above, mine, tracks)
+    for stream_ops in grouped(of_device, ops.stream):
+        stream = int(ops.stream[stream_ops[0]])
+        tracks = (
+            first_fit(ops.start_ns[stream_ops], ops.end_ns[stream_ops], may_nest=False) + above + 1
+        )
+        yield StreamTracks(stream, above, stream_ops, tracks)
         above = int(tracks.max()) + 1
 
 
 def device_events(
     analysis: Analysis,
     text: EventText,
-    mine: Int64s,
+    device_ops: Int64s,
     pieces: HostWaits,
     pid: int,
     waits: OpWaits | None,
 ) -> Iterator[str]:
-    """Every event of the device with the ops `mine` and these pieces of gaps (`gap_pieces`). For a
-    CPU capture only gaps and busy time: its operators are drawn on their host threads."""
+    """Every event of the device with the ops `device_ops` and these pieces of gaps (`gap_pieces`).
+
+    A CPU capture has only gaps and busy time: its operators are drawn on their host threads."""
     trace = analysis.trace
-    device = int(trace.ops.device[mine[0]])
+    device = int(trace.ops.device[device_ops[0]])
     yield text.thread(pid, _GAP_TRACK, "idle gaps")
     yield from _gap_slices(analysis, text, pieces, pid)
     yield from _interruption_slices(analysis, text, device, pid)
@@ -103,14 +106,14 @@ def device_events(
     if trace.on_cpu:
         return
     below = _FIRST_STREAM_TRACK
-    for one in stream_tracks(trace, mine):
-        yield from _range_slices(analysis, text, one, pid)
-        yield from _op_slices(analysis, text, one, device, pid)
-        below = int(one.tracks.max()) + 1
+    for stream in stream_tracks(trace, device_ops):
+        yield from _range_slices(analysis, text, stream, pid)
+        yield from _op_slices(analysis, text, stream, device, pid)
+        below = int(stream.tracks.max()) + 1
     if waits is not None:
         own = waits.take(trace.ops.device[waits.op] == device)
         yield from wait_slices(trace, own, text, pid, below)
-    for at_ns, depth in rows_of(depth_changes(*times_in_queue(trace, mine))):
+    for at_ns, depth in rows_of(depth_changes(*times_in_queue(trace, device_ops))):
         yield text.counter("queue depth", pid, at_ns, depth)
 
 
@@ -131,30 +134,32 @@ def _range_slices(
 ) -> Iterator[str]:
     slices, tree = range_slices(analysis, stream.ops), analysis.ranges.tree
     if slices:
-        inferred = any(tree.inferred[one.node] for one in slices)
+        inferred = any(tree.inferred[range_slice.node] for range_slice in slices)
         how = "inferred from kernel names" if inferred else "reconstructed"
         yield text.thread(pid, stream.above, f"stream {stream.stream} model ranges ({how})")
-    for one in slices:
-        category = _RANGE_CATEGORIES[tree.inferred[one.node]]
-        name, args = text.quoted(tree.names[one.node]), slice_args(analysis, one)
-        yield text.slice(category, name, pid, stream.above, one.start_ns, one.end_ns, args)
+    for range_slice in slices:
+        category = _RANGE_CATEGORIES[tree.inferred[range_slice.node]]
+        name, args = text.quoted(tree.names[range_slice.node]), slice_args(analysis, range_slice)
+        yield text.slice(
+            category, name, pid, stream.above, range_slice.start_ns, range_slice.end_ns, args
+        )
 
 
 def _op_slices(
     analysis: Analysis, text: EventText, stream: StreamTracks, device: int, pid: int
 ) -> Iterator[str]:
-    ops, ranges, mine = analysis.trace.ops, analysis.ranges, stream.ops
+    ops, ranges, stream_ops = analysis.trace.ops, analysis.ranges, stream.ops
     for track in sorted(set(stream.tracks.tolist())):
         kind = "overlapping on it" if track > stream.tracks[0] else ""
         yield text.thread(pid, track, f"stream {stream.stream} {kind}".strip())
     shapes = [_shape_args(shape) for shape in analysis.trace.shapes]
-    order = np.lexsort((-ops.end_ns[mine], ops.start_ns[mine]))
+    order = np.lexsort((-ops.end_ns[stream_ops], ops.start_ns[stream_ops]))
     columns = (
         *(ops.kind, ops.name, ops.start_ns, ops.end_ns, ops.correlation, ops.external_id),
         *(ops.graph_id, ops.graph_node_id, ops.shape, ranges.op_node, ranges.confidence),
     )
-    rows = rows_of((stream.tracks[order], *(column[mine[order]] for column in columns)))
-    for row, part in zip(rows, op_args(analysis, mine[order]), strict=True):
+    rows = rows_of((stream.tracks[order], *(column[stream_ops[order]] for column in columns)))
+    for row, part in zip(rows, op_args(analysis, stream_ops[order]), strict=True):
         track, kind_, name, start, end, correlation, external, graph, in_graph, *more = row
         shape, node, sure = more
         ids = {"correlation": correlation, "External id": external}
@@ -209,26 +214,33 @@ def _interruption_slices(
     )
     if not interruptions:
         return
-    spans = np.array([(one.start_ns, one.end_ns) for one in interruptions], dtype=np.int64)
+    spans = np.array(
+        [(interruption.start_ns, interruption.end_ns) for interruption in interruptions],
+        dtype=np.int64,
+    )
     tracks = first_fit(spans[:, 0], spans[:, 1], may_nest=True).tolist()
     order = sorted(range(len(interruptions)), key=lambda place: (tracks[place], place))
     for track in sorted(set(tracks)):
         yield text.thread(pid, _INTERRUPTION_TRACK + track, "interruptions")
-    for one, track in ((interruptions[place], tracks[place]) for place in order):
-        args: dict[str, object] = {"cause": one.cause, "evidence": one.evidence}
-        if one.call >= 0:
-            args["call"] = trace.names[trace.calls.name[one.call]]
-        step = int(analysis.steps.op_step[one.op]) if one.op >= 0 else -1
+    for interruption, track in ((interruptions[place], tracks[place]) for place in order):
+        args: dict[str, object] = {"cause": interruption.cause, "evidence": interruption.evidence}
+        if interruption.call >= 0:
+            args["call"] = trace.names[trace.calls.name[interruption.call]]
+        step = int(analysis.steps.op_step[interruption.op]) if interruption.op >= 0 else -1
         args |= given({"step": step})
-        name, place = (
-            text.quoted(f"interruption: {one.cause.replace('_', ' ')}"),
+        yield text.slice(
+            _INTERRUPTION_CATEGORY,
+            text.quoted(f"interruption: {interruption.cause.replace('_', ' ')}"),
+            pid,
             _INTERRUPTION_TRACK + track,
+            interruption.start_ns,
+            interruption.end_ns,
+            args,
         )
-        yield text.slice(_INTERRUPTION_CATEGORY, name, pid, place, one.start_ns, one.end_ns, args)
 
 
-def _when(one: Interruption) -> tuple[int, int]:
-    return one.start_ns, -one.end_ns
+def _when(interruption: Interruption) -> tuple[int, int]:
+    return interruption.start_ns, -interruption.end_ns
 
 
 def gap_pieces(analysis: Analysis) -> HostWaits:

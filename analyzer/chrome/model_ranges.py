@@ -73,28 +73,28 @@ def range_slices(analysis: Analysis, ops: Int64s) -> list[RangeSlice]:
             if depth >= run.outside:
                 around.confidence = max(around.confidence, run.confidence)
                 around.known_by = max(around.known_by, run.known_by)
-    return [one for one in slices if one.end_ns > one.start_ns]
+    return [range_slice for range_slice in slices if range_slice.end_ns > range_slice.start_ns]
 
 
-def slice_args(analysis: Analysis, one: RangeSlice) -> dict[str, object]:
+def slice_args(analysis: Analysis, range_slice: RangeSlice) -> dict[str, object]:
     """The arguments of a slice; an inferred one also has its source and its role."""
     tree = analysis.ranges.tree
     args: dict[str, object] = {
-        "path": analysis.ranges.paths[one.node],
-        "confidence": CONFIDENCES[one.confidence],
+        "path": analysis.ranges.paths[range_slice.node],
+        "confidence": CONFIDENCES[range_slice.confidence],
     }
-    if tree.inferred[one.node]:
-        name = tree.names[one.node]
+    if tree.inferred[range_slice.node]:
+        name = tree.names[range_slice.node]
         args["inferred from"] = "kernel names"
         if name in ROLES:
-            args |= {"role": name, "role known by": KNOWN_BY[one.known_by]}
+            args |= {"role": name, "role known by": KNOWN_BY[range_slice.known_by]}
     return args
 
 
 def op_args(analysis: Analysis, ops: Int64s) -> Iterator[dict[str, object]]:
     """The role and the layer of each of `ops`, as far as they are known."""
-    found = analysis.structure
-    for role, layer, known in rows_of((found.role, found.layer, found.confidence), ops):
+    structure = analysis.structure
+    for role, layer, known in rows_of((structure.role, structure.layer, structure.confidence), ops):
         args: dict[str, object] = {}
         if known != UNKNOWN_ROLE:
             args["role"] = ROLES[role]
@@ -124,10 +124,12 @@ def _runs(analysis: Analysis, ops: Int64s) -> Iterator[_Run]:
         np.maximum.reduceat(np.where(known, ranges.confidence[ops], EXACT), first),
         np.maximum.reduceat(np.where(by_name, analysis.structure.confidence[ops], BY_NAME), first),
     )
-    chains = {one: tuple(ranges.tree.chain(one)) for one in np.unique(node).tolist()}
+    chains = {
+        path_node: tuple(ranges.tree.chain(path_node)) for path_node in np.unique(node).tolist()
+    }
     for of, path, launched, start, end, worst, role in rows_of(columns):
         chain = chains[path]
-        outside = sum(not inferred[one] for one in chain)
+        outside = sum(not inferred[node_in_chain] for node_in_chain in chain)
         if chain and not inferred[chain[-1]]:
             outside = len(ranges.tree.chain(launched))
         yield _Run(of, chain, outside, start, end, worst, role)

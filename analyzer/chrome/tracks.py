@@ -32,13 +32,13 @@ def first_fit(start_ns: Int64s, end_ns: Int64s, *, may_nest: bool) -> Int64s:
             changed = heappop(open_slices)[1]
             stacks[changed].pop()
             room.set(changed, stacks[changed][-1] if stacks[changed] else _ANY_END)
-        found = room.first(end)
-        if found == len(stacks):
+        free_track = room.first(end)
+        if free_track == len(stacks):
             stacks.append([])
-        stacks[found].append(end)
-        heappush(open_slices, (end, found))
-        room.set(found, end if may_nest else _NO_END)
-        track[index] = found
+        stacks[free_track].append(end)
+        heappush(open_slices, (end, free_track))
+        room.set(free_track, end if may_nest else _NO_END)
+        track[index] = free_track
     return track
 
 
@@ -87,10 +87,12 @@ def as_drawn(events: HostEvents) -> HostEvents:
     pid, tid = _usable(events.pid), _usable(events.tid)
     drawn = tid.copy()
     free = int(tid.max(initial=0)) + 1
-    for mine in grouped(np.lexsort((-events.end_ns, events.start_ns)), pid, tid):
-        track = first_fit(events.start_ns[mine], events.end_ns[mine], may_nest=True)
+    for thread_events in grouped(np.lexsort((-events.end_ns, events.start_ns)), pid, tid):
+        track = first_fit(
+            events.start_ns[thread_events], events.end_ns[thread_events], may_nest=True
+        )
         moved = track > 0
-        drawn[mine[moved]] = free - 1 + track[moved]
+        drawn[thread_events[moved]] = free - 1 + track[moved]
         free += int(track.max(initial=0))
     return replace(events, pid=pid, tid=drawn)
 
@@ -99,6 +101,6 @@ def _usable(numbers: Int64s) -> Int64s:
     usable = (numbers >= 0) & (numbers < _MAX_NUMBER)
     free = int(numbers[usable].max(initial=0)) + 1
     _, others = np.unique(numbers[~usable], return_inverse=True)
-    found = numbers.copy()
-    found[~usable] = free + others
-    return found
+    renumbered = numbers.copy()
+    renumbered[~usable] = free + others
+    return renumbered

@@ -97,8 +97,8 @@ def _enough(ends: Int64s, other_ends: Int64s, length_ns: Int64s, matched: int) -
     since, until = max(ends.min(), other_ends.min()), min(ends.max(), other_ends.max())
     slack_ns = 0 if not matched else max(int(np.median(length_ns)), TOLERANCE_NS)
     common = [
-        int(np.count_nonzero((one >= since - slack_ns) & (one <= until + slack_ns)))
-        for one in (ends, other_ends)
+        int(np.count_nonzero((side_ends >= since - slack_ns) & (side_ends <= until + slack_ns)))
+        for side_ends in (ends, other_ends)
     ]
     if matched < max(min(_FEW, len(ends) // 2, len(other_ends) // 2), 1):
         return False
@@ -116,9 +116,9 @@ def _agreeing(
     clock_ns: int,
 ) -> Bools:
     """Which pairs may be the same collective."""
-    here, there = reference.times.take(first), other.times.take(second)
-    apart_ns = np.abs(there.end_ns - here.end_ns - clock_ns)
-    most_ns = np.maximum(np.minimum(here.length_ns, there.length_ns), TOLERANCE_NS)
+    reference_times, other_times = reference.times.take(first), other.times.take(second)
+    apart_ns = np.abs(other_times.end_ns - reference_times.end_ns - clock_ns)
+    most_ns = np.maximum(np.minimum(reference_times.length_ns, other_times.length_ns), TOLERANCE_NS)
     agreeing: Bools = (reference.token[first] == other.token[second]) & (apart_ns <= most_ns)
     return agreeing
 
@@ -164,15 +164,15 @@ def _candidates(differences: Int64s, common_clock: bool) -> list[int]:
     many = counts >= _CANDIDATE_SHARE * counts.max()
     places = np.flatnonzero(many)
     order = np.argsort(-counts[places], kind="stable")
-    found: list[int] = []
+    candidates: list[int] = []
     if common_clock:
-        found.append(int(middle[places[np.abs(middle[places]).argmin()]]))
+        candidates.append(int(middle[places[np.abs(middle[places]).argmin()]]))
     for one_ns in middle[places[order]].tolist():
-        if len(found) == _CANDIDATES:
+        if len(candidates) == _CANDIDATES:
             break
-        if all(abs(one_ns - other_ns) > _CLOSE_NS for other_ns in found):
-            found.append(one_ns)
-    return found
+        if all(abs(one_ns - other_ns) > _CLOSE_NS for other_ns in candidates):
+            candidates.append(one_ns)
+    return candidates
 
 
 def _agreed(ends: Int64s, other_ends: Int64s, clock_ns: int) -> int:
@@ -230,16 +230,16 @@ def find_groups(
         if not operation.mutual:
             continue
         left = {
-            number: np.flatnonzero(one.operation == place)
-            for number, one in enumerate(participants)
+            number: np.flatnonzero(participant.operation == place)
+            for number, participant in enumerate(participants)
         }
         left = {number: chosen for number, chosen in left.items() if len(chosen)}
         while len(left) > 1:
             reference = max(left, key=lambda number: (len(left[number]), -number))
-            found = _aligned(participants, left, reference, common_clock)
-            if len(found) > 1:
-                groups.append(_group(participants, operation, left, reference, found))
-            for number in found:
+            alignments = _aligned(participants, left, reference, common_clock)
+            if len(alignments) > 1:
+                groups.append(_group(participants, operation, left, reference, alignments))
+            for number in alignments:
                 del left[number]
     return sorted(groups, key=lambda group: (group.operation, group.members))
 
@@ -252,19 +252,19 @@ def _aligned(
 ) -> dict[int, Alignment | None]:
     """The members of the group of `reference`, itself among them, aligned with it."""
     own = _sequence(participants[reference], chosen[reference])
-    found: dict[int, Alignment | None] = {reference: None}
+    alignments: dict[int, Alignment | None] = {reference: None}
     for number in chosen:
         if number != reference:
             matched = align_collectives(
                 own, _sequence(participants[number], chosen[number]), common_clock
             )
             if matched is not None:
-                found[number] = matched
-    return found
+                alignments[number] = matched
+    return alignments
 
 
-def _sequence(one: Participant, chosen: Int64s) -> CollectiveSequence:
-    return CollectiveSequence(one.times(chosen), one.token[chosen])
+def _sequence(participant: Participant, chosen: Int64s) -> CollectiveSequence:
+    return CollectiveSequence(participant.times(chosen), participant.token[chosen])
 
 
 def _group(
@@ -272,20 +272,20 @@ def _group(
     operation: CollectiveOperation,
     chosen: dict[int, Int64s],
     reference: int,
-    found: dict[int, Alignment | None],
+    alignments: dict[int, Alignment | None],
 ) -> Group:
-    members = tuple(sorted(found))
+    members = tuple(sorted(alignments))
     slots = np.full((len(members), len(chosen[reference])), -1, dtype=np.int64)
     for place, number in enumerate(members):
-        matched = found[number]
+        matched = alignments[number]
         if matched is None:
             slots[place] = chosen[number]
         else:
             slots[place, matched.reference] = chosen[number][matched.other]
     op = slots[:, (slots >= 0).all(axis=0)]
     times = [participants[number].times(row) for number, row in zip(members, op, strict=True)]
-    start_ns = np.array([one.start_ns for one in times]).reshape(op.shape)
-    end_ns = np.array([one.end_ns for one in times]).reshape(op.shape)
+    start_ns = np.array([member_times.start_ns for member_times in times]).reshape(op.shape)
+    end_ns = np.array([member_times.end_ns for member_times in times]).reshape(op.shape)
     clock_ns = _clocks(end_ns)
     limit_ns = int(np.median((end_ns - start_ns).min(axis=0))) if op.shape[1] else 0
     return Group(

@@ -131,16 +131,16 @@ def find_participants(
         token = np.array([token_of[use] for use in uses.kinds], dtype=np.int32)
         place = np.array([place_of[use.operation] for use in uses.kinds], dtype=np.int32)
         size = np.array([use.bytes for use in uses.kinds], dtype=np.int64)
-        for device, mine in rows_by(trace.ops.device).items():
-            row = np.flatnonzero(uses.kind[mine] >= 0)
+        for device, device_ops in rows_by(trace.ops.device).items():
+            row = np.flatnonzero(uses.kind[device_ops] >= 0)
             if len(row):
-                kind, step = uses.kind[mine[row]], steps.op_step[mine[row]]
+                kind, step = uses.kind[device_ops[row]], steps.op_step[device_ops[row]]
                 participants.append(
                     Participant(
                         rank=rank,
                         device=device,
                         base_ns=trace.base_ns,
-                        ops=trace.ops.take(mine),
+                        ops=trace.ops.take(device_ops),
                         row=row,
                         operation=place[kind],
                         token=token[kind],
@@ -171,8 +171,10 @@ class _Uses:
 def _uses(trace: Trace) -> _Uses:
     ops = trace.ops
     used = np.unique(ops.name)
-    found = {name: operation_of(trace.names[name]) for name in used.tolist()}
-    communicating = np.array([found[name] is not None for name in used.tolist()], dtype=np.bool_)
+    operation_by_name = {name: operation_of(trace.names[name]) for name in used.tolist()}
+    communicating = np.array(
+        [operation_by_name[name] is not None for name in used.tolist()], dtype=np.bool_
+    )
     rows = np.flatnonzero(communicating[np.searchsorted(used, ops.name)])
     message = _messages(trace, rows)
     numbers: dict[_Use, int] = {}
@@ -181,28 +183,28 @@ def _uses(trace: Trace) -> _Uses:
         np.stack((ops.name[rows].astype(np.int64), message)), axis=1, return_inverse=True
     )
     for pair, (name, number) in enumerate(pairs.T.tolist()):
-        operation = found[name]
+        operation = operation_by_name[name]
         assert operation is not None
-        said = trace.message_table[number] if number >= 0 else None
-        operation = said_operation(operation, said)
-        use = _Use(trace.names[name], operation, given_bytes(said))
+        message_of_op = trace.message_table[number] if number >= 0 else None
+        operation = said_operation(operation, message_of_op)
+        use = _Use(trace.names[name], operation, given_bytes(message_of_op))
         kind[rows[which.ravel() == pair]] = numbers.setdefault(use, len(numbers))
     return _Uses(list(numbers), kind)
 
 
 def _messages(trace: Trace, rows: Int64s) -> Int64s:
     """The message of each of these ops, -1 for none: the one with its start, device and stream."""
-    said, ops = trace.messages, trace.ops
+    messages, ops = trace.messages, trace.ops
     message = np.full(len(rows), -1, dtype=np.int64)
-    if not len(said):
+    if not len(messages):
         return message
-    place = np.searchsorted(said.start_ns, ops.start_ns[rows])
+    place = np.searchsorted(messages.start_ns, ops.start_ns[rows])
     for later in range(_MAX_TOGETHER):
-        at = np.minimum(place + later, len(said) - 1)
+        at = np.minimum(place + later, len(messages) - 1)
         same = (
-            (said.start_ns[at] == ops.start_ns[rows])
-            & (said.device[at] == ops.device[rows])
-            & (said.stream[at] == ops.stream[rows])
+            (messages.start_ns[at] == ops.start_ns[rows])
+            & (messages.device[at] == ops.device[rows])
+            & (messages.stream[at] == ops.stream[rows])
         )
-        message[same] = said.message[at[same]]
+        message[same] = messages.message[at[same]]
     return message

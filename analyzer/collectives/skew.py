@@ -68,13 +68,18 @@ def steps_by_device(
     most of their ops to it; and the participants, whose steps are numbered in these."""
     every = rank_steps(0, trace, steps)
     spans, renumbered = [], []
-    for one in participants:
-        mine = np.flatnonzero((steps.device == one.device) & every.used)
+    for participant in participants:
+        step_indices = np.flatnonzero((steps.device == participant.device) & every.used)
         number = np.full(len(steps) + 1, -1, dtype=np.int64)
-        number[mine] = np.arange(len(mine))
-        own = RankSteps(one.rank, every.start_ns[mine], every.end_ns[mine], every.used[mine])
+        number[step_indices] = np.arange(len(step_indices))
+        own = RankSteps(
+            participant.rank,
+            every.start_ns[step_indices],
+            every.end_ns[step_indices],
+            every.used[step_indices],
+        )
         spans.append(own)
-        renumbered.append(replace(one, step=number[one.step]))
+        renumbered.append(replace(participant, step=number[participant.step]))
     return spans, renumbered
 
 
@@ -94,17 +99,17 @@ def find_skew(
     """
     largest = max(groups, key=lambda group: (len(group.members), group.op.shape[1]), default=None)
     if largest is None:
-        if len({len(one.start_ns) for one in spans}) > 1 or len(spans) < 2:
+        if len({len(rank_span.start_ns) for rank_span in spans}) > 1 or len(spans) < 2:
             return None
         return _skew(spans, [0] * len(spans), common_clock)
-    of_rank = {one.rank: one for one in spans}
+    of_rank = {rank_span.rank: rank_span for rank_span in spans}
     chosen: list[RankSteps] = []
     offsets = []
     first = _steps_of(participants, largest, 0)
     for member, number in enumerate(largest.members):
         rank = participants[number].rank
         offset = _offset(first, _steps_of(participants, largest, member))
-        if offset is not None and rank not in [one.rank for one in chosen]:
+        if offset is not None and rank not in [rank_span.rank for rank_span in chosen]:
             clock_ns = int(largest.clock_ns[member]) if by_durations else 0
             own = of_rank[rank]
             chosen.append(
@@ -133,16 +138,16 @@ def _skew(spans: Sequence[RankSteps], offsets: Sequence[int], comparable: bool) 
     index = np.arange(len(spans[0].start_ns)) + offsets[0]
     rows = [index - offset for offset in offsets]
     kept = np.ones(len(index), dtype=np.bool_)
-    for one, row in zip(spans, rows, strict=True):
-        inside = (row >= 0) & (row < len(one.start_ns))
+    for rank_span, row in zip(spans, rows, strict=True):
+        inside = (row >= 0) & (row < len(rank_span.start_ns))
         kept &= inside
-        kept[inside] &= one.used[row[inside]]
+        kept[inside] &= rank_span.used[row[inside]]
     if not kept.any():
         return None
-    starts = [one.start_ns[row[kept]] for one, row in zip(spans, rows, strict=True)]
-    ends = [one.end_ns[row[kept]] for one, row in zip(spans, rows, strict=True)]
+    starts = [rank_span.start_ns[row[kept]] for rank_span, row in zip(spans, rows, strict=True)]
+    ends = [rank_span.end_ns[row[kept]] for rank_span, row in zip(spans, rows, strict=True)]
     return Skew(
-        tuple(one.rank for one in spans),
+        tuple(rank_span.rank for rank_span in spans),
         rows[0][kept],
         np.array(starts),
         np.array(ends),

@@ -93,7 +93,7 @@ class SplitCommunication:
     exposed_unsplit_ns: int
 
 
-def split_communication(one: Participant, transfer_start_ns: Int64s) -> SplitCommunication:
+def split_communication(participant: Participant, transfer_start_ns: Int64s) -> SplitCommunication:
     """Split one device's communication. `transfer_start_ns`, on the wall clock, has an entry for
     each of its communicating ops, `UNKNOWN` for one that cannot be split.
 
@@ -102,13 +102,14 @@ def split_communication(one: Participant, transfer_start_ns: Int64s) -> SplitCom
     unsplit = |AB| - |A|, wait = |W| - |AB|. The exposed ones are the same differences of |A + O|,
     |AB + O|, |W + O|.
     """
-    start_ns, end_ns = one.ops.start_ns[one.row], one.ops.end_ns[one.row]
+    start_ns = participant.ops.start_ns[participant.row]
+    end_ns = participant.ops.end_ns[participant.row]
     split = transfer_start_ns != UNKNOWN
     begin_ns = start_ns.copy()
-    begin_ns[split] = transfer_start_ns[split] - one.base_ns
-    others = np.ones(len(one.ops), dtype=np.bool_)
-    others[one.row] = False
-    other_start_ns, other_end_ns = one.ops.start_ns[others], one.ops.end_ns[others]
+    begin_ns[split] = transfer_start_ns[split] - participant.base_ns
+    others = np.ones(len(participant.ops), dtype=np.bool_)
+    others[participant.row] = False
+    other_start_ns, other_end_ns = participant.ops.start_ns[others], participant.ops.end_ns[others]
 
     def lengths(starts: Int64s, ends: Int64s) -> Int64s:
         """The length of the union alone, and what it adds to the other ops."""
@@ -138,11 +139,13 @@ def _length(start_ns: Int64s, end_ns: Int64s) -> int:
 
 def transfer_starts(participants: Sequence[Participant], waits: Sequence[Waits]) -> list[Int64s]:
     """For each participant, when the transfer of each communicating op began, or `UNKNOWN`."""
-    starts = [np.full(len(one.row), UNKNOWN, dtype=np.int64) for one in participants]
-    for found in waits:
-        group = found.group
+    starts = [
+        np.full(len(participant.row), UNKNOWN, dtype=np.int64) for participant in participants
+    ]
+    for group_waits in waits:
+        group = group_waits.group
         for member, op, transfer_start_ns in zip(
-            group.members, group.op, found.transfer_start_ns, strict=True
+            group.members, group.op, group_waits.transfer_start_ns, strict=True
         ):
             starts[member][op] = transfer_start_ns
     return starts
@@ -173,20 +176,20 @@ def op_waits(trace: Trace, participants: Sequence[Participant], waits: Sequence[
     """The waits of the ops of `trace`, whose devices the participants are."""
     rows = rows_by(trace.ops.device)
     parts = []
-    for one in waits:
-        group = one.group
+    for group_waits in waits:
+        group = group_waits.group
         devices = np.array([participants[member].device for member in group.members] + [-1])
         for member, op, transfer_start_ns in zip(
-            group.members, group.op, one.transfer_start_ns, strict=True
+            group.members, group.op, group_waits.transfer_start_ns, strict=True
         ):
-            mine = participants[member]
+            participant = participants[member]
             parts.append(
                 OpWaits(
-                    op=rows[mine.device][mine.row[op]],
-                    transfer_start_ns=transfer_start_ns - mine.base_ns,
+                    op=rows[participant.device][participant.row[op]],
+                    transfer_start_ns=transfer_start_ns - participant.base_ns,
                     members=np.full(len(op), len(group.members)),
-                    last=devices[one.last],
-                    caused_ns=one.caused_ns,
+                    last=devices[group_waits.last],
+                    caused_ns=group_waits.caused_ns,
                 )
             )
     together = OpWaits.concatenate(parts)
@@ -223,16 +226,21 @@ def entries(participants: int, waits: Sequence[Waits]) -> list[Entries]:
 
 
 def _entries(number: int, waits: Sequence[Waits]) -> Entries:
-    mine = [one for one in waits if number in one.group.members]
-    places = [one.group.members.index(number) for one in mine]
-    here = [one.last == place for one, place in zip(mine, places, strict=True)]
-    evens = [(1 / len(one.group.members), len(one.last)) for one in mine]
-    caused = [int(one.caused_ns[was].sum()) for one, was in zip(mine, here, strict=True)]
-    others = [len(one.group.members) - 1 for one in mine]
-    late = [one.late_ns[place] for one, place in zip(mine, places, strict=True)]
+    joined = [group_waits for group_waits in waits if number in group_waits.group.members]
+    places = [group_waits.group.members.index(number) for group_waits in joined]
+    entered_last = [
+        group_waits.last == place for group_waits, place in zip(joined, places, strict=True)
+    ]
+    evens = [(1 / len(group_waits.group.members), len(group_waits.last)) for group_waits in joined]
+    caused = [
+        int(group_waits.caused_ns[was].sum())
+        for group_waits, was in zip(joined, entered_last, strict=True)
+    ]
+    others = [len(group_waits.group.members) - 1 for group_waits in joined]
+    late = [group_waits.late_ns[place] for group_waits, place in zip(joined, places, strict=True)]
     return Entries(
-        collectives=sum(len(one.last) for one in mine),
-        last=sum(int(was.sum()) for was in here),
+        collectives=sum(len(group_waits.last) for group_waits in joined),
+        last=sum(int(was.sum()) for was in entered_last),
         even=sum(even * count for even, count in evens),
         even_sigma=float(np.sqrt(sum(even * (1 - even) * count for even, count in evens))),
         caused_ns=sum(caused),
@@ -241,18 +249,25 @@ def _entries(number: int, waits: Sequence[Waits]) -> Entries:
     )
 
 
-def find_straggler(found: Sequence[Entries], communication_ns: int) -> tuple[int | None, str]:
+def find_straggler(
+    device_entries: Sequence[Entries], communication_ns: int
+) -> tuple[int | None, str]:
     """The participant whose lateness cost the others most, if it is a straggler by the rule above;
     and why it is none: "" if one is found. `communication_ns` is how long a device communicates.
     """
-    if not any(one.collectives for one in found):
+    if not any(entry.collectives for entry in device_entries):
         return None, "no collectives were matched"
-    number = max(range(len(found)), key=lambda number: (found[number].cost_ns, -number))
-    one = found[number]
-    last = f"entered {one.last} of {one.collectives} collectives last"
-    if one.excess < MIN_EXCESS or one.last - one.even < MIN_SIGMAS * one.even_sigma:
+    number = max(
+        range(len(device_entries)), key=lambda number: (device_entries[number].cost_ns, -number)
+    )
+    costliest = device_entries[number]
+    last = f"entered {costliest.last} of {costliest.collectives} collectives last"
+    if (
+        costliest.excess < MIN_EXCESS
+        or costliest.last - costliest.even < MIN_SIGMAS * costliest.even_sigma
+    ):
         return None, f"even: no rank is late often enough; the one that cost most {last}"
-    if one.cost_ns < MIN_COST * communication_ns:
-        share = f"{one.cost_ns / communication_ns:.1%} of their communication"
+    if costliest.cost_ns < MIN_COST * communication_ns:
+        share = f"{costliest.cost_ns / communication_ns:.1%} of their communication"
         return None, f"small: the rank that cost most {last}, but the others waited only {share}"
     return number, ""

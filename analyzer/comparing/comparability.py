@@ -25,15 +25,15 @@ _IGNORED_CODES = frozenset(
 )
 
 
-def workload_differences(one: Struct, two: Struct) -> tuple[str, ...]:
+def workload_differences(base: Struct, other: Struct) -> tuple[str, ...]:
     """Each difference between the workloads of two runs or captures, as "batch 1 against 4".
 
     Speeds are comparable if there is none. Fields that one of them lacks or that are unset are
     ignored.
     """
-    pairs = {name: (getattr(one, name, UNSET), getattr(two, name, UNSET)) for name in _FIELDS}
+    pairs = {name: (getattr(base, name, UNSET), getattr(other, name, UNSET)) for name in _FIELDS}
     return tuple(
-        f"{name.replace('_', ' ')} {_word(one, name)} against {_word(two, name)}"
+        f"{name.replace('_', ' ')} {_word(base, name)} against {_word(other, name)}"
         for name, pair in pairs.items()
         if UNSET not in pair and pair[0] != pair[1]
     )
@@ -44,24 +44,24 @@ def _word(workload: Struct, name: str) -> str:
     return sampling_words(value) if name == "sampling" else str(value)
 
 
-def step_differences(one: Report, two: Report) -> tuple[str, ...]:
+def step_differences(base: Report, other: Report) -> tuple[str, ...]:
     """Each difference between the steps that stand for two traces, as "batch 32 against 1": their
     kind, batch and KV length (over 10 %), as far as both are known."""
-    kinds = one.standing_kind, two.standing_kind
+    kinds = base.standing_kind, other.standing_kind
     if kinds[0] is None or kinds[1] is None:
         return ()
     first, second = kinds[0], kinds[1]
-    found = []
+    differences = []
     if first.kind != second.kind and "unknown" not in (first.kind, second.kind):
-        found.append(f"{first.kind} steps against {second.kind} steps")
+        differences.append(f"{first.kind} steps against {second.kind} steps")
     if first.batch is not None and second.batch is not None and first.batch != second.batch:
-        found.append(f"batch {first.batch:,} against {second.batch:,}")
+        differences.append(f"batch {first.batch:,} against {second.batch:,}")
     lengths = first.kv_tokens, second.kv_tokens
     if lengths[0] is not None and lengths[1] is not None:
         shorter, longer = sorted((lengths[0], lengths[1]))
         if longer - shorter > _SIMILAR_KV * longer:
-            found.append(f"{lengths[0]:,} KV tokens against {lengths[1]:,}")
-    return tuple(found)
+            differences.append(f"{lengths[0]:,} KV tokens against {lengths[1]:,}")
+    return tuple(differences)
 
 
 def structure_findings(names: tuple[str, str], windows: tuple[Report, Report]) -> list[Finding]:
@@ -70,7 +70,9 @@ def structure_findings(names: tuple[str, str], windows: tuple[Report, Report]) -
     if not all(window.steps for window in windows):
         return []
     sides = tuple(zip(names, windows, strict=True))
-    if lacking := [name for name, one in sides if not any(step.gpu_ops for step in one.steps)]:
+    if lacking := [
+        name for name, window in sides if not any(step.gpu_ops for step in window.steps)
+    ]:
         message = f"{_both(lacking)} no step with GPU ops, so nothing is compared by role"
         return [Finding("no_roles", message)]
     if not all(window.roles for window in windows):
@@ -103,11 +105,11 @@ def window_findings(name: str, window: Report) -> list[Finding]:
         for finding in window.health.findings
         if finding.code not in _IGNORED_CODES
     ]
-    found = window.attribution
-    ops = found.exact + found.partial + found.none if found else 0
-    if found and ops and found.none / ops > _MAX_UNATTRIBUTED_SHARE:
+    attribution = window.attribution
+    ops = attribution.exact + attribution.partial + attribution.none if attribution else 0
+    if attribution and ops and attribution.none / ops > _MAX_UNATTRIBUTED_SHARE:
         message = (
-            f"{name}: {found.none:,} of {ops:,} ops have no range of their own, "
+            f"{name}: {attribution.none:,} of {ops:,} ops have no range of their own, "
             "so its ranges show only a part of the work"
         )
         findings.append(Finding("unattributed_ops", message))

@@ -55,11 +55,11 @@ def standings_of(variants: Sequence[VariantRates], speeds: Speeds) -> tuple[Stan
     variants."""
     ranked = sorted(
         (
-            (one.variant, one.mean, one.accuracy)
-            for one in variants
-            if one.mean is not None and one.accuracy is not None
+            (variant.variant, variant.mean, variant.accuracy)
+            for variant in variants
+            if variant.mean is not None and variant.accuracy is not None
         ),
-        key=lambda found: (-found[1], found[2].kl),
+        key=lambda standing: (-standing[1], standing[2].kl),
     )
     if len(ranked) < 2:
         return ()
@@ -103,9 +103,9 @@ def _faster(speed: SpeedRatio | None) -> int:
 def _closer(base: Accuracy, other: Accuracy) -> int:
     """1 if the other variant's KL is shown to be smaller than the base's, -1 if larger, else 0."""
     gain = base.kl - other.kl
-    one, two = base.kl_by_position, other.kl_by_position
-    if len(one) == len(two) >= MIN_ROUNDS:
-        gains = [before - after for before, after in zip(one, two, strict=True)]
+    base_kl, other_kl = base.kl_by_position, other.kl_by_position
+    if len(base_kl) == len(other_kl) >= MIN_ROUNDS:
+        gains = [before - after for before, after in zip(base_kl, other_kl, strict=True)]
         gain = fmean(gains)
         noise = two_sided_t(CONFIDENCE, len(gains) - 1) * stdev(gains) / math.sqrt(len(gains))
         if abs(gain) <= noise:
@@ -135,8 +135,8 @@ def compare_runs(
     if len(names) < 2:
         raise InputError("compare: needs runs of at least two variants; name another one")
     pairs = tuple(
-        _pair(one, two, by_variant, windows)
-        for one, two in dict.fromkeys(
+        _pair(base, other, by_variant, windows)
+        for base, other in dict.fromkeys(
             chain(((names[0], name) for name in names[1:]), pairwise(names))
         )
     )
@@ -284,12 +284,12 @@ def _output_findings(by_variant: Mapping[str, Rounds]) -> Iterator[Finding]:
             yield Finding("different_tokens", message)
 
 
-def _first_difference(one: list[list[int]], two: list[list[int]]) -> int | None:
+def _first_difference(base: list[list[int]], other: list[list[int]]) -> int | None:
     """The first position at which any sequence of the batch differs."""
     differing = (
         at
-        for sequences in zip(one, two, strict=False)
-        for at, (mine, theirs) in enumerate(zip_longest(*sequences))
-        if mine != theirs
+        for sequences in zip(base, other, strict=False)
+        for at, (base_token, other_token) in enumerate(zip_longest(*sequences))
+        if base_token != other_token
     )
     return min(differing, default=None)

@@ -145,12 +145,16 @@ def step_changes(base: Report | None, other: Report | None) -> StepChanges | Non
     if base_ns is None or other_ns is None:
         return None
     split = bool(base.waterfall and other.waterfall)
-    one, two = (_role_parts(*side, split) for side in ((base, base_ns), (other, other_ns)))
+    base_parts, other_parts = (
+        _role_parts(*side, split) for side in ((base, base_ns), (other, other_ns))
+    )
     layers: tuple[StepPartChange, ...] = ()
     if base.layers and other.layers:
         first, second = _layer_parts(base.layers, other.layers)
         layers = _rows(_completed(first, base, base_ns), _completed(second, other, other_ns))
-    return StepChanges(base_ns, other_ns, other_ns - base_ns, _rows(one, two), layers)
+    return StepChanges(
+        base_ns, other_ns, other_ns - base_ns, _rows(base_parts, other_parts), layers
+    )
 
 
 def _step_ns(report: Report) -> int | None:
@@ -164,15 +168,17 @@ def _role_parts(report: Report, step_ns: int, split: bool) -> _Parts:
     parts: _Parts = {
         ("role", row.role): _Part(row.ns_per_step, row.ops_per_step) for row in report.roles
     }
-    found = _completed(parts, report, step_ns)
+    completed = _completed(parts, report, step_ns)
     if split:
-        rest_ns = found.pop(_NOT_BUSY).ns
+        rest_ns = completed.pop(_NOT_BUSY).ns
         idle: _Parts = {
-            ("idle", one.part): _Part(one.ns) for one in report.waterfall if one.part in GAP_CLASSES
+            ("idle", part.part): _Part(part.ns)
+            for part in report.waterfall
+            if part.part in GAP_CLASSES
         }
         tail_ns = rest_ns - sum(part.ns for part in idle.values())
-        found |= {**idle, ("host_tail", "host_tail"): _Part(tail_ns)}
-    return found
+        completed |= {**idle, ("host_tail", "host_tail"): _Part(tail_ns)}
+    return completed
 
 
 def _completed(parts: _Parts, report: Report, step_ns: int) -> _Parts:

@@ -106,17 +106,17 @@ class _Level:
     other: _Siblings
 
     def matches(self) -> list[_Match]:
-        found = []
+        matches = []
         left = {*self.base, *self.other}
         for group in _fusion_groups(self.base.keys(), self.other.keys()):
-            found.append(self._match(_joined_name(group), group))
+            matches.append(self._match(_joined_name(group), group))
             left -= group
-        found += [self._match(name, {name}) for name in left]
-        return sorted(found, key=lambda match: (-match.largest_ns(), match.path))
+        matches += [self._match(name, {name}) for name in left]
+        return sorted(matches, key=lambda match: (-match.largest_ns(), match.path))
 
     def _match(self, name: str, names: set[str]) -> _Match:
         base, other = (
-            {one: side[one] for one in sorted(names) if one in side}
+            {name: side[name] for name in sorted(names) if name in side}
             for side in (self.base, self.other)
         )
         return _Match(self.prefix + name, base, other)

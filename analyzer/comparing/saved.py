@@ -55,10 +55,10 @@ def read_saved(saved_json: bytes, path: str) -> Comparison | Diff:
         )
     if not comparison:
         return decode_saved(saved_json, path, Diff, advice)
-    found = decode_saved(saved_json, path, Comparison, advice)
-    if len(found.comparison.variants) < 2 or not found.runs:
+    decoded = decode_saved(saved_json, path, Comparison, advice)
+    if len(decoded.comparison.variants) < 2 or not decoded.runs:
         raise InputError(f"{path}: a comparison of fewer than two variants; {advice}")
-    return found
+    return decoded
 
 
 def decode_saved(saved_json: bytes, path: str, kind: type[_Decoded], advice: str) -> _Decoded:

@@ -185,7 +185,9 @@ def _launch_charts(name: str, launches: LaunchReport) -> tuple[Captioned, ...]:
         "queue time": launches.queue_ns,
         "call to start": launches.launch_latency_ns,
     }
-    found = {what: times.histogram for what, times in charts.items() if times and times.histogram}
+    histograms = {
+        what: times.histogram for what, times in charts.items() if times and times.histogram
+    }
     return tuple(
         (
             what,
@@ -196,7 +198,7 @@ def _launch_charts(name: str, launches: LaunchReport) -> tuple[Captioned, ...]:
                 _LAUNCH_CHART_PX,
             ),
         )
-        for what, buckets in found.items()
+        for what, buckets in histograms.items()
     )
 
 
@@ -213,7 +215,7 @@ def _changes(
 
 
 def _rates(variants: Sequence[VariantRates]) -> Markup | None:
-    timed = [found for found in variants if found.mean is not None]
+    timed = [variant for variant in variants if variant.mean is not None]
     return rates_svg(timed) if timed else None
 
 

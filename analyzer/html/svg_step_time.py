@@ -136,11 +136,11 @@ def histogram_svg(
     for place, bound in enumerate(bounds):
         x, y, total = _HISTOGRAM_LEFT + place * slot, floor, 0
         for kind, by in counts.items():
-            found = by.get(bound, 0)
-            if found:
-                height = max(found / highest * _HISTOGRAM_PX, 1.0)
-                y, total = y - height, total + found
-                tip = f"{kind[2:]}: {found:,} of up to {duration(bound)}"
+            bucket_count = by.get(bound, 0)
+            if bucket_count:
+                height = max(bucket_count / highest * _HISTOGRAM_PX, 1.0)
+                y, total = y - height, total + bucket_count
+                tip = f"{kind[2:]}: {bucket_count:,} of up to {duration(bound)}"
                 drawing.rect(x + 1, y, slot - 2, height, kind, tip)
         if total:
             drawing.text(x + slot / 2, y - 4, count(total, 5), "small", "middle")
@@ -152,7 +152,10 @@ def histogram_svg(
 
 
 def _described(series: Mapping[str, Buckets]) -> str:
-    sums = {kind[2:]: sum(found for _, found in buckets) for kind, buckets in series.items()}
+    sums = {
+        kind[2:]: sum(bucket_count for _, bucket_count in buckets)
+        for kind, buckets in series.items()
+    }
     return ", ".join(f"{kind}: {total:,}" for kind, total in sums.items() if total)
 
 

@@ -98,21 +98,21 @@ def _rows(step: StepTimeline) -> list[_Row]:
     ops, families = step.ops, op_families(step)
     streams, sizes = np.unique(ops.stream, return_counts=True)
     busiest = streams[np.argsort(-sizes, kind="stable")[:MAX_STREAMS]]
-    groups = {f"stream {one}": ops.stream == one for one in sorted(busiest.tolist())}
+    groups = {f"stream {stream}": ops.stream == stream for stream in sorted(busiest.tolist())}
     if others := len(streams) - len(busiest):
         groups[f"{others} more streams"] = ~np.isin(ops.stream, busiest)
     rows = [
         _Row(
             label=label,
-            at=ops.take(mine),
-            kind=families[mine],
+            at=ops.take(chosen),
+            kind=families[chosen],
             classes=tuple(f"f-{name}" for name in FAMILIES),
             names=step.names,
-            name=ops.name[mine],
+            name=ops.name[chosen],
             height=_OPS_PX,
             are_ops=True,
         )
-        for label, mine in groups.items()
+        for label, chosen in groups.items()
     ]
     gaps = _Row(
         label="gaps",
@@ -200,8 +200,8 @@ class _Plot:
         widths = np.maximum(np.diff(edges), 1)
         foot = np.full(columns, y + row.height)
         for index in np.unique(kind):
-            mine = short.take((kind == index) & (short.length_ns > 0))
-            height = np.diff(covered_until(mine, edges)) / widths * row.height
+            intervals = short.take((kind == index) & (short.length_ns > 0))
+            height = np.diff(covered_until(intervals, edges)) / widths * row.height
             foot = foot - height
             shape = row.classes[index]
             self.drawing.boxes(

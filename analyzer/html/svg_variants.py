@@ -35,37 +35,37 @@ def rates_svg(variants: Sequence[VariantRates]) -> Markup:
     """Left: tokens/s from zero, a dot per round. Right: the same dots and the interval of the mean,
     as deviation from the variant's own mean, which shows the noise."""
     height = _AXIS_PX + len(variants) * _ROW_PX
-    about = ", ".join(f"{found.variant}: {rate(found.mean)}" for found in variants)
+    about = ", ".join(f"{variant.variant}: {rate(variant.mean)}" for variant in variants)
     drawing = Drawing(height, "tokens/s of each variant, a dot per round", about)
-    highest = max([1e-9, *(value for found in variants for value in found.tokens_per_s)])
-    spread = max([1e-6, *(abs(value) for found in variants for value in _deviations(found))])
+    highest = max([1e-9, *(value for variant in variants for value in variant.tokens_per_s)])
+    spread = max([1e-6, *(abs(value) for variant in variants for value in _deviations(variant))])
     for at in ticks(highest, 6):
         x = _RATES_LEFT + at / highest * _RATES_PX
         drawing.line(x, 16, x, height, "grid")
         drawing.text(x + 3, 12, f"{at:,g}", "dim")
     _spread_axis(drawing, spread, height)
-    for row, found in enumerate(variants):
+    for row, variant in enumerate(variants):
         y = _AXIS_PX + (row + 0.5) * _ROW_PX
-        drawing.text(0, y + 4, cut_middle(found.variant, 18), "strong")
-        _rate_bar(drawing, found, y, highest)
-        _spread_row(drawing, found, y, spread)
+        drawing.text(0, y + 4, cut_middle(variant.variant, 18), "strong")
+        _rate_bar(drawing, variant, y, highest)
+        _spread_row(drawing, variant, y, spread)
     return drawing.markup()
 
 
-def _deviations(found: VariantRates) -> list[float]:
+def _deviations(variant: VariantRates) -> list[float]:
     """The rounds and the ends of the interval, relative to the mean."""
-    values = list(found.tokens_per_s)
-    if found.interval is not None:
-        values += [found.interval.low, found.interval.high]
-    return [value / found.mean - 1 for value in values] if found.mean else []
+    values = list(variant.tokens_per_s)
+    if variant.interval is not None:
+        values += [variant.interval.low, variant.interval.high]
+    return [value / variant.mean - 1 for value in values] if variant.mean else []
 
 
-def _rate_bar(drawing: Drawing, found: VariantRates, y: float, highest: float) -> None:
-    mean = found.mean or 0.0
+def _rate_bar(drawing: Drawing, variant: VariantRates, y: float, highest: float) -> None:
+    mean = variant.mean or 0.0
     width = mean / highest * _RATES_PX
     drawing.rect(_RATES_LEFT, y - 7, width, 14, "bar", f"mean {rate(mean)} tokens/s")
-    _dots(drawing, found, y, lambda value: _RATES_LEFT + value / highest * _RATES_PX)
-    farthest = max([mean, *found.tokens_per_s]) / highest * _RATES_PX
+    _dots(drawing, variant, y, lambda value: _RATES_LEFT + value / highest * _RATES_PX)
+    farthest = max([mean, *variant.tokens_per_s]) / highest * _RATES_PX
     drawing.text(_RATES_LEFT + farthest + 8, y + 4, rate(mean), "strong")
 
 
@@ -78,20 +78,20 @@ def _spread_axis(drawing: Drawing, spread: float, height: float) -> None:
         drawing.text(middle + sign * _SPREAD_PX / 2, 12, text, "dim", anchor)
 
 
-def _spread_row(drawing: Drawing, found: VariantRates, y: float, spread: float) -> None:
+def _spread_row(drawing: Drawing, variant: VariantRates, y: float, spread: float) -> None:
     def x(value: float) -> float:
-        relative = value / found.mean - 1 if found.mean else 0.0
+        relative = value / variant.mean - 1 if variant.mean else 0.0
         return _SPREAD_LEFT + _SPREAD_PX / 2 * (1 + relative / spread)
 
-    if found.interval is not None:
-        low, high = x(found.interval.low), x(found.interval.high)
-        tip = f"{rate(found.interval.low)} to {rate(found.interval.high)} tokens/s"
+    if variant.interval is not None:
+        low, high = x(variant.interval.low), x(variant.interval.high)
+        tip = f"{rate(variant.interval.low)} to {rate(variant.interval.high)} tokens/s"
         drawing.rect(low, y - 7, max(high - low, 1), 14, "interval", tip)
-    _dots(drawing, found, y, x)
+    _dots(drawing, variant, y, x)
 
 
-def _dots(drawing: Drawing, found: VariantRates, y: float, x: Callable[[float], float]) -> None:
-    for number, value in enumerate(found.tokens_per_s):
+def _dots(drawing: Drawing, variant: VariantRates, y: float, x: Callable[[float], float]) -> None:
+    for number, value in enumerate(variant.tokens_per_s):
         drawing.circle(x(value), y, 2.6, "dot", f"round {number}: {rate(value)} tokens/s")
 
 
@@ -140,12 +140,12 @@ def _ratio_ticks(low: float, high: float) -> list[float]:
     range is narrow."""
     if high / low >= 4:
         powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        found = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
+        all_ticks = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
     else:
         marks = ticks(high - low, 6)
         step = marks[1] if len(marks) > 1 else high - low
-        found = [1 + step * index for index in range(-6, 7)]
-    return [round(ratio, 9) for ratio in found if low <= ratio <= high]
+        all_ticks = [1 + step * index for index in range(-6, 7)]
+    return [round(ratio, 9) for ratio in all_ticks if low <= ratio <= high]
 
 
 def _marker(drawing: Drawing, x: float, y: float, verdict: ChangeVerdict) -> None:
@@ -164,25 +164,27 @@ def standings_svg(standings: Sequence[Standing], variants: Sequence[VariantRates
         return None
     height = _FRONTIER_TOP + max(_FRONTIER_HEIGHT, len(standings) * _LABEL_PX) + _FRONTIER_AXIS_PX
     about = "; ".join(
-        f"{found.variant}: {rate(found.tokens_per_s)} tokens/s, KL {found.kl:.3g}, beaten by "
-        f"{beaten_text(found.beaten_by)}"
-        for found in standings
+        f"{standing.variant}: {rate(standing.tokens_per_s)} tokens/s, KL {standing.kl:.3g}, "
+        f"beaten by {beaten_text(standing.beaten_by)}"
+        for standing in standings
     )
     drawing = Drawing(height, "Speed beside error of each variant", about)
-    intervals = {one.variant: one.interval for one in variants}
-    tops = [found.tokens_per_s for found in standings]
-    tops += [found.high for found in intervals.values() if found is not None]
+    intervals = {variant.variant: variant.interval for variant in variants}
+    tops = [standing.tokens_per_s for standing in standings]
+    tops += [interval.high for interval in intervals.values() if interval is not None]
     axes = _FrontierAxes(standings, max(tops), height - _FRONTIER_AXIS_PX)
     axes.draw(drawing)
-    _frontier_line(drawing, [found for found in standings if not found.beaten_by], axes)
-    for found in standings:
-        x, y = axes.place(found)
-        if (interval := intervals.get(found.variant)) is not None:
+    _frontier_line(drawing, [standing for standing in standings if not standing.beaten_by], axes)
+    for standing in standings:
+        x, y = axes.place(standing)
+        if (interval := intervals.get(standing.variant)) is not None:
             low, high = axes.y(interval.low), axes.y(interval.high)
             drawing.rect(x - 4, high, 8, max(low - high, 1), "interval")
-        kind = "hollow" if found.beaten_by else "dot"
-        tip = f"{found.variant}: {rate(found.tokens_per_s)} tokens/s, KL {found.kl:.3g} nats"
-        drawing.circle(x, y, 4, kind, f"{tip}, beaten by {beaten_text(found.beaten_by)}")
+        kind = "hollow" if standing.beaten_by else "dot"
+        tip = (
+            f"{standing.variant}: {rate(standing.tokens_per_s)} tokens/s, KL {standing.kl:.3g} nats"
+        )
+        drawing.circle(x, y, 4, kind, f"{tip}, beaten by {beaten_text(standing.beaten_by)}")
     _labels(drawing, standings, axes)
     return drawing.markup()
 
@@ -191,7 +193,7 @@ class _FrontierAxes:
     """Where a variant's point is: whole powers of ten of KL, tokens/s from 0 to `highest`."""
 
     def __init__(self, standings: Sequence[Standing], highest: float, bottom: float) -> None:
-        powers = [math.log10(max(found.kl, _SMALLEST_KL)) for found in standings]
+        powers = [math.log10(max(standing.kl, _SMALLEST_KL)) for standing in standings]
         self._first = math.floor(min(powers))
         self._last = max(math.ceil(max(powers)), self._first + 1)
         self._highest = highest * 1.05
@@ -201,8 +203,8 @@ class _FrontierAxes:
         share = min(max(tokens_per_s / self._highest, 0.0), 1.0)
         return self._bottom - share * (self._bottom - _FRONTIER_TOP)
 
-    def place(self, found: Standing) -> tuple[float, float]:
-        return self._x(math.log10(max(found.kl, _SMALLEST_KL))), self.y(found.tokens_per_s)
+    def place(self, standing: Standing) -> tuple[float, float]:
+        return self._x(math.log10(max(standing.kl, _SMALLEST_KL))), self.y(standing.tokens_per_s)
 
     def draw(self, drawing: Drawing) -> None:
         for power in range(self._first, self._last + 1):
@@ -227,7 +229,7 @@ class _FrontierAxes:
 
 def _frontier_line(drawing: Drawing, unbeaten: Sequence[Standing], axes: _FrontierAxes) -> None:
     """Steps from one unbeaten variant to the next slower one: the best speed at each error."""
-    for (x1, y1), (x2, y2) in pairwise(axes.place(found) for found in unbeaten):
+    for (x1, y1), (x2, y2) in pairwise(axes.place(standing) for standing in unbeaten):
         drawing.line(x1, y1, x1, y2, "axis")
         drawing.line(x1, y2, x2, y2, "axis")
 
@@ -238,10 +240,10 @@ def _labels(drawing: Drawing, standings: Sequence[Standing], axes: _FrontierAxes
     left = _FRONTIER_RIGHT + 24
     lowest = _FRONTIER_TOP + max(_FRONTIER_HEIGHT, len(standings) * _LABEL_PX)
     at = -math.inf
-    for number, found in enumerate(standings):
-        x, y = axes.place(found)
+    for number, standing in enumerate(standings):
+        x, y = axes.place(standing)
         room_below = (len(standings) - 1 - number) * _LABEL_PX
         at = max(min(y, lowest - room_below), at + _LABEL_PX)
         drawing.line(x + 5, y, left - 4, at, "grid")
-        kind = "dim" if found.beaten_by else "strong"
-        drawing.text(left, at + 4, cut_middle(found.variant, _LABEL_LETTERS), kind)
+        kind = "dim" if standing.beaten_by else "strong"
+        drawing.text(left, at + 4, cut_middle(standing.variant, _LABEL_LETTERS), kind)

@@ -27,8 +27,8 @@ class RecordingHead:
 
 def bundled_recordings() -> tuple[Path, ...]:
     """Their paths, by name: `fused+graph` comes before `fused+graph+int8`."""
-    found = Path(__file__).parent.glob("*.dsrec")
-    return tuple(sorted(found, key=lambda path: path.stem))
+    paths = Path(__file__).parent.glob("*.dsrec")
+    return tuple(sorted(paths, key=lambda path: path.stem))
 
 
 def recording_head(path: Path) -> RecordingHead | None:

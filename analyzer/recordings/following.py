@@ -76,11 +76,11 @@ class FollowedRecording:
     def ending(self) -> Ending:
         """The fate of the file: the run finished it and it has its name, or the run was killed
         or could not write it, or it was removed."""
-        found = os.fstat(self._file.fileno())
-        if not found.st_nlink:
+        status = os.fstat(self._file.fileno())
+        if not status.st_nlink:
             return "removed"
         try:
-            unnamed = os.path.samestat(found, os.stat(self.path))
+            unnamed = os.path.samestat(status, os.stat(self.path))
         except OSError:
             unnamed = False
         return "unfinished" if unnamed else "complete"
@@ -105,9 +105,9 @@ class _FromStart(FileIO):
         self._at = 0
 
     def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
-        found = os.preadv(self.fileno(), [buffer], self._at)
-        self._at += found
-        return found
+        count = os.preadv(self.fileno(), [buffer], self._at)
+        self._at += count
+        return count
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at}.get(whence)

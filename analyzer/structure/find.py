@@ -64,9 +64,9 @@ def find_structure(timeline: Timeline, rules: NameRules) -> Structure:
     of its name elsewhere."""
     trace = timeline.trace
     meanings = rules.meanings(trace.names) if len(trace.ops) else []
-    alone = roles_in_step("".join(one.letter for one in meanings), _named(meanings), None)
+    alone = roles_in_step("".join(meaning.letter for meaning in meanings), _named(meanings), None)
     by_name = alone[trace.ops.name]
-    found = Structure(
+    structure = Structure(
         layer=np.full(len(trace.ops), NO_LAYER, dtype=np.int32),
         prologue=np.zeros(len(trace.ops), dtype=np.bool_),
         role=by_name.copy(),
@@ -81,12 +81,12 @@ def find_structure(timeline: Timeline, rules: NameRules) -> Structure:
         longest.setdefault(step, rows)
     for sequences in alike.values():
         layers, roles = _structure_of(trace, sequences[0][1], meanings, whole)
-        found.of_step.update(
+        structure.of_step.update(
             (step, (rows, layers)) for step, rows in sequences if longest[step] is rows
         )
         if layers is not None:
-            _enter(found, np.stack([rows for _, rows in sequences]), layers, roles, by_name)
-    return found
+            _enter(structure, np.stack([rows for _, rows in sequences]), layers, roles, by_name)
+    return structure
 
 
 def _structure_of(
@@ -104,17 +104,17 @@ def _structure_of(
 
 
 def _enter(
-    found: Structure, rows: Int64s, layers: StepLayers, roles: Int8s, by_name: Int8s
+    structure: Structure, rows: Int64s, layers: StepLayers, roles: Int8s, by_name: Int8s
 ) -> None:
     """Enter what is known of some sequences with the same names: [sequences, ops]."""
     place = np.full(rows.shape[1], NO_LAYER, dtype=np.int32)
     for number, layer in enumerate(layers.layers):
         place[layer.start : layer.end] = number
-    found.layer[rows] = place
-    found.prologue[rows[:, : layers.layers[0].start]] = True
-    found.role[rows] = roles
+    structure.layer[rows] = place
+    structure.prologue[rows[:, : layers.layers[0].start]] = True
+    structure.role[rows] = roles
     known = np.where(roles == by_name[rows[0]], BY_NAME, BY_PLACE)
-    found.confidence[rows] = np.where(roles == OTHER, UNKNOWN_ROLE, known)
+    structure.confidence[rows] = np.where(roles == OTHER, UNKNOWN_ROLE, known)
 
 
 def _sequences(timeline: Timeline) -> Iterator[tuple[int, Int64s]]:
@@ -133,7 +133,7 @@ def _sequences(timeline: Timeline) -> Iterator[tuple[int, Int64s]]:
 
 
 def _named(meanings: list[NameMeaning]) -> list[str | None]:
-    return [one.role for one in meanings]
+    return [meaning.role for meaning in meanings]
 
 
 def names_without_numbers(names: Sequence[str]) -> Int64s:
@@ -161,18 +161,18 @@ class _Step:
         return [i for i in range(start, end) if self.letters[i] in kinds]
 
 
-def roles_in_step(letters: str, named: list[str | None], found: StepLayers | None) -> Int8s:
+def roles_in_step(letters: str, named: list[str | None], layers: StepLayers | None) -> Int8s:
     """The role of each op, an index in `ROLES`.
 
-    `letters` holds one letter an op, `named` the role that each op's name decides, `found` the
+    `letters` holds one letter an op, `named` the role that each op's name decides, `layers` the
     layers, None if the step has none: then a role follows from the kind alone.
     """
-    step = _Step(letters if found is None else found.letters, [role or "" for role in named])
-    if found is not None:
-        for layer in found.layers:
+    step = _Step(letters if layers is None else layers.letters, [role or "" for role in named])
+    if layers is not None:
+        for layer in layers.layers:
             _layer(step, layer)
-        _prologue(step, found.layers[0].start)
-        _epilogue(step, found.layers[-1].end, len(found.layers))
+        _prologue(step, layers.layers[0].start)
+        _epilogue(step, layers.layers[-1].end, len(layers.layers))
     roles = [
         role or _ROLE_OF_KIND.get(letter, "other")
         for role, letter in zip(step.roles, step.letters, strict=True)
@@ -211,9 +211,9 @@ def _before_attention(step: _Step, start: int, end: int) -> None:
 
 def _normalised(step: _Step, start: int, end: int) -> None:
     """Norms of q and k in several kernels, with the casts and products of elements around them."""
-    found = _QK_NORM.search(step.letters, start, end)
-    if found:
-        step.fill(found.start(), found.end(), "qk_norm")
+    qk_norm = _QK_NORM.search(step.letters, start, end)
+    if qk_norm:
+        step.fill(qk_norm.start(), qk_norm.end(), "qk_norm")
 
 
 def _output(step: _Step, start: int, end: int) -> None:

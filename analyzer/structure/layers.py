@@ -67,10 +67,10 @@ def find_layers(letters: str, names: Int64s, ns: Int64s) -> StepLayers | None:
     duration, which decides what may be the attention of a motif without a known one.
     """
     if "A" not in letters:
-        letters = _MATH_ATTENTION.sub(lambda found: "A" * len(found[0]), letters)
+        letters = _MATH_ATTENTION.sub(lambda attention: "A" * len(attention[0]), letters)
     if "A" not in letters:
         letters = _with_inferred_attention(letters, names, ns)
-    groups = [found.span() for found in _GROUP.finditer(letters)]
+    groups = [group.span() for group in _GROUP.finditer(letters)]
     best = max(_stretches(letters, groups), key=_covered, default=[])
     if len(best) < MIN_LAYERS or _covered(best) < MIN_COVERED * len(letters):
         return None
@@ -165,7 +165,7 @@ def _last_norm(letters: str, begin: int, until: int) -> int | None:
     """The last norm that has a product before it, in the feed-forward block, and one behind it."""
     first = letters.find("P", begin, until)
     last = letters.rfind("P", begin, until)
-    starts = [one.start() for one in _NORM.finditer(letters, first + 1, last)]
+    starts = [norm.start() for norm in _NORM.finditer(letters, first + 1, last)]
     return starts[-1] if first >= 0 and starts else None
 
 
@@ -188,7 +188,7 @@ def _with_first_start(letters: str, layers: list[Layer]) -> list[Layer]:
 def _has_products(letters: str, layer: Layer) -> bool:
     """Whether a layer has a product before its attention and one behind it, and no convolution."""
     before, behind = (
-        any(letters.find(one, start, end) >= 0 for one in "PGX")
+        any(letters.find(letter, start, end) >= 0 for letter in "PGX")
         for start, end in (
             (layer.start, layer.attention),
             (layer.after_attention, layer.end),
@@ -205,8 +205,8 @@ def _with_motifs(
     layers: Sequence[Layer], letters: str, names: Int64s
 ) -> tuple[list[Layer], tuple[int, ...], int]:
     """The layers with their motifs, the ops of each motif, and how many layers repeat exactly."""
-    by_name = [names[one.start : one.end].tobytes() for one in layers]
-    by_kind = [letters[one.start : one.end] for one in layers]
+    by_name = [names[layer.start : layer.end].tobytes() for layer in layers]
+    by_kind = [letters[layer.start : layer.end] for layer in layers]
     keys: Sequence[str | bytes] = by_name if _repeat(by_name) else by_kind
     counts = Counter(keys)
     motifs: dict[str | bytes, int] = {}
@@ -227,7 +227,7 @@ def _with_motifs(
             found.append(replace(layer, motif=motifs[key], exact=True))
     order = list(dict.fromkeys(layer.motif for layer in found))
     numbered = [replace(layer, motif=order.index(layer.motif)) for layer in found]
-    return numbered, tuple(ops[one] for one in order), sum(layer.exact for layer in found)
+    return numbered, tuple(ops[place] for place in order), sum(layer.exact for layer in found)
 
 
 def _repeat(keys: Sequence[bytes]) -> bool:
@@ -258,7 +258,9 @@ def _with_inferred_attention(letters: str, names: Int64s, ns: Int64s) -> str:
         if covered and unknown and letters[motif].count("P") > _MIN_PRODUCTS:
             chosen = names[max(unknown, key=lambda i: int(ns[i]))]
             mixed = names == chosen
-            return "".join("A" if one else old for one, old in zip(mixed, letters, strict=True))
+            return "".join(
+                "A" if is_mixed else old for is_mixed, old in zip(mixed, letters, strict=True)
+            )
     return letters
 
 

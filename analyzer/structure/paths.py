@@ -22,8 +22,8 @@ def layer_of_nodes(tree: PathTree) -> Int64s:
     layer = np.full(len(tree), NO_LAYER, dtype=np.int64)
     for node, (parent, name) in enumerate(zip(tree.parents, tree.names, strict=True)):
         above = int(layer[parent]) if parent != NO_NODE else NO_LAYER
-        found = LAYER_PART.fullmatch(name) if above == NO_LAYER else None
-        layer[node] = int(found[1]) if found else above
+        layer_part = LAYER_PART.fullmatch(name) if above == NO_LAYER else None
+        layer[node] = int(layer_part[1]) if layer_part else above
     return layer
 
 

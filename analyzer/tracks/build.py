@@ -81,10 +81,12 @@ def find_tracks(analysis: Analysis) -> Tracks:
 
 
 def _extent(*events: Intervals) -> tuple[int, int]:
-    shown = [one for one in events if len(one)]
+    shown = [event_table for event_table in events if len(event_table)]
     if not shown:
         return 0, 0
-    return min(int(one.start_ns[0]) for one in shown), max(int(one.end_ns.max()) for one in shown)
+    start_ns = min(int(event_table.start_ns[0]) for event_table in shown)
+    end_ns = max(int(event_table.end_ns.max()) for event_table in shown)
+    return start_ns, end_ns
 
 
 def _busy(analysis: Analysis) -> Intervals:
@@ -110,9 +112,9 @@ def _ordered(analysis: Analysis, waits: OpWaits | None) -> Iterator[Track]:
     levels = _ancestors(analysis)
     for device, ops in rows_by(trace.ops.device).items():
         prefix = _prefix(trace.device_label(device)) if len(analysis.busy) > 1 else ""
-        mine = [thread for thread, owner in threads.items() if owner == device]
-        for thread in mine:
-            name = "host" if len(mine) == 1 else f"cpu {thread[1] % 10_000}"
+        own_threads = [thread for thread, owner in threads.items() if owner == device]
+        for thread in own_threads:
+            name = "host" if len(own_threads) == 1 else f"cpu {thread[1] % 10_000}"
             yield from host.tracks(thread, prefix, name)
         yield from _range_tracks(analysis, levels, ops, prefix)
         yield from _stream_tracks(trace, families, ops, prefix)
@@ -151,16 +153,19 @@ def _stream_tracks(trace: Trace, families: Int8s, ops: Int64s, prefix: str) -> I
 def _overlap_track(analysis: Analysis, device: int, ops: Int64s, prefix: str) -> Iterator[Track]:
     """When two or more ops of the device ran at once, if they did for a share of its busy time that
     matters."""
-    found = overlapped(analysis.trace.ops.start_ns[ops], analysis.trace.ops.end_ns[ops])
-    if int(found.length_ns.sum()) > OVERLAP_SHARE * analysis.busy[device].busy_ns:
-        yield _nameless(TrackKey("overlap", device), prefix + "over", found)
+    overlaps = overlapped(analysis.trace.ops.start_ns[ops], analysis.trace.ops.end_ns[ops])
+    if int(overlaps.length_ns.sum()) > OVERLAP_SHARE * analysis.busy[device].busy_ns:
+        yield _nameless(TrackKey("overlap", device), prefix + "over", overlaps)
 
 
 def _waited_for(trace: Trace, waits: OpWaits | None) -> list[str]:
     """The short name of each device that was waited for, in order; -1 is several that entered last
     at once."""
-    found = [] if waits is None else np.unique(waits.last).tolist()
-    return [_prefix(trace.device_label(one)).strip() if one >= 0 else "several" for one in found]
+    waited_devices = [] if waits is None else np.unique(waits.last).tolist()
+    return [
+        _prefix(trace.device_label(device)).strip() if device >= 0 else "several"
+        for device in waited_devices
+    ]
 
 
 def _wait_track(analysis: Analysis, waits: OpWaits, device: int, prefix: str) -> Iterator[Track]:
@@ -170,11 +175,15 @@ def _wait_track(analysis: Analysis, waits: OpWaits, device: int, prefix: str) ->
     waited = (trace.ops.device[waits.op] == device) & (waits.transfer_start_ns > start_ns)
     if not waited.any():
         return
-    mine = waits.take(waited)
+    device_waits = waits.take(waited)
     first = len(trace.names) + len(analysis.ranges.paths) + len(_causes(analysis))
-    label = first + np.unique(waits.last).searchsorted(mine.last)
+    label = first + np.unique(waits.last).searchsorted(device_waits.last)
     slices = Slices(
-        start_ns[waited], mine.transfer_start_ns, label, mine.op, np.zeros(len(mine), dtype=np.int8)
+        start_ns[waited],
+        device_waits.transfer_start_ns,
+        label,
+        device_waits.op,
+        np.zeros(len(device_waits), dtype=np.int8),
     )
     yield track_of(TrackKey("wait", device), prefix + "wait", slices)
 
@@ -205,17 +214,20 @@ def _interruption_track(analysis: Analysis, device: int, prefix: str) -> Iterato
     """The interruptions of the device, if there are any."""
     interruptions = analysis.interruptions
     rows = np.array(
-        [row for row, one in enumerate(interruptions) if one.device == device], dtype=np.int64
+        [row for row, interruption in enumerate(interruptions) if interruption.device == device],
+        dtype=np.int64,
     )
     if not len(rows):
         return
     rows = rows[np.argsort([interruptions[row].start_ns for row in rows.tolist()], kind="stable")]
     of_device = [interruptions[row] for row in rows.tolist()]
-    start_ns = np.array([one.start_ns for one in of_device], dtype=np.int64)
-    end_ns = np.array([one.end_ns for one in of_device], dtype=np.int64)
-    causes = sorted({one.cause for one in interruptions})
+    start_ns = np.array([interruption.start_ns for interruption in of_device], dtype=np.int64)
+    end_ns = np.array([interruption.end_ns for interruption in of_device], dtype=np.int64)
+    causes = sorted({interruption.cause for interruption in interruptions})
     first = len(analysis.trace.names) + len(analysis.ranges.paths)
-    label = np.array([first + causes.index(one.cause) for one in of_device], dtype=np.int64)
+    label = np.array(
+        [first + causes.index(interruption.cause) for interruption in of_device], dtype=np.int64
+    )
     slices = Slices(start_ns, end_ns, label, rows, np.zeros(len(rows), dtype=np.int8))
     yield track_of(TrackKey("interruption", device), prefix + "interr.", slices)
 

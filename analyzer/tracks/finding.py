@@ -37,11 +37,17 @@ class Matches(Columns):
 
 def find_labels(tracks: Tracks, labels: Bools) -> Matches:
     """The slices of all tracks whose label is one of `labels` (one for each of `Tracks.names`)."""
-    found = []
+    matches = []
     for place, track in enumerate(tracks.tracks):
-        mine = np.flatnonzero(track.named(labels))
-        found.append(Matches(track.slices.start_ns[mine], np.full_like(mine, place), mine))
-    together = Matches.concatenate(found)
+        slice_indices = np.flatnonzero(track.named(labels))
+        matches.append(
+            Matches(
+                track.slices.start_ns[slice_indices],
+                np.full_like(slice_indices, place),
+                slice_indices,
+            )
+        )
+    together = Matches.concatenate(matches)
     return together.take(np.lexsort((together.track, together.start_ns)))
 
 
@@ -62,7 +68,9 @@ def inside_range(tracks: Tracks, path: str) -> list[Bools]:
         "gap": ops[analysis.gaps.next],
         "range": nodes,
         "host": np.append(calls[:-1], np.zeros(len(trace.cpu_ops), dtype=np.bool_)),
-        "interruption": np.append(ops, False)[[one.op for one in analysis.interruptions]]
+        "interruption": np.append(ops, False)[
+            [interruption.op for interruption in analysis.interruptions]
+        ]
         if analysis.interruptions
         else np.zeros(0, dtype=np.bool_),
         "host_range": np.zeros(len(trace.ranges), dtype=np.bool_),
@@ -147,7 +155,9 @@ def span_totals(analysis: Analysis, start_ns: int, end_ns: int) -> SpanTotals:
     counts = np.bincount(name, minlength=len(names)).tolist()
     times = np.zeros(len(names), dtype=np.int64)
     np.add.at(times, name, np.maximum(attributed_ns, 0))
-    kernels = zip((trace.names[one] for one in names), counts, times.tolist(), strict=True)
+    kernels = zip(
+        (trace.names[name_index] for name_index in names), counts, times.tolist(), strict=True
+    )
     called_ns = trace.calls.start_ns[analysis.launches.call]
     launched = np.searchsorted(called_ns, (start_ns, end_ns), side="left")
     count = {device: len(rows) for device, rows in rows_by(ops.device).items()}
@@ -175,6 +185,6 @@ def _device_totals(
         label=analysis.trace.device_label(device),
         ops=ops,
         busy_ns=busy_ns,
-        idle_ns=tuple(sorted(by_class, key=lambda one: -one[1])),
+        idle_ns=tuple(sorted(by_class, key=lambda class_ns: -class_ns[1])),
         before_or_after_ns=span[1] - span[0] - busy_ns - sum(idle_ns),
     )

@@ -61,8 +61,8 @@ def _open(events: Intervals, at_ns: Int64s, begun: Int64s) -> Int64s:
     before = np.arange(-1, len(is_event) - 1, dtype=np.int64)
     short = np.arange(len(is_event))
     while len(short):
-        found = before[short]
-        short = short[(found >= 0) & (until_ns[found] <= until_ns[short])]
+        earlier = before[short]
+        short = short[(earlier >= 0) & (until_ns[earlier] <= until_ns[short])]
         before[short] = before[before[short]]
     number = np.append(np.cumsum(is_event) - 1, -1)
     return np.asarray(number[before[place]], dtype=np.int64)
@@ -76,9 +76,11 @@ def owners(trace: Trace) -> dict[Thread, int | None]:
     threads: dict[Thread, int | None] = {}
     linked = np.flatnonzero(trace.ops.launch >= 0)
     call = trace.ops.launch[linked]
-    for mine in grouped(np.arange(len(linked)), trace.calls.pid[call], trace.calls.tid[call]):
-        devices, ops = np.unique(trace.ops.device[linked[mine]], return_counts=True)
-        first = int(call[mine[0]])
+    for thread_rows in grouped(
+        np.arange(len(linked)), trace.calls.pid[call], trace.calls.tid[call]
+    ):
+        devices, ops = np.unique(trace.ops.device[linked[thread_rows]], return_counts=True)
+        first = int(call[thread_rows[0]])
         thread = int(trace.calls.pid[first]), int(trace.calls.tid[first])
         threads[thread] = int(devices[ops.argmax()])
     for events in (trace.calls, trace.cpu_ops, trace.ranges):
@@ -103,18 +105,18 @@ class HostTracks:
         ranges_title = "h-range" if name == "host" else name.replace("cpu", "rng")
         none = np.zeros(0, dtype=np.int64)
         ranges = self._ranges.get(thread, none)
-        found = self._trace.ranges.take(ranges)
-        depth = depths(found, MAX_LEVELS)
+        host_ranges = self._trace.ranges.take(ranges)
+        depth = depths(host_ranges, MAX_LEVELS)
         for level in range(min(int(depth.max(initial=-1)) + 1, MAX_LEVELS)):
-            mine = np.flatnonzero(depth == level)
-            end_ns = found.end_ns[mine]
-            end_ns[:-1] = np.minimum(end_ns[:-1], found.start_ns[mine[1:]])
+            at_level = np.flatnonzero(depth == level)
+            end_ns = host_ranges.end_ns[at_level]
+            end_ns[:-1] = np.minimum(end_ns[:-1], host_ranges.start_ns[at_level[1:]])
             slices = Slices(
-                found.start_ns[mine],
+                host_ranges.start_ns[at_level],
                 end_ns,
-                found.name[mine].astype(np.int64),
-                ranges[mine],
-                (np.arange(len(mine)) % 2).astype(np.int8),
+                host_ranges.name[at_level].astype(np.int64),
+                ranges[at_level],
+                (np.arange(len(at_level)) % 2).astype(np.int8),
             )
             title = prefix + (ranges_title if level == 0 else f"  .{level}")
             yield track_of(TrackKey("host_range", pid, tid, level), title, slices)

@@ -116,15 +116,15 @@ class Track:
 
     def largest(self, columns: TrackColumns) -> Int64s:
         """The longest slice that touches each of `columns`, -1 for none. Slices are disjoint."""
-        found = np.full(len(columns.first), NONE, dtype=np.int64)
+        largest = np.full(len(columns.first), NONE, dtype=np.int64)
         touched = np.flatnonzero(columns.after > columns.first)
         if len(touched):
             bounds = np.stack((columns.first[touched], columns.after[touched]), axis=1).ravel()
             best = np.maximum.reduceat(np.append(self.rank, NONE), bounds)[::2]
             by_rank = np.empty(len(self.rank), dtype=np.int64)
             by_rank[self.rank] = np.arange(len(self.rank))
-            found[touched] = by_rank[best]
-        return found
+            largest[touched] = by_rank[best]
+        return largest
 
     def at(self, start_ns: int, end_ns: int) -> int | None:
         """The slice that covers most of [start, end); of a gap track, the longest that touches it;
