@@ -48,11 +48,11 @@ def cpu_name() -> str | None:
 def source_commit() -> str | None:
     """The commit of the checkout that this package runs from, with "+" if tracked files have
     changed since; None for an installed package."""
-    room = Path(__file__).resolve().parent
-    if not (room.parent / ".git").exists():
+    checkout = Path(__file__).resolve().parents[2]
+    if not (checkout / ".git").exists():
         return None
-    commit = _git(room, "rev-parse", "--verify", "HEAD")
-    changed = _git(room, "status", "--porcelain", "--untracked-files=no")
+    commit = _git(checkout, "rev-parse", "--verify", "HEAD")
+    changed = _git(checkout, "status", "--porcelain", "--untracked-files=no")
     return f"{commit}+" if commit and changed else commit
 
 

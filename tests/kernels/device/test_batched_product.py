@@ -17,8 +17,8 @@ from triton.compiler import ASTSource
 
 kernels, capabilities, sizes = json.loads(sys.argv[1])
 made = {}
-for operation, (name, types, constants) in kernels.items():
-    kernel = getattr(importlib.import_module(f"decodescope.kernels.ops.{operation}"), name)
+for operation, (module, name, types, constants) in kernels.items():
+    kernel = getattr(importlib.import_module(module), name)
     constants |= sizes
     constants |= dict.fromkeys(set(kernel.arg_names) - set(types) - set(constants))
     signature = {name: types.get(name, "constexpr") for name in kernel.arg_names}
@@ -35,11 +35,13 @@ TYPES |= dict.fromkeys(("x_scale_ptr", "scale_ptr", "partial_ptr"), "*fp32")
 SIZES = {"N": 256, "K": 1024, "TOKENS": 16, "ROWS": 64, "BLOCK": 128, "PDL": False}
 KERNELS = {
     "linear": (
+        "decodescope.kernels.ops.linear",
         "_linear_batched_kernel",
         {name: type for name, type in TYPES.items() if name != "partial_ptr"} | {"eps": "fp32"},
         {"BATCH": 16, "WIDENED": False, "WORDS": False},
     ),
     "split_k_gemm": (
+        "benchmarks.gemm.split_k_gemm",
         "_split_k_gemm_kernel",
         TYPES | {"counter_ptr": "*i32", "M": "i32"},
         {"SPLITS": 2},
