@@ -38,7 +38,7 @@ WAYS = {
     "open --once analyzer/recordings/h200-llama-3.2-1b-fused.dsrec": (149, 6),
     "run --model tiny --device cpu --variant eager --context 8 --tokens 8": (101, 3),
 }
-# Python files of the package, and their lines. The goal is 60,000 lines: it must not grow meanwhile.
+# Python files of the package, and their lines. The goal is 60,000 lines; until then none is added.
 MAX_PACKAGE_FILES, MAX_PACKAGE_LINES = 430, 63_500
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
