@@ -33,7 +33,7 @@ def choose_captures(
         InputError: a profile has no captured launches.
     """
     trace = timeline.trace
-    given = capture_reference(captures)
+    reference = capture_reference(captures)
     own = trace.reference
     files = list(dict.fromkeys(one.source.path for one in captures))
     if own is not None and own.of_step and own.ops:
@@ -49,16 +49,16 @@ def choose_captures(
     node = np.full(len(trace.ops), -1, dtype=np.int64)
     starts = trace.calls.starts.take(trace.ops.launch[replayed])
     node[replayed] = host_nodes(trace, tree, starts, np.zeros(len(starts), dtype=np.bool_))
-    launches, found, matcher = match_captured(timeline, tree, node, replayed, given)
-    used = {one.graph for one in found if one is not None}
+    launches, matches, matcher = match_captured(timeline, tree, node, replayed, reference)
+    used = {one.graph for one in matches if one is not None}
     findings = []
     for file in files:
-        graphs = [(k, one) for k, one in enumerate(given.graphs) if one.file == file]
+        graphs = [(k, one) for k, one in enumerate(reference.graphs) if one.file == file]
         if not any(k in used for k, _ in graphs):
-            why = _why_not([one for _, one in graphs], launches, found, matcher)
+            why = _why_not([one for _, one in graphs], launches, matches, matcher)
             findings.append(_unused(file, why))
     annotated = () if own is None else tuple(op for op in own.ops if op.node is not None)
-    kept = _only(given, {given.graphs[one].group for one in used}, annotated)
+    kept = _only(reference, {reference.graphs[one].group for one in used}, annotated)
     findings += _telling_nothing(kept)
     return kept if used else own, tuple(findings)
 
@@ -89,22 +89,22 @@ def _telling_nothing(reference: GraphReference) -> Iterator[Finding]:
 
 
 def _only(
-    given: GraphReference, groups: set[int], annotated: tuple[ReferenceOp, ...]
+    reference: GraphReference, groups: set[int], annotated: tuple[ReferenceOp, ...]
 ) -> GraphReference:
     """The reference with the graphs of some groups, and annotated nodes behind them."""
     ops: list[ReferenceOp] = []
     graphs: list[CapturedGraph] = []
-    for graph in given.graphs:
+    for graph in reference.graphs:
         if graph.group in groups:
             graphs.append(msgspec.structs.replace(graph, first=len(ops)))
-            ops += given.ops[graph.first : graph.first + graph.ops]
+            ops += reference.ops[graph.first : graph.first + graph.ops]
     return GraphReference((*ops, *annotated), tuple(graphs))
 
 
 def _why_not(
     graphs: list[CapturedGraph],
     launches: list[Launch],
-    found: list[Found | None],
+    matches: list[Found | None],
     matcher: CapturedReplays,
 ) -> str:
     batches = sorted({one.batch for one in launches if one.batch is not None})
@@ -114,7 +114,7 @@ def _why_not(
             f"it captured batch {_listed(sizes)}, and the trace replays graphs for batch "
             f"{_listed(batches)}"
         )
-    left = [launch for launch, one in zip(launches, found, strict=True) if one is None]
+    left = [launch for launch, one in zip(launches, matches, strict=True) if one is None]
     if not left:
         return "other graphs fit the trace's replays"
     best = max((matcher.best[one.group] for one in graphs), default=0.0)

@@ -97,8 +97,8 @@ def _graphs(trace: Trace) -> Iterator[_Graph]:
     copies, fills = calls_named(trace, _COPY), calls_named(trace, _FILL)
     recorded = (calls_named(trace, KERNEL_LAUNCH) | copies | fills) & capturing & ~ran[:-1]
     kernel = trace.call_kernels.of(calls)
-    for mine in calls.by_thread():
-        wanted = mine[recorded[mine] | begins[mine] | ends[mine]]
+    for call_rows in calls.by_thread():
+        wanted = call_rows[recorded[call_rows] | begins[call_rows] | ends[call_rows]]
         if not recorded[wanted].any():
             continue
         graph, correlation = _Graph(), -1
@@ -128,9 +128,9 @@ def _operator(trace: Trace, ranges: tuple[int, ...], operators: tuple[int, ...])
     """The outermost operator below the innermost range that wraps no others, else the outermost
     one of all."""
     rows = trace.cpu_ops
-    own = [one for one in operators if not is_wrapper(trace.names[rows.name[one]])]
+    own = [row for row in operators if not is_wrapper(trace.names[rows.name[row]])]
     since = trace.ranges.start_ns[ranges[-1]] if ranges else None
-    below = [one for one in own if since is None or rows.start_ns[one] >= since]
+    below = [row for row in own if since is None or rows.start_ns[row] >= since]
     return (below or own or operators)[0]
 
 
@@ -140,8 +140,8 @@ def _by_group(trace: Trace, graphs: Sequence[_Graph]) -> list[list[_Graph]]:
     groups: dict[tuple[str, int], list[_Graph]] = {}
     for number, graph in enumerate(graphs):
         around = graph.nodes[0].ranges if graph.began_in is None else graph.began_in
-        named = [one for one in around if _CAPTURE.match(_name(trace, one))]
-        shown = [one for one in around if _part(_name(trace, one)) is not None]
+        named = [row for row in around if _CAPTURE.match(_name(trace, row))]
+        shown = [row for row in around if _part(_name(trace, row)) is not None]
         key = ("graph", number)
         if named:
             key = ("range", named[0])
@@ -209,27 +209,27 @@ def _tree(trace: Trace, graphs: Sequence[_Graph]) -> tuple[PathTree, list[int]]:
         shown = parts[row] or ""
         name = f"{shown}[{place[instance]}]" if count[parent, shown] > 1 else shown
         numbers[instance] = tree.child(numbers[parent], name)
-    found = []
+    nodes_of = []
     for at, operator in ends:
         called, top = _operator_name(trace, operator), numbers[at]
-        found.append(top if called is None else tree.child(top, called, operator=True))
-    return tree, found
+        nodes_of.append(top if called is None else tree.child(top, called, operator=True))
+    return tree, nodes_of
 
 
 def _label(trace: Trace, graph: _Graph) -> tuple[str, int | None]:
     """The annotation around a capture, and the batch size that it or the file's name says."""
     around = graph.nodes[0].ranges if graph.began_in is None else graph.began_in
     for one in around:
-        if found := _CAPTURE.match(_name(trace, one)):
-            return _name(trace, one), int(found[1])
+        if match := _CAPTURE.match(_name(trace, one)):
+            return _name(trace, one), int(match[1])
     by_file = _BATCH_FILE.search(PurePath(trace.source.path).name)
     return "", int(by_file[1]) if by_file else None
 
 
 def _part(name: str) -> str | None:
     """A range's name in paths; None for what is around a capture and no part of the model."""
-    if found := _COMPILED.match(name):
-        return f"CompiledFxGraph {found[1]}"
+    if match := _COMPILED.match(name):
+        return f"CompiledFxGraph {match[1]}"
     return None if _CAPTURE.match(name) or is_step_name(name) else name
 
 
@@ -280,11 +280,11 @@ def open_events(
 
 
 def _any_over(opened: list[tuple[int, int, int]], at: int) -> bool:
-    return any(one[0] <= at for one in opened)
+    return any(event[0] <= at for event in opened)
 
 
 def _during(events: HostEvents, pid: int, tid: int, calls: HostEvents) -> Int64s:
     """The thread's events that overlap with the time of the calls."""
-    mine = (events.pid == pid) & (events.tid == tid)
-    mine &= (events.start_ns <= calls.start_ns[-1]) & (events.end_ns > calls.start_ns[0])
-    return np.flatnonzero(mine)
+    overlapping = (events.pid == pid) & (events.tid == tid)
+    overlapping &= (events.start_ns <= calls.start_ns[-1]) & (events.end_ns > calls.start_ns[0])
+    return np.flatnonzero(overlapping)

@@ -75,18 +75,18 @@ class CapturedReplays:
         """What each launch ran; the launches are in the order of their calls."""
         name = self._names()
         kinds = [self._kind(name, launch) for launch in launches]
-        found: list[Found | None] = [None] * len(launches)
+        matches: list[Found | None] = [None] * len(launches)
         turns: dict[tuple[tuple[int, int, int], int | None], list[int]] = defaultdict(list)
         for index, launch in enumerate(launches):
             turns[launch.turn, launch.batch].append(index)
         known: dict[tuple[object, ...], list[Found | None]] = {}
-        for (_, batch), mine in turns.items():
-            key = (batch, *(kinds[one] for one in mine))
+        for (_, batch), turn in turns.items():
+            key = (batch, *(kinds[one] for one in turn))
             if key not in known:
-                known[key] = self._of_turn([kinds[one] for one in mine], batch)
-            for index, one in zip(mine, known[key], strict=True):
-                found[index] = one
-        return found
+                known[key] = self._of_turn([kinds[one] for one in turn], batch)
+            for index, one in zip(turn, known[key], strict=True):
+                matches[index] = one
+        return matches
 
     def _of_turn(self, kinds: Sequence[int], batch: int | None) -> list[Found | None]:
         """What consecutive launches of one step ran: of each, what fits most of its ops; None if
@@ -114,7 +114,7 @@ class CapturedReplays:
             for place in range(len(group))
         ]
         first = rotations(mine, order) if mine else []
-        found: list[Found | None] = [None] * len(kinds)
+        matches_of_turn: list[Found | None] = [None] * len(kinds)
         for turn, k in enumerate(mine):
             places = [place for place, one in enumerate(matches[k]) if one]
             if len(first) == 1:
@@ -122,16 +122,16 @@ class CapturedReplays:
             offers = [self._found(group[place], matches[k][place]) for place in places]
             sure = [one for one in offers if one is not None and one.certain]
             either = sure or [one for one in offers if one is not None]
-            found[k] = either[0] if self._agree(either) else None
-        return found
+            matches_of_turn[k] = either[0] if self._agree(either) else None
+        return matches_of_turn
 
     def _agree(self, offers: Sequence[Found]) -> bool:
         """Whether all offers give the ops the same paths."""
-        return all(self._paths(one) == self._paths(offers[0]) for one in offers[1:])
+        return all(self._paths(offer) == self._paths(offers[0]) for offer in offers[1:])
 
     def _paths(self, found: Found) -> list[str]:
         ops = self.reference.ops
-        return [ops[one].path if one >= 0 else "" for one in found.partner.tolist()]
+        return [ops[node].path if node >= 0 else "" for node in found.partner.tolist()]
 
     def _found(self, graph: tuple[int, CapturedGraph], match: GraphMatch | None) -> Found | None:
         if match is None:
@@ -168,9 +168,9 @@ class CapturedReplays:
 
     def _kind(self, name: Int64s, launch: Launch) -> int:
         """The number of the launch's sequence of names."""
-        ops, mine = self.trace.ops, launch.ops
-        names, device, stream = name[mine], ops.device[mine], ops.stream[mine]
-        ordered = bool((ops.graph_node_id[mine] >= 0).all())
+        ops, op_rows = self.trace.ops, launch.ops
+        names, device, stream = name[op_rows], ops.device[op_rows], ops.stream[op_rows]
+        ordered = bool((ops.graph_node_id[op_rows] >= 0).all())
         ordered |= not (np.diff(device).any() or np.diff(stream).any())
         by_name = ordered
         if not ordered:
@@ -179,7 +179,7 @@ class CapturedReplays:
         key = names.tobytes() + bytes((ordered, by_name))
         if key not in self._kind_of:
             self._kind_of[key] = len(self._replays)
-            texts = [self.trace.names[one] for one in ops.name[mine].tolist()]
+            texts = [self.trace.names[one] for one in ops.name[op_rows].tolist()]
             self._replays.append(Replay(names, texts, ordered, by_name))
         return self._kind_of[key]
 
@@ -199,13 +199,13 @@ def graph_launches(
     launches, `op_step` each op's step (-1: none), `batch_of` the batch size around a call."""
     ops, calls = trace.ops, trace.calls
     launches = []
-    for mine in grouped(replayed, ops.launch):
-        call = int(ops.launch[mine[0]])
-        if (ops.graph_node_id[mine] >= 0).all():
-            mine = mine[np.argsort(ops.graph_node_id[mine], kind="stable")]
-        step = int(op_step[mine[0]])
+    for op_rows in grouped(replayed, ops.launch):
+        call = int(ops.launch[op_rows[0]])
+        if (ops.graph_node_id[op_rows] >= 0).all():
+            op_rows = op_rows[np.argsort(ops.graph_node_id[op_rows], kind="stable")]
+        step = int(op_step[op_rows[0]])
         turn = (int(calls.pid[call]), int(calls.tid[call]), step)
-        launches.append(Launch(mine, turn, batch_of.get(call)))
+        launches.append(Launch(op_rows, turn, batch_of.get(call)))
     return launches
 
 
@@ -225,12 +225,12 @@ def follow_nodes(trace: Trace, launches: Sequence[Launch], found: list[Found | N
     """Fill in launches that lost ops: a replay that is certain tells what the nodes are."""
     node_id, name = trace.ops.graph_node_id, trace.ops.name
     certain: dict[int, tuple[Launch, Found]] = {}
-    for launch, one in zip(launches, found, strict=True):
-        if one is not None and one.certain and (node_id[launch.ops] >= 0).all():
-            certain.setdefault(int(node_id[launch.ops[0]]) >> 32, (launch, one))
+    for launch, match in zip(launches, found, strict=True):
+        if match is not None and match.certain and (node_id[launch.ops] >= 0).all():
+            certain.setdefault(int(node_id[launch.ops[0]]) >> 32, (launch, match))
     for index, launch in enumerate(launches):
-        nodes, one = node_id[launch.ops], found[index]
-        if (one is not None and one.certain) or not (nodes >= 0).all():
+        nodes, match = node_id[launch.ops], found[index]
+        if (match is not None and match.certain) or not (nodes >= 0).all():
             continue
         if (int(nodes[0]) >> 32) not in certain:
             continue

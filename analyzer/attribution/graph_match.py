@@ -84,8 +84,8 @@ def match_graph(replay: Replay, nodes: Nodes) -> GraphMatch | None:
     partner = np.where(partner == backward, partner, -1)
     match = GraphMatch(partner, certain=False)
     used = int((partner >= 0).sum())
-    found = match.matched >= LEAST_MATCHED and used >= LEAST_REPLAYED * len(nodes.name)
-    return match if found else None
+    is_match = match.matched >= LEAST_MATCHED and used >= LEAST_REPLAYED * len(nodes.name)
+    return match if is_match else None
 
 
 def consistent(replay: Replay, nodes: Nodes) -> bool:
@@ -105,8 +105,12 @@ def consistent(replay: Replay, nodes: Nodes) -> bool:
     launched = np.array([family_of[text] for text in replay.texts])
     wanted = np.array([family_of[text] for text in nodes.callers])
     for family, least in _TELLING.items():
-        mine = kernels & (wanted == family)
-        if mine.any() and (launched == family).any() and (launched[mine] == family).mean() < least:
+        of_family = kernels & (wanted == family)
+        if (
+            of_family.any()
+            and (launched == family).any()
+            and (launched[of_family] == family).mean() < least
+        ):
             return False
     pairs = Counter(zip(replay.texts, nodes.callers, strict=True))
     most: dict[str, int] = {}

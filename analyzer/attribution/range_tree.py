@@ -45,7 +45,7 @@ def paths_at(paths: Sequence[str], path: str) -> list[int]:
     if path in paths:
         return [paths.index(path)]
     stands_for = re.compile(re.escape(path).replace(re.escape("*"), rf"(?:\*|{_NUMBER})"))
-    return [index for index, one in enumerate(paths) if stands_for.fullmatch(one)]
+    return [index for index, candidate in enumerate(paths) if stands_for.fullmatch(candidate)]
 
 
 def distinct_pairs(
@@ -104,11 +104,11 @@ class PathTree:
 
     def chain(self, node: int) -> list[int]:
         """The nodes from the top down to `node`; empty for `NO_NODE`."""
-        found = []
+        nodes = []
         while node != NO_NODE:
-            found.append(node)
+            nodes.append(node)
             node = self.parents[node]
-        return found[::-1]
+        return nodes[::-1]
 
     def within(self, tops: Sequence[int]) -> Bools:
         """For each node, whether it is one of `tops` or below one."""
@@ -194,9 +194,9 @@ def operators_of(operators: HostEvents, external_id: Int64s) -> Int64s:
     order = np.argsort(operators.external_id, kind="stable")
     ids = operators.external_id[order]
     first = np.searchsorted(ids, external_id, side="left")
-    found = np.searchsorted(ids, external_id, side="right") - first == 1
-    found &= external_id > 0
-    return np.where(found, order[np.minimum(first, len(ids) - 1)], -1)
+    is_unique = np.searchsorted(ids, external_id, side="right") - first == 1
+    is_unique &= external_id > 0
+    return np.where(is_unique, order[np.minimum(first, len(ids) - 1)], -1)
 
 
 def _open(trace: Trace, events: HostEvents, at_ns: int, pid: int, tid: int) -> list[str]:
@@ -211,15 +211,15 @@ def _innermost_range(trace: Trace, tree: PathTree, times: HostTimes) -> Int64s:
     node = np.full(len(at_ns), NO_NODE, dtype=np.int64)
     parts = {name: path_part(trace.names[name]) for name in np.unique(ranges.name).tolist()}
     shown = np.isin(ranges.name, [name for name, part in parts.items() if part is not None])
-    for mine, here in threads_at(ranges, np.flatnonzero(shown), times):
+    for range_rows, time_rows in threads_at(ranges, np.flatnonzero(shown), times):
         changed_ns, nodes = _changes(
             tree,
-            ranges.start_ns[mine].tolist(),
-            ranges.end_ns[mine].tolist(),
-            [parts[name] or "" for name in ranges.name[mine].tolist()],
+            ranges.start_ns[range_rows].tolist(),
+            ranges.end_ns[range_rows].tolist(),
+            [parts[name] or "" for name in ranges.name[range_rows].tolist()],
         )
-        index = np.searchsorted(changed_ns, at_ns[here], side="right") - 1
-        node[here] = np.where(index >= 0, nodes[index], NO_NODE)
+        index = np.searchsorted(changed_ns, at_ns[time_rows], side="right") - 1
+        node[time_rows] = np.where(index >= 0, nodes[index], NO_NODE)
     return node
 
 
@@ -252,17 +252,17 @@ def _changes(
 def _outermost_operator(trace: Trace, times: HostTimes) -> Int64s:
     """The outermost open operator that is not a wrapper, else the wrapper; -1 for none."""
     operators, at_ns = trace.cpu_ops, times.at_ns
-    found = np.full(len(at_ns), -1, dtype=np.int64)
+    outermost = np.full(len(at_ns), -1, dtype=np.int64)
     if not len(at_ns) or not len(operators):
-        return found
+        return outermost
     wraps = np.array([bool(_WRAPPER.match(name)) for name in trace.names], dtype=np.bool_)
     is_wrapper = wraps[operators.name]
     for chosen in (is_wrapper, ~is_wrapper):
-        for mine, here in threads_at(operators, np.flatnonzero(chosen), times):
-            start, end = operators.start_ns[mine], operators.end_ns[mine]
+        for operator_rows, time_rows in threads_at(operators, np.flatnonzero(chosen), times):
+            start, end = operators.start_ns[operator_rows], operators.end_ns[operator_rows]
             reach = np.maximum.accumulate(end)
             top = np.flatnonzero(np.concatenate(([True], start[1:] >= reach[:-1])))
-            index = top[np.searchsorted(start[top], at_ns[here], side="right") - 1]
-            is_open = (start[index] <= at_ns[here]) & (at_ns[here] < end[index])
-            found[here[is_open]] = mine[index[is_open]]
-    return found
+            index = top[np.searchsorted(start[top], at_ns[time_rows], side="right") - 1]
+            is_open = (start[index] <= at_ns[time_rows]) & (at_ns[time_rows] < end[index])
+            outermost[time_rows[is_open]] = operator_rows[index[is_open]]
+    return outermost

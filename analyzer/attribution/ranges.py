@@ -159,16 +159,16 @@ def _host_nodes(
 
 
 def _enter_replays(
-    trace: Trace, tree: PathTree, node: Int64s, replayed: Bools, found: Partners
+    trace: Trace, tree: PathTree, node: Int64s, replayed: Bools, partners: Partners
 ) -> Int64s:
     """Each op's node, given that of its launch: replayed ops move to their partner's path, or to
     `(graph replay)` if they have no partner."""
     entered = node.copy()
-    paired = np.flatnonzero(found.reference_op >= 0)
+    paired = np.flatnonzero(partners.reference_op >= 0)
     if trace.reference is not None and len(paired):
         from decodescope.analyzer.attribution.replays import parts_below, reference_path
 
-        pairs, pair = distinct_pairs(node[paired], found.reference_op[paired])
+        pairs, pair = distinct_pairs(node[paired], partners.reference_op[paired])
         nodes = []
         of_step = trace.reference.of_step
         for top, partner in pairs:
@@ -180,7 +180,7 @@ def _enter_replays(
                 top = tree.child(top, part, operator=part == op.operator)
             nodes.append(top)
         entered[paired] = np.array(nodes, dtype=np.int64)[pair]
-    lost = np.flatnonzero(replayed & (found.reference_op < 0) & (node != NO_NODE))
+    lost = np.flatnonzero(replayed & (partners.reference_op < 0) & (node != NO_NODE))
     tops, which = np.unique(node[lost], return_inverse=True)
     unknown = [tree.child(top, GRAPH_REPLAY) for top in tops.tolist()]
     entered[lost] = np.array(unknown, dtype=np.int64)[which]

@@ -63,10 +63,10 @@ def attribute_replays(
     a reference nothing is found.
     """
     trace, op_step = timeline.trace, timeline.steps.op_step
-    found = no_partners(len(trace.ops))
+    partners = no_partners(len(trace.ops))
     reference = trace.reference
     if reference is None:
-        return found
+        return partners
     names, sequence = _common_names(trace, reference)
     in_step = np.where(op_step >= 0, node, NO_NODE)
     for top in np.unique(in_step[replayed & (in_step != NO_NODE)]).tolist():
@@ -75,15 +75,15 @@ def attribute_replays(
             inside = np.flatnonzero((in_step != NO_NODE) & tree.within([top])[in_step])
             own = replayed & (in_step == top)
             steps = list(grouped(inside, op_step))
-            _attribute(trace.ops, names, steps, own, (below, sequence.take(below)), found)
-    _follow_graph_nodes(trace.ops, node, replayed, op_step, found)
-    return found
+            _attribute(trace.ops, names, steps, own, (below, sequence.take(below)), partners)
+    _follow_graph_nodes(trace.ops, node, replayed, op_step, partners)
+    return partners
 
 
 def reference_path(reference: GraphReference, tree: PathTree, node: int) -> str | None:
     """The node's path from the reference's step marker down; None outside such a marker."""
     marker = next((op.path.split("/")[0] for op in reference.ops if op.path), None)
-    names = [tree.names[one] for one in tree.chain(node)]
+    names = [tree.names[ancestor] for ancestor in tree.chain(node)]
     return "/".join(names[names.index(marker) :]) if marker in names else None
 
 
@@ -102,29 +102,29 @@ def _attribute(
     steps: Sequence[Int64s],
     replayed: Bools,
     wanted: tuple[Int64s, OpSequence],
-    found: Partners,
+    partners: Partners,
 ) -> None:
     """Align the replayed ops of each step with some of the reference's ops (`wanted`: their indices
     and their sequence); `names` are the numbers of all ops' names."""
     below, sequence = wanted
     by_nodes = bool((ops.graph_node_id[replayed] >= 0).all())
     known: dict[tuple[bytes, ...], tuple[Int64s, bool]] = {}
-    for mine in steps:
-        own = replayed[mine]
+    for op_rows in steps:
+        own = replayed[op_rows]
         if not own.any():
             continue
-        step = OpSequence(names[mine], _device_streams(ops.device[mine], ops.stream[mine]))
+        step = OpSequence(names[op_rows], _device_streams(ops.device[op_rows], ops.stream[op_rows]))
         order = None
         if by_nodes:
-            order = np.lexsort((ops.graph_node_id[mine], ops.launch[mine]))
+            order = np.lexsort((ops.graph_node_id[op_rows], ops.launch[op_rows]))
         shape = (step.name, step.stream, own, *(() if order is None else (order,)))
         key = tuple(column.tobytes() for column in shape)
         if key not in known:
             known[key] = align_step(step, own, order, sequence)
         partner, certain = known[key]
         paired = partner >= 0
-        found.reference_op[mine[paired]] = below[partner[paired]]
-        found.confidence[mine[paired]] = EXACT if certain else PARTIAL
+        partners.reference_op[op_rows[paired]] = below[partner[paired]]
+        partners.confidence[op_rows[paired]] = EXACT if certain else PARTIAL
 
 
 def _common_names(trace: Trace, reference: GraphReference) -> tuple[Int64s, OpSequence]:
@@ -162,24 +162,24 @@ def _follow_graph_nodes(
     certain: dict[_Replay, tuple[Int64s, Int64s]] = {}
     doubtful: list[tuple[_Replay, Int64s]] = []
     launched: dict[_Replay, int] = {}
-    for mine in grouped(rows, ops.launch):
-        graph = int(ops.graph_node_id[mine[0]]) >> 32
-        in_step = (int(op_step[mine[0]]), int(node[mine[0]]), graph)
+    for op_rows in grouped(rows, ops.launch):
+        graph = int(ops.graph_node_id[op_rows[0]]) >> 32
+        in_step = (int(op_step[op_rows[0]]), int(node[op_rows[0]]), graph)
         launched[in_step] = launched.get(in_step, -1) + 1
         replay = (in_step[1], graph, launched[in_step])
-        if (found.confidence[mine] == EXACT).all():
+        if (found.confidence[op_rows] == EXACT).all():
             if replay not in certain:
-                order = mine[np.argsort(ops.graph_node_id[mine])]
+                order = op_rows[np.argsort(ops.graph_node_id[op_rows])]
                 certain[replay] = (ops.graph_node_id[order], found.reference_op[order])
         else:
-            doubtful.append((replay, mine))
-    for replay, mine in doubtful:
+            doubtful.append((replay, op_rows))
+    for replay, op_rows in doubtful:
         if replay in certain:
             nodes, partners = certain[replay]
-            at = np.minimum(np.searchsorted(nodes, ops.graph_node_id[mine]), len(nodes) - 1)
-            known = nodes[at] == ops.graph_node_id[mine]
-            found.reference_op[mine] = np.where(known, partners[at], -1)
-            found.confidence[mine] = np.where(known, EXACT, NONE)
+            at = np.minimum(np.searchsorted(nodes, ops.graph_node_id[op_rows]), len(nodes) - 1)
+            known = nodes[at] == ops.graph_node_id[op_rows]
+            found.reference_op[op_rows] = np.where(known, partners[at], -1)
+            found.confidence[op_rows] = np.where(known, EXACT, NONE)
 
 
 def attribute_nodes(timeline: Timeline, tree: PathTree, node: Int64s, replayed: Bools) -> Partners:
@@ -189,19 +189,19 @@ def attribute_nodes(timeline: Timeline, tree: PathTree, node: Int64s, replayed: 
     `node` is the range around each op's launch; `replayed` marks the ops of graph launches.
     """
     trace = timeline.trace
-    found = no_partners(len(trace.ops))
+    partners = no_partners(len(trace.ops))
     reference = trace.reference
     if reference is None:
-        return found
+        return partners
     if reference.graphs:
         launches, nodes, _ = match_captured(timeline, tree, node, replayed, reference)
-        for launch, one in zip(launches, nodes, strict=True):
-            if one is not None:
-                mine = one.partner >= 0
-                found.reference_op[launch.ops[mine]] = one.partner[mine]
-                found.confidence[launch.ops[mine]] = EXACT if one.certain else PARTIAL
-    _follow_annotations(trace, replayed, reference, found)
-    return found
+        for launch, match in zip(launches, nodes, strict=True):
+            if match is not None:
+                has_partner = match.partner >= 0
+                partners.reference_op[launch.ops[has_partner]] = match.partner[has_partner]
+                partners.confidence[launch.ops[has_partner]] = EXACT if match.certain else PARTIAL
+    _follow_annotations(trace, replayed, reference, partners)
+    return partners
 
 
 def match_captured(
@@ -212,21 +212,23 @@ def match_captured(
     rows = np.flatnonzero(replayed)
     calls, first = np.unique(trace.ops.launch[rows], return_index=True)
     tops = node[rows[first]].tolist()
-    batches = {top: batch_of([tree.names[one] for one in tree.chain(top)]) for top in set(tops)}
+    batches = {
+        top: batch_of([tree.names[ancestor] for ancestor in tree.chain(top)]) for top in set(tops)
+    }
     batch = {call: batches[top] for call, top in zip(calls.tolist(), tops, strict=True)}
     launches = graph_launches(trace, rows, timeline.steps.op_step, batch)
     matcher = CapturedReplays(trace, reference)
-    found = matcher.find(launches)
-    follow_nodes(trace, launches, found)
-    return launches, found, matcher
+    matches = matcher.find(launches)
+    follow_nodes(trace, launches, matches)
+    return launches, matches, matcher
 
 
 def batch_of(names: Sequence[str]) -> int | None:
     """The tokens of the step that the ranges around a launch name, None if none does; an inner
     range counts before an outer one."""
     for name in reversed(names):
-        if one := _TOKENS.search(name) or _BATCH.search(name):
-            return int(one[1])
+        if match := _TOKENS.search(name) or _BATCH.search(name):
+            return int(match[1])
         if both := _TWO_TOKENS.search(name):
             return int(both[1]) + int(both[2])
     return None
@@ -235,7 +237,7 @@ def batch_of(names: Sequence[str]) -> int | None:
 def parts_below(tree: PathTree, top: int, parts: Sequence[str]) -> Sequence[str]:
     """The parts of a node's path that the ranges around its launch do not have already: modules
     around the capture may be open around the launch too."""
-    around = [tree.names[one] for one in tree.chain(top)]
+    around = [tree.names[ancestor] for ancestor in tree.chain(top)]
     own = [_INSTANCE.sub("", part) for part in parts[:-1]]
     for shared in range(min(len(around), len(own)), 0, -1):
         if around[-shared:] == own[:shared]:

@@ -47,8 +47,8 @@ def _handlers() -> dict[int, Handler]:
     if threading.current_thread() is not threading.main_thread():
         return {}
     ending = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    found = {number: signal.getsignal(number) for number in ending}
-    return {number: handler for number, handler in found.items() if callable(handler)}
+    handlers = {number: signal.getsignal(number) for number in ending}
+    return {number: handler for number, handler in handlers.items() if callable(handler)}
 
 
 def _restore(handlers: Mapping[int, Handler]) -> None:

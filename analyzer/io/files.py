@@ -81,8 +81,8 @@ def _in_utf8(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode(errors="replace").decode()
     if isinstance(value, dict):
-        return {_in_utf8(key): _in_utf8(one) for key, one in value.items()}
-    return [_in_utf8(one) for one in value] if isinstance(value, list | tuple) else value
+        return {_in_utf8(key): _in_utf8(item) for key, item in value.items()}
+    return [_in_utf8(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def write_new_file(
@@ -192,10 +192,12 @@ def growing_file(path: Path) -> Path | None:
         return None
     partial = re.compile(rf"{re.escape(target.name)}(?:-([0-9]{{1,9}}))?{re.escape(_PARTIAL)}")
     try:
-        found = [match for name in os.listdir(target.parent) if (match := partial.fullmatch(name))]
+        matches = [
+            match for name in os.listdir(target.parent) if (match := partial.fullmatch(name))
+        ]
     except OSError:
         return None
-    for match in sorted(found, key=lambda match: int(match[1] or 1), reverse=True):
+    for match in sorted(matches, key=lambda match: int(match[1] or 1), reverse=True):
         grown = target.parent / match[0]
         with contextlib.suppress(OSError):
             if grown.is_file():

@@ -63,12 +63,14 @@ def check_writable_in(
     Raises:
         InputError: the folder cannot be created, or as `check_writable` for one of its files.
     """
-    found = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
-    if not os.path.isdir(found):
-        raise InputError(f"{option} {folder}: {found} is not a folder; name another one")
-    if not os.access(found, os.W_OK):
-        raise InputError(f"{option} {folder}: the folder {found} is not writable; name another one")
-    if found == folder:
+    existing = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+    if not os.path.isdir(existing):
+        raise InputError(f"{option} {folder}: {existing} is not a folder; name another one")
+    if not os.access(existing, os.W_OK):
+        raise InputError(
+            f"{option} {folder}: the folder {existing} is not writable; name another one"
+        )
+    if existing == folder:
         for name in names:
             check_writable(folder / name, option, inputs)
 
@@ -101,8 +103,10 @@ def destination(path: Path) -> Path | int:
 
 def is_special(target: Path) -> bool:
     """Whether `target` exists and is neither a regular file nor a folder."""
-    found = status(target)
-    return found is not None and not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode))
+    target_status = status(target)
+    return target_status is not None and not (
+        stat.S_ISREG(target_status.st_mode) or stat.S_ISDIR(target_status.st_mode)
+    )
 
 
 def status(target: Path | int) -> os.stat_result | None:

@@ -132,11 +132,17 @@ def _differences(names: Sequence[str]) -> list[str]:
     first as tell the names apart; gaps are shown by "…"."""
     tokens = [_TOKEN.findall(name)[:_MAX_TOKENS] for name in names]
     first = _common(tokens)
-    last = _common([one[: first - 1 if first else None : -1] for one in tokens])
-    middles = [one[first : len(one) - last] for one in tokens]
+    last = _common(
+        [tokens_of_name[: first - 1 if first else None : -1] for tokens_of_name in tokens]
+    )
+    middles = [tokens_of_name[first : len(tokens_of_name) - last] for tokens_of_name in tokens]
     places: Iterable[int] = range(max(map(len, middles)))
     if len({len(middle) for middle in middles}) == 1:
-        places = [place for place in places if len({one[place] for one in middles}) > 1]
+        places = [
+            place
+            for place in places
+            if len({tokens_of_name[place] for tokens_of_name in middles}) > 1
+        ]
     labels = [""] * len(names)
     before = -1
     for place in places:

@@ -147,7 +147,7 @@ def pattern_of(text: str) -> Pattern:
     words, others = _words_apart(text)
     if not others:
         return Pattern(words, None)
-    anchored = all(one.startswith("^") for one in others)
+    anchored = all(alternative.startswith("^") for alternative in others)
     return Pattern(words, re.compile("|".join(others), re.IGNORECASE), anchored)
 
 
@@ -157,8 +157,10 @@ def _words_apart(pattern: str) -> tuple[tuple[str, ...], list[str]]:
     alternatives = [pattern] if _UNUSUAL.search(pattern) else _alternatives(pattern)
     if "" in alternatives:
         return (), [pattern]
-    words = tuple(one.lower() for one in alternatives if _WORD.fullmatch(one))
-    return words, [one for one in alternatives if not _WORD.fullmatch(one)]
+    words = tuple(
+        alternative.lower() for alternative in alternatives if _WORD.fullmatch(alternative)
+    )
+    return words, [alternative for alternative in alternatives if not _WORD.fullmatch(alternative)]
 
 
 def _alternatives(pattern: str) -> list[str]:

@@ -113,7 +113,9 @@ def short_name(name: str) -> str:
     """
     readable = readable_kernel(name)
     text = without_noise(readable)[:_SEARCHED]
-    named = next((found for rule in _rules() if (found := rule.name_in(text))), None)
+    named = next(
+        (named_by_rule for rule in _rules() if (named_by_rule := rule.name_in(text))), None
+    )
     short = named or _function(text)
     return short if len(short) <= len(readable) else readable
 

@@ -105,20 +105,22 @@ def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
     structured = structure_report(timeline, own_ranges, structure, step)
     roles = role_reports(timeline, structure, step)
     costs = find_costs(timeline, step, given, structured, roles)
-    found = health(timeline, observer, reported_interruptions, ranges.tree.cut)
-    found = msgspec.structs.replace(found, findings=(*found.findings, *costs.findings))
+    trace_health = health(timeline, observer, reported_interruptions, ranges.tree.cut)
+    trace_health = msgspec.structs.replace(
+        trace_health, findings=(*trace_health.findings, *costs.findings)
+    )
     steps = _step_reports(timeline)
     kept = steady(timeline, interruptions, interrupted, devices, steps)
     report = Report(
         schema_version=SCHEMA_VERSION,
         source=trace.source,
-        health=found,
+        health=trace_health,
         devices=devices,
         launches=launches,
         steps=steps,
         kernels=kernel_reports(timeline, work),
         ranges=range_reports(timeline, ranges),
-        verdict=no_verdict(found)
+        verdict=no_verdict(trace_health)
         or verdict(
             Evidence(
                 *(kept.devices, launches, kept.steps, trace.capture, observer),
@@ -131,7 +133,7 @@ def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
         largest_gaps=largest_gaps(timeline, ranges),
         attribution=attribution(own_ranges, int((ranges.op_node != own_ranges.op_node).sum())),
         waterfall=()
-        if no_verdict(found) or step is None or observer is None
+        if no_verdict(trace_health) or step is None or observer is None
         else _waterfall(timeline, observer, step, costs.step, interruptions),
         kernels_ranked_by="attributed_ns" if timeline.overlapping else "total_ns",
         step_kinds=step_kinds(timeline),

@@ -125,13 +125,13 @@ def _rank_communication(
         field.name: sum(getattr(part, field.name) for part in parts)
         for field in fields(SplitCommunication)
     }
-    late_ns = [one.late_ns for one in rank_entries]
+    late_ns = [entries.late_ns for entries in rank_entries]
     return RankCommunication(
         rank=rank,
         communication_ns=sums["transfer_ns"] + sums["wait_ns"] + sums["unsplit_ns"],
-        collectives=sum(one.collectives for one in rank_entries),
-        last_entries=sum(one.last for one in rank_entries),
-        caused_wait_ns=sum(one.caused_ns for one in rank_entries),
+        collectives=sum(entries.collectives for entries in rank_entries),
+        last_entries=sum(entries.last for entries in rank_entries),
+        caused_wait_ns=sum(entries.caused_ns for entries in rank_entries),
         lateness_ns=percentiles(np.concatenate([*late_ns, np.zeros(0, dtype=np.int64)])),
         clock_offset_ns=next((clock_ns for clock_ns in clocks_ns if clock_ns is not None), None),
         **sums,
@@ -207,8 +207,8 @@ def _straggler(
 def _clocks(participants: int, waits: Sequence[Waits]) -> list[int | None]:
     """Of each participant, its clock's offset in the group with the most collectives."""
     clocks: list[int | None] = [None] * participants
-    for one in sorted(waits, key=lambda one: len(one.transfer_ns)):
-        for member, clock_ns in zip(one.group.members, one.group.clock_ns.tolist(), strict=True):
+    for wait in sorted(waits, key=lambda wait: len(wait.transfer_ns)):
+        for member, clock_ns in zip(wait.group.members, wait.group.clock_ns.tolist(), strict=True):
             clocks[member] = clock_ns
     return clocks
 
@@ -267,8 +267,8 @@ def _bandwidth(
     if waits is None:
         return None, None
     group = waits.group
-    given = participants[group.members[0]].bytes[group.op[0]]
-    size = message_bytes(operation.name, given, len(group.members))
+    payload = participants[group.members[0]].bytes[group.op[0]]
+    size = message_bytes(operation.name, payload, len(group.members))
     known = (size > 0) & (waits.transfer_ns > 0)
     factor = bus_factor(operation.name, len(group.members))
     if not known.any() or factor is None:

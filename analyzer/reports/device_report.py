@@ -45,28 +45,30 @@ def device_reports(timeline: Timeline) -> tuple[DeviceReport, ...]:
     gaps_of = rows_by(timeline.gaps.device)
     none = np.zeros(0, dtype=np.int64)
     return tuple(
-        _device_report(timeline, device, mine, gaps_of.get(device, none))
-        for device, mine in rows_by(timeline.trace.ops.device).items()
+        _device_report(timeline, device, ops, gaps_of.get(device, none))
+        for device, ops in rows_by(timeline.trace.ops.device).items()
     )
 
 
-def _device_report(timeline: Timeline, device: int, mine: Int64s, here: Int64s) -> DeviceReport:
-    """The figures of one device; `mine` are its ops, `here` its gaps."""
+def _device_report(
+    timeline: Timeline, device: int, op_rows: Int64s, gap_rows: Int64s
+) -> DeviceReport:
+    """The figures of one device; `op_rows` are its ops, `gap_rows` its gaps."""
     trace, busy = timeline.trace, timeline.busy[device]
-    kind, attributed_ns = trace.ops.kind[mine], timeline.attributed_ns[mine]
+    kind, attributed_ns = trace.ops.kind[op_rows], timeline.attributed_ns[op_rows]
     window_ns = int(busy.end_ns[-1] - busy.start_ns[0])
     floor_ns = timeline.floors_ns[device]
     measured = trace.capture is not None and trace.capture.kernel_floor_ns is not None
-    shared = communication(trace, trace.ops.take(mine))
-    streams = _stream_reports(timeline, mine, here)
+    shared = communication(trace, trace.ops.take(op_rows))
+    streams = _stream_reports(timeline, op_rows, gap_rows)
     if len(streams) == 1:
         all_gaps, by_class, host_wait = streams[0].all_gaps, streams[0].gaps, streams[0].host_wait
     else:
-        all_gaps, by_class, host_wait = idle_totals(timeline, here)
+        all_gaps, by_class, host_wait = idle_totals(timeline, gap_rows)
     return DeviceReport(
         device=trace.device_label(device),
         name=trace.device_names.get(device, ""),
-        gpu_ops=len(mine),
+        gpu_ops=len(op_rows),
         kernels=int(np.count_nonzero(kind == trace.kernel_kind)),
         window_ns=window_ns,
         busy_ns=busy.busy_ns,
@@ -86,15 +88,17 @@ def _device_report(timeline: Timeline, device: int, mine: Int64s, here: Int64s) 
     )
 
 
-def _stream_reports(timeline: Timeline, mine: Int64s, here: Int64s) -> tuple[StreamReport, ...]:
-    """The streams of the ops `mine`, in order of their number; `here` are the device's gaps."""
+def _stream_reports(
+    timeline: Timeline, op_rows: Int64s, gap_rows: Int64s
+) -> tuple[StreamReport, ...]:
+    """The streams of the ops `op_rows`, in order of their number; `gap_rows` are the device's gaps."""
     ops = timeline.trace.ops
-    ended_by = rows_by(ops.stream[timeline.gaps.next[here]])
+    ended_by = rows_by(ops.stream[timeline.gaps.next[gap_rows]])
     none = np.zeros(0, dtype=np.int64)
     reports = []
-    for own in grouped(mine, ops.stream):
+    for own in grouped(op_rows, ops.stream):
         stream, begin, end = int(ops.stream[own[0]]), ops.start_ns[own], ops.end_ns[own]
-        all_gaps, by_class, host_wait = idle_totals(timeline, here[ended_by.get(stream, none)])
+        all_gaps, by_class, host_wait = idle_totals(timeline, gap_rows[ended_by.get(stream, none)])
         reports.append(
             StreamReport(
                 stream=stream,
@@ -137,11 +141,11 @@ def communication(trace: Trace, ops: GpuOps) -> Communication:
     def busy_ns(chosen: GpuOps) -> int:
         return union(chosen.start_ns, chosen.end_ns).busy_ns
 
-    found = {name: busy_ns(ops.take(kind == name)) for name in dict.fromkeys(kinds) if name}
+    busy_by_kind = {name: busy_ns(ops.take(kind == name)) for name in dict.fromkeys(kinds) if name}
     return Communication(
         busy_ns=busy_ns(ops.take(kind != "")),
         exposed_ns=busy_ns(ops) - busy_ns(ops.take(kind == "")),
-        by_kind=dict(sorted(found.items(), key=lambda item: (-item[1], item[0]))),
+        by_kind=dict(sorted(busy_by_kind.items(), key=lambda item: (-item[1], item[0]))),
     )
 
 

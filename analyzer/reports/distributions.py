@@ -25,11 +25,11 @@ def histogram(values_ns: Int64s) -> tuple[tuple[int, int], ...]:
 
 def shared_bounds(histograms: Sequence[Buckets]) -> list[int]:
     """All powers of two from the smallest to the largest bound that occurs; empty without any."""
-    found = [bound for buckets in histograms for bound, _ in buckets]
-    if not found:
+    occupied = [bound for buckets in histograms for bound, _ in buckets]
+    if not occupied:
         return []
-    bounds = [min(found)]
-    while bounds[-1] < max(found):
+    bounds = [min(occupied)]
+    while bounds[-1] < max(occupied):
         bounds.append(bounds[-1] * 2)
     return bounds
 

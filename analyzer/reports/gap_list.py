@@ -42,10 +42,10 @@ def chosen_gaps(timeline: Timeline, ranges: Ranges, choice: GapChoice) -> Int64s
     if choice.step is not None:
         chosen &= _inside_step(timeline, choice.step)
     if choice.gap_class is not None:
-        mine = parts.kind == GAP_CLASSES.index(choice.gap_class)
-        mine &= _in_bucket(parts.length_ns, choice.bucket_ns)
+        of_class = parts.kind == GAP_CLASSES.index(choice.gap_class)
+        of_class &= _in_bucket(parts.length_ns, choice.bucket_ns)
         with_part = np.zeros(len(gaps), dtype=np.bool_)
-        with_part[parts.gap[mine]] = True
+        with_part[parts.gap[of_class]] = True
         chosen &= with_part
     else:
         chosen &= _in_bucket(gaps.length_ns, choice.bucket_ns)
@@ -65,7 +65,7 @@ def idle_table(timeline: Timeline, ranges: Ranges, choice: GapChoice) -> IdleTab
     totals = idle_totals(timeline, chosen_gaps(timeline, ranges, choice))
     steps = timeline.steps
     if choice.step is None:
-        of_ns = sum(int(one.end_ns[-1] - one.start_ns[0]) for one in timeline.busy.values())
+        of_ns = sum(int(busy.end_ns[-1] - busy.start_ns[0]) for busy in timeline.busy.values())
     elif 0 <= choice.step < len(steps):
         of_ns = int(steps.span.length_ns[choice.step]) * len(steps.devices[choice.step])
     else:
@@ -84,9 +84,9 @@ def gap_classes(timeline: Timeline) -> Int8s:
     parts = timeline.parts
     order = np.lexsort((-parts.length_ns, parts.gap))
     gap, first = np.unique(parts.gap[order], return_index=True)
-    found = np.zeros(len(timeline.gaps), dtype=np.int8)
-    found[gap] = parts.kind[order[first]]
-    return found
+    classes = np.zeros(len(timeline.gaps), dtype=np.int8)
+    classes[gap] = parts.kind[order[first]]
+    return classes
 
 
 def _inside_step(timeline: Timeline, step: int) -> Bools:
@@ -130,12 +130,12 @@ class GapTable:
     def report(self, place: int) -> GapReport:
         """Everything about the gap at `place`."""
         row = int(self.rows[place])
-        found = self._reports.get(row)
-        if found is None:
+        report = self._reports.get(row)
+        if report is None:
             if len(self._reports) >= _KEPT_REPORTS:
                 self._reports.clear()
-            found = self._reports[row] = gap_report(self._timeline, self._ranges, row)
-        return found
+            report = self._reports[row] = gap_report(self._timeline, self._ranges, row)
+        return report
 
     def order(self, field: Field, down: bool) -> Sequence[int]:
         """The places in the order of a field, names alphabetically; equal ones keep their order,
@@ -150,13 +150,13 @@ class GapTable:
         """The places of gaps whose class, ops, launch call or range match."""
         timeline, names = self._timeline, self._timeline.trace.names
         ops, gaps = timeline.trace.ops, timeline.gaps
-        found = _matches(self._classes, lambda index: GAP_CLASSES[index], pattern)
-        found |= _matches(ops.name[gaps.prev], lambda index: names[index], pattern)
-        found |= _matches(ops.name[gaps.next], lambda index: names[index], pattern)
-        found |= _matches(self._calls(), lambda index: names[index], pattern)
+        matches = _matches(self._classes, lambda index: GAP_CLASSES[index], pattern)
+        matches |= _matches(ops.name[gaps.prev], lambda index: names[index], pattern)
+        matches |= _matches(ops.name[gaps.next], lambda index: names[index], pattern)
+        matches |= _matches(self._calls(), lambda index: names[index], pattern)
         node = self._ranges.op_node[gaps.next]
-        found |= _matches(node, lambda index: self._ranges.paths[index], pattern)
-        return set(np.flatnonzero(found[self.rows]).tolist())
+        matches |= _matches(node, lambda index: self._ranges.paths[index], pattern)
+        return set(np.flatnonzero(matches[self.rows]).tolist())
 
     def _values(self, field: Field) -> NDArray[np.int64]:
         """Numbers in the order of the field's values, negative for unknown ones."""
@@ -202,5 +202,5 @@ def _matches(
 ) -> Bools:
     """For each index, whether its text matches; negative ones have none."""
     used, where = np.unique(index, return_inverse=True)
-    found = [one >= 0 and pattern.search(text_of(one)) is not None for one in used.tolist()]
-    return np.array(found, dtype=np.bool_)[where]
+    matches = [one >= 0 and pattern.search(text_of(one)) is not None for one in used.tolist()]
+    return np.array(matches, dtype=np.bool_)[where]

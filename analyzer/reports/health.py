@@ -157,8 +157,8 @@ def _hides_floor(timeline: Timeline) -> bool:
 
 def _interruptions(interruptions: Sequence[InterruptionReport]) -> str:
     by_cause: Counter[str] = Counter()
-    for one in interruptions:
-        by_cause[one.cause.replace("_", " ")] += one.ns
+    for interruption in interruptions:
+        by_cause[interruption.cause.replace("_", " ")] += interruption.ns
     causes = ", ".join(f"{cause} {duration(ns)}" for cause, ns in by_cause.most_common())
     times = "once" if len(interruptions) == 1 else f"{len(interruptions)} times"
     return (
@@ -170,8 +170,8 @@ def _interruptions(interruptions: Sequence[InterruptionReport]) -> str:
 def _calls_that_overlap(trace: Trace) -> int:
     """How many calls partly overlap with the previous one of their thread."""
     calls, total = trace.calls, 0
-    for mine in calls.by_thread():
-        start_ns, end_ns = calls.start_ns[mine], calls.end_ns[mine]
+    for rows in calls.by_thread():
+        start_ns, end_ns = calls.start_ns[rows], calls.end_ns[rows]
         overlap = (start_ns[1:] < end_ns[:-1]) & (end_ns[1:] > end_ns[:-1])
         total += int(np.count_nonzero(overlap))
     return total
@@ -180,8 +180,8 @@ def _calls_that_overlap(trace: Trace) -> int:
 def identity_findings(trace: Trace) -> Iterator[tuple[str, str]]:
     """(code, message): the trace is that of a graph capture; or it has no GPU op, and why."""
     captures = find_captures(trace)
-    if captures.launches and (said := _capture(trace, captures)):
-        yield "graph_capture", said
+    if captures.launches and (sentence := _capture(trace, captures)):
+        yield "graph_capture", sentence
     if not len(trace.ops):
         foreign = any(finding.code == "not_understood" for finding in trace.findings)
         what = "op of a CUDA, ROCm or XPU device" if foreign else "kernel, copy or fill"

@@ -92,25 +92,25 @@ def op_facts(analysis: Analysis, row: int) -> KernelLaunches:
     return _facts(analysis, np.array([row]))
 
 
-def _facts(analysis: Analysis, mine: Int64s) -> KernelLaunches:
+def _facts(analysis: Analysis, op_rows: Int64s) -> KernelLaunches:
     trace, gaps = analysis.trace, analysis.gaps
     ops, calls = trace.ops, trace.calls
-    begin_ns, call = ops.start_ns[mine], ops.launch[mine]
+    begin_ns, call = ops.start_ns[op_rows], ops.launch[op_rows]
     linked = np.flatnonzero(call >= 0)
-    queue_ns, latency_ns = np.full((2, len(mine)), UNKNOWN_NS, dtype=np.int64)
+    queue_ns, latency_ns = np.full((2, len(op_rows)), UNKNOWN_NS, dtype=np.int64)
     queued_ns = begin_ns[linked] - calls.end_ns[call[linked]]
     queue_ns[linked] = np.where(queued_ns >= 0, queued_ns, UNKNOWN_NS)
     latency_ns[linked] = np.maximum(begin_ns[linked] - calls.start_ns[call[linked]], UNKNOWN_NS)
     ended_ns = np.zeros(len(ops), dtype=np.int64)
     ended_ns[gaps.next] = gaps.length_ns
     return KernelLaunches(
-        op=mine,
+        op=op_rows,
         at_ns=begin_ns - ops.start_ns[:1],
-        length_ns=ops.length_ns[mine],
-        attributed_ns=analysis.attributed_ns[mine],
+        length_ns=ops.length_ns[op_rows],
+        attributed_ns=analysis.attributed_ns[op_rows],
         queue_ns=queue_ns,
         latency_ns=latency_ns,
-        gap_ns=ended_ns[mine],
+        gap_ns=ended_ns[op_rows],
     )
 
 
@@ -118,8 +118,8 @@ def kernel_profile(
     analysis: Analysis, name: str, within: str | None = None
 ) -> KernelProfile | None:
     """What there is to say of one kernel, None if the window (or the range) does not have it."""
-    found = analysis.report.kernels if within is None else kernels_within(analysis, within)
-    report = next((one for one in found if one.name == name), None)
+    kernels = analysis.report.kernels if within is None else kernels_within(analysis, within)
+    report = next((one for one in kernels if one.name == name), None)
     if report is None:
         return None
     trace = analysis.trace
@@ -157,11 +157,11 @@ def _ranges(analysis: Analysis, launches: KernelLaunches) -> tuple[RangeShare, .
     attributed_ns = np.zeros(len(ranges.paths), dtype=np.int64)
     inside = node != NO_NODE
     np.add.at(attributed_ns, node[inside], launches.attributed_ns[inside])
-    found = [
+    shares = [
         RangeShare(ranges.paths[one], times, int(attributed_ns[one]))
         for one, times in _counts(node)
     ]
-    return tuple(sorted(found, key=lambda one: (-one.attributed_ns, one.path)))
+    return tuple(sorted(shares, key=lambda one: (-one.attributed_ns, one.path)))
 
 
 def _counts(numbers: NDArray[np.integer]) -> list[tuple[int, int]]:

@@ -47,12 +47,12 @@ class KernelTimes(Columns):
 
 def kernel_times(timeline: Timeline, chosen: Bools | None = None) -> KernelTimes:
     """The kernels of all ops, or of the `chosen` ones."""
-    trace, mine = timeline.trace, _kernels_of(timeline, chosen)
-    named = trace.ops.name[mine]
+    trace, kernel_rows = timeline.trace, _kernels_of(timeline, chosen)
+    named = trace.ops.name[kernel_rows]
     count, total_ns, attributed_ns = np.zeros((3, len(trace.names)), dtype=np.int64)
     np.add.at(count, named, 1)
-    np.add.at(total_ns, named, trace.ops.length_ns[mine])
-    np.add.at(attributed_ns, named, timeline.attributed_ns[mine])
+    np.add.at(total_ns, named, trace.ops.length_ns[kernel_rows])
+    np.add.at(attributed_ns, named, timeline.attributed_ns[kernel_rows])
     rank_ns = attributed_ns if timeline.overlapping else total_ns
     names = np.flatnonzero(count)
     # Names are numbered in their order.
@@ -70,14 +70,14 @@ def kernel_reports(
     their times.
     """
     trace, launches = timeline.trace, timeline.launches
-    times, mine = kernel_times(timeline, chosen), _kernels_of(timeline, chosen)
+    times, kernel_rows = kernel_times(timeline, chosen), _kernels_of(timeline, chosen)
     short_ops = launches.first_op[_alone_and_short(timeline)[1]]
     if chosen is not None:
         short_ops = short_ops[chosen[short_ops]]
     short = np.bincount(trace.ops.name[short_ops], minlength=len(trace.names))[times.name]
     all_totals, all_attributed = int(times.total_ns.sum()), int(times.attributed_ns.sum())
-    known = rooflines(trace, work, mine)
-    shapes = _shapes(trace.ops.name[mine], trace.ops.shape[mine])
+    known = rooflines(trace, work, kernel_rows)
+    shapes = _shapes(trace.ops.name[kernel_rows], trace.ops.shape[kernel_rows])
     columns = (times.name, times.count, times.total_ns, times.attributed_ns, short)
     return tuple(
         KernelReport(

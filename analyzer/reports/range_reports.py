@@ -58,8 +58,8 @@ def _counts(nodes: Int64s, count: int) -> Int64s:
 def _attributed_ns(ranges: Ranges, timeline: Timeline) -> Int64s:
     """Attributed time of the ops of each node itself."""
     attributed = np.zeros(len(ranges.tree), dtype=np.int64)
-    mine = np.flatnonzero(ranges.op_node != NO_NODE)
-    np.add.at(attributed, ranges.op_node[mine], timeline.attributed_ns[mine])
+    op_rows = np.flatnonzero(ranges.op_node != NO_NODE)
+    np.add.at(attributed, ranges.op_node[op_rows], timeline.attributed_ns[op_rows])
     return attributed
 
 
@@ -97,10 +97,10 @@ def _gpu_ns(ops: GpuOps, tree: PathTree, op_node: Int64s) -> Int64s:
 
 def _alone(ops: GpuOps) -> Bools:
     alone = np.ones(len(ops), dtype=np.bool_)
-    for mine in rows_by(ops.device).values():
-        start_ns, end_ns = ops.start_ns[mine], ops.end_ns[mine]
-        alone[mine[1:]] &= start_ns[1:] >= np.maximum.accumulate(end_ns)[:-1]
-        alone[mine[:-1]] &= start_ns[1:] >= end_ns[:-1]
+    for op_rows in rows_by(ops.device).values():
+        start_ns, end_ns = ops.start_ns[op_rows], ops.end_ns[op_rows]
+        alone[op_rows[1:]] &= start_ns[1:] >= np.maximum.accumulate(end_ns)[:-1]
+        alone[op_rows[:-1]] &= start_ns[1:] >= end_ns[:-1]
     return alone
 
 

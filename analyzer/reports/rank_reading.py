@@ -67,7 +67,7 @@ def read_ranks(paths: Sequence[str], given: Given = NOTHING) -> list[ReadRank]:
         DecodescopeError: a process ended before its files were read.
     """
     shares = _shares(paths)
-    found: dict[int, ReadRank] = {}
+    read: dict[int, ReadRank] = {}
     with ExitStack() as stack:
         processes = [stack.enter_context(_started(paths, share)) for share in shares]
         for process in processes:
@@ -75,12 +75,12 @@ def read_ranks(paths: Sequence[str], given: Given = NOTHING) -> list[ReadRank]:
         elsewhere = {place for share in shares for place in share}
         for place, path in enumerate(paths):
             if place not in elsewhere:
-                found[place] = read_rank(path, given)
+                read[place] = read_rank(path, given)
         for place, result in _results(list(zip(processes, shares, strict=True)), paths):
             if isinstance(result, DecodescopeError):
                 raise result
-            found[place] = result
-    return [found[place] for place in range(len(paths))]
+            read[place] = result
+    return [read[place] for place in range(len(paths))]
 
 
 def _shares(paths: Sequence[str]) -> list[_Share]:
@@ -109,10 +109,10 @@ def _file_bytes(path: str) -> int:
     if path == "-" or os.path.abspath(path).startswith(("/dev/", "/proc/")):
         return 0
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (OSError, ValueError):
         return 0
-    return found.st_size if stat.S_ISREG(found.st_mode) else 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
 
 def _started(paths: Sequence[str], share: _Share) -> AbstractContextManager[_Process]:
@@ -201,18 +201,18 @@ def main(arguments: Sequence[str]) -> None:
     os.dup2(2, 1)
     for place, path in zip(map(int, arguments[::2]), arguments[1::2], strict=True):
         try:
-            found: ReadRank | DecodescopeError = read_rank(path, given)
+            result: ReadRank | DecodescopeError = read_rank(path, given)
         except Exception as error:
-            found = known_error(error)
+            result = known_error(error)
         try:
-            _send(output, place, found)
+            _send(output, place, result)
         except BrokenPipeError:
             # Closing the file would write what is left.
             os._exit(1)
 
 
-def _send(output: BinaryIO, place: int, found: ReadRank | DecodescopeError) -> None:
-    output.write(framed((place, found)))
+def _send(output: BinaryIO, place: int, result: ReadRank | DecodescopeError) -> None:
+    output.write(framed((place, result)))
     output.flush()
 
 

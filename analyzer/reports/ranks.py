@@ -103,20 +103,20 @@ def _refuse_twice(paths: Sequence[str]) -> None:
     named: set[tuple[int, int]] = set()
     for path in paths:
         if os.path.exists(path):
-            found = os.stat(path)
-            if (found.st_dev, found.st_ino) in named:
+            status = os.stat(path)
+            if (status.st_dev, status.st_ino) in named:
                 raise InputError(f"{path}: named twice; give one file for each rank")
-            named.add((found.st_dev, found.st_ino))
+            named.add((status.st_dev, status.st_ino))
 
 
 def _clock_findings(
     waits: Sequence[Waits], participants: Sequence[Participant], common_clock: bool
 ) -> list[Finding]:
     """Clocks that share a base, and yet disagree by more than a transfer takes."""
-    apart = [one for one in waits if common_clock and one.by_durations]
+    apart = [wait for wait in waits if common_clock and wait.by_durations]
     if not apart:
         return []
-    group = max((one.group for one in apart), key=lambda group: int(np.ptp(group.clock_ns)))
+    group = max((wait.group for wait in apart), key=lambda group: int(np.ptp(group.clock_ns)))
     first, last = int(group.clock_ns.argmin()), int(group.clock_ns.argmax())
     ranks = [participants[group.members[place]].rank for place in (last, first)]
     ahead_ns = int(np.ptp(group.clock_ns))

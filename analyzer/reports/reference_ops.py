@@ -24,15 +24,19 @@ def reference_from(
     """
     trace, ranges, steps = analysis.trace, analysis.ranges, analysis.steps
     marker = path_part(analysis.step_name(step))
-    mine = np.flatnonzero(steps.op_step == step % len(steps))
+    op_rows = np.flatnonzero(steps.op_step == step % len(steps))
     paths = {
         node: _path_from(analysis, node, marker)
-        for node in np.unique(ranges.op_node[mine]).tolist()
+        for node in np.unique(ranges.op_node[op_rows]).tolist()
     }
     work = op_work(trace, ranges.reference_op)
     rows = zip(
-        *(mine.tolist(), trace.ops.stream[mine].tolist(), trace.ops.name[mine].tolist()),
-        *(ranges.op_node[mine].tolist(), work.bytes[mine].tolist(), work.flops[mine].tolist()),
+        *(op_rows.tolist(), trace.ops.stream[op_rows].tolist(), trace.ops.name[op_rows].tolist()),
+        *(
+            ranges.op_node[op_rows].tolist(),
+            work.bytes[op_rows].tolist(),
+            work.flops[op_rows].tolist(),
+        ),
         strict=True,
     )
     better = deeper or {}
@@ -53,5 +57,5 @@ def reference_from(
 def _path_from(analysis: Analysis, node: int, marker: str | None) -> str:
     """The ranges (no operators) from the step's marker down to a node of the tree."""
     tree = analysis.ranges.tree
-    names = [tree.names[one] for one in tree.chain(node) if not tree.operator[one]]
+    names = [tree.names[ancestor] for ancestor in tree.chain(node) if not tree.operator[ancestor]]
     return "/".join(names[names.index(marker) :]) if marker in names else ""

@@ -51,17 +51,17 @@ def roofline_model(report: Report) -> RooflineModel:
     dtype, of every dtype if it is unknown."""
     points = []
     for kernel in report.kernels:
-        found = kernel.roofline
-        if found is None or not (found.flops and found.bytes and found.total_ns):
+        measured = kernel.roofline
+        if measured is None or not (measured.flops and measured.bytes and measured.total_ns):
             continue
         points.append(
             RooflinePoint(
                 name=kernel.name,
                 family=kernel_meaning(kernel.name).family,
-                intensity=found.flops / found.bytes,
-                flops_per_s=found.flops_per_s,
+                intensity=measured.flops / measured.bytes,
+                flops_per_s=measured.flops_per_s,
                 ns=kernel.attributed_ns if report.overlapping else kernel.total_ns,
-                share_of_limit=found.share_of_limit,
+                share_of_limit=measured.share_of_limit,
             )
         )
     bandwidths, computes = _ceilings(report)

@@ -45,25 +45,31 @@ def interruption_reports(
     trace = timeline.trace
     return tuple(
         InterruptionReport(
-            at_ns=max(one.start_ns - int(timeline.busy[one.device].start_ns[0]), 0),
-            ns=one.length_ns,
-            call=trace.names[trace.calls.name[one.call]] if one.call >= 0 else None,
-            cause=one.cause,
-            evidence=one.evidence,
-            device=trace.device_label(one.device),
-            step=_step(timeline, one),
+            at_ns=max(
+                interruption.start_ns - int(timeline.busy[interruption.device].start_ns[0]), 0
+            ),
+            ns=interruption.length_ns,
+            call=trace.names[trace.calls.name[interruption.call]]
+            if interruption.call >= 0
+            else None,
+            cause=interruption.cause,
+            evidence=interruption.evidence,
+            device=trace.device_label(interruption.device),
+            step=_step(timeline, interruption),
         )
-        for one in sorted(interruptions, key=lambda one: (one.start_ns, one.device))
+        for interruption in sorted(
+            interruptions, key=lambda interruption: (interruption.start_ns, interruption.device)
+        )
     )
 
 
-def _step(timeline: Timeline, one: Interruption) -> int | None:
+def _step(timeline: Timeline, interruption: Interruption) -> int | None:
     """The step of the op that ended it; the first step that began by its end, before any op."""
-    if one.op >= 0:
-        step = int(timeline.steps.op_step[one.op])
+    if interruption.op >= 0:
+        step = int(timeline.steps.op_step[interruption.op])
         return step if step >= 0 else None
     starts_ns = timeline.steps.host.start_ns[:1].tolist()
-    return 0 if starts_ns and starts_ns[0] < one.end_ns else None
+    return 0 if starts_ns and starts_ns[0] < interruption.end_ns else None
 
 
 def steady(
@@ -186,10 +192,10 @@ def _exposed_interrupted_ns(
 ) -> Counter[int]:
     """How long single ops that communicate interrupted each device, while nothing else ran."""
     trace, exposed = timeline.trace, Counter[int]()
-    for one in interruptions:
-        name = trace.names[trace.ops.name[one.op]]
-        if one.cause == "long_op" and kernel_meaning(name).communication:
-            exposed[one.device] += one.length_ns
+    for interruption in interruptions:
+        name = trace.names[trace.ops.name[interruption.op]]
+        if interruption.cause == "long_op" and kernel_meaning(name).communication:
+            exposed[interruption.device] += interruption.length_ns
     return exposed
 
 

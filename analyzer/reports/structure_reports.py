@@ -55,7 +55,8 @@ def structure_report(
         layers=len(sizes),
         prologue_ops=layers.bounds[0],
         layer_ops=tuple(
-            _typical(sizes[[one == motif for one in layers.motif]]) for motif in motifs
+            _typical(sizes[[layer_motif == motif for layer_motif in layers.motif]])
+            for motif in motifs
         ),
         epilogue_ops=len(rows) - layers.bounds[-1],
         confidence=layers.confidence,
@@ -160,12 +161,12 @@ def _step_layers(
     timeline: Timeline, ranges: Ranges, structure: Structure, step: int | None
 ) -> tuple[Int64s, _Layers | None]:
     """The ops of a step on its main device, in launch order, and their layers."""
-    rows, found = structure.of_step.get(-1 if step is None else step, (None, None))
+    rows, layers = structure.of_step.get(-1 if step is None else step, (None, None))
     if rows is None:
         return np.zeros(0, dtype=np.int64), None
     named = np.append(layer_of_nodes(ranges.tree), NO_LAYER)[ranges.op_node[rows]]
     by = _named_by(timeline, ranges.reference_op[rows])
-    return rows, _checked(found, named, by) if found is not None else _from_ranges(named, by)
+    return rows, _checked(layers, named, by) if layers is not None else _from_ranges(named, by)
 
 
 def _named_by(timeline: Timeline, reference_op: Int64s) -> StructureSource:
@@ -178,15 +179,15 @@ def _named_by(timeline: Timeline, reference_op: Int64s) -> StructureSource:
     return "ranges"
 
 
-def _checked(found: StepLayers, named: Int64s, by: StructureSource) -> _Layers:
+def _checked(layers: StepLayers, named: Int64s, by: StructureSource) -> _Layers:
     """The layers found by repetition, compared with those that ranges name for the same ops."""
-    bounds = (*(layer.start for layer in found.layers), found.layers[-1].end)
-    motif = tuple(layer.motif for layer in found.layers)
+    bounds = (*(layer.start for layer in layers.layers), layers.layers[-1].end)
+    motif = tuple(layer.motif for layer in layers.layers)
     number = np.repeat(np.arange(len(motif)), np.diff(bounds))
     by_range = named[bounds[0] : bounds[-1]]
     known = by_range != NO_LAYER
     if known.mean() < _CHECKED:
-        exact = found.exact_share == 1
+        exact = layers.exact_share == 1
         return _Layers("repetition", "exact" if exact else "partial", bounds, motif)
     first = int(by_range[known].min())
     agree = bool((by_range[known] - first == number[known]).all())

@@ -103,9 +103,9 @@ def _longest_of_each_operator(trace: Trace) -> tuple[Int64s, Int64s]:
     ops, operators = trace.ops, trace.work.external_id
     kernels = np.flatnonzero((ops.kind == KERNEL) | (ops.kind == CPU_OPERATOR))
     row = np.searchsorted(operators, ops.external_id[kernels])
-    found = np.append(operators, UNKNOWN)[row] == ops.external_id[kernels]
-    found &= ops.external_id[kernels] >= 0
-    op, row = kernels[found], row[found]
+    is_known = np.append(operators, UNKNOWN)[row] == ops.external_id[kernels]
+    is_known &= ops.external_id[kernels] >= 0
+    op, row = kernels[is_known], row[is_known]
     order = np.lexsort((-ops.length_ns[op], row))
     rows, first = np.unique(row[order], return_index=True)
     return op[order[first]], rows

@@ -311,7 +311,7 @@ def _fewer_bytes(variant: str) -> str:
     """How a step reads less: what the variant's name does not say yet."""
     words = variant.split("+")
     of_cache = [word for word in words if word.startswith("kv_")]
-    of_weights = [word for word in words if any(one in word for one in NARROW)]
+    of_weights = [word for word in words if any(format_word in word for format_word in NARROW)]
     less = ["a shorter KV cache"]
     if not of_cache:
         less.insert(0, "K and V in FP8 (+kv_fp8_e4m3)")

@@ -50,7 +50,7 @@ def waterfall(
 
 def busy_time_ns(parts: Sequence[WaterfallPart]) -> int | None:
     """The time in which the step's devices were busy; None without parts."""
-    return sum(one.ns for one in parts if one.part in _BUSY) if parts else None
+    return sum(part.ns for part in parts if part.part in _BUSY) if parts else None
 
 
 def _busy_parts(busy_ns: int, limit_ns: int | None) -> tuple[WaterfallPart, ...]:

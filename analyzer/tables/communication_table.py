@@ -77,8 +77,8 @@ def _of_device(device: DeviceReport) -> Iterator[CommunicationRow]:
     parts = device.communication
     wholes = {"all communication": device.communication_ns} if len(parts) > 1 else {}
     wholes["exposed: no other op ran"] = device.exposed_communication_ns
-    for found, whole in ((parts, False), (wholes, True)):
-        for name, ns in found.items():
+    for rows, whole in ((parts, False), (wholes, True)):
+        for name, ns in rows.items():
             yield CommunicationRow(device.device, name, ns, device.window_ns, device.busy_ns, whole)
 
 
@@ -103,7 +103,7 @@ def collectives_table(
             TEXT,
             f"The {member}s of its group.",
             text=_runs,
-            sort=lambda one: len(one.ranks),
+            sort=lambda collective: len(collective.ranks),
         ),
         *_FIGURES,
     )
@@ -112,15 +112,20 @@ def collectives_table(
         columns,
         found.collectives[:most],
         total=len(found.collectives),
-        key=lambda one: (one.operation, one.kind, one.ranks, one.group),
-        search=lambda one: f"{one.operation} {one.kind} {_runs(one)}",
+        key=lambda collective: (
+            collective.operation,
+            collective.kind,
+            collective.ranks,
+            collective.group,
+        ),
+        search=lambda collective: f"{collective.operation} {collective.kind} {_runs(collective)}",
     )
 
 
-def _runs(one: CollectiveReport) -> str:
+def _runs(collective: CollectiveReport) -> str:
     """Runs of consecutive ranks as "0-3"."""
     runs: list[list[int]] = []
-    for rank in one.ranks:
+    for rank in collective.ranks:
         if runs and rank == runs[-1][1] + 1:
             runs[-1][1] = rank
         else:
@@ -221,4 +226,4 @@ _COLUMNS: tuple[Column[RankReport], ...] = (
 
 def ranks_table(report: RanksReport) -> Table[RankReport]:
     """One row for each rank."""
-    return Table("ranks", _COLUMNS, report.ranks, key=lambda one: one.rank)
+    return Table("ranks", _COLUMNS, report.ranks, key=lambda rank: rank.rank)

@@ -52,11 +52,11 @@ def idle_by_class_table(report: Report, steps: int) -> Table[GapClassRow]:
     window_ns = sum(device.window_ns for device in report.devices)
     rows = []
     for name in GAP_CLASSES:
-        found = [device.gaps[name] for device in report.devices if name in device.gaps]
+        totals = [device.gaps[name] for device in report.devices if name in device.gaps]
         total = GapTotal(
-            sum(gaps.count for gaps in found),
-            sum(gaps.total_ns for gaps in found),
-            max((gaps.max_ns for gaps in found), default=0),
+            sum(gaps.count for gaps in totals),
+            sum(gaps.total_ns for gaps in totals),
+            max((gaps.max_ns for gaps in totals), default=0),
         )
         if total.count:
             rows.append(GapClassRow(name, total, window_ns, name))

@@ -94,7 +94,7 @@ def host_words(gap: GapReport) -> str | None:
     """What the host did during most of a host_wait, and what it was in halfway through."""
     host = gap.host
     doing = (host.operator, host.call) if host is not None else ()
-    parts = [one for one in doing if one is not None]
+    parts = [part for part in doing if part is not None]
     if gap.label is None:
         return " · ".join(parts) or None
     return f"{gap.label}: {' · '.join(parts)}" if parts else gap.label
@@ -156,7 +156,7 @@ def interruptions_table(report: Report, most: int | None = None) -> Table[Interr
             "cause",
             TEXT,
             "The cause.",
-            lambda one: one.cause.replace("_", " "),
+            lambda interruption: interruption.cause.replace("_", " "),
         ),
         Column("step", "step", PLACE, "The step, if it was in one.", priority=2),
         Column("call", "call", TEXT, "The host call that took the time.", priority=3, code=True),
@@ -176,7 +176,7 @@ def interruptions_table(report: Report, most: int | None = None) -> Table[Interr
         columns,
         report.interruptions[:most],
         total=len(report.interruptions),
-        key=lambda one: (one.device, one.at_ns),
+        key=lambda interruption: (interruption.device, interruption.at_ns),
     )
 
 
@@ -213,8 +213,10 @@ def steady_table(report: Report, steady: SteadyState) -> Table[WindowRow]:
 
 def _windows(report: Report, steady: SteadyState) -> Iterator[WindowRow]:
     for device, left in zip(report.devices, steady.devices, strict=True):
-        for name, found in (("whole", device), ("steady", left)):
-            yield WindowRow(device.device, name, found.window_ns, found.busy_ns, found.idle_ns)
+        for name, figures in (("whole", device), ("steady", left)):
+            yield WindowRow(
+                device.device, name, figures.window_ns, figures.busy_ns, figures.idle_ns
+            )
 
 
 def median_steps_table(steady: SteadyState, on_cpu: bool, most: int) -> Table[StepSummary]:

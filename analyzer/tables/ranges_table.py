@@ -112,20 +112,22 @@ def _sum(path: str, members: Sequence[RangeReport]) -> RangeReport:
     the mean over their ops."""
     if len(members) == 1:
         return members[0]
-    gaps = {name: sum(one.gaps.get(name, 0) for one in members) for name in GAP_CLASSES}
-    partial = [one for one in members if one.matched is not None]
-    ops = sum(one.gpu_ops for one in partial)
+    gaps = {name: sum(member.gaps.get(name, 0) for member in members) for name in GAP_CLASSES}
+    partial = [member for member in members if member.matched is not None]
+    ops = sum(member.gpu_ops for member in partial)
     return RangeReport(
         path=path,
-        gpu_ns=sum(one.gpu_ns for one in members),
-        gpu_ops=sum(one.gpu_ops for one in members),
-        launch_calls=sum(one.launch_calls for one in members),
-        confidence=min((one.confidence for one in members), key=_LEAST_CERTAIN.index),
-        idle_ns=sum(one.idle_ns for one in members),
+        gpu_ns=sum(member.gpu_ns for member in members),
+        gpu_ops=sum(member.gpu_ops for member in members),
+        launch_calls=sum(member.launch_calls for member in members),
+        confidence=min((member.confidence for member in members), key=_LEAST_CERTAIN.index),
+        idle_ns=sum(member.idle_ns for member in members),
         gaps={name: ns for name, ns in gaps.items() if ns},
         kind=members[0].kind,
-        matched=sum((one.matched or 0) * one.gpu_ops for one in partial) / ops if ops else None,
-        attributed_ns=sum(one.attributed_ns for one in members),
+        matched=sum((member.matched or 0) * member.gpu_ops for member in partial) / ops
+        if ops
+        else None,
+        attributed_ns=sum(member.attributed_ns for member in members),
     )
 
 

@@ -70,11 +70,11 @@ def accuracy_table(sides: Sequence[Side]) -> Table[Side]:
 
 def accuracy_notes(sides: Sequence[Side]) -> list[str]:
     """What the error is against, and of what text."""
-    found = (side.accuracy for side in sides)
+    accuracies = (side.accuracy for side in sides)
     notes = (
-        f"against {one.reference}, {one.positions} positions of {one.text}"
-        for one in found
-        if one is not None
+        f"against {accuracy.reference}, {accuracy.positions} positions of {accuracy.text}"
+        for accuracy in accuracies
+        if accuracy is not None
     )
     return list(dict.fromkeys(notes))
 
@@ -82,7 +82,7 @@ def accuracy_notes(sides: Sequence[Side]) -> list[str]:
 def standings_table(sides: Sequence[Side], standings: Sequence[Standing]) -> Table[Side]:
     """Speed beside error, in the order of `standings`; then the variants that lack one of the
     two."""
-    ranks = {found.variant: rank for rank, found in enumerate(standings)}
+    ranks = {standing.variant: rank for rank, standing in enumerate(standings)}
     ordered = sorted(sides, key=lambda side: ranks.get(side.name, len(ranks)))
     return sides_table(ordered).only("name", "tokens_per_s", "accuracy.kl", "beaten_by")
 

@@ -33,13 +33,15 @@ class WaitingRow:
 
 
 def waiting_table(
-    found: CommunicationReport, files: Mapping[int, RankFile] | None = None
+    communication: CommunicationReport, files: Mapping[int, RankFile] | None = None
 ) -> Table[WaitingRow]:
     """One row for each rank, with its file where `files` has it."""
-    straggler = found.straggler.rank if found.straggler is not None else None
+    straggler = communication.straggler.rank if communication.straggler is not None else None
     files = files or {}
-    rows = [WaitingRow(one, one.rank == straggler, files.get(one.rank)) for one in found.ranks]
-    member = found.member
+    rows = [
+        WaitingRow(one, one.rank == straggler, files.get(one.rank)) for one in communication.ranks
+    ]
+    member = communication.member
     rank: Column[WaitingRow] = Column(
         "rank",
         member,
@@ -223,7 +225,7 @@ def skew_table(skew: SkewReport, member: str, most: int | None = None) -> Table[
             "last to start",
             TEXT,
             "Which one starts it last.",
-            text=lambda one: named(one.last_to_start),
+            text=lambda step: named(step.last_to_start),
             flexible=True,
             least=8,
             priority=1,
@@ -233,7 +235,7 @@ def skew_table(skew: SkewReport, member: str, most: int | None = None) -> Table[
             "last to end",
             TEXT,
             "Which one ends it last.",
-            text=lambda one: named(one.last_to_end),
+            text=lambda step: named(step.last_to_end),
             priority=4,
         ),
     )
@@ -241,10 +243,10 @@ def skew_table(skew: SkewReport, member: str, most: int | None = None) -> Table[
         "steps",
         columns,
         sorted(skew.worst, key=_widest)[:most],
-        key=lambda one: one.index,
-        search=lambda one: f"step {one.index} last {one.last_to_start} {one.last_to_end}",
+        key=lambda step: step.index,
+        search=lambda step: f"step {step.index} last {step.last_to_start} {step.last_to_end}",
     )
 
 
-def _widest(one: StepSkew) -> tuple[int, int, int]:
-    return -(one.start_spread_ns or 0), -one.duration_spread_ns, one.index
+def _widest(step: StepSkew) -> tuple[int, int, int]:
+    return -(step.start_spread_ns or 0), -step.duration_spread_ns, step.index

@@ -72,9 +72,11 @@ class GapParts(Intervals):
 def busy_by_device(trace: Trace) -> dict[int, Union]:
     """Busy intervals of each device, in order of device; indices point into `Trace.ops`."""
     unions = {}
-    for device, mine in rows_by(trace.ops.device).items():
-        busy = union(trace.ops.start_ns[mine], trace.ops.end_ns[mine])
-        unions[device] = Union(busy.start_ns, busy.end_ns, mine[busy.first], mine[busy.last_ending])
+    for device, op_rows in rows_by(trace.ops.device).items():
+        busy = union(trace.ops.start_ns[op_rows], trace.ops.end_ns[op_rows])
+        unions[device] = Union(
+            busy.start_ns, busy.end_ns, op_rows[busy.first], op_rows[busy.last_ending]
+        )
     return unions
 
 
@@ -154,9 +156,9 @@ def kernel_floor_ns(trace: Trace) -> int | None:
 
 def _one_graph(trace: Trace, gaps: Gaps) -> Bools:
     """Whether one graph launch launched both `prev` and `next`."""
-    one = (gaps.call >= 0) & (trace.ops.launch[gaps.prev] == gaps.call)
-    one[one] = graph_launch_calls(trace)[gaps.call[one]]
-    return np.asarray(one)
+    same_graph = (gaps.call >= 0) & (trace.ops.launch[gaps.prev] == gaps.call)
+    same_graph[same_graph] = graph_launch_calls(trace)[gaps.call[same_graph]]
+    return np.asarray(same_graph)
 
 
 def _floors(trace: Trace, gaps: Gaps, back_to_back: Bools) -> Floors:
@@ -171,7 +173,8 @@ def _floors(trace: Trace, gaps: Gaps, back_to_back: Bools) -> Floors:
     ahead = queued[ahead_ns >= QUEUED_AHEAD_NS]
     length_ns = gaps.length_ns[ahead]
     known = {
-        one: _lower_median(length_ns[mine]) for one, mine in rows_by(gaps.device[ahead]).items()
+        device: _lower_median(length_ns[gap_rows])
+        for device, gap_rows in rows_by(gaps.device[ahead]).items()
     }
     return dict.fromkeys(devices) | known
 
@@ -201,9 +204,9 @@ def _lower_median(values: Int64s) -> int:
 def _floor_of_each(gaps: Gaps, floors_ns: Floors) -> Int64s:
     """The floor of each gap's device, -1 if unknown."""
     floor_ns = np.full(len(gaps), -1, dtype=np.int64)
-    for device, mine in rows_by(gaps.device).items():
+    for device, gap_rows in rows_by(gaps.device).items():
         if (floor := floors_ns[device]) is not None:
-            floor_ns[mine] = floor
+            floor_ns[gap_rows] = floor
     return floor_ns
 
 
@@ -225,9 +228,9 @@ def _stream_wait_before(trace: Trace, launches: LaunchCalls) -> Bools:
         return waited
     is_launch[launches.call] = True
     chosen = np.flatnonzero(is_wait | is_launch)
-    for mine in grouped(chosen, trace.calls.pid, trace.calls.tid):
-        waits_before = np.cumsum(is_wait[mine])
-        launching = is_launch[mine]
+    for call_rows in grouped(chosen, trace.calls.pid, trace.calls.tid):
+        waits_before = np.cumsum(is_wait[call_rows])
+        launching = is_launch[call_rows]
         since_last = np.diff(waits_before[launching], prepend=0)
-        waited[mine[launching]] = since_last > 0
+        waited[call_rows[launching]] = since_last > 0
     return waited

@@ -74,8 +74,8 @@ def call_kinds(trace: Trace) -> Int8s:
     used = np.bincount(trace.calls.name, minlength=len(trace.names))
     kinds = np.zeros(len(used), dtype=np.int8)
     for name in np.flatnonzero(used).tolist():
-        found = (i for i, kind in enumerate(_KINDS.values()) if kind.search(trace.names[name]))
-        kinds[name] = next(found)
+        matching = (i for i, kind in enumerate(_KINDS.values()) if kind.search(trace.names[name]))
+        kinds[name] = next(matching)
     return kinds[trace.calls.name]
 
 

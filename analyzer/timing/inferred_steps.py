@@ -170,7 +170,7 @@ def _cycles(
     anchors = np.flatnonzero(thread.is_graph) if source == "graphs" else np.arange(len(thread.rows))
     symbols = thread.symbol[anchors]
     taken = np.zeros(len(thread.rows), dtype=np.bool_)
-    found: list[tuple[int, int]] = []
+    cycles: list[tuple[int, int]] = []
     refused = 0
     for run in maximal_runs(symbols, min_repeats=MIN_REPEATS):
         reach = slice(int(anchors[run.start]), int(anchors[run.end - 1]) + 1)
@@ -194,8 +194,8 @@ def _cycles(
         for first, after in _placed(thread, anchors, _occurrences(symbols, cycle, extra), cut):
             if not taken[first:after].any():
                 taken[first:after] = True
-                found.append((first, after))
-    return sorted(found)
+                cycles.append((first, after))
+    return sorted(cycles)
 
 
 def _names_of(rows: Int64s, names: Int64s, first_name: Int64s) -> Int64s:
@@ -264,18 +264,18 @@ def _occurrences(symbols: Int64s, cycle: Int64s, extra: int) -> list[tuple[int, 
     exact = np.flatnonzero(symbols[: len(symbols) - length + 1] == cycle[0])
     for place in range(1, length):
         exact = exact[symbols[exact + place] == cycle[place]]
-    found: list[tuple[int, int]] = []
+    occurrences: list[tuple[int, int]] = []
     for first in exact.tolist():
-        after = found[-1][1] if found else first
+        after = occurrences[-1][1] if occurrences else first
         if first < after:
             continue
         lying = first - after
         if 0 < lying <= extra:
-            found[-1] = (found[-1][0], first)
+            occurrences[-1] = (occurrences[-1][0], first)
         elif length < lying <= length + extra and _inside(cycle, symbols[after:first]):
-            found.append((after, first))
-        found.append((first, first + length))
-    return found
+            occurrences.append((after, first))
+        occurrences.append((first, first + length))
+    return occurrences
 
 
 def _inside(cycle: Int64s, longer: Int64s) -> bool:

@@ -98,9 +98,9 @@ def while_capturing(trace: Trace) -> Bools:
     begins, ends = calls_named(trace, BEGIN_CAPTURE), calls_named(trace, END_CAPTURE)
     capturing = np.zeros(len(trace.calls), dtype=np.bool_)
     if begins.any() or ends.any():
-        for mine in trace.calls.by_thread():
-            depth = np.cumsum(begins[mine].astype(np.int64) - ends[mine])
-            capturing[mine] = depth - min(int(depth.min()), 0) > 0
+        for call_rows in trace.calls.by_thread():
+            depth = np.cumsum(begins[call_rows].astype(np.int64) - ends[call_rows])
+            capturing[call_rows] = depth - min(int(depth.min()), 0) > 0
     return capturing
 
 
@@ -109,13 +109,13 @@ def threads_at(
 ) -> Iterator[tuple[Int64s, Int64s]]:
     """For each thread with chosen events and with times: those events, and its rows of `times`."""
     rows = {
-        (int(times.pid[here[0]]), int(times.tid[here[0]])): here
-        for here in grouped(np.arange(len(times)), times.pid, times.tid)
+        (int(times.pid[time_rows[0]]), int(times.tid[time_rows[0]])): time_rows
+        for time_rows in grouped(np.arange(len(times)), times.pid, times.tid)
     }
-    for mine in grouped(chosen, events.pid, events.tid):
-        here = rows.get((int(events.pid[mine[0]]), int(events.tid[mine[0]])))
-        if here is not None:
-            yield mine, here
+    for event_rows in grouped(chosen, events.pid, events.tid):
+        time_rows = rows.get((int(events.pid[event_rows[0]]), int(events.tid[event_rows[0]])))
+        if time_rows is not None:
+            yield event_rows, time_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,9 +138,9 @@ def find_captures(trace: Trace) -> GraphCaptures:
     made = calls_named(trace, _INSTANTIATE)
     spans = [Intervals(calls.start_ns[made], calls.end_ns[made])]
     count = 0
-    for mine in calls.by_thread() if begins.any() or ends.any() else ():
-        thread = calls.take(mine)
-        start_ns, end_ns = thread.start_ns[begins[mine]], thread.end_ns[ends[mine]]
+    for call_rows in calls.by_thread() if begins.any() or ends.any() else ():
+        thread = calls.take(call_rows)
+        start_ns, end_ns = thread.start_ns[begins[call_rows]], thread.end_ns[ends[call_rows]]
         if len(end_ns) and (not len(start_ns) or start_ns[0] > end_ns[0]):
             start_ns = np.concatenate((thread.start_ns[:1], start_ns))
         last_ns = int(thread.end_ns.max())
@@ -164,9 +164,9 @@ def queue_depth_at_calls(trace: Trace, call: Int64s, first_op: Int64s) -> Int64s
     """The depth of the device's queue at the start of each `call`, including its own ops."""
     depth = np.zeros(len(call), dtype=np.int64)
     ops_of = rows_by(trace.ops.device)
-    for device, here in rows_by(trace.ops.device[first_op]).items():
-        at_ns = trace.calls.start_ns[call[here]]
-        depth[here] = depth_at_starts(*times_in_queue(trace, ops_of[device]), at_ns)
+    for device, launch_rows in rows_by(trace.ops.device[first_op]).items():
+        at_ns = trace.calls.start_ns[call[launch_rows]]
+        depth[launch_rows] = depth_at_starts(*times_in_queue(trace, ops_of[device]), at_ns)
     return depth
 
 

@@ -202,19 +202,19 @@ def _vllm_cached(match: re.Match[str]) -> StepAnnotation:
 def _sglang(match: re.Match[str]) -> StepAnnotation:
     mode, rest = match[1].upper(), match[2]
     pairs = _PAIR.findall(rest)
-    said = {key: int(value) for key, value in pairs}
-    batch = said.get("bs")
-    if batch is None or len(_KEY.findall(rest)) != len(said):
+    values = {key: int(value) for key, value in pairs}
+    batch = values.get("bs")
+    if batch is None or len(_KEY.findall(rest)) != len(values):
         return UNKNOWN
     kind: StepKind = _SGLANG_KINDS.get(mode, "unknown") if batch else "unknown"
     decode, prefill = {
         "decode": (batch, 0),
         "prefill": (0, batch),
-        "mixed": (said.get("g"), said.get("c")),
+        "mixed": (values.get("g"), values.get("c")),
     }.get(kind, (None, None))
-    queries = [said[key] for key in ("c_sq", "g_sq") if key in said]
-    lengths = [said[key] for key in ("c_sk", "g_sk") if key in said]
-    query_tokens = sum(queries) if queries else said.get("toks")
+    queries = [values[key] for key in ("c_sq", "g_sq") if key in values]
+    lengths = [values[key] for key in ("c_sk", "g_sk") if key in values]
+    query_tokens = sum(queries) if queries else values.get("toks")
     if query_tokens is None and mode == "DECODE":
         query_tokens = batch
     kv_tokens = sum(lengths) if lengths else None
@@ -223,13 +223,13 @@ def _sglang(match: re.Match[str]) -> StepAnnotation:
 
 def _atom(match: re.Match[str]) -> StepAnnotation:
     batch, query_tokens = int(match[2]), int(match[3])
-    said = {key: int(value) for key, value in _PAIR.findall(match[4])}
-    prefill = batch if match[1] == "prefill" else said.get("p", 0)
+    values = {key: int(value) for key, value in _PAIR.findall(match[4])}
+    prefill = batch if match[1] == "prefill" else values.get("p", 0)
     if prefill > batch:
         return UNKNOWN
     decode = batch - prefill
     return _of_requests(
-        "atom", prefill, decode, query_tokens=query_tokens, kv_tokens=said.get("sk")
+        "atom", prefill, decode, query_tokens=query_tokens, kv_tokens=values.get("sk")
     )
 
 

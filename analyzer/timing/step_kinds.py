@@ -24,10 +24,10 @@ def step_kinds(timeline: Timeline) -> tuple[StepKindReport, ...]:
     steps = timeline.steps
     rows: dict[tuple[str, int], list[int]] = defaultdict(list)
     annotations = kinds_of(timeline.trace, steps)
-    for index, said in enumerate(annotations):
-        rows[said.kind, -1 if said.batch is None else said.batch].append(index)
+    for index, annotation in enumerate(annotations):
+        rows[annotation.kind, -1 if annotation.batch is None else annotation.batch].append(index)
     ordered = sorted(rows.items(), key=lambda row: (-len(row[1]), row[0]))
-    return tuple(_report(steps, annotations, mine) for _, mine in ordered)
+    return tuple(_report(steps, annotations, step_indices) for _, step_indices in ordered)
 
 
 def decode_steps(timeline: Timeline) -> Int64s | None:
@@ -36,9 +36,13 @@ def decode_steps(timeline: Timeline) -> Int64s | None:
     kinds = [row for row in step_kinds(timeline) if row.kind == "decode"]
     if not kinds:
         return None
-    said, batch = kinds_of(timeline.trace, timeline.steps), kinds[0].batch
-    mine = [i for i, one in enumerate(said) if one.kind == "decode" and one.batch == batch]
-    return np.array(mine, dtype=np.int64)
+    annotations, batch = kinds_of(timeline.trace, timeline.steps), kinds[0].batch
+    decode_indices = [
+        i
+        for i, annotation in enumerate(annotations)
+        if annotation.kind == "decode" and annotation.batch == batch
+    ]
+    return np.array(decode_indices, dtype=np.int64)
 
 
 def kinds_of(trace: Trace, steps: Steps) -> tuple[StepAnnotation, ...]:
@@ -51,16 +55,19 @@ def kinds_of(trace: Trace, steps: Steps) -> tuple[StepAnnotation, ...]:
     if steps.source != "markers":
         return (UNKNOWN,) * len(steps)
     name = trace.ranges.name[steps.marker]
-    parsed = {one: parse_annotation(trace.names[one]) for one in np.unique(name).tolist()}
-    found = [parsed[one] for one in name.tolist()]
+    parsed = {
+        name_index: parse_annotation(trace.names[name_index])
+        for name_index in np.unique(name).tolist()
+    }
+    annotations = [parsed[name_index] for name_index in name.tolist()]
     for index, inner in _inner_annotations(trace, steps.marker):
-        found[index] = supplemented(found[index], common(inner))
+        annotations[index] = supplemented(annotations[index], common(inner))
     capture = trace.capture
-    if capture is None or capture.steps != len(found) or capture.batch <= 0:
-        return tuple(found)
+    if capture is None or capture.steps != len(annotations) or capture.batch <= 0:
+        return tuple(annotations)
     return tuple(
-        supplemented(said, _captured(capture.batch, capture.position + 1 + index))
-        for index, said in enumerate(found)
+        supplemented(annotation, _captured(capture.batch, capture.position + 1 + index))
+        for index, annotation in enumerate(annotations)
     )
 
 
@@ -72,7 +79,9 @@ def _inner_annotations(trace: Trace, marker: Int64s) -> Iterable[tuple[int, list
     """The outermost engine annotations inside each marker that has any, but itself."""
     ranges = trace.ranges
     names = [
-        one for one in np.unique(ranges.name).tolist() if ENGINE_MARKER.match(trace.names[one])
+        name_index
+        for name_index in np.unique(ranges.name).tolist()
+        if ENGINE_MARKER.match(trace.names[name_index])
     ]
     is_marker = np.zeros(len(ranges), dtype=np.bool_)
     is_marker[marker] = True
@@ -80,41 +89,43 @@ def _inner_annotations(trace: Trace, marker: Int64s) -> Iterable[tuple[int, list
     if not len(candidates):
         return []
     step_of = dict(zip(marker.tolist(), range(len(marker)), strict=True))
-    found: dict[int, list[StepAnnotation]] = defaultdict(list)
+    inner_annotations: dict[int, list[StepAnnotation]] = defaultdict(list)
     both = np.sort(np.concatenate((candidates, marker)))
-    for mine in grouped(both, ranges.pid, ranges.tid):
-        for outer, inner in _nested(ranges, mine, is_marker[mine]):
-            said = parse_annotation(trace.names[int(ranges.name[inner])])
-            found[step_of[outer]].append(said)
-    return found.items()
+    for range_rows in grouped(both, ranges.pid, ranges.tid):
+        for outer, inner in _nested(ranges, range_rows, is_marker[range_rows]):
+            annotation = parse_annotation(trace.names[int(ranges.name[inner])])
+            inner_annotations[step_of[outer]].append(annotation)
+    return inner_annotations.items()
 
 
-def _nested(ranges: HostEvents, mine: Int64s, is_marker: np.ndarray) -> list[tuple[int, int]]:
+def _nested(ranges: HostEvents, range_rows: Int64s, is_marker: np.ndarray) -> list[tuple[int, int]]:
     """Each outermost candidate inside a marker, of one thread, with that marker."""
-    found, outer, until_ns, inner_until_ns = [], -1, 0, 0
-    for row, marks in zip(mine.tolist(), is_marker.tolist(), strict=True):
+    pairs, outer, until_ns, inner_until_ns = [], -1, 0, 0
+    for row, marks in zip(range_rows.tolist(), is_marker.tolist(), strict=True):
         start_ns, end_ns = int(ranges.start_ns[row]), int(ranges.end_ns[row])
         if marks:
             outer, until_ns, inner_until_ns = row, end_ns, start_ns
         elif outer >= 0 and inner_until_ns <= start_ns and end_ns <= until_ns:
-            found.append((outer, row))
+            pairs.append((outer, row))
             inner_until_ns = end_ns
-    return found
+    return pairs
 
 
 def _report(
-    steps: Steps, annotations: tuple[StepAnnotation, ...], mine: list[int]
+    steps: Steps, annotations: tuple[StepAnnotation, ...], step_indices: list[int]
 ) -> StepKindReport:
-    said = [annotations[index] for index in mine]
-    times_ns = [int(steps.time_ns[index]) for index in mine]
-    launched = [ns for ns, index in zip(times_ns, mine, strict=True) if steps.gpu_ops[index]]
+    chosen = [annotations[index] for index in step_indices]
+    times_ns = [int(steps.time_ns[index]) for index in step_indices]
+    launched = [
+        ns for ns, index in zip(times_ns, step_indices, strict=True) if steps.gpu_ops[index]
+    ]
     median_ns = _lower_median(launched or times_ns)
     return StepKindReport(
-        kind=said[0].kind,
-        steps=len(mine),
-        batch=said[0].batch,
-        kv_tokens=_lower_median([one.kv_tokens for one in said]),
-        query_tokens=_lower_median([one.query_tokens for one in said]),
+        kind=chosen[0].kind,
+        steps=len(step_indices),
+        batch=chosen[0].batch,
+        kv_tokens=_lower_median([annotation.kv_tokens for annotation in chosen]),
+        query_tokens=_lower_median([annotation.query_tokens for annotation in chosen]),
         median_ns=median_ns or 0,
     )
 

@@ -201,8 +201,8 @@ def _outermost(ranges: HostEvents, chosen: Int64s) -> Int64s:
 
 def _following(ranges: HostEvents, marker: Int64s) -> Int64s:
     after = np.full(len(marker), -1, dtype=np.int64)
-    for mine in grouped(marker, ranges.pid, ranges.tid):
-        step = np.searchsorted(marker, mine)
+    for step_indices in grouped(marker, ranges.pid, ranges.tid):
+        step = np.searchsorted(marker, step_indices)
         after[step[:-1]] = step[1:]
     return after
 
@@ -215,16 +215,16 @@ def _step_at(ranges: HostEvents, marker: Int64s, times: HostTimes) -> Int64s:
     """
     step = np.full(len(times.at_ns), -1, dtype=np.int64)
     times_of = rows_by(times.pid)
-    for process, mine in rows_by(ranges.pid[marker]).items():
+    for process, step_indices in rows_by(ranges.pid[marker]).items():
         inside = times_of.get(process, marker[:0])
-        start, end = ranges.start_ns[marker[mine]], ranges.end_ns[marker[mine]]
+        start, end = ranges.start_ns[marker[step_indices]], ranges.end_ns[marker[step_indices]]
         if (start[1:] >= end[:-1]).all():
-            step[inside] = _containing(start, end, mine, times.at_ns[inside])
+            step[inside] = _containing(start, end, step_indices, times.at_ns[inside])
             continue
         on_thread = rows_by(times.tid[inside])
-        for thread, own in rows_by(ranges.tid[marker[mine]]).items():
-            here = inside[on_thread.get(thread, marker[:0])]
-            step[here] = _containing(start[own], end[own], mine[own], times.at_ns[here])
+        for thread, own in rows_by(ranges.tid[marker[step_indices]]).items():
+            rows = inside[on_thread.get(thread, marker[:0])]
+            step[rows] = _containing(start[own], end[own], step_indices[own], times.at_ns[rows])
     return step
 
 

@@ -71,8 +71,8 @@ class Timeline:
         """The parts of the intervals in which none of `devices` was busy; on one device, the parts
         of its gaps."""
         if len(devices) == 1:
-            mine = np.searchsorted(self.gaps.device, (devices[0], devices[0] + 1))
-            first, after = np.searchsorted(self.parts.gap, mine).tolist()
+            gap_rows = np.searchsorted(self.gaps.device, (devices[0], devices[0] + 1))
+            first, after = np.searchsorted(self.parts.gap, gap_rows).tolist()
             return self.parts.take(slice(first, after))
         gaps = find_gaps(self.trace, (merged([self.busy[device] for device in devices]),))
         return cut_gaps(self.trace, gaps, self.launches, self.floors_ns)[0]
@@ -103,10 +103,10 @@ def find_timeline(trace: Trace) -> Timeline:
 
 
 def _attributed_ns(ops: GpuOps) -> Int64s:
-    found = np.zeros(len(ops), dtype=np.int64)
-    for mine in rows_by(ops.device).values():
-        found[mine] = attributed_ns(ops.start_ns[mine], ops.end_ns[mine])
-    return found
+    attributed = np.zeros(len(ops), dtype=np.int64)
+    for op_rows in rows_by(ops.device).values():
+        attributed[op_rows] = attributed_ns(ops.start_ns[op_rows], ops.end_ns[op_rows])
+    return attributed
 
 
 def step_idle_ns(timeline: Timeline) -> Int64s:
@@ -178,8 +178,8 @@ def step_timeline(timeline: Timeline, index: int = -1) -> StepTimeline | None:
     )
 
 
-def _clipped(rows: _Rows, mine: Bools, start: int, length: int) -> _Rows:
-    inside = mine & (rows.start_ns < start + length) & (rows.end_ns > start)
+def _clipped(rows: _Rows, chosen: Bools, start: int, length: int) -> _Rows:
+    inside = chosen & (rows.start_ns < start + length) & (rows.end_ns > start)
     seen = rows.take(inside)
     return replace(
         seen,

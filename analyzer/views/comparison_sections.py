@@ -76,12 +76,12 @@ def summary_of(compared: Comparison | Diff) -> Summary:
 def _comparison_summary(comparison: Comparison) -> Summary:
     run, result = comparison.runs[0], comparison.comparison
     waterfalls = {
-        one.variant: comparison.windows[one.variant].waterfall
-        for one in result.variants
-        if one.variant in comparison.windows
+        variant.variant: comparison.windows[variant.variant].waterfall
+        for variant in result.variants
+        if variant.variant in comparison.windows
     }
     sides = sides_of(comparison)
-    untimed = [one.variant for one in result.variants if one.interpreted]
+    untimed = [variant.variant for variant in result.variants if variant.interpreted]
     rounds = "1 round" if result.rounds == 1 else f"{result.rounds} rounds"
     ops = _ops(on_cpu=run.device == "cpu")
     return Summary(
@@ -134,9 +134,9 @@ def _ops(*, on_cpu: bool) -> str:
 
 def _source_line(name: str, report: Report) -> str:
     parts = [f"{name}: {report.source.path}"]
-    if found := report.capture:
-        parts += [found.model, found.variant, found.dtype]
-        parts += [f"batch {found.batch}", f"context {found.context}"]
+    if capture := report.capture:
+        parts += [capture.model, capture.variant, capture.dtype]
+        parts += [f"batch {capture.batch}", f"context {capture.context}"]
     parts.append(", ".join(device.name or device_words(device.device) for device in report.devices))
     parts.append("1 step" if len(report.steps) == 1 else f"{len(report.steps)} steps")
     return " · ".join(filter(None, parts))

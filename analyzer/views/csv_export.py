@@ -81,5 +81,5 @@ def _gaps(report: Report) -> tuple[_Row, list[_Row]]:
     return _of_table(stream_gaps_table(report))
 
 
-def _figures(found: Struct | None, names: Iterable[str]) -> _Row:
-    return [None if found is None else getattr(found, name) for name in names]
+def _figures(structure: Struct | None, names: Iterable[str]) -> _Row:
+    return [None if structure is None else getattr(structure, name) for name in names]

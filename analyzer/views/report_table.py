@@ -160,8 +160,8 @@ def _health(report: Report) -> RenderResult:
     health = report.health
     if health.findings:
         style = "" if health.status == "ok" else "yellow"
-        found = (Text(f"  {finding.message}", style=style) for finding in health.findings)
-        yield from section(f"Trace health: {health.status.replace('_', ' ')}", *found)
+        lines = (Text(f"  {finding.message}", style=style) for finding in health.findings)
+        yield from section(f"Trace health: {health.status.replace('_', ' ')}", *lines)
 
 
 def _idle(report: Report, by: str, width: int) -> RenderResult:
@@ -219,10 +219,12 @@ def _attribution_line(report: Report, attribution: Attribution) -> Text:
         )
         if number
     ]
-    said = f"of {count(ops)} {ops_word(report)}: {', '.join(parts)} attributed"
+    sentence = f"of {count(ops)} {ops_word(report)}: {', '.join(parts)} attributed"
     if attribution.inferred:
-        said += f"; {percent(attribution.inferred / ops)} % have a path inferred from kernel names"
-    return Text(said, style="dim")
+        sentence += (
+            f"; {percent(attribution.inferred / ops)} % have a path inferred from kernel names"
+        )
+    return Text(sentence, style="dim")
 
 
 def ranks_report_table(report: RanksReport, by: str = "kernel") -> RenderableType:

@@ -89,11 +89,11 @@ def speed_text(speed: "SpeedRatio") -> str:
     return f"{text}, {verdict_words(speed.verdict)}"
 
 
-def straggler_text(found: CommunicationReport) -> str:
+def straggler_text(communication: CommunicationReport) -> str:
     """Which one the others wait for and what it costs them, or why there is none."""
-    one, member = found.straggler, found.member
+    one, member = communication.straggler, communication.member
     if one is None:
-        return f"no straggler: {found.no_straggler}"
+        return f"no straggler: {communication.no_straggler}"
     return (
         f"straggler: {member} {one.rank} entered {count(one.last_entries)} of "
         f"{count(one.collectives)} collectives last ({one.even_entries:.0f} by chance); then each "

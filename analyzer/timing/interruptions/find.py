@@ -60,17 +60,24 @@ def find_interruptions(timeline: Timeline) -> tuple[Interruption, ...]:
         *_before_ops(timeline, causes, medians),
     ]
     return tuple(
-        sorted(_single(timeline, interruptions), key=lambda one: (one.device, one.start_ns))
+        sorted(
+            _single(timeline, interruptions),
+            key=lambda interruption: (interruption.device, interruption.start_ns),
+        )
     )
 
 
 def _single(timeline: Timeline, interruptions: list[Interruption]) -> list[Interruption]:
     """`interruptions` without unexplained ones if a device has more of them than single ones."""
-    devices = [one.device for one in interruptions if one.cause in _UNEXPLAINED]
+    devices = [
+        interruption.device for interruption in interruptions if interruption.cause in _UNEXPLAINED
+    ]
     most = max((devices.count(device) for device in set(devices)), default=0)
     if most <= most_unexplained(len(timeline.steps)):
         return interruptions
-    return [one for one in interruptions if one.cause not in _UNEXPLAINED]
+    return [
+        interruption for interruption in interruptions if interruption.cause not in _UNEXPLAINED
+    ]
 
 
 def _before_ops(

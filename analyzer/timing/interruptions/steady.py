@@ -79,7 +79,7 @@ def interrupted_in_steps(
     if not interruptions or not count:
         return interrupted
     markers = steps.host
-    hosts = [one.host for one in interruptions if one.host is not None]
+    hosts = [interruption.host for interruption in interruptions if interruption.host is not None]
     host_ns[:] = _inside_ns(_merged(hosts), markers)
     for devices, rows in by_devices(steps.devices).items():
         step_indices = np.array(rows)
@@ -145,9 +145,9 @@ def _all_interrupted(interruptions: Sequence[Interruption], devices: tuple[int, 
     of_each = [
         _merged(
             [
-                (one.start_ns, one.end_ns)
-                for one in interruptions
-                if one.device == device and not one.before_ops
+                (interruption.start_ns, interruption.end_ns)
+                for interruption in interruptions
+                if interruption.device == device and not interruption.before_ops
             ]
         )
         for device in devices
