@@ -91,7 +91,7 @@ def _device_report(
 def _stream_reports(
     timeline: Timeline, op_rows: Int64s, gap_rows: Int64s
 ) -> tuple[StreamReport, ...]:
-    """The streams of the ops `op_rows`, in order of their number; `gap_rows` are the device's gaps."""
+    """The streams of the ops `op_rows`, by number; `gap_rows` are the gaps of the device."""
     ops = timeline.trace.ops
     ended_by = rows_by(ops.stream[timeline.gaps.next[gap_rows]])
     none = np.zeros(0, dtype=np.int64)
