@@ -14,14 +14,16 @@ from decodescope.analyzer.tables.columns import (
     EXACT_CHANGE,
     EXACT_MICROSECONDS,
     MICROSECONDS,
+    NAME,
     NUMBER,
     RATIO,
     SIGNED_MICROSECONDS,
     TEXT,
     Column,
+    Kind,
     Table,
     Tone,
-    Unit,
+    kernel_kind,
 )
 from decodescope.analyzer.text.formatting import interval_text, ratio_text
 from decodescope.analyzer.vocabulary.words import change_text, step_part_words, verdict_words
@@ -35,7 +37,7 @@ class FigureChange:
 
     name: str
     change: Change
-    unit: Unit
+    unit: Kind
 
 
 def changes_table(pair: Pair, step: str, ops: str) -> Table[FigureChange]:
@@ -76,7 +78,7 @@ def changes_table(pair: Pair, step: str, ops: str) -> Table[FigureChange]:
     return Table("figures", columns, rows)
 
 
-TEXT_OF_NUMBER = Unit(str)
+TEXT_OF_NUMBER = Kind(str)
 
 
 def _figures(pair: Pair, step: str, ops: str) -> Iterator[FigureChange]:
@@ -119,10 +121,9 @@ def step_part_columns(what: str, names: tuple[str, str]) -> tuple[Column[StepPar
         Column(
             "part",
             what,
-            TEXT,
+            NAME,
             "The part of the step that stands for each side.",
             step_part_words,
-            flexible=True,
             least=16,
             tone=lambda row: "plain" if row.base_ops or row.other_ops else "dim",
         ),
@@ -193,12 +194,8 @@ def kernel_changes_table(
         Column(
             "name",
             "operator" if base.on_cpu else "kernel",
-            TEXT,
+            kernel_kind(short),
             "The kernel, by its short name.",
-            fit=lambda row, cells: short.of(row.name, cells),
-            flexible=True,
-            least=16,
-            code=True,
         ),
         Column(
             "ns.base",

@@ -9,15 +9,15 @@ from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.tables.changes_table import TEXT_OF_NUMBER, changed_to, moved_tone
 from decodescope.analyzer.tables.columns import (
     MICROSECONDS,
+    RANGE,
     SIGNED_MICROSECONDS,
-    TEXT,
     Column,
+    Kind,
     Table,
-    Unit,
 )
 from decodescope.analyzer.vocabulary.words import change_text
 
-_OPS = Unit(lambda figure: "" if figure is None else f"{figure:,.0f}")
+_OPS = Kind(lambda figure: "" if figure is None else f"{figure:,.0f}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +62,9 @@ def range_changes_table(
         Column(
             "path",
             "range",
-            TEXT,
+            RANGE,
             "The range; below a fused one, the ranges that it stands for.",
             text=lambda row: ("· " if row.part else "") + row.name,
-            flexible=True,
-            least=14,
-            code=True,
         ),
         Column(
             "time_ns.base",
