@@ -145,7 +145,7 @@ class Comparisons:
 
     async def _cancel(self) -> None:
         if self._link is not None:
-            await self._link.cancel()
+            await self._link.end()
         if self.state.phase == "cancelling":
             self._set(replace(self.state, phase="cancelled", progress=None))
         await self._release()

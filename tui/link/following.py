@@ -3,12 +3,14 @@
 import asyncio
 import contextlib
 
+import msgspec
+
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.protocol.messages import Log, Pause
 from decodescope.analyzer.recordings.following import FollowedRecording
 from decodescope.analyzer.recordings.recording import Recording
 from decodescope.analyzer.schema.report import Finding
-from decodescope.tui.link.base import FileHealth, LinkEvent, LinkMessage, Playback, Seek, Speed
+from decodescope.tui.link.base import FileHealth, LinkMessage, Playback, Seek, Speed
 from decodescope.tui.link.replay import ReplayLink
 
 POLL_S = 0.1
@@ -65,14 +67,8 @@ class FollowLink(ReplayLink):
         playback = super().playback()
         if playback is None or not self._growing:
             return playback
-        return Playback(
-            position_ns=playback.position_ns,
-            duration_ns=playback.duration_ns,
-            speed=playback.speed,
-            state="following" if self._following else playback.state,
-            marks=playback.marks,
-            growing=True,
-        )
+        state = "following" if self._following else playback.state
+        return msgspec.structs.replace(playback, state=state, growing=True)
 
     def now(self, monotonic_s: float) -> float:
         """The recorded time; while it follows also if nothing is said, so that figures age."""
@@ -119,15 +115,23 @@ class FollowLink(ReplayLink):
 
     async def _watch(self) -> None:
         """Read on while somebody writes, then say how it ended."""
+        try:
+            await self._read_on()
+            findings = self._followed.recording.findings
+            how = await asyncio.to_thread(self._followed.ending)
+            if not findings and how in _ENDINGS:
+                findings = (Finding("recording_cut", _ENDINGS[how]),)
+            self._waiting.append(FileHealth(findings) if findings else Log("info", _COMPLETE))
+        except DecodescopeError as error:
+            self._following = False
+            self._broken(error)
+        self._growing = False
+        self._changed.set()
+
+    async def _read_on(self) -> None:
         followed, events = self._followed, 0
         while followed.growing:
-            try:
-                changed = await asyncio.to_thread(followed.read_on)
-            except DecodescopeError as error:
-                self._growing = self._following = False
-                self._broken(error)
-                self._changed.set()
-                return
+            changed = await asyncio.to_thread(followed.read_on)
             if len(followed.recording.events) != events:
                 events = len(followed.recording.events)
                 self._marks = followed.recording.marks()
@@ -135,11 +139,3 @@ class FollowLink(ReplayLink):
                 self._changed.set()
             if followed.growing:
                 await asyncio.sleep(POLL_S)
-        findings = followed.recording.findings
-        how = await asyncio.to_thread(followed.ending)
-        if not findings and how in _ENDINGS:
-            findings = (Finding("recording_cut", _ENDINGS[how]),)
-        ended: LinkEvent = FileHealth(findings) if findings else Log("info", _COMPLETE)
-        self._waiting.append(ended)
-        self._growing = False
-        self._changed.set()

@@ -4,92 +4,103 @@ import asyncio
 import select
 import socket
 import subprocess
+import sys
 from collections import deque
-from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from msgspec import Struct
 
 from decodescope.analyzer.errors import InputError, MissingRequirement
+from decodescope.analyzer.io.work_folders import WorkFolder
 from decodescope.analyzer.protocol.messages import Failure, FrameDecoder, Quit, encode_frame
 from decodescope.tui.link.base import WorkerDied
 
 _LOG_TAIL_LINES = 20
 _RECEIVE_BYTES = 1 << 16
-_LOG_TAIL_BYTES = 1 << 16
 _EXIT_POLL_S = 0.5
 _QUIT_GRACE_S = 3.0
 _TERMINATE_GRACE_S = 1.0
 
 
-class ChildProcess:
-    """Frames of `analyzer.protocol` from and to one process at a time; `messages` is the union that
-    it sends. `name` is what errors call it. Of messages of each type in `latest`, only the newest
-    waits to be received. `quit_grace_s` is how long it may take to end by itself.
+class ProcessLink:
+    """Frames of `analyzer.protocol` from and to one process at a time.
+
+    Subclasses set `NAME`, which errors call it, the `MODULE` that it runs, and the union of its
+    `MESSAGES`. Of messages of each type in `LATEST`, only the newest waits to be received.
+    `quit_grace_s` is how long it may take to end by itself. `argv` replaces the interpreter and
+    module; the socket's file descriptor and an argument are appended.
 
     The process has its own session, so the terminal's Ctrl-C reaches only the app. It is expected
     to end when the socket closes.
     """
 
-    def __init__(
-        self,
-        name: str,
-        messages: object,
-        latest: tuple[type[Struct], ...] = (),
-        quit_grace_s: float = _QUIT_GRACE_S,
-    ) -> None:
-        self._name = name
-        self._messages = messages
-        self._latest = latest
-        self.quit_grace_s = quit_grace_s
+    NAME: ClassVar[str]
+    MODULE: ClassVar[str]
+    MESSAGES: ClassVar[object]
+    LATEST: ClassVar[tuple[type[Struct], ...]] = ()
+    quit_grace_s = _QUIT_GRACE_S
+
+    def __init__(self, argv: tuple[str, ...] | None = None) -> None:
+        self._argv = argv or (sys.executable, "-u", "-m", self.MODULE)
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
-        self._decoder = FrameDecoder(messages)
+        self._decoder = FrameDecoder(self.MESSAGES)
         self._inbox: deque[Struct] = deque()
         self._arrived = asyncio.Event()
         self._outgoing = bytearray()
-        self._log: Path | None = None
+        self._folder: WorkFolder | None = None
         self._tail: LogTail | None = None
-        self._died = False
-        self._closed = False
+        self._died = self._closed = False
+        self._busy = self._worthless = False
 
     @property
     def pid(self) -> int | None:
-        """The process id, None before `start()` and after `end()`."""
+        """The process id, None before a start and after `end()`."""
         return None if self._process is None else self._process.pid
 
-    async def start(self, argv: Sequence[str], argument: str, log: Path) -> None:
-        """As `spawn`, then `attach`."""
-        self.spawn(argv, argument, log)
-        self.attach()
-
-    def spawn(self, argv: Sequence[str], argument: str, log: Path) -> None:
-        """Start `argv` with the socket's file descriptor and `argument` appended; what it prints is
-        appended to `log`. Needs no event loop.
+    def spawn(self) -> None:
+        """Start the process; what it prints is appended to its log. Needs no event loop.
 
         Raises:
-            MissingRequirement: the process cannot be started, or `log` cannot be written.
+            MissingRequirement: it cannot be started, or its files cannot be written.
         """
-        ours, theirs = socket.socketpair()
+        try:
+            argument, log = self._files()
+            self._start(argument, log)
+        except OSError as error:
+            raise MissingRequirement(f"{self.NAME} cannot be started: {error}") from error
+
+    def _files(self) -> tuple[str, Path]:
+        """Write the files of the next process: its argument, and where its log is."""
+        raise NotImplementedError
+
+    def _temporary(self) -> Path:
+        """A folder that `close` removes."""
+        self._folder = self._folder or WorkFolder()
+        return self._folder.path
+
+    def _start(self, argument: str, log: Path) -> None:
+        own_end, child_end = socket.socketpair()
         self._tail = self._tail or LogTail(log)
         try:
             with log.open("ab") as output:
                 self._process = subprocess.Popen(
-                    [*argv, str(theirs.fileno()), argument],
+                    [*self._argv, str(child_end.fileno()), argument],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
-                    pass_fds=(theirs.fileno(),),
+                    pass_fds=(child_end.fileno(),),
                     start_new_session=True,
                 )
-        except OSError as error:
-            ours.close()
-            raise MissingRequirement(f"{self._name} cannot be started: {error}") from error
+        except OSError:
+            own_end.close()
+            raise
         finally:
-            theirs.close()
-        ours.setblocking(False)
-        self._socket, self._log = ours, log
-        self._decoder = FrameDecoder(self._messages)
+            child_end.close()
+        own_end.setblocking(False)
+        self._socket = own_end
+        self._decoder = FrameDecoder(self.MESSAGES)
         self._inbox.clear()
         self._outgoing.clear()
         self._died = False
@@ -99,8 +110,8 @@ class ChildProcess:
         if self._socket is not None:
             asyncio.get_running_loop().add_reader(self._socket, self._on_readable)
 
-    def kill(self) -> None:
-        """End the process at once, without an event loop; nothing if it has ended."""
+    def discard(self) -> None:
+        """Do as `close` does, at once and without an event loop: for an app that never ran."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -108,10 +119,13 @@ class ChildProcess:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+        if self._folder is not None:
+            self._folder.remove()
+            self._folder = None
 
     async def receive(self) -> Struct | None:
-        """The next message, `WorkerDied` after the last one of a process that ended by itself, or
-        None once `close` was called."""
+        """The next message, `WorkerDied` after the last one of a process that ended by itself; None
+        once closed."""
         while not self._closed:
             if self._inbox:
                 return self._inbox.popleft()
@@ -122,14 +136,12 @@ class ChildProcess:
                 self._notice_death()
         return None
 
-    async def send(self, message: Struct) -> None:
-        """Send `message`; silently dropped if there is no process."""
+    async def _send(self, message: Struct) -> None:
         if self._socket is not None:
             self._outgoing += encode_frame(message)
             self._write()
 
     def printed(self) -> list[str]:
-        """The lines that it printed since the last call."""
         return self._tail.lines() if self._tail is not None else []
 
     def refuse(self, why: str) -> None:
@@ -143,18 +155,19 @@ class ChildProcess:
         else:
             self._process.terminate()
 
-    async def end(self, busy: bool = False, worthless: bool = False) -> None:
-        """Send Quit, then SIGTERM, then SIGKILL; returns when the process has ended. What it said
-        until then can still be received. It does not count as a death.
+    async def end(self) -> None:
+        """End the process: Quit, then SIGTERM, then SIGKILL; returns when it has ended. What it
+        said until then can still be received. It does not count as a death."""
+        await self._end()
 
-        One that is `busy` would not read Quit; one that is `worthless` has nothing to clean up, and
-        is killed at once.
-        """
+    async def _end(self, busy: bool = False, worthless: bool = False) -> None:
+        """A process that is `busy` would not read Quit; one that is `worthless` has nothing to
+        clean up, and is killed at once."""
         process = self._process
         if process is None:
             return
         self._died = True
-        await self.send(Quit())
+        await self._send(Quit())
         if busy or worthless or not await _exited_within(process, self.quit_grace_s):
             process.terminate()
             if worthless or not await _exited_within(process, _TERMINATE_GRACE_S):
@@ -163,11 +176,12 @@ class ChildProcess:
         self._drain()
         self._process = None
 
-    async def close(self, busy: bool = False, worthless: bool = False) -> None:
-        """As `end`; a pending `receive` returns None."""
+    async def close(self) -> None:
+        """End the process and remove its folder; a pending `receive` returns None."""
         self._closed = True
         self._arrived.set()
-        await self.end(busy, worthless)
+        await self._end(self._busy, self._worthless)
+        await asyncio.to_thread(self.discard)
 
     def _on_readable(self) -> None:
         if not self._read():
@@ -192,7 +206,7 @@ class ChildProcess:
 
     def deliver(self, event: Struct) -> None:
         """Let `event` be received as if the process had sent it."""
-        if isinstance(event, self._latest):
+        if isinstance(event, self.LATEST):
             for index, waiting in enumerate(self._inbox):
                 if type(waiting) is type(event):
                     del self._inbox[index]
@@ -214,7 +228,8 @@ class ChildProcess:
             return
         self._died = True
         self._drain()
-        self.deliver(WorkerDied(code, self._log_tail()))
+        last_lines = self._tail.last_lines(_LOG_TAIL_LINES) if self._tail is not None else ()
+        self.deliver(WorkerDied(code, last_lines))
 
     def _drain(self) -> None:
         """Read what an ended process has sent, and hang up."""
@@ -222,17 +237,6 @@ class ChildProcess:
         while waiting and self._socket is not None:
             waiting = select.select([self._socket], [], [], 0)[0] != [] and self._read()
         self._hang_up()
-
-    def _log_tail(self) -> tuple[str, ...]:
-        assert self._log is not None
-        try:
-            with self._log.open("rb") as log:
-                log.seek(0, 2)
-                log.seek(max(0, log.tell() - _LOG_TAIL_BYTES))
-                lines = log.read().decode(errors="replace").splitlines()
-        except OSError:
-            return ()
-        return tuple(lines[-_LOG_TAIL_LINES:])
 
     def _write(self) -> None:
         if self._socket is None:
@@ -289,3 +293,12 @@ class LogTail:
         self._at = size - len(rest)
         lines = whole.decode(errors="replace").split("\n")[cut:]
         return [line.rstrip("\r").rpartition("\r")[2] for line in lines]
+
+    def last_lines(self, count: int) -> tuple[str, ...]:
+        """The last lines of the file, of the last `MOST_BYTES`."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(max(0, file.seek(0, 2) - MOST_BYTES))
+                return tuple(file.read().decode(errors="replace").splitlines()[-count:])
+        except OSError:
+            return ()

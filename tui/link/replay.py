@@ -1,6 +1,7 @@
 """Plays a recording as if its worker were running, from any moment and at any speed."""
 
 import asyncio
+import contextlib
 import math
 import time
 from collections import deque
@@ -84,14 +85,17 @@ class ReplayLink(Link):
             if self._waiting:
                 return self._waiting.popleft()
             recording = self._recording
-            if recording is None or (self._ended and not self._jumping):
-                await self._changed.wait()
-            elif self._jumping:
-                await self._jump(recording)
-            elif self._number >= len(recording.times_ns):
-                await self._at_end()
-            elif await self._due(recording.times_ns[self._number]):
-                await self._play(recording)
+            try:
+                if recording is None or (self._ended and not self._jumping):
+                    await self._changed.wait()
+                elif self._jumping:
+                    await self._jump(recording)
+                elif self._number >= len(recording.times_ns):
+                    await self._at_end()
+                elif await self._due(recording.times_ns[self._number]):
+                    await self._play(recording)
+            except (DecodescopeError, EOFError, OSError) as error:
+                self._broken(error)
         return None
 
     async def send(self, message: LinkMessage) -> None:
@@ -174,26 +178,18 @@ class ReplayLink(Link):
         """Report everything before the frame to go to, unless there is a later jump by then."""
         number, t_ns = self._number, self._position_ns()
         self._jumping = False
-        try:
-            past = await asyncio.to_thread(recording.past, number, RECENT_FRAMES)
-            events = [
-                (frame.t_ns, await self._message(recording, frame))
-                for frame in _without_other_variants(past)
-            ]
-        except (DecodescopeError, EOFError, OSError) as error:
-            self._broken(error)
-            return
+        past = await asyncio.to_thread(recording.past, number, RECENT_FRAMES)
+        events = [
+            (frame.t_ns, await self._message(recording, frame))
+            for frame in _without_other_variants(past)
+        ]
         if not self._jumping:
             self._frames = recording.frames_from(number)
             self._waiting.append(Jumped(t_ns, tuple(events)))
 
     async def _play(self, recording: Recording) -> None:
         """Deliver the next frame, unless there is a jump by then."""
-        try:
-            frame = next(self._frames)
-        except (DecodescopeError, EOFError, OSError) as error:
-            self._broken(error)
-            return
+        frame = next(self._frames)
         self._number += 1
         self._clock.skip_to(frame.t_ns)
         message = await self._message(recording, frame)
@@ -222,27 +218,22 @@ class ReplayLink(Link):
         left_s = self._clock.seconds_until(t_ns)
         if left_s is not None and left_s <= 0:
             return True
-        try:
+        with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), left_s)
-        except TimeoutError:
-            return True
-        return False
+            return False
+        return True
 
     async def _message(self, recording: Recording, frame: RecordedFrame) -> WorkerMessage:
-        if isinstance(frame.message, TraceReady):
-            return await self._with_file(recording, frame, frame.message)
-        return frame.message
-
-    async def _with_file(
-        self, recording: Recording, window: RecordedFrame, ready: TraceReady
-    ) -> WorkerMessage:
+        """The message of `frame`; a window gets a file of its own."""
+        if not isinstance(frame.message, TraceReady):
+            return frame.message
         target = None
         try:
             # Not in a thread: the folder would be lost if the replay is closed meanwhile.
             self._folder = self._folder or WorkFolder()
-            target = self._folder.path / f"window-{window.offset}.json.gz"
+            target = self._folder.path / f"window-{frame.offset}.json.gz"
             if not target.exists():
-                packed = await asyncio.to_thread(recording.packed_trace, window)
+                packed = await asyncio.to_thread(recording.packed_trace, frame)
                 await asyncio.to_thread(target.write_bytes, packed)
         except DecodescopeError as error:
             return Log("warning", str(error))
@@ -251,7 +242,7 @@ class ReplayLink(Link):
                 target.unlink(missing_ok=True)
             where = target or "the temporary folder"
             return Log("warning", f"{where}: a window cannot be copied ({error.strerror})")
-        return msgspec.structs.replace(ready, path=str(target))
+        return msgspec.structs.replace(frame.message, path=str(target))
 
 
 def _without_other_variants(past: list[RecordedFrame]) -> list[RecordedFrame]:

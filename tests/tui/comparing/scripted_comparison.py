@@ -48,7 +48,7 @@ class ScriptedComparison:
     async def receive(self) -> ComparisonLinkEvent | None:
         return await self._events.get()
 
-    async def cancel(self) -> None:
+    async def end(self) -> None:
         self.cancelled += 1
 
     async def close(self) -> None:

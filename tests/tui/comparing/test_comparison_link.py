@@ -120,7 +120,7 @@ async def test_a_cancelled_comparison_keeps_its_rounds_and_leaves_no_process() -
         await until(link, RoundCompared)
         events = await until(link, ComparisonProgress)
         (run,) = await asyncio.to_thread(_children_of, link.pid)
-        await link.cancel()
+        await link.end()
         assert link.pid is None
         assert not alive(run)
         events = await until(link, Bye)
@@ -132,7 +132,7 @@ async def test_a_cancelled_comparison_keeps_its_rounds_and_leaves_no_process() -
         # Before a round is complete there is nothing to compare.
         await link.start(config())
         await until(link, ComparisonProgress)
-        await link.cancel()
+        await link.end()
         events = await until(link, Bye)
         assert (of(events, ComparisonDone), events[-1]) == ([], Bye("cancelled"))
     finally:
@@ -203,11 +203,11 @@ async def test_what_was_said_before_a_forced_end_is_received(tmp_path: Path) -> 
         f"control.sendall({b''.join(frames)!r})\ntime.sleep(600)\n"
     )
     link = scripted(tmp_path, body)
-    link._child.quit_grace_s = 0.5
+    link.quit_grace_s = 0.5
     try:
         await link.start(config())
         pid = link.pid
-        await link.cancel()
+        await link.end()
         assert not alive(pid)
         events = await until(link, RoundCompared)
         assert [event.report for event in of(events, RunMeasured)] == runs
@@ -226,7 +226,7 @@ async def test_a_second_comparison_has_nothing_of_the_first(tmp_path: Path) -> N
         assert link.pid != first
         assert await asyncio.to_thread(gone, first)
         assert await link.receive() == ComparisonProgress(2)
-        assert link._child._inbox == type(link._child._inbox)()
+        assert link._inbox == type(link._inbox)()
     finally:
         await link.close()
 

@@ -102,7 +102,7 @@ async def test_a_worker_that_ignores_quit_is_killed(tmp_path, monkeypatch):
         + "time.sleep(60)\n"
     )
     link = scripted(tmp_path, body)
-    link._child.quit_grace_s = 0.3
+    link.quit_grace_s = 0.3
     await link.start()
     await until(link, is_a(Progress))
     pid = link.pid

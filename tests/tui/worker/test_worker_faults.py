@@ -189,7 +189,7 @@ async def test_a_worker_that_would_not_read_quit_is_not_waited_for(tmp_path, mon
     monkeypatch.setattr(process, "_TERMINATE_GRACE_S", 600.0 if len(said) == 1 else 1.0)
     body = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" if len(said) == 1 else ""
     link = scripted(tmp_path, body + sending(*map(encode_frame, said)) + "time.sleep(600)\n")
-    link._child.quit_grace_s = 600.0
+    link.quit_grace_s = 600.0
     await link.start()
     await until(link, is_a(type(said[-1])))
     async with asyncio.timeout(PATIENCE_S):
