@@ -193,7 +193,7 @@ async def test_refused_settings_can_be_corrected(live):
 
 
 async def test_only_what_a_worker_accepted_is_remembered(live):
-    live.app._memory = live.app._feeds._memory = Memory(live.folder / "state.json")
+    live.app._memory = live.app._feeds.memory = Memory(live.folder / "state.json")
 
     async def ask(batch: str) -> None:
         await pilot.press("S")

@@ -4,8 +4,6 @@ replay: seek, and change its speed."""
 import math
 from typing import Literal
 
-from textual.app import App
-
 from decodescope.analyzer.protocol.messages import (
     CaptureTrace,
     ChangeSettings,
@@ -16,12 +14,9 @@ from decodescope.analyzer.protocol.messages import (
     SwitchVariant,
 )
 from decodescope.analyzer.recordings.recording import RecordingMark
-from decodescope.tui.background import Background
 from decodescope.tui.feeds import Feeds
 from decodescope.tui.link.base import NEWEST_NS, Seek, Speed
 from decodescope.tui.model.replaying import last_of, neighbour_mark, next_speed
-from decodescope.tui.model.view import AppClock
-from decodescope.tui.painter import Painter
 
 RESTART_WITHIN_S = 3.0
 
@@ -30,19 +25,9 @@ class RunController:
     """A replay obeys the actions that make sense for it; the others say why they do nothing.
     Without a replay, those that need one do nothing."""
 
-    def __init__(
-        self,
-        app: App[None],
-        feeds: Feeds,
-        painter: Painter,
-        background: Background,
-        clock: AppClock,
-    ) -> None:
-        self._app = app
+    def __init__(self, feeds: Feeds) -> None:
         self._feeds = feeds
-        self._painter = painter
-        self._background = background
-        self._clock = clock
+        self._app, self._painter = feeds.app, feeds.painter
         self._restart_until = -math.inf
 
     def variants(self) -> None:
@@ -128,7 +113,7 @@ class RunController:
         if feed.kind == "live" and await feed.send(CaptureTrace()):
             self._app.notify("The next window will be written to the current folder.")
         elif feed.kind == "replay" and view.window is not None:
-            self._background.save_trace(view.window.path, view.variant or "replay")
+            self._feeds.save_trace(view.window.path, view.variant or "replay")
         else:
             self._app.notify("There is no run to capture a trace from.", severity="warning")
 
@@ -138,7 +123,7 @@ class RunController:
         if feed.link is None or feed.refused():
             self._painter.paint()
             return
-        now = self._clock.monotonic()
+        now = self._feeds.clock.monotonic()
         view = feed.view()
         alive = feed.kind == "live" and view.live_figures and view.silent_s(now) is None
         if alive and now > self._restart_until:
