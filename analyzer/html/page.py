@@ -16,7 +16,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from decodescope.analyzer.names.names import cut_middle
-from decodescope.analyzer.tables.changes_table import changes_table, whole_step_table
+from decodescope.analyzer.tables.changes_table import (
+    aligned_ranges_table,
+    changes_table,
+    whole_step_table,
+)
 from decodescope.analyzer.tables.columns import Column, Mark, Table, Tone
 from decodescope.analyzer.tables.communication_table import collectives_table, communication_table
 from decodescope.analyzer.tables.devices_table import devices_table, streams_table
@@ -29,7 +33,6 @@ from decodescope.analyzer.tables.gaps_table import (
 )
 from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.analyzer.tables.launches_table import launch_apis_table, launch_times_table
-from decodescope.analyzer.tables.range_changes_table import aligned_ranges_table
 from decodescope.analyzer.tables.ranges_table import ranges_table
 from decodescope.analyzer.tables.sides_table import runs_table
 from decodescope.analyzer.tables.steps_table import roles_table, step_kinds_table, steps_table

@@ -12,8 +12,7 @@ from rich.text import Text
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 from decodescope.analyzer.tables.columns import Column, Table
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.analyzer.views.comparison_sections import Summary, summary_of
-from decodescope.analyzer.views.pair_sections import Section
+from decodescope.analyzer.views.comparison_sections import Section, Summary, summary_of
 from decodescope.analyzer.views.table_parts import Fitted, plain_table
 
 _FIRST_COLUMN_CELLS = 16
