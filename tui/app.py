@@ -28,7 +28,7 @@ from decodescope.tui.model.view import AppClock, Moment, View
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.painter import Painter
 from decodescope.tui.panels.details import DetailsPanel
-from decodescope.tui.panels.messages import AskComparison, FileRequest, GoTo, PageRequest
+from decodescope.tui.panels.messages import AskComparison, AskFile, GoTo, PageRequest
 from decodescope.tui.panels.sheet import Brush
 from decodescope.tui.screens.main import MainScreen
 from decodescope.tui.style.palette import ASCII, DARK, LIGHT, UNICODE, Inks, themed_inks
@@ -207,8 +207,7 @@ class DecodescopeApp(TerminalApp):
     def _answer_page_request(self, message: PageRequest) -> None:
         self._pages.answer(message)
 
-    @on(FileRequest)
-    async def _answer_file_request(self, message: FileRequest) -> None:
+    async def on_ask_file(self, message: AskFile) -> None:
         await self._files.answer(message)
 
     async def on_go_to(self, message: GoTo) -> None:

@@ -123,7 +123,8 @@ class Feeds:
             while (event := await feed.link.receive()) is not None:
                 self._receive(feed, event)
         except (DecodescopeError, OSError) as error:
-            feed.cannot_start(str(error))
+            feed.set(state="failed", detail="")
+            feed.alarm(str(error))
             self.painter.changed(feed)
 
     def _receive(self, feed: Feed, event: LinkEvent) -> None:
@@ -208,5 +209,5 @@ class Feeds:
         path = await asyncio.to_thread(recording_of, asked)
         preview = await read_preview(path, self.clock) if path is not None else None
         if preview is not None:
-            feed.preview(preview)
+            feed.set(preview=preview)
             self.painter.changed(feed)

@@ -11,16 +11,7 @@ from decodescope.tui.library import FilesRead, window_health
 from decodescope.tui.model.feed import Feed, open_feed
 from decodescope.tui.model.view import COMPARISON_PAGE, Window
 from decodescope.tui.pages.all_pages import PAGES
-from decodescope.tui.panels.messages import (
-    BackToLive,
-    Browse,
-    Complete,
-    FileRequest,
-    MarkFile,
-    OpenPaths,
-    OpenTyped,
-    Point,
-)
+from decodescope.tui.panels.messages import AskFile
 
 if TYPE_CHECKING:
     from decodescope.analyzer.schema.comparison_report import Comparison, Diff
@@ -101,24 +92,25 @@ class FileController:
         await self._painter.screen.mounted()
         self._painter.screen.query_one(PathPanel).field.focus()
 
-    async def answer(self, request: FileRequest) -> None:
+    async def answer(self, asked: AskFile) -> None:
         """Find or open files as a panel asks, or show the worker again."""
-        match request:
-            case BackToLive():
+        library = self._library
+        match asked.do:
+            case "back_to_live":
                 await self._back_to_live()
                 return
-            case Browse(text):
-                self._library.browse(text)
-            case Complete():
-                self._library.complete()
-            case Point(path):
-                self._library.point(path)
-            case MarkFile(path):
-                self._library.mark(path)
-            case OpenTyped(text):
-                self._library.open_typed(text, self._opened)
-            case OpenPaths(path):
-                self._library.open(path, self._opened)
+            case "browse":
+                library.browse(asked.text)
+            case "complete":
+                library.complete()
+            case "point":
+                library.point(asked.path)
+            case "mark":
+                library.mark(asked.path)
+            case "open_typed":
+                library.open_typed(asked.text, self._opened)
+            case "open":
+                library.open(asked.path, self._opened)
         self._painter.paint()
 
     async def _opened(self, read: FilesRead) -> None:

@@ -48,7 +48,7 @@ class PageController:
     def show(self, name: str) -> None:
         """Show the page with this name."""
         if LOG_PAGE in (name, self._focus.page):
-            self._feeds.shown.seen()
+            self._feeds.shown.log.unseen = 0
         self._focus.page = name
         if name == "files":
             live = self._feeds.live
@@ -73,7 +73,7 @@ class PageController:
         """Hide the banner; without one, drop what is searched and filtered on the page, then the
         selection; then show everything again."""
         if self._feeds.view().banner is not None:
-            self._feeds.shown.dismiss_banner()
+            self._feeds.shown.set(banner=None)
         elif not self._painter.screen.forget_typed():
             self._focus.clear(self._painter.shown()[0])
         self._painter.paint()

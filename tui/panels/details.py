@@ -33,10 +33,10 @@ class DetailsPanel(Panel[DetailsData]):
 
     NAME = "details"
     COMMANDS = (
-        Command("scroll(-1)", "up,k", "Up", "Scroll up", shown="↑"),
-        Command("scroll(1)", "down,j", "Down", "Scroll down", shown="↓"),
-        Command("scroll(-10)", "pageup", "Page up", "Scroll up by ten lines", shown="PgUp"),
-        Command("scroll(10)", "pagedown", "Page down", "Scroll down by ten lines", shown="PgDn"),
+        Command("scroll(-1)", "up,k", "Up", "Scroll up"),
+        Command("scroll(1)", "down,j", "Down", "Scroll down"),
+        Command("scroll(-10)", "pageup", "Page up", "Scroll up by ten lines"),
+        Command("scroll(10)", "pagedown", "Page down", "Scroll down by ten lines"),
     )
 
     _first = 0

@@ -17,15 +17,7 @@ from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import Command
 from decodescope.tui.model.shelf import FOLDER, UNKNOWN, FileEntry, Shelf
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.messages import (
-    BackToLive,
-    Browse,
-    Complete,
-    MarkFile,
-    OpenPaths,
-    OpenTyped,
-    Point,
-)
+from decodescope.tui.panels.messages import AskFile
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Brush, Empty, Frame, Row, Sheet, wrapped
 from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
@@ -54,9 +46,7 @@ class PathInput(PlainInput):
     """
 
     def action_complete(self) -> None:
-        """Complete what is typed."""
-        assert isinstance(self.parent, PathPanel)
-        self.parent.complete()
+        self.post_message(AskFile("complete"))
 
     def action_leave(self) -> None:
         """Focus the table."""
@@ -111,18 +101,14 @@ class PathPanel(Panel[PathData]):
         super().use(brush)
         self._place(self.size.width, self.size.height)
 
-    def complete(self) -> None:
-        """Complete what is typed."""
-        self.post_message(Complete())
-
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
-        self.post_message(Browse(event.value))
+        self.post_message(AskFile("browse", text=event.value))
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
         if event.value.strip():
-            self.post_message(OpenTyped(event.value))
+            self.post_message(AskFile("open_typed", text=event.value))
         else:
             self.field.action_leave()
 
@@ -140,10 +126,11 @@ class FilesPanel(TablePanel):
     NAME = "files"
     COMMANDS = (
         Command("mark", "space", "Mark", "Mark the file, to open several together", "mark", 4),
-        Command("parent", "backspace", "Parent folder", "List the folder around this one",
-                "parent", 7),
+        Command(
+            "parent", "backspace", "Parent folder", "List the folder around this one", "parent", 7
+        ),
         *TABLE_COMMANDS,
-    )  # fmt: skip
+    )
 
     def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
         self._shelf = view.shelf
@@ -174,14 +161,14 @@ class FilesPanel(TablePanel):
     def moved(self, key: Hashable) -> None:
         path = _path(key)
         if path is not None:
-            self.post_message(Point(path))
+            self.post_message(AskFile("point", path))
 
     def opened(self, key: Hashable) -> None:
         path = _path(key)
         if key == ("live", path):
-            self.post_message(BackToLive())
+            self.post_message(AskFile("back_to_live"))
         elif path is not None:
-            self.post_message(OpenPaths(path))
+            self.post_message(AskFile("open", path))
 
     def action_mark(self) -> None:
         """Mark the file at the cursor, or no longer, and move on."""
@@ -191,12 +178,12 @@ class FilesPanel(TablePanel):
         if path is not None and isinstance(rows, TableRows) and place is not None:
             entry = rows.table.rows[place]
             if isinstance(entry, FileEntry) and entry.kind != FOLDER and entry.place != "live":
-                self.post_message(MarkFile(path))
+                self.post_message(AskFile("mark", path))
             self.action_move(1)
 
     def action_parent(self) -> None:
         """List the folder around this one."""
-        self.post_message(OpenPaths(self._shelf.folder.absolute().parent))
+        self.post_message(AskFile("open", self._shelf.folder.absolute().parent))
 
 
 def _about(shelf: Shelf) -> str:

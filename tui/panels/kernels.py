@@ -190,9 +190,7 @@ class KernelTablePanel(TablePanel):
     NAME = "kernels"
     COMMANDS: ClassVar[tuple[Command, ...]] = (
         *TABLE_COMMANDS,
-        Command(
-            "back", "escape", "Back", "From the launches of a kernel to all kernels", shown="esc"
-        ),
+        Command("back", "escape", "Back", "From the launches of a kernel to all kernels"),
     )
 
     def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
@@ -242,10 +240,7 @@ class KernelTablePanel(TablePanel):
     def note(self) -> str:
         if self._open is not None:
             return "esc back"
-        if self._window is None:
-            return ""
-        steps = len(self._window.report.steps)
-        return f"mean of {steps} steps" if steps > 1 else "one step" if steps else "whole trace"
+        return "" if self._window is None else self._window.steps_words
 
     def pick_of(self, key: Hashable) -> Pick | None:
         return OpPick(key) if isinstance(key, int) else KernelPick(str(key))

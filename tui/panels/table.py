@@ -17,19 +17,19 @@ from decodescope.tui.panels.table_layout import TableLayout
 from decodescope.tui.panels.table_rows import Rows, smart_pattern, text_lines
 
 TABLE_COMMANDS = (
-    Command("find", "slash", "Search", "Move to the next row that matches", "search", 3, "/"),
+    Command("find", "slash", "Search", "Move to the next row that matches", "search", 3),
     Command("filter", "f", "Filter", "Show only rows that match", "filter", 4),
     Command("next_match(1)", "n", "Next match", "Move to the next match"),
     Command("next_match(-1)", "N", "Previous match", "Move to the previous match"),
     Command("sort", "s", "Sort", "Sort by the next column", "sort", 5),
     Command("reverse", "r", "Reverse", "Reverse the order", "reverse", 9),
-    Command("move(-1)", "up,k", "Up", "One row up", shown="↑"),
-    Command("move(1)", "down,j", "Down", "One row down", shown="↓"),
-    Command("page(-1)", "pageup", "Page up", "One screen up", shown="PgUp"),
-    Command("page(1)", "pagedown", "Page down", "One screen down", shown="PgDn"),
-    Command("end(-1)", "home", "First row", "To the first row", shown="Home"),
-    Command("end(1)", "end", "Last row", "To the last row", shown="End"),
-    Command("enter", "enter", "Open", "Open the row", "open row", 6, "enter"),
+    Command("move(-1)", "up,k", "Up", "One row up"),
+    Command("move(1)", "down,j", "Down", "One row down"),
+    Command("page(-1)", "pageup", "Page up", "One screen up"),
+    Command("page(1)", "pagedown", "Page down", "One screen down"),
+    Command("end(-1)", "home", "First row", "To the first row"),
+    Command("end(1)", "end", "Last row", "To the last row"),
+    Command("enter", "enter", "Open", "Open the row", "open row", 6),
 )
 # Terminals accept some 100 kB for the clipboard.
 _MOST_COPIED = 1_000

@@ -134,7 +134,7 @@ class FullVerdictPanel(VerdictPanel):
     PART = None
     COMMANDS = (
         Command("scroll(-1)", "up,k", "Up", "Scroll up", "scroll", 3, "↑↓"),
-        Command("scroll(1)", "down,j", "Down", "Scroll down", shown="↓"),
+        Command("scroll(1)", "down,j", "Down", "Scroll down"),
     )
 
     _unfolded = True

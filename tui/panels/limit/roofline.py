@@ -55,11 +55,9 @@ class RooflinePanel(Panel[RooflineData]):
             3,
             "←→↑↓",
         ),
-        Command(
-            "next(1, 0)", "right,l", "More FLOPs a byte", "The next kernel to the right", shown="→"
-        ),
-        Command("next(0, 1)", "up,k", "Faster", "The next kernel above", shown="↑"),
-        Command("next(0, -1)", "down,j", "Slower", "The next kernel below", shown="↓"),
+        Command("next(1, 0)", "right,l", "More FLOPs a byte", "The next kernel to the right"),
+        Command("next(0, 1)", "up,k", "Faster", "The next kernel above"),
+        Command("next(0, -1)", "down,j", "Slower", "The next kernel below"),
         Command(
             "open_kernel",
             "enter",
