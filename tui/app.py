@@ -95,7 +95,6 @@ class DecodescopeApp(TerminalApp):
         return live.view().fatal if live is not None else None
 
     def view(self) -> View:
-        """The view of the source that is shown."""
         return self._feeds.view()
 
     @property
@@ -110,14 +109,12 @@ class DecodescopeApp(TerminalApp):
     # Begin and end
 
     def get_default_screen(self) -> Screen[None]:
-        """The main screen."""
         feed = self._feeds.shown
         view = self._focus.applied(feed.view())
         self._main = MainScreen(self._brush(), view, Moment(feed.now()), PAGES)
         return self._main
 
     def on_mount(self) -> None:
-        """Start reading the source."""
         self._painter.begin(self._main)
         self.theme_changed_signal.subscribe(self, self._recolour)
         self._read_keymap()

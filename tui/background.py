@@ -3,6 +3,7 @@
 import gzip
 import shutil
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -72,4 +73,6 @@ def analyse_files(
 
         across = analyze_ranks(paths, given or Given())
         analysis, ranks = across.all_merged("all ranks"), across.report
+    # The first paint of the window does not wait for what draws its tracks.
+    import_module("decodescope.tui.panels.timeline.axis")
     return Window(paths[0], analysis, find_tracks(analysis), at, ranks)

@@ -55,7 +55,6 @@ class Feeds:
         self.app.call_after_refresh(self._begin_preview, self.shown)
 
     def view(self) -> View:
-        """The view of the source that is shown."""
         return self.shown.view()
 
     def show(self, feed: Feed) -> None:
@@ -72,7 +71,6 @@ class Feeds:
         self.analyse()
 
     def select_file(self, index: int) -> None:
-        """Show the trace file at `index`."""
         self.shown.select_file(index, self.shown.now())
         self.analyse()
         self.painter.paint()
@@ -93,7 +91,6 @@ class Feeds:
         self.app.run_worker(self._write(content, write, path), name=content)
 
     def save_trace(self, source: Path, variant: str) -> None:
-        """Write the trace at `source` to a new gzipped file."""
         stem = f"decodescope-{variant}-{self.timestamp()}"
         self.write("trace", partial(save_trace, source, self.folder, stem))
 
@@ -111,7 +108,6 @@ class Feeds:
         self.painter.changed(self.shown)
 
     async def close(self) -> None:
-        """End the worker and the replay."""
         for feed in {self.shown, self.live or self.shown}:
             if feed.link is not None:
                 await feed.link.close()

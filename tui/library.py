@@ -94,7 +94,6 @@ class Library:
             self.browse(self.shelf.completed())
 
     def point(self, path: Path) -> None:
-        """The cursor is on `path`."""
         self._set(pointed=path)
 
     def mark(self, path: Path) -> None:
@@ -104,11 +103,9 @@ class Library:
         self._set(marked=left if path in marked else (*marked, path))
 
     def captured(self, path: Path) -> None:
-        """A trace was written."""
         self._captured.insert(0, path)
 
     def health(self, path: Path, health: str) -> None:
-        """Keep the health of an opened file."""
         self.focus.shelf = self.shelf.with_health(path, health)
 
     def open(self, path: Path, answer: Answer) -> None:
@@ -236,7 +233,6 @@ def _looked_at(known: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
 
 
 def window_health(window: Window) -> str:
-    """The health of an analysed file."""
     health = window.report.health
     return opened_health(health.status, [finding.message for finding in health.findings])
 

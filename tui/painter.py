@@ -59,7 +59,6 @@ class Painter:
 
     @property
     def frozen(self) -> bool:
-        """Whether the view is frozen."""
         return self._frozen is not None
 
     def shown(self) -> tuple[View, Moment]:

@@ -20,9 +20,8 @@ from decodescope.analyzer.protocol.messages import (
 )
 from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.tui.link.base import WorkerDied
-from decodescope.tui.model.settings import as_fields, from_fields
 from decodescope.tui.model.user_files import Memory
-from decodescope.tui.screens.settings import SettingsScreen
+from decodescope.tui.screens.settings import SettingsScreen, as_fields, from_fields
 from tests.helpers.app.worker import is_a, scripted, sending, until
 from tests.helpers.hostile import HOSTILE, OWN_SEQUENCES, unsafe
 from tests.helpers.scripted import hello, settle, text_of

@@ -29,7 +29,6 @@ class FileController:
         self._live_ran = True
 
     def save_svg(self) -> None:
-        """Write the screen as SVG into a new file."""
         data, stem = self._picture(), f"decodescope-{self._feeds.timestamp()}"
         write = partial(write_new_file, self._feeds.folder, stem, ".svg")
         self._feeds.write("screenshot", lambda: write(lambda file: file.write(data)))
@@ -85,7 +84,6 @@ class FileController:
         return self._app.export_screenshot(title="decodescope").encode()
 
     async def open(self) -> None:
-        """Show the files, and type a path."""
         from decodescope.tui.panels.files import PathPanel
 
         self._pages.show("files")

@@ -46,7 +46,6 @@ class PageController:
         yield SystemCommand("Theme", "Change the colours", self._app.action_change_theme)
 
     def show(self, name: str) -> None:
-        """Show the page with this name."""
         if LOG_PAGE in (name, self._focus.page):
             self._feeds.shown.log.unseen = 0
         self._focus.page = name
@@ -79,7 +78,6 @@ class PageController:
         self._painter.paint()
 
     def palette(self) -> None:
-        """Search all actions."""
         from decodescope.tui.screens.dialogs import Palette
 
         if not isinstance(self._app.screen, Palette):

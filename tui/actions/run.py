@@ -62,7 +62,6 @@ class RunController:
             await feed.send(SwitchVariant(choice.name))
 
     async def pause(self) -> None:
-        """Pause or resume the worker, or the replay."""
         feed = self._feeds.shown
         playback = feed.view().playback
         if playback is None:
@@ -100,7 +99,6 @@ class RunController:
             await link.restart()
 
     async def step(self) -> None:
-        """Run one decode step of a paused worker."""
         feed = self._feeds.shown
         if feed.kind != "live" or feed.view().state != "paused":
             self._app.notify("One step at a time: pause the worker first (p).", severity="warning")
@@ -146,7 +144,6 @@ class RunController:
             await self._seek(mark)
 
     async def speed(self, steps: int) -> None:
-        """Play faster or slower."""
         if (playback := self._feeds.view().playback) is not None:
             await self._feeds.shown.send(Speed(next_speed(playback.speed, steps)))
             self._painter.paint()
@@ -160,7 +157,6 @@ class RunController:
             await self.seek_to(NEWEST_NS)
 
     def seek_time(self) -> None:
-        """Go to a time of a replay."""
         from decodescope.tui.screens.dialogs import SeekScreen
 
         if (playback := self._feeds.view().playback) is not None:

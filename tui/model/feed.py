@@ -70,7 +70,6 @@ class Feed:
 
     @property
     def kind(self) -> Kind:
-        """The kind of the source."""
         return self._state.kind
 
     def view(self) -> View:

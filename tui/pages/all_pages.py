@@ -249,7 +249,9 @@ _COMPARISON = (
 _GAPS = ("gaps.listing:GapListPanel", "gaps.classes:GapClassesPanel")
 PAGES = (
     LazyPage("live", "1", "Live", _LIVE, live_bands, details=False),
-    LazyPage("timeline", "2", "Timeline", ("timeline.panel:TimelinePanel",), timeline_bands),
+    LazyPage(
+        "timeline", "2", "Timeline", ("timeline.timeline_panel:TimelinePanel",), timeline_bands
+    ),
     LazyPage("kernels", "3", "Kernels", ("kernels:KernelTablePanel",), kernel_bands),
     LazyPage("gaps", "4", "Gaps", _GAPS, gap_bands),
     LazyPage("ranges", "5", "Ranges", ("range_tree:RangeTreePanel",), range_bands),
@@ -261,6 +263,5 @@ PAGES = (
 
 
 def import_panels() -> None:
-    """Import the panels of all pages before any page is shown."""
     for page in PAGES:
         page.panels()

@@ -49,7 +49,6 @@ class PathInput(PlainInput):
         self.post_message(AskFile("complete"))
 
     def action_leave(self) -> None:
-        """Focus the table."""
         self.screen.query_one(FilesPanel).focus()
 
 
@@ -94,7 +93,6 @@ class PathPanel(Panel[PathData]):
         return Sheet([Row(), *(Row().add(line, style) for line in lines)], "Open a file")
 
     def on_resize(self, event: events.Resize) -> None:
-        """Place the field inside the frame."""
         self._place(event.size.width, event.size.height)
 
     def use(self, brush: Brush) -> None:
@@ -171,7 +169,6 @@ class FilesPanel(TablePanel):
             self.post_message(AskFile("open", path))
 
     def action_mark(self) -> None:
-        """Mark the file at the cursor, or no longer, and move on."""
         path = _path(self._cursor_key)
         rows = self._shown
         place = rows.place(self._cursor_key) if isinstance(rows, TableRows) else None
@@ -182,7 +179,6 @@ class FilesPanel(TablePanel):
             self.action_move(1)
 
     def action_parent(self) -> None:
-        """List the folder around this one."""
         self.post_message(AskFile("open", self._shelf.folder.absolute().parent))
 
 

@@ -73,12 +73,10 @@ class LogTablePanel(TablePanel):
         """A line is shown below the table; it selects nothing in the window."""
 
     def action_level(self) -> None:
-        """Show lines of the next level."""
         self._least = (self._least + 1) % len(_LEVELS)
         self.show(self._view, Moment(0.0))
 
     def action_copy_line(self) -> None:
-        """Copy the whole line at the cursor."""
         line = self._line_at_cursor()
         if line is not None:
             self.app.copy_to_clipboard(plain_line(f"{line.time} {_source(line)} {line.text}"))

@@ -158,7 +158,6 @@ class RangeTreePanel(TablePanel):
         self.post_message(Narrow(None if within == key else str(key)))
 
     def action_fold(self) -> None:
-        """Hide or show the ranges inside the one at the cursor."""
         if (line := self._line_at()) is not None and line.children:
             self._fold(self._folded ^ {line.found.path})
 
@@ -174,17 +173,14 @@ class RangeTreePanel(TablePanel):
             self.post_message(Choose(RangePick(line.above)))
 
     def action_unfold(self) -> None:
-        """Show the ranges inside."""
         if (line := self._line_at()) is not None:
             self._fold(self._folded - {line.found.path})
 
     def action_layers(self) -> None:
-        """Layers as one row, or each by itself."""
         self._by_layer = not self._by_layer
         self.show(*self._seen)
 
     def action_gaps(self) -> None:
-        """List the gaps that the ops of the range ended."""
         if (line := self._line_at()) is not None:
             self.post_message(Narrow(line.found.path))
             self.post_message(Turn("gaps"))

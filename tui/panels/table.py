@@ -66,11 +66,9 @@ class TablePanel(Prompting, Panel[Rows]):
         raise NotImplementedError
 
     def title(self) -> str:
-        """The title in the frame."""
         raise NotImplementedError
 
     def note(self) -> str:
-        """The note at the end of the frame."""
         return ""
 
     def pick_of(self, key: Hashable) -> Pick | None:
@@ -153,12 +151,10 @@ class TablePanel(Prompting, Panel[Rows]):
         self._apply()
 
     def action_find(self) -> None:
-        """Edit the search."""
         self._prompt = Prompt("/", self._search)
         self._redraw()
 
     def action_filter(self) -> None:
-        """Edit the filter."""
         self._prompt = Prompt("filter: ", self._filter, filters=True)
         self._redraw()
 
@@ -168,30 +164,24 @@ class TablePanel(Prompting, Panel[Rows]):
             self._seek(self._shown.matching(smart_pattern(self._search)), step, self._cursor + step)
 
     def action_sort(self) -> None:
-        """Sort by the next column; after the last in the natural order."""
         if isinstance(self._shown, Rows):
             following = 0 if self._sorted is None else self._sorted + 1
             self.sort_by(following if following < len(self._shown.columns) else None)
 
     def action_reverse(self) -> None:
-        """Reverse the order."""
         self._down = not self._down
         self._apply()
 
     def action_move(self, rows: int) -> None:
-        """Move the cursor."""
         self._go_to(self._cursor + rows)
 
     def action_page(self, pages: int) -> None:
-        """Move the cursor by a screen."""
         self._go_to(self._cursor + pages * max(self._body - 1, 1))
 
     def action_end(self, side: int) -> None:
-        """Move the cursor to the first or the last row."""
         self._go_to(0 if side < 0 else len(self._order) - 1)
 
     def action_enter(self) -> None:
-        """Open the row at the cursor."""
         if self._cursor_key is not None:
             self.opened(self._cursor_key)
 
@@ -208,12 +198,10 @@ class TablePanel(Prompting, Panel[Rows]):
     # Mouse
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Scroll three rows."""
         event.stop()
         self._go_to(self._cursor + 3)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Scroll three rows."""
         event.stop()
         self._go_to(self._cursor - 3)
 

@@ -92,7 +92,6 @@ class VerdictPanel(Panel[VerdictData]):
         return whole.add(words[:width], inks.key)
 
     def action_fold(self) -> None:
-        """Show or hide the reasons."""
         self._unfolded = not self._unfolded
         self._drawn_for = None
         self.post_message(Resized(self))
@@ -153,6 +152,5 @@ class FullVerdictPanel(VerdictPanel):
         """Nothing: it is always unfolded."""
 
     def action_scroll(self, lines: int) -> None:
-        """Scroll by `lines`."""
         self._first += lines
         self._redraw()

@@ -16,8 +16,8 @@ from decodescope.analyzer.tracks.build import find_tracks
 from decodescope.tui.background import analyse_files
 from decodescope.tui.model.details.describe import gap_lines, overview_lines, range_detail_lines
 from decodescope.tui.model.details.kernel import kernel_lines, op_lines
+from decodescope.tui.model.look import pick_of_slice
 from decodescope.tui.model.picks import GapFilter, GapPick, OpPick, Selection, SpanPick
-from decodescope.tui.model.timeline import pick_of_slice
 from decodescope.tui.model.view import Moment, Window
 from decodescope.tui.panels.gaps.classes import GapClassesPanel
 from decodescope.tui.panels.gaps.listing import GapListPanel, GapRows

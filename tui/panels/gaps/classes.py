@@ -161,7 +161,6 @@ class GapClassesPanel(Panel[ClassesData]):
         return Sheet(rows, TITLE, self._place(data))
 
     def action_row(self, step: int) -> None:
-        """Choose the next class."""
         if isinstance(data := self._data, ClassesData):
             classes = [line.gap_class for line in data.found.lines if not line.sub]
             chosen = data.chosen.gap_class

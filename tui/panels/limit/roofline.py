@@ -129,12 +129,10 @@ class RooflinePanel(Panel[RooflineData]):
         self.post_message(Choose(KernelPick(chosen.name)))
 
     def action_open_kernel(self) -> None:
-        """Show the selected kernel in the table."""
         if isinstance(data := self._data, RooflineData) and data.selected is not None:
             self.post_message(Turn("kernels"))
 
     def on_click(self, event: events.Click) -> None:
-        """Select the nearest kernel."""
         inset = 2 if self._brush.frame == "box" else 1
         x, y = event.x - inset, event.y - 1
         if self._marks:
@@ -218,7 +216,6 @@ class RooflinePanel(Panel[RooflineData]):
 
 
 def _words(point: "RooflinePoint", name: str) -> str:
-    """A point in words."""
     share = point.share_of_limit
     near = f", {percent(share)} % of its limit" if share is not None else ""
     rate = f"{significant(point.intensity)} FLOP/byte, {flops_rate(point.flops_per_s)}"

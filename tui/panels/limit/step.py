@@ -52,7 +52,6 @@ class WaterfallData:
 
     @property
     def step_ns(self) -> int:
-        """The time of the step."""
         return sum(part.ns for part in self.parts)
 
 
