@@ -34,7 +34,6 @@ from decodescope.analyzer.tables.gap_classes_table import (
 from decodescope.analyzer.tables.gaps_table import (
     interruptions_table,
     longest_gaps_table,
-    median_steps_table,
     steady_table,
 )
 from decodescope.analyzer.tables.kernels_table import kernels_table
@@ -45,7 +44,12 @@ from decodescope.analyzer.tables.launches_table import (
 )
 from decodescope.analyzer.tables.ranges_table import table_of_lines
 from decodescope.analyzer.tables.sides_table import runs_table, sides_table, speed_table
-from decodescope.analyzer.tables.steps_table import roles_table, step_kinds_table, steps_table
+from decodescope.analyzer.tables.steps_table import (
+    median_steps_table,
+    roles_table,
+    step_kinds_table,
+    steps_table,
+)
 from decodescope.analyzer.tables.waiting_table import skew_table, spreads_table, waiting_table
 
 REPOSITORY = Path(__file__).resolve().parent.parent

@@ -21,14 +21,17 @@ from decodescope.analyzer.tables.columns import (
     EXACT_CHANGE,
     EXACT_MICROSECONDS,
     MICROSECONDS,
+    NAME,
     NUMBER,
+    RANGE,
     SIGNED_MICROSECONDS,
     TEXT,
     Column,
+    Kind,
     Row,
     Table,
     Tone,
-    Unit,
+    kernel_kind,
 )
 from decodescope.analyzer.vocabulary.words import (
     change_text,
@@ -37,8 +40,8 @@ from decodescope.analyzer.vocabulary.words import (
 )
 
 _NAME_CELLS = 12
-_TEXT_OF_NUMBER = Unit(str)
-_WHOLE = Unit(lambda figure: "" if figure is None else f"{figure:,.0f}")
+_TEXT_OF_NUMBER = Kind(str)
+_WHOLE = Kind(lambda figure: "" if figure is None else f"{figure:,.0f}")
 
 
 def _time_columns(
@@ -46,24 +49,24 @@ def _time_columns(
     keys: tuple[str, str, str],
     time: str,
     change_of: Callable[[Row], Change],
-    units: tuple[Unit, Unit] = (MICROSECONDS, SIGNED_MICROSECONDS),
+    kinds: tuple[Kind, Kind] = (MICROSECONDS, SIGNED_MICROSECONDS),
     priority: int = 1,
     words: Callable[[Change], str] = relative_change_words,
     empty: Callable[[Row], bool] = lambda row: False,
 ) -> tuple[Column[Row], ...]:
     """A time of both sides, its change, and its relative change.
 
-    `keys` and `units` are those of the times and of the change, `priority` is that of the other
+    `keys` and `kinds` are those of the times and of the change, `priority` is that of the other
     side's time, `words` writes the relative change. The change of an `empty` row is not written.
     """
     base_key, other_key, moved_key = keys
-    unit, moved_unit = units
+    kind, moved_kind = kinds
     moved = attrgetter(moved_key)
     return (
         Column(
             base_key,
             names[0],
-            unit,
+            kind,
             f"Its {time} in a step of the base.",
             priority=priority + 1,
             always=True,
@@ -71,7 +74,7 @@ def _time_columns(
         Column(
             other_key,
             names[1],
-            unit,
+            kind,
             f"Its {time} in a step of the other side.",
             priority=priority,
             always=True,
@@ -79,9 +82,9 @@ def _time_columns(
         Column(
             moved_key,
             "change",
-            moved_unit,
+            moved_kind,
             "How much more the other side takes.",
-            text=lambda row: "" if empty(row) else moved_unit.text(moved(row)),
+            text=lambda row: "" if empty(row) else moved_kind.text(moved(row)),
             sort=lambda row: abs(moved(row)),
             tone=lambda row: _moved_tone(moved(row)),
         ),
@@ -104,14 +107,14 @@ def _moved_tone(ns: float) -> Tone:
 
 
 def _side_columns(
-    keys: tuple[str, str], title: str, unit: Unit, figure: str, priority: int
+    keys: tuple[str, str], title: str, kind: Kind, figure: str, priority: int
 ) -> tuple[Column[Row], Column[Row]]:
     """A figure of both sides; that of the base is dropped first."""
     base_key, other_key = keys
     in_base, in_other = f"{figure} in a step of the base.", f"{figure} in a step of the other side."
     return (
-        Column(base_key, title, unit, in_base, priority=priority + 1, tone="dim"),
-        Column(other_key, f"→ {title}", unit, in_other, priority=priority, tone="dim"),
+        Column(base_key, title, kind, in_base, priority=priority + 1, tone="dim"),
+        Column(other_key, f"→ {title}", kind, in_other, priority=priority, tone="dim"),
     )
 
 
@@ -121,7 +124,7 @@ class FigureChange:
 
     name: str
     change: Change
-    unit: Unit
+    kind: Kind
 
 
 def changes_table(pair: Pair, step: str, ops: str) -> Table[FigureChange]:
@@ -138,7 +141,7 @@ def changes_table(pair: Pair, step: str, ops: str) -> Table[FigureChange]:
             pair.base,
             _TEXT_OF_NUMBER,
             "The base.",
-            text=lambda row: row.unit.text(row.change.base),
+            text=lambda row: row.kind.text(row.change.base),
             always=True,
         ),
         Column(
@@ -146,7 +149,7 @@ def changes_table(pair: Pair, step: str, ops: str) -> Table[FigureChange]:
             pair.other,
             _TEXT_OF_NUMBER,
             "The other side.",
-            text=lambda row: row.unit.text(row.change.other),
+            text=lambda row: row.kind.text(row.change.other),
             always=True,
         ),
         Column(
@@ -181,10 +184,9 @@ def step_parts_table(
         Column(
             "part",
             kind,
-            TEXT,
+            NAME,
             "The part of the step that stands for each side.",
             step_part_words,
-            flexible=True,
             least=16,
             tone=lambda row: "plain" if row.base_ops or row.other_ops else "dim",
         ),
@@ -224,16 +226,7 @@ def kernel_changes_table(
     short = ShortNames(row.name for row in rows)
     noun = "operator" if base.on_cpu else "kernel"
     columns: tuple[Column[KernelChange], ...] = (
-        Column(
-            "name",
-            noun,
-            TEXT,
-            "The kernel, by its short name.",
-            fit=lambda row, cells: short.of(row.name, cells),
-            flexible=True,
-            least=16,
-            code=True,
-        ),
+        Column("name", noun, kernel_kind(short), "The kernel, by its short name."),
         *_time_columns(names, ("ns.base", "ns.other", "ns.moved"), "time", lambda row: row.ns),
         *_side_columns(("count.base", "count.other"), "calls", NUMBER, "Its calls", 4),
     )
@@ -260,12 +253,9 @@ def range_changes_table(
         Column(
             "path",
             "range",
-            TEXT,
+            RANGE,
             "The range; below a fused one, the ranges that it stands for.",
             text=lambda row: ("· " if row.part else "") + row.name,
-            flexible=True,
-            least=14,
-            code=True,
         ),
         *_time_columns(
             [f"{name} attr." if pair.overlapping else name for name in names],

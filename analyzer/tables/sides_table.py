@@ -13,6 +13,7 @@ from decodescope.analyzer.tables.columns import (
     COUNT,
     DURATION,
     MILLISECONDS,
+    NAME,
     NUMBER,
     PERCENT,
     RATE,
@@ -20,9 +21,9 @@ from decodescope.analyzer.tables.columns import (
     SIGNED_DURATION,
     TEXT,
     Column,
+    Kind,
     Table,
     Tone,
-    Unit,
 )
 from decodescope.analyzer.text.formatting import UNKNOWN, interval_text, ratio_text, significant
 from decodescope.analyzer.vocabulary.words import beaten_text, part_words, verdict_words
@@ -35,9 +36,9 @@ def _small(digits: int) -> Callable[[float | None], str]:
     return text
 
 
-_SMALL = Unit(_small(3))
-_PERPLEXITY = Unit(_small(4))
-_PERPLEXITY_RATIO = Unit(lambda value: UNKNOWN if value is None else f"{value:.4f}")
+_SMALL = Kind(_small(3))
+_PERPLEXITY = Kind(_small(4))
+_PERPLEXITY_RATIO = Kind(lambda value: UNKNOWN if value is None else f"{value:.4f}")
 
 
 def sides_table(sides: Sequence[Side]) -> Table[Side]:
@@ -106,11 +107,9 @@ _SPEED: tuple[Column[Side], ...] = (
     Column(
         "name",
         "variant",
-        TEXT,
+        NAME,
         "The variant, or the trace.",
         text=lambda side: f"{side.name}  {side.about}" if side.about else side.name,
-        flexible=True,
-        least=10,
         tone="strong",
     ),
     Column(
