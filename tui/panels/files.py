@@ -139,22 +139,16 @@ class FilesPanel(TablePanel):
         return shelf.typed, shelf.folder, shelf.listed, shelf.known, shelf.marked, shelf.health
 
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
-        shelf, title = view.shelf, self.title()
+        shelf = view.shelf
+        self._title = f"Files  {shelf.folder}"
+        self._note = f"{len(shelf.marked)} marked" if shelf.marked else ""
         if shelf.listed is None:
-            return Empty(title, "reading the folder\u2026")
+            return Empty(self._title, "reading the folder\u2026")
         entries = shelf.visible()
         if not entries:
             hint = "no file begins so" if shelf.typed else "there is nothing to open here"
-            return Empty(title, hint)
-
+            return Empty(self._title, hint)
         return TableRows(Table("files", _columns(shelf), entries, key=_key, search=_text))
-
-    def title(self) -> str:
-        return f"Files  {self._shelf.folder}"
-
-    def note(self) -> str:
-        marked = len(self._shelf.marked)
-        return f"{marked} marked" if marked else ""
 
     def moved(self, key: Hashable) -> None:
         path = _path(key)

@@ -18,7 +18,7 @@ from decodescope.tui.panels.messages import Choose, Turn
 from decodescope.tui.panels.sheet import Brush, Empty
 from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
 from decodescope.tui.panels.table_rows import Cell, Rows, TableRows, drawing_of
-from decodescope.tui.style.palette import Glyphs, Inks
+from decodescope.tui.style.palette import Inks
 
 if TYPE_CHECKING:
     import numpy as np
@@ -195,7 +195,6 @@ class KernelTablePanel(TablePanel):
         self._open: str | None = None
         self._window: Window | None = None
         self._within: str | None = None
-        self._on_cpu = False
         self._kept: tuple[str, str, int | None, bool] | None = None
         super().__init__(brush, view, moment)
 
@@ -203,42 +202,34 @@ class KernelTablePanel(TablePanel):
         return view.window, view.selection.within, self._open, view.waiting
 
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
-        self._window, self._within = view.window, view.selection.within
-        self._on_cpu = view.on_cpu
-        if view.window is None:
-            return Empty(self.title(), view.waiting)
+        window, self._within = view.window, view.selection.within
+        self._window = window
+        inside = "" if self._within is None else f" in {self._within}"
+        noun = "operators" if view.on_cpu else "kernels"
+        self._title, self._note = f"{noun.capitalize()}{inside}", "esc back"
         if self._open is not None:
-            launches = self._launches(view.window, self._open)
+            self._title = f"Launches of {short_kernel(self._open, _TITLE_CELLS)}{inside}"
+        if window is None:
+            return Empty(self._title, view.waiting)
+        if self._open is not None:
+            launches = self._launches(window, self._open)
             if len(launches):
                 return launches
             self._open = None
-        kernels = _kernels(view.window, self._within)
+        report, kernels = window.report, _kernels(window, self._within)
+        by = " by attributed time" if report.overlapping else ""
+        self._title = f"{noun.capitalize()} per {window.per}{by}{inside}"
+        self._note = window.steps_words
         if not kernels:
             where = "window" if self._within is None else "range"
-            return Empty(self.title(), f"no {self._noun}s in this {where}")
-        report = view.window.report
+            return Empty(self._title, f"no {noun} in this {where}")
         table = kernels_table(
             kernels,
             attributed=report.overlapping,
-            on_cpu=self._on_cpu,
+            on_cpu=view.on_cpu,
             steps=len(report.steps),
         )
-        return TableRows(table, self._glyphs)
-
-    def title(self) -> str:
-        if self._open is not None:
-            title = f"Launches of {short_kernel(self._open, _TITLE_CELLS)}"
-        else:
-            title = f"{self._noun.capitalize()}s"
-            if self._window is not None:
-                title += f" per {self._window.per}"
-                title += " by attributed time" * self._window.report.overlapping
-        return title if self._within is None else f"{title} in {self._within}"
-
-    def note(self) -> str:
-        if self._open is not None:
-            return "esc back"
-        return "" if self._window is None else self._window.steps_words
+        return TableRows(table, lambda: self._brush.glyphs)
 
     def pick_of(self, key: Hashable) -> Pick | None:
         return OpPick(key) if isinstance(key, int) else KernelPick(str(key))
@@ -272,13 +263,6 @@ class KernelTablePanel(TablePanel):
             return
         name, self._open = self._open, None
         self.post_message(Choose(KernelPick(name or "")))
-
-    @property
-    def _noun(self) -> str:
-        return "operator" if self._on_cpu else "kernel"
-
-    def _glyphs(self) -> Glyphs:
-        return self._brush.glyphs
 
     def _launches(self, window: Window, name: str) -> LaunchRows:
         from decodescope.analyzer.reports.kernel_launches import kernel_launches

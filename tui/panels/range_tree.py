@@ -128,23 +128,17 @@ class RangeTreePanel(TablePanel):
         lines = range_lines(window.report, by_layer=self._by_layer)
         if not lines:
             return Empty(TITLE, "no range and no operator of the host launched this window's work")
-        return RangeRows(lines, self._folded, window, view.selection.within)
-
-    def title(self) -> str:
-        rows, within = self._shown, self._seen[0].selection.within
-        operators = isinstance(rows, RangeRows) and all(
-            line.found.kind == "operator" for line in rows.lines if line.depth == 0
-        )
-        inferred = isinstance(rows, RangeRows) and any(
-            line.found.kind == "inferred" for line in rows.lines
-        )
-        title = "Operators (the host opened no range)" if operators else TITLE
-        how = "where ~" if self._brush.inks.letters else "where slanted"
-        title += f", inferred from kernel names {how}" if inferred else ""
-        return f"{title}: narrowed to {within}" if within is not None else title
-
-    def note(self) -> str:
-        return "layers as one row" if self._by_layer else "every range"
+        within = view.selection.within
+        rows = RangeRows(lines, self._folded, window, within)
+        self._title = TITLE
+        if all(line.found.kind == "operator" for line in rows.lines if line.depth == 0):
+            self._title = "Operators (the host opened no range)"
+        if any(line.found.kind == "inferred" for line in rows.lines):
+            how = "where ~" if self._brush.inks.letters else "where slanted"
+            self._title += f", inferred from kernel names {how}"
+        self._title += f": narrowed to {within}" if within is not None else ""
+        self._note = "layers as one row" if self._by_layer else "every range"
+        return rows
 
     def pick_of(self, key: Hashable) -> Pick | None:
         return RangePick(str(key))

@@ -36,12 +36,15 @@ _MOST_COPIED = 1_000
 
 
 class TablePanel(Prompting, Panel[Rows]):
-    """Subclasses say what to show (`source`, `rows`), the pick of a row, and what enter does.
+    """Subclasses say what to show (`source`, `rows`), the pick of a row, and what enter does. With
+    the rows, they set `_title` and `_note`, which are in the frame.
 
     The cursor stays on its row, by key, when rows are replaced, sorted or filtered.
     """
 
     COMMANDS: ClassVar[tuple[Command, ...]] = TABLE_COMMANDS
+
+    _title = _note = ""
 
     def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
         self._source: object = object()
@@ -64,12 +67,6 @@ class TablePanel(Prompting, Panel[Rows]):
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
         """The rows, or why there are none."""
         raise NotImplementedError
-
-    def title(self) -> str:
-        raise NotImplementedError
-
-    def note(self) -> str:
-        return ""
 
     def pick_of(self, key: Hashable) -> Pick | None:
         """The pick that the cursor on a row selects; None selects nothing."""
@@ -118,7 +115,7 @@ class TablePanel(Prompting, Panel[Rows]):
         if foot:
             rows = rows[: height - 1] + [Row() for _ in range(height - 1 - len(rows))]
             rows.append(self._foot())
-        return Sheet(rows, self.title(), self._place_note())
+        return Sheet(rows, self._title, self._place_note())
 
     def column_help(self) -> list[tuple[str, str]]:
         """The meaning of each column, for the help."""
@@ -136,7 +133,7 @@ class TablePanel(Prompting, Panel[Rows]):
 
     def as_text(self, data: Rows) -> list[TextLine]:
         copied = self._order[:_MOST_COPIED]
-        lines: list[TextLine] = [self.title(), *text_lines(data, self._brush.inks, copied)]
+        lines: list[TextLine] = [self._title, *text_lines(data, self._brush.inks, copied)]
         if len(self._order) > _MOST_COPIED:
             lines.append(f"and {len(self._order) - _MOST_COPIED:,} more rows")
         return lines
@@ -295,7 +292,7 @@ class TablePanel(Prompting, Panel[Rows]):
         return Row().add("  ".join(parts), inks.key)
 
     def _place_note(self) -> str:
-        rows, parts = self._shown, [self.note()]
+        rows, parts = self._shown, [self._note]
         if isinstance(rows, Rows) and len(self._order) < len(rows):
             parts.append(f"{len(self._order):,} of {len(rows):,}")
         elif len(self._order) > self._body:
