@@ -32,7 +32,6 @@ class Focus:
         self.selection = replace(self.selection, within=path)
 
     def sift(self, gaps: GapFilter) -> None:
-        """List only these gaps."""
         self.selection = replace(self.selection, gaps=gaps)
 
     def clear(self, view: View) -> bool:
@@ -49,7 +48,6 @@ class Focus:
         return True
 
     def forget(self) -> None:
-        """Another source is shown: nothing of the selection belongs to it."""
         self.selection, self._held, self._choice = NOTHING, None, -1
 
     def applied(self, view: View) -> View:

@@ -94,11 +94,9 @@ class RunLog:
 
     @property
     def lines(self) -> tuple[LogLine, ...]:
-        """The lines, oldest first."""
         return tuple(self._lines)
 
     def add(self, level: Level, text: str, time: str, source: LogSource, code: str = "") -> None:
-        """Add a line."""
         self._count += 1
         self.unseen += level != "info"
         self._lines.append(LogLine(self._count, level, text, time, source, code))

@@ -37,12 +37,10 @@ class FileEntry:
 
     @property
     def missing(self) -> bool:
-        """Whether there is no such file."""
         return self.kind == os.strerror(errno.ENOENT)
 
     @property
     def name(self) -> str:
-        """Its name in the list."""
         name = self.path.name or str(self.path)
         return f"{name}/" if self.kind == FOLDER else name
 

@@ -87,6 +87,12 @@ class Window:
         """The unit that the tables divide by: "step", or "trace" for a trace without steps."""
         return "step" if self.report.steps else "trace"
 
+    @property
+    def steps_words(self) -> str:
+        """The steps that its tables describe."""
+        steps = len(self.report.steps)
+        return f"mean of {steps} steps" if steps > 1 else "one step" if steps else "whole trace"
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:

@@ -31,7 +31,6 @@ class Windows:
 
     @property
     def analysing(self) -> bool:
-        """Whether a window is due or being analysed."""
         return self._expected is not None
 
     def of(self, index: int) -> Window | None:

@@ -219,7 +219,6 @@ class PlaybackPanel(Panel[Playback | None]):
                 )
 
     def on_click(self, event: events.Click) -> None:
-        """Go to the clicked place."""
         start, cells = self._track
         if self._data is not None and isinstance(self._data, Playback) and cells:
             share = (event.x - start) / max(cells - 1, 1)

@@ -146,7 +146,6 @@ class Figure:
 
     @property
     def words(self) -> str:
-        """The figure as text."""
         return " ".join(part for part in (self.before, self.text, self.after) if part)
 
 

@@ -42,14 +42,9 @@ class LogTablePanel(TablePanel):
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
         if not view.log:
             return Empty("Log", "nothing was logged yet")
+        self._title = ("Log", "Log: warnings and errors", "Log: errors")[self._least]
         shown = [line for line in view.log if _LEVELS.index(line.level) >= self._least]
         return TableRows(Table("lines", _COLUMNS, shown, key=_number, search=_text))
-
-    def title(self) -> str:
-        return ("Log", "Log: warnings and errors", "Log: errors")[self._least]
-
-    def note(self) -> str:
-        return "" if self._at_end else "end follows"
 
     @property
     def _at_end(self) -> bool:
@@ -57,6 +52,7 @@ class LogTablePanel(TablePanel):
 
     def draw(self, data: Rows, width: int, height: int) -> Sheet:
         """The table, and as many rows as the whole line needs, up to a third."""
+        self._note = "" if self._at_end else "end follows"
         line = self._line_at_cursor()
         whole = wrapped(plain_line(line.text), max(width, 1)) if line is not None else []
         room = min(height // _WHOLE_SHARE, height - _LEAST_TABLE_ROWS - 1, len(whole))
@@ -73,12 +69,10 @@ class LogTablePanel(TablePanel):
         """A line is shown below the table; it selects nothing in the window."""
 
     def action_level(self) -> None:
-        """Show lines of the next level."""
         self._least = (self._least + 1) % len(_LEVELS)
         self.show(self._view, Moment(0.0))
 
     def action_copy_line(self) -> None:
-        """Copy the whole line at the cursor."""
         line = self._line_at_cursor()
         if line is not None:
             self.app.copy_to_clipboard(plain_line(f"{line.time} {_source(line)} {line.text}"))

@@ -92,7 +92,6 @@ class VerdictPanel(Panel[VerdictData]):
         return whole.add(words[:width], inks.key)
 
     def action_fold(self) -> None:
-        """Show or hide the reasons."""
         self._unfolded = not self._unfolded
         self._drawn_for = None
         self.post_message(Resized(self))
@@ -134,7 +133,7 @@ class FullVerdictPanel(VerdictPanel):
     PART = None
     COMMANDS = (
         Command("scroll(-1)", "up,k", "Up", "Scroll up", "scroll", 3, "↑↓"),
-        Command("scroll(1)", "down,j", "Down", "Scroll down", shown="↓"),
+        Command("scroll(1)", "down,j", "Down", "Scroll down"),
     )
 
     _unfolded = True
@@ -153,6 +152,5 @@ class FullVerdictPanel(VerdictPanel):
         """Nothing: it is always unfolded."""
 
     def action_scroll(self, lines: int) -> None:
-        """Scroll by `lines`."""
         self._first += lines
         self._redraw()

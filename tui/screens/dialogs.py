@@ -45,7 +45,6 @@ class Dialog(ModalScreen[Result | None]):
             self.dismiss(result)
 
     def action_close(self) -> None:
-        """Close without a result."""
         self.close()
 
 
@@ -109,11 +108,9 @@ class VariantsScreen(Dialog[int]):
         yield choices
 
     def on_mount(self) -> None:
-        """Begin at the current one."""
         self.query_one(Choices).highlighted = max(self._current, 0)
 
     def action_choose(self, index: int) -> None:
-        """Choose a number."""
         if index < len(self._choices) and self._choices[index].unavailable is None:
             self.close(index)
 
@@ -185,7 +182,6 @@ class OtherFileScreen(Dialog[Path]):
             yield Static("", id="problem", markup=False)
 
     def on_mount(self) -> None:
-        """The path is what most need."""
         self.query_one(Input).focus()
 
     @on(OptionList.OptionSelected)

@@ -73,7 +73,6 @@ class TargetInput(PlainInput):
         self._folder = folder
 
     async def action_complete(self) -> None:
-        """Complete the folder that is typed."""
         typed = self.value
         listed = await asyncio.to_thread(folders, folder_of(typed, self._folder))
         if self.value == typed:
@@ -81,7 +80,6 @@ class TargetInput(PlainInput):
             self.cursor_position = len(self.value)
 
     def action_leave(self) -> None:
-        """Focus the list."""
         self.screen.query_one(Choices).focus()
 
 
@@ -124,7 +122,6 @@ class ExportScreen(Dialog[Export]):
             yield Static("", classes="problem", markup=False)
 
     def on_mount(self) -> None:
-        """Begin with the first."""
         choices = self.query_one(Choices)
         choices.highlighted = 0
         choices.focus()

@@ -64,11 +64,9 @@ class MainScreen(Screen[None]):
         yield from self._panels()
 
     def on_mount(self) -> None:
-        """Place the panels for the first time."""
         self._arrange()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Place the panels again."""
         self._arrange()
 
     def on_resized(self, message: Resized) -> None:
@@ -124,7 +122,6 @@ class MainScreen(Screen[None]):
 
     @property
     def inks(self) -> Inks:
-        """The styles of the current theme."""
         return self._brush.inks
 
     @property
@@ -152,7 +149,6 @@ class MainScreen(Screen[None]):
         return False
 
     def forget_typed(self) -> bool:
-        """Drop the search and the filter of a panel of the page; False if there is none."""
         return any(panel.forget_typed() for panel in self._visible())
 
     def as_text(self) -> str:

@@ -132,19 +132,15 @@ class Inks:
         return style
 
     def variant(self, index: int) -> Style:
-        """The colour of the variant at `index` in the list."""
         return self.hue(VARIANT_COLORS[index % len(VARIANT_COLORS)])
 
     def gap(self, gap_class: str) -> Style:
-        """The colour of a gap class."""
         return self.hue(GAP_COLORS.get(gap_class, _OTHER))
 
     def family(self, family: str) -> Style:
-        """The colour of a family of ops."""
         return self.hue(FAMILY_COLORS.get(family, _OTHER))
 
     def part(self, part: str) -> Style:
-        """The colour of a part of the waterfall."""
         return self.hue(PART_COLORS.get(part, _OTHER))
 
     def mark(self, letter: str, swatch: str) -> str:

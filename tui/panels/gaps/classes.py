@@ -70,7 +70,7 @@ class GapClassesPanel(Panel[ClassesData]):
             3,
             "↑↓",
         ),
-        Command("row(1)", "down,j", "Next class", "List the gaps of the class below", shown="↓"),
+        Command("row(1)", "down,j", "Next class", "List the gaps of the class below"),
         Command(
             "bucket(-1)",
             "left,h",
@@ -80,13 +80,7 @@ class GapClassesPanel(Panel[ClassesData]):
             4,
             "←→",
         ),
-        Command(
-            "bucket(1)",
-            "right,l",
-            "Longer gaps",
-            "List the gaps of the bucket to the right",
-            shown="→",
-        ),
+        Command("bucket(1)", "right,l", "Longer gaps", "List the gaps of the bucket to the right"),
         Command(
             "step(-1)",
             "left_square_bracket",
@@ -101,7 +95,6 @@ class GapClassesPanel(Panel[ClassesData]):
             "right_square_bracket",
             "Next step",
             "Only this step, the next one; after the last, the whole window",
-            shown="]",
         ),
     )
 
@@ -168,7 +161,6 @@ class GapClassesPanel(Panel[ClassesData]):
         return Sheet(rows, TITLE, self._place(data))
 
     def action_row(self, step: int) -> None:
-        """Choose the next class."""
         if isinstance(data := self._data, ClassesData):
             classes = [line.gap_class for line in data.found.lines if not line.sub]
             chosen = data.chosen.gap_class

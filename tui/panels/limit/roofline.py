@@ -55,11 +55,9 @@ class RooflinePanel(Panel[RooflineData]):
             3,
             "←→↑↓",
         ),
-        Command(
-            "next(1, 0)", "right,l", "More FLOPs a byte", "The next kernel to the right", shown="→"
-        ),
-        Command("next(0, 1)", "up,k", "Faster", "The next kernel above", shown="↑"),
-        Command("next(0, -1)", "down,j", "Slower", "The next kernel below", shown="↓"),
+        Command("next(1, 0)", "right,l", "More FLOPs a byte", "The next kernel to the right"),
+        Command("next(0, 1)", "up,k", "Faster", "The next kernel above"),
+        Command("next(0, -1)", "down,j", "Slower", "The next kernel below"),
         Command(
             "open_kernel",
             "enter",
@@ -131,12 +129,10 @@ class RooflinePanel(Panel[RooflineData]):
         self.post_message(Choose(KernelPick(chosen.name)))
 
     def action_open_kernel(self) -> None:
-        """Show the selected kernel in the table."""
         if isinstance(data := self._data, RooflineData) and data.selected is not None:
             self.post_message(Turn("kernels"))
 
     def on_click(self, event: events.Click) -> None:
-        """Select the nearest kernel."""
         inset = 2 if self._brush.frame == "box" else 1
         x, y = event.x - inset, event.y - 1
         if self._marks:
@@ -220,7 +216,6 @@ class RooflinePanel(Panel[RooflineData]):
 
 
 def _words(point: "RooflinePoint", name: str) -> str:
-    """A point in words."""
     share = point.share_of_limit
     near = f", {percent(share)} % of its limit" if share is not None else ""
     rate = f"{significant(point.intensity)} FLOP/byte, {flops_rate(point.flops_per_s)}"

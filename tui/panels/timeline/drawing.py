@@ -17,7 +17,7 @@ from decodescope.analyzer.trace import Int64s
 from decodescope.analyzer.tracks.host import HOST_KINDS
 from decodescope.analyzer.tracks.track import Track, TrackColumns, TrackKind
 from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS, GAP_LETTERS
-from decodescope.tui.model.timeline import Look
+from decodescope.tui.model.look import Look
 from decodescope.tui.panels.sheet import Row
 from decodescope.tui.panels.timeline.cells import Cells, bar_cells, gap_cells
 from decodescope.tui.style.palette import Glyphs, Inks

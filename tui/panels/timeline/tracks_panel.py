@@ -13,7 +13,7 @@ from decodescope.tui.panels.table_rows import smart_pattern
 
 if TYPE_CHECKING:
     from decodescope.analyzer.trace import Bools
-    from decodescope.tui.model.timeline import Look
+    from decodescope.tui.model.look import Look
     from decodescope.tui.panels.timeline.drawing import Canvas
 
 _WITH_MAP, _WITH_AXIS, _WITH_LEGEND = 6, 4, 9
@@ -102,7 +102,7 @@ class TracksPanel(Prompting, Panel[TimelineData]):
 
     def _follow(self, data: TimelineData) -> "Look":
         """The look at this window and selection, at the width of this moment."""
-        from decodescope.tui.model.timeline import look_again, look_at
+        from decodescope.tui.model.look import look_again, look_at
 
         columns, look, window = self._columns, self._look, data.window
         pick = data.selection.pick
@@ -126,7 +126,7 @@ class TracksPanel(Prompting, Panel[TimelineData]):
         return self._look
 
     def _to_pick(self, look: "Look", pick: Pick | None) -> "Look":
-        from decodescope.tui.model.timeline import slice_of_pick, time_of_pick
+        from decodescope.tui.model.look import slice_of_pick, time_of_pick
 
         time = time_of_pick(look.tracks, pick)
         if time is None:
@@ -138,7 +138,7 @@ class TracksPanel(Prompting, Panel[TimelineData]):
         return look.show(*time, self._columns)
 
     def _chosen(self, look: "Look") -> tuple[tuple[int, int] | None, int | None]:
-        from decodescope.tui.model.timeline import slice_of_pick, time_of_pick
+        from decodescope.tui.model.look import slice_of_pick, time_of_pick
 
         if self._dragged is not None:
             return (min(self._dragged), max(self._dragged)), None
