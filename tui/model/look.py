@@ -1,5 +1,6 @@
 """The look of the timeline: its time, its track, and the slices that stand out."""
 
+import re
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Self
@@ -7,10 +8,17 @@ from typing import Self
 import numpy as np
 
 from decodescope.analyzer.attribution.range_tree import path_part
+from decodescope.analyzer.names.short_names import short_name
 from decodescope.analyzer.timing.interruptions.interruption import interruptions_by_gap
 from decodescope.analyzer.trace import Bools, Int64s, Intervals
 from decodescope.analyzer.tracks.build import Tracks
-from decodescope.analyzer.tracks.finding import find_labels, following, inside_range
+from decodescope.analyzer.tracks.finding import (
+    find_labels,
+    following,
+    inside_range,
+    next_gap,
+    nth_largest_gap,
+)
 from decodescope.analyzer.tracks.track import Track
 from decodescope.analyzer.tracks.viewport import TimeMap, Viewport, as_it_is, compressed, fitting
 from decodescope.tui.model.picks import (
@@ -127,50 +135,46 @@ class Look:
         look = replace(self, time=time)
         return look.to(Viewport(start_ns, max(end_ns - start_ns, 1)), columns)
 
+    @property
+    def middle_ns(self) -> int:
+        """The time in the middle of what is visible."""
+        return self.time.time_one(self.viewport.start_ns + self.viewport.span_ns // 2)
+
+    def _last_step_begun(self) -> int:
+        """The place of the last step that began before the middle; -1 without one."""
+        return int(self.tracks.steps.start_ns.searchsorted(self.middle_ns, side="right")) - 1
+
     def step(self) -> int | None:
         """The place in `tracks.steps` of the step in the middle, None outside of every step."""
-        view, steps = self.viewport, self.tracks.steps
-        middle_ns = self.time.time_one(view.start_ns + view.span_ns // 2)
-        place = int(steps.start_ns.searchsorted(middle_ns, side="right")) - 1
-        return place if place >= 0 and middle_ns < int(steps.end_ns[place]) else None
+        place = self._last_step_begun()
+        return place if place >= 0 and self.middle_ns < self.tracks.steps.end_ns[place] else None
 
     def to_step(self, by: int, columns: int) -> Self:
         """The next step, or the one before, fills the screen."""
         steps = self.tracks.steps
         if not len(steps):
             return self
-        view = self.viewport
-        middle_ns = self.time.time_one(view.start_ns + view.span_ns // 2)
-        before = int(steps.start_ns.searchsorted(middle_ns, side="right")) - 1
-        place = before + by + (by < 0 and self.step() is None)
+        place = self._last_step_begun() + by + (by < 0 and self.step() is None)
         place = max(min(place, len(steps) - 1), 0)
         return self.fill(int(steps.start_ns[place]), int(steps.end_ns[place]), columns)
 
     def marked(self, selection: Selection, labels: Bools | None) -> Self:
         """Mark the slices that stand out: those inside the selection's range that also belong to
         its kernel, else to `labels` (what was searched for)."""
-        tracks, chosen = self.tracks, None
-        within = selection.within
-        if isinstance(selection.pick, RangePick):
-            within = selection.pick.path
+        tracks, pick = self.tracks, selection.pick
+        within = pick.path if isinstance(pick, RangePick) else selection.within
+        if isinstance(pick, KernelPick):
+            labels = np.array([name == pick.name for name in tracks.names], dtype=np.bool_)
+        if within is None and labels is None:
+            return replace(self, marks=None)
+        chosen = [np.ones(len(track.slices), dtype=np.bool_) for track in tracks.tracks]
         if within is not None:
             chosen = inside_range(tracks, within)
-        if isinstance(selection.pick, KernelPick):
-            labels = np.array(
-                [name == selection.pick.name for name in tracks.names], dtype=np.bool_
-            )
         if labels is not None:
-            named = [track.named(labels) for track in tracks.tracks]
-            chosen = (
-                named if chosen is None else [a & b for a, b in zip(chosen, named, strict=True)]
-            )
-        if chosen is None:
-            return replace(self, marks=None)
-        marks = tuple(
-            track.count_marks(chosen_slices)
-            for track, chosen_slices in zip(tracks.tracks, chosen, strict=True)
-        )
-        return replace(self, marks=marks)
+            named = (track.named(labels) for track in tracks.tracks)
+            chosen = [inside & name for inside, name in zip(chosen, named, strict=True)]
+        marks = map(Track.count_marks, tracks.tracks, chosen)
+        return replace(self, marks=tuple(marks))
 
     def to_marked(self, columns: int) -> Self:
         """If nothing that stands out in a stream is visible, the first such slice from here on."""
@@ -192,6 +196,91 @@ class Look:
             return self
         _, start_ns, end_ns = min(candidates)
         return self.show(start_ns, end_ns, columns, readable=False)
+
+    def place_of(self, pick: Pick | None) -> tuple[tuple[int, int] | None, int | None]:
+        """The time of a pick that has one, (start, end), and the place of its track."""
+        analysis = self.tracks.analysis
+        match pick:
+            case SpanPick(start_ns, end_ns):
+                return (start_ns, end_ns), None
+            case OpPick(row):
+                kind = "stream"
+                events: Intervals = analysis.trace.ops
+            case GapPick(row):
+                kind, events = "gap", analysis.gaps
+            case _:
+                return None, None
+        holding = (
+            place
+            for place, track in enumerate(self.tracks.tracks)
+            if track.key.kind == kind and _holds(track, row)
+        )
+        return (int(events.start_ns[row]), int(events.end_ns[row])), next(holding, None)
+
+    def pick_of(self, place: int, number: int) -> Pick:
+        """The pick of a slice of a track."""
+        track = self.tracks.tracks[place]
+        row, label = int(track.slices.row[number]), int(track.slices.label[number])
+        start_ns, end_ns = int(track.slices.start_ns[number]), int(track.slices.end_ns[number])
+        pick: Pick | None = None
+        match track.key.kind:
+            case "stream" | "wait":
+                pick = OpPick(row)
+            case "gap":
+                pick = GapPick(row)
+            case "interruption":
+                pick = _interruption_pick(self.tracks, row)
+            case "range" if (path := self.tracks.path(label)) is not None:
+                pick = RangePick(path)
+            case "host_range" if (path := _host_path(self.tracks, track, start_ns)) is not None:
+                pick = RangePick(path)
+        return pick or SpanPick(start_ns, end_ns)
+
+    @property
+    def device(self) -> int | None:
+        """The device of the cursor's track, None for a host's."""
+        key = self.track.key
+        return key.device if key.kind in ("stream", "gap", "interruption", "range") else None
+
+    def neighbour_slice(self, at_ns: int, backwards: bool) -> int | None:
+        """The slice of the cursor's track after the one at `at_ns`, or before it; parts of one gap
+        are one."""
+        number, rows = following(self.track, at_ns, backwards), self.track.slices.row
+        if number is None or self.track.key.kind != "gap":
+            return number
+        if backwards:
+            return int(rows.searchsorted(rows[number]))
+        current = following(self.track, at_ns + 1, backwards=True)
+        if current is not None:
+            number = max(number, int(rows.searchsorted(rows[current], side="right")))
+        return number if number < len(rows) else None
+
+    def next_gap(self, after_ns: int, columns: int) -> int | None:
+        """The next gap of the cursor's device that is at least a column wide."""
+        least_ns = self.viewport.span_ns // max(columns, 1)
+        return next_gap(self.tracks.analysis.gaps, after_ns, least_ns, self.device)
+
+    def largest_gap(self, after: int | None) -> int | None:
+        """The longest gap of the cursor's device; after gap `after` the next in length."""
+        return nth_largest_gap(self.tracks.analysis.gaps, after, self.device)
+
+    def matching(self, pattern: re.Pattern[str]) -> Bools:
+        """Which names match, those of ops also by short name: one for each of `Tracks.names`."""
+        names, trace = self.tracks.names, self.tracks.analysis.trace
+        ops = {trace.names[name] for name in np.unique(trace.ops.name).tolist()}
+        matching = {name for name in ops if pattern.search(short_name(name))}
+        return np.array([name in matching or pattern.search(name) is not None for name in names])
+
+    def find_next(
+        self, labels: Bools, at: tuple[int, int], backwards: bool
+    ) -> tuple[Slice, int, int] | None:
+        """The next slice with one of `labels` after (time, track): the slice, its number among all
+        matches from 1, and their count; None without a match."""
+        matches = find_labels(self.tracks, labels)
+        match = matches.step(at, backwards)
+        if match is None:
+            return None
+        return (int(matches.track[match]), int(matches.slice[match])), match + 1, len(matches)
 
 
 def look_at(tracks: Tracks, columns: int) -> Look:
@@ -218,98 +307,10 @@ def look_again(look: Look, tracks: Tracks, columns: int) -> Look:
     return fresh.with_compression(True, columns) if look.time.limit_ns else fresh
 
 
-def device_of_last_step(tracks: Tracks) -> int:
-    """The device of the last step; without steps the busiest one. Something must have run."""
-    busy = tracks.analysis.busy
-    if len(tracks.step):
-        return int(tracks.analysis.steps.device[tracks.step[-1]])
-    return max(busy, key=lambda device: busy[device].busy_ns)
-
-
-def last_step_of(tracks: Tracks, most: int) -> Tracks:
-    """The time of the last step and at most `most` tracks of its device: its gaps, its stream with
-    most ops, its overlap, its other streams."""
-    device = device_of_last_step(tracks)
-    kinds = ("stream", "overlap", "gap")
-    device_tracks = [
-        track for track in tracks.tracks if track.key.kind in kinds and track.key.device == device
-    ]
-    order = {"gap": 0, "stream": 3, "overlap": 2}
-    busiest = max(
-        (track for track in device_tracks if track.key.kind == "stream"),
-        default=None,
-        key=lambda track: len(track.slices),
-    )
-    ranked = sorted(
-        device_tracks, key=lambda track: 1 if track is busiest else order[track.key.kind]
-    )
-    kept = {track.key for track in ranked[:most]}
-    chosen = tuple(track for track in device_tracks if track.key in kept)
-    return replace(tracks, tracks=chosen, world=tracks.home)
-
-
-def overlap_share(tracks: Tracks) -> float:
-    """The share of the last step in which ops of its device overlapped, 0 if that does not
-    matter."""
-    last_step_tracks = last_step_of(tracks, len(tracks.tracks)).tracks
-    home = np.array(tracks.home)
-    return sum(
-        float(track.columns(home).busy[0])
-        for track in last_step_tracks
-        if track.key.kind == "overlap"
-    )
-
-
-def time_of_pick(tracks: Tracks, pick: Pick | None) -> tuple[int, int] | None:
-    """The time of a pick that has one: (start, end)."""
-    analysis = tracks.analysis
-    match pick:
-        case OpPick(row):
-            events: Intervals = analysis.trace.ops
-        case GapPick(row):
-            events = analysis.gaps
-        case SpanPick(start_ns, end_ns):
-            return start_ns, end_ns
-        case _:
-            return None
-    return int(events.start_ns[row]), int(events.end_ns[row])
-
-
-def slice_of_pick(tracks: Tracks, pick: Pick | None) -> Slice | None:
-    """The track's place and the slice of an op or of the first part of a gap."""
-    match pick:
-        case OpPick(row):
-            kind = "stream"
-        case GapPick(row):
-            kind = "gap"
-        case _:
-            return None
-    for place, track in enumerate(tracks.tracks):
-        if track.key.kind == kind:
-            number = int(track.slices.row.searchsorted(row))
-            if number < len(track.slices) and int(track.slices.row[number]) == row:
-                return place, number
-    return None
-
-
-def pick_of_slice(tracks: Tracks, place: int, number: int) -> Pick:
-    """The pick of a slice of a track."""
-    track = tracks.tracks[place]
-    row = int(track.slices.row[number])
-    if track.key.kind in ("stream", "wait"):
-        return OpPick(row)
-    if track.key.kind == "gap":
-        return GapPick(row)
-    if track.key.kind == "interruption" and (pick := _interruption_pick(tracks, row)) is not None:
-        return pick
-    path = None
-    if track.key.kind == "range":
-        path = tracks.path(int(track.slices.label[number]))
-    elif track.key.kind == "host_range":
-        path = _host_path(tracks, track, int(track.slices.start_ns[number]))
-    if path is not None:
-        return RangePick(path)
-    return SpanPick(int(track.slices.start_ns[number]), int(track.slices.end_ns[number]))
+def _holds(track: Track, row: int) -> bool:
+    """Whether a slice of `track` is about `row`; its rows are sorted."""
+    number = int(track.slices.row.searchsorted(row))
+    return row in track.slices.row[number : number + 1]
 
 
 def _interruption_pick(tracks: Tracks, row: int) -> Pick | None:
@@ -324,43 +325,11 @@ def _interruption_pick(tracks: Tracks, row: int) -> Pick | None:
 
 def _host_path(tracks: Tracks, track: Track, at_ns: int) -> str | None:
     """The path of the thread's ranges down to `track`, None if it launched nothing."""
-    parts: list[str] = []
-    for outer_track in tracks.tracks:
-        if outer_track.key[:3] == track.key[:3] and outer_track.key.level <= track.key.level:
-            number = outer_track.at(at_ns, at_ns + 1)
-            part = (
-                path_part(tracks.names[int(outer_track.slices.label[number])])
-                if number is not None
-                else None
-            )
-            parts += [part] if part is not None else []
-    path = "/".join(parts)
+    parts = []
+    for outer in tracks.tracks:
+        if outer.key[:3] == track.key[:3] and outer.key.level <= track.key.level:
+            number = outer.at(at_ns, at_ns + 1)
+            if number is not None:
+                parts.append(path_part(tracks.names[int(outer.slices.label[number])]))
+    path = "/".join(part for part in parts if part is not None)
     return path if path in tracks.analysis.ranges.paths else None
-
-
-def neighbour_slice(look: Look, at_ns: int, backwards: bool) -> int | None:
-    """The slice of the cursor's track after the one at `at_ns`, or before it; parts of one gap are
-    one."""
-    slices = look.track.slices
-    next_slice = following(look.track, at_ns, backwards)
-    if next_slice is not None and backwards and look.track.key.kind == "gap":
-        return int(slices.row.searchsorted(slices.row[next_slice]))
-    if next_slice is not None and not backwards and look.track.key.kind == "gap":
-        current = following(look.track, at_ns + 1, backwards=True)
-        gap = slices.row[current] if current is not None else None
-        while next_slice < len(slices) and slices.row[next_slice] == gap:
-            next_slice += 1
-        return next_slice if next_slice < len(slices) else None
-    return next_slice
-
-
-def find_next(
-    look: Look, labels: Bools, at: tuple[int, int], backwards: bool
-) -> tuple[Slice, int, int] | None:
-    """The next slice with one of `labels` after (time, track): the slice, its number among all
-    matches from 1, and their count; None without a match."""
-    matches = find_labels(look.tracks, labels)
-    match = matches.step(at, backwards)
-    if match is None:
-        return None
-    return (int(matches.track[match]), int(matches.slice[match])), match + 1, len(matches)

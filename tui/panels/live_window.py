@@ -108,7 +108,8 @@ class LastStepPanel(Panel[LastStepData]):
         return Sheet(list(self._drawn[1]), self._drawn[2], data.note)
 
     def _rows_and_title(self, data: LastStepData, width: int, height: int) -> tuple[list[Row], str]:
-        from decodescope.tui.model.look import last_step_of, look_at
+        from decodescope.tui.model.last_step import last_step_of
+        from decodescope.tui.model.look import look_at
         from decodescope.tui.panels.timeline.axis import axis, legend
         from decodescope.tui.panels.timeline.drawing import Canvas
 
@@ -123,7 +124,7 @@ class LastStepPanel(Panel[LastStepData]):
         return rows[:height], self._title(data)
 
     def _title(self, data: LastStepData) -> str:
-        from decodescope.tui.model.look import device_of_last_step, overlap_share
+        from decodescope.tui.model.last_step import device_of_last_step, overlap_share
 
         tracks, report = data.window.tracks, data.window.report
         ops = "operators" if data.window.analysis.trace.on_cpu else "GPU ops"

@@ -16,7 +16,7 @@ from decodescope.analyzer.tracks.build import find_tracks
 from decodescope.tui.background import analyse_files
 from decodescope.tui.model.details.describe import gap_lines, overview_lines, range_detail_lines
 from decodescope.tui.model.details.kernel import kernel_lines, op_lines
-from decodescope.tui.model.look import pick_of_slice
+from decodescope.tui.model.look import look_at
 from decodescope.tui.model.picks import GapFilter, GapPick, OpPick, Selection, SpanPick
 from decodescope.tui.model.view import Moment, Window
 from decodescope.tui.panels.gaps.classes import GapClassesPanel
@@ -189,7 +189,7 @@ def test_a_track_shows_interruptions(slow: Window) -> None:
     names = [tracks.names[label] for label in track.slices.label.tolist()]
     assert names == ["interruption: wait", "interruption: long op"]
     assert [tracks.path(label) for label in track.slices.label.tolist()] == [None, None]
-    gap, long_op = (pick_of_slice(tracks, place, number) for number in range(2))
+    gap, long_op = (look_at(tracks, 40).pick_of(place, number) for number in range(2))
     assert isinstance(gap, GapPick)
     assert slow.analysis.gaps.length_ns[gap.row] == slow.analysis.gaps.length_ns.max()
     assert isinstance(long_op, OpPick)
@@ -201,7 +201,7 @@ def test_a_track_shows_interruptions(slow: Window) -> None:
 def test_pieces_of_one_interrupted_gap_each_lead_to_it(slow: Window) -> None:
     """Whatever lies in no gap and in no op is a span of time."""
     for number in range(len(slow.analysis.interruptions)):
-        pick = pick_of_slice(slow.tracks, len(slow.tracks.tracks) - 1, number)
+        pick = look_at(slow.tracks, 40).pick_of(len(slow.tracks.tracks) - 1, number)
         assert not isinstance(pick, SpanPick)
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from textual import events
 
-from decodescope.analyzer.text.formatting import duration
 from decodescope.tui.model.picks import GapPick, KernelPick, OpPick, Pick, RangePick, SpanPick
 from decodescope.tui.panels.messages import Choose, Narrow, Turn
 from decodescope.tui.panels.prompt import Prompt
@@ -23,16 +22,6 @@ class TimelinePanel(TracksPanel):
 
     NAME = "timeline"
     COMMANDS = COMMANDS
-
-    def _marks_ns(self, look: "Look") -> dict[int, str]:
-        marks = {self._time(look): self._brush.glyphs.tick} if self.has_focus else {}
-        return marks | ({} if self._measured_from is None else {self._measured_from: "m"})
-
-    def _title(self, look: "Look") -> str:
-        title = super()._title(look)
-        if self._measured_from is None:
-            return title
-        return f"{title}  measured {duration(abs(self._time(look) - self._measured_from))}"
 
     # Keys
 
@@ -100,30 +89,23 @@ class TimelinePanel(TracksPanel):
 
     def action_slice(self, by: int) -> None:
         """Select the slice of the cursor's track after the selected one, or before it."""
-        from decodescope.tui.model.look import neighbour_slice
-
-        if self._look is not None:
-            number = neighbour_slice(self._look, self._time(self._look), by < 0)
+        if (look := self._look) is not None:
+            number = look.neighbour_slice(self._time(look), by < 0)
             if number is not None:
-                self._select(self._look.cursor, number)
+                self._select(look.cursor, number)
 
     def action_next_gap(self) -> None:
-        from decodescope.analyzer.tracks.finding import next_gap
-
+        """Select the next gap that is at least a column wide."""
         if (look := self._look) is not None:
-            least_ns = look.viewport.span_ns // max(self._columns, 1)
-            gap = next_gap(look.tracks.analysis.gaps, self._time(look), least_ns, self._device())
+            gap = look.next_gap(self._time(look), self._columns)
             self._choose_gap(gap, "No gap is as wide as a column. Zoom in to see shorter ones.")
 
     def action_largest_gap(self) -> None:
         """Select the largest gap; if a gap is selected, the next in length."""
-        from decodescope.analyzer.tracks.finding import nth_largest_gap
-
         if (look := self._look) is not None:
             pick = self._selection.pick
             after = pick.row if isinstance(pick, GapPick) else None
-            gaps = look.tracks.analysis.gaps
-            self._choose_gap(nth_largest_gap(gaps, after, self._device()), "There are no gaps.")
+            self._choose_gap(look.largest_gap(after), "There are no gaps.")
 
     def action_measure(self) -> None:
         """Start at the cursor; the second time, select what is between."""
@@ -144,10 +126,7 @@ class TimelinePanel(TracksPanel):
             return
         pick, at_ns = self._selection.pick, self._time(self._look)
         ends = (pick.start_ns, pick.end_ns) if isinstance(pick, SpanPick) else self._look.shown
-        start_ns, end_ns = (
-            (at_ns, max(ends[1], at_ns)) if side == 0 else (min(ends[0], at_ns), at_ns)
-        )
-        self._choose_span(start_ns, end_ns)
+        self._choose_span(at_ns, max(ends[1], at_ns) if side == 0 else min(ends[0], at_ns))
 
     def action_enter(self) -> None:
         """Open the selection on its own page; show only what is inside a range."""
@@ -167,12 +146,10 @@ class TimelinePanel(TracksPanel):
 
     def action_next_match(self, by: int) -> None:
         """Select the next slice whose name matches the search, in any track."""
-        from decodescope.tui.model.look import find_next
-
         look = self._look
         if look is None or self._labels is None:
             return
-        match = find_next(look, self._labels, (self._time(look), look.cursor), by < 0)
+        match = look.find_next(self._labels, (self._time(look), look.cursor), by < 0)
         if match is None:
             self._matches = "no match"
             self._redraw()
@@ -204,27 +181,23 @@ class TimelinePanel(TracksPanel):
             self._redraw()
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
+        """Select what was clicked, or the span."""
         dragged, self._dragged = self._dragged, None
         self.capture_mouse(False)
-        if dragged is None or self._look is None:
+        look, column, track = self._look, self._column(event), self._track_at(event)
+        if dragged is None or look is None:
             return
-        column, track = self._column(event), self._track_at(event)
         if column is not None and 0 < event.y <= self._body_top:
-            self._look = self._look.centred(column, self._columns)
-            self._redraw()
-            return
-        clicked_time = self._look.time_of(column, self._columns) if column is not None else None
-        if clicked_time is not None and clicked_time[0] == dragged[0]:
-            number = None
-            if track is not None:
-                number = self._look.tracks.tracks[track].at(*clicked_time)
+            self._look = look.centred(column, self._columns)
+        elif column is not None and (at_ns := look.time_of(column, self._columns))[0] == dragged[0]:
+            number = None if track is None else look.tracks.tracks[track].at(*at_ns)
             if track is not None and number is not None:
                 self._select(track, number, move=False)
             else:
-                self._at_ns = clicked_time[0]
+                self._at_ns = at_ns[0]
                 self.post_message(Choose(None))
-        elif dragged[0] != dragged[1]:
-            self._choose_span(min(dragged), max(dragged))
+        else:
+            self._choose_span(*dragged)
         self._redraw()
 
     @property
@@ -255,29 +228,13 @@ class TimelinePanel(TracksPanel):
             self._look = change(self._look)
             self._redraw()
 
-    def _time(self, look: "Look") -> int:
-        """The time of the cursor: where something was selected, else the middle."""
-        start_ns, end_ns = look.shown
-        if self._at_ns is not None and start_ns <= self._at_ns <= end_ns:
-            return self._at_ns
-        return look.time.time_one(look.viewport.start_ns + look.viewport.span_ns // 2)
-
     def _cursor_column(self, look: "Look") -> int | None:
         if self._at_ns is None:
             return None
         column = look.column_of(self._at_ns, self._columns)
         return column if 0 <= column < self._columns else None
 
-    def _device(self) -> int | None:
-        """The device of the cursor's track, None for a host's."""
-        look = self._look
-        if look is None or look.track.key.kind not in ("stream", "gap", "interruption", "range"):
-            return None
-        return look.track.key.device
-
     def _select(self, track: int, number: int, move: bool = True) -> None:
-        from decodescope.tui.model.look import pick_of_slice
-
         look = self._look
         if look is None:
             return
@@ -287,18 +244,16 @@ class TimelinePanel(TracksPanel):
         if move:
             self._look = self._look.show(start_ns, end_ns, self._columns, readable=False)
         self._at_ns = start_ns
-        self._choose(pick_of_slice(look.tracks, track, number))
+        self._choose(look.pick_of(track, number))
 
     def _choose_gap(self, row: int | None, without: str) -> None:
-        if row is None:
+        if row is None or self._look is None:
             self.app.notify(without, severity="warning")
             return
-        look = self._look
-        if look is not None:
-            gaps = look.tracks.analysis.gaps
-            time = int(gaps.start_ns[row]), int(gaps.end_ns[row])
-            self._look, self._at_ns = look.show(*time, self._columns), time[0]
-            self._choose(GapPick(row))
+        gaps = self._look.tracks.analysis.gaps
+        start_ns, end_ns = int(gaps.start_ns[row]), int(gaps.end_ns[row])
+        self._look, self._at_ns = self._look.show(start_ns, end_ns, self._columns), start_ns
+        self._choose(GapPick(row))
 
     def _choose_span(self, start_ns: int, end_ns: int) -> None:
         if start_ns != end_ns:

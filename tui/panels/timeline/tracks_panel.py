@@ -38,7 +38,6 @@ class TracksPanel(Prompting, Panel[TimelineData]):
 
     def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
         self._look: Look | None = None
-        self._of: Window | None = None
         self._source: tuple[str, int] = "", -1
         self._selection = NOTHING
         self._labels: Bools | None = None
@@ -47,7 +46,7 @@ class TracksPanel(Prompting, Panel[TimelineData]):
         self._at_ns: int | None = None
         self._dragged: tuple[int, int] | None = None
         self._measured_from: int | None = None
-        self._top = self._columns = self._gutter = self._body = self._body_top = 0
+        self._top = self._columns = self._gutter = self._body_top = 0
         self._track_rows: list[int] = []
         self._drawn: tuple[object, list[Row]] | None = None
         super().__init__(brush, view, moment)
@@ -56,41 +55,29 @@ class TracksPanel(Prompting, Panel[TimelineData]):
 
     def pick(self, view: View, moment: Moment) -> TimelineData | Empty:
         window = view.window
-        if window is None:
-            self._of = self._look = None
-            return Empty("Timeline", view.waiting)
-        if not window.tracks.tracks:
-            self._of = self._look = None
-            return Empty("Timeline", "nothing in this trace has a time")
+        if window is None or not window.tracks.tracks:
+            self._look = None
+            hint = view.waiting if window is None else "nothing in this trace has a time"
+            return Empty("Timeline", hint)
         source = (view.source_name, view.current)
         return TimelineData(window, source, view.selection, view.window_note(moment))
 
     def draw(self, data: TimelineData, width: int, height: int) -> Sheet:
         from decodescope.tui.panels.timeline.drawing import Canvas
 
-        tracks = data.window.tracks.tracks
-        widest = max(len(track.title) for track in tracks)
+        widest = max(len(track.title) for track in data.window.tracks.tracks)
         self._gutter = min(widest + 2, _MAX_GUTTER, width // 3)
         self._columns = max(width - self._gutter, 1)
         look = self._follow(data)
-        key = (
-            look,
-            self._selection,
-            self._dragged,
-            self._brush,
-            width,
-            height,
-            self.has_focus,
-            self._prompt and self._prompt.text,
-            self._top,
-            tuple(self._marks_ns(look)),
-        )
+        marks_ns = self._marks_ns(look)
+        state = (look, self._selection, self._dragged, tuple(marks_ns), self.has_focus)
+        key = (*state, self._brush, width, height, self._prompt and self._prompt.text)
         if self._drawn is None or self._drawn[0] != key:
-            canvas = Canvas(look, self._brush.inks, self._brush.glyphs, self._columns, self._gutter)
-            canvas.chosen, canvas.chosen_track = self._chosen(look)
-            canvas.marks_ns = self._marks_ns(look)
-            rows = self._rows(canvas, width, height)
-            self._drawn = ((*key[:-2], self._top, key[-1]), rows)
+            brush, chosen = self._brush, self._chosen(look)
+            canvas = Canvas(
+                look, brush.inks, brush.glyphs, self._columns, self._gutter, *chosen, marks_ns
+            )
+            self._drawn = (key, self._rows(canvas, width, height))
         return Sheet(list(self._drawn[1]), self._title(look), self._note(data))
 
     def as_text(self, data: TimelineData) -> list[str]:
@@ -104,15 +91,15 @@ class TracksPanel(Prompting, Panel[TimelineData]):
         """The look at this window and selection, at the width of this moment."""
         from decodescope.tui.model.look import look_again, look_at
 
-        columns, look, window = self._columns, self._look, data.window
+        columns, look, tracks = self._columns, self._look, data.window.tracks
         pick = data.selection.pick
-        fresh = look is None or self._of is not window
-        if look is None or self._of is None or self._source != data.source:
-            look = look_at(window.tracks, columns)
+        fresh = look is None or look.tracks is not tracks
+        if look is None or self._source != data.source:
+            look = look_at(tracks, columns)
         elif fresh:
-            look = look_again(look, window.tracks, columns)
+            look = look_again(look, tracks, columns)
         if fresh:
-            self._of, self._source = window, data.source
+            self._source = data.source
             self._at_ns = self._dragged = self._measured_from = None
             self._labels = self._matching(look)
         if fresh or data.selection != self._selection:
@@ -126,29 +113,31 @@ class TracksPanel(Prompting, Panel[TimelineData]):
         return self._look
 
     def _to_pick(self, look: "Look", pick: Pick | None) -> "Look":
-        from decodescope.tui.model.look import slice_of_pick, time_of_pick
-
-        time = time_of_pick(look.tracks, pick)
+        time, place = look.place_of(pick)
         if time is None:
             return look
-        place = slice_of_pick(look.tracks, pick)
-        if place is not None and look.track.key.kind != look.tracks.tracks[place[0]].key.kind:
-            look = replace(look, cursor=place[0])
+        if place is not None and look.track.key.kind != look.tracks.tracks[place].key.kind:
+            look = replace(look, cursor=place)
         self._at_ns = time[0]
         return look.show(*time, self._columns)
 
     def _chosen(self, look: "Look") -> tuple[tuple[int, int] | None, int | None]:
-        from decodescope.tui.model.look import slice_of_pick, time_of_pick
-
+        """The time to mark, and the place of its track (None: all tracks)."""
         if self._dragged is not None:
             return (min(self._dragged), max(self._dragged)), None
-        pick = self._selection.pick
-        place = slice_of_pick(look.tracks, pick)
-        return time_of_pick(look.tracks, pick), None if place is None else place[0]
+        return look.place_of(self._selection.pick)
+
+    def _time(self, look: "Look") -> int:
+        """The time of the cursor: where something was selected, else the middle."""
+        start_ns, end_ns = look.shown
+        if self._at_ns is not None and start_ns <= self._at_ns <= end_ns:
+            return self._at_ns
+        return look.middle_ns
 
     def _marks_ns(self, look: "Look") -> dict[int, str]:
         """Times to mark on the axis, and their marks."""
-        return {}
+        marks = {self._time(look): self._brush.glyphs.tick} if self.has_focus else {}
+        return marks | ({} if self._measured_from is None else {self._measured_from: "m"})
 
     # Drawing
 
@@ -158,12 +147,11 @@ class TracksPanel(Prompting, Panel[TimelineData]):
         head = [canvas.minimap()] if height >= _WITH_MAP else []
         searching = self._prompt is not None or bool(self._search)
         foot = (height >= _WITH_AXIS) + (height >= _WITH_LEGEND or searching)
-        self._body = max(height - len(head) - foot, 1)
+        body = max(height - len(head) - foot, 1)
         self._body_top = len(head)
-        self._scroll(canvas)
-        body = canvas.tracks(self._top, self._body, self.has_focus)
-        body += [Row() for _ in range(self._body - len(body))]
-        rows = [*head, *body]
+        self._scroll(canvas, body)
+        rows = [*head, *canvas.tracks(self._top, body, self.has_focus)]
+        rows += [Row() for _ in range(len(head) + body - len(rows))]
         if height >= _WITH_AXIS:
             rows.append(axis(canvas))
         if self._prompt is not None:
@@ -176,54 +164,40 @@ class TracksPanel(Prompting, Panel[TimelineData]):
             rows.append(legend(canvas, width))
         return rows[:height]
 
-    def _scroll(self, canvas: "Canvas") -> None:
+    def _scroll(self, canvas: "Canvas", rows: int) -> None:
         """Keep the cursor's track visible, and at first the gaps and interruptions below it."""
         from decodescope.tui.panels.timeline.drawing import track_heights
 
-        tracks, cursor = canvas.look.tracks.tracks, canvas.look.cursor
-        wanted = cursor
-        while wanted + 1 < len(tracks) and tracks[wanted].key.kind in ("stream", "overlap", "wait"):
-            wanted += 1
-        if wanted + 1 < len(tracks) and tracks[wanted + 1].key.kind == "interruption":
-            wanted += 1
-        last = min(wanted, cursor + self._body - 1)
-        self._top = max(min(self._top, cursor, max(len(tracks) - self._body, 0)), 0)
-        self._top = max(self._top, last - self._body + 1)
-        kinds = [track.key.kind for track in tracks[self._top : self._top + self._body]]
-        self._track_rows = track_heights(kinds, self._body, canvas.inks.letters)
+        kinds = [track.key.kind for track in canvas.look.tracks.tracks]
+        last = cursor = canvas.look.cursor
+        while last + 1 < len(kinds) and kinds[last] in ("stream", "overlap", "wait"):
+            last += 1
+        last += kinds[last + 1 : last + 2] == ["interruption"]
+        top = min(self._top, cursor, max(len(kinds) - rows, 0))
+        self._top = max(top, min(last, cursor + rows - 1) - rows + 1)
+        shown = kinds[self._top : self._top + rows]
+        self._track_rows = track_heights(shown, rows, canvas.inks.letters)
 
     def _title(self, look: "Look") -> str:
-        step, steps = look.step(), look.tracks.steps
+        step, zoom = look.step(), look.zoom
         start_ns, end_ns = look.shown
         parts = ["Timeline"]
         if step is not None:
-            parts.append(f"step ◂ {step + 1}/{len(steps)} ▸")
+            parts.append(f"step ◂ {step + 1}/{len(look.tracks.steps)} ▸")
         parts.append(duration(end_ns - start_ns))
-        zoom = look.zoom
         parts.append(f"zoom {significant(zoom) if zoom < 10 else f'{zoom:,.0f}'}\u00d7")
         if look.time.limit_ns:
             parts.append(f"gaps over {duration(look.time.limit_ns)} are cut short")
+        if self._measured_from is not None:
+            parts.append(f"measured {duration(abs(self._time(look) - self._measured_from))}")
         return "  ".join(parts)
 
     def _note(self, data: TimelineData) -> str:
-        shown = len(self._track_rows)
-        tracks = len(data.window.tracks.tracks)
-        some = shown < tracks
-        place = f"tracks {self._top + 1}\u2013{self._top + shown} of {tracks}" if some else ""
-        return " · ".join(part for part in (place, data.note) if part)
+        shown, tracks = len(self._track_rows), len(data.window.tracks.tracks)
+        place = f"tracks {self._top + 1}\u2013{self._top + shown} of {tracks}"
+        return " · ".join(filter(None, (place if shown < tracks else "", data.note)))
 
     def _matching(self, look: "Look") -> "Bools | None":
-        """Which names match the search, those of ops also by short name; None without one."""
-        import numpy as np
-
-        from decodescope.analyzer.names.short_names import short_name
-
+        """Which names match the search; None without one."""
         self._matches = ""
-        if not self._search:
-            return None
-        pattern = smart_pattern(self._search)
-        names, trace = look.tracks.names, look.tracks.analysis.trace
-        matching = {name for name in names if pattern.search(name)}
-        ops = {trace.names[name] for name in np.unique(trace.ops.name).tolist()}
-        matching |= {name for name in ops if pattern.search(short_name(name))}
-        return np.array([name in matching for name in names], dtype=np.bool_)
+        return look.matching(smart_pattern(self._search)) if self._search else None
