@@ -1,6 +1,7 @@
 """The rows below the tracks: times, marks and the meaning of colours and glyphs."""
 
 import math
+from collections.abc import Callable, Mapping
 from itertools import groupby
 from operator import itemgetter
 
@@ -9,12 +10,8 @@ from rich.cells import cell_len
 from rich.style import Style
 
 from decodescope.analyzer.text.formatting import TIME_UNITS, duration
-from decodescope.analyzer.vocabulary.class_colors import (
-    FAMILY_COLORS,
-    FAMILY_LETTERS,
-    GAP_COLORS,
-    GAP_LETTERS,
-)
+from decodescope.analyzer.tracks.track import TrackKind
+from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS, GAP_LETTERS
 from decodescope.tui.panels.sheet import Row
 from decodescope.tui.panels.timeline.cells import GAP_STEPS_NS
 from decodescope.tui.panels.timeline.drawing import Canvas
@@ -86,7 +83,7 @@ def _cut_columns(canvas: Canvas) -> list[int]:
     cut, edges = canvas.look.time.cut, canvas.edges_ns
     first = np.searchsorted(cut.end_ns, edges[:-1], side="right")
     after = np.searchsorted(cut.start_ns, edges[1:], side="left")
-    return [int(at) for at in np.flatnonzero(after > first)]
+    return np.flatnonzero(after > first).tolist()
 
 
 def _round_label(ns: int) -> str:
@@ -109,17 +106,16 @@ def fitting_legend(
 
 def legend(canvas: Canvas, width: int) -> Row:
     """The families and gap classes that are visible, and what the heights of gaps mean."""
-    inks, glyphs, seen = canvas.inks, canvas.glyphs, canvas.kinds_seen
-    busy = [
-        (inks.mark(FAMILY_LETTERS[name], glyphs.swatch), inks.family(name), name)
-        for name in FAMILY_COLORS
-        if ("stream", name) in seen
-    ]
-    why = [
-        (inks.mark(GAP_LETTERS[name], glyphs.swatch), inks.gap(name), name)
-        for name in GAP_COLORS
-        if ("gap", name) in seen
-    ]
+    inks, glyphs = canvas.inks, canvas.glyphs
+
+    def entries(
+        kind: TrackKind, letters: Mapping[str, str], ink: Callable[[str], Style]
+    ) -> list[Entry]:
+        seen = [name for name in letters if (kind, name) in canvas.kinds_seen]
+        return [(inks.mark(letters[name], glyphs.swatch), ink(name), name) for name in seen]
+
+    busy = entries("stream", FAMILY_LETTERS, inks.family)
+    why = entries("gap", GAP_LETTERS, inks.gap)
     steps = "".join(
         f"{glyph}{duration(step).replace('.00', '').replace('.0', '').replace(' ', '')}"
         for glyph, step in zip(glyphs.ramp[1:], GAP_STEPS_NS, strict=False)

@@ -26,11 +26,13 @@ _SWAPPED, _LABEL, _PALE, _TINTED, _CHOSEN = 1, 2, 4, 8, 16
 _FLAGS = 32
 _EMPTY = 64
 _MAX_STREAM_ROWS = 3
+# The names of the kinds of slices; of other tracks the kinds have none.
 _KINDS: dict[TrackKind, Sequence[str]] = {
-    "stream": FAMILIES, "gap": GAP_CLASSES, "host": HOST_KINDS, "range": ("", ""),
-    "host_range": ("", ""), "overlap": ("",), "wait": ("",), "interruption": ("",),
-    "busy": ("",),
-}  # fmt: skip
+    "stream": FAMILIES,
+    "gap": GAP_CLASSES,
+    "host": HOST_KINDS,
+}
+_NAMELESS = ("", "")
 
 
 @dataclass(slots=True)
@@ -48,15 +50,11 @@ class Canvas:
     chosen_track: int | None = None
     marks_ns: dict[int, str] = field(default_factory=dict)
     kinds_seen: set[tuple[str, str]] = field(default_factory=set)
+    edges_ns: Int64s = field(init=False)
     _styles: dict[tuple[TrackKind, int], Style] = field(default_factory=dict)
-    _edges: Int64s | None = None
 
-    @property
-    def edges_ns(self) -> Int64s:
-        """The times of the edges of the columns."""
-        if self._edges is None:
-            self._edges = self.look.edges_ns(self.columns)
-        return self._edges
+    def __post_init__(self) -> None:
+        self.edges_ns = self.look.edges_ns(self.columns)
 
     def tracks(self, first: int, height: int, focused: bool) -> list[Row]:
         """The tracks from `first` on, in at most `height` rows; streams get what is left over."""
@@ -92,37 +90,31 @@ class Canvas:
         return row.left(text, max(self.gutter - row.cells - 1, 0), style).to(self.gutter)
 
     def _track(self, place: int, track: Track, rows: int, cursor: bool) -> list[Row]:
-        columns = track.columns(self.edges_ns)
-        letters = self.inks.letters and track.key.kind in ("stream", "gap") and rows > 1
+        kind, columns = track.key.kind, track.columns(self.edges_ns)
+        letters = self.inks.letters and kind in ("stream", "gap") and rows > 1
         high = rows - letters
-        if track.key.kind == "gap":
+        if kind == "gap":
             cells = gap_cells(track, columns, self.glyphs)
         else:
             cells = bar_cells(track, columns, self.edges_ns, high, self.glyphs)
         flags = self._flags(place, track, columns)
         flags[cells.swapped] |= _SWAPPED
-        names = _KINDS[track.key.kind]
-        self.kinds_seen |= {
-            (track.key.kind, names[kind]) for kind in np.unique(cells.kind) if kind >= 0
-        }
+        names = _KINDS.get(kind, _NAMELESS)
+        self.kinds_seen |= {(kind, names[seen]) for seen in np.unique(cells.kind) if seen >= 0}
         codes = np.where(cells.kind < 0, _EMPTY, cells.kind.astype(np.int64)) * _FLAGS + flags
         lines = [(text, codes) for text in cells.text]
         self._write_labels(track, cells, lines)
+        titles = [""] * high
+        titles[high // 2] = track.title
         if letters:
-            lines.append((self._letters(track, cells), codes & ~_SWAPPED))
-        titles = [""] * len(lines)
-        titles[(len(lines) - letters) // 2 if track.key.kind != "gap" else 0] = track.title
-        if letters:
-            titles[-1] = "why" if track.key.kind == "gap" else "what"
+            letter_of = GAP_LETTERS if kind == "gap" else FAMILY_LETTERS
+            text = [letter_of[names[seen]] if seen >= 0 else " " for seen in cells.kind.tolist()]
+            lines.append((text, codes & ~_SWAPPED))
+            titles.append("why" if kind == "gap" else "what")
         return [
-            self._line(self._label(title, cursor and title == track.title), track.key.kind, *line)
+            self._line(self._label(title, cursor and title == track.title), kind, *line)
             for title, line in zip(titles, lines, strict=True)
         ]
-
-    def _letters(self, track: Track, cells: Cells) -> list[str]:
-        letters = GAP_LETTERS if track.key.kind == "gap" else FAMILY_LETTERS
-        names = _KINDS[track.key.kind]
-        return [letters[names[kind]] if kind >= 0 else " " for kind in cells.kind.tolist()]
 
     def _flags(self, place: int, track: Track, columns: TrackColumns) -> NDArray[np.int64]:
         flags = np.zeros(self.columns, dtype=np.int64)
@@ -145,24 +137,21 @@ class Canvas:
         self, track: Track, cells: Cells, lines: list[tuple[list[str], NDArray[np.int64]]]
     ) -> None:
         """Names and lengths, where there is room."""
+        kind, slices = track.key.kind, track.slices
         for row, start, room, number in cells.labels:
-            text, codes = lines[row]
-            if track.key.kind == "gap":
-                label = duration(int(track.slices.length_ns[number]))
+            name_index = int(slices.label[number])
+            if kind == "gap":
+                label = duration(int(slices.length_ns[number]))
+                start += (room - len(label)) // 2
                 if len(label) + 2 > room:
                     continue
-                start += (room - len(label)) // 2
-                cells_wide = len(label)
-            elif (named := int(track.slices.label[number])) < 0:
+            elif name_index < 0:
                 continue
             else:
-                name = self.look.tracks.names[named]
-                label = (
-                    short_kernel(name, room - 1)
-                    if track.key.kind == "stream"
-                    else cut_middle(name, room - 1)
-                )
-                cells_wide = min(cell_len(label), room)
+                shortened = short_kernel if kind == "stream" else cut_middle
+                label = shortened(self.look.tracks.names[name_index], room - 1)
+            cells_wide = min(cell_len(label), room)
+            text, codes = lines[row]
             text[start : start + cells_wide] = _one_cell_each(label, cells_wide)
             codes = codes.copy()
             codes[start : start + cells_wide] |= _LABEL
@@ -184,7 +173,7 @@ class Canvas:
 
     def _new_style(self, kind: TrackKind, number: int, flags: int) -> Style:
         inks = self.inks
-        style = Style.null() if number == _EMPTY else self.ink(kind, _KINDS[kind][number], number)
+        style = Style.null() if number == _EMPTY else self._ink(kind, number)
         if flags & _PALE:
             style = inks.faint
         if flags & _CHOSEN and number != _EMPTY:
@@ -199,17 +188,18 @@ class Canvas:
             style += Style(bgcolor=inks.cursor.bgcolor.name)
         return style
 
-    def ink(self, kind: TrackKind, name: str, number: int = 0) -> Style:
+    def _ink(self, kind: TrackKind, number: int) -> Style:
         """The colour of a kind of slice."""
-        inks = self.inks
-        if kind == "stream":
-            return inks.family(name)
-        if kind == "gap":
-            return inks.gap(name)
-        if kind == "host":
-            return {"operator": inks.faint, "launch": inks.dim}.get(name, inks.text)
-        if kind in ("wait", "interruption"):
-            return inks.warn
+        inks, name = self.inks, _KINDS.get(kind, _NAMELESS)[number]
+        match kind:
+            case "stream":
+                return inks.family(name)
+            case "gap":
+                return inks.gap(name)
+            case "host":
+                return {"operator": inks.faint, "launch": inks.dim}.get(name, inks.text)
+            case "wait" | "interruption":
+                return inks.warn
         return (inks.dim, inks.faint)[number]
 
 
