@@ -227,7 +227,7 @@ class Library:
 
 
 def _looked_at(known: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
-    """What is known of the files; recent ones that are missing are left out."""
+    """The known files with their kinds; recent ones that are missing are left out."""
     looked = (entry if entry.kind else look(entry.path, entry.place) for entry in known)
     return tuple(entry for entry in looked if entry.place != "recent" or not entry.missing)
 

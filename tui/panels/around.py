@@ -1,8 +1,7 @@
 """The lines around every page: a banner, the row of pages, the place of a replay, and the keys."""
 
 import textwrap
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from rich.style import Style
 from textual import events
@@ -125,22 +124,16 @@ class KeysPanel(Panel[tuple[Command, ...]]):
         return Sheet([row])
 
 
-@dataclass(frozen=True, slots=True)
-class Tab:
-    """A page: its name, its key and its label; where room is short, the key alone."""
-
-    name: str
-    key: str
-    label: str
-
-
 class TabsPanel(Panel[str]):
-    """Every page with its key, the current one marked; each can be clicked."""
+    """Every page, the current one marked; each can be clicked. `tabs` are (name, key, label) of the
+    pages; where room is short, a tab is the key alone."""
 
     NAME = "tabs"
     FRAMES = ()
 
-    def __init__(self, brush: Brush, view: View, moment: Moment, tabs: tuple[Tab, ...]) -> None:
+    def __init__(
+        self, brush: Brush, view: View, moment: Moment, tabs: Sequence[tuple[str, str, str]]
+    ) -> None:
         self._tabs = tabs
         super().__init__(brush, view, moment)
 
@@ -150,15 +143,15 @@ class TabsPanel(Panel[str]):
     def draw(self, data: str, width: int, height: int) -> Sheet:
         inks, row = self._brush.inks, Row()
         gaps = 3 * len(self._tabs)
-        full = sum(len(tab.label) + 2 for tab in self._tabs) + gaps <= width + 1
-        for tab in self._tabs:
-            current = tab.name == data
-            click = Style.from_meta({"@click": f"app.page('{tab.name}')"})
-            label = f"{tab.key} {tab.label}" if full or current else tab.key
+        full = sum(len(label) + 2 for _, _, label in self._tabs) + gaps <= width + 1
+        for name, key, page_label in self._tabs:
+            current = name == data
+            click = Style.from_meta({"@click": f"app.page('{name}')"})
+            label = f"{key} {page_label}" if full or current else key
             if current:
                 row.add(f" {label} ", inks.chip(inks.accent) + click)
             else:
-                row.add(f" {tab.key}", inks.key + click)
+                row.add(f" {key}", inks.key + click)
                 row.add(f"{label[1:]} ", inks.dim + click)
             row.add(" " if full and row.cells < width else "", inks.text)
         return Sheet([row])

@@ -14,7 +14,6 @@ from decodescope.analyzer.reports.step_figures import (
 )
 from decodescope.analyzer.text import formatting as fmt
 from decodescope.analyzer.text.formatting import sampling_facts, shorten
-from decodescope.tui.link.base import Playback
 from decodescope.tui.model.view import LOG_PAGE, Moment, View
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Row, Sheet
@@ -29,9 +28,10 @@ BadgeTone = Literal["good", "busy", "idle", "bad"]
 FigureTone = Literal["lead", "plain", "warn", "stale"]
 
 _BADGE_TONES: dict[str, BadgeTone] = {
-    "running": "good", "capturing": "busy", "paused": "idle", "ended": "idle", "failed": "bad",
-    "worker died": "bad", "trace": "good", "unreadable": "bad",
-}  # fmt: skip
+    **dict.fromkeys(("running", "trace"), "good"),
+    **dict.fromkeys(("paused", "ended"), "idle"),
+    **dict.fromkeys(("failed", "worker died", "unreadable"), "bad"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,10 @@ class TitlePanel(Panel[TitleData]):
         elif view.detail and view.state in _DETAILED:
             stage = view.progress(moment.now)
             text = stage if stage.startswith(view.state) else f"{view.state}: {stage}"
-        shown = None if view.following else view.playback
-        badges.append(_playback_badge(shown) if shown else Badge(text, tone))
+        if view.playback is not None and not view.following:
+            text = view.playback.state
+            tone = "good" if text == "playing" else "idle"
+        badges.append(Badge(text, tone))
         if view.recording:
             badges.append(Badge("rec", "bad"))
         if view.unseen and view.page != LOG_PAGE:
@@ -103,10 +105,6 @@ class TitlePanel(Panel[TitleData]):
         row.segments.extend(end.segments)
         row.cells += end.cells
         return Sheet([row])
-
-
-def _playback_badge(playback: Playback) -> Badge:
-    return Badge(playback.state, "good" if playback.state == "playing" else "idle")
 
 
 def _facts(view: View) -> tuple[str, ...]:

@@ -1,14 +1,14 @@
 """The panels of the last window on the live page: top kernels, idle gaps, the last step."""
 
-from dataclasses import dataclass
-
 from decodescope.analyzer.tables.gap_classes_table import idle_by_class_table
 from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.analyzer.text.formatting import duration, percent
+from decodescope.tui.model.picks import NOTHING
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet
 from decodescope.tui.panels.table_layout import TableLayout
+from decodescope.tui.panels.timeline.tracks_panel import TimelineData
 from decodescope.tui.panels.window_table import WindowTable, WindowTablePanel
 
 _MOST_KERNELS, _LEAST_NAME = 60, 12
@@ -74,17 +74,7 @@ class GapsPanel(WindowTablePanel):
 _AXIS_AND_LEGEND = 2
 
 
-@dataclass(frozen=True, slots=True)
-class LastStepData:
-    """The window, of the file or run and its variant in `source`; windows are compared by
-    identity."""
-
-    window: Window
-    source: tuple[str, int]
-    note: str
-
-
-class LastStepPanel(Panel[LastStepData]):
+class LastStepPanel(Panel[TimelineData]):
     """A few tracks of one device during the last step; of a trace without steps, during all ops."""
 
     NAME = "timeline_top"
@@ -92,22 +82,22 @@ class LastStepPanel(Panel[LastStepData]):
     PART = "window"
     _drawn: tuple[object, list[Row], str] | None = None
 
-    def pick(self, view: View, moment: Moment) -> LastStepData | Empty:
+    def pick(self, view: View, moment: Moment) -> TimelineData | Empty:
         window = view.window
         if window is None:
             return Empty("Last step", view.waiting)
         if not window.tracks.busy.part.size:
             return Empty("Last step", "nothing ran in this window")
         source = (view.source_name, view.current)
-        return LastStepData(window, source, view.window_note(moment))
+        return TimelineData(window, source, NOTHING, view.window_note(moment))
 
-    def draw(self, data: LastStepData, width: int, height: int) -> Sheet:
+    def draw(self, data: TimelineData, width: int, height: int) -> Sheet:
         key = (data.window, width, height, self._brush)
         if self._drawn is None or self._drawn[0] != key:
             self._drawn = (key, *self._rows_and_title(data, width, height))
         return Sheet(list(self._drawn[1]), self._drawn[2], data.note)
 
-    def _rows_and_title(self, data: LastStepData, width: int, height: int) -> tuple[list[Row], str]:
+    def _rows_and_title(self, data: TimelineData, width: int, height: int) -> tuple[list[Row], str]:
         from decodescope.tui.model.look import last_step_of, look_at
         from decodescope.tui.panels.timeline.axis import axis, legend
         from decodescope.tui.panels.timeline.drawing import Canvas
@@ -122,7 +112,7 @@ class LastStepPanel(Panel[LastStepData]):
         rows = [*canvas.tracks(0, body, False), axis(canvas), legend(canvas, width)]
         return rows[:height], self._title(data)
 
-    def _title(self, data: LastStepData) -> str:
+    def _title(self, data: TimelineData) -> str:
         from decodescope.tui.model.look import device_of_last_step, overlap_share
 
         tracks, report = data.window.tracks, data.window.report

@@ -193,8 +193,8 @@ def _gap_place_lines(window: Window, gap: GapReport) -> Iterator[DetailLine]:
         one_device = len(window.analysis.steps.devices[gap.step]) == 1
         idle_ns = step.idle_ns if one_device else None
         shares = [
-            f"{percent(gap.length_ns / of_ns)} % of its {what}"
-            for what, of_ns in (("GPU span", step.gpu_span_ns), ("idle time", idle_ns))
+            f"{percent(gap.length_ns / of_ns)} % of its {time}"
+            for time, of_ns in (("GPU span", step.gpu_span_ns), ("idle time", idle_ns))
             if of_ns and gap.length_ns <= of_ns
         ]
         yield DetailLine("step", ", ".join([f"{gap.step}", *shares]))

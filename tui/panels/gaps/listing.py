@@ -107,7 +107,7 @@ class GapRows(Rows):
         return self._table.matching(pattern) | {place for place in places if place is not None}
 
     def _interruption_words(self, gap: int) -> str:
-        causes = (one.cause.replace("_", " ") for one in self._interruptions.get(gap, ()))
+        causes = (each.cause.replace("_", " ") for each in self._interruptions.get(gap, ()))
         return ", ".join(f"interruption: {cause}" for cause in causes)
 
 

@@ -1,6 +1,5 @@
 """The panels of one step: the waterfall of its time, its roles, and the bandwidth it reaches."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from decodescope.analyzer.reports.step_figures import (
@@ -91,7 +90,8 @@ class WaterfallPanel(Panel[WaterfallData]):
         if bar < _LEAST_WATERFALL_BAR:
             bar = 0
         rows, at_ns = [], 0
-        shown = _most(data.parts, max(height - 1, 1))
+        largest = sorted(data.parts, key=lambda part: -abs(part.ns))
+        shown = largest[: max(height - 1, 1)]
         for part in data.parts:
             if part in shown:
                 rows.append(self._part(part, data, at_ns, bar, meaning))
@@ -130,11 +130,6 @@ class WaterfallPanel(Panel[WaterfallData]):
 
 def _signed_share(fraction: float) -> str:
     return f"-{percent(-fraction)} %" if fraction < 0 else f"{percent(fraction)} %"
-
-
-def _most(parts: Sequence[WaterfallPart], rows: int) -> Sequence[WaterfallPart]:
-    """The largest parts, as many as there are rows for."""
-    return sorted(parts, key=lambda part: -abs(part.ns))[:rows]
 
 
 def _no_waterfall(window: Window) -> str:

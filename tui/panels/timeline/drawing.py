@@ -27,10 +27,16 @@ _FLAGS = 32
 _EMPTY = 64
 _MAX_STREAM_ROWS = 3
 _KINDS: dict[TrackKind, Sequence[str]] = {
-    "stream": FAMILIES, "gap": GAP_CLASSES, "host": HOST_KINDS, "range": ("", ""),
-    "host_range": ("", ""), "overlap": ("",), "wait": ("",), "interruption": ("",),
+    "stream": FAMILIES,
+    "gap": GAP_CLASSES,
+    "host": HOST_KINDS,
+    "range": ("", ""),
+    "host_range": ("", ""),
+    "overlap": ("",),
+    "wait": ("",),
+    "interruption": ("",),
     "busy": ("",),
-}  # fmt: skip
+}
 
 
 @dataclass(slots=True)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from textual import events
 
-from decodescope.analyzer.text.formatting import duration
 from decodescope.tui.model.picks import GapPick, KernelPick, OpPick, Pick, RangePick, SpanPick
 from decodescope.tui.panels.messages import Choose, Narrow, Turn
 from decodescope.tui.panels.prompt import Prompt
@@ -23,16 +22,6 @@ class TimelinePanel(TracksPanel):
 
     NAME = "timeline"
     COMMANDS = COMMANDS
-
-    def _marks_ns(self, look: "Look") -> dict[int, str]:
-        marks = {self._time(look): self._brush.glyphs.tick} if self.has_focus else {}
-        return marks | ({} if self._measured_from is None else {self._measured_from: "m"})
-
-    def _title(self, look: "Look") -> str:
-        title = super()._title(look)
-        if self._measured_from is None:
-            return title
-        return f"{title}  measured {duration(abs(self._time(look) - self._measured_from))}"
 
     # Keys
 
@@ -254,13 +243,6 @@ class TimelinePanel(TracksPanel):
         if self._look is not None and self._columns:
             self._look = change(self._look)
             self._redraw()
-
-    def _time(self, look: "Look") -> int:
-        """The time of the cursor: where something was selected, else the middle."""
-        start_ns, end_ns = look.shown
-        if self._at_ns is not None and start_ns <= self._at_ns <= end_ns:
-            return self._at_ns
-        return look.time.time_one(look.viewport.start_ns + look.viewport.span_ns // 2)
 
     def _cursor_column(self, look: "Look") -> int | None:
         if self._at_ns is None:

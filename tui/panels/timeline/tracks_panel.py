@@ -146,9 +146,17 @@ class TracksPanel(Prompting, Panel[TimelineData]):
         place = slice_of_pick(look.tracks, pick)
         return time_of_pick(look.tracks, pick), None if place is None else place[0]
 
+    def _time(self, look: "Look") -> int:
+        """The time of the cursor: where something was selected, else the middle."""
+        start_ns, end_ns = look.shown
+        if self._at_ns is not None and start_ns <= self._at_ns <= end_ns:
+            return self._at_ns
+        return look.time.time_one(look.viewport.start_ns + look.viewport.span_ns // 2)
+
     def _marks_ns(self, look: "Look") -> dict[int, str]:
         """Times to mark on the axis, and their marks."""
-        return {}
+        marks = {self._time(look): self._brush.glyphs.tick} if self.has_focus else {}
+        return marks | ({} if self._measured_from is None else {self._measured_from: "m"})
 
     # Drawing
 
@@ -203,6 +211,8 @@ class TracksPanel(Prompting, Panel[TimelineData]):
         parts.append(f"zoom {significant(zoom) if zoom < 10 else f'{zoom:,.0f}'}\u00d7")
         if look.time.limit_ns:
             parts.append(f"gaps over {duration(look.time.limit_ns)} are cut short")
+        if self._measured_from is not None:
+            parts.append(f"measured {duration(abs(self._time(look) - self._measured_from))}")
         return "  ".join(parts)
 
     def _note(self, data: TimelineData) -> str:
