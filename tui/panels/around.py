@@ -192,34 +192,27 @@ class PlaybackPanel(Panel[Playback | None]):
         """The part that was played, the place, and marks: `|` a window, the glyph of a switch."""
         inks, glyphs = self._brush.inks, self._brush.glyphs
         position_cell = _place(data.position_ns, data.duration_ns, cells)
-        mark_cells = {
-            _place(m.t_ns, data.duration_ns, cells): "|" for m in data.marks if m.kind == "window"
-        }
-        mark_cells |= {
-            _place(m.t_ns, data.duration_ns, cells): glyphs.tick
-            for m in data.marks
-            if m.kind == "switch"
-        }
+        mark_cells: dict[int, str] = {}
+        # Where both are in a cell, the switch is drawn.
+        for mark in sorted(data.marks, key=lambda mark: mark.kind == "switch"):
+            cell = _place(mark.t_ns, data.duration_ns, cells)
+            mark_cells[cell] = "|" if mark.kind == "window" else glyphs.tick
         for place in range(cells):
             if place == position_cell:
                 row.add("\u25cf" if glyphs.unicode else "O", inks.accent)
             elif place in mark_cells:
                 row.add(mark_cells[place], inks.warn)
             else:
-                row.add(
-                    "\u2500" if glyphs.unicode else "-",
-                    inks.accent if place < position_cell else inks.border,
-                )
+                style = inks.accent if place < position_cell else inks.border
+                row.add("\u2500" if glyphs.unicode else "-", style)
 
     def on_click(self, event: events.Click) -> None:
         start, cells = self._track
-        if self._data is not None and isinstance(self._data, Playback) and cells:
+        if isinstance(self._data, Playback) and cells:
             share = (event.x - start) / max(cells - 1, 1)
             if 0 <= share <= 1:
-                whole = share == 1
-                self.post_message(
-                    GoTo(NEWEST_NS if whole else round(share * self._data.duration_ns))
-                )
+                t_ns = NEWEST_NS if share == 1 else round(share * self._data.duration_ns)
+                self.post_message(GoTo(t_ns))
 
 
 def _words(data: Playback) -> tuple[str, str, str]:
