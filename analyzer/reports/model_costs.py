@@ -20,7 +20,7 @@ from decodescope.analyzer.modelling.step_work import (
     with_fused_roles,
 )
 from decodescope.analyzer.modelling.weights import Part, model_weights
-from decodescope.analyzer.reports.given import Given, GivenModel
+from decodescope.analyzer.reports.user_facts import Given, GivenModel
 from decodescope.analyzer.roofline.peaks import DatasheetPeak
 from decodescope.analyzer.roofline.roofline import Costs, compute_dtype, peak_fields, work_limit
 from decodescope.analyzer.schema.report import CaptureInfo, Finding

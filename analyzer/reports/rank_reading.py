@@ -24,7 +24,7 @@ from decodescope.analyzer.errors import DecodescopeError, known_error, process_e
 from decodescope.analyzer.io.child_processes import running
 from decodescope.analyzer.readers.reading import load
 from decodescope.analyzer.reports.analysis import analyze
-from decodescope.analyzer.reports.given import NOTHING, Given
+from decodescope.analyzer.reports.user_facts import NOTHING, Given
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.timing.steps import Steps
 from decodescope.analyzer.trace import Trace

@@ -7,7 +7,7 @@ import numpy as np
 
 from decodescope.analyzer.attribution.ranges import Ranges, replay_sources
 from decodescope.analyzer.names.kinds import ROLES
-from decodescope.analyzer.reports.given import Given
+from decodescope.analyzer.reports.user_facts import Given
 from decodescope.analyzer.roofline.peaks import DatasheetPeak, datasheet_peak
 from decodescope.analyzer.roofline.roofline import Costs, captured_cost
 from decodescope.analyzer.schema.step_report import (
@@ -18,9 +18,14 @@ from decodescope.analyzer.schema.step_report import (
     StructureReport,
     StructureSource,
 )
-from decodescope.analyzer.structure.find import BY_PLACE, NO_LAYER, UNKNOWN_ROLE, Structure
 from decodescope.analyzer.structure.layers import MIN_LAYERS, StepLayers
 from decodescope.analyzer.structure.paths import layer_of_nodes
+from decodescope.analyzer.structure.step_structure import (
+    BY_PLACE,
+    NO_LAYER,
+    UNKNOWN_ROLE,
+    Structure,
+)
 from decodescope.analyzer.timing.intervals import attributed_ns
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Int64s, grouped

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from decodescope.analyzer.comparing.pair_changes import ALL_IDLE, KernelChange, kernel_changes
-from decodescope.analyzer.names.names import ShortNames
+from decodescope.analyzer.names.fitted_names import ShortNames
 from decodescope.analyzer.names.short_names import short_name
 from decodescope.analyzer.schema.comparison_report import Change, Pair, StepPartChange
 from decodescope.analyzer.schema.report import Report

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from decodescope.analyzer.names.names import cut_middle
+from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.schema.kernel_report import LaunchReport, Percentiles
 from decodescope.analyzer.tables.columns import (
     COUNT,

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from decodescope.analyzer.attribution.range_tree import folded_name
-from decodescope.analyzer.names.names import cut_middle, range_rows
+from decodescope.analyzer.names.fitted_names import cut_middle, range_rows
 from decodescope.analyzer.schema.report import GAP_CLASSES, RangeReport, Report
 from decodescope.analyzer.schema.step_report import Confidence
 from decodescope.analyzer.tables.columns import (

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from decodescope.analyzer.names.names import cut_middle
+from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.schema.report import GAP_CLASSES, Report, StepReport
 from decodescope.analyzer.schema.step_report import RoleReport, StepKindReport
 from decodescope.analyzer.tables.columns import (

@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 
 from decodescope.analyzer.names.rules import NameMeaning, bundled_rules
-from decodescope.analyzer.structure.find import names_without_numbers
 from decodescope.analyzer.structure.layers import StepLayers, find_layers
+from decodescope.analyzer.structure.step_structure import names_without_numbers
 from decodescope.analyzer.trace import Int64s
 
 _PATH = Path(__file__).resolve().parents[2] / "data" / "decode_ops.json.gz"

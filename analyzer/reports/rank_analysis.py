@@ -18,8 +18,8 @@ from decodescope.analyzer.reports.communication import (
     match_collectives,
     skew_report,
 )
-from decodescope.analyzer.reports.given import NOTHING, Given
 from decodescope.analyzer.reports.rank_reading import read_ranks
+from decodescope.analyzer.reports.user_facts import NOTHING, Given
 from decodescope.analyzer.schema.communication_report import CommunicationReport
 from decodescope.analyzer.schema.ranks_report import RankReport, RanksReport
 from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding
