@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from decodescope.analyzer import load
 from decodescope.analyzer.names.fitted_names import short_kernels
 from decodescope.analyzer.names.kinds import (
-    COMMUNICATIONS,
     FAMILIES,
     KINDS,
     OTHER_OPERATION,
@@ -25,6 +24,14 @@ from tests.helpers.hostile import HOSTILE, SHOWN, anything
 from tests.helpers.recorded.decode_ops import recorded_steps
 
 OPERATIONS = {row["operation"] for row in bundled_document()["operation"]} | {OTHER_OPERATION}
+COMMUNICATIONS = {
+    "expert exchange",
+    "NVSHMEM",
+    "MSCCL++",
+    "NCCL/RCCL",
+    "custom collective",
+    "copy between GPUs",
+}
 CELLS = 200
 
 

@@ -103,7 +103,7 @@ def allowed_roles(path: str) -> frozenset[str] | None:
 @cache
 def meaning_of(name: str) -> NameMeaning:
     """What one name says by the bundled rules."""
-    return bundled_rules().meanings([name])[0]
+    return bundled_rules().meaning(name)
 
 
 def letters_of(names: list[str]) -> str:
