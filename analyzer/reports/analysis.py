@@ -20,9 +20,8 @@ from decodescope.analyzer.reports.steady_report import (
 )
 from decodescope.analyzer.reports.structure_reports import (
     find_costs,
-    layer_reports,
     role_reports,
-    structure_report,
+    structure_reports,
     with_costs,
 )
 from decodescope.analyzer.reports.user_facts import NOTHING, Given
@@ -107,7 +106,7 @@ def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
     step = steady_step(timeline.steps, interrupted, decode_steps(timeline))
     observer = _observer(timeline, step, interrupted)
     reported_interruptions = interruption_reports(timeline, interruptions)
-    structured = structure_report(timeline, own_ranges, structure, step)
+    structured, layers = structure_reports(timeline, own_ranges, structure, step)
     roles = role_reports(timeline, structure, step)
     costs = find_costs(timeline, step, given, structured, roles)
     trace_health = health(timeline, observer, reported_interruptions, ranges.tree.cut)
@@ -148,7 +147,7 @@ def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
         step_kinds=step_kinds(timeline),
         structure=structured,
         roles=with_costs(roles, costs),
-        layers=layer_reports(timeline, own_ranges, structure, step),
+        layers=layers,
         step_cost=costs.step,
         interruptions=reported_interruptions,
         steady=steady_state(timeline, interrupted, devices, kept_devices),

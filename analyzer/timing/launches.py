@@ -74,8 +74,7 @@ def lost_launches(trace: Trace, launches: LaunchCalls) -> tuple[Int64s, int]:
     is_launch = calls_named(trace, KERNEL_LAUNCH) & ~while_capturing(trace)
     made = np.flatnonzero(is_launch & (calls.correlation > 0))
     made = made[np.sort(np.unique(calls.correlation[made], return_index=True)[1])]
-    ids, with_ops = calls.correlation[made], np.sort(calls.correlation[launches.call])
-    lost = np.searchsorted(with_ops, ids, "left") == np.searchsorted(with_ops, ids, "right")
+    lost = ~np.isin(calls.correlation[made], calls.correlation[launches.call])
     return made[lost], len(made)
 
 

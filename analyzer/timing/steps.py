@@ -65,20 +65,6 @@ class Steps:
     def __len__(self) -> int:
         return len(self.marker)
 
-    def median(self) -> int | None:
-        """The step with the (lower) median time among those followed by another step with ops.
-
-        If there is no such step, among all steps with ops; None if no step has any.
-        """
-        launched = np.flatnonzero(self.gpu_ops)
-        after = self.following[launched]
-        followed = launched[(after >= 0) & (self.gpu_ops[after] > 0)]
-        candidates = followed if len(followed) else launched
-        if not len(candidates):
-            return None
-        ordered = candidates[np.argsort(self.time_ns[candidates], kind="stable")]
-        return int(ordered[(len(ordered) - 1) // 2])
-
 
 def find_steps(trace: Trace, unions: dict[int, Union], launches: LaunchCalls) -> Steps:
     """The steps of a trace; empty if it has no step markers and shows no repetition of steps."""

@@ -189,11 +189,6 @@ def _clipped(rows: _Rows, chosen: Bools, start: int, length: int) -> _Rows:
     )
 
 
-def op_families(timeline: StepTimeline) -> Int8s:
-    """The family of each op of a step, an index in `FAMILIES`: int8 [ops]."""
-    return families_of(timeline.names, timeline.ops)
-
-
 def families_of(names: Sequence[str], ops: GpuOps) -> Int8s:
     """The family of each op, an index in `FAMILIES`: int8 [ops]. Copies and fills of the driver are
     copies whatever their names say, unless these say that they communicate."""

@@ -84,8 +84,9 @@ def interrupted_inside(
 def steady_step(
     steps: Steps, interrupted: InterruptedSteps, among: Int64s | None = None
 ) -> int | None:
-    """The step with the (lower) median steady time, as `Steps.median`, but one without an
-    interruption if there is any. Only the steps `among` count, if any of them has ops."""
+    """The step with the (lower) median steady time among those followed by another step with ops,
+    else among all with ops; without an interruption, if there is such a step. Only the steps
+    `among` count, if any of them has ops. None if no step has any."""
     launched = np.flatnonzero(steps.gpu_ops)
     if among is not None and steps.gpu_ops[among].any():
         launched = among[steps.gpu_ops[among] > 0]
