@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from decodescope.variants.model.presets import PRESETS
+from decodescope.variants.model.presets import presets
 from decodescope.variants.steps.fused.tiling.shapes import StepShapes
 from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu
 
@@ -15,7 +15,7 @@ def preset_shapes(
     name: str, batch: int = 1, capacity: int = 2048, element_bytes: int = 2
 ) -> StepShapes:
     """A public model's step in bf16 (2) or fp32 (4), or with FP8 weights (1)."""
-    preset = PRESETS[name]
+    preset = presets()[name]
     return StepShapes(
         hidden=preset.hidden_size,
         heads=preset.num_attention_heads,

@@ -9,7 +9,7 @@ from typing import Literal
 
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.analyzer.protocol.messages import ModelInfo
-from decodescope.variants.model.presets import PRESETS, Preset
+from decodescope.variants.model.presets import Preset, presets
 
 SourceKind = Literal["hub", "folder", "random", "tiny"]
 RANDOM_SUFFIX = "@random"
@@ -57,8 +57,8 @@ def resolve_model(name: str) -> ModelSource:
         return ModelSource(name, "tiny", folder=_checked_folder(tiny_folder(), name))
     if name.endswith(RANDOM_SUFFIX):
         return _random_source(name)
-    if name in PRESETS:
-        preset = PRESETS[name]
+    if name in presets():
+        preset = presets()[name]
         return ModelSource(name, "hub", hub_id=preset.hub_id, preset=preset)
     path = Path(name).expanduser()
     if path.is_dir():
@@ -79,7 +79,7 @@ def offered_models() -> tuple[ModelInfo, ...]:
     """The models that need no path: the bundled one, and each preset with random weights and with
     those of the hub."""
     offered = [ModelInfo(TINY, "bundled, trained", TINY_PARAMETERS)]
-    for preset in PRESETS.values():
+    for preset in presets().values():
         name, size = preset.name, preset.parameters
         offered.append(ModelInfo(name + RANDOM_SUFFIX, "random weights, no download", size))
         offered.append(ModelInfo(name, f"weights of {preset.hub_id}", size))
@@ -145,11 +145,11 @@ def _short(value: object) -> str:
 
 
 def _random_source(name: str) -> ModelSource:
-    preset = PRESETS.get(name.removesuffix(RANDOM_SUFFIX))
+    preset = presets().get(name.removesuffix(RANDOM_SUFFIX))
     if preset is None:
         raise InputError(
             f"unknown model {name!r}{_did_you_mean(name)}; random weights exist for the presets "
-            f"{', '.join(PRESETS)}"
+            f"{', '.join(presets())}"
         )
     return ModelSource(name, "random", preset=preset)
 
@@ -179,7 +179,7 @@ def _looks_like_path(name: str) -> bool:
 
 
 def _nearest(name: str) -> str | None:
-    known = [TINY, *PRESETS, *(preset + RANDOM_SUFFIX for preset in PRESETS)]
+    known = [TINY, *presets(), *(preset + RANDOM_SUFFIX for preset in presets())]
     matches = get_close_matches(name.lower(), known, n=1, cutoff=_SIMILAR)
     return matches[0] if matches else None
 

@@ -103,7 +103,9 @@ def test_custom_code_runs_only_when_trusted(tmp_path: Path) -> None:
 def test_random_weights_are_seeded_and_shaped_like_trained_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("decodescope.variants.model.source.PRESETS", {"small": SMALL_PRESET})
+    monkeypatch.setattr(
+        "decodescope.variants.model.source.presets", lambda: {"small": SMALL_PRESET}
+    )
     torch.manual_seed(1)
     first = load_model(resolve_model("small@random"), "cpu", "bf16")
     torch.manual_seed(2)
