@@ -129,7 +129,7 @@ def _norm_qkv_rope_kernel(
     blocks = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD)
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, head * D + rows, None)
     wait_for_previous(PDL)
-    sums = vector_product.products(
+    sums = vector_product.vector_products(
         blocks, w_ptr, inside, x_ptr, x_scale_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD
     )
     sums = sums * scale + bias
@@ -223,7 +223,7 @@ def _norm_qkv_rope_batched_kernel(
     token = tl.arange(0, TOKENS)[None, :]
     inverse = inverse_scales(k_scale_ptr, v_scale_ptr, head, token, token < BATCH, HEADS, KV_HEADS)
     wait_for_previous(PDL)
-    sums = batched_product.products(
+    sums = batched_product.batched_products(
         w_ptr,
         inside,
         x_ptr,

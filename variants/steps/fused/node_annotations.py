@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -31,21 +31,7 @@ Path = tuple[str, ...]
 _Result = TypeVar("_Result")
 
 
-class TorchAnnotations(Protocol):
-    """The used part of `torch.cuda._graph_annotations`."""
-
-    def enable_annotations(self) -> None: ...
-
-    def mark_kernels(self, annotation: str) -> AbstractContextManager[object]: ...
-
-    def resolve_pending_annotations(self) -> None: ...
-
-    def remap_to_exec_graph(self, torch_cuda_graph: Any) -> None: ...
-
-    def get_kernel_annotations(self) -> dict[int, list[Any]]: ...
-
-
-def torch_annotations() -> TorchAnnotations | None:
+def torch_annotations() -> Any:
     """torch's module if it can name the nodes of a capture here; else None, and nothing is said.
 
     Asks the driver, so it is for code that uses CUDA already. A torch without CUDA is not asked.
@@ -77,7 +63,7 @@ class NodeMarks:
     the naming: the calls go on, and no node has a name.
     """
 
-    def __init__(self, annotations: TorchAnnotations) -> None:
+    def __init__(self, annotations: Any) -> None:
         self._torch = annotations
         self._failed = False
         self._names: set[str] = set()
@@ -125,7 +111,7 @@ class NodeMarks:
 
     def _opened(self, name: str) -> AbstractContextManager[object]:
         self._names.add(name)
-        scope = self._torch.mark_kernels(name)
+        scope: AbstractContextManager[object] = self._torch.mark_kernels(name)
         scope.__enter__()
         return scope
 
