@@ -44,10 +44,10 @@ def variants_table(variants: Sequence[VariantInfo], device: str) -> Table:
     """Each variant; for one that does not run on `device`, the reason."""
     table = _table("variant", "what it is", f"on {device}")
     for info in variants:
-        here = Text(info.unavailable or "yes", style="dim" if info.unavailable else "")
+        runs = Text(info.unavailable or "yes", style="dim" if info.unavailable else "")
         if info.interpreted:
-            here = Text("interpreted: tokens and accuracy, no speed", style="yellow")
-        table.add_row(info.name, info.summary, here)
+            runs = Text("interpreted: tokens and accuracy, no speed", style="yellow")
+        table.add_row(info.name, info.summary, runs)
     narrow = [format for format in NARROW_WEIGHTS if format != "w8a8"]
     table.caption = (
         "A minus leaves a part out of a fused variant, as in fused+graph-rope-pdl. Fusions: "

@@ -44,8 +44,6 @@ from decodescope.kernels.host.kv_cache import (
     KvScales,
     check_caches,
     codes,
-    scale_pointers,
-    scale_tensors,
 )
 from decodescope.kernels.host.launch import Launch, launch
 from decodescope.kernels.host.operation import Tensors, parameters
@@ -335,7 +333,7 @@ class NormQkvRope(Product):
             self.q,
             self.k_cache,
             self.v_cache,
-            *scale_pointers(self.scales),
+            *(self.scales or (None, None)),
             self.workspace.partials,
             self.workspace.counters,
             eps,
@@ -385,7 +383,7 @@ class NormQkvRope(Product):
 
     def inputs(self, position: int) -> Tensors:
         matrix = *parameters(self.norm), *parameters(self.qkv)
-        return self.x, *self.scales_of_x, *matrix, *scale_tensors(self.scales)
+        return self.x, *self.scales_of_x, *matrix, *(self.scales or ())
 
     def outputs(self, position: int) -> Tensors:
         return self.q, self.k_cache[:, :, position], self.v_cache[:, :, position]
@@ -394,5 +392,5 @@ class NormQkvRope(Product):
         sizes = position, self.q.shape[1], self.k_cache.shape[1]
         product = self.values, self.norm, self.qkv
         q, *rows = norm_qkv_rope_reference(*product, self.rope, *sizes, self.qk_norm)
-        written = zip(rows, scale_pointers(self.scales), strict=True)
-        return q, *(codes(one, self.k_cache.dtype, scale) for one, scale in written)
+        written = zip(rows, self.scales or (None, None), strict=True)
+        return q, *(codes(row, self.k_cache.dtype, scale) for row, scale in written)

@@ -117,8 +117,8 @@ def read_config(path: Path) -> dict[str, object]:
     return config
 
 
-def read_object(path: Path, what: str) -> dict[str, object]:
-    """Read the JSON object in `path`, which `what` names in errors.
+def read_object(path: Path, title: str) -> dict[str, object]:
+    """Read the JSON object in `path`, which `title` names in errors.
 
     Raises:
         ModelError: unreadable, too large, or not a JSON object.
@@ -127,15 +127,15 @@ def read_object(path: Path, what: str) -> dict[str, object]:
         size = path.stat().st_size
         if size > _MAX_JSON_BYTES:
             raise ModelError(
-                f"{path}: {size:,} bytes are too many for a {what} (at most {_MAX_JSON_BYTES:,})"
+                f"{path}: {size:,} bytes are too many for a {title} (at most {_MAX_JSON_BYTES:,})"
             )
         content = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise ModelError(f"{path}: unreadable {what} ({error})") from error
+        raise ModelError(f"{path}: unreadable {title} ({error})") from error
     except RecursionError as error:
-        raise ModelError(f"{path}: unreadable {what} (nested too deeply)") from error
+        raise ModelError(f"{path}: unreadable {title} (nested too deeply)") from error
     if not isinstance(content, dict):
-        raise ModelError(f"{path}: not a {what} (a JSON object is expected)")
+        raise ModelError(f"{path}: not a {title} (a JSON object is expected)")
     return content
 
 

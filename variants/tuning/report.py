@@ -1,4 +1,4 @@
-"""What `decodescope tune --json` prints. Times are nanoseconds, with fractions."""
+"""The result of `decodescope tune --json`. Times are nanoseconds, with fractions."""
 
 from collections.abc import Sequence
 from statistics import median

@@ -68,12 +68,12 @@ class NodeMarks:
         self._failed = False
         self._names: set[str] = set()
         # How many notes each node has that others named, None before `begin`.
-        self._others: dict[int, int] | None = None
+        self._counts_before: dict[int, int] | None = None
 
     def begin(self) -> None:
         """Get ready for a capture."""
         self._attempt(self._torch.enable_annotations)
-        self._others = self._attempt(self._counted)
+        self._counts_before = self._attempt(self._counted)
         # A capture that failed elsewhere may have left scopes, which would count as of this one.
         self._attempt(self._torch.resolve_pending_annotations)
         self._taken()
@@ -121,12 +121,12 @@ class NodeMarks:
     def _taken(self) -> dict[int, str]:
         """Take the notes that are not of others out of torch's dictionary."""
         names: dict[int, str] = {}
-        others = self._others
-        if others is None:
+        before = self._counts_before
+        if before is None:
             return names
         with suppress(Exception):
             notes = self._torch.get_kernel_annotations()
-            for node in [node for node in notes if len(notes[node]) > others.get(node, 0)]:
+            for node in [node for node in notes if len(notes[node]) > before.get(node, 0)]:
                 # Earlier notes are of a graph that is gone, whose number this one has.
                 note = notes.pop(node)[-1]
                 name = note.get("str") if isinstance(note, dict) else None
