@@ -16,7 +16,7 @@ from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.tables.changes_table import (
     changes_table,
     kernel_changes_table,
-    speed_table,
+    range_changes_table,
     step_parts_table,
 )
 from decodescope.analyzer.tables.columns import Column, Table
@@ -34,7 +34,6 @@ from decodescope.analyzer.tables.gap_classes_table import (
 from decodescope.analyzer.tables.gaps_table import (
     interruptions_table,
     longest_gaps_table,
-    median_steps_table,
     steady_table,
 )
 from decodescope.analyzer.tables.kernels_table import kernels_table
@@ -43,10 +42,14 @@ from decodescope.analyzer.tables.launches_table import (
     launch_columns,
     launch_times_table,
 )
-from decodescope.analyzer.tables.range_changes_table import range_changes_table
 from decodescope.analyzer.tables.ranges_table import table_of_lines
-from decodescope.analyzer.tables.sides_table import runs_table, sides_table
-from decodescope.analyzer.tables.steps_table import roles_table, step_kinds_table, steps_table
+from decodescope.analyzer.tables.sides_table import runs_table, sides_table, speed_table
+from decodescope.analyzer.tables.steps_table import (
+    median_steps_table,
+    roles_table,
+    step_kinds_table,
+    steps_table,
+)
 from decodescope.analyzer.tables.waiting_table import skew_table, spreads_table, waiting_table
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -136,7 +139,7 @@ def _of_sides(report: Report) -> dict[str, Table[Any]]:
         "What changed": changes_table(pair, "step", "GPU ops"),
         "Step by role or layer": step_parts_table((), "role", names),
         "Changes of kernels": kernel_changes_table(report, report, names),
-        "Changes of ranges": range_changes_table((), names, attributed=False),
+        "Changes of ranges": range_changes_table(pair, (), names),
         "Runs of a comparison": runs_table(()),
     }
 

@@ -286,6 +286,23 @@ def _row(key: _Key, base: _Part | None, other: _Part | None) -> StepPartChange:
     )
 
 
+def shortened(rows: Sequence[StepPartChange], most: int | None) -> Sequence[StepPartChange]:
+    """The first `most` layers, and one row that stands for all others if it saves any."""
+    if most is None or len(rows) <= most + 1:
+        return rows
+    rest = rows[most:]
+    together = StepPartChange(
+        part=f"{len(rest)} more, together",
+        kind="layer",
+        base_ns=sum(row.base_ns or 0 for row in rest),
+        other_ns=sum(row.other_ns or 0 for row in rest),
+        change_ns=sum(row.change_ns for row in rest),
+        base_ops=sum(row.base_ops or 0 for row in rest),
+        other_ops=sum(row.other_ops or 0 for row in rest),
+    )
+    return (*rows[:most], together)
+
+
 @dataclass(frozen=True, slots=True)
 class KernelChange:
     """One kernel of both sides: calls and ns per step (for two traces without steps in all); a side
@@ -294,11 +311,6 @@ class KernelChange:
     name: str
     count: Change
     ns: Change
-
-    @property
-    def moved_ns(self) -> float:
-        """How much time more `other` takes than `base`; a kernel that a side lacks takes none."""
-        return (self.ns.other or 0.0) - (self.ns.base or 0.0)
 
 
 def kernel_changes(base: Report, other: Report) -> tuple[KernelChange, ...]:
@@ -317,7 +329,7 @@ def kernel_changes(base: Report, other: Report) -> tuple[KernelChange, ...]:
         )
         for name in dict.fromkeys((*before, *after))
     ]
-    return tuple(sorted(rows, key=lambda row: (-abs(row.moved_ns), row.name)))
+    return tuple(sorted(rows, key=lambda row: (-abs(row.ns.moved), row.name)))
 
 
 def _kernels(report: Report, attributed: bool) -> dict[str, tuple[float, float]]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from decodescope.analyzer.schema.comparison_report import Change, RangeChange
 from decodescope.analyzer.schema.report import RangeReport
 
-_FIGURES = ("gpu_ns", "idle_ns", "gpu_ops", "launch_calls", "attributed_ns")
+FIGURES = ("gpu_ns", "idle_ns", "gpu_ops", "launch_calls", "attributed_ns")
 _NUMBER = re.compile(r"(?<=[._])\d+(?=$|[/+])")
 
 
@@ -25,7 +25,7 @@ class _Node:
     """One range with its children, summed over layers; times and counts are per step."""
 
     path: str
-    figures: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_FIGURES, 0.0))
+    figures: dict[str, float] = field(default_factory=lambda: dict.fromkeys(FIGURES, 0.0))
     children: "dict[str, _Node]" = field(default_factory=dict)
 
 
@@ -78,7 +78,7 @@ class _Match:
         return RangeChange(
             path=self.path,
             replaced=tuple(node.path for node in self.base.values()) if fused else (),
-            **{name: Change(_sum(self.base, name), _sum(self.other, name)) for name in _FIGURES},
+            **{name: Change(_sum(self.base, name), _sum(self.other, name)) for name in FIGURES},
         )
 
     def largest_ns(self) -> float:
@@ -183,7 +183,7 @@ def _tree(reports: Sequence[RangeReport], steps: int) -> _Siblings:
         name = _NUMBER.sub("*", own)
         prefix = f"{nodes[parent].path}/" if parent else ""
         node = nodes[report.path] = siblings.setdefault(name, _Node(prefix + name))
-        for figure in _FIGURES:
+        for figure in FIGURES:
             node.figures[figure] += getattr(report, figure) / steps
     return roots
 

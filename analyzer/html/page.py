@@ -16,7 +16,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from decodescope.analyzer.names.names import cut_middle
-from decodescope.analyzer.tables.changes_table import changes_table, whole_step_table
+from decodescope.analyzer.tables.changes_table import (
+    aligned_ranges_table,
+    changes_table,
+    whole_step_table,
+)
 from decodescope.analyzer.tables.columns import Column, Mark, Table, Tone
 from decodescope.analyzer.tables.communication_table import collectives_table, communication_table
 from decodescope.analyzer.tables.devices_table import devices_table, streams_table
@@ -24,15 +28,18 @@ from decodescope.analyzer.tables.gap_classes_table import gap_classes_table
 from decodescope.analyzer.tables.gaps_table import (
     interruptions_table,
     longest_gaps_table,
-    median_steps_table,
     steady_table,
 )
 from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.analyzer.tables.launches_table import launch_apis_table, launch_times_table
-from decodescope.analyzer.tables.range_changes_table import aligned_ranges_table
 from decodescope.analyzer.tables.ranges_table import ranges_table
 from decodescope.analyzer.tables.sides_table import runs_table
-from decodescope.analyzer.tables.steps_table import roles_table, step_kinds_table, steps_table
+from decodescope.analyzer.tables.steps_table import (
+    median_steps_table,
+    roles_table,
+    step_kinds_table,
+    steps_table,
+)
 from decodescope.analyzer.tables.waiting_table import spreads_table, waiting_table
 from decodescope.analyzer.text import formatting
 from decodescope.analyzer.text.formatting import UNKNOWN, percent
@@ -84,7 +91,7 @@ def table_html(table: Table[Row], label: str, classes: str = "") -> Markup:
     `label` names the frame, `classes` are those of the table: "sortable", "long"."""
     columns = table.shown()
     heads = "".join(
-        f'<th scope="col"{_class("n" if column.unit.number else "")}>{_text(column.heading)}</th>'
+        f'<th scope="col"{_class("n" if column.kind.number else "")}>{_text(column.heading)}</th>'
         for column in columns
     )
     rows = "".join(_row(table, columns, row) for row in table.rows)
@@ -111,27 +118,27 @@ def _row(table: Table[Row], columns: tuple[Column[Row], ...], row: Row) -> str:
 
 
 def _cell(table: Table[Row], column: Column[Row], row: Row, first: bool) -> str:
-    cut = column.code or column.fit is not None
+    cut = column.kind.code or column.fit is not None
     figure, text = column.figure(row), column.cell(row, _CODE_CELLS if cut else None)
-    shown = breakable(text) if column.code else Markup(_text(text))
+    shown = breakable(text) if column.kind.code else Markup(_text(text))
     attributes = ""
-    if column.code and isinstance(figure, str):
+    if column.kind.code and isinstance(figure, str):
         attributes = f' title="{_text(figure)}"'
     if first:
         if table.depth is not None:
             padding = f"padding-left:{table.depth(row) * _INDENT_PX}px"
             shown = Markup(f'<span class="label" style="{padding}">{shown}</span>')
         swatch = _swatch(table.mark(row)) if table.mark is not None else ""
-        name = "name" if column.code else "n" if column.unit.number else ""
+        name = "name" if column.kind.code else "n" if column.kind.number else ""
         return f'<th scope="row"{_class(name)}{attributes}>{swatch}{shown}</th>'
-    if column.code:
+    if column.kind.code:
         return f'<td class="name"{attributes}>{shown}</td>'
-    if not column.unit.number:
-        return f"<td>{shown}</td>" if column.wrap else f'<td class="nowrap">{shown}</td>'
+    if not column.kind.number:
+        return f"<td>{shown}</td>" if column.kind.wrap else f'<td class="nowrap">{shown}</td>'
     value = column.sorted_by(row)
     attributes = "" if value is None else f' data-v="{value}"'
     if column.bar:
-        if figure:
+        if figure and not table.is_total(row):
             attributes += f' style="--w:{min(max(100 * figure, 0.0), 100.0):.1f}%"'
         return f'<td class="n bar"{attributes}>{shown}</td>'
     return f'<td class="n"{attributes}>{shown}</td>'

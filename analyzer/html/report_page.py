@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 from msgspec.structs import replace
 
+from decodescope.analyzer.comparing.sides import sides_of
 from decodescope.analyzer.html.page import render_page
 from decodescope.analyzer.html.svg_step_time import (
     Bar,
@@ -33,7 +34,6 @@ from decodescope.analyzer.schema.kernel_report import LaunchReport
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import GAP_CLASSES, CaptureInfo, DeviceReport, Report
 from decodescope.analyzer.schema.run_report import RunReport
-from decodescope.analyzer.tables.sides import sides_of
 from decodescope.analyzer.tables.sides_table import (
     accuracy_notes,
     rates_and_accuracy_table,

@@ -84,6 +84,16 @@ class Change(Struct, frozen=True):
     base: float | None
     other: float | None
 
+    @property
+    def moved(self) -> float:
+        """`other` - `base`, where a side that is null counts as 0."""
+        return (self.other or 0.0) - (self.base or 0.0)
+
+    @property
+    def ratio(self) -> float | None:
+        """`other` ÷ `base`; None if one is null or `base` is 0."""
+        return self.other / self.base if self.base and self.other is not None else None
+
 
 class RangeChange(Struct, frozen=True):
     """One range of both sides, per step; layers are summed (`layer.*`).

@@ -1,9 +1,16 @@
-"""Changes from one side to the other: speed, figures of a step, its parts, and kernels by name."""
+"""Changes from one side to the other: figures of a step, its parts, kernels and ranges."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
-from decodescope.analyzer.comparing.pair_changes import ALL_IDLE, KernelChange, kernel_changes
+from decodescope.analyzer.comparing.pair_changes import (
+    ALL_IDLE,
+    KernelChange,
+    kernel_changes,
+    shortened,
+)
+from decodescope.analyzer.comparing.range_rows import RangeRow, ranges_by_path, time_figure
 from decodescope.analyzer.names.names import ShortNames
 from decodescope.analyzer.names.short_names import short_name
 from decodescope.analyzer.schema.comparison_report import Change, Pair, StepPartChange
@@ -14,19 +21,101 @@ from decodescope.analyzer.tables.columns import (
     EXACT_CHANGE,
     EXACT_MICROSECONDS,
     MICROSECONDS,
+    NAME,
     NUMBER,
-    RATIO,
+    RANGE,
     SIGNED_MICROSECONDS,
     TEXT,
     Column,
+    Kind,
+    Row,
     Table,
     Tone,
-    Unit,
+    kernel_kind,
 )
-from decodescope.analyzer.text.formatting import interval_text, ratio_text
-from decodescope.analyzer.vocabulary.words import change_text, step_part_words, verdict_words
+from decodescope.analyzer.vocabulary.words import (
+    change_text,
+    relative_change_words,
+    step_part_words,
+)
 
 _NAME_CELLS = 12
+_TEXT_OF_NUMBER = Kind(str)
+_WHOLE = Kind(lambda figure: "" if figure is None else f"{figure:,.0f}")
+
+
+def _time_columns(
+    names: Sequence[str],
+    keys: tuple[str, str, str],
+    time: str,
+    change_of: Callable[[Row], Change],
+    units: tuple[Kind, Kind] = (MICROSECONDS, SIGNED_MICROSECONDS),
+    priority: int = 1,
+    words: Callable[[Change], str] = relative_change_words,
+    empty: Callable[[Row], bool] = lambda row: False,
+) -> tuple[Column[Row], ...]:
+    """A time of both sides, its change, and its relative change.
+
+    `keys` and `units` are those of the times and of the change, `priority` is that of the other
+    side's time, `words` writes the relative change. The change of an `empty` row is not written.
+    """
+    base_key, other_key, moved_key = keys
+    unit, moved_unit = units
+    moved = attrgetter(moved_key)
+    return (
+        Column(
+            base_key,
+            names[0],
+            unit,
+            f"Its {time} in a step of the base.",
+            priority=priority + 1,
+            always=True,
+        ),
+        Column(
+            other_key,
+            names[1],
+            unit,
+            f"Its {time} in a step of the other side.",
+            priority=priority,
+            always=True,
+        ),
+        Column(
+            moved_key,
+            "change",
+            moved_unit,
+            "How much more the other side takes.",
+            text=lambda row: "" if empty(row) else moved_unit.text(moved(row)),
+            sort=lambda row: abs(moved(row)),
+            tone=lambda row: _moved_tone(moved(row)),
+        ),
+        Column(
+            "change",
+            "change",
+            _TEXT_OF_NUMBER,
+            "The same in per cent, or as a factor.",
+            lambda row: change_of(row).ratio,
+            text=lambda row: "" if empty(row) else words(change_of(row)),
+            priority=priority + 2,
+            always=True,
+        ),
+    )
+
+
+def _moved_tone(ns: float) -> Tone:
+    """More time is bad, less is good; the sign says so without colour."""
+    return "bad" if ns > 0 else "good" if ns < 0 else "dim"
+
+
+def _side_columns(
+    keys: tuple[str, str], title: str, unit: Kind, figure: str, priority: int
+) -> tuple[Column[Row], Column[Row]]:
+    """A figure of both sides; that of the base is dropped first."""
+    base_key, other_key = keys
+    in_base, in_other = f"{figure} in a step of the base.", f"{figure} in a step of the other side."
+    return (
+        Column(base_key, title, unit, in_base, priority=priority + 1, tone="dim"),
+        Column(other_key, f"→ {title}", unit, in_other, priority=priority, tone="dim"),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +124,7 @@ class FigureChange:
 
     name: str
     change: Change
-    unit: Unit
+    unit: Kind
 
 
 def changes_table(pair: Pair, step: str, ops: str) -> Table[FigureChange]:
@@ -50,7 +139,7 @@ def changes_table(pair: Pair, step: str, ops: str) -> Table[FigureChange]:
         Column(
             "change.base",
             pair.base,
-            TEXT_OF_NUMBER,
+            _TEXT_OF_NUMBER,
             "The base.",
             text=lambda row: row.unit.text(row.change.base),
             always=True,
@@ -58,7 +147,7 @@ def changes_table(pair: Pair, step: str, ops: str) -> Table[FigureChange]:
         Column(
             "change.other",
             pair.other,
-            TEXT_OF_NUMBER,
+            _TEXT_OF_NUMBER,
             "The other side.",
             text=lambda row: row.unit.text(row.change.other),
             always=True,
@@ -66,17 +155,14 @@ def changes_table(pair: Pair, step: str, ops: str) -> Table[FigureChange]:
         Column(
             "change",
             "change",
-            TEXT_OF_NUMBER,
+            _TEXT_OF_NUMBER,
             "How far the other side is from the base.",
             text=lambda row: change_text(row.change),
-            sort=lambda row: changed_to(row.change),
+            sort=lambda row: row.change.ratio,
             always=True,
         ),
     )
     return Table("figures", columns, rows)
-
-
-TEXT_OF_NUMBER = Unit(str)
 
 
 def _figures(pair: Pair, step: str, ops: str) -> Iterator[FigureChange]:
@@ -91,96 +177,45 @@ def _figures(pair: Pair, step: str, ops: str) -> Iterator[FigureChange]:
 
 
 def step_parts_table(
-    rows: tuple[StepPartChange, ...], what: str, names: tuple[str, str]
+    rows: Sequence[StepPartChange], kind: str, names: tuple[str, str]
 ) -> Table[StepPartChange]:
-    """The parts of a step; `what` they are: a role or a layer."""
+    """The parts of a step; they are of this `kind`: "role" or "layer"."""
+    columns: tuple[Column[StepPartChange], ...] = (
+        Column(
+            "part",
+            kind,
+            NAME,
+            "The part of the step that stands for each side.",
+            step_part_words,
+            least=16,
+            tone=lambda row: "plain" if row.base_ops or row.other_ops else "dim",
+        ),
+        *_time_columns(
+            [name[:_NAME_CELLS] for name in names],
+            ("base_ns", "other_ns", "change_ns"),
+            "time",
+            lambda row: Change(row.base_ns, row.other_ns),
+            (EXACT_MICROSECONDS, EXACT_CHANGE),
+        ),
+        *_side_columns(("base_ops", "other_ops"), "ops", COUNT, "Its ops", 4),
+    )
     return Table(
-        f"{what}s",
-        step_part_columns(what, names),
+        f"{kind}s",
+        columns,
         rows,
         key=lambda row: (row.kind, row.part),
         search=step_part_words,
     )
 
 
-def whole_step_table(pair: Pair, what: str) -> Table[StepPartChange]:
-    """The parts of the step by role or by layer, and the step that they add up to."""
+def whole_step_table(pair: Pair, kind: str, most: int | None = None) -> Table[StepPartChange]:
+    """The parts of the step by role or by layer, and the step that they add up to; those after the
+    first `most` are one row."""
     step = pair.step
     assert step is not None
     whole = StepPartChange("step", "role", step.base_ns, step.other_ns, step.change_ns)
-    rows = step.roles if what == "role" else step.layers
-    return step_parts_table((*rows, whole), what, (pair.base, pair.other))
-
-
-def step_part_columns(what: str, names: tuple[str, str]) -> tuple[Column[StepPartChange], ...]:
-    """The columns of the parts of a step of two sides."""
-    base, other = (name[:_NAME_CELLS] for name in names)
-    return (
-        Column(
-            "part",
-            what,
-            TEXT,
-            "The part of the step that stands for each side.",
-            step_part_words,
-            flexible=True,
-            least=16,
-            tone=lambda row: "plain" if row.base_ops or row.other_ops else "dim",
-        ),
-        Column(
-            "base_ns",
-            base,
-            EXACT_MICROSECONDS,
-            "Its time in the base.",
-            priority=2,
-            always=True,
-        ),
-        Column(
-            "other_ns",
-            other,
-            EXACT_MICROSECONDS,
-            "Its time in the other side.",
-            priority=1,
-            always=True,
-        ),
-        Column(
-            "change_ns",
-            "change",
-            EXACT_CHANGE,
-            "How much more the other side takes.",
-            sort=lambda row: abs(row.change_ns),
-            tone=lambda row: moved_tone(row.change_ns),
-        ),
-        Column(
-            "change",
-            "change",
-            TEXT_OF_NUMBER,
-            "The same in per cent, or as a factor.",
-            lambda row: changed_to(Change(row.base_ns, row.other_ns)),
-            text=lambda row: relative_change(Change(row.base_ns, row.other_ns)),
-            always=True,
-            priority=3,
-        ),
-        Column("base_ops", "ops", COUNT, "Its ops in the base.", priority=5, tone="dim"),
-        Column("other_ops", "→ ops", COUNT, "Its ops in the other side.", priority=4, tone="dim"),
-    )
-
-
-def relative_change(change: Change) -> str:
-    """The change in per cent or as a factor; "new" or "gone" where one side has nothing."""
-    if change.base is None:
-        return "new"
-    return "gone" if change.other is None else change_text(change)
-
-
-def moved_tone(ns: float) -> Tone:
-    """More time is bad, less is good; the sign says so without colour."""
-    return "bad" if ns > 0 else "good" if ns < 0 else "dim"
-
-
-def changed_to(change: Change) -> float | None:
-    """`other` over `base`."""
-    base, other = change.base, change.other
-    return other / base if base and other is not None else None
+    rows = step.roles if kind == "role" else step.layers
+    return step_parts_table((*shortened(rows, most), whole), kind, (pair.base, pair.other))
 
 
 def kernel_changes_table(
@@ -189,113 +224,61 @@ def kernel_changes_table(
     """The kernel whose time a step changed most is first; `names` are those of the sides."""
     rows = kernel_changes(base, other)
     short = ShortNames(row.name for row in rows)
+    noun = "operator" if base.on_cpu else "kernel"
     columns: tuple[Column[KernelChange], ...] = (
-        Column(
-            "name",
-            "operator" if base.on_cpu else "kernel",
-            TEXT,
-            "The kernel, by its short name.",
-            fit=lambda row, cells: short.of(row.name, cells),
-            flexible=True,
-            least=16,
-            code=True,
-        ),
-        Column(
-            "ns.base",
-            names[0],
-            MICROSECONDS,
-            "Its time in a step of the base.",
-            priority=2,
-            always=True,
-        ),
-        Column(
-            "ns.other",
-            names[1],
-            MICROSECONDS,
-            "Its time in a step of the other side.",
-            priority=1,
-            always=True,
-        ),
-        Column(
-            "moved_ns",
-            "change",
-            SIGNED_MICROSECONDS,
-            "How much more the other side takes.",
-            sort=lambda row: abs(row.moved_ns),
-            tone=lambda row: moved_tone(row.moved_ns),
-        ),
-        Column(
-            "change",
-            "change",
-            TEXT_OF_NUMBER,
-            "The same in per cent, or as a factor.",
-            lambda row: changed_to(row.ns),
-            text=lambda row: relative_change(row.ns),
-            priority=3,
-            always=True,
-        ),
-        Column(
-            "count.base",
-            "calls",
-            NUMBER,
-            "Its calls in a step of the base.",
-            priority=5,
-            tone="dim",
-        ),
-        Column(
-            "count.other",
-            "→ calls",
-            NUMBER,
-            "Its calls in a step of the other side.",
-            priority=4,
-            tone="dim",
-        ),
+        Column("name", noun, kernel_kind(short), "The kernel, by its short name."),
+        *_time_columns(names, ("ns.base", "ns.other", "ns.moved"), "time", lambda row: row.ns),
+        *_side_columns(("count.base", "count.other"), "calls", NUMBER, "Its calls", 4),
     )
     return Table(
-        "operators" if base.on_cpu else "kernels",
-        columns,
-        rows,
-        search=lambda row: f"{row.name}\n{short_name(row.name)}",
+        f"{noun}s", columns, rows, search=lambda row: f"{row.name}\n{short_name(row.name)}"
     )
 
 
-def speed_table(pairs: Sequence[Pair]) -> Table[Pair]:
-    """One row for each pair."""
-    return Table("pairs", _COLUMNS, pairs, key=lambda pair: (pair.base, pair.other))
+def aligned_ranges_table(pair: Pair) -> Table[RangeRow]:
+    """Every aligned range by its whole path, with the ranges that a fused one replaces."""
+    return range_changes_table(pair, ranges_by_path(pair), (pair.base, pair.other))
 
 
-def _interval(pair: Pair) -> str:
-    return interval_text(pair.speed.interval if pair.speed is not None else None, ratio_text)
+def range_changes_table(
+    pair: Pair, rows: Sequence[RangeRow], names: tuple[str, str], *, counts: bool = True
+) -> Table[RangeRow]:
+    """Times and `counts` of `rows`, which are ranges of `pair`; `names` are those of the sides."""
+    figure = time_figure(pair)
 
+    def keys(figure: str) -> tuple[str, str]:
+        return f"{figure}.base", f"{figure}.other"
 
-def _verdict(pair: Pair) -> str:
-    return verdict_words("unknown" if pair.speed is None else pair.speed.verdict)
-
-
-_COLUMNS: tuple[Column[Pair], ...] = (
-    Column(
-        "pair",
-        "other ÷ base",
-        TEXT,
-        "The two sides.",
-        lambda pair: f"{pair.other} ÷ {pair.base}",
-    ),
-    Column(
-        "speed.value",
-        "ratio",
-        RATIO,
-        "tokens/s of the other side ÷ those of the base.",
-        always=True,
-    ),
-    Column(
-        "speed.interval",
-        "95 % interval",
-        RATIO,
-        "A bootstrap interval over the rounds.",
-        text=_interval,
-        always=True,
-    ),
-    Column(
-        "speed.verdict", "verdict", TEXT, "What the interval shows.", text=_verdict, always=True
-    ),
-)
+    columns: tuple[Column[RangeRow], ...] = (
+        Column(
+            "path",
+            "range",
+            RANGE,
+            "The range; below a fused one, the ranges that it stands for.",
+            text=lambda row: ("· " if row.part else "") + row.name,
+        ),
+        *_time_columns(
+            [f"{name} attr." if pair.overlapping else name for name in names],
+            (*keys(figure), f"{figure}.moved"),
+            "attributed time" if pair.overlapping else "busy time",
+            lambda row: getattr(row, figure),
+            priority=0,
+            words=change_text,
+            empty=lambda row: row.part,
+        ),
+        *_side_columns(keys("idle_ns"), "idle", MICROSECONDS, "The gaps that its ops ended", 3),
+    )
+    if counts:
+        columns += (
+            *_side_columns(keys("gpu_ops"), "ops", _WHOLE, "Its ops", 5),
+            *_side_columns(keys("launch_calls"), "launches", _WHOLE, "Its launch calls", 7),
+        )
+    return Table(
+        "ranges",
+        columns,
+        rows,
+        key=lambda row: (row.path, row.part),
+        search=lambda row: row.path,
+        tone=lambda row: "dim" if row.part else "plain",
+        depth=lambda row: row.depth,
+    )

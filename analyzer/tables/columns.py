@@ -1,6 +1,6 @@
-"""Declares tables: units, columns and rows, for the terminal, Markdown, CSV, HTML and the app.
+"""Declares tables: their columns and rows, for the terminal, Markdown, CSV, HTML and the app.
 
-A column is declared once, with its key in JSON and CSV, its title, its unit and its help. What an
+A column is declared once, with its key in JSON and CSV, its title, its kind and its help. What an
 output adds (colours, bars, sorting) it derives from the declaration.
 """
 
@@ -10,7 +10,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from decodescope.analyzer.names.names import cut_middle
+from decodescope.analyzer.names.names import ShortNames, cut_middle
 from decodescope.analyzer.text import formatting
 from decodescope.analyzer.text.formatting import UNKNOWN
 from decodescope.analyzer.vocabulary.words import exact_change, exact_microseconds
@@ -22,13 +22,26 @@ DETAIL = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
-    """`text` writes one figure, None as unknown. `symbol` stands in the heading, for all figures of
-    a column. Numbers are aligned on the right, and sorted with the largest first."""
+class Kind:
+    """A kind of column: how it writes a figure, and how it is laid out.
+
+    `text` writes one figure, None as unknown. `symbol` stands in the heading, for all figures of
+    the column. Numbers are aligned on the right. `first` is the order at the first sort.
+
+    A `flexible` column takes the room that the others leave, at least `least` cells; `fit` cuts a
+    text to so many cells of a terminal. `code`: names from code, which may break between their
+    parts. `wrap`: a text continues on the next line, where an output has one.
+    """
 
     text: Callable[[Any], str]
     symbol: str = ""
     number: bool = True
+    first: Literal["up", "down"] = "down"
+    flexible: bool = False
+    least: int = 1
+    fit: Callable[[str, int], str] = cut_middle
+    code: bool = False
+    wrap: bool = False
 
 
 def _known(text: Callable[[Any], str]) -> Callable[[Any], str]:
@@ -45,78 +58,89 @@ def _per_second(bytes_per_s: float) -> str:
     return f"{formatting.bytes_size(bytes_per_s)}/s"
 
 
-TEXT = Unit(_known(str), number=False)
-PLACE = Unit(_known(str))
-COUNT = Unit(formatting.count)
-NUMBER = Unit(formatting.number)
-PERCENT = Unit(formatting.percent, "%")
-RATIO = Unit(_known(formatting.ratio_text))
-DURATION = Unit(formatting.duration)
-SIGNED_DURATION = Unit(formatting.signed_duration)
-MILLISECONDS = Unit(formatting.milliseconds, "ms")
-MICROSECONDS = Unit(formatting.microseconds, "µs")
-SIGNED_MICROSECONDS = Unit(_known(_signed_microseconds), "µs")
-EXACT_MICROSECONDS = Unit(exact_microseconds, "µs")
-EXACT_CHANGE = Unit(_known(exact_change), "µs")
-BYTES = Unit(formatting.bytes_size)
-BYTES_PER_S = Unit(_known(_per_second))
-GIGABYTES_PER_S = Unit(_known(lambda figure: formatting.significant(figure / 1e9)), "GB/s")
-FLOPS_PER_S = Unit(_known(formatting.flops_rate))
-RATE = Unit(formatting.rate)
-EXTENT = Unit(formatting.extent_text, number=False)
+TEXT = Kind(_known(str), number=False, first="up")
+PLACE = Kind(_known(str), first="up")
+COUNT = Kind(formatting.count)
+NUMBER = Kind(formatting.number)
+PERCENT = Kind(formatting.percent, "%")
+RATIO = Kind(_known(formatting.ratio_text))
+DURATION = Kind(formatting.duration)
+SIGNED_DURATION = Kind(formatting.signed_duration)
+MILLISECONDS = Kind(formatting.milliseconds, "ms")
+MICROSECONDS = Kind(formatting.microseconds, "µs")
+SIGNED_MICROSECONDS = Kind(_known(_signed_microseconds), "µs")
+EXACT_MICROSECONDS = Kind(exact_microseconds, "µs")
+EXACT_CHANGE = Kind(_known(exact_change), "µs")
+BYTES = Kind(formatting.bytes_size)
+BYTES_PER_S = Kind(_known(_per_second))
+GIGABYTES_PER_S = Kind(_known(lambda figure: formatting.significant(figure / 1e9)), "GB/s")
+FLOPS_PER_S = Kind(_known(formatting.flops_rate))
+RATE = Kind(formatting.rate)
+EXTENT = Kind(formatting.extent_text, number=False)
+# Texts that take the room which the figures leave: words, sentences, and names from code.
+NAME = replace(TEXT, flexible=True, least=10)
+PROSE = replace(NAME, least=24, wrap=True)
+RANGE = replace(NAME, least=14, code=True)
+CODE = replace(TEXT, code=True)
+
+
+def kernel_kind(names: ShortNames) -> Kind:
+    """The kind of a column of kernels: short names, distinct among `names`."""
+    return replace(RANGE, least=16, fit=names.of)
 
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[Row]):
     """One column.
 
-    `key` is the figure's key in JSON and CSV; where `value` is None, it is also the path of the
-    figure in a row ("roofline.bytes_per_s"; None if a part of the path is None). `text` writes a
-    cell that shows more than the figure, `fit` one of at most so many cells of a terminal. `sort`
-    is what rows are sorted by, where that is not the figure.
+    `key` is the figure's key in JSON and CSV, `value` the path of the figure in a row
+    ("roofline.bytes_per_s"; None if a part of the path is None) or its reader; without it, the key
+    is the path. `text` writes a cell that shows more than the figure, `fit` one of at most so many
+    cells of a terminal, where that is not the cut text. `sort` is what rows are sorted by, where
+    that is not the figure.
 
-    `priority` 0 is never dropped, the highest is dropped first where room is short. A `flexible`
-    column takes the room that the others leave, at least `least` cells. A column with `shown` False
-    is on no screen for this table, `csv_only` on none at all; nor is one in which no row has a
-    figure, unless `always`. `bar` is how many cells a bar of a share has, 0 for none. `code`: names
-    from code, which may break between their parts. `wrap`: the texts of a flexible column continue
-    on the next line, where an output has one.
+    `priority` 0 is never dropped, the highest is dropped first where room is short. A column with
+    `shown` False is on no screen for this table, `csv_only` on none at all; nor is one in which no
+    row has a figure, unless `always`. `bar` is how many cells a bar of a share has, 0 for none.
+    `first` and `least` replace those of the kind.
     """
 
     key: str
     title: str
-    unit: Unit
+    kind: Kind
     help: str
-    value: Callable[[Row], Any] | None = None
+    value: Callable[[Row], Any] | str | None = None
     text: Callable[[Row], str] | None = None
     fit: Callable[[Row, int], str] | None = None
     sort: Callable[[Row], Any] | None = None
     first: Literal["up", "down"] | None = None
+    least: int | None = None
     priority: int = 0
     shown: bool = True
     csv_only: bool = False
-    flexible: bool = False
-    least: int = 1
     tone: Tone | Callable[[Row], Tone] = "plain"
     bar: int = 0
-    code: bool = False
-    wrap: bool = False
     always: bool = False
 
     @property
     def heading(self) -> str:
         """The title, with the unit's symbol."""
-        return f"{self.title} {self.unit.symbol}".strip()
+        return f"{self.title} {self.kind.symbol}".strip()
+
+    @property
+    def least_cells(self) -> int:
+        """The fewest cells that it may have in a terminal."""
+        return self.kind.least if self.least is None else self.least
 
     @property
     def align(self) -> Literal["left", "right"]:
         """Numbers are on the right."""
-        return "right" if self.unit.number else "left"
+        return "right" if self.kind.number else "left"
 
     @property
     def order(self) -> Literal["up", "down"]:
         """The order at the first sort: the largest number, or the first text, is on top."""
-        return self.first or ("down" if self.unit.number else "up")
+        return self.first or self.kind.first
 
     def figure(self, row: Row) -> Any:
         """The figure of a row, None if it is unknown."""
@@ -124,7 +148,8 @@ class Column(Generic[Row]):
 
     def reader(self) -> Callable[[Row], Any]:
         """The reader of the figure of a row, for many rows."""
-        return self.value or _path_reader(self.key)
+        value = self.value or self.key
+        return _path_reader(value) if isinstance(value, str) else value
 
     def sorted_by(self, row: Row) -> Any:
         """The value that the row is sorted by, None if it is unknown."""
@@ -136,25 +161,23 @@ class Column(Generic[Row]):
 
     def writer(self) -> Callable[[Row, int | None], str]:
         """The writer of the text of a row, for many rows."""
-        fit, flexible = self.fit, self.flexible
-        whole = self.text
+        whole, fit, cut = self.text, self.fit, self.kind.fit
         if whole is None:
-            read, text_of = self.reader(), self.unit.text
+            read, text_of = self.reader(), self.kind.text
 
             def whole(row: Row) -> str:
                 return text_of(read(row))
 
         def write(row: Row, cells: int | None) -> str:
-            if cells is None or not flexible:
+            if cells is None:
                 return whole(row)
-            return cut_middle(whole(row), cells) if fit is None else fit(row, cells)
+            return cut(whole(row), cells) if fit is None else fit(row, cells)
 
-        return write
+        return write if self.kind.flexible else lambda row, cells: whole(row)
 
     def bar_text(self, row: Row) -> str:
         """A bar as long as the share of a row."""
-        share = min(max(self.figure(row) or 0.0, 0.0), 1.0)
-        return "█" * round(share * self.bar)
+        return "█" * round(min(max(self.figure(row) or 0.0, 0.0), 1.0) * self.bar)
 
     def tone_of(self, row: Row) -> Tone:
         """How much a cell stands out."""
@@ -176,6 +199,23 @@ def _path_reader(path: str) -> Callable[[Any], Any]:
                 return None
             value = getattr(value, part)
         return value
+
+    return read
+
+
+def per_step(total: str, steps: int | None) -> Callable[[Any], float]:
+    """The reader of a total by its path, or of its mean over so many steps."""
+    read = _path_reader(total)
+    return read if steps is None else lambda row: read(row) / (steps or 1)
+
+
+def quotient(part: str, whole: str) -> Callable[[Any], float | None]:
+    """The reader of `part` ÷ `whole`, two paths; None if one is unknown, or the whole is 0."""
+    read_part, read_whole = _path_reader(part), _path_reader(whole)
+
+    def read(row: Any) -> float | None:
+        figure, of = read_part(row), read_whole(row)
+        return None if figure is None or not of else figure / of
 
     return read
 
@@ -212,6 +252,10 @@ class Table(Generic[Row]):
         """How many rows are left out."""
         return 0 if self.total is None else max(self.total - len(self.rows), 0)
 
+    def is_total(self, row: Row) -> bool:
+        """Whether a row stands out because it sums up the others: it has no bar."""
+        return self.tone is not None and self.tone(row) == "strong"
+
     def shown(self) -> tuple[Column[Row], ...]:
         """The columns for a screen: those of which any row has a figure."""
         return tuple(
@@ -226,7 +270,7 @@ class Table(Generic[Row]):
         """The table with these of its columns; flexible ones have `least` cells, where that is
         given."""
         columns = tuple(
-            replace(column, least=least) if column.flexible and least is not None else column
+            replace(column, least=least) if column.kind.flexible and least is not None else column
             for column in self.columns
             if column.key in keys
         )

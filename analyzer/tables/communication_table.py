@@ -1,7 +1,8 @@
 """The communication of each device, the collectives of ranks or GPUs, and the ranks of one run."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 
 from decodescope.analyzer.reports.step_figures import communication_fraction, idle_fraction
 from decodescope.analyzer.schema.communication_report import CollectiveReport, CommunicationReport
@@ -12,11 +13,13 @@ from decodescope.analyzer.tables.columns import (
     BYTES_PER_S,
     COUNT,
     DURATION,
+    NAME,
     PERCENT,
     PLACE,
     TEXT,
     Column,
     Table,
+    quotient,
 )
 from decodescope.analyzer.tables.devices_table import device_column
 from decodescope.analyzer.vocabulary.words import bound_words
@@ -36,39 +39,24 @@ class CommunicationRow:
 
 def communication_table(report: Report) -> Table[CommunicationRow]:
     """The devices that communicated."""
-    rows = [
-        row for device in report.devices if device.communication_ns for row in _of_device(device)
-    ]
-    columns: tuple[Column[CommunicationRow], ...] = (
-        device_column(report.devices),
-        Column("kind", "kind", TEXT, "The library, or the way.", lambda row: row.name),
-        Column(
-            "ns",
-            "time",
-            DURATION,
-            "The time in which any such op ran.",
-        ),
-        Column(
-            "window_share",
-            "of window",
-            PERCENT,
-            "Time ÷ window.",
-            lambda row: row.ns / row.window_ns if row.window_ns else None,
-            bar=12,
-        ),
-        Column(
-            "busy_share",
-            "of busy",
-            PERCENT,
-            "Time ÷ busy.",
-            lambda row: row.ns / row.busy_ns if row.busy_ns else None,
-        ),
-    )
     return Table(
         "kinds",
-        columns,
-        rows,
-        key=lambda row: (row.device, row.name),
+        (
+            device_column(report.devices),
+            Column("kind", "kind", TEXT, "The library, or the way.", "name"),
+            Column("ns", "time", DURATION, "The time in which any such op ran."),
+            Column(
+                "window_share",
+                "of window",
+                PERCENT,
+                "Time ÷ window.",
+                quotient("ns", "window_ns"),
+                bar=12,
+            ),
+            Column("busy_share", "of busy", PERCENT, "Time ÷ busy.", quotient("ns", "busy_ns")),
+        ),
+        [row for device in report.devices if device.communication_ns for row in _of_device(device)],
+        key=attrgetter("device", "name"),
         tone=lambda row: "strong" if row.whole else "plain",
     )
 
@@ -83,41 +71,24 @@ def _of_device(device: DeviceReport) -> Iterator[CommunicationRow]:
 
 
 def collectives_table(
-    found: CommunicationReport, most: int | None = None
+    communication: CommunicationReport, most: int | None = None
 ) -> Table[CollectiveReport]:
     """The first `most` operations of each group, those with most time first."""
-    member = found.member
-    columns: tuple[Column[CollectiveReport], ...] = (
-        Column(
-            "operation",
-            "operation",
-            TEXT,
-            "What the collective does.",
-            flexible=True,
-            least=10,
-        ),
-        Column("kind", "kind", TEXT, "The library.", priority=6, tone="dim"),
-        Column(
-            "ranks",
-            f"{member}s",
-            TEXT,
-            f"The {member}s of its group.",
-            text=_runs,
-            sort=lambda collective: len(collective.ranks),
-        ),
-        *_FIGURES,
+    member = communication.member
+    ranks: Column[CollectiveReport] = Column(
+        "ranks",
+        f"{member}s",
+        TEXT,
+        f"The {member}s of its group.",
+        text=_runs,
+        sort=lambda collective: len(collective.ranks),
     )
     return Table(
         "operations",
-        columns,
-        found.collectives[:most],
-        total=len(found.collectives),
-        key=lambda collective: (
-            collective.operation,
-            collective.kind,
-            collective.ranks,
-            collective.group,
-        ),
+        (*_OPERATION, ranks, *_FIGURES),
+        communication.collectives[:most],
+        total=len(communication.collectives),
+        key=attrgetter("operation", "kind", "ranks", "group"),
         search=lambda collective: f"{collective.operation} {collective.kind} {_runs(collective)}",
     )
 
@@ -133,6 +104,10 @@ def _runs(collective: CollectiveReport) -> str:
     return ",".join(f"{first}-{last}" if last > first else f"{first}" for first, last in runs)
 
 
+_OPERATION: tuple[Column[CollectiveReport], ...] = (
+    Column("operation", "operation", NAME, "What the collective does."),
+    Column("kind", "kind", TEXT, "The library.", priority=6, tone="dim"),
+)
 _FIGURES: tuple[Column[CollectiveReport], ...] = (
     Column("matched", "matched", COUNT, "The collectives that all of them recorded.", priority=2),
     Column(
@@ -140,20 +115,14 @@ _FIGURES: tuple[Column[CollectiveReport], ...] = (
         "unmatched",
         COUNT,
         "The ops without a partner on every one.",
-        lambda one: one.unmatched or None,
+        lambda collective: collective.unmatched or None,
         priority=7,
         tone="dim",
     ),
     Column("total_ns", "total", DURATION, "The sum of the durations of all ops.", priority=3),
     Column("transfer_ns.p50", "transfer p50", DURATION, "The transfer of one, by the median."),
     Column("wait_ns.p50", "wait p50", DURATION, "The wait in one, by the median."),
-    Column(
-        "wait_ns.p99",
-        "wait p99",
-        DURATION,
-        "99 % of them wait at most that long.",
-        priority=5,
-    ),
+    Column("wait_ns.p99", "wait p99", DURATION, "99 % of them wait at most that long.", priority=5),
     Column(
         "message_bytes",
         "message",
@@ -171,31 +140,32 @@ _FIGURES: tuple[Column[CollectiveReport], ...] = (
 )
 
 
-_COLUMNS: tuple[Column[RankReport], ...] = (
+def ranks_table(report: RanksReport) -> Table[RankReport]:
+    """One row for each rank."""
+    return Table("ranks", _RANKS, report.ranks, key=attrgetter("rank"))
+
+
+def _over_devices(figure: str) -> Callable[[RankReport], int]:
+    return lambda rank: sum(getattr(device, figure) for device in rank.report.devices)
+
+
+_RANKS: tuple[Column[RankReport], ...] = (
     Column("rank", "rank", PLACE, "The rank."),
     Column(
         "file",
         "file",
-        TEXT,
+        NAME,
         "Its file.",
-        lambda one: one.report.source.path.rpartition("/")[2],
-        flexible=True,
+        lambda rank: rank.report.source.path.rpartition("/")[2],
         least=9,
     ),
-    Column(
-        "gpu_ops",
-        "GPU ops",
-        COUNT,
-        "How many ran.",
-        lambda one: sum(device.gpu_ops for device in one.report.devices),
-        priority=3,
-    ),
+    Column("gpu_ops", "GPU ops", COUNT, "How many ran.", _over_devices("gpu_ops"), priority=3),
     Column(
         "window_ns",
         "window",
         DURATION,
         "From the first op's start to the last one's end, over its devices.",
-        lambda one: sum(device.window_ns for device in one.report.devices),
+        _over_devices("window_ns"),
         priority=2,
     ),
     Column(
@@ -203,27 +173,24 @@ _COLUMNS: tuple[Column[RankReport], ...] = (
         "idle",
         DURATION,
         "Window minus busy, over its devices.",
-        lambda one: sum(device.idle_ns for device in one.report.devices),
+        _over_devices("idle_ns"),
         priority=4,
     ),
-    Column("idle_share", "idle", PERCENT, "Idle ÷ window.", lambda one: idle_fraction(one.report)),
+    Column(
+        "idle_share", "idle", PERCENT, "Idle ÷ window.", lambda rank: idle_fraction(rank.report)
+    ),
     Column(
         "communication_share",
         "comm",
         PERCENT,
         "Communication ÷ window.",
-        lambda one: communication_fraction(one.report) or None,
+        lambda rank: communication_fraction(rank.report) or None,
     ),
     Column(
         "verdict.bound",
         "bound",
         TEXT,
         "What limits its steps.",
-        lambda one: bound_words(one.report.verdict.bound),
+        lambda rank: bound_words(rank.report.verdict.bound),
     ),
 )
-
-
-def ranks_table(report: RanksReport) -> Table[RankReport]:
-    """One row for each rank."""
-    return Table("ranks", _COLUMNS, report.ranks, key=lambda rank: rank.rank)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from decodescope.analyzer.schema.report import GAP_CLASSES, DeviceReport, Report, StreamReport
@@ -13,42 +14,46 @@ from decodescope.analyzer.tables.columns import (
     TEXT,
     Column,
     Table,
+    quotient,
 )
 from decodescope.analyzer.vocabulary.words import ops_word
 
 
 def devices_table(report: Report) -> Table[DeviceReport]:
     """One row for each device."""
-    columns: tuple[Column[DeviceReport], ...] = (
-        Column("device", "device", TEXT, "The device, by its CUDA ordinal; “cpu” on a CPU."),
-        Column("gpu_ops", ops_word(report), COUNT, "How many ran."),
-        Column("kernels", "kernels", COUNT, "How many of them are kernels.", priority=5),
-        Column("window_ns", "window", DURATION, "From the first op's start to the last one's end."),
-        Column("busy_ns", "busy", DURATION, "The time in which any op ran."),
-        Column("idle_ns", "idle", DURATION, "Window minus busy."),
-        Column("idle_share", "idle", PERCENT, "Idle ÷ window.", idle_share),
-        Column(
-            "overlap_ns",
-            "overlap",
-            DURATION,
-            "The time in which two or more ops ran at once on one stream.",
-            priority=6,
+    return Table(
+        "devices",
+        (
+            Column("device", "device", TEXT, "The device, by its CUDA ordinal; “cpu” on a CPU."),
+            Column("gpu_ops", ops_word(report), COUNT, "How many ran."),
+            Column("kernels", "kernels", COUNT, "How many of them are kernels.", priority=5),
+            Column(
+                "window_ns", "window", DURATION, "From the first op's start to the last one's end."
+            ),
+            Column("busy_ns", "busy", DURATION, "The time in which any op ran."),
+            Column("idle_ns", "idle", DURATION, "Window minus busy."),
+            Column(
+                "idle_share", "idle", PERCENT, "Idle ÷ window.", quotient("idle_ns", "window_ns")
+            ),
+            Column(
+                "overlap_ns",
+                "overlap",
+                DURATION,
+                "The time in which two or more ops ran at once on one stream.",
+                priority=6,
+            ),
+            Column(
+                "kernel_floor_ns",
+                "floor",
+                DURATION,
+                "The least gap between two ops; “~”: estimated from the trace.",
+                text=_floor,
+                priority=7,
+            ),
         ),
-        Column(
-            "kernel_floor_ns",
-            "floor",
-            DURATION,
-            "The least gap between two ops; “~”: estimated from the trace.",
-            text=_floor,
-            priority=7,
-        ),
+        report.devices,
+        key=attrgetter("device"),
     )
-    return Table("devices", columns, report.devices, key=lambda device: device.device)
-
-
-def idle_share(device: DeviceReport) -> float | None:
-    """Idle time ÷ window."""
-    return device.idle_ns / device.window_ns if device.window_ns else None
 
 
 def _floor(device: DeviceReport) -> str:
@@ -71,55 +76,48 @@ def streams_table(report: Report, most: int | None = None) -> Table[StreamRow]:
         for device in report.devices
         for stream in sorted(device.streams, key=lambda stream: -stream.busy_ns)
     ]
-    columns: tuple[Column[StreamRow], ...] = (
-        device_column(report.devices),
-        Column(
-            "stream",
-            "thread" if report.on_cpu else "stream",
-            TEXT,
-            "The stream; on a CPU, the thread.",
-            lambda row: row.stream.stream,
-        ),
-        Column("gpu_ops", ops_word(report), COUNT, "How many ran.", lambda row: row.stream.gpu_ops),
-        Column(
-            "busy_ns",
-            "busy",
-            DURATION,
-            "The time in which any of its ops ran.",
-            lambda row: row.stream.busy_ns,
-        ),
-        Column(
-            "overlap_ns",
-            "overlap",
-            DURATION,
-            "The time in which two or more of its ops ran at once.",
-            lambda row: row.stream.overlap_ns,
-            priority=3,
-        ),
-        Column(
-            "count",
-            "gaps",
-            COUNT,
-            "The gaps of the device that its ops ended.",
-            lambda row: row.stream.all_gaps.count,
-            priority=2,
-        ),
-        Column(
-            "idle_ns",
-            "idle",
-            DURATION,
-            "The time of these gaps.",
-            lambda row: row.stream.all_gaps.total_ns,
-        ),
-        *(_class_column(name) for name in GAP_CLASSES),
+    stream: Column[StreamRow] = Column(
+        "stream",
+        "thread" if report.on_cpu else "stream",
+        TEXT,
+        "The stream; on a CPU, the thread.",
+        "stream.stream",
     )
     return Table(
         "streams",
-        columns,
+        (
+            device_column(report.devices),
+            stream,
+            Column("gpu_ops", ops_word(report), COUNT, "How many ran.", "stream.gpu_ops"),
+            *_STREAM_TIMES,
+            *map(_class_column, GAP_CLASSES),
+        ),
         rows[:most],
         total=len(rows),
         key=lambda row: (row.device, row.stream.stream),
     )
+
+
+_STREAM_TIMES: tuple[Column[StreamRow], ...] = (
+    Column("busy_ns", "busy", DURATION, "The time in which any of its ops ran.", "stream.busy_ns"),
+    Column(
+        "overlap_ns",
+        "overlap",
+        DURATION,
+        "The time in which two or more of its ops ran at once.",
+        "stream.overlap_ns",
+        priority=3,
+    ),
+    Column(
+        "count",
+        "gaps",
+        COUNT,
+        "The gaps of the device that its ops ended.",
+        "stream.all_gaps.count",
+        priority=2,
+    ),
+    Column("idle_ns", "idle", DURATION, "The time of these gaps.", "stream.all_gaps.total_ns"),
+)
 
 
 def device_column(devices: Sequence[DeviceReport]) -> Column[Any]:

@@ -9,6 +9,7 @@ from decodescope.analyzer.tables.columns import (
     COUNT,
     DURATION,
     MICROSECONDS,
+    NAME,
     NUMBER,
     PERCENT,
     TEXT,
@@ -16,6 +17,8 @@ from decodescope.analyzer.tables.columns import (
     Mark,
     Table,
     Tone,
+    per_step,
+    quotient,
 )
 from decodescope.analyzer.tables.devices_table import device_column
 from decodescope.analyzer.vocabulary.words import CPU_GAP_MEANINGS, GAP_MEANINGS
@@ -32,11 +35,6 @@ class GapClassRow:
     gap_class: str | None = None
     sub: bool = False
     device: int | str | None = None
-
-    @property
-    def share(self) -> float | None:
-        """The time of the gaps ÷ `of_ns`."""
-        return self.total.total_ns / self.of_ns if self.of_ns else None
 
 
 def gap_classes_table(report: Report) -> Table[GapClassRow]:
@@ -71,27 +69,22 @@ def gap_class_columns(
     means of so many steps, and the meaning of a class is said."""
     count, time = (COUNT, DURATION) if steps is None else (NUMBER, MICROSECONDS)
     meanings = CPU_GAP_MEANINGS if on_cpu else GAP_MEANINGS
-
-    def per_step(figure: int) -> float:
-        return figure if steps is None else figure / (steps or 1)
-
     return (
         Column(
             "class",
             "class",
             TEXT,
             "Why the device was idle; below host_wait, what the host did meanwhile.",
-            lambda row: row.name,
+            "name",
             text=lambda row: f"  {row.name}" if row.sub else row.name,
         ),
         Column(
             "meaning",
             "meaning",
-            TEXT,
+            NAME,
             "The class in words.",
             lambda row: meanings.get(row.name),
             shown=steps is not None,
-            flexible=True,
             least=31,
             priority=6,
             tone="dim",
@@ -101,7 +94,7 @@ def gap_class_columns(
             "gaps",
             count,
             "How many gaps have a part of the class.",
-            lambda row: per_step(row.total.count),
+            per_step("total.count", steps),
             priority=1,
         ),
         Column(
@@ -109,7 +102,7 @@ def gap_class_columns(
             "total",
             time,
             "The time of these parts.",
-            lambda row: per_step(row.total.total_ns),
+            per_step("total.total_ns", steps),
             tone="strong",
         ),
         Column(
@@ -117,7 +110,7 @@ def gap_class_columns(
             of,
             PERCENT,
             "That time ÷ the window, or the step.",
-            lambda row: row.share,
+            quotient("total.total_ns", "of_ns"),
             priority=2,
             bar=12,
         ),
@@ -126,17 +119,12 @@ def gap_class_columns(
             "mean",
             DURATION,
             "The mean of these parts.",
-            lambda row: row.total.total_ns / row.total.count if row.total.count else None,
+            quotient("total.total_ns", "total.count"),
             priority=4,
             shown=steps is None,
         ),
         Column(
-            "max_ns",
-            "longest",
-            DURATION,
-            "The longest of these parts.",
-            lambda row: row.total.max_ns,
-            priority=3,
+            "max_ns", "longest", DURATION, "The longest of these parts.", "total.max_ns", priority=3
         ),
     )
 
@@ -197,10 +185,10 @@ def stream_gaps_table(report: Report) -> Table[StreamGapsRow]:
     columns: tuple[Column[StreamGapsRow], ...] = (
         Column("device", "device", TEXT, "The device."),
         Column("stream", "stream", TEXT, "The stream of the op that ended the gap."),
-        Column("class", "class", TEXT, "Why the device was idle.", lambda row: row.gap_class),
+        Column("class", "class", TEXT, "Why the device was idle.", "gap_class"),
         Column("label", "label", TEXT, "What the host did meanwhile, if the class is host_wait."),
-        Column("count", "gaps", COUNT, "How many gaps.", lambda row: row.total.count),
-        Column("total_ns", "total", DURATION, "Their time.", lambda row: row.total.total_ns),
-        Column("max_ns", "longest", DURATION, "The longest.", lambda row: row.total.max_ns),
+        Column("count", "gaps", COUNT, "How many gaps.", "total.count"),
+        Column("total_ns", "total", DURATION, "Their time.", "total.total_ns"),
+        Column("max_ns", "longest", DURATION, "The longest.", "total.max_ns"),
     )
     return Table("classes", columns, rows, key=lambda row: row)

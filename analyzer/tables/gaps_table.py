@@ -1,39 +1,43 @@
 """Single gaps with the ops and the host around each, interruptions, and the steady state."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from decodescope.analyzer.names.names import ShortNames, cut_start
 from decodescope.analyzer.schema.interruption_report import (
     InterruptionReport,
+    SteadyDevice,
     SteadyState,
-    StepSummary,
 )
 from decodescope.analyzer.schema.report import DeviceReport, GapReport, Report
 from decodescope.analyzer.tables.columns import (
-    COUNT,
+    CODE,
     DURATION,
+    NAME,
     PERCENT,
     PLACE,
+    PROSE,
+    RANGE,
     TEXT,
     Column,
     Mark,
     Table,
+    kernel_kind,
+    quotient,
 )
 from decodescope.analyzer.tables.devices_table import device_column
 from decodescope.analyzer.vocabulary.words import device_words, gap_causes
 
-_NAME_LEAST, _LEAST = 20, 14
+_IDLE_SHARE = quotient("figures.idle_ns", "figures.window_ns")
 
 
 def longest_gaps_table(report: Report) -> Table[GapReport]:
     """The longest gaps of a report."""
     gaps = report.largest_gaps
     names = ShortNames(name for gap in gaps for name in (gap.prev, gap.next))
-    columns = gap_columns(report.devices, names, lambda gap: " + ".join(gap_causes(gap)))
     return Table(
         "gaps",
-        columns,
+        gap_columns(report.devices, names, lambda gap: " + ".join(gap_causes(gap))),
         gaps,
         key=lambda gap: (gap.device, gap.at_ns),
         mark=lambda gap: Mark("gap", gap.gap_class),
@@ -44,6 +48,7 @@ def gap_columns(
     devices: Sequence[DeviceReport], names: ShortNames, causes: Callable[[GapReport], str]
 ) -> tuple[Column[GapReport], ...]:
     """The columns of gaps; `names` has the ops around them, `causes` words their classes."""
+    kernel = replace(kernel_kind(names), least=20)
     return (
         Column(
             "gap_class",
@@ -55,28 +60,8 @@ def gap_columns(
         ),
         Column("at_ns", "at", DURATION, "When, after the device's first op.", priority=7),
         Column("length_ns", "length", DURATION, "How long.", tone="strong", least=7),
-        Column(
-            "prev",
-            "after",
-            TEXT,
-            "The op before the gap.",
-            fit=lambda gap, cells: names.of(gap.prev, cells),
-            flexible=True,
-            least=_NAME_LEAST,
-            priority=3,
-            code=True,
-        ),
-        Column(
-            "next",
-            "before",
-            TEXT,
-            "The op that ended the gap.",
-            fit=lambda gap, cells: names.of(gap.next, cells),
-            flexible=True,
-            least=_NAME_LEAST,
-            priority=1,
-            code=True,
-        ),
+        Column("prev", "after", kernel, "The op before the gap.", priority=3),
+        Column("next", "before", kernel, "The op that ended the gap.", priority=1),
         *_HOST,
         Column(
             "device",
@@ -104,76 +89,43 @@ _HOST: tuple[Column[GapReport], ...] = (
     Column(
         "host",
         "host",
-        TEXT,
+        NAME,
         "What the launching thread was in halfway through the longest part.",
         host_words,
-        flexible=True,
-        least=_LEAST,
+        least=14,
         priority=2,
     ),
     Column(
-        "host.range",
-        "host range",
-        TEXT,
-        "The range that the launching thread was in.",
-        flexible=True,
-        least=_LEAST,
-        priority=8,
-        code=True,
+        "host.range", "host range", RANGE, "The range that the launching thread was in.", priority=8
     ),
     Column(
         "range",
         "range",
-        TEXT,
+        replace(RANGE, fit=cut_start),
         "The range of the op that ended the gap.",
-        fit=lambda gap, cells: cut_start(gap.range or "\u2013", cells),
-        flexible=True,
-        least=_LEAST,
         priority=4,
         tone="dim",
-        code=True,
     ),
-    Column(
-        "call",
-        "launch call",
-        TEXT,
-        "The call that launched that op.",
-        priority=6,
-        tone="dim",
-    ),
-    Column("step", "step", PLACE, "Its step.", priority=5, first="up", tone="dim"),
+    Column("call", "launch call", TEXT, "The call that launched that op.", priority=6, tone="dim"),
+    Column("step", "step", PLACE, "Its step.", priority=5, tone="dim"),
 )
 
 
 def interruptions_table(report: Report, most: int | None = None) -> Table[InterruptionReport]:
     """The first `most` intervals in order of time."""
-    columns: tuple[Column[InterruptionReport], ...] = (
-        device_column(report.devices),
-        Column("at_ns", "at", DURATION, "When, after the device's first op."),
-        Column("ns", "interrupted", DURATION, "For how much longer than usual."),
-        Column(
-            "cause",
-            "cause",
-            TEXT,
-            "The cause.",
-            lambda interruption: interruption.cause.replace("_", " "),
-        ),
-        Column("step", "step", PLACE, "The step, if it was in one.", priority=2),
-        Column("call", "call", TEXT, "The host call that took the time.", priority=3, code=True),
-        Column(
-            "evidence",
-            "evidence",
-            TEXT,
-            "How it differs from the other steps.",
-            flexible=True,
-            wrap=True,
-            least=24,
-            tone="dim",
-        ),
-    )
     return Table(
         "intervals",
-        columns,
+        (
+            device_column(report.devices),
+            Column("at_ns", "at", DURATION, "When, after the device's first op."),
+            Column("ns", "interrupted", DURATION, "For how much longer than usual."),
+            Column("cause", "cause", TEXT, "The cause.", lambda row: row.cause.replace("_", " ")),
+            Column("step", "step", PLACE, "The step, if it was in one.", priority=2),
+            Column("call", "call", CODE, "The host call that took the time.", priority=3),
+            Column(
+                "evidence", "evidence", PROSE, "How it differs from the other steps.", tone="dim"
+            ),
+        ),
         report.interruptions[:most],
         total=len(report.interruptions),
         key=lambda interruption: (interruption.device, interruption.at_ns),
@@ -182,72 +134,34 @@ def interruptions_table(report: Report, most: int | None = None) -> Table[Interr
 
 @dataclass(frozen=True, slots=True)
 class WindowRow:
-    """The window of a device, or of all devices together: the whole, or the steady state."""
+    """The window of a device: the whole, or the steady state."""
 
-    device: int | str | None
     name: str
-    window_ns: int
-    busy_ns: int
-    idle_ns: int
+    figures: DeviceReport | SteadyDevice
+
+    @property
+    def device(self) -> int | str:
+        """The device."""
+        return self.figures.device
 
 
 def steady_table(report: Report, steady: SteadyState) -> Table[WindowRow]:
     """The whole window and what remains of it, of each device."""
-    columns: tuple[Column[WindowRow], ...] = (
-        device_column(report.devices),
-        Column("name", "", TEXT, "The whole window, or without interruptions."),
-        Column("window_ns", "window", DURATION, "Its length."),
-        Column("busy_ns", "busy", DURATION, "The time in which any op ran."),
-        Column("idle_ns", "idle", DURATION, "Window minus busy."),
-        Column(
-            "idle_share",
-            "idle",
-            PERCENT,
-            "Idle ÷ window.",
-            lambda row: row.idle_ns / row.window_ns if row.window_ns else None,
-        ),
-    )
-    rows = list(_windows(report, steady))
-    return Table("windows", columns, rows, key=lambda row: (row.device, row.name))
-
-
-def _windows(report: Report, steady: SteadyState) -> Iterator[WindowRow]:
-    for device, left in zip(report.devices, steady.devices, strict=True):
-        for name, figures in (("whole", device), ("steady", left)):
-            yield WindowRow(
-                device.device, name, figures.window_ns, figures.busy_ns, figures.idle_ns
-            )
-
-
-def median_steps_table(steady: SteadyState, on_cpu: bool, most: int) -> Table[StepSummary]:
-    """The median step of each kind, without interruptions."""
-    columns: tuple[Column[StepSummary], ...] = (
-        Column(
-            "kind",
-            "median step",
-            TEXT,
-            "The step's name, with “*” for its numbers.",
-            flexible=True,
-            least=18,
-            priority=3,
-        ),
-        Column("steps", "steps", COUNT, "How many launched ops."),
-        Column("interrupted_steps", "interrupted", COUNT, "How many of them were interrupted."),
-        Column("time_ns", "time", DURATION, "From a step's start to that of the next one."),
-        Column("host_ns", "host", DURATION, "The length of the host's marker.", priority=4),
-        Column(
-            "gpu_span_ns",
-            "op span" if on_cpu else "GPU span",
-            DURATION,
-            "From the start of its first op to the end of its last one.",
-        ),
-        Column("busy_ns", "busy", DURATION, "The time of the span in which any op ran."),
-        Column("idle_ns", "idle", DURATION, "The rest of the span."),
-    )
+    rows = [
+        WindowRow(name, figures)
+        for whole, remaining in zip(report.devices, steady.devices, strict=True)
+        for name, figures in (("whole", whole), ("steady", remaining))
+    ]
     return Table(
-        "kinds",
-        columns,
-        steady.steps[:most],
-        total=len(steady.steps),
-        key=lambda step: step.kind,
+        "windows",
+        (
+            device_column(report.devices),
+            Column("name", "", TEXT, "The whole window, or without interruptions."),
+            Column("window_ns", "window", DURATION, "Its length.", "figures.window_ns"),
+            Column("busy_ns", "busy", DURATION, "The time in which any op ran.", "figures.busy_ns"),
+            Column("idle_ns", "idle", DURATION, "Window minus busy.", "figures.idle_ns"),
+            Column("idle_share", "idle", PERCENT, "Idle ÷ window.", _IDLE_SHARE),
+        ),
+        rows,
+        key=lambda row: (row.device, row.name),
     )

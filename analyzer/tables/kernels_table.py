@@ -20,6 +20,8 @@ from decodescope.analyzer.tables.columns import (
     Column,
     Mark,
     Table,
+    kernel_kind,
+    per_step,
 )
 from decodescope.analyzer.text.formatting import extent_text
 
@@ -42,13 +44,10 @@ def kernels_table(
     name: Column[KernelReport] = Column(
         "name",
         "operator" if on_cpu else "kernel",
-        TEXT,
+        kernel_kind(names),
         "The kernel, by its short name.",
-        fit=lambda kernel, cells: names.of(kernel.name, cells),
         sort=lambda kernel: short_name(kernel.name).lower(),
-        flexible=True,
         least=28,
-        code=True,
     )
     short: Column[KernelReport] = Column(
         "short_name",
@@ -60,44 +59,32 @@ def kernels_table(
     )
     return Table(
         "operators" if on_cpu else "kernels",
-        (
-            name,
-            short,
-            *_calls(kernels, attributed, steps),
-            *_shares(attributed),
-            *_ROOFLINE,
-            *_SHAPE,
-        ),
+        (name, short, *_calls(kernels, attributed, steps), *_ROOFLINE, *_SHAPE),
         rows,
         total=len(kernels),
-        search=lambda kernel: "\n".join(
-            (
-                kernel.name,
-                readable_kernel(kernel.name),
-                short_name(kernel.name),
-                family_of(kernel.name),
-            )
-        ),
+        search=_searched,
         mark=lambda kernel: Mark("family", family_of(kernel.name)),
     )
+
+
+def _searched(kernel: KernelReport) -> str:
+    name = kernel.name
+    return "\n".join((name, readable_kernel(name), short_name(name), family_of(name)))
 
 
 def _calls(
     kernels: Sequence[KernelReport], attributed: bool, steps: int | None
 ) -> tuple[Column[KernelReport], ...]:
-    """How often kernels ran and for how long, in all or per step."""
+    """How often kernels ran and for how long, in all or per step; the time that they are ranked by
+    is first."""
     count, time = (COUNT, DURATION) if steps is None else (NUMBER, MICROSECONDS)
-
-    def per_step(figure: int) -> float:
-        return figure if steps is None else figure / (steps or 1)
-
     times: tuple[Column[KernelReport], ...] = (
         Column(
             "total_ns",
             "total",
             time,
             "The sum of the durations of its calls.",
-            lambda kernel: per_step(kernel.total_ns),
+            per_step("total_ns", steps),
             priority=13 if attributed else 0,
             tone="dim" if attributed else "plain",
         ),
@@ -106,19 +93,20 @@ def _calls(
             "attributed",
             time,
             "Attributed time: the time of its calls in which no op that began before still ran.",
-            lambda kernel: per_step(kernel.attributed_ns),
+            per_step("attributed_ns", steps),
             priority=0 if attributed else 13,
             shown=any(kernel.attributed_ns != kernel.total_ns for kernel in kernels),
             tone="plain" if attributed else "dim",
         ),
     )
+    short = any(kernel.short_calls for kernel in kernels)
     return (
         Column(
             "count",
             "calls",
             count,
             "How often the kernel ran.",
-            lambda kernel: per_step(kernel.count),
+            per_step("count", steps),
             priority=2,
         ),
         Column(
@@ -126,18 +114,12 @@ def _calls(
             "short",
             count,
             "Calls that ran for less time than their launch call took.",
-            lambda kernel: per_step(kernel.short_calls),
+            per_step("short_calls", steps),
             priority=6,
-            shown=any(kernel.short_calls for kernel in kernels),
+            shown=short,
         ),
         *(reversed(times) if attributed else times),
         Column("mean_ns", "mean", time, "The mean duration of a call.", priority=5),
-    )
-
-
-def _shares(attributed: bool) -> tuple[Column[KernelReport], ...]:
-    """The share that kernels are ranked by."""
-    return (
         Column(
             "share",
             "share",
@@ -201,10 +183,9 @@ _SHAPE: tuple[Column[KernelReport], ...] = (
         "grid",
         EXTENT,
         "The launch grid of most calls, in blocks, and how many other launch shapes there are.",
-        lambda kernel: kernel.shape and kernel.shape.grid,
+        "shape.grid",
         text=lambda kernel: _grid(kernel),
         sort=lambda kernel: _blocks(kernel),
-        first="down",
         priority=10,
     ),
     Column(
@@ -212,7 +193,7 @@ _SHAPE: tuple[Column[KernelReport], ...] = (
         "regs",
         COUNT,
         "Registers of a thread.",
-        lambda kernel: kernel.shape and kernel.shape.registers_per_thread,
+        "shape.registers_per_thread",
         priority=11,
     ),
     Column(
@@ -220,7 +201,7 @@ _SHAPE: tuple[Column[KernelReport], ...] = (
         "block",
         EXTENT,
         "The launch block of most calls, in threads.",
-        lambda kernel: kernel.shape and kernel.shape.block,
+        "shape.block",
         csv_only=True,
     ),
     Column(
@@ -228,7 +209,7 @@ _SHAPE: tuple[Column[KernelReport], ...] = (
         "shared memory",
         BYTES,
         "The shared memory of a block.",
-        lambda kernel: kernel.shape and kernel.shape.shared_memory_bytes,
+        "shape.shared_memory_bytes",
         csv_only=True,
     ),
     Column("shapes", "shapes", COUNT, "How many launch shapes it has.", csv_only=True),

@@ -2,21 +2,21 @@
 
 from dataclasses import dataclass
 
-from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.schema.kernel_report import LaunchReport, Percentiles
 from decodescope.analyzer.tables.columns import (
     COUNT,
     DURATION,
     EXTENT,
     MICROSECONDS,
+    NAME,
     PLACE,
     TEXT,
     Column,
+    Kind,
     Table,
-    Unit,
 )
 
-_AT = Unit(lambda ns: f"{ns / 1e6:,.4f}", "ms")
+_AT = Kind(lambda ns: f"{ns / 1e6:,.4f}", "ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def launch_columns(*, several_devices: bool, overlapping: bool) -> tuple[Column[
     """The columns of launches."""
     return (
         Column("at_ns", "at", _AT, "When, after the first op of the trace.", first="up"),
-        Column("step", "step", PLACE, "Its step.", priority=2, first="up"),
+        Column("step", "step", PLACE, "Its step.", priority=2),
         Column("length_ns", "took", MICROSECONDS, "Its duration."),
         Column(
             "attributed_ns",
@@ -52,11 +52,7 @@ def launch_columns(*, several_devices: bool, overlapping: bool) -> tuple[Column[
             priority=5 if overlapping else 8,
         ),
         Column(
-            "gap_ns",
-            "gap before",
-            MICROSECONDS,
-            "The gap of the device that it ended.",
-            priority=1,
+            "gap_ns", "gap before", MICROSECONDS, "The gap of the device that it ended.", priority=1
         ),
         Column(
             "queue_ns",
@@ -72,26 +68,16 @@ def launch_columns(*, several_devices: bool, overlapping: bool) -> tuple[Column[
             "From the start of its launch call to its start.",
             priority=6,
         ),
-        Column(
-            "device",
-            "device",
-            PLACE,
-            "The device.",
-            priority=3,
-            first="up",
-            shown=several_devices,
-        ),
-        Column("stream", "stream", PLACE, "The stream.", priority=9, first="up"),
-        Column("grid", "grid", EXTENT, "The launch grid in blocks.", first="down", priority=7),
+        Column("device", "device", PLACE, "The device.", priority=3, shown=several_devices),
+        Column("stream", "stream", PLACE, "The stream.", priority=9),
+        Column("grid", "grid", EXTENT, "The launch grid in blocks.", priority=7),
         Column(
             "range",
             "range",
-            TEXT,
+            NAME,
             "The range, without what all launches of the kernel have in common.",
             text=_inner_range,
-            fit=lambda launch, cells: cut_middle(_inner_range(launch), cells),
             priority=1,
-            flexible=True,
             least=16,
             tone="dim",
         ),

@@ -3,9 +3,13 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as dataclasses_replace
+from operator import attrgetter
+
+from msgspec.structs import replace
 
 from decodescope.analyzer.attribution.range_tree import folded_name
-from decodescope.analyzer.names.names import cut_middle, range_rows
+from decodescope.analyzer.names.names import range_rows
 from decodescope.analyzer.schema.report import GAP_CLASSES, RangeReport, Report
 from decodescope.analyzer.schema.step_report import Confidence
 from decodescope.analyzer.tables.columns import (
@@ -13,14 +17,17 @@ from decodescope.analyzer.tables.columns import (
     DETAIL,
     DURATION,
     PERCENT,
+    RANGE,
     TEXT,
     Column,
     Table,
-    Tone,
 )
 from decodescope.analyzer.vocabulary.words import ops_word
 
 _LEAST_CERTAIN: tuple[Confidence, ...] = ("none", "partial", "exact")
+# A time of this table; whether it is 1 or 100 µs, the others stay in place.
+_TIME = dataclasses_replace(DURATION, least=7)
+_SUMS = ("gpu_ns", "gpu_ops", "launch_calls", "idle_ns", "attributed_ns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +94,14 @@ def range_lines(report: Report, *, by_layer: bool) -> tuple[RangeLine, ...]:
 
 
 def _lines(top: _Node, attributed: bool, busy_ns: int) -> Iterator[RangeLine]:
+    time_of = attrgetter("attributed_ns" if attributed else "gpu_ns")
 
     def times_of(node: _Node) -> tuple[int, ...]:
-        return tuple(one.attributed_ns if attributed else one.gpu_ns for one in node.members)
+        return tuple(map(time_of, node.members))
 
     def below(node: _Node, path: str | None) -> list[tuple[str, _Node, str | None]]:
-        found = sorted(node.children.items(), key=lambda one: -sum(times_of(one[1])))
-        return [(name, child, path) for name, child in reversed(found)]
+        children = sorted(node.children.items(), key=lambda child: -sum(times_of(child[1])))
+        return [(name, child, path) for name, child in reversed(children)]
 
     pending = below(top, None)
     while pending:
@@ -101,9 +109,9 @@ def _lines(top: _Node, attributed: bool, busy_ns: int) -> Iterator[RangeLine]:
         label = name if len(node.labels) > 1 else next(iter(node.labels))
         path = label if above is None else f"{above}/{label}"
         times = times_of(node)
-        found = _sum(path, node.members)
         share = sum(times) / busy_ns if busy_ns else None
-        yield RangeLine(node.depth, label, found, times, share, bool(node.children), above)
+        figures = _sum(path, node.members)
+        yield RangeLine(node.depth, label, figures, times, share, bool(node.children), above)
         pending += below(node, path)
 
 
@@ -115,23 +123,15 @@ def _sum(path: str, members: Sequence[RangeReport]) -> RangeReport:
     gaps = {name: sum(member.gaps.get(name, 0) for member in members) for name in GAP_CLASSES}
     partial = [member for member in members if member.matched is not None]
     ops = sum(member.gpu_ops for member in partial)
-    return RangeReport(
+    matched_ops = sum((member.matched or 0) * member.gpu_ops for member in partial)
+    return replace(
+        members[0],
         path=path,
-        gpu_ns=sum(member.gpu_ns for member in members),
-        gpu_ops=sum(member.gpu_ops for member in members),
-        launch_calls=sum(member.launch_calls for member in members),
         confidence=min((member.confidence for member in members), key=_LEAST_CERTAIN.index),
-        idle_ns=sum(member.idle_ns for member in members),
         gaps={name: ns for name, ns in gaps.items() if ns},
-        kind=members[0].kind,
-        matched=sum((member.matched or 0) * member.gpu_ops for member in partial) / ops
-        if ops
-        else None,
-        attributed_ns=sum(member.attributed_ns for member in members),
+        matched=matched_ops / ops if ops else None,
+        **{figure: sum(getattr(member, figure) for member in members) for figure in _SUMS},
     )
-
-
-_CERTAINTY = {"exact": 2, "partial": 1, "none": 0}
 
 
 def ranges_table(report: Report, most: int | None = None) -> Table[RangeLine]:
@@ -149,15 +149,11 @@ def table_of_lines(
         _columns(report, folded),
         lines,
         total=total,
-        key=lambda line: line.found.path,
-        search=lambda line: line.found.path,
-        tone=_tone,
-        depth=lambda line: line.depth,
+        key=attrgetter("found.path"),
+        search=attrgetter("found.path"),
+        tone=lambda line: "dim" if line.found.kind == "operator" else "plain",
+        depth=attrgetter("depth"),
     )
-
-
-def _tone(line: RangeLine) -> Tone:
-    return "dim" if line.found.kind == "operator" else "plain"
 
 
 def _columns(report: Report, folded: bool) -> tuple[Column[RangeLine], ...]:
@@ -166,58 +162,46 @@ def _columns(report: Report, folded: bool) -> tuple[Column[RangeLine], ...]:
         Column(
             "path",
             "range",
-            TEXT,
+            RANGE,
             "The range; ranges that differ only in their numbers may be one row.",
-            lambda line: line.found.path,
+            "found.path",
             text=_label,
-            fit=lambda line, cells: cut_middle(_label(line), cells),
-            sort=lambda line: line.label,
-            flexible=True,
+            sort=attrgetter("label"),
             least=24,
-            code=True,
         ),
         Column(
             "attributed_ns",
             "attributed",
-            DURATION,
+            _TIME,
             "Attributed time: the time of its ops in which no op that began before still ran.",
-            lambda line: line.found.attributed_ns,
+            "found.attributed_ns",
             shown=attributed,
             tone="strong",
-            least=7,
         ),
         Column(
             "gpu_ns",
             "time" if report.on_cpu else "GPU time",
-            DURATION,
+            _TIME,
             "The time in which any of its ops ran.",
-            lambda line: line.found.gpu_ns,
+            "found.gpu_ns",
             priority=DETAIL if attributed else 0,
             tone="plain" if attributed else "strong",
-            least=7,
         ),
-        Column(
-            "share",
-            "share",
-            PERCENT,
-            "Its time ÷ the busy time of all devices.",
-            priority=1,
-        ),
+        Column("share", "share", PERCENT, "Its time ÷ the busy time of all devices.", priority=1),
         Column(
             "idle_ns",
             "idle",
-            DURATION,
+            _TIME,
             "The gaps that its ops ended.",
-            lambda line: line.found.idle_ns,
+            "found.idle_ns",
             priority=2,
-            least=7,
         ),
         Column(
             "launch_calls",
             "launches",
             COUNT,
             "The calls inside that put work on a device.",
-            lambda line: line.found.launch_calls,
+            "found.launch_calls",
             priority=5,
         ),
         Column(
@@ -225,7 +209,7 @@ def _columns(report: Report, folded: bool) -> tuple[Column[RangeLine], ...]:
             ops_word(report),
             COUNT,
             "The ops that were launched inside.",
-            lambda line: line.found.gpu_ops,
+            "found.gpu_ops",
             priority=6,
         ),
         *(_FOLDED if folded else ()),
@@ -255,12 +239,11 @@ _FOLDED: tuple[Column[RangeLine], ...] = (
     Column(
         "mean_ns",
         "each",
-        DURATION,
+        _TIME,
         "The mean time of one of several ranges in one row.",
         lambda line: line.mean_ns if len(line.each_ns) > 1 else None,
         priority=4,
         tone="dim",
-        least=7,
     ),
     Column(
         "spread",
@@ -277,9 +260,9 @@ _CONFIDENCE: tuple[Column[RangeLine], ...] = (
         "confidence",
         TEXT,
         "Whether its ops are known exactly, and which share of a graph's replay is.",
-        lambda line: line.found.confidence,
+        "found.confidence",
         text=confidence_words,
-        sort=lambda line: _CERTAINTY[line.found.confidence],
+        sort=lambda line: _LEAST_CERTAIN.index(line.found.confidence),
         priority=3,
         tone=lambda line: "dim" if line.found.confidence == "exact" else "warn",
     ),
@@ -296,7 +279,7 @@ _CONFIDENCE: tuple[Column[RangeLine], ...] = (
         "kind",
         TEXT,
         "A range, an operator, or an inferred range.",
-        lambda line: line.found.kind,
+        "found.kind",
         csv_only=True,
     ),
     Column(
@@ -304,7 +287,7 @@ _CONFIDENCE: tuple[Column[RangeLine], ...] = (
         "matched",
         PERCENT,
         "The share of a graph's replay that is known.",
-        lambda line: line.found.matched,
+        "found.matched",
         csv_only=True,
     ),
 )

@@ -1,17 +1,19 @@
 """The sides of a comparison: speed with its interval, the parts of a step, accuracy, and runs."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import itemgetter
 
-from decodescope.analyzer.schema.comparison_report import SpeedRatio, Standing
-from decodescope.analyzer.schema.report import WaterfallPart
+from decodescope.analyzer.comparing.sides import PartTimes, Side, Waterfalls
+from decodescope.analyzer.schema.comparison_report import Pair, SpeedRatio, Standing
 from decodescope.analyzer.schema.run_report import RunReport
 from decodescope.analyzer.tables.columns import (
     BYTES_PER_S,
     COUNT,
     DURATION,
     MILLISECONDS,
+    NAME,
     NUMBER,
     PERCENT,
     RATE,
@@ -19,11 +21,10 @@ from decodescope.analyzer.tables.columns import (
     SIGNED_DURATION,
     TEXT,
     Column,
+    Kind,
     Table,
     Tone,
-    Unit,
 )
-from decodescope.analyzer.tables.sides import Side
 from decodescope.analyzer.text.formatting import UNKNOWN, interval_text, ratio_text, significant
 from decodescope.analyzer.vocabulary.words import beaten_text, part_words, verdict_words
 
@@ -35,9 +36,9 @@ def _small(digits: int) -> Callable[[float | None], str]:
     return text
 
 
-_SMALL = Unit(_small(3))
-_PERPLEXITY = Unit(_small(4))
-_PERPLEXITY_RATIO = Unit(lambda value: UNKNOWN if value is None else f"{value:.4f}")
+_SMALL = Kind(_small(3))
+_PERPLEXITY = Kind(_small(4))
+_PERPLEXITY_RATIO = Kind(lambda value: UNKNOWN if value is None else f"{value:.4f}")
 
 
 def sides_table(sides: Sequence[Side]) -> Table[Side]:
@@ -94,6 +95,10 @@ def _judged(side: Side) -> Tone:
     return {"faster": "good", "slower": "bad"}.get(side.ratio.verdict, "plain")  # type: ignore[return-value]
 
 
+def _interval_of_ratio(ratio: SpeedRatio | None) -> str:
+    return interval_text(None if ratio is None else ratio.interval, ratio_text)
+
+
 def _of_ratio(text: Callable[[SpeedRatio], str]) -> Callable[[Side], str]:
     return lambda side: UNKNOWN if side.ratio is None else text(side.ratio)
 
@@ -102,11 +107,9 @@ _SPEED: tuple[Column[Side], ...] = (
     Column(
         "name",
         "variant",
-        TEXT,
+        NAME,
         "The variant, or the trace.",
         text=lambda side: f"{side.name}  {side.about}" if side.about else side.name,
-        flexible=True,
-        least=10,
         tone="strong",
     ),
     Column(
@@ -142,7 +145,7 @@ _SPEED: tuple[Column[Side], ...] = (
         RATIO,
         "A bootstrap interval of the ratio over the rounds.",
         lambda side: side.ratio and side.ratio.interval and side.ratio.interval.low,
-        text=lambda side: interval_text(side.ratio.interval if side.ratio else None, ratio_text),
+        text=lambda side: _interval_of_ratio(side.ratio),
         priority=2,
         tone="dim",
     ),
@@ -209,34 +212,60 @@ _STEP: tuple[Column[Side], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PartRow:
-    """A part of the step, or all of it; the ns of each side that has it."""
-
-    name: str
-    ns: Mapping[str, int]
-
-
-def waterfalls_table(waterfalls: Mapping[str, Sequence[WaterfallPart]]) -> Table[PartRow]:
-    """One column for each side with a waterfall; parts that are zero everywhere are omitted."""
-    sides = {
-        name: {part.part: part.ns for part in parts} for name, parts in waterfalls.items() if parts
-    }
-    rows = [
-        PartRow(part_words(part), {side: ns[part] for side, ns in sides.items() if part in ns})
-        for part in dict.fromkeys(part for ns in sides.values() for part in ns)
-        if any(ns.get(part) for ns in sides.values())
-    ]
-    if sides:
-        rows.append(PartRow("step", {side: sum(ns.values()) for side, ns in sides.items()}))
-    first: Column[PartRow] = Column("name", "", TEXT, "The part of the step.")
-    return Table("parts", (first, *(_side(name) for name in sides)), rows)
-
-
-def _side(name: str) -> Column[PartRow]:
-    return Column(
-        name, name, SIGNED_DURATION, "Its time in this side.", lambda row: row.ns.get(name)
+def speed_table(pairs: Sequence[Pair]) -> Table[Pair]:
+    """The ratio of tokens/s of each pair."""
+    columns: tuple[Column[Pair], ...] = (
+        Column(
+            "pair",
+            "other ÷ base",
+            TEXT,
+            "The two sides.",
+            lambda pair: f"{pair.other} ÷ {pair.base}",
+        ),
+        Column(
+            "speed.value",
+            "ratio",
+            RATIO,
+            "tokens/s of the other side ÷ those of the base.",
+            always=True,
+        ),
+        Column(
+            "speed.interval",
+            "95 % interval",
+            RATIO,
+            "A bootstrap interval over the rounds.",
+            text=lambda pair: interval_text(
+                pair.speed.interval if pair.speed else None, ratio_text
+            ),
+            always=True,
+        ),
+        Column(
+            "speed.verdict",
+            "verdict",
+            TEXT,
+            "What the interval shows.",
+            text=lambda pair: verdict_words(pair.speed.verdict if pair.speed else "unknown"),
+            always=True,
+        ),
     )
+    return Table("pairs", columns, pairs, key=lambda pair: (pair.base, pair.other))
+
+
+def waterfalls_table(waterfalls: Waterfalls) -> Table[PartTimes]:
+    """One row for each part of a step, then the step that they add up to; one column a bar."""
+    parts = [(part_words(part), lengths) for part, lengths in waterfalls.table]
+    whole = ("step", tuple(bar.step_ns for bar in waterfalls.bars))
+    columns: list[Column[PartTimes]] = [Column("name", "", TEXT, "The part.", itemgetter(0))]
+    for place, bar in enumerate(waterfalls.bars):
+        time_of = partial(_time_of, place)
+        columns.append(
+            Column(bar.name, bar.name, SIGNED_DURATION, "Its time in this side.", time_of)
+        )
+    return Table("parts", tuple(columns), [*parts, whole] if waterfalls.bars else [])
+
+
+def _time_of(place: int, row: PartTimes) -> int | None:
+    return row[1][place]
 
 
 _COLUMNS: tuple[Column[RunReport], ...] = (

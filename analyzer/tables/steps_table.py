@@ -1,8 +1,11 @@
 """The steps of a trace, their kinds, idle time by class, and the median decode step by role."""
 
 from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any
 
 from decodescope.analyzer.names.names import cut_middle
+from decodescope.analyzer.schema.interruption_report import SteadyState, StepSummary
 from decodescope.analyzer.schema.report import GAP_CLASSES, Report, StepReport
 from decodescope.analyzer.schema.step_report import RoleReport, StepKindReport
 from decodescope.analyzer.tables.columns import (
@@ -10,12 +13,14 @@ from decodescope.analyzer.tables.columns import (
     DETAIL,
     DURATION,
     GIGABYTES_PER_S,
+    NAME,
     PERCENT,
     PLACE,
     TEXT,
     Column,
     Mark,
     Table,
+    quotient,
 )
 from decodescope.analyzer.vocabulary.class_colors import ROLE_FAMILIES
 from decodescope.analyzer.vocabulary.words import ROLE_KNOWN_BY, ops_word, step_sizes
@@ -26,22 +31,130 @@ _LEAST_NAME = 16
 def steps_table(report: Report, most: int | None = None) -> Table[StepReport]:
     """The first `most` steps; a class of gaps that occurred has a column."""
     classes = [name for name in GAP_CLASSES if any(name in step.gaps for step in report.steps)]
-    columns: tuple[Column[StepReport], ...] = (
-        Column(
-            "name",
-            "step",
-            TEXT,
-            "The step's marker, with its number.",
-            text=_name,
-            fit=lambda step, cells: _short_name(step, cells),
-            sort=lambda step: step.index,
-            flexible=True,
-            least=4,
+    return Table(
+        "steps",
+        (
+            Column(
+                "name",
+                "step",
+                NAME,
+                "The step's marker, with its number.",
+                text=_name,
+                fit=_short_name,
+                sort=attrgetter("index"),
+                least=4,
+            ),
+            *_times(report.on_cpu),
+            Column(
+                "idle_share",
+                "idle",
+                PERCENT,
+                "Idle ÷ span.",
+                quotient("idle_ns", "gpu_span_ns"),
+                priority=3,
+            ),
+            Column(
+                "launch_calls", "launches", COUNT, "Calls that put work on a device.", priority=1
+            ),
+            Column("gpu_ops", ops_word(report), COUNT, "The ops that they launched.", priority=2),
+            *map(_class_column, classes),
         ),
+        report.steps[:most],
+        total=len(report.steps),
+        key=attrgetter("index"),
+    )
+
+
+def idle_by_step_table(report: Report, classes: int, most: int) -> Table[StepReport]:
+    """The idle time of each step, in the `classes` with most of it and all others together."""
+    sums = {name: sum(step.gaps.get(name, 0) for step in report.steps) for name in GAP_CLASSES}
+    occurred = sorted((name for name in sums if sums[name]), key=lambda name: -sums[name])
+    groups: dict[str, tuple[str, ...]] = {name: (name,) for name in occurred[:classes]}
+    if len(occurred) > classes:
+        groups["others"] = tuple(occurred[classes:])
+    return Table(
+        "steps",
+        (
+            Column("index", "step", PLACE, "The step's number."),
+            Column("idle_ns", "all idle", DURATION, "Its idle time."),
+            *(_group_column(name, group) for name, group in groups.items()),
+        ),
+        report.steps[:most],
+        total=len(report.steps),
+        key=attrgetter("index"),
+    )
+
+
+def median_steps_table(steady: SteadyState, on_cpu: bool, most: int) -> Table[StepSummary]:
+    """The median step of each kind, without interruptions."""
+    return Table(
+        "kinds",
+        (
+            Column(
+                "kind",
+                "median step",
+                NAME,
+                "The step's name, with “*” for its numbers.",
+                least=18,
+                priority=3,
+            ),
+            Column("steps", "steps", COUNT, "How many launched ops."),
+            Column("interrupted_steps", "interrupted", COUNT, "How many of them were interrupted."),
+            Column("time_ns", "time", DURATION, "From a step's start to that of the next one."),
+            *_times(on_cpu),
+        ),
+        steady.steps[:most],
+        total=len(steady.steps),
+        key=attrgetter("kind"),
+    )
+
+
+def step_kinds_table(report: Report, most: int) -> Table[StepKindReport]:
+    """One row for each kind and batch of steps."""
+    return Table(
+        "kinds of steps",
+        (
+            Column("kind", "kind", TEXT, "Decode, prefill, or both in one step."),
+            Column("steps", "steps", COUNT, "How many."),
+            Column(
+                "batch",
+                "batch",
+                COUNT,
+                "Requests of a step; “given”: as --batch says.",
+                text=lambda row: step_sizes(row, report)[0],
+                always=True,
+            ),
+            Column(
+                "query_tokens",
+                "tokens computed",
+                COUNT,
+                "The tokens that a step computes, by the median.",
+                priority=1,
+                always=True,
+            ),
+            Column(
+                "kv_tokens",
+                "KV tokens",
+                COUNT,
+                "The KV lengths of all requests, by the median; “given”: as --context says.",
+                text=lambda row: step_sizes(row, report)[1],
+                always=True,
+            ),
+            Column("median_ns", "median step", DURATION, "The median time of such a step."),
+        ),
+        report.step_kinds[:most],
+        total=len(report.step_kinds),
+        key=attrgetter("kind", "batch"),
+    )
+
+
+def _times(on_cpu: bool) -> tuple[Column[Any], ...]:
+    """How long a step was on the host and on its devices."""
+    return (
         Column("host_ns", "host", DURATION, "The length of the host's marker.", priority=4),
         Column(
             "gpu_span_ns",
-            "op span" if report.on_cpu else "GPU span",
+            "op span" if on_cpu else "GPU span",
             DURATION,
             "From the start of its first op to the end of its last one.",
         ),
@@ -53,74 +166,6 @@ def steps_table(report: Report, most: int | None = None) -> Table[StepReport]:
             lambda step: step.busy_ns if step.gpu_ops else None,
         ),
         Column("idle_ns", "idle", DURATION, "The rest of the span."),
-        Column("idle_share", "idle", PERCENT, "Idle ÷ span.", _idle_share, priority=3),
-        Column("launch_calls", "launches", COUNT, "Calls that put work on a device.", priority=1),
-        Column("gpu_ops", ops_word(report), COUNT, "The ops that they launched.", priority=2),
-        *(_class_column(name) for name in classes),
-    )
-    return Table(
-        "steps",
-        columns,
-        report.steps[:most],
-        total=len(report.steps),
-        key=lambda step: step.index,
-    )
-
-
-def idle_by_step_table(report: Report, classes: int, most: int) -> Table[StepReport]:
-    """The idle time of each step, in the `classes` with most of it and all others together."""
-    sums = {name: sum(step.gaps.get(name, 0) for step in report.steps) for name in GAP_CLASSES}
-    occurred = sorted((name for name in sums if sums[name]), key=lambda name: -sums[name])
-    groups: dict[str, tuple[str, ...]] = {name: (name,) for name in occurred[:classes]}
-    if len(occurred) > classes:
-        groups["others"] = tuple(occurred[classes:])
-    columns: tuple[Column[StepReport], ...] = (
-        Column("index", "step", PLACE, "The step's number."),
-        Column("idle_ns", "all idle", DURATION, "Its idle time."),
-        *(_group_column(name, group) for name, group in groups.items()),
-    )
-    return Table(
-        "steps", columns, report.steps[:most], total=len(report.steps), key=lambda step: step.index
-    )
-
-
-def step_kinds_table(report: Report, most: int) -> Table[StepKindReport]:
-    """One row for each kind and batch of steps."""
-    columns: tuple[Column[StepKindReport], ...] = (
-        Column("kind", "kind", TEXT, "Decode, prefill, or both in one step."),
-        Column("steps", "steps", COUNT, "How many."),
-        Column(
-            "batch",
-            "batch",
-            COUNT,
-            "Requests of a step; “given”: as --batch says.",
-            text=lambda row: step_sizes(row, report)[0],
-            always=True,
-        ),
-        Column(
-            "query_tokens",
-            "tokens computed",
-            COUNT,
-            "The tokens that a step computes, by the median.",
-            priority=1,
-            always=True,
-        ),
-        Column(
-            "kv_tokens",
-            "KV tokens",
-            COUNT,
-            "The KV lengths of all requests, by the median; “given”: as --context says.",
-            text=lambda row: step_sizes(row, report)[1],
-            always=True,
-        ),
-        Column("median_ns", "median step", DURATION, "The median time of such a step."),
-    )
-    return Table(
-        "kinds of steps",
-        columns,
-        report.step_kinds[:most],
-        total=len(report.step_kinds),
-        key=lambda row: (row.kind, row.batch),
     )
 
 
@@ -130,12 +175,6 @@ def _name(step: StepReport) -> str:
 
 def _short_name(step: StepReport, cells: int) -> str:
     return cut_middle(_name(step), cells) if cells >= _LEAST_NAME else f"{step.index}"
-
-
-def _idle_share(step: StepReport) -> float | None:
-    if step.idle_ns is None or not step.gpu_span_ns:
-        return None
-    return step.idle_ns / step.gpu_span_ns
 
 
 def _class_column(name: str) -> Column[StepReport]:
@@ -160,9 +199,9 @@ def roles_table(roles: Sequence[RoleReport]) -> Table[RoleReport]:
     """One row for each role; they add up to the busy time of the step."""
     return Table(
         "roles",
-        _COLUMNS,
+        _ROLES,
         roles,
-        key=lambda role: role.role,
+        key=attrgetter("role"),
         mark=lambda role: Mark("family", ROLE_FAMILIES.get(role.role, "other")),
     )
 
@@ -173,13 +212,7 @@ def _bytes_per_s(role: RoleReport) -> float | None:
     return role.bytes / role.ns_per_step * 1e9
 
 
-def _share_of_limit(role: RoleReport) -> float | None:
-    if role.limit_ns is None or not role.ns_per_step:
-        return None
-    return role.limit_ns / role.ns_per_step
-
-
-_COLUMNS: tuple[Column[RoleReport], ...] = (
+_ROLES: tuple[Column[RoleReport], ...] = (
     Column("role", "role", TEXT, "What the ops compute."),
     Column("ops_per_step", "ops", COUNT, "The ops of the role.", priority=4, tone="dim"),
     Column("ns_per_step", "time", DURATION, "Attributed time of the ops.", tone="strong"),
@@ -204,7 +237,7 @@ _COLUMNS: tuple[Column[RoleReport], ...] = (
         "of limit",
         PERCENT,
         "That limit ÷ the measured time.",
-        _share_of_limit,
+        quotient("limit_ns", "ns_per_step"),
         priority=3,
     ),
     Column(

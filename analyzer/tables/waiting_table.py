@@ -1,6 +1,6 @@
 """Waits and skew between the ranks of one run, or the GPUs of one trace."""
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from decodescope.analyzer.schema.communication_report import (
@@ -10,7 +10,16 @@ from decodescope.analyzer.schema.communication_report import (
     StepSkew,
 )
 from decodescope.analyzer.schema.kernel_report import Percentiles
-from decodescope.analyzer.tables.columns import DURATION, PERCENT, PLACE, TEXT, Column, Table
+from decodescope.analyzer.tables.columns import (
+    DURATION,
+    NAME,
+    PERCENT,
+    PLACE,
+    TEXT,
+    Column,
+    Table,
+    quotient,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,44 +46,34 @@ def waiting_table(
 ) -> Table[WaitingRow]:
     """One row for each rank, with its file where `files` has it."""
     straggler = communication.straggler.rank if communication.straggler is not None else None
-    files = files or {}
-    rows = [
-        WaitingRow(one, one.rank == straggler, files.get(one.rank)) for one in communication.ranks
-    ]
-    member = communication.member
+    files, member = files or {}, communication.member
     rank: Column[WaitingRow] = Column(
         "rank",
         member,
         PLACE,
         f"The {member}; the straggler stands out.",
-        lambda row: row.rank.rank,
-        first="up",
+        "rank.rank",
         tone=lambda row: "bad" if row.straggles else "strong",
     )
     return Table(
         f"{member}s",
         (_CHOICE, rank, *_FILE, *_TIMES),
-        rows,
-        key=_key,
+        [
+            WaitingRow(rank, rank.rank == straggler, files.get(rank.rank))
+            for rank in communication.ranks
+        ],
+        key=lambda row: row.rank.rank if row.file is None else row.file.name,
         search=lambda row: f"rank {row.rank.rank} {row.file.name if row.file else ''}",
     )
 
 
-def _key(row: WaitingRow) -> Hashable:
-    return row.rank.rank if row.file is None else row.file.name
-
-
-def _chosen(row: WaitingRow) -> bool | None:
-    return None if row.file is None else row.file.chosen
-
-
-def _matched(ns: Callable[[RankCommunication], int]) -> Callable[[WaitingRow], int | None]:
+def _matched(figure: str) -> Callable[[WaitingRow], int | None]:
     """A time that only a rank with matched collectives has."""
-    return lambda row: ns(row.rank) if row.rank.collectives else None
+    return lambda row: getattr(row.rank, figure) if row.rank.collectives else None
 
 
-def _last_share(row: WaitingRow) -> float | None:
-    return row.rank.last_entries / row.rank.collectives if row.rank.collectives else None
+def _is_chosen(row: WaitingRow) -> bool:
+    return row.file is not None and bool(row.file.chosen)
 
 
 _CHOICE: Column[WaitingRow] = Column(
@@ -82,32 +81,22 @@ _CHOICE: Column[WaitingRow] = Column(
     "choose",
     TEXT,
     "Whether its file is chosen for a comparison.",
-    _chosen,
-    text=lambda row: "[x]" if _chosen(row) else "[ ]",
-    sort=lambda row: not _chosen(row),
+    "file.chosen",
+    text=lambda row: "[x]" if _is_chosen(row) else "[ ]",
+    sort=lambda row: not _is_chosen(row),
     first="down",
     priority=2,
     least=6,
-    tone=lambda row: "key" if _chosen(row) else "plain",
+    tone=lambda row: "key" if _is_chosen(row) else "plain",
 )
 _FILE: tuple[Column[WaitingRow], ...] = (
-    Column(
-        "file",
-        "file",
-        TEXT,
-        "Its file.",
-        lambda row: None if row.file is None else row.file.name,
-        flexible=True,
-        least=10,
-        priority=6,
-        tone="dim",
-    ),
+    Column("file", "file", NAME, "Its file.", "file.name", priority=6, tone="dim"),
     Column(
         "communication_share",
         "comm",
         PERCENT,
         "Communication ÷ window.",
-        lambda row: None if row.file is None else row.file.communication_share,
+        "file.communication_share",
         priority=8,
         tone="dim",
     ),
@@ -118,14 +107,14 @@ _TIMES: tuple[Column[WaitingRow], ...] = (
         "transfer",
         DURATION,
         "The time in which any collective transferred.",
-        lambda row: row.rank.transfer_ns,
+        "rank.transfer_ns",
     ),
     Column(
         "wait_ns",
         "wait",
         DURATION,
         "The time in which all its communicating ops waited for another one.",
-        lambda row: row.rank.wait_ns,
+        "rank.wait_ns",
     ),
     Column(
         "unsplit_ns",
@@ -140,7 +129,7 @@ _TIMES: tuple[Column[WaitingRow], ...] = (
         "exposed transfer",
         DURATION,
         "The part of transfer in which no other op ran.",
-        _matched(lambda rank: rank.exposed_transfer_ns),
+        _matched("exposed_transfer_ns"),
         priority=5,
     ),
     Column(
@@ -148,7 +137,7 @@ _TIMES: tuple[Column[WaitingRow], ...] = (
         "exposed wait",
         DURATION,
         "The part of wait in which no other op ran.",
-        _matched(lambda rank: rank.exposed_wait_ns),
+        _matched("exposed_wait_ns"),
         priority=4,
     ),
     Column(
@@ -156,7 +145,7 @@ _TIMES: tuple[Column[WaitingRow], ...] = (
         "last in",
         PERCENT,
         "The share of the matched collectives that it entered last.",
-        _last_share,
+        quotient("rank.last_entries", "rank.collectives"),
         tone=lambda row: "bad" if row.straggles else "plain",
     ),
     Column(
@@ -164,7 +153,7 @@ _TIMES: tuple[Column[WaitingRow], ...] = (
         "late p50",
         DURATION,
         "How long after the first one it entered, by the median.",
-        lambda row: None if row.rank.lateness_ns is None else row.rank.lateness_ns.p50,
+        "rank.lateness_ns.p50",
         priority=7,
     ),
     Column(
@@ -172,7 +161,7 @@ _TIMES: tuple[Column[WaitingRow], ...] = (
         "others waited",
         DURATION,
         "How long the others waited for it in all.",
-        _matched(lambda rank: rank.caused_wait_ns),
+        _matched("caused_wait_ns"),
         priority=9,
     ),
 )
@@ -210,7 +199,7 @@ def skew_table(skew: SkewReport, member: str, most: int | None = None) -> Table[
         return TEXT.text(None if rank is None else f"{member} {rank}")
 
     columns: tuple[Column[StepSkew], ...] = (
-        Column("index", "step", PLACE, "The step.", first="up"),
+        Column("index", "step", PLACE, "The step."),
         Column("start_spread_ns", "starts", DURATION, "The last start minus the first."),
         Column("end_spread_ns", "ends", DURATION, "The last end minus the first.", priority=2),
         Column(
@@ -223,10 +212,9 @@ def skew_table(skew: SkewReport, member: str, most: int | None = None) -> Table[
         Column(
             "last_to_start",
             "last to start",
-            TEXT,
+            NAME,
             "Which one starts it last.",
             text=lambda step: named(step.last_to_start),
-            flexible=True,
             least=8,
             priority=1,
         ),

@@ -1,44 +1,44 @@
 """A comparison or a diff as titles, tables and notes of text, for a terminal or a pull request."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from msgspec.structs import replace
 
 from decodescope.analyzer.comparing.diff import BASE, OTHER, has_unprofiled_times
-from decodescope.analyzer.schema.comparison_report import (
-    Comparison,
-    ComparisonResult,
-    Diff,
-    Gate,
-    Pair,
+from decodescope.analyzer.comparing.range_rows import most_changed_ranges
+from decodescope.analyzer.comparing.sides import Side, sides_of, waterfalls_of
+from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate, Pair
+from decodescope.analyzer.schema.report import Finding, Report
+from decodescope.analyzer.tables.changes_table import (
+    changes_table,
+    range_changes_table,
+    whole_step_table,
 )
-from decodescope.analyzer.schema.report import Finding, Report, WaterfallPart
-from decodescope.analyzer.tables.sides import Side, sides_of
+from decodescope.analyzer.tables.columns import Table
 from decodescope.analyzer.tables.sides_table import (
     accuracy_notes,
     accuracy_table,
     rates_table,
+    speed_table,
     standings_table,
     waterfalls_table,
 )
-from decodescope.analyzer.text.formatting import (
-    sampling_words,
-    weights_note,
-)
-from decodescope.analyzer.views.pair_sections import (
-    Section,
-    change_section,
-    range_section,
-    speed_section,
-    step_change_sections,
-)
-from decodescope.analyzer.vocabulary.words import (
-    STANDINGS_NOTE,
-    device_words,
-)
+from decodescope.analyzer.text.formatting import sampling_words, weights_note
+from decodescope.analyzer.vocabulary.words import STANDINGS_NOTE, STEP_NOTE, device_words
 
 _UNPROFILED_STEP, _PROFILED_STEP = "step, unprofiled", "step, profiled"
+_MOST_LAYERS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One table with its title, and a note below it."""
+
+    title: str
+    table: Table[Any]
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +74,10 @@ def summary_of(compared: Comparison | Diff) -> Summary:
 
 
 def _comparison_summary(comparison: Comparison) -> Summary:
-    run, result = comparison.runs[0], comparison.comparison
-    waterfalls = {
-        variant.variant: comparison.windows[variant.variant].waterfall
-        for variant in result.variants
-        if variant.variant in comparison.windows
-    }
-    sides = sides_of(comparison)
+    run, result, sides = comparison.runs[0], comparison.comparison, sides_of(comparison)
     untimed = [variant.variant for variant in result.variants if variant.interpreted]
     rounds = "1 round" if result.rounds == 1 else f"{result.rounds} rounds"
-    ops = _ops(on_cpu=run.device == "cpu")
+    ranked = sides if result.standings else ()
     return Summary(
         title=run.model,
         weights_note=weights_note(run.weights),
@@ -93,13 +87,17 @@ def _comparison_summary(comparison: Comparison) -> Summary:
             f"{rounds}, variants in turn · device: {run.device} · {run.device_name}",
             *([f"interpreted, without times: {', '.join(untimed)}"] if untimed else ()),
         ),
-        sections=(
+        sections=_with_rows(
             Section("Tokens/s, unprofiled", rates_table(sides)),
-            speed_section(result.pairs),
-            *_accuracy_sections(sides),
-            *_standing_sections(result, sides),
-            *_pair_sections(result.pairs, _UNPROFILED_STEP, ops, "per step"),
-            *_waterfall_sections(waterfalls),
+            _speed_section(result.pairs),
+            Section(
+                "Accuracy of the logits", accuracy_table(sides), "".join(accuracy_notes(sides)[:1])
+            ),
+            Section(
+                "Speed beside error", standings_table(ranked, result.standings), STANDINGS_NOTE
+            ),
+            *_change_sections(result.pairs, _UNPROFILED_STEP, _ops_noun(run.device == "cpu")),
+            _waterfall_section(sides),
         ),
         findings=result.findings,
         gate=result.gate,
@@ -110,25 +108,29 @@ def _diff_summary(diff: Diff) -> Summary:
     reports = {BASE: diff.base, OTHER: diff.other}
     pairs = (replace(diff.pair, base=BASE, other=OTHER),)
     step = _UNPROFILED_STEP if has_unprofiled_times(diff) else _PROFILED_STEP
-    per = "per step" if diff.base.steps or diff.other.steps else "in all"
     devices = [device for report in reports.values() for device in report.devices]
-    ops = _ops(on_cpu=all(device.device == "cpu" for device in devices))
+    ops = _ops_noun(all(device.device == "cpu" for device in devices))
+    per = "per step" if diff.base.steps or diff.other.steps else "in all"
     weights = [report.capture.weights for report in reports.values() if report.capture]
     return Summary(
         title="What changed from A to B",
         weights_note=", ".join(dict.fromkeys(filter(None, map(weights_note, weights)))),
         facts=tuple(_source_line(name, report) for name, report in reports.items()),
-        sections=(
-            speed_section(pairs),
-            *_pair_sections(pairs, step, ops, per),
-            *_waterfall_sections({name: report.waterfall for name, report in reports.items()}),
+        sections=_with_rows(
+            _speed_section(pairs),
+            *_change_sections(pairs, step, ops, per),
+            _waterfall_section(sides_of(diff)),
         ),
         findings=diff.findings,
         gate=diff.gate,
     )
 
 
-def _ops(*, on_cpu: bool) -> str:
+def _with_rows(*sections: Section) -> tuple[Section, ...]:
+    return tuple(section for section in sections if section.table.rows)
+
+
+def _ops_noun(on_cpu: bool) -> str:
     return "leaf operators" if on_cpu else "GPU ops"
 
 
@@ -142,35 +144,52 @@ def _source_line(name: str, report: Report) -> str:
     return " · ".join(filter(None, parts))
 
 
-def _accuracy_sections(sides: Sequence[Side]) -> tuple[Section, ...]:
-    table = accuracy_table(sides)
-    if not table.rows:
-        return ()
-    return (Section("Accuracy of the logits", table, note=accuracy_notes(sides)[0]),)
+def _speed_section(pairs: Sequence[Pair]) -> Section:
+    """The ratio of tokens/s of each pair, and its verdict."""
+    reasons = [pair.speed.reason for pair in pairs if pair.speed and pair.speed.reason]
+    return Section("Ratios of tokens/s", speed_table(pairs), "; ".join(dict.fromkeys(reasons)))
 
 
-def _standing_sections(result: ComparisonResult, sides: Sequence[Side]) -> tuple[Section, ...]:
-    if not result.standings:
-        return ()
-    table = standings_table(sides, result.standings)
-    return (Section("Speed beside error", table, note=STANDINGS_NOTE),)
+def _change_sections(
+    pairs: Sequence[Pair], step: str, ops: str, per: str = "per step"
+) -> Iterator[Section]:
+    """Changes of each pair: figures, roles, layers and ranges; `step` and `ops` name the step time
+    and the ops."""
+    for pair in pairs:
+        sides = f"{pair.base} to {pair.other}"
+        yield Section(f"What changed {per}: {sides}", changes_table(pair, step, ops))
+        yield from step_change_sections(pair)
+        yield range_section(pair)
 
 
-def _pair_sections(pairs: Sequence[Pair], step: str, ops: str, per: str) -> list[Section]:
-    sections = (
-        section
-        for pair in pairs
-        for section in (
-            change_section(pair, step, ops, per),
-            *step_change_sections(pair),
-            range_section(pair),
-        )
+def step_change_sections(pair: Pair) -> Iterator[Section]:
+    """The roles, then the layers that changed most; both end with the step that they add up to."""
+    if pair.step is None:
+        return
+    sides = f"{pair.base} to {pair.other}"
+    yield Section(f"By role, per step: {sides}", whole_step_table(pair, "role"), STEP_NOTE)
+    if layers := pair.step.layers:
+        means = any(row.kind == "more_layers" for row in layers)
+        note = "a number of layers stands for their mean" if means else ""
+        table = whole_step_table(pair, "layer", _MOST_LAYERS)
+        yield Section(f"By layer, per step: {sides}", table, note)
+
+
+def range_section(pair: Pair) -> Section:
+    """The innermost ranges whose busy (if ops overlap: attributed) and idle time changed most."""
+    changed = most_changed_ranges(pair)
+    notes = [
+        f"all in {changed.prefix[:-1]}" if changed.prefix else "",
+        f"{changed.more} more changed less" if changed.more else "",
+        "attributed times, because ops overlap" if pair.overlapping else "",
+    ]
+    table = range_changes_table(pair, changed.rows, (pair.base, pair.other), counts=False)
+    return Section(
+        f"Ranges that changed most: {pair.base} to {pair.other}",
+        table,
+        "; ".join(filter(None, notes)),
     )
-    return [section for section in sections if section.table.rows]
 
 
-def _waterfall_sections(
-    waterfalls: Mapping[str, Sequence[WaterfallPart]],
-) -> tuple[Section, ...]:
-    table = waterfalls_table(waterfalls)
-    return (Section("Where one profiled step goes", table),) if table.rows else ()
+def _waterfall_section(sides: Sequence[Side]) -> Section:
+    return Section("Where one profiled step goes", waterfalls_table(waterfalls_of(sides)))

@@ -12,8 +12,7 @@ from rich.text import Text
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 from decodescope.analyzer.tables.columns import Column, Table
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.analyzer.views.comparison_sections import Summary, summary_of
-from decodescope.analyzer.views.pair_sections import Section
+from decodescope.analyzer.views.comparison_sections import Section, Summary, summary_of
 from decodescope.analyzer.views.table_parts import Fitted, plain_table
 
 _FIRST_COLUMN_CELLS = 16
@@ -119,7 +118,7 @@ def _list(texts: Iterable[str]) -> str:
 
 def _markdown_table(table: Table[Any]) -> str:
     columns = table.shown()
-    rules = ["--:" if column.unit.number else ":--" for column in columns]
+    rules = ["--:" if column.kind.number else ":--" for column in columns]
     heads = [_escaped(column.heading) for column in columns]
     rows = [[_escaped(column.cell(row)) for column in columns] for row in table.rows]
     return "\n".join(_markdown_row(row) for row in (heads, rules, *rows))

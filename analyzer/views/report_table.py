@@ -23,6 +23,7 @@ from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.analyzer.tables.ranges_table import ranges_table
 from decodescope.analyzer.tables.steps_table import (
     idle_by_step_table,
+    median_steps_table,
     roles_table,
     step_kinds_table,
     steps_table,
@@ -104,11 +105,7 @@ def _work(report: Report, width: int) -> RenderResult:
 
 def _interruptions(report: Report, steady: SteadyState, width: int) -> list[RenderableType]:
     """The interruptions, the windows with and without them, and the median steps."""
-    from decodescope.analyzer.tables.gaps_table import (
-        interruptions_table,
-        median_steps_table,
-        steady_table,
-    )
+    from decodescope.analyzer.tables.gaps_table import interruptions_table, steady_table
 
     tables: list[Table[Any]] = [
         interruptions_table(report, _INTERRUPTION_ROWS),

@@ -96,8 +96,8 @@ def rich_table(table: Table[Row], width: int) -> RenderableType:
         for column, texts in zip(columns, cells, strict=True)
     ]
     shown = _fitting(columns, natural, width)
-    fixed = sum(natural[place] for place in shown if not columns[place].flexible)
-    flexible = [place for place in shown if columns[place].flexible]
+    fixed = sum(natural[place] for place in shown if not columns[place].kind.flexible)
+    flexible = [place for place in shown if columns[place].kind.flexible]
     room = (width - fixed - _GAP * (len(shown) - 1)) // max(len(flexible), 1)
     drawn = plain_table()
     for place in shown:
@@ -105,10 +105,10 @@ def rich_table(table: Table[Row], width: int) -> RenderableType:
         drawn.add_column(
             column.heading,
             justify=column.align,
-            no_wrap=not column.wrap,
-            max_width=room if column.wrap else None,
+            no_wrap=not column.kind.wrap,
+            max_width=room if column.kind.wrap else None,
         )
-        if column.flexible and natural[place] > room:
+        if column.kind.flexible and natural[place] > room:
             cells[place] = _cells(table, column, room)
     for number, row in enumerate(table.rows):
         style = _STYLES.get(table.tone(row)) if table.tone is not None else None
@@ -121,7 +121,7 @@ def rich_table(table: Table[Row], width: int) -> RenderableType:
 def _cells(table: Table[Row], column: Column[Row], room: int) -> list[str]:
     """The texts of a column; in a tree, the first one is indented."""
     if table.depth is None or column is not table.columns[0]:
-        return [column.cell(row, None if column.wrap else room) for row in table.rows]
+        return [column.cell(row, None if column.kind.wrap else room) for row in table.rows]
     indents = ("  " * table.depth(row) for row in table.rows)
     return [
         indent + column.cell(row, max(room - len(indent), 1))
@@ -134,20 +134,23 @@ def _fitting(columns: Sequence[Column[Row]], natural: Sequence[int], width: int)
 
     def kept(least: Callable[[Column[Row]], int]) -> list[int]:
         need = [
-            min(cells, least(column)) if column.flexible else cells
+            min(cells, least(column)) if column.kind.flexible else cells
             for column, cells in zip(columns, natural, strict=True)
         ]
         return kept_columns(columns, need, width, _GAP)
 
     detailed = kept(lambda column: _COMFORTABLE)
-    shown = kept(lambda column: min(column.least, width // 4))
+    shown = kept(lambda column: min(column.least_cells, width // 4))
     return [place for place in shown if columns[place].priority < DETAIL or place in detailed]
 
 
 def _bars(table: Table[Row]) -> list[Column[Row]]:
     """A bar of each share that has one, dropped before anything else."""
-    return [
-        Column(f"{column.key} bar", "", TEXT, column.help, text=column.bar_text, priority=99)
-        for column in table.shown()
-        if column.bar
-    ]
+
+    def bar(column: Column[Row]) -> Column[Row]:
+        def text(row: Row) -> str:
+            return "" if table.is_total(row) else column.bar_text(row)
+
+        return Column(f"{column.key} bar", "", TEXT, column.help, text=text, priority=99)
+
+    return [bar(column) for column in table.shown() if column.bar]

@@ -131,6 +131,13 @@ def change_text(change: "Change") -> str:
     return f"{(ratio - 1) * 100:+.1f} %"
 
 
+def relative_change_words(change: "Change") -> str:
+    """The same of a part of a step, which a side that is null does not have."""
+    if change.base is None:
+        return "new"
+    return "gone" if change.other is None else change_text(change)
+
+
 def bound_words(bound: Bound) -> str:
     """What bounds a step, in words."""
     return _BOUND_WORDS.get(bound, f"{bound}-bound")

@@ -17,6 +17,7 @@ from decodescope.analyzer.protocol.messages import (
 )
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.schema.report import SamplingSettings
+from decodescope.analyzer.vocabulary.terms import read_terms
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.sources import source_for
 from decodescope.tui.pages.all_pages import PAGES
@@ -229,7 +230,7 @@ async def test_screenshot_is_written(session):
 
 
 async def test_help_lists_every_key(session):
-    async with session.app.run_test(size=(120, 100)) as pilot:
+    async with session.app.run_test(size=(120, 500)) as pilot:
         await pilot.press("question_mark")
         await pilot.pause()
         shown = text_of(session.app)
@@ -240,9 +241,9 @@ async def test_help_lists_every_key(session):
         "Keys of this panel",
         "space",
         "Capture a trace",
-        "host_wait",
-        "launch-bound",
-        "MBU",
+        "host_wait: before call began",
+        "profiler \u00d7",
+        *(term.name for term in read_terms()),
     ):
         assert piece in shown
 
@@ -255,7 +256,7 @@ async def test_help_lists_what_works_here_each_under_its_own_key(tmp_path):
         await pilot.press("2", "question_mark")
         await pilot.pause()
         shown = text_of(app)
-    keys = dict(re.findall(r"\u2502  (\S+) +(\w[^.\n]*)\. ", shown))
+    keys = dict(re.findall(r"\u2502  (\S+) +(\w[^.\n\u2502]*)\. ", shown))
     for key, title in {
         "{": "Previous window", "}": "Next window", ":": "Go to a time", "(": "Previous switch",
         "\u2190": "Pan left", "\u2192": "Pan right", "+": "Zoom in", "-": "Zoom out",
@@ -265,8 +266,7 @@ async def test_help_lists_what_works_here_each_under_its_own_key(tmp_path):
     assert (keys["<"], keys[">"]) == ("Previous step", "Next step")
     assert "Slower" not in shown
     assert not {"S", "x"} & set(keys)
-    for word in ("communication-bound", "compute-bound", "str, over, gaps", "bound unknown"):
-        assert word in shown
+    assert "str, over, gaps" in shown
 
 
 async def test_every_action_is_in_the_palette(session):

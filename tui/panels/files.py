@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.strip import Strip
 from textual.widgets import Input
 
-from decodescope.analyzer.tables.columns import BYTES, PLACE, TEXT, Column, Table, Tone
+from decodescope.analyzer.tables.columns import BYTES, NAME, PLACE, TEXT, Column, Table, Tone
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import Command
 from decodescope.tui.model.shelf import FOLDER, UNKNOWN, FileEntry, Shelf
@@ -254,12 +254,11 @@ def _columns(shelf: Shelf) -> tuple[Column[FileEntry], ...]:
         Column(
             "name",
             "file",
-            TEXT,
+            NAME,
             "The file; “*” marks those to open together.",
             lambda entry: entry.path.name,
             text=named,
             fit=lambda entry, cells: named(entry),
-            flexible=True,
             least=24,
             tone=name_tone,
         ),

@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 from typing import ClassVar
 
-from decodescope.analyzer.tables.columns import TEXT, Column, Table, Tone
+from decodescope.analyzer.tables.columns import NAME, TEXT, Column, Table, Tone
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import Command
 from decodescope.tui.model.notices import Level, LogLine
@@ -139,11 +139,10 @@ _COLUMNS: tuple[Column[LogLine], ...] = (
     Column(
         "text",
         "text",
-        TEXT,
+        NAME,
         "What was written.",
         text=_one_line,
         fit=lambda line, cells: _one_line(line),
-        flexible=True,
         least=20,
         tone=_tone,
     ),

@@ -42,7 +42,7 @@ class TableLayout:
         shown = kept_columns(columns, need, width, _GAP)
         spare = width - sum(need[place] + _GAP for place in shown) + _GAP
         self._cells = [need[place] if place in shown else 0 for place in range(len(columns))]
-        flexible = [place for place in shown if columns[place].flexible]
+        flexible = [place for place in shown if columns[place].kind.flexible]
         for place in flexible:
             self._cells[place] += max(spare, 0) // len(flexible)
         if flexible and self._cells[flexible[0]] < width:
@@ -101,7 +101,7 @@ class TableLayout:
             if row.cells:
                 row.add(" " * _GAP, inks.text + over)
             style = (cell.style or inks.text) + over
-            if found and column.flexible:
+            if found and column.kind.flexible:
                 style += inks.found
             (row.left if column.align == "left" else row.right)(cell.text, wide, style)
         if cursor and row.cells < width:
@@ -115,8 +115,8 @@ class TableLayout:
         before = self._widest if len(self._widest) == len(columns) else [0] * len(columns)
         self._widest = []
         for place, column in enumerate(columns):
-            need = column.least
-            if not column.flexible:
+            need = column.least_cells
+            if not column.kind.flexible:
                 title = cell_len(column.heading) + _ARROW * (place == by)
                 wide = max((cell_len(cells[place].text) for cells in lines), default=0)
                 need = max(need, title, wide, before[place])

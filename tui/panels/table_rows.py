@@ -101,7 +101,9 @@ class TableRows(Rows, Generic[Record]):
                 drawn.append(_bars(column, most, table.mark, glyphs))
         self.columns = tuple(column for column, _ in drawn)
         self._drawings = tuple(drawing for _, drawing in drawn)
-        self._flexible = [place for place, column in enumerate(self.columns) if column.flexible]
+        self._flexible = [
+            place for place, column in enumerate(self.columns) if column.kind.flexible
+        ]
 
     def __len__(self) -> int:
         return len(self.table.rows)

@@ -49,9 +49,9 @@ def test_the_changes_add_up(
 ) -> None:
     rows = kernel_changes(report(base, before), report(other, after))
     wanted = sum(other.values()) / after - sum(base.values()) / before
-    assert abs(sum(row.moved_ns for row in rows) - wanted) <= 1e-6 * (
+    assert abs(sum(row.ns.moved for row in rows) - wanted) <= 1e-6 * (
         1 + sum(other.values()) + sum(base.values())
     )
     assert {row.name for row in rows} == base.keys() | other.keys()
-    moved = [abs(row.moved_ns) for row in rows]
+    moved = [abs(row.ns.moved) for row in rows]
     assert moved == sorted(moved, reverse=True)

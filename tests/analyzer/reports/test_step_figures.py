@@ -17,7 +17,7 @@ from decodescope.analyzer.tables.kernels_table import kernels_table
 def figures(table: Table[Row], key: str) -> list[float]:
     """The figures of one column of a table."""
     column = next(column for column in table.columns if column.key == key)
-    return [column.value(row) for row in table.rows]
+    return [column.figure(row) for row in table.rows]
 
 
 def test_rows_of_a_real_trace_add_up(foreign_traces):

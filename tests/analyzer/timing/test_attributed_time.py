@@ -14,7 +14,7 @@ from decodescope.analyzer import Analysis, analyze, analyze_ranks, load
 from decodescope.analyzer.comparing.diff import diff_reports
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.timing.intervals import attributed_ns
-from decodescope.analyzer.views.pair_sections import range_section
+from decodescope.analyzer.views.comparison_sections import range_section
 from tests.helpers.kineto_events import (
     PID,
     RECORDED,

@@ -12,8 +12,8 @@ from decodescope.analyzer.schema.comparison_report import Diff, Pair
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.text.formatting import UNKNOWN
 from decodescope.analyzer.text.plain import plain_line
+from decodescope.analyzer.views.comparison_sections import Section, step_change_sections
 from decodescope.analyzer.views.comparison_table import comparison_markdown, comparison_table
-from decodescope.analyzer.views.pair_sections import Section, step_change_sections
 from tests.helpers.planted.step_reports import step_report
 from tests.helpers.rich_report import text_of
 
@@ -86,7 +86,7 @@ def test_more_layers_are_said_to_be_compared_by_their_mean() -> None:
 def test_without_steps_there_is_no_table() -> None:
     whole = msgspec.structs.replace(layered(9), steps=(), roles=(), layers=())
     found = diff_reports(whole, layered(9))
-    assert step_change_sections(found.pair) == ()
+    assert tuple(step_change_sections(found.pair)) == ()
     for text in (text_of(comparison_table(found)), comparison_markdown(found)):
         assert "By role" not in text
 

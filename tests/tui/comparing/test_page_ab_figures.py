@@ -9,8 +9,8 @@ from decodescope.analyzer.comparing.comparison_messages import (
     ComparisonProgress,
     RunMeasured,
 )
+from decodescope.analyzer.comparing.sides import sides_of, waterfalls_of
 from decodescope.analyzer.protocol.messages import WorkerConfig
-from decodescope.analyzer.tables.sides import sides_of, waterfalls_of
 from decodescope.tui.model.comparing import NO_COMPARISON, MeasuredRun
 from decodescope.tui.panels.comparing.waterfalls import bar_parts
 from tests.helpers.comparison_reports import run_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from decodescope.analyzer.reports.step_figures import communication_fraction
 from decodescope.analyzer.schema.ranks_report import RanksReport
-from decodescope.analyzer.tables.columns import COUNT, RATE, TEXT, Column, Table, Tone
+from decodescope.analyzer.tables.columns import COUNT, NAME, RATE, TEXT, Column, Table, Tone
 from decodescope.analyzer.tables.waiting_table import RankFile, WaitingRow, waiting_table
 from decodescope.analyzer.text.formatting import UNKNOWN
 from decodescope.tui.commands import Command
@@ -145,12 +145,11 @@ def _candidate_columns(noun: str) -> tuple[Column[_Row], ...]:
         Column(
             "name",
             noun,
-            TEXT,
+            NAME,
             "What can be compared, or why it cannot.",
             _name,
             text=_about,
             fit=lambda row, cells: _about(row),
-            flexible=True,
             least=12,
             tone=_dull,
         ),

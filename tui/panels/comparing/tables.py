@@ -4,16 +4,16 @@ from collections.abc import Hashable
 from typing import Any, ClassVar
 
 from decodescope.analyzer.comparing.pair_changes import KernelChange
+from decodescope.analyzer.comparing.range_rows import RangeRow, range_tree
+from decodescope.analyzer.comparing.sides import Side, pair_with_first, sides_of
 from decodescope.analyzer.schema.comparison_report import Comparison, Pair, StepPartChange
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.tables.changes_table import kernel_changes_table, step_parts_table
-from decodescope.analyzer.tables.columns import Table
-from decodescope.analyzer.tables.range_changes_table import (
-    RangeChangeRow,
-    range_change_rows,
+from decodescope.analyzer.tables.changes_table import (
+    kernel_changes_table,
     range_changes_table,
+    step_parts_table,
 )
-from decodescope.analyzer.tables.sides import Side, pair_with_first, sides_of
+from decodescope.analyzer.tables.columns import Table
 from decodescope.analyzer.tables.sides_table import sides_table
 from decodescope.analyzer.vocabulary.words import exact_change
 from decodescope.tui.commands import Command
@@ -251,6 +251,5 @@ class ComparisonRangesPanel(ChangesTable):
 
     def changes(
         self, pair: Pair, windows: tuple[Report, Report], names: tuple[str, str]
-    ) -> Table[RangeChangeRow]:
-        rows = range_change_rows(pair, *windows)
-        return range_changes_table(rows, names, attributed=pair.overlapping)
+    ) -> Table[RangeRow]:
+        return range_changes_table(pair, range_tree(pair, windows), names)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from decodescope.analyzer.tables.sides import Bar, Waterfalls, sides_of, waterfalls_of
+from decodescope.analyzer.comparing.sides import Bar, Waterfalls, sides_of, waterfalls_of
 from decodescope.analyzer.text.formatting import duration, signed_duration
 from decodescope.analyzer.vocabulary.class_colors import PART_LETTERS
 from decodescope.analyzer.vocabulary.words import part_words

@@ -51,10 +51,14 @@ class GapRows(Rows):
         names = ShortNames(trace.names[name] for name in set(trace.ops.name.tolist()))
         declared = gap_columns(window.report.devices, names, _causes)
         self.columns = tuple(column for column in declared if column.shown)
-        self._flexible = [place for place, column in enumerate(self.columns) if column.flexible]
+        self._flexible = [
+            place for place, column in enumerate(self.columns) if column.kind.flexible
+        ]
         # Flexible columns share what is left, each above its least: the room is that of the first.
-        first = self.columns[self._flexible[0]].least
-        self._drawings = [(drawing_of(column), column.least - first) for column in self.columns[1:]]
+        first = self.columns[self._flexible[0]].least_cells
+        self._drawings = [
+            (drawing_of(column), column.least_cells - first) for column in self.columns[1:]
+        ]
 
     def __len__(self) -> int:
         return len(self._table)

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer.comparing.comparison import compare_runs
 from decodescope.analyzer.comparing.diff import diff_reports
+from decodescope.analyzer.comparing.sides import pair_with_first, sides_of, waterfalls_of
 from decodescope.analyzer.schema.report import GAP_CLASSES, WaterfallPart
 from decodescope.analyzer.schema.step_report import Bandwidth
-from decodescope.analyzer.tables.sides import pair_with_first, sides_of, waterfalls_of
 from tests.helpers.comparison_reports import ACCURACY, capture_of, runs_of, step_of, window_of
 
 WINDOWS = {

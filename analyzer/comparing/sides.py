@@ -1,7 +1,9 @@
 """A comparison or a diff as one row for each side, and their waterfalls on one scale."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import Any
 
 from decodescope.analyzer.comparing.diff import BASE, OTHER
 from decodescope.analyzer.reports.step_figures import (
@@ -32,20 +34,20 @@ class Side:
     """
 
     name: str
-    about: str
+    window: Report | None
     rounds: int
     tokens_per_s: float | None
-    interval: Interval | None
     ratio: SpeedRatio | None
     step_ns: float | None
+    mbu: float | None
     launches: float | None
     gpu_ops: float | None
     idle: float | None
-    mbu: float | None
+    about: str = ""
+    interval: Interval | None = None
     accuracy: Accuracy | None = None
     beaten_by: tuple[str, ...] | None = None
     interpreted: bool = False
-    window: Report | None = None
 
 
 def sides_of(compared: Comparison | Diff) -> tuple[Side, ...]:
@@ -64,6 +66,60 @@ def pair_with_first(compared: Comparison | Diff, name: str) -> Pair | None:
     return next(pairs, None)
 
 
+def _side(name: str, window: Report | None, **figures: Any) -> Side:
+    """The side with the figures of its window."""
+    on_gpu = window is not None and not window.on_cpu
+    return Side(
+        name=name,
+        window=window,
+        launches=launch_calls_per_step(window) if window and on_gpu else None,
+        gpu_ops=gpu_ops_per_step(window) if window else None,
+        idle=idle_fraction(window) if window else None,
+        **figures,
+    )
+
+
+def _variant(compared: Comparison, rates: VariantRates) -> Side:
+    runs = [run for run in compared.runs if run.variant == rates.variant]
+    pair = pair_with_first(compared, rates.variant)
+    mbu = [run.bandwidth.mbu for run in runs if run.bandwidth and run.bandwidth.mbu is not None]
+    standings = {standing.variant: standing for standing in compared.comparison.standings}
+    standing = standings.get(rates.variant)
+    return _side(
+        rates.variant,
+        compared.windows.get(rates.variant),
+        rounds=len(rates.tokens_per_s),
+        tokens_per_s=rates.mean,
+        interval=rates.interval,
+        ratio=pair.speed if pair is not None else None,
+        step_ns=runs[0].batch * 1e9 / rates.mean if rates.mean else None,
+        mbu=sum(mbu) / len(mbu) if mbu else None,
+        accuracy=rates.accuracy,
+        beaten_by=standing.beaten_by if standing is not None else None,
+        interpreted=rates.interpreted,
+    )
+
+
+def _trace(diff: Diff, name: str) -> Side:
+    first, change = name == BASE, diff.pair.step_ns
+    report, step_ns = (diff.base, change.base) if first else (diff.other, change.other)
+    cost, capture, mbu = report.step_cost, report.capture, None
+    if cost is not None and step_ns:
+        peaks = cost.measured_peak_bytes_per_s, cost.datasheet_peak_bytes_per_s
+        mbu = bandwidth(cost.bytes_per_step, round(step_ns), *peaks).mbu
+    file = PurePath(report.source.path).name
+    return _side(
+        name,
+        report,
+        about=f"{capture.variant} · {file}" if capture is not None else file,
+        rounds=len(report.steps),
+        tokens_per_s=capture.batch * 1e9 / step_ns if capture is not None and step_ns else None,
+        ratio=None if first else diff.pair.speed,
+        step_ns=step_ns,
+        mbu=mbu,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Bar:
     """The waterfall of one side: its parts from left to right, each with where it begins. The parts
@@ -75,6 +131,9 @@ class Bar:
     parts: tuple[tuple[str, int, int], ...]
 
 
+PartTimes = tuple[str, tuple[int | None, ...]]
+
+
 @dataclass(frozen=True, slots=True)
 class Waterfalls:
     """Bars on one scale: `scale_ns` is the length of the longest one. `table` has the ns of each
@@ -82,21 +141,20 @@ class Waterfalls:
 
     scale_ns: int
     bars: tuple[Bar, ...]
-    table: tuple[tuple[str, tuple[int | None, ...]], ...]
+    table: tuple[PartTimes, ...]
 
 
-def waterfalls_of(sides: tuple[Side, ...]) -> Waterfalls:
+def waterfalls_of(sides: Sequence[Side]) -> Waterfalls:
     """The waterfalls of the sides that have one."""
-    known = {s.name: s.window.waterfall for s in sides if s.window and s.window.waterfall}
-    bars = tuple(_bar(name, parts) for name, parts in known.items())
-    columns = [{part.part: part.ns for part in parts} for parts in known.values()]
-    names = dict.fromkeys(name for column in columns for name in column)
+    known = {side.name: side.window.waterfall for side in sides if side.window}
+    bars = tuple(_bar(name, parts) for name, parts in known.items() if parts)
+    columns = [{part.part: part.ns for part in parts} for parts in known.values() if parts]
     return Waterfalls(
         scale_ns=max((bar.step_ns for bar in bars), default=0),
         bars=bars,
         table=tuple(
             (name, tuple(column.get(name) for column in columns))
-            for name in names
+            for name in dict.fromkeys(name for column in columns for name in column)
             if any(column.get(name) for column in columns)
         ),
     )
@@ -113,60 +171,3 @@ def _bar(name: str, parts: tuple[WaterfallPart, ...]) -> Bar:
             placed.append((part, start_ns, ns))
             start_ns += ns
     return Bar(name, start_ns, tuple(placed))
-
-
-def _variant(compared: Comparison, rates: VariantRates) -> Side:
-    result, window = compared.comparison, compared.windows.get(rates.variant)
-    runs = [run for run in compared.runs if run.variant == rates.variant]
-    pair = pair_with_first(compared, rates.variant)
-    mbu = [run.bandwidth.mbu for run in runs if run.bandwidth and run.bandwidth.mbu is not None]
-    standing = next((s for s in result.standings if s.variant == rates.variant), None)
-    return Side(
-        name=rates.variant,
-        about="",
-        rounds=len(rates.tokens_per_s),
-        tokens_per_s=rates.mean,
-        interval=rates.interval,
-        ratio=pair.speed if pair is not None else None,
-        step_ns=runs[0].batch * 1e9 / rates.mean if rates.mean else None,
-        mbu=sum(mbu) / len(mbu) if mbu else None,
-        accuracy=rates.accuracy,
-        beaten_by=standing.beaten_by if standing is not None else None,
-        interpreted=rates.interpreted,
-        launches=_launches(window) if window else None,
-        gpu_ops=gpu_ops_per_step(window) if window else None,
-        idle=idle_fraction(window) if window else None,
-        window=window,
-    )
-
-
-def _trace(diff: Diff, name: str) -> Side:
-    first = name == BASE
-    report = diff.base if first else diff.other
-    change, capture = diff.pair.step_ns, report.capture
-    step_ns = change.base if first else change.other
-    cost, mbu = report.step_cost, None
-    if cost is not None and step_ns:
-        peaks = cost.measured_peak_bytes_per_s, cost.datasheet_peak_bytes_per_s
-        mbu = bandwidth(cost.bytes_per_step, round(step_ns), *peaks).mbu
-    about = [PurePath(report.source.path).name]
-    if capture is not None:
-        about.insert(0, capture.variant)
-    return Side(
-        name=name,
-        about=" · ".join(about),
-        rounds=len(report.steps),
-        tokens_per_s=capture.batch * 1e9 / step_ns if capture is not None and step_ns else None,
-        interval=None,
-        ratio=None if first else diff.pair.speed,
-        step_ns=step_ns,
-        mbu=mbu,
-        launches=_launches(report),
-        gpu_ops=gpu_ops_per_step(report),
-        idle=idle_fraction(report),
-        window=report,
-    )
-
-
-def _launches(window: Report) -> float | None:
-    return None if window.on_cpu else launch_calls_per_step(window)
