@@ -74,7 +74,6 @@ class Intervals(Columns):
 
     @property
     def length_ns(self) -> Int64s:
-        """end - start of each interval."""
         return self.end_ns - self.start_ns
 
 

@@ -46,7 +46,6 @@ class RoleWork:
 
     @property
     def bytes(self) -> int:
-        """All bytes."""
         return self.weight_bytes + self.kv_bytes + self.activation_bytes
 
     def __add__(self, other: "RoleWork") -> "RoleWork":

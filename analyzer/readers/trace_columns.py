@@ -74,7 +74,6 @@ class Names:
         return np.fromiter(numbers, dtype=np.int32, count=len(texts))
 
     def of_text(self, text: str) -> int:
-        """The number of one text."""
         return self._ids[text]
 
     def findings(self) -> Iterator[Finding]:

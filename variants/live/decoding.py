@@ -39,7 +39,6 @@ class RecentSteps:
         self.fresh: list[int] = []
 
     def clear(self) -> None:
-        """Discard all steps."""
         self._times.clear()
         self._sum_ns = 0
         self.fresh.clear()

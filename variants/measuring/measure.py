@@ -179,7 +179,6 @@ class StepPacer:
 
 
 def step_pacer(device: str) -> StepPacer:
-    """The pacer of "cuda" or "cpu"."""
     return _CudaEvents() if device.startswith("cuda") else StepPacer()
 
 

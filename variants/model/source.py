@@ -71,7 +71,6 @@ def resolve_model(name: str) -> ModelSource:
 
 
 def tiny_folder() -> Path:
-    """The folder of the bundled model."""
     return Path(__file__).resolve().parents[1] / "tiny"
 
 

@@ -58,7 +58,6 @@ class NsysDatabase:
             raise self._error(*_what_else(self.tables))
 
     def close(self) -> None:
-        """Close the file."""
         self._connection.close()
 
     def unreadable(self, error: Exception) -> TraceError:

@@ -73,7 +73,6 @@ class GivenOptions:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that are read."""
         return self.captures if self.roles is None else (*self.captures, self.roles)
 
     def __bool__(self) -> bool:

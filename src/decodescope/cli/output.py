@@ -32,7 +32,6 @@ Result = TypeVar("Result")
 
 
 def print_json(structure: object) -> None:
-    """JSON on stdout, on one line."""
     click.echo(encode_json(structure))
 
 

@@ -120,7 +120,8 @@ def test_bundled_models_agree_with_the_presets() -> None:
     for preset in presets().values():
         shape = read_model_config(preset.hub_id)
         assert parameter_count(shape) == preset.parameters
-        assert (shape.hidden, shape.head_dim) == (preset.hidden_size, preset.head_dim)
+        assert shape.hidden == preset.config["hidden_size"]
+        assert shape.head_dim == preset.config["head_dim"]
         agreed += 1
     assert agreed == 6
 

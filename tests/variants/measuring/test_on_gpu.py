@@ -208,7 +208,7 @@ def test_random_weights_are_built_in_place() -> None:
     peak_bytes = torch.cuda.max_memory_allocated() - before
     assert {parameter.device.type for parameter in model.parameters()} == {"cuda"}
     assert model.model.rotary_emb.inv_freq.dtype == torch.float32
-    table_bytes = 2 * preset.vocab_size * preset.hidden_size
+    table_bytes = 2 * preset.config["vocab_size"] * preset.config["hidden_size"]
     assert peak_bytes < 2 * preset.parameters + 3 * table_bytes
     again = build_random(preset, "cuda", torch.bfloat16)
     for name, tensor in model.state_dict().items():

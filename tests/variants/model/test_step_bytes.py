@@ -33,14 +33,14 @@ def test_weights_by_hand(build_small: Callable[..., Any], architecture: str, tie
 
 
 def test_kv_bytes_by_hand() -> None:
-    config = AutoConfig.for_model(**presets()["llama-3.2-1b"].config_fields())
+    config = AutoConfig.for_model(**presets()["llama-3.2-1b"].config)
     kv = KvBytes(config, batch=3, element_bytes=2)
     assert kv.at(0) == 0
     assert kv.at(1000) == 2 * 3 * 16 * 8 * 64 * 2 * 1000
 
 
 def test_a_sliding_window_bounds_what_is_read() -> None:
-    config = AutoConfig.for_model(**presets()["mistral-7b"].config_fields())
+    config = AutoConfig.for_model(**presets()["mistral-7b"].config)
     assert layer_windows(config) == (4096,) * 32
     kv = KvBytes(config, batch=1, element_bytes=2)
     assert kv.at(4000) == 2 * 32 * 8 * 128 * 2 * 4000

@@ -38,7 +38,7 @@ def require_support(
     """Refuse a model or batch that the fused kernels of `spec` cannot run; needs no weights.
 
     `name` is the model's, for the message; `fields` its config.json, or
-    `preset.config_fields()` of a preset.
+    `preset.config` of a preset.
 
     Raises:
         ModelError: a model they cannot run, with every reason.

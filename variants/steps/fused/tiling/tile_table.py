@@ -112,12 +112,10 @@ def decode_table(data: bytes) -> TileTable:
 
 
 def encode_table(table: TileTable) -> bytes:
-    """A table as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(table), indent=1) + b"\n"
 
 
 def shipped_table() -> TileTable:
-    """The table that comes with decodescope."""
     return decode_table(Path(__file__).with_name("tile_table.json").read_bytes())
 
 
