@@ -5,8 +5,7 @@ JSON numbers in microseconds are converted exactly. A float64 of an absolute tim
 """
 
 import re
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
 from typing import Any, TypeVar
 
@@ -17,7 +16,6 @@ from decodescope.analyzer.readers.trace_columns import LIMIT_NS, NOT_GIVEN
 from decodescope.analyzer.trace import Bools, Int64s
 
 Id = int | str | float | None
-_Key = TypeVar("_Key", bound=Sequence[Any])
 _Value = TypeVar("_Value")
 _NONE = msgspec.Raw(b"")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -74,22 +72,6 @@ class Event(msgspec.Struct, gc=False):
     ts: msgspec.Raw = _NONE
     dur: msgspec.Raw = _NONE
     args: EventArgs | None = None
-
-
-class Parsed(dict[_Key, _Value]):
-    """The value of each key that is asked for, which `parse` computes once. The value of a text
-    longer than `longest` is not kept."""
-
-    def __init__(self, parse: Callable[[_Key], _Value], longest: int = sys.maxsize) -> None:
-        super().__init__()
-        self._parse = parse
-        self._longest = longest
-
-    def __missing__(self, key: _Key) -> _Value:
-        value = self._parse(key)
-        if len(key) <= self._longest:
-            self[key] = value
-        return value
 
 
 def decoded(decoder: msgspec.json.Decoder[_Value], text: bytes | str) -> _Value | None:

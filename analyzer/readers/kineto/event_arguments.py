@@ -17,13 +17,15 @@ and `name`.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
-from decodescope.analyzer.readers.kineto.event import EventArgs, Parsed, clean_text, decoded
+from decodescope.analyzer.readers.kineto.event import EventArgs, clean_text, decoded
 from decodescope.analyzer.readers.trace_columns import MAX_NAME, NOT_GIVEN, Names, Shapes
 from decodescope.analyzer.schema.graph_reference import GraphReference, ReferenceOp
 from decodescope.analyzer.trace import (
@@ -39,6 +41,8 @@ from decodescope.analyzer.trace import (
 # Kineto's take about 40 bytes; text that is kept for each shape must stay small.
 _MAX_SHAPE_BYTES = 256
 # Numbers in broken files come as text.
+_Key = TypeVar("_Key", bound=Sequence[Any])
+_Value = TypeVar("_Value")
 _extents = msgspec.json.Decoder(list[int], strict=False)
 _amounts = msgspec.json.Decoder(int, strict=False)
 # A list of ranks is cut by the profiler; text that is kept for each message must stay small.
@@ -50,6 +54,22 @@ _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+")
 _NUMBERED = re.compile(r"\.(\d+)(?=\.|$)")
 _DICT_KEYS = ("module_fqn", "str", "annotation", "name")
 _values = msgspec.json.Decoder()
+
+
+class Parsed(dict[_Key, _Value]):
+    """The value of each key that is asked for, which `parse` computes once. The value of a text
+    longer than `longest` is not kept."""
+
+    def __init__(self, parse: Callable[[_Key], _Value], longest: int = sys.maxsize) -> None:
+        super().__init__()
+        self._parse = parse
+        self._longest = longest
+
+    def __missing__(self, key: _Key) -> _Value:
+        value = self._parse(key)
+        if len(key) <= self._longest:
+            self[key] = value
+        return value
 
 
 class ShapeColumn:

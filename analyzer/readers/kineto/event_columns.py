@@ -63,10 +63,10 @@ _MARKS = frozenset("BE")
 
 
 class EventColumns:
-    """Takes batches of events; after `finish`, `gpu`, `calls`, `cpu_ops`, `ranges` and `overhead`
-    (the profiler's own pauses) hold their columns in parts, `work` the operators' known work,
-    `kernels` the kernels that calls name, `annotations` those of graph nodes, and `messages` what
-    collectives exchange.
+    """Takes batches of events; after `pairs.finish`, `gpu`, `calls`, `cpu_ops`, `ranges` and
+    `overhead` (the profiler's own pauses) hold their columns in parts, `work` the operators' known
+    work, `kernels` the kernels that calls name, `annotations` those of graph nodes, and `messages`
+    what collectives exchange.
 
     `events` counts all events, `with_phase` those with a phase, `timed` those that last some time,
     `dropped` those without a usable time or duration, `unknown` the timed ones whose category is
@@ -123,10 +123,6 @@ class EventColumns:
         self._add_groups(groups)
         if marks:
             self._add_marks(marks)
-
-    def finish(self) -> None:
-        """End the events that were begun. Nothing can be added afterwards."""
-        self.pairs.finish()
 
     def _count(self, groups: _Groups, outside: list[str | None]) -> None:
         self.timed += len(outside) + sum(map(len, groups.values()))

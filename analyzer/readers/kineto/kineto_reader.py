@@ -45,7 +45,7 @@ def read_kineto(source: ByteSource) -> Trace:
     events = EventStream(source)
     for batch in events.batches():
         columns.add(batch)
-    columns.finish()
+    columns.pairs.finish()
     if not columns.events and events.stopped:
         raise TraceError(f"{path}: {events.stopped}, no event before; give a Chrome trace")
     if not columns.events and (events.truncated or events.broken_at is not None):

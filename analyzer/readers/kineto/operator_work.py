@@ -8,13 +8,14 @@ figure is better than a guess.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import prod
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import numpy as np
 
-from decodescope.analyzer.readers.kineto.event import EventArgs, Parsed, decoded
+from decodescope.analyzer.readers.kineto.event import EventArgs, decoded
 from decodescope.analyzer.trace import Bools, HostEvents, OperatorWork
 
 WORK_KEY = "decodescope_work"
@@ -73,7 +74,7 @@ class WorkColumns:
     """Takes operator calls batch by batch; `work()` returns their rows."""
 
     def __init__(self) -> None:
-        self._known = Parsed(_bytes_and_flops)
+        self._work_of = cache(_bytes_and_flops)
         self._events: list[HostEvents] = []
         self._rows: list[tuple[int, int, bool]] = []
 
@@ -85,7 +86,7 @@ class WorkColumns:
         for index, name in enumerate(names):
             if name in _MATRICES and (arg := args[index]).input_dims:
                 texts = (arg.input_dims, arg.input_types, arg.input_strides, arg.concrete_inputs)
-                if (work := self._known[name, *map(bytes, texts)]) is not None:
+                if (work := self._work_of(name, *map(bytes, texts))) is not None:
                     products.append(index)
                     self._rows.append((*work, name == _LINEAR))
         if products:
@@ -115,15 +116,16 @@ def _wraps_another(events: HostEvents, is_linear: Bools) -> Bools:
     return wraps
 
 
-def _bytes_and_flops(call: tuple[Any, ...]) -> tuple[int, int] | None:
-    """The bytes and FLOPs of a call from its name, and the JSON of its inputs' sizes, types and
-    strides and of its other arguments; None if they are not known."""
-    name, *texts, concrete = call
-    shapes, types = decoded(_shapes, texts[0]), decoded(_texts, texts[1])
-    strides = decoded(_shapes, texts[2]) if texts[2] else []
-    if shapes is None or types is None or strides is None:
+def _bytes_and_flops(
+    name: str, dims: bytes, types: bytes, strides: bytes, concrete: bytes
+) -> tuple[int, int] | None:
+    """The bytes and FLOPs of a call from its name and the JSON of its inputs' sizes, types and
+    strides, and of all inputs; None if they are not known."""
+    shapes, type_names = decoded(_shapes, dims), decoded(_texts, types)
+    steps = decoded(_shapes, strides) if strides else []
+    if shapes is None or type_names is None or steps is None:
         return None
-    tensors = _tensors(shapes, types, strides)
+    tensors = _tensors(shapes, type_names, steps)
     at, out = _MATRICES[name]
     if tensors is None or len(tensors) < at + 2:
         return None
