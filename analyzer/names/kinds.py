@@ -41,6 +41,6 @@ _KINDS = {
     "elementwise": ("e", "elementwise", "other"),
 }
 _letters, _families, _roles = zip(*_KINDS.values(), strict=True)
-KINDS = dict(zip(_KINDS, _letters, strict=True))
-FAMILY_OF_KIND = dict(zip(_KINDS, _families, strict=True))
-ROLE_OF_LETTER = dict(zip(_letters, _roles, strict=True))
+KINDS: dict[str, str] = dict(zip(_KINDS, _letters, strict=True))
+FAMILY_OF_KIND: dict[str, str] = dict(zip(_KINDS, _families, strict=True))
+ROLE_OF_LETTER: dict[str, str] = dict(zip(_letters, _roles, strict=True))
