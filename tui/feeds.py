@@ -182,7 +182,7 @@ class Feeds:
             assert path is not None
             self.app.notify(str(path), title=f"{content.capitalize()} written")
             if content == "trace":
-                self.library.captured(path)
+                self.library.captured.insert(0, path)
             feed.note("info", f"{content} written to {path}")
         self.painter.changed(feed)
 
@@ -197,10 +197,10 @@ class Feeds:
             self.painter.changed(self.live)
 
     async def _preview(self, feed: Feed) -> None:
-        from decodescope.tui.previews import read_preview, recording_of
-
         if not isinstance(feed.source, LiveSource) or feed.source.asked is None:
             return
+        from decodescope.tui.previews import read_preview, recording_of
+
         path = await asyncio.to_thread(recording_of, feed.source.asked)
         preview = await read_preview(path, self.clock) if path is not None else None
         if preview is not None:

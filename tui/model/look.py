@@ -127,28 +127,22 @@ class Look:
         look = replace(self, time=time)
         return look.to(Viewport(start_ns, max(end_ns - start_ns, 1)), columns)
 
-    @property
-    def middle_ns(self) -> int:
-        """The time in the middle."""
-        return self.time.time_one(self.viewport.start_ns + self.viewport.span_ns // 2)
-
-    def _last_step_begun(self) -> int:
-        """The place in `tracks.steps` of the last step that begins before the middle, -1 if none
-        does."""
-        return int(self.tracks.steps.start_ns.searchsorted(self.middle_ns, side="right")) - 1
-
     def step(self) -> int | None:
         """The place in `tracks.steps` of the step in the middle, None outside of every step."""
-        place = self._last_step_begun()
-        inside = place >= 0 and self.middle_ns < int(self.tracks.steps.end_ns[place])
-        return place if inside else None
+        view, steps = self.viewport, self.tracks.steps
+        middle_ns = self.time.time_one(view.start_ns + view.span_ns // 2)
+        place = int(steps.start_ns.searchsorted(middle_ns, side="right")) - 1
+        return place if place >= 0 and middle_ns < int(steps.end_ns[place]) else None
 
     def to_step(self, by: int, columns: int) -> Self:
         """The next step, or the one before, fills the screen."""
         steps = self.tracks.steps
         if not len(steps):
             return self
-        place = self._last_step_begun() + by + (by < 0 and self.step() is None)
+        view = self.viewport
+        middle_ns = self.time.time_one(view.start_ns + view.span_ns // 2)
+        before = int(steps.start_ns.searchsorted(middle_ns, side="right")) - 1
+        place = before + by + (by < 0 and self.step() is None)
         place = max(min(place, len(steps) - 1), 0)
         return self.fill(int(steps.start_ns[place]), int(steps.end_ns[place]), columns)
 

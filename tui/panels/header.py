@@ -35,18 +35,11 @@ _BADGE_TONES: dict[str, BadgeTone] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Badge:
-    """A filled label."""
-
-    text: str
-    tone: BadgeTone
-
-
-@dataclass(frozen=True, slots=True)
 class TitleData:
-    """`facts` are in order of importance; the last ones are dropped if they do not fit."""
+    """`badges` are filled labels, each with its tone. `facts` are in order of importance; the last
+    ones are dropped if they do not fit."""
 
-    badges: tuple[Badge, ...]
+    badges: tuple[tuple[str, BadgeTone], ...]
     facts: tuple[str, ...]
 
 
@@ -58,13 +51,13 @@ class TitlePanel(Panel[TitleData]):
     AGES = True
 
     def pick(self, view: View, moment: Moment) -> TitleData:
-        badges = []
+        badges: list[tuple[str, BadgeTone]] = []
         if moment.frozen:
-            badges.append(Badge("frozen", "busy"))
+            badges.append(("frozen", "busy"))
         if view.following:
-            badges.append(Badge("following", "good"))
+            badges.append(("following", "good"))
         elif view.kind == "replay":
-            badges.append(Badge("replay", "busy"))
+            badges.append(("replay", "busy"))
         text, tone = view.state, _BADGE_TONES.get(view.state, "busy")
         if (silent_s := view.silent_s(moment.now)) is not None:
             remedy = "" if view.following else ", R restarts it"
@@ -75,23 +68,23 @@ class TitlePanel(Panel[TitleData]):
         if view.playback is not None and not view.following:
             text = view.playback.state
             tone = "good" if text == "playing" else "idle"
-        badges.append(Badge(text, tone))
+        badges.append((text, tone))
         if view.recording:
-            badges.append(Badge("rec", "bad"))
+            badges.append(("rec", "bad"))
         if view.unseen and view.page != LOG_PAGE:
-            badges.append(Badge(f"\u26a0{view.unseen}", "busy"))
+            badges.append((f"\u26a0{view.unseen}", "busy"))
         return TitleData(tuple(badges), _facts(view))
 
     def as_text(self, data: TitleData) -> list[str]:
-        return ["decodescope  " + " · ".join([*(b.text for b in data.badges), *data.facts])]
+        return ["decodescope  " + " · ".join([*(text for text, _ in data.badges), *data.facts])]
 
     def draw(self, data: TitleData, width: int, height: int) -> Sheet:
         inks = self._brush.inks
         tones = {"good": inks.good, "busy": inks.warn, "idle": inks.dim, "bad": inks.bad}
         end = Row()
-        for badge in data.badges:
-            text = shorten(badge.text, max(width - end.cells - 4, 4))
-            end.add(" ", inks.text).add(f" {text} ", inks.chip(tones[badge.tone]))
+        for text, tone in data.badges:
+            shown = shorten(text, max(width - end.cells - 4, 4))
+            end.add(" ", inks.text).add(f" {shown} ", inks.chip(tones[tone]))
         row, room = Row().add(" ", inks.text), width - end.cells
         if sum(cell_len(fact) + 3 for fact in data.facts) + 13 <= room or not data.facts:
             row.left("decodescope  ", min(13, max(room - 1, 0)), inks.title)

@@ -1,14 +1,14 @@
 """The panels of the last window on the live page: top kernels, idle gaps, the last step."""
 
+from dataclasses import dataclass
+
 from decodescope.analyzer.tables.gap_classes_table import idle_by_class_table
 from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.analyzer.text.formatting import duration, percent
-from decodescope.tui.model.picks import NOTHING
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet
 from decodescope.tui.panels.table_layout import TableLayout
-from decodescope.tui.panels.timeline.tracks_panel import TimelineData
 from decodescope.tui.panels.window_table import WindowTable, WindowTablePanel
 
 _MOST_KERNELS, _LEAST_NAME = 60, 12
@@ -20,11 +20,8 @@ class KernelsPanel(WindowTablePanel):
 
     NAME = "kernels_top"
     PART = "window"
-
-    def pick(self, view: View, moment: Moment) -> WindowTable | Empty:
-        if view.window is None:
-            return Empty(f"Top {'operators' if view.on_cpu else 'kernels'}", view.waiting)
-        return super().pick(view, moment)
+    TITLE = "Top kernels"
+    CPU_TITLE = "Top operators"
 
     def contents(self, window: Window, view: View) -> WindowTable | Empty:
         report, note = window.report, window.steps_words
@@ -40,8 +37,8 @@ class KernelsPanel(WindowTablePanel):
         not_ranked_by = "total_ns" if report.overlapping else "attributed_ns"
         keys = [key for key in _TOP_KERNELS if key != not_ranked_by]
         title = f"Top {table.noun}{' by attributed time' if report.overlapping else ''}"
-        rows = self.table_rows(table.only(*keys, least=_LEAST_NAME))
-        return WindowTable(rows, title, note, f"{title} per {window.per} ({note})")
+        table = table.only(*keys, least=_LEAST_NAME)
+        return WindowTable(table, title, note, f"{title} per {window.per} ({note})")
 
 
 class GapsPanel(WindowTablePanel):
@@ -57,16 +54,16 @@ class GapsPanel(WindowTablePanel):
         if not table.rows:
             return Empty(self.TITLE, "no gaps in this window", note)
         heading = f"{self.TITLE} per {window.per} ({note})"
-        return WindowTable(self.table_rows(table), self.TITLE, note, heading)
+        return WindowTable(table, self.TITLE, note, heading)
 
     def draw(self, data: WindowTable, width: int, height: int) -> Sheet:
         layout = TableLayout()
-        head, *lines = layout.lines(data.rows, width, height, self._brush)
-        if layout.shows(data.rows, "meaning") or height <= 2 * len(lines):
+        head, *lines = layout.lines(self._rows, width, height, self._brush)
+        if layout.shows(self._rows, "meaning") or height <= 2 * len(lines):
             return Sheet([head, *lines], data.title, data.note)
-        meaning = next(column for column in data.rows.table.columns if column.key == "meaning")
+        meaning = next(column for column in data.table.columns if column.key == "meaning")
         rows = [head]
-        for line, gaps in zip(lines, data.rows.table.rows, strict=False):
+        for line, gaps in zip(lines, data.table.rows, strict=False):
             rows += [line, Row().to(2).add(meaning.cell(gaps), self._brush.inks.faint)]
         return Sheet(rows, data.title, data.note)
 
@@ -74,7 +71,17 @@ class GapsPanel(WindowTablePanel):
 _AXIS_AND_LEGEND = 2
 
 
-class LastStepPanel(Panel[TimelineData]):
+@dataclass(frozen=True, slots=True)
+class LastStepData:
+    """The window, of the file or run and its variant in `source`; windows are compared by
+    identity."""
+
+    window: Window
+    source: tuple[str, int]
+    note: str
+
+
+class LastStepPanel(Panel[LastStepData]):
     """A few tracks of one device during the last step; of a trace without steps, during all ops."""
 
     NAME = "timeline_top"
@@ -82,22 +89,22 @@ class LastStepPanel(Panel[TimelineData]):
     PART = "window"
     _drawn: tuple[object, list[Row], str] | None = None
 
-    def pick(self, view: View, moment: Moment) -> TimelineData | Empty:
+    def pick(self, view: View, moment: Moment) -> LastStepData | Empty:
         window = view.window
         if window is None:
             return Empty("Last step", view.waiting)
         if not window.tracks.busy.part.size:
             return Empty("Last step", "nothing ran in this window")
         source = (view.source_name, view.current)
-        return TimelineData(window, source, NOTHING, view.window_note(moment))
+        return LastStepData(window, source, view.window_note(moment))
 
-    def draw(self, data: TimelineData, width: int, height: int) -> Sheet:
+    def draw(self, data: LastStepData, width: int, height: int) -> Sheet:
         key = (data.window, width, height, self._brush)
         if self._drawn is None or self._drawn[0] != key:
             self._drawn = (key, *self._rows_and_title(data, width, height))
         return Sheet(list(self._drawn[1]), self._drawn[2], data.note)
 
-    def _rows_and_title(self, data: TimelineData, width: int, height: int) -> tuple[list[Row], str]:
+    def _rows_and_title(self, data: LastStepData, width: int, height: int) -> tuple[list[Row], str]:
         from decodescope.tui.model.look import last_step_of, look_at
         from decodescope.tui.panels.timeline.axis import axis, legend
         from decodescope.tui.panels.timeline.drawing import Canvas
@@ -112,7 +119,7 @@ class LastStepPanel(Panel[TimelineData]):
         rows = [*canvas.tracks(0, body, False), axis(canvas), legend(canvas, width)]
         return rows[:height], self._title(data)
 
-    def _title(self, data: TimelineData) -> str:
+    def _title(self, data: LastStepData) -> str:
         from decodescope.tui.model.look import device_of_last_step, overlap_share
 
         tracks, report = data.window.tracks, data.window.report

@@ -156,14 +156,14 @@ class RolesPanel(WindowTablePanel):
             return Empty(self.TITLE, "no step of this trace launched an op")
         layers = layers_words(structure) if structure is not None and structure.layers else ""
         heading = f"{self.TITLE}: {layers}" if layers else self.TITLE
-        return WindowTable(self.table_rows(roles_table(roles)), self.TITLE, layers, heading)
+        return WindowTable(roles_table(roles), self.TITLE, layers, heading)
 
     def wanted_rows(self, width: int) -> int | None:
-        return 0 if isinstance(self._data, Empty) else len(self._data.rows) + 1
+        return 0 if isinstance(self._data, Empty) else len(self._rows) + 1
 
     def draw(self, data: WindowTable, width: int, height: int) -> Sheet:
-        rows = table_lines(data.rows, width, max(height, 2), self._brush)
-        more = len(data.rows) - (len(rows) - 1)
+        rows = table_lines(self._rows, width, max(height, 2), self._brush)
+        more = len(self._rows) - (len(rows) - 1)
         if len(rows) > height:
             del rows[0]
         note = f"{more} more roles take less" if more else data.note

@@ -151,7 +151,7 @@ class TracksPanel(Prompting, Panel[TimelineData]):
         start_ns, end_ns = look.shown
         if self._at_ns is not None and start_ns <= self._at_ns <= end_ns:
             return self._at_ns
-        return look.middle_ns
+        return look.time.time_one(look.viewport.start_ns + look.viewport.span_ns // 2)
 
     def _marks_ns(self, look: "Look") -> dict[int, str]:
         """Times to mark on the axis, and their marks."""
