@@ -72,7 +72,7 @@ class DecodescopeApp(TerminalApp):
         self._focus = Focus(page or PAGES[0].name)
         self._places = places
         self._memory = Memory(places.state if places is not None else None)
-        self._comparisons = Comparisons(self, clock, self._comparison_changed, comparison)
+        self._comparisons = Comparisons(self, clock, self._changed, comparison)
         self._painter = Painter(clock, feed, self._focus, self._comparisons)
         self._library = Library(
             self, self._focus, self._memory, clock, self._painter, folder, source
@@ -214,7 +214,7 @@ class DecodescopeApp(TerminalApp):
         view = self._painter.shown()[0]
         await self._comparisons.obey(message, view, self._feeds.shown)
 
-    def _comparison_changed(self) -> None:
+    def _changed(self) -> None:
         self._painter.changed(self._feeds.shown)
 
 

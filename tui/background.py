@@ -11,7 +11,7 @@ from decodescope.analyzer.io.files import write_new_file
 from decodescope.tui.model.view import Window
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.reports.given import Given
+    from decodescope.analyzer.reports.user_facts import Given
 
 
 def save_trace(source: Path, folder: Path, stem: str) -> Path:

@@ -221,10 +221,12 @@ class KeyedWidget(Widget, can_focus=False):
 
     NAME: ClassVar[str]
     COMMANDS: ClassVar[tuple[Command, ...]] = ()
+    _scope: ClassVar[str] = ""
 
     def __init_subclass__(cls, **options: Any) -> None:
         if "COMMANDS" in vars(cls):
-            cls.BINDINGS = bindings(cls.COMMANDS, getattr(cls, "NAME", "table"))
+            cls._scope = getattr(cls, "NAME", "table")
+            cls.BINDINGS = bindings(cls.COMMANDS, cls._scope)
             options.setdefault("can_focus", bool(cls.COMMANDS))
         super().__init_subclass__(**options)
 
@@ -234,13 +236,7 @@ class KeyedWidget(Widget, can_focus=False):
 
     def use_keys(self, keymap: Mapping[str, str]) -> None:
         """Name the user's keys in `commands`."""
-        ids = [
-            binding.id
-            for binding in self.BINDINGS
-            if isinstance(binding, Binding) and binding.id is not None
-        ]
-        if ids:
-            self.commands = rekeyed(self.COMMANDS, ids[0].partition(".")[0], keymap)
+        self.commands = rekeyed(self.COMMANDS, self._scope, keymap)
 
 
 def reachable(local: Sequence[Command], everywhere: Iterable[Command]) -> tuple[Command, ...]:

@@ -17,7 +17,7 @@ from decodescope.tui.library import Library, window_health
 from decodescope.tui.link.base import LinkEvent
 from decodescope.tui.model.feed import Feed
 from decodescope.tui.model.focus import Focus
-from decodescope.tui.model.sources import Asked, LiveSource, TraceSource
+from decodescope.tui.model.sources import LiveSource, TraceSource
 from decodescope.tui.model.user_files import Memory
 from decodescope.tui.model.view import AppClock, View
 from decodescope.tui.model.windows import Job
@@ -52,7 +52,8 @@ class Feeds:
         self.app.set_interval(LOG_INTERVAL_S, self._read_log)
         self.show(self.shown)
         # Neither the worker nor the first paint waits for it.
-        self.app.call_after_refresh(self._begin_preview, self.shown)
+        preview = partial(self._preview, self.shown)
+        self.app.call_after_refresh(self.app.run_worker, preview, name="preview")
 
     def view(self) -> View:
         return self.shown.view()
@@ -181,7 +182,7 @@ class Feeds:
             assert path is not None
             self.app.notify(str(path), title=f"{content.capitalize()} written")
             if content == "trace":
-                self.library.captured(path)
+                self.library.captured.insert(0, path)
             feed.note("info", f"{content} written to {path}")
         self.painter.changed(feed)
 
@@ -195,14 +196,12 @@ class Feeds:
         if self.live is not None and self.live.read_printed():
             self.painter.changed(self.live)
 
-    def _begin_preview(self, feed: Feed) -> None:
-        if isinstance(feed.source, LiveSource) and feed.source.asked is not None:
-            self.app.run_worker(self._preview(feed, feed.source.asked), name="preview")
-
-    async def _preview(self, feed: Feed, asked: Asked) -> None:
+    async def _preview(self, feed: Feed) -> None:
+        if not isinstance(feed.source, LiveSource) or feed.source.asked is None:
+            return
         from decodescope.tui.previews import read_preview, recording_of
 
-        path = await asyncio.to_thread(recording_of, asked)
+        path = await asyncio.to_thread(recording_of, feed.source.asked)
         preview = await read_preview(path, self.clock) if path is not None else None
         if preview is not None:
             feed.set(preview=preview)

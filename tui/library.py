@@ -58,7 +58,7 @@ class Library:
     painter: Painter
     folder: Path
     begun: Source
-    _captured: list[Path] = field(default_factory=list)
+    captured: list[Path] = field(default_factory=list)
     _live: bool = False
     _wanted: tuple[Path, ...] = ()
     _listing: bool = False
@@ -101,9 +101,6 @@ class Library:
         marked = self.shelf.marked
         left = tuple(marked_path for marked_path in marked if marked_path != path)
         self._set(marked=left if path in marked else (*marked, path))
-
-    def captured(self, path: Path) -> None:
-        self._captured.insert(0, path)
 
     def health(self, path: Path, health: str) -> None:
         self.focus.shelf = self.shelf.with_health(path, health)
@@ -177,7 +174,7 @@ class Library:
         worker = FileEntry(Path("the live worker"), "live", "worker", "paused")
         return [
             *([worker] if self._live else []),
-            *(FileEntry(path, "captured") for path in self._captured),
+            *(FileEntry(path, "captured") for path in self.captured),
             *(FileEntry(Path(name), "recent") for name in self.memory.remembered.recent),
             *(FileEntry(path, "bundled") for path in bundled_recordings()),
         ]
@@ -227,7 +224,7 @@ class Library:
 
 
 def _looked_at(known: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
-    """What is known of the files; recent ones that are missing are left out."""
+    """The known files with their kinds; recent ones that are missing are left out."""
     looked = (entry if entry.kind else look(entry.path, entry.place) for entry in known)
     return tuple(entry for entry in looked if entry.place != "recent" or not entry.missing)
 

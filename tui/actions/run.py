@@ -40,16 +40,12 @@ class RunController:
             self._app.notify("There is nothing to switch to.", severity="warning")
         else:
             screen = VariantsScreen(title, view.choices, view.current)
-            self._app.push_screen(screen, self._switched)
+            self._app.push_screen(screen, self.choose)
 
-    async def _switched(self, index: int | None) -> None:
-        if index is not None:
-            await self.choose(index)
-
-    async def choose(self, index: int) -> None:
+    async def choose(self, index: int | None) -> None:
         """Switch to the variant, or the trace file, at this place of the list."""
         view, feed = self._feeds.view(), self._feeds.shown
-        if not 0 <= index < len(view.choices):
+        if index is None or not 0 <= index < len(view.choices):
             return
         choice = view.choices[index]
         if feed.kind == "trace":
@@ -138,9 +134,9 @@ class RunController:
         if (playback := self._feeds.view().playback) is not None:
             mark = neighbour_mark(playback, kind, forward)
             if mark is None:
-                what = "window" if kind == "window" else "change of variant"
+                mark_words = "window" if kind == "window" else "change of variant"
                 place = "after" if forward else "before"
-                self._app.notify(f"There is no {what} {place} this moment.")
+                self._app.notify(f"There is no {mark_words} {place} this moment.")
             await self._seek(mark)
 
     async def speed(self, steps: int) -> None:

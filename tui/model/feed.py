@@ -126,7 +126,7 @@ class Feed:
     def refused(self) -> bool:
         """Whether the worker is held; then a banner says so."""
         if self._held:
-            self.set(banner=notices.held())
+            self.set(banner=notices.WORKER_HELD)
         return self._held
 
     def note(
@@ -159,7 +159,7 @@ class Feed:
 
     def ended_by_user(self) -> None:
         """The user ends the worker; its data stays."""
-        self.set(state="ended", detail="", banner=notices.ended_by_user())
+        self.set(state="ended", detail="", banner=notices.ENDED_BY_USER)
         self.note("info", "the worker was ended by the user")
 
     def restarted(self) -> None:
@@ -300,19 +300,7 @@ class Feed:
         kept = self.windows.jump()
         self.log.forget_worker()
         self._samples.clear()
-        self.set(
-            state="starting",
-            detail="",
-            hello=None,
-            choices=(),
-            current=-1,
-            stats=None,
-            stats_at=None,
-            window=None,
-            died=None,
-            fatal=None,
-            banner=None,
-        )
+        self._state = replace(View(self.kind, self._state.source_name), meters=self._state.meters)
         for t_ns, message in past:
             self.receive(message, t_ns / 1e9)
         if unseen is not None:

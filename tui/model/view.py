@@ -28,9 +28,12 @@ Part = Literal["figures", "window"]
 
 # A hung worker is noticed after this long.
 _WORD_WITHIN_S = {
-    "running": 3.0, "paused": 5.0, "failed": 5.0, "capturing": 30.0, "loading": 120.0,
-    "building": 120.0, "starting": 120.0,
-}  # fmt: skip
+    "running": 3.0,
+    "paused": 5.0,
+    "failed": 5.0,
+    "capturing": 30.0,
+    **dict.fromkeys(("loading", "building", "starting"), 120.0),
+}
 _STEPS_OF_A_WINDOW = 20
 LOG_PAGE = "log"
 COMPARISON_PAGE = "ab"

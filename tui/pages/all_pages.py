@@ -150,13 +150,11 @@ def limit_bands(room: Room) -> list[Band]:
                 # What says little or nothing leaves its rows to the roles, and the waterfall its
                 # smallest parts.
                 bands[1] = replace(bands[1], comfort=bands[1].least)
-                bands = [band for band in bands[:-1] if not _says_nothing(room, band)]
+                # Bandwidths that are unknown want one row to say so.
+                unknown = room.wanted.get("bandwidths") == 1
+                dropped = "bandwidths" if unknown else ""
+                bands = [band for band in bands[:-1] if band.panels[0][0] != dropped]
     return bands
-
-
-def _says_nothing(room: Room, band: Band) -> bool:
-    """Whether it wants its one row to say that bandwidths are unknown."""
-    return band.panels[0][0] == "bandwidths" and room.wanted.get("bandwidths") == 1
 
 
 def _is_short(room: Room, verdict: int) -> bool:

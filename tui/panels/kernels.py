@@ -6,8 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from decodescope.analyzer.names.names import short_kernel
-from decodescope.analyzer.schema.kernel_report import KernelReport
+from decodescope.analyzer.names.fitted_names import short_kernel
 from decodescope.analyzer.tables.kernels_table import blocks_of, kernels_table
 from decodescope.analyzer.tables.launches_table import LaunchRow, launch_columns
 from decodescope.analyzer.text.formatting import UNKNOWN, extent_text
@@ -202,6 +201,8 @@ class KernelTablePanel(TablePanel):
         return view.window, view.selection.within, self._open, view.waiting
 
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
+        from decodescope.analyzer.reports.kernel_launches import kernels_within
+
         window, self._within = view.window, view.selection.within
         self._window = window
         inside = "" if self._within is None else f" in {self._within}"
@@ -216,7 +217,9 @@ class KernelTablePanel(TablePanel):
             if len(launches):
                 return launches
             self._open = None
-        report, kernels = window.report, _kernels(window, self._within)
+        report, kernels = window.report, window.report.kernels
+        if self._within is not None:
+            kernels = kernels_within(window.analysis, self._within)
         by = " by attributed time" if report.overlapping else ""
         self._title = f"{noun.capitalize()} per {window.per}{by}{inside}"
         self._note = window.steps_words
@@ -275,11 +278,3 @@ class KernelTablePanel(TablePanel):
             self._filter, self._search, self._sorted, self._down = self._kept
             self._kept = None
             self._arrange()
-
-
-def _kernels(window: Window, within: str | None) -> tuple[KernelReport, ...]:
-    from decodescope.analyzer.reports.kernel_launches import kernels_within
-
-    if within is None:
-        return window.report.kernels
-    return kernels_within(window.analysis, within)

@@ -20,11 +20,8 @@ class KernelsPanel(WindowTablePanel):
 
     NAME = "kernels_top"
     PART = "window"
-
-    def pick(self, view: View, moment: Moment) -> WindowTable | Empty:
-        if view.window is None:
-            return Empty(f"Top {'operators' if view.on_cpu else 'kernels'}", view.waiting)
-        return super().pick(view, moment)
+    TITLE = "Top kernels"
+    CPU_TITLE = "Top operators"
 
     def contents(self, window: Window, view: View) -> WindowTable | Empty:
         report, note = window.report, window.steps_words
@@ -40,8 +37,8 @@ class KernelsPanel(WindowTablePanel):
         not_ranked_by = "total_ns" if report.overlapping else "attributed_ns"
         keys = [key for key in _TOP_KERNELS if key != not_ranked_by]
         title = f"Top {table.noun}{' by attributed time' if report.overlapping else ''}"
-        rows = self.table_rows(table.only(*keys, least=_LEAST_NAME))
-        return WindowTable(rows, title, note, f"{title} per {window.per} ({note})")
+        table = table.only(*keys, least=_LEAST_NAME)
+        return WindowTable(table, title, note, f"{title} per {window.per} ({note})")
 
 
 class GapsPanel(WindowTablePanel):
@@ -57,16 +54,16 @@ class GapsPanel(WindowTablePanel):
         if not table.rows:
             return Empty(self.TITLE, "no gaps in this window", note)
         heading = f"{self.TITLE} per {window.per} ({note})"
-        return WindowTable(self.table_rows(table), self.TITLE, note, heading)
+        return WindowTable(table, self.TITLE, note, heading)
 
     def draw(self, data: WindowTable, width: int, height: int) -> Sheet:
         layout = TableLayout()
-        head, *lines = layout.lines(data.rows, width, height, self._brush)
-        if layout.shows(data.rows, "meaning") or height <= 2 * len(lines):
+        head, *lines = layout.lines(self._rows, width, height, self._brush)
+        if layout.shows(self._rows, "meaning") or height <= 2 * len(lines):
             return Sheet([head, *lines], data.title, data.note)
-        meaning = next(column for column in data.rows.table.columns if column.key == "meaning")
+        meaning = next(column for column in data.table.columns if column.key == "meaning")
         rows = [head]
-        for line, gaps in zip(lines, data.rows.table.rows, strict=False):
+        for line, gaps in zip(lines, data.table.rows, strict=False):
             rows += [line, Row().to(2).add(meaning.cell(gaps), self._brush.inks.faint)]
         return Sheet(rows, data.title, data.note)
 

@@ -106,9 +106,9 @@ class TablePanel(Prompting, Panel[Rows]):
         rows = [layout.titles(data.columns, self._sorted, self._down, brush)]
         pattern = smart_pattern(self._search) if self._search else None
         for number, (row, cells) in enumerate(lines, self._top):
-            found = pattern is not None and pattern.search(data.text(row)) is not None
+            matches = pattern is not None and pattern.search(data.text(row)) is not None
             cursor = number == self._cursor
-            rows.append(layout.line(data.columns, cells, cursor, found, width, brush))
+            rows.append(layout.line(data.columns, cells, cursor, matches, width, brush))
         if not len(self._order):
             none = "no row matches" if self._filter else "nothing to show"
             rows.append(Row().add(none, brush.inks.faint))
@@ -253,11 +253,11 @@ class TablePanel(Prompting, Panel[Rows]):
             self._seek(self._shown.matching(smart_pattern(self._search)), 1, self._cursor)
         self._redraw()
 
-    def _seek(self, found: set[int], step: int, start: int) -> None:
+    def _seek(self, matches: set[int], step: int, start: int) -> None:
         count = len(self._order)
         for place in range(count):
             place = (start + place * step) % count
-            if self._order[place] in found:
+            if self._order[place] in matches:
                 self._go_to(place)
                 return
 

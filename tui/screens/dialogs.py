@@ -81,12 +81,7 @@ class VariantsScreen(Dialog[int]):
         Binding(key, f"choose({index})", f"Choose number {key}")
         for index, key in enumerate(CHOICE_KEYS)
     ]
-    CSS = (
-        Dialog.CSS
-        + """
-    .box { width: 76; }
-    """
-    )
+    CSS = f"{Dialog.CSS} .box {{ width: 76; }}"
 
     def __init__(self, title: str, choices: tuple[Choice, ...], current: int) -> None:
         super().__init__()
@@ -125,12 +120,7 @@ _HINT = "90, 1:30, 1:02:03 or 50 %"
 class SeekScreen(Dialog[int]):
     """Returns the time in ns, None if cancelled. A text that is no time stays to be corrected."""
 
-    CSS = (
-        Dialog.CSS
-        + """
-    .box { width: 44; padding: 0 2; }
-    """
-    )
+    CSS = f"{Dialog.CSS} .box {{ width: 44; padding: 0 2; }}"
 
     def __init__(self, playback: Playback) -> None:
         super().__init__()

@@ -39,8 +39,9 @@ class Exportable:
 
 
 EXPORTABLES = (
-    Exportable("json", "comparison as JSON, which page 7 opens again", "-comparison.json",
-               "comparison"),
+    Exportable(
+        "json", "comparison as JSON, which page 7 opens again", "-comparison.json", "comparison"
+    ),
     Exportable("markdown", "comparison as Markdown", "-comparison.md", "comparison"),
     Exportable("chrome", "Chrome trace, for ui.perfetto.dev", ".json.gz"),
     Exportable("html", "HTML report, one page", ".html"),
@@ -49,7 +50,7 @@ EXPORTABLES = (
     Exportable("gap", "CSV of gaps", "-gaps.csv"),
     Exportable("svg", "picture of the screen (SVG)", ".svg", "screen"),
     Exportable("text", "text of the page, to the clipboard", "", "screen"),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True)

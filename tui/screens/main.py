@@ -18,7 +18,6 @@ from decodescope.tui.panels.around import (
     BannerPanel,
     KeysPanel,
     PlaybackPanel,
-    Tab,
     TabsPanel,
     banner_rows,
 )
@@ -55,7 +54,7 @@ class MainScreen(Screen[None]):
         around = (TitlePanel, StripPanel, BannerPanel, DetailsPanel, PlaybackPanel)
         self._around_page: list[Panel[Any]] = [kind(brush, view, moment) for kind in around]
         self._page_panels: dict[type[Panel[Any]], Panel[Any]] = {}
-        tabs = tuple(Tab(page.name, page.key, page.label) for page in pages)
+        tabs = [(page.name, page.key, page.label) for page in pages]
         self._tabs = TabsPanel(brush, view, moment, tabs)
         self._keys = KeysPanel(brush, view, moment)
         self._load(view.page)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
-from decodescope.analyzer.names.names import ShortNames
+from decodescope.analyzer.names.fitted_names import ShortNames
 from decodescope.analyzer.names.short_names import short_name
 from decodescope.analyzer.schema.report import GapReport
 from decodescope.analyzer.tables.gaps_table import gap_columns
@@ -107,7 +107,7 @@ class GapRows(Rows):
         return self._table.matching(pattern) | {place for place in places if place is not None}
 
     def _interruption_words(self, gap: int) -> str:
-        causes = (one.cause.replace("_", " ") for one in self._interruptions.get(gap, ()))
+        causes = (each.cause.replace("_", " ") for each in self._interruptions.get(gap, ()))
         return ", ".join(f"interruption: {cause}" for cause in causes)
 
 

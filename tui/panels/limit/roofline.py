@@ -3,13 +3,14 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.style import Style
 from textual import events
 
-from decodescope.analyzer.names.names import short_kernel
+from decodescope.analyzer.names.fitted_names import short_kernel
 from decodescope.analyzer.text.formatting import flops_rate, percent, significant
 from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS
 from decodescope.tui.commands import Command
@@ -122,8 +123,9 @@ class RooflinePanel(Panel[RooflineData]):
         if now is None:
             chosen = max(points, key=lambda point: point.ns)
         else:
-            key = _by_intensity if right else _by_speed
-            ordered = sorted(points, key=key)
+            across = attrgetter("intensity", "flops_per_s", "name")
+            upward = attrgetter("flops_per_s", "intensity", "name")
+            ordered = sorted(points, key=across if right else upward)
             place = ordered.index(now) + right + up
             chosen = ordered[max(min(place, len(ordered) - 1), 0)]
         self.post_message(Choose(KernelPick(chosen.name)))
@@ -283,11 +285,3 @@ def _ceilings(
         for x in range(across.cells):
             if across.value(x) * bandwidth_per_s >= compute.per_s:
                 put(x, upward.cell(compute.per_s), "─", first if compute.per_s == top else other)
-
-
-def _by_intensity(point: "RooflinePoint") -> tuple[float, float, str]:
-    return point.intensity, point.flops_per_s, point.name
-
-
-def _by_speed(point: "RooflinePoint") -> tuple[float, float, str]:
-    return point.flops_per_s, point.intensity, point.name

@@ -1,6 +1,5 @@
 """The panels of one step: the waterfall of its time, its roles, and the bandwidth it reaches."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from decodescope.analyzer.reports.step_figures import (
@@ -91,7 +90,8 @@ class WaterfallPanel(Panel[WaterfallData]):
         if bar < _LEAST_WATERFALL_BAR:
             bar = 0
         rows, at_ns = [], 0
-        shown = _most(data.parts, max(height - 1, 1))
+        largest = sorted(data.parts, key=lambda part: -abs(part.ns))
+        shown = largest[: max(height - 1, 1)]
         for part in data.parts:
             if part in shown:
                 rows.append(self._part(part, data, at_ns, bar, meaning))
@@ -132,11 +132,6 @@ def _signed_share(fraction: float) -> str:
     return f"-{percent(-fraction)} %" if fraction < 0 else f"{percent(fraction)} %"
 
 
-def _most(parts: Sequence[WaterfallPart], rows: int) -> Sequence[WaterfallPart]:
-    """The largest parts, as many as there are rows for."""
-    return sorted(parts, key=lambda part: -abs(part.ns))[:rows]
-
-
 def _no_waterfall(window: Window) -> str:
     """Why there is no step to divide."""
     report = window.report
@@ -161,14 +156,14 @@ class RolesPanel(WindowTablePanel):
             return Empty(self.TITLE, "no step of this trace launched an op")
         layers = layers_words(structure) if structure is not None and structure.layers else ""
         heading = f"{self.TITLE}: {layers}" if layers else self.TITLE
-        return WindowTable(self.table_rows(roles_table(roles)), self.TITLE, layers, heading)
+        return WindowTable(roles_table(roles), self.TITLE, layers, heading)
 
     def wanted_rows(self, width: int) -> int | None:
-        return 0 if isinstance(self._data, Empty) else len(self._data.rows) + 1
+        return 0 if isinstance(self._data, Empty) else len(self._rows) + 1
 
     def draw(self, data: WindowTable, width: int, height: int) -> Sheet:
-        rows = table_lines(data.rows, width, max(height, 2), self._brush)
-        more = len(data.rows) - (len(rows) - 1)
+        rows = table_lines(self._rows, width, max(height, 2), self._brush)
+        more = len(self._rows) - (len(rows) - 1)
         if len(rows) > height:
             del rows[0]
         note = f"{more} more roles take less" if more else data.note
