@@ -128,7 +128,7 @@ def folders(folder: Path) -> tuple[FileEntry, ...]:
     try:
         with os.scandir(folder) as entries:
             names = [entry.path for entry in entries if _is_folder(entry)]
-    except OSError:
+    except (OSError, ValueError):
         return ()
     return tuple(FileEntry(Path(name), "folder", FOLDER) for name in sorted(names))
 

@@ -1,7 +1,7 @@
 """The base of dialogs, and the small ones, which choose a variant, a time or a file."""
 
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -11,6 +11,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.geometry import Size
 from textual.screen import ModalScreen
+from textual.widget import Widget
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -23,10 +24,19 @@ from decodescope.tui.model.replaying import typed_time_ns
 from decodescope.tui.model.view import Choice
 
 Result = TypeVar("Result")
+Frame = TypeVar("Frame", bound=Widget)
+
+
+def framed(widget: Frame, title: str, hint: str) -> Frame:
+    """`widget` as the frame of a dialog."""
+    widget.add_class("box")
+    widget.border_title, widget.border_subtitle = title, hint
+    return widget
 
 
 class Dialog(ModalScreen[Result | None]):
-    """A frame of the class `box`, which subclasses make; escape closes it without a result."""
+    """A frame (`framed`), which subclasses make; escape closes it without a result. The `CSS` of a
+    subclass is added to that of all dialogs."""
 
     DEFAULT_CSS = "Dialog { align: center middle; }"
     CSS = """
@@ -35,9 +45,16 @@ class Dialog(ModalScreen[Result | None]):
         background: $surface; border: round $primary; border-title-color: $primary;
         border-subtitle-color: $foreground-muted;
     }
+    .box OptionList { height: auto; border: none; background: $surface; }
+    .box Input, .box Input:focus { height: 1; padding: 0 1; border: none; background: $panel; }
+    .problem { height: auto; padding: 0 1; }
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "close", "Close")]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        cls.CSS = Dialog.CSS + cls.CSS
+        super().__init_subclass__(**options)
 
     def close(self, result: Result | None = None) -> None:
         """Close with a result. A second key that arrives while it closes does nothing."""
@@ -47,6 +64,9 @@ class Dialog(ModalScreen[Result | None]):
     def action_close(self) -> None:
         self.close()
 
+    def _say(self, problem: str) -> None:
+        self.query_one(".problem", Static).update(plain_line(problem))
+
 
 # Textual divides by the width of an option.
 _LEAST_CELLS = 4
@@ -55,6 +75,9 @@ _LEAST_CELLS = 4
 class Choices(OptionList):
     """An option list whose page keys do nothing without room, and whose options can be laid out in
     no cells."""
+
+    def __init__(self, *options: Option) -> None:
+        super().__init__(*options, compact=True, markup=False)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return super().get_content_height(container, viewport, max(width, _LEAST_CELLS))
@@ -81,7 +104,7 @@ class VariantsScreen(Dialog[int]):
         Binding(key, f"choose({index})", f"Choose number {key}")
         for index, key in enumerate(CHOICE_KEYS)
     ]
-    CSS = f"{Dialog.CSS} .box {{ width: 76; }}"
+    CSS = ".box { width: 76; }"
 
     def __init__(self, title: str, choices: tuple[Choice, ...], current: int) -> None:
         super().__init__()
@@ -97,10 +120,7 @@ class VariantsScreen(Dialog[int]):
             about = choice.unavailable or choice.summary
             text = f"{key} {plain_line(choice.name):<{names}}  {plain_line(about)}"
             options.append(Option(Content(text), disabled=choice.unavailable is not None))
-        choices = Choices(*options, compact=True, markup=False, classes="box")
-        choices.border_title = self._title
-        choices.border_subtitle = "a number or enter chooses · esc"
-        yield choices
+        yield framed(Choices(*options), self._title, "a number or enter chooses · esc")
 
     def on_mount(self) -> None:
         self.query_one(Choices).highlighted = max(self._current, 0)
@@ -120,17 +140,15 @@ _HINT = "90, 1:30, 1:02:03 or 50 %"
 class SeekScreen(Dialog[int]):
     """Returns the time in ns, None if cancelled. A text that is no time stays to be corrected."""
 
-    CSS = f"{Dialog.CSS} .box {{ width: 44; padding: 0 2; }}"
+    CSS = ".box { width: 44; padding: 0 2; }"
 
     def __init__(self, playback: Playback) -> None:
         super().__init__()
         self._playback = playback
 
     def compose(self) -> ComposeResult:
-        field = Input(placeholder=_HINT, classes="box")
-        field.border_title = f"Go to a time, up to {position(self._playback.duration_ns)}"
-        field.border_subtitle = "enter goes there \u00b7 esc"
-        yield field
+        title = f"Go to a time, up to {position(self._playback.duration_ns)}"
+        yield framed(Input(placeholder=_HINT), title, "enter goes there \u00b7 esc")
 
     @on(Input.Submitted)
     def _typed(self, event: Input.Submitted) -> None:
@@ -144,38 +162,27 @@ class SeekScreen(Dialog[int]):
 class OtherFileScreen(Dialog[Path]):
     """Returns a path, None if cancelled."""
 
-    CSS = (
-        Dialog.CSS
-        + """
+    CSS = """
     .box { width: 76; }
-    OtherFileScreen OptionList {
-        height: auto; max-height: 10; border: none; background: $surface;
-    }
-    OtherFileScreen Input {
-        border: none; height: 1; padding: 0 1; background: $panel; margin: 1 0 0 0;
-    }
-    OtherFileScreen Static { height: auto; padding: 0 1; }
+    OtherFileScreen OptionList { max-height: 10; }
+    OtherFileScreen Input { margin: 1 0 0 0; }
     """
-    )
 
     def __init__(self) -> None:
         super().__init__()
         self._recordings = bundled_recordings()
 
     def compose(self) -> ComposeResult:
-        box = Vertical(classes="box")
-        box.border_title, box.border_subtitle = "Compare with", "enter compares · esc"
-        with box:
-            names = [Option(Content(plain_line(path.name))) for path in self._recordings]
-            yield OptionList(*names, compact=True, markup=False)
+        with framed(Vertical(), "Compare with", "enter compares · esc"):
+            yield Choices(*(Option(Content(plain_line(path.name))) for path in self._recordings))
             yield Input(placeholder="a trace, a recording, or what compare --json wrote")
-            yield Static("", id="problem", markup=False)
+            yield Static(classes="problem", markup=False)
 
     def on_mount(self) -> None:
         self.query_one(Input).focus()
 
-    @on(OptionList.OptionSelected)
-    def _listed(self, event: OptionList.OptionSelected) -> None:
+    @on(Choices.OptionSelected)
+    def _listed(self, event: Choices.OptionSelected) -> None:
         self.close(self._recordings[event.option_index])
 
     @on(Input.Submitted)
@@ -183,12 +190,10 @@ class OtherFileScreen(Dialog[Path]):
         text = event.value.strip()
         path = Path(text).expanduser()
         if not text:
-            problem = "name a file"
+            self._say("name a file")
         elif path.is_dir():
-            problem = f"{plain_line(text)}: is a folder; name a file in it"
+            self._say(f"{text}: is a folder; name a file in it")
         elif not path.exists():
-            problem = f"{plain_line(text)}: no such file"
+            self._say(f"{text}: no such file")
         else:
             self.close(path)
-            return
-        self.query_one("#problem", Static).update(problem)

@@ -16,10 +16,9 @@ from textual.widgets.option_list import Option
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.io.output_paths import check_writable
-from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.model.shelf import Shelf, folder_of, folders
 from decodescope.tui.panels.files import PlainInput
-from decodescope.tui.screens.dialogs import Choices, Dialog
+from decodescope.tui.screens.dialogs import Choices, Dialog, framed
 
 Kind = Literal["json", "markdown", "chrome", "html", "kernel", "range", "gap", "svg", "text"]
 Of = Literal["comparison", "window", "screen"]
@@ -87,17 +86,11 @@ class TargetInput(PlainInput):
 class ExportScreen(Dialog[Export]):
     """Returns what to write where, None if cancelled. An existing file needs enter twice."""
 
-    CSS = (
-        Dialog.CSS
-        + """
+    CSS = """
     .box { width: 84; }
-    ExportScreen Choices { height: auto; max-height: 9; border: none; background: $surface; }
-    ExportScreen TargetInput, ExportScreen TargetInput:focus {
-        border: none; height: 1; padding: 0 1; background: $panel;
-    }
-    ExportScreen .problem { height: auto; color: $warning; padding: 0 1; }
+    ExportScreen Choices { max-height: 9; }
+    ExportScreen .problem { color: $warning; }
     """
-    )
 
     def __init__(self, stem: str, folder: Path, inputs: tuple[Path, ...], of: set[Of]) -> None:
         """Files are named after `stem` in `folder`; `inputs` are never overwritten. What is not
@@ -111,16 +104,10 @@ class ExportScreen(Dialog[Export]):
         self._asked: Path | None = None
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="box") as box:
-            box.border_title = "Export"
-            box.border_subtitle = "enter writes \u00b7 tab edits, completes \u00b7 esc"
-            yield Choices(
-                *(Option(exportable.words) for exportable in self._offered),
-                compact=True,
-                markup=False,
-            )
+        with framed(Vertical(), "Export", "enter writes \u00b7 tab edits, completes \u00b7 esc"):
+            yield Choices(*(Option(exportable.words) for exportable in self._offered))
             yield TargetInput(self._folder)
-            yield Static("", classes="problem", markup=False)
+            yield Static(classes="problem", markup=False)
 
     def on_mount(self) -> None:
         choices = self.query_one(Choices)
@@ -165,6 +152,3 @@ class ExportScreen(Dialog[Export]):
     def _edited(self) -> None:
         self._asked = None
         self._say("")
-
-    def _say(self, text: str) -> None:
-        self.query_one(".problem", Static).update(plain_line(text))

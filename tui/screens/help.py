@@ -15,7 +15,7 @@ from textual.widgets import Static
 
 from decodescope.analyzer.vocabulary.terms import read_terms
 from decodescope.tui.commands import Command
-from decodescope.tui.screens.dialogs import Dialog
+from decodescope.tui.screens.dialogs import Dialog, framed
 from decodescope.tui.style.palette import Inks
 
 # What the header, the tracks and tables write; terms are in docs/terms.md.
@@ -46,13 +46,10 @@ class HelpScreen(Dialog[None]):
         Binding("j", "scroll(1)", "Down"),
         Binding("k", "scroll(-1)", "Up"),
     ]
-    CSS = (
-        Dialog.CSS
-        + """
+    CSS = """
     .box { width: 92; padding: 0 2; scrollbar-size-vertical: 1; }
     HelpScreen Static { height: auto; }
     """
-    )
 
     def __init__(
         self,
@@ -70,22 +67,22 @@ class HelpScreen(Dialog[None]):
         self._columns = columns
 
     def compose(self) -> ComposeResult:
-        keys = [("1\u20139", "Show that page")]
-        keys += [("tab", "Give the keys to the next panel of the page")]
-        keys += _keys(self._everywhere)
-        local = _keys(self._local)
-        with VerticalScroll(classes="box") as box:
-            box.border_title = "decodescope help"
-            box.border_subtitle = "esc closes"
-            if local:
-                yield from self._section("Keys of this panel", local)
-            yield from self._section("\nKeys everywhere" if local else "Keys everywhere", keys)
-            if self._columns:
-                yield from self._section("\nColumns of this table", self._columns)
-            yield from self._section("\nSigns", _SIGNS)
-            for title, terms in groupby(read_terms(), key=attrgetter("section")):
-                definitions = [(term.name, term.definition) for term in terms]
-                yield from self._section(f"\nTerms: {title}", definitions)
+        pages = ("1\u20139", "Show that page")
+        focus = ("tab", "Give the keys to the next panel of the page")
+        sections: list[tuple[str, Sequence[tuple[str, str]]]] = [
+            ("Keys of this panel", _keys(self._local)),
+            ("Keys everywhere", [pages, focus, *_keys(self._everywhere)]),
+            ("Columns of this table", self._columns),
+            ("Signs", _SIGNS),
+        ]
+        for title, terms in groupby(read_terms(), key=attrgetter("section")):
+            sections.append((f"Terms: {title}", [(term.name, term.definition) for term in terms]))
+        with framed(VerticalScroll(), "decodescope help", "esc closes"):
+            before = ""
+            for title, rows in sections:
+                if rows:
+                    yield from self._section(f"{before}{title}", rows)
+                    before = "\n"
 
     def action_scroll(self, lines: int) -> None:
         self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)

@@ -1,6 +1,7 @@
 """The dialog for the settings of a live run: model, sizes, sampling and prompt."""
 
 import asyncio
+import contextlib
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,10 +17,11 @@ from textual.widgets import Button, Input, Label, Static, TextArea
 from textual.widgets.option_list import Option
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.protocol.messages import Hello, Settings
+from decodescope.analyzer.protocol.messages import Hello, ModelInfo, Settings
 from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.analyzer.text.plain import plain_line, plain_text
-from decodescope.tui.screens.dialogs import Choices, Dialog
+from decodescope.tui.model.shelf import folder_of, folders
+from decodescope.tui.screens.dialogs import Choices, Dialog, framed
 
 SIZES = ("context", "batch", "tokens")
 SAMPLING = ("temperature", "top-k", "top-p", "seed")
@@ -35,23 +37,15 @@ class SettingsScreen(Dialog[Settings]):
         Binding("ctrl+s", "apply", "Apply"),
         Binding("down", "models", "Models"),
     ]
-    CSS = (
-        Dialog.CSS
-        + """
+    CSS = """
     .box { width: 76; }
     SettingsScreen Horizontal { height: 1; }
     SettingsScreen Label { width: auto; padding: 0 1 0 0; color: $foreground-muted; }
-    SettingsScreen Input {
-        border: none; height: 1; width: 1fr; padding: 0 1; margin: 0 1 0 0; background: $panel;
-    }
-    SettingsScreen OptionList {
-        height: auto; max-height: 5; border: none; background: $surface;
-        text-wrap: nowrap; text-overflow: ellipsis;
-    }
+    SettingsScreen Input { width: 1fr; margin: 0 1 0 0; }
+    SettingsScreen Choices { max-height: 5; text-wrap: nowrap; text-overflow: ellipsis; }
     SettingsScreen TextArea { height: 4; border: none; padding: 0 1; background: $panel; }
-    SettingsScreen .problem { dock: bottom; height: auto; color: $error; background: $surface; }
+    SettingsScreen .problem { dock: bottom; padding: 0; color: $error; background: $surface; }
     """
-    )
 
     def __init__(self, before: Settings, asked: Settings | None, hello: Hello | None) -> None:
         super().__init__()
@@ -62,23 +56,18 @@ class SettingsScreen(Dialog[Settings]):
         self._models = hello.models if hello is not None else ()
 
     def compose(self) -> ComposeResult:
-        with VerticalScroll(can_focus=False, classes="box") as box:
-            box.border_title = "Settings"
-            box.border_subtitle = "enter or ^s applies · tab, down move · esc cancels"
+        hint = "enter or ^s applies · tab, down move · esc cancels"
+        with framed(VerticalScroll(can_focus=False), "Settings", hint):
             names = [model.name for model in self._models]
             yield self._row("model", suggester=_Models(names))
             if self._models:
                 width = max(map(len, names))
-                yield Choices(
-                    *(_option(m.name, width, m.parameters, m.summary) for m in self._models),
-                    compact=True,
-                    markup=False,
-                )
+                yield Choices(*(_option(model, width) for model in self._models))
             for row in (SIZES, SAMPLING):
                 yield self._row(*row)
             yield Label("prompt; empty takes the model's own")
             yield TextArea(self._fields["prompt"], id="prompt", tab_behavior="focus")
-            yield Static("", classes="problem", markup=False)
+            yield Static(classes="problem", markup=False)
             yield Button("Apply", compact=True)
 
     def on_mount(self) -> None:
@@ -93,7 +82,7 @@ class SettingsScreen(Dialog[Settings]):
         try:
             settings = from_fields(fields, self._before, self._hello)
         except InputError as error:
-            self.query_one(".problem", Static).update(plain_line(str(error)))
+            self._say(str(error))
             name = str(error).partition(":")[0]
             if name in fields:
                 self.query_one(f"#{name}").focus()
@@ -107,12 +96,9 @@ class SettingsScreen(Dialog[Settings]):
     @on(Input.Changed, "#model")
     def _show_in_list(self, event: Input.Changed) -> None:
         """Put the cursor of the list on the first model that begins so."""
-        numbers = (
-            number
-            for number, model in enumerate(self._models)
-            if model.name.startswith(event.value)
-        )
-        if self._models and (number := next(numbers, None)) is not None:
+        names = enumerate(model.name for model in self._models)
+        number = next((number for number, name in names if name.startswith(event.value)), None)
+        if number is not None:
             self.query_one(Choices).highlighted = number
 
     @on(Choices.OptionSelected)
@@ -150,23 +136,17 @@ class _Models(Suggester):
 
 def _folder(value: str) -> str | None:
     head, slash, begun = value.rpartition("/")
-    if not slash:
-        return None
-    try:
-        folders = sorted(
-            path.name
-            for path in Path(f"{head}/").expanduser().iterdir()
-            if path.name.startswith(begun) and path.is_dir()
-        )
-    except (OSError, ValueError, RuntimeError):
-        return None
-    shown = [name for name in folders if begun or not name.startswith(".")]
-    return f"{head}/{shown[0]}/" if shown and plain_line(shown[0]) == shown[0] else None
+    names = [entry.path.name for entry in folders(folder_of(value, Path()))] if slash else []
+    fitting = (n for n in names if n.startswith(begun) and (begun or not n.startswith(".")))
+    name = next(fitting, None)
+    return f"{head}/{name}/" if name is not None and plain_line(name) == name else None
 
 
-def _option(name: str, width: int, parameters: int, summary: str) -> Option:
-    size = f"{parameters / 1e9:.2f} B" if parameters >= 1e8 else f"{parameters / 1e6:.1f} M"
-    return Option(Content(f"{plain_line(name):<{width}}  {size:>8}  {plain_line(summary)}"))
+def _option(model: ModelInfo, width: int) -> Option:
+    count = model.parameters
+    size = f"{count / 1e9:.2f} B" if count >= 1e8 else f"{count / 1e6:.1f} M"
+    text = f"{plain_line(model.name):<{width}}  {size:>8}  {plain_line(model.summary)}"
+    return Option(Content(text))
 
 
 def as_fields(settings: Settings, hello: Hello | None) -> dict[str, str]:
@@ -253,10 +233,7 @@ def _whole(name: str, text: str, least: int = 0) -> int | None:
 def _number(name: str, text: str) -> float | None:
     if not text.strip():
         return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise InputError(f"{name}: {plain_text(text.strip())} is no number")
-    return value
+    with contextlib.suppress(ValueError):
+        if math.isfinite(value := float(text)):
+            return value
+    raise InputError(f"{name}: {plain_text(text.strip())} is no number")

@@ -134,13 +134,6 @@ class TracksPanel(Prompting, Panel[TimelineData]):
             return self._at_ns
         return look.middle_ns
 
-    def _time(self, look: "Look") -> int:
-        """The time of the cursor: where something was selected, else the middle."""
-        start_ns, end_ns = look.shown
-        if self._at_ns is not None and start_ns <= self._at_ns <= end_ns:
-            return self._at_ns
-        return look.time.time_one(look.viewport.start_ns + look.viewport.span_ns // 2)
-
     def _marks_ns(self, look: "Look") -> dict[int, str]:
         """Times to mark on the axis, and their marks."""
         marks = {self._time(look): self._brush.glyphs.tick} if self.has_focus else {}
