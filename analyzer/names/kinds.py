@@ -1,5 +1,7 @@
 """The words for what a kernel computes: its kind, its family, and its role in a decode step."""
 
+from typing import NamedTuple
+
 ROLES = (
     *("qkv", "qk_norm", "rope", "kv_write", "attention", "o", "norm", "gate_up", "activation"),
     *("down", "router", "experts", "head", "sampling", "communication", "quantise", "copy"),
@@ -10,44 +12,41 @@ FAMILIES = (
     *("communication", "other"),
 )
 UNKNOWN = "unknown"
-# One letter for each kind, so that the kinds of a sequence of ops are a string.
 UNKNOWN_LETTER = "?"
-KINDS = {
-    "product": "P", "product_tail": "S", "gated_product": "G", "attention": "A", "softmax": "s",
-    "norm": "N", "norm_part": "n", "rope": "r", "rope_part": "o", "kv_write": "k",
-    "activation": "g", "routing": "R", "permutation": "z", "expert": "X", "quantise": "q",
-    "communication": "c", "add": "+", "multiply": "*", "concatenate": "C", "copy": "m",
-    "sampling": "t", "convolution": "v", "elementwise": "e",
-}  # fmt: skip
-# The family of a kind, for a rule that names no other.
-FAMILY_OF_KIND = {
-    "product": "matmul",
-    "product_tail": "matmul",
-    "gated_product": "matmul",
-    "expert": "matmul",
-    "convolution": "matmul",
-    "attention": "attention",
-    "softmax": "reduction",
-    "norm": "reduction",
-    "quantise": "reduction",
-    "routing": "reduction",
-    "permutation": "reduction",
-    "sampling": "reduction",
-    "norm_part": "elementwise",
-    "rope": "elementwise",
-    "rope_part": "elementwise",
-    "activation": "elementwise",
-    "add": "elementwise",
-    "multiply": "elementwise",
-    "elementwise": "elementwise",
-    "kv_write": "copy",
-    "concatenate": "copy",
-    "copy": "copy",
-    "communication": "communication",
-}
-# Kinds of communication, and what a communicating kernel without a known collective does.
-COMMUNICATIONS = (
-    *("expert exchange", "NVSHMEM", "MSCCL++", "NCCL/RCCL", "custom collective"),
-    "copy between GPUs",
-)
 OTHER_OPERATION = "other"
+
+
+class Kind(NamedTuple):
+    """A kind of kernel: one letter, so that the kinds of a sequence of ops are a string; its
+    family, if a rule names no other; and the role of an op whose place decides none."""
+
+    letter: str
+    family: str
+    role: str = "other"
+
+
+KINDS = {
+    "product": Kind("P", "matmul"),
+    "product_tail": Kind("S", "matmul"),
+    "gated_product": Kind("G", "matmul", "gate_up"),
+    "attention": Kind("A", "attention", "attention"),
+    "softmax": Kind("s", "reduction"),
+    "norm": Kind("N", "reduction", "norm"),
+    "norm_part": Kind("n", "elementwise"),
+    "rope": Kind("r", "elementwise", "rope"),
+    "rope_part": Kind("o", "elementwise"),
+    "kv_write": Kind("k", "copy", "kv_write"),
+    "activation": Kind("g", "elementwise", "activation"),
+    "routing": Kind("R", "reduction", "router"),
+    "permutation": Kind("z", "reduction"),
+    "expert": Kind("X", "matmul", "experts"),
+    "quantise": Kind("q", "reduction", "quantise"),
+    "communication": Kind("c", "communication", "communication"),
+    "add": Kind("+", "elementwise"),
+    "multiply": Kind("*", "elementwise"),
+    "concatenate": Kind("C", "copy", "copy"),
+    "copy": Kind("m", "copy", "copy"),
+    "sampling": Kind("t", "reduction", "sampling"),
+    "convolution": Kind("v", "matmul"),
+    "elementwise": Kind("e", "elementwise"),
+}

@@ -1,7 +1,7 @@
 """Reads and analyses the files of several ranks, in as many processes as there are cores.
 
 A process writes one pickle for each of its files, in their order, to standard output: a `ReadRank`
-or its error. Its standard input is a pipe with one pickle: what is given beside the files. The end
+or its error. Its standard input is a pipe with one pickle: the facts beside the files. The end
 of that pipe is the end of the process that started this one, and ends this one too.
 """
 
@@ -22,7 +22,7 @@ from decodescope.analyzer.errors import DecodescopeError, known_error, process_e
 from decodescope.analyzer.io.child_processes import running
 from decodescope.analyzer.readers.reading import load
 from decodescope.analyzer.reports.analysis import analyze
-from decodescope.analyzer.reports.given import NOTHING, Given
+from decodescope.analyzer.reports.user_facts import NOTHING, Given
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.timing.steps import Steps
 from decodescope.analyzer.trace import Trace
@@ -37,7 +37,7 @@ _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from decodescope.analyzer.reports.rank_reading import main; main(sys.argv[2:])"
 )
-# What one process reads: the places of its files.
+# The places of the files that one process reads.
 _Share = list[int]
 _Process = subprocess.Popen[bytes]
 
@@ -51,8 +51,8 @@ class ReadRank:
     steps: Steps
 
 
-def read_ranks(paths: Sequence[str], given: Given = NOTHING) -> list[ReadRank]:
-    """Each file read and analysed, in the order of `paths`; `given` counts for each.
+def read_ranks(paths: Sequence[str], facts: Given = NOTHING) -> list[ReadRank]:
+    """Each file read and analysed, in the order of `paths`; the `facts` hold for each.
 
     Large files are read by processes of their own, pipes by this one. An error, and an interruption
     of this process, kills these processes; they also end when this one does.
@@ -65,19 +65,19 @@ def read_ranks(paths: Sequence[str], given: Given = NOTHING) -> list[ReadRank]:
     read: dict[int, ReadRank] = {}
     with ExitStack() as stack:
         processes = [stack.enter_context(_started(paths, share)) for share in shares]
-        received: SimpleQueue[tuple[int, ReadRank | DecodescopeError]] = SimpleQueue()
+        received: SimpleQueue[tuple[int, ReadRank | Exception]] = SimpleQueue()
         for process, share in zip(processes, shares, strict=True):
-            _say(process, given)
+            _say(process, facts)
             threading.Thread(
                 target=_receive, args=(process, share, paths, received), daemon=True
             ).start()
         elsewhere = {place for share in shares for place in share}
         for place, path in enumerate(paths):
             if place not in elsewhere:
-                read[place] = read_rank(path, given)
+                read[place] = read_rank(path, facts)
         for _ in elsewhere:
             place, result = received.get()
-            if isinstance(result, DecodescopeError):
+            if isinstance(result, Exception):
                 raise result
             read[place] = result
     return [read[place] for place in range(len(paths))]
@@ -125,11 +125,11 @@ def _started(paths: Sequence[str], share: _Share) -> AbstractContextManager[_Pro
     )
 
 
-def _say(process: _Process, given: Given) -> None:
-    """Send what is given beside the files, and leave the pipe open."""
+def _say(process: _Process, facts: Given) -> None:
+    """Send the facts beside the files, and leave the pipe open."""
     assert process.stdin is not None
     try:
-        pickle.dump(given, process.stdin, protocol=5)
+        pickle.dump(facts, process.stdin, protocol=5)
         process.stdin.flush()
     except BrokenPipeError:  # it ended; its exit status says why
         # What is left would be sent at the end of the process, and fail again.
@@ -141,38 +141,41 @@ def _receive(
     process: _Process,
     share: _Share,
     paths: Sequence[str],
-    received: SimpleQueue[tuple[int, ReadRank | DecodescopeError]],
+    received: SimpleQueue[tuple[int, ReadRank | Exception]],
 ) -> None:
-    """Put what a process sends into a queue as it arrives: the place of a file, and what was read
-    or the error; an error of its own for a process that ends early."""
+    """Put the messages of a process into a queue as they arrive: the place of a file, and its
+    `ReadRank` or error. A process that ends early is an error too."""
     assert process.stdout is not None
     for place in share:
         try:
-            received.put((place, pickle.load(process.stdout)))
+            result = pickle.load(process.stdout)
         except (EOFError, pickle.UnpicklingError, ValueError):  # it ended, or the pipe was closed
-            error = DecodescopeError(
+            result = DecodescopeError(
                 f"{paths[place]}: the process that read it {process_end(process.wait())}; "
                 "try again with more memory free, or fewer files at once"
             )
-            received.put((place, error))
+        except Exception as error:  # raised where the queue is read
+            result = error
+        received.put((place, result))
+        if isinstance(result, Exception):
             return
 
 
-def read_rank(path: str, given: Given = NOTHING) -> ReadRank:
+def read_rank(path: str, facts: Given = NOTHING) -> ReadRank:
     """Read and analyse one file.
 
     Raises:
         TraceError: the file is not a trace.
-        InputError: what is `given` is not what it should be.
+        InputError: one of the `facts` is not what it should be.
     """
-    analysis = analyze(load(path), given)
+    analysis = analyze(load(path), facts)
     return ReadRank(analysis.trace, analysis.report, analysis.steps)
 
 
 def main(paths: Sequence[str]) -> None:
     """Send a pickle for each file, in their order."""
     try:
-        given: Given = pickle.load(sys.stdin.buffer)
+        facts: Given = pickle.load(sys.stdin.buffer)
     except (EOFError, pickle.UnpicklingError):  # its parent has ended
         os._exit(1)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -181,7 +184,7 @@ def main(paths: Sequence[str]) -> None:
     os.dup2(2, 1)
     for path in paths:
         try:
-            result: ReadRank | DecodescopeError = read_rank(path, given)
+            result: ReadRank | DecodescopeError = read_rank(path, facts)
         except Exception as error:
             result = known_error(error)
         try:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from decodescope.analyzer.names.kinds import ROLES
+from decodescope.analyzer.names.kinds import KINDS, ROLES
 from decodescope.analyzer.names.rules import NameMeaning, NameRules
 from decodescope.analyzer.structure.layers import Layer, StepLayers, feed_forward, find_layers
 from decodescope.analyzer.timing.timeline import Timeline
@@ -30,11 +30,7 @@ KNOWN_BY = ("name", "place", "unknown")
 # Inductor numbers its kernels in order of appearance.
 _NUMBERED = re.compile(r"^(triton_\w*)_\d+$")
 _MOST_OPS = 50_000
-_ROLE_OF_KIND = {
-    "A": "attention", "N": "norm", "r": "rope", "k": "kv_write", "g": "activation",
-    "G": "gate_up", "R": "router", "X": "experts", "q": "quantise", "c": "communication",
-    "t": "sampling", "m": "copy", "C": "copy",
-}  # fmt: skip
+_ROLE_OF_KIND = {kind.letter: kind.role for kind in KINDS.values()}
 # Kinds whose role no place changes.
 _FIXED = "Arkqct"
 _NUMBER = {role: number for number, role in enumerate(ROLES)}
@@ -63,8 +59,9 @@ def find_structure(timeline: Timeline, rules: NameRules) -> Structure:
     """The layers of every step, and the role of every op: by name and place in a step, by the kind
     of its name elsewhere."""
     trace = timeline.trace
-    meanings = rules.meanings(trace.names) if len(trace.ops) else []
-    alone = roles_in_step("".join(meaning.letter for meaning in meanings), _named(meanings), None)
+    meanings = [rules.meaning(name) for name in trace.names] if len(trace.ops) else []
+    letters = "".join(meaning.letter for meaning in meanings)
+    alone = roles_in_step(letters, [meaning.role for meaning in meanings], None)
     by_name = alone[trace.ops.name]
     structure = Structure(
         layer=np.full(len(trace.ops), NO_LAYER, dtype=np.int32),
@@ -130,10 +127,6 @@ def _sequences(timeline: Timeline) -> Iterator[tuple[int, Int64s]]:
     graphs = timeline.launches.call[timeline.launches.is_graph]
     outside = order[(op_step[order] < 0) & np.isin(ops.launch[order], graphs)]
     yield from ((-1, rows) for rows in grouped(outside, ops.launch))
-
-
-def _named(meanings: list[NameMeaning]) -> list[str | None]:
-    return [meaning.role for meaning in meanings]
 
 
 def names_without_numbers(names: Sequence[str]) -> Int64s:
