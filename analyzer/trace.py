@@ -33,7 +33,8 @@ class Columns:
 
     def take(self, rows: Int64s | Bools | slice) -> Self:
         """The chosen rows of every column."""
-        return replace(self, **{one.name: getattr(self, one.name)[rows] for one in fields(self)})  # type: ignore[type-var, arg-type]
+        columns = {field.name: getattr(self, field.name)[rows] for field in fields(self)}  # type: ignore[arg-type]
+        return replace(self, **columns)  # type: ignore[type-var]
 
     @classmethod
     def concatenate(cls, parts: Sequence[Self]) -> Self:
@@ -81,7 +82,6 @@ class Intervals(Columns):
 
     @property
     def length_ns(self) -> Int64s:
-        """end - start of each interval."""
         return self.end_ns - self.start_ns
 
 

@@ -1,7 +1,5 @@
 """The words for what a kernel computes: its kind, its family, and its role in a decode step."""
 
-from typing import NamedTuple
-
 ROLES = (
     *("qkv", "qk_norm", "rope", "kv_write", "attention", "o", "norm", "gate_up", "activation"),
     *("down", "router", "experts", "head", "sampling", "communication", "quantise", "copy"),
@@ -15,38 +13,34 @@ UNKNOWN = "unknown"
 UNKNOWN_LETTER = "?"
 OTHER_OPERATION = "other"
 
-
-class Kind(NamedTuple):
-    """A kind of kernel: one letter, so that the kinds of a sequence of ops are a string; its
-    family, if a rule names no other; and the role of an op whose place decides none."""
-
-    letter: str
-    family: str
-    role: str = "other"
-
-
-KINDS = {
-    "product": Kind("P", "matmul"),
-    "product_tail": Kind("S", "matmul"),
-    "gated_product": Kind("G", "matmul", "gate_up"),
-    "attention": Kind("A", "attention", "attention"),
-    "softmax": Kind("s", "reduction"),
-    "norm": Kind("N", "reduction", "norm"),
-    "norm_part": Kind("n", "elementwise"),
-    "rope": Kind("r", "elementwise", "rope"),
-    "rope_part": Kind("o", "elementwise"),
-    "kv_write": Kind("k", "copy", "kv_write"),
-    "activation": Kind("g", "elementwise", "activation"),
-    "routing": Kind("R", "reduction", "router"),
-    "permutation": Kind("z", "reduction"),
-    "expert": Kind("X", "matmul", "experts"),
-    "quantise": Kind("q", "reduction", "quantise"),
-    "communication": Kind("c", "communication", "communication"),
-    "add": Kind("+", "elementwise"),
-    "multiply": Kind("*", "elementwise"),
-    "concatenate": Kind("C", "copy", "copy"),
-    "copy": Kind("m", "copy", "copy"),
-    "sampling": Kind("t", "reduction", "sampling"),
-    "convolution": Kind("v", "matmul"),
-    "elementwise": Kind("e", "elementwise"),
+# By kind: one letter, so that the kinds of a sequence of ops are a string; the family, if a rule
+# names no other; the role of an op whose name and place decide none.
+_KINDS = {
+    "product": ("P", "matmul", "other"),
+    "product_tail": ("S", "matmul", "other"),
+    "gated_product": ("G", "matmul", "gate_up"),
+    "attention": ("A", "attention", "attention"),
+    "softmax": ("s", "reduction", "other"),
+    "norm": ("N", "reduction", "norm"),
+    "norm_part": ("n", "elementwise", "other"),
+    "rope": ("r", "elementwise", "rope"),
+    "rope_part": ("o", "elementwise", "other"),
+    "kv_write": ("k", "copy", "kv_write"),
+    "activation": ("g", "elementwise", "activation"),
+    "routing": ("R", "reduction", "router"),
+    "permutation": ("z", "reduction", "other"),
+    "expert": ("X", "matmul", "experts"),
+    "quantise": ("q", "reduction", "quantise"),
+    "communication": ("c", "communication", "communication"),
+    "add": ("+", "elementwise", "other"),
+    "multiply": ("*", "elementwise", "other"),
+    "concatenate": ("C", "copy", "copy"),
+    "copy": ("m", "copy", "copy"),
+    "sampling": ("t", "reduction", "sampling"),
+    "convolution": ("v", "matmul", "other"),
+    "elementwise": ("e", "elementwise", "other"),
 }
+_letters, _families, _roles = zip(*_KINDS.values(), strict=True)
+KINDS: dict[str, str] = dict(zip(_KINDS, _letters, strict=True))
+FAMILY_OF_KIND: dict[str, str] = dict(zip(_KINDS, _families, strict=True))
+ROLE_OF_LETTER: dict[str, str] = dict(zip(_letters, _roles, strict=True))

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.names.kinds import (
+    FAMILY_OF_KIND,
     KINDS,
     OTHER_OPERATION,
     ROLES,
@@ -72,7 +73,7 @@ class NameMeaning:
     @property
     def letter(self) -> str:
         """The letter of the kind, `UNKNOWN_LETTER` if it is unknown."""
-        return UNKNOWN_LETTER if self.kind == UNKNOWN else KINDS[self.kind].letter
+        return KINDS.get(self.kind, UNKNOWN_LETTER)
 
 
 _NO_MEANING = NameMeaning(UNKNOWN, "other")
@@ -213,7 +214,7 @@ def rules_with(path: Path) -> NameRules:
 def _bundled_rule(row: Mapping[str, Any]) -> NameRule:
     meaning = NameMeaning(
         kind=row["kind"],
-        family=row.get("family") or KINDS[row["kind"]].family,
+        family=row.get("family") or FAMILY_OF_KIND[row["kind"]],
         role=row.get("role"),
         communication=row.get("communication"),
         memory=row.get("memory"),
@@ -247,4 +248,4 @@ def _user_rule(row: object, where: str) -> NameRule:
         pattern = pattern_of(text)
     except (re.error, RecursionError, OverflowError) as error:
         raise InputError(f"{where}: pattern is no regular expression ({error})") from error
-    return NameRule(pattern, None, NameMeaning(kind, KINDS[kind].family, role))
+    return NameRule(pattern, None, NameMeaning(kind, FAMILY_OF_KIND[kind], role))

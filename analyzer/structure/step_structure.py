@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from decodescope.analyzer.names.kinds import KINDS, ROLES
+from decodescope.analyzer.names.kinds import ROLE_OF_LETTER, ROLES
 from decodescope.analyzer.names.rules import NameMeaning, NameRules
 from decodescope.analyzer.structure.layers import Layer, StepLayers, feed_forward, find_layers
 from decodescope.analyzer.timing.timeline import Timeline
@@ -30,7 +30,6 @@ KNOWN_BY = ("name", "place", "unknown")
 # Inductor numbers its kernels in order of appearance.
 _NUMBERED = re.compile(r"^(triton_\w*)_\d+$")
 _MOST_OPS = 50_000
-_ROLE_OF_KIND = {kind.letter: kind.role for kind in KINDS.values()}
 # Kinds whose role no place changes.
 _FIXED = "Arkqct"
 _NUMBER = {role: number for number, role in enumerate(ROLES)}
@@ -167,7 +166,7 @@ def roles_in_step(letters: str, named: list[str | None], layers: StepLayers | No
         _prologue(step, layers.layers[0].start)
         _epilogue(step, layers.layers[-1].end, len(layers.layers))
     roles = [
-        role or _ROLE_OF_KIND.get(letter, "other")
+        role or ROLE_OF_LETTER.get(letter, "other")
         for role, letter in zip(step.roles, step.letters, strict=True)
     ]
     return np.array([_NUMBER[role] for role in roles], dtype=np.int8)
@@ -175,7 +174,7 @@ def roles_in_step(letters: str, named: list[str | None], layers: StepLayers | No
 
 def _layer(step: _Step, layer: Layer) -> None:
     for kind in _FIXED:
-        step.fill(layer.start, layer.end, _ROLE_OF_KIND[kind], kind)
+        step.fill(layer.start, layer.end, ROLE_OF_LETTER[kind], kind)
     _before_attention(step, layer.start, layer.attention)
     step.fill(layer.attention, layer.after_attention, "attention")
     begin, last = feed_forward(step.letters, layer.after_attention, layer.end)

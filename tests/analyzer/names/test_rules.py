@@ -41,8 +41,8 @@ def test_a_rule_of_the_users_precedes(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text("[[rule]]\npattern = 'flash'\nkind = 'product'\nrole = 'o'\n")
     own, bundled = map(rules_with(path).meaning, ("my_FLASH_thing", "silu"))
-    assert (own.kind, own.letter, own.role) == ("product", KINDS["product"].letter, "o")
-    assert (bundled.kind, bundled.letter) == ("activation", KINDS["activation"].letter)
+    assert (own.kind, own.letter, own.role) == ("product", KINDS["product"], "o")
+    assert (bundled.kind, bundled.letter) == ("activation", KINDS["activation"])
 
 
 @pytest.mark.parametrize(
