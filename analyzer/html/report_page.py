@@ -39,7 +39,7 @@ from decodescope.analyzer.tables.sides_table import (
     rates_and_accuracy_table,
     standings_table,
 )
-from decodescope.analyzer.timing.timeline import StepTimeline, op_families
+from decodescope.analyzer.timing.timeline import StepTimeline, families_of
 from decodescope.analyzer.vocabulary.words import ops_word
 
 _SIMILAR = 0.6
@@ -151,7 +151,7 @@ def _view_pages(views: Sequence[VariantView]) -> list[_ViewPage]:
 def _view_page(number: int, view: VariantView, bounds: Sequence[int]) -> _ViewPage:
     step, report = view.timeline, view.report
     queue = report.launches.queue_depth
-    families = op_families(step).tolist() if step is not None else ()
+    families = () if step is None else families_of(step.names, step.ops).tolist()
     several = len(report.devices) > 1
     return _ViewPage(
         *(view.name, report, step),
