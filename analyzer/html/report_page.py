@@ -186,19 +186,19 @@ def _launch_charts(name: str, launches: LaunchReport) -> tuple[Captioned, ...]:
         "call to start": launches.launch_latency_ns,
     }
     histograms = {
-        what: times.histogram for what, times in charts.items() if times and times.histogram
+        caption: times.histogram for caption, times in charts.items() if times and times.histogram
     }
     return tuple(
         (
-            what,
+            caption,
             histogram_svg(
-                f"{what} of {name}",
+                f"{caption} of {name}",
                 {"h-launches": buckets},
                 shared_bounds([buckets]),
                 _LAUNCH_CHART_PX,
             ),
         )
-        for what, buckets in histograms.items()
+        for caption, buckets in histograms.items()
     )
 
 
@@ -223,12 +223,12 @@ def _models(views: Sequence[VariantView], runs: Sequence[RunReport]) -> list[dic
     """Each decoded model once; random weights must not pass for trained ones."""
     sources: list[RunReport | CaptureInfo] = [*runs]
     sources += [view.report.capture for view in views if view.report.capture is not None]
-    found: list[dict[str, object]] = []
+    models: list[dict[str, object]] = []
     for source in sources:
         facts = {name: getattr(source, name) for name in _MODEL_FACTS}
-        if facts not in found:
-            found.append(facts)
-    return found
+        if facts not in models:
+            models.append(facts)
+    return models
 
 
 def _parts(bars: Sequence[Bar]) -> list[str]:

@@ -70,7 +70,7 @@ def accuracy_table(sides: Sequence[Side]) -> Table[Side]:
 
 
 def accuracy_notes(sides: Sequence[Side]) -> list[str]:
-    """What the error is against, and of what text."""
+    """The reference of the error, and the text it was measured on."""
     accuracies = (side.accuracy for side in sides)
     notes = (
         f"against {accuracy.reference}, {accuracy.positions} positions of {accuracy.text}"

@@ -41,8 +41,8 @@ def diff(
 
     options = GivenOptions(**given_texts)
     check_out(out, "diff", (base, other, *options.files))
-    given = options.read()
-    before, after = (analyzer.analyze(analyzer.load(file), given) for file in (base, other))
+    facts = options.read()
+    before, after = (analyzer.analyze(analyzer.load(file), facts) for file in (base, other))
     result = diff_reports(before.report, after.report)
     if fail_on_regression is not None:
         result = gate_diff(result, fail_on_regression)

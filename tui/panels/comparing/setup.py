@@ -22,7 +22,7 @@ _TITLE = "Compare"
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _CandidateRow:
     """A candidate, its complete runs and its last rate, and whether it is measured now."""
 
     candidate: Candidate
@@ -65,7 +65,7 @@ class ComparisonSetupPanel(ComparisonTable):
             self._title = "Ranks: who waits for whom"
             return TableRows(waiting_table(ranks.communication, files))
         if view.kind == "trace":
-            rows = [_Row(candidate, 0, None, "") for candidate in candidates]
+            rows = [_CandidateRow(candidate, 0, None, "") for candidate in candidates]
             columns = _candidate_columns("file")
             return TableRows(Table("files", columns, rows, key=_name, search=_name))
         self._note = f"{state.rounds} rounds + - · enter chooses · c compares"
@@ -89,37 +89,37 @@ def _why_none(view: View) -> str:
     return "the worker knows the variants, and is still starting; d compares with a file"
 
 
-def _row(candidate: Candidate, state: ComparisonState) -> _Row:
+def _row(candidate: Candidate, state: ComparisonState) -> _CandidateRow:
     runs = [run for run in state.runs if run.variant == candidate.name]
     now, progress = "", state.progress
     if state.busy and progress is not None and progress.variant == candidate.name:
         now = "measuring"
     elif state.busy and candidate.chosen and len(runs) < state.rounds:
         now = "waits"
-    return _Row(candidate, len(runs), runs[-1].tokens_per_s if runs else None, now)
+    return _CandidateRow(candidate, len(runs), runs[-1].tokens_per_s if runs else None, now)
 
 
-def _name(row: _Row) -> str:
+def _name(row: _CandidateRow) -> str:
     return row.candidate.name
 
 
-def _box(row: _Row) -> str:
+def _box(row: _CandidateRow) -> str:
     if row.candidate.unavailable is not None:
         return UNKNOWN
     return "[x]" if row.candidate.chosen else "[ ]"
 
 
-def _about(row: _Row) -> str:
+def _about(row: _CandidateRow) -> str:
     candidate = row.candidate
     about = candidate.unavailable or candidate.about
     return f"{candidate.name}  {about}" if about else candidate.name
 
 
-def _dull(row: _Row) -> Tone:
+def _dull(row: _CandidateRow) -> Tone:
     return "plain" if row.candidate.unavailable is None else "faint"
 
 
-def _candidate_columns(noun: str) -> tuple[Column[_Row], ...]:
+def _candidate_columns(noun: str) -> tuple[Column[_CandidateRow], ...]:
     return (
         Column(
             "chosen",
@@ -146,7 +146,7 @@ def _candidate_columns(noun: str) -> tuple[Column[_Row], ...]:
     )
 
 
-_RUNS: tuple[Column[_Row], ...] = (
+_RUNS: tuple[Column[_CandidateRow], ...] = (
     Column(
         "runs",
         "runs",

@@ -4,7 +4,7 @@ from collections.abc import Hashable
 from typing import Any, ClassVar
 
 from decodescope.analyzer.comparing.pair_changes import KernelChange
-from decodescope.analyzer.comparing.range_rows import RangeRow, range_tree
+from decodescope.analyzer.comparing.range_rows import ListedRange, range_tree
 from decodescope.analyzer.comparing.sides import pair_with_first, sides_of
 from decodescope.analyzer.schema.comparison_report import Comparison, Pair, StepPartChange
 from decodescope.analyzer.schema.report import Report
@@ -235,5 +235,5 @@ class ComparisonRangesPanel(_ChangesTable):
 
     def changes(
         self, pair: Pair, windows: tuple[Report, Report], names: tuple[str, str]
-    ) -> Table[RangeRow]:
+    ) -> Table[ListedRange]:
         return range_changes_table(pair, range_tree(pair, windows), names)
