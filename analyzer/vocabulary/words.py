@@ -96,9 +96,9 @@ def straggler_text(communication: CommunicationReport) -> str:
         return f"no straggler: {communication.no_straggler}"
     return (
         f"straggler: {member} {straggler.rank} entered {count(straggler.last_entries)} of "
-        f"{count(straggler.collectives)} collectives last ({straggler.even_entries:.0f} by chance); then each "
-        f"other {member} waited {duration(straggler.cost_ns)} in all, {percent(straggler.cost_share)} % of the "
-        "window"
+        f"{count(straggler.collectives)} collectives last ({straggler.even_entries:.0f} by "
+        f"chance); then each other {member} waited {duration(straggler.cost_ns)} in all, "
+        f"{percent(straggler.cost_share)} % of the window"
     )
 
 
