@@ -86,7 +86,6 @@ class Comparisons:
         self._app.push_screen(OtherFileScreen(), chosen)
 
     async def close(self) -> None:
-        """End the comparison."""
         if self._link is not None:
             await self._link.close()
 

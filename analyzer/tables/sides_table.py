@@ -51,12 +51,10 @@ def sides_table(sides: Sequence[Side]) -> Table[Side]:
 
 
 def rates_table(sides: Sequence[Side]) -> Table[Side]:
-    """The rates of the variants."""
     return sides_table(sides).only("name", "tokens_per_s", "interval", "rounds")
 
 
 def rates_and_accuracy_table(sides: Sequence[Side]) -> Table[Side]:
-    """The rates of the variants beside their error."""
     return sides_table(sides).only("name", "tokens_per_s", "interval", *_ERROR_KEYS)
 
 
@@ -286,5 +284,4 @@ _COLUMNS: tuple[Column[RunReport], ...] = (
 
 
 def runs_table(runs: Sequence[RunReport]) -> Table[RunReport]:
-    """One row for each run."""
     return Table("runs", _COLUMNS, runs, key=lambda run: (run.variant, run.round))

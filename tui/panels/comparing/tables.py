@@ -92,23 +92,18 @@ class ComparisonTable(TablePanel):
         """Select nothing."""
 
     def action_start(self) -> None:
-        """Compare the chosen candidates."""
         self.post_message(AskComparison("start"))
 
     def action_cancel(self) -> None:
-        """Cancel the comparison."""
         self.post_message(AskComparison("cancel"))
 
     def action_rounds(self, by: int) -> None:
-        """Measure more or fewer rounds."""
         self.post_message(AskComparison("rounds", by=by))
 
     def action_other_file(self) -> None:
-        """Name a file to compare with."""
         self.post_message(AskComparison("file"))
 
     def action_end_worker(self) -> None:
-        """End the live worker."""
         self.post_message(AskComparison("end_worker"))
 
 
