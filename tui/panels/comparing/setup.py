@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 from decodescope.analyzer.reports.step_figures import communication_fraction
@@ -64,15 +65,14 @@ class ComparisonSetupPanel(ComparisonTable):
         if ranks is not None and (files := _rank_files(candidates, ranks)):
             self._title = "Ranks: who waits for whom"
             return TableRows(waiting_table(ranks.communication, files))
-        if view.kind == "trace":
-            rows = [_CandidateRow(candidate, 0, None, "") for candidate in candidates]
-            columns = _candidate_columns("file")
-            return TableRows(Table("files", columns, rows, key=_name, search=_name))
-        self._note = f"{state.rounds} rounds + - · enter chooses · c compares"
-        # Nothing can be chosen meanwhile, and the rows below are needed.
-        rows = [_row(each, state) for each in candidates if each.chosen or not state.busy]
-        columns = (*_candidate_columns("variant"), *_RUNS)
-        return TableRows(Table("variants", columns, rows, key=_name, search=_name))
+        are_files = view.kind == "trace"
+        if not are_files:
+            self._note = f"{state.rounds} rounds + - · enter chooses · c compares"
+            # Nothing can be chosen meanwhile, and the rows below are needed.
+            candidates = tuple(each for each in candidates if each.chosen or not state.busy)
+        noun, rows = "file" if are_files else "variant", [_row(each, state) for each in candidates]
+        columns = (*_candidate_columns(noun), *(() if are_files else _RUNS))
+        return TableRows(Table(f"{noun}s", columns, rows, key=_name, search=_name))
 
     def wanted_rows(self, width: int) -> int | None:
         if isinstance(self._shown, Empty):
@@ -99,8 +99,7 @@ def _row(candidate: Candidate, state: ComparisonState) -> _CandidateRow:
     return _CandidateRow(candidate, len(runs), runs[-1].tokens_per_s if runs else None, now)
 
 
-def _name(row: _CandidateRow) -> str:
-    return row.candidate.name
+_name = attrgetter("candidate.name")
 
 
 def _box(row: _CandidateRow) -> str:
@@ -137,7 +136,7 @@ def _candidate_columns(noun: str) -> tuple[Column[_CandidateRow], ...]:
             noun,
             NAME,
             "What can be compared, or why it cannot.",
-            _name,
+            "candidate.name",
             text=_about,
             fit=lambda row, cells: _about(row),
             least=12,
