@@ -20,7 +20,7 @@ from decodescope.tui.panels.messages import AskComparison
 
 if TYPE_CHECKING:
     from decodescope.analyzer.comparing.comparison_messages import ComparisonConfig
-    from decodescope.analyzer.reports.given import Given
+    from decodescope.analyzer.reports.user_facts import Given
     from decodescope.analyzer.schema.comparison_report import Comparison, Diff
     from decodescope.tui.link.comparison import ComparisonLink
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -40,14 +40,6 @@ class CollectiveOperation:
         return self.name in MUTUAL
 
 
-def operation_of(name: str) -> CollectiveOperation | None:
-    """The operation that an op of this name does, None if it does not communicate."""
-    meaning = kernel_meaning(name)
-    if meaning.communication is None or meaning.operation is None:
-        return None
-    return CollectiveOperation(meaning.operation, meaning.communication)
-
-
 _ELEMENT_BYTES = {
     **dict.fromkeys(("Byte", "Char", "Bool", "Float8_e4m3fn", "Float8_e5m2"), 1),
     **dict.fromkeys(("BFloat16", "Half", "Short"), 2),
@@ -56,24 +48,26 @@ _ELEMENT_BYTES = {
 }
 
 
-def said_operation(
-    operation: CollectiveOperation, message: CollectiveMessage | None
-) -> CollectiveOperation:
-    """The operation of an op whose kernel says what it exchanges: in its group, and an all-to-all
-    where NCCL's kernel is that of sends and receives."""
+def _use(name: str, message: CollectiveMessage | None) -> "_Use | None":
+    """How an op of this name communicates, None if it does not. The kernel's message names its
+    group, its bytes, and an all-to-all where NCCL's kernel is that of sends and receives."""
+    meaning = kernel_meaning(name)
+    if meaning.communication is None or meaning.operation is None:
+        return None
+    operation = CollectiveOperation(meaning.operation, meaning.communication)
     if message is None:
-        return operation
+        return _Use(name, operation, -1)
     together = re.fullmatch(r"_*all_?to_?all.*", message.collective, re.IGNORECASE)
-    name = "all_to_all" if operation.name == "send_recv" and together else operation.name
-    return replace(operation, name=name, group=message.group)
-
-
-def given_bytes(message: CollectiveMessage | None) -> int:
-    """The bytes that one rank gives to a collective; -1 if unknown."""
-    if message is None or message.in_elements is None:
-        return -1
+    is_exchange = operation.name == "send_recv" and together is not None
     element_bytes = _ELEMENT_BYTES.get(message.dtype)
-    return -1 if element_bytes is None else message.in_elements * element_bytes
+    unknown = message.in_elements is None or element_bytes is None
+    return _Use(
+        name,
+        CollectiveOperation(
+            "all_to_all" if is_exchange else operation.name, operation.kind, message.group
+        ),
+        -1 if unknown else (message.in_elements or 0) * (element_bytes or 0),
+    )
 
 
 def message_bytes(operation: str, given_bytes: Int64s, ranks: int) -> Int64s:
@@ -122,19 +116,19 @@ def find_participants(
 ) -> tuple[list[CollectiveOperation], list[Participant]]:
     """The operations that occur, sorted, and every device that communicates, by rank and device."""
     used = [_uses(trace) for _, trace, _ in ranks]
-    every = {use for uses in used for use in uses.kinds}
+    every = {use for uses, _ in used for use in uses}
     operations = sorted({use.operation for use in every})
     place_of = {operation: place for place, operation in enumerate(operations)}
     token_of = {use: token for token, use in enumerate(sorted(every, key=repr))}
     participants = []
-    for (rank, trace, steps), uses in zip(ranks, used, strict=True):
-        token = np.array([token_of[use] for use in uses.kinds], dtype=np.int32)
-        place = np.array([place_of[use.operation] for use in uses.kinds], dtype=np.int32)
-        size = np.array([use.bytes for use in uses.kinds], dtype=np.int64)
+    for (rank, trace, steps), (uses, use_of_op) in zip(ranks, used, strict=True):
+        token = np.array([token_of[use] for use in uses], dtype=np.int32)
+        place = np.array([place_of[use.operation] for use in uses], dtype=np.int32)
+        size = np.array([use.bytes for use in uses], dtype=np.int64)
         for device, device_ops in rows_by(trace.ops.device).items():
-            row = np.flatnonzero(uses.kind[device_ops] >= 0)
+            row = np.flatnonzero(use_of_op[device_ops] >= 0)
             if len(row):
-                kind, step = uses.kind[device_ops[row]], steps.op_step[device_ops[row]]
+                kind, step = use_of_op[device_ops[row]], steps.op_step[device_ops[row]]
                 participants.append(
                     Participant(
                         rank=rank,
@@ -153,29 +147,21 @@ def find_participants(
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """One way in which ops of a trace communicate."""
+    """One way in which ops of a trace communicate; `bytes` is -1 if unknown."""
 
     name: str
     operation: CollectiveOperation
     bytes: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Uses:
+def _uses(trace: Trace) -> tuple[list[_Use], Int32s]:
     """The ways in which the ops of a trace communicate, and each op's, -1 for none."""
-
-    kinds: list[_Use]
-    kind: Int32s
-
-
-def _uses(trace: Trace) -> _Uses:
     ops = trace.ops
     used = np.unique(ops.name)
-    operation_by_name = {name: operation_of(trace.names[name]) for name in used.tolist()}
-    communicating = np.array(
-        [operation_by_name[name] is not None for name in used.tolist()], dtype=np.bool_
-    )
-    rows = np.flatnonzero(communicating[np.searchsorted(used, ops.name)])
+    communicates = [
+        kernel_meaning(trace.names[name]).communication is not None for name in used.tolist()
+    ]
+    rows = np.flatnonzero(np.isin(ops.name, used[np.array(communicates, dtype=np.bool_)]))
     message = _messages(trace, rows)
     numbers: dict[_Use, int] = {}
     kind = np.full(len(ops), -1, dtype=np.int32)
@@ -183,13 +169,10 @@ def _uses(trace: Trace) -> _Uses:
         np.stack((ops.name[rows].astype(np.int64), message)), axis=1, return_inverse=True
     )
     for pair, (name, number) in enumerate(pairs.T.tolist()):
-        operation = operation_by_name[name]
-        assert operation is not None
-        message_of_op = trace.message_table[number] if number >= 0 else None
-        operation = said_operation(operation, message_of_op)
-        use = _Use(trace.names[name], operation, given_bytes(message_of_op))
-        kind[rows[which.ravel() == pair]] = numbers.setdefault(use, len(numbers))
-    return _Uses(list(numbers), kind)
+        use = _use(trace.names[name], trace.message_table[number] if number >= 0 else None)
+        if use is not None:
+            kind[rows[which.ravel() == pair]] = numbers.setdefault(use, len(numbers))
+    return list(numbers), kind
 
 
 def _messages(trace: Trace, rows: Int64s) -> Int64s:

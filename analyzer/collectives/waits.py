@@ -7,6 +7,7 @@ clocks that do not, ends count as simultaneous: the shortest op of a collective 
 rank to enter and is all transfer, and a longer one waited for as long as it is longer.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -78,24 +79,13 @@ def find_waits(group: Group, common_clock: bool) -> Waits:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class SplitCommunication:
-    """The communication of one device in ns, by what it was at each moment: `transfer` where at
-    least one collective transferred, `unsplit` where at least one op ran that could not be split,
-    `wait` where every communicating op waited. The three add up to `busy_ns` of `Communication`,
-    the exposed ones (in which no other op of the device ran) to its `exposed_ns`."""
-
-    transfer_ns: int
-    wait_ns: int
-    unsplit_ns: int
-    exposed_transfer_ns: int
-    exposed_wait_ns: int
-    exposed_unsplit_ns: int
-
-
-def split_communication(participant: Participant, transfer_start_ns: Int64s) -> SplitCommunication:
-    """Split one device's communication. `transfer_start_ns`, on the wall clock, has an entry for
-    each of its communicating ops, `UNKNOWN` for one that cannot be split.
+def split_communication(participant: Participant, transfer_start_ns: Int64s) -> Counter[str]:
+    """Split one device's communication by what it was at each moment, in ns by the fields of
+    `RankCommunication`: `transfer` where at least one collective transferred, `unsplit` where at
+    least one op ran that could not be split, `wait` where every communicating op waited. The three
+    add up to the union of the communicating ops, the exposed ones to the part of it in which no
+    other op of the device ran. `transfer_start_ns`, on the wall clock, has an entry for each
+    communicating op, `UNKNOWN` for one that cannot be split.
 
     With A the transfers, AB these and the ops that cannot be split, W all that communicate, O all
     other ops and |...| the length of a union: transfer = |A|,
@@ -122,7 +112,7 @@ def split_communication(participant: Participant, transfer_start_ns: Int64s) -> 
     transfer = lengths(begin_ns[split], end_ns[split])
     known = lengths(begin_ns, end_ns)
     unsplit, wait = known - transfer, lengths(start_ns, end_ns) - known
-    return SplitCommunication(
+    return Counter(
         transfer_ns=int(transfer[0]),
         wait_ns=int(wait[0]),
         unsplit_ns=int(unsplit[0]),
@@ -217,36 +207,29 @@ class Entries:
         return (self.last - self.even) / self.collectives if self.collectives else 0.0
 
 
-def entries(participants: int, waits: Sequence[Waits]) -> list[Entries]:
-    """Over all groups, one for each participant.
+def entries_of(number: int, waits: Sequence[Waits]) -> Entries:
+    """The entries of participant `number`, over all groups.
 
     With n members in a collective: even = sum of 1/n, even_sigma² = sum of (1/n)(1 - 1/n).
     """
-    return [_entries(number, waits) for number in range(participants)]
-
-
-def _entries(number: int, waits: Sequence[Waits]) -> Entries:
-    joined = [group_waits for group_waits in waits if number in group_waits.group.members]
-    places = [group_waits.group.members.index(number) for group_waits in joined]
-    entered_last = [
-        group_waits.last == place for group_waits, place in zip(joined, places, strict=True)
-    ]
-    evens = [(1 / len(group_waits.group.members), len(group_waits.last)) for group_waits in joined]
-    caused = [
-        int(group_waits.caused_ns[was].sum())
-        for group_waits, was in zip(joined, entered_last, strict=True)
-    ]
-    others = [len(group_waits.group.members) - 1 for group_waits in joined]
-    late = [group_waits.late_ns[place] for group_waits, place in zip(joined, places, strict=True)]
-    return Entries(
-        collectives=sum(len(group_waits.last) for group_waits in joined),
-        last=sum(int(was.sum()) for was in entered_last),
-        even=sum(even * count for even, count in evens),
-        even_sigma=float(np.sqrt(sum(even * (1 - even) * count for even, count in evens))),
-        caused_ns=sum(caused),
-        cost_ns=sum(ns // count for ns, count in zip(caused, others, strict=True)),
-        late_ns=np.concatenate([*late, np.zeros(0, dtype=np.int64)]),
-    )
+    collectives = last = caused_ns = cost_ns = 0
+    even = variance = 0.0
+    late_ns = [np.zeros(0, dtype=np.int64)]
+    for group_waits in waits:
+        members = group_waits.group.members
+        if number in members:
+            place, count = members.index(number), len(group_waits.last)
+            is_last = group_waits.last == place
+            waited_ns = int(group_waits.caused_ns[is_last].sum())
+            collectives += count
+            last += int(is_last.sum())
+            even += 1 / len(members) * count
+            variance += 1 / len(members) * (1 - 1 / len(members)) * count
+            caused_ns += waited_ns
+            cost_ns += waited_ns // (len(members) - 1)
+            late_ns.append(group_waits.late_ns[place])
+    sigma = float(np.sqrt(variance))
+    return Entries(collectives, last, even, sigma, caused_ns, cost_ns, np.concatenate(late_ns))
 
 
 def find_straggler(
@@ -257,9 +240,7 @@ def find_straggler(
     """
     if not any(entry.collectives for entry in device_entries):
         return None, "no collectives were matched"
-    number = max(
-        range(len(device_entries)), key=lambda number: (device_entries[number].cost_ns, -number)
-    )
+    number = int(np.argmax([entry.cost_ns for entry in device_entries]))
     costliest = device_entries[number]
     last = f"entered {costliest.last} of {costliest.collectives} collectives last"
     if (

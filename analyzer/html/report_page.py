@@ -41,7 +41,7 @@ from decodescope.analyzer.tables.sides_table import (
     rates_and_accuracy_table,
     standings_table,
 )
-from decodescope.analyzer.timing.timeline import StepTimeline, op_families
+from decodescope.analyzer.timing.timeline import StepTimeline, families_of
 from decodescope.analyzer.vocabulary.words import ops_word
 
 _SIMILAR = 0.6
@@ -146,7 +146,8 @@ def _section(anchor: str, view: VariantView, bounds: Sequence[int]) -> dict[str,
 
 def _families(view: VariantView) -> list[str]:
     """The families of the ops in the drawn step."""
-    indices = op_families(view.timeline).tolist() if view.timeline is not None else ()
+    step = view.timeline
+    indices = () if step is None else families_of(step.names, step.ops).tolist()
     return [FAMILIES[index] for index in sorted(set(indices))]
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from markupsafe import Markup
 
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks
-from decodescope.analyzer.names.names import cut_middle
+from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.schema.comparison_report import (
     ChangeVerdict,
     Pair,

@@ -11,7 +11,7 @@ from decodescope.analyzer.comparing.pair_changes import (
     shortened,
 )
 from decodescope.analyzer.comparing.range_rows import ListedRange, ranges_by_path, time_figure
-from decodescope.analyzer.names.names import ShortNames
+from decodescope.analyzer.names.fitted_names import ShortNames
 from decodescope.analyzer.names.short_names import short_name
 from decodescope.analyzer.schema.comparison_report import Change, Pair, StepPartChange
 from decodescope.analyzer.schema.report import Report
