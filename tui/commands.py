@@ -44,7 +44,6 @@ class Command:
 
     @property
     def shown_key(self) -> str:
-        """The key as help and footer display it."""
         first = self.key.partition(",")[0]
         return self.shown or _SHOWN.get(first) or format_key(first)
 

@@ -48,7 +48,6 @@ class Feeds:
         self.live = self.shown if self.shown.kind == "live" else None
 
     def begin(self) -> None:
-        """Start reading the first feed."""
         self.app.set_interval(LOG_INTERVAL_S, self._read_log)
         self.show(self.shown)
         # Neither the worker nor the first paint waits for it.
@@ -104,7 +103,6 @@ class Feeds:
         self.app.run_worker(self._remember(fields), name="memory")
 
     def warn(self, text: str) -> None:
-        """Add a warning to the log of what is shown."""
         self.shown.note("warning", text)
         self.painter.changed(self.shown)
 

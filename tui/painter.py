@@ -42,7 +42,6 @@ class Painter:
         self._answers_until = self._busy_s = -math.inf
 
     def begin(self, screen: MainScreen) -> None:
-        """Paint on `screen` from now on."""
         self._screen = screen
         self._ages = screen.set_interval(AGE_INTERVAL_S, self._paint_ages)
 
@@ -72,7 +71,6 @@ class Painter:
         self.thaw()
 
     def freeze(self) -> None:
-        """Keep showing the current view."""
         assert self._ages is not None
         self._ages.pause()
         self._frozen = (self._feed.view(), replace(self._moment(), frozen=True))

@@ -52,6 +52,7 @@ class Look:
 
     @property
     def track(self) -> Track:
+        """The track of the cursor."""
         return self.tracks.tracks[self.cursor]
 
     @property
@@ -73,6 +74,7 @@ class Look:
         return (self.world[1] - self.world[0]) / max(self.viewport.span_ns, 1)
 
     def edges_ns(self, columns: int) -> Int64s:
+        """The times of the edges of the columns."""
         return self.time.time(self.viewport.edges_ns(columns))
 
     def column_of(self, at_ns: int, columns: int) -> int:
@@ -117,6 +119,7 @@ class Look:
         return self.to(view.zoomed(factor, at_ns), columns)
 
     def panned(self, share: Fraction, columns: int) -> Self:
+        """Move by a share of the visible time."""
         return self.to(self.viewport.panned(share), columns)
 
     def centred(self, column: int, columns: int) -> Self:

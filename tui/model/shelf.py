@@ -83,7 +83,6 @@ class Shelf:
         return self.typed.removesuffix(prefix) + common + ending
 
     def with_health(self, path: Path, health: str) -> "Shelf":
-        """The same shelf, on which `path` has this health."""
         return replace(self, health=MappingProxyType({**self.health, path: health}))
 
 

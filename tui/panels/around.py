@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from rich.style import Style
 from textual import events
@@ -88,11 +89,9 @@ class KeysPanel(Panel[tuple[Command, ...]]):
     NAME = "keys"
     FRAMES = ()
 
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
-        self._keymap: Mapping[str, str] = {}
-        self._local: tuple[Command, ...] = ()
-        self._app: tuple[Command, ...] = ()
-        super().__init__(brush, view, moment)
+    _keymap: Mapping[str, str] = MappingProxyType({})
+    _local: tuple[Command, ...] = ()
+    _app: tuple[Command, ...] = ()
 
     def use_keys(self, keymap: Mapping[str, str]) -> None:
         self._keymap = keymap

@@ -130,9 +130,7 @@ class FilesPanel(TablePanel):
         *TABLE_COMMANDS,
     )
 
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
-        self._shelf = view.shelf
-        super().__init__(brush, view, moment)
+    _shelf: Shelf
 
     def source(self, view: View, moment: Moment) -> object:
         shelf = self._shelf = view.shelf

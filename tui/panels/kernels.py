@@ -14,7 +14,7 @@ from decodescope.tui.commands import Command
 from decodescope.tui.model.picks import KernelPick, OpPick, Pick
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.messages import Choose, Turn
-from decodescope.tui.panels.sheet import Brush, Empty
+from decodescope.tui.panels.sheet import Empty
 from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
 from decodescope.tui.panels.table_rows import Cell, Rows, TableRows, drawing_of
 from decodescope.tui.style.palette import Inks
@@ -190,12 +190,10 @@ class KernelTablePanel(TablePanel):
         Command("back", "escape", "Back", "From the launches of a kernel to all kernels"),
     )
 
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
-        self._open: str | None = None
-        self._window: Window | None = None
-        self._within: str | None = None
-        self._kept: tuple[str, str, int | None, bool] | None = None
-        super().__init__(brush, view, moment)
+    _open: str | None = None
+    _window: Window | None = None
+    _within: str | None = None
+    _kept: tuple[str, str, int | None, bool] | None = None
 
     def source(self, view: View, moment: Moment) -> object:
         return view.window, view.selection.within, self._open, view.waiting

@@ -8,7 +8,7 @@ from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import Command
 from decodescope.tui.model.notices import Level, LogLine
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet, wrapped
+from decodescope.tui.panels.sheet import Empty, Row, Sheet, wrapped
 from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
 from decodescope.tui.panels.table_rows import Rows, TableRows
 
@@ -30,10 +30,8 @@ class LogTablePanel(TablePanel):
         Command("copy_line", "c", "Copy the line", "Copy the line at the cursor", "copy line", 5),
     )
 
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
-        self._least = 0
-        self._view = view
-        super().__init__(brush, view, moment)
+    _least = 0
+    _view: View
 
     def source(self, view: View, moment: Moment) -> object:
         self._view = view

@@ -13,7 +13,7 @@ from decodescope.tui.commands import Command
 from decodescope.tui.model.picks import Pick, RangePick
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.messages import Choose, Narrow, Turn
-from decodescope.tui.panels.sheet import Brush, Empty
+from decodescope.tui.panels.sheet import Empty
 from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
 from decodescope.tui.panels.table_rows import Cell, Rows, TableRows
 from decodescope.tui.style.palette import Inks
@@ -107,11 +107,9 @@ class RangeTreePanel(TablePanel):
         Command("gaps", "g", "Gaps of the range", "List the gaps that its ops ended", "gaps", 7),
     )
 
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
-        self._folded: frozenset[str] = frozenset()
-        self._by_layer = True
-        self._seen: tuple[View, Moment] = (view, moment)
-        super().__init__(brush, view, moment)
+    _folded: frozenset[str] = frozenset()
+    _by_layer = True
+    _seen: tuple[View, Moment]
 
     def source(self, view: View, moment: Moment) -> object:
         self._seen = (view, moment)

@@ -118,7 +118,6 @@ class TablePanel(Prompting, Panel[Rows]):
         return Sheet(rows, self._title, self._place_note())
 
     def column_help(self) -> list[tuple[str, str]]:
-        """The meaning of each column, for the help."""
         if not isinstance(self._shown, Rows):
             return []
         columns = {column.heading: column.help for column in self._shown.columns}
@@ -305,7 +304,6 @@ def _headings(rows: Rows) -> list[str]:
 
 
 def _index(order: Sequence[int], row: int) -> int | None:
-    """Where `row` is in `order`."""
     try:
         return order.index(row)
     except ValueError:

@@ -96,7 +96,6 @@ class MainScreen(Screen[None]):
         return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
 
     def use_keys(self, keymap: Mapping[str, str]) -> None:
-        """Name the user's keys everywhere."""
         self._user_keymap = keymap
         for panel in self._panels():
             panel.use_keys(keymap)
@@ -125,7 +124,6 @@ class MainScreen(Screen[None]):
 
     @property
     def keymap(self) -> Mapping[str, str]:
-        """The keys that the user chose, by the names of actions."""
         return self._user_keymap
 
     async def mounted(self) -> None:

@@ -18,7 +18,7 @@ from decodescope.tui.model.picks import GapFilter
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.messages import Sift
 from decodescope.tui.panels.panel import Panel
-from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet, TextLine
+from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine
 from decodescope.tui.panels.table_rows import tone_style
 
 if TYPE_CHECKING:
@@ -98,12 +98,10 @@ class GapClassesPanel(Panel[ClassesData]):
         ),
     )
 
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
-        self._of: tuple[Window | None, str | None, int | None] | None = None
-        self._idle_classes: Classes | None = None
-        self._shown: list[GapClassRow] = []
-        self._chart: tuple[int, int] = (0, 1)
-        super().__init__(brush, view, moment)
+    _of: tuple[Window, str | None, int | None] | None = None
+    _idle_classes: Classes | None = None
+    _shown: Sequence[GapClassRow] = ()
+    _chart = (0, 1)
 
     def pick(self, view: View, moment: Moment) -> ClassesData | Empty:
         window, chosen, within = view.window, view.selection.gaps, view.selection.within
@@ -152,7 +150,7 @@ class GapClassesPanel(Panel[ClassesData]):
         lines = list(classes.lines)
         if len(lines) + 2 > height:
             lines = [line for line in lines if not line.sub]
-        self._shown = lines = _around(lines, data.chosen.gap_class, max(height - 1, 1))
+        lines = self._shown = _around(lines, data.chosen.gap_class, max(height - 1, 1))
         rows = [head]
         for line in lines:
             rows.append(self._line(line, data, bounds, kept, width))

@@ -1,5 +1,6 @@
 """A panel that draws tracks, and what it looks at as windows and selections change."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -8,7 +9,7 @@ from decodescope.tui.model.picks import NOTHING, Pick, Selection
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.prompt import Prompting
-from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet
+from decodescope.tui.panels.sheet import Empty, Row, Sheet
 from decodescope.tui.panels.table_rows import smart_pattern
 
 if TYPE_CHECKING:
@@ -36,20 +37,18 @@ class TracksPanel(Prompting, Panel[TimelineData]):
 
     AGES = True
 
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
-        self._look: Look | None = None
-        self._source: tuple[str, int] = "", -1
-        self._selection = NOTHING
-        self._labels: Bools | None = None
-        self._search = self._matches = ""
-        self._own: Pick | None = None
-        self._at_ns: int | None = None
-        self._dragged: tuple[int, int] | None = None
-        self._measured_from: int | None = None
-        self._top = self._columns = self._gutter = self._body_top = 0
-        self._track_rows: list[int] = []
-        self._drawn: tuple[object, list[Row]] | None = None
-        super().__init__(brush, view, moment)
+    _look: "Look | None" = None
+    _source: tuple[str, int] = ("", -1)
+    _selection = NOTHING
+    _labels: "Bools | None" = None
+    _search = _matches = ""
+    _own: Pick | None = None
+    _at_ns: int | None = None
+    _dragged: tuple[int, int] | None = None
+    _measured_from: int | None = None
+    _top = _columns = _gutter = _body_top = 0
+    _track_rows: Sequence[int] = ()
+    _drawn: tuple[object, list[Row]] | None = None
 
     # Panel
 
