@@ -12,7 +12,6 @@ from textual import events
 from textual.app import App
 from textual.driver import Driver
 from textual.filter import LineFilter, NoColor
-from textual.notifications import SeverityLevel
 from textual.widgets import Input
 from textual.worker import WorkerFailed
 
@@ -68,18 +67,10 @@ class TerminalApp(App[None]):
         """Textual's filters, and ours for terminals without colour or without Unicode."""
         return [*super().get_line_filters(), *self._terminal_filters]
 
-    def notify(
-        self,
-        message: str,
-        *,
-        title: str = "",
-        severity: SeverityLevel = "information",
-        timeout: float | None = None,
-        markup: bool = False,
-    ) -> None:
+    def notify(self, message: str, *, title: str = "", **options: Any) -> None:
         """Show a message; names in it are plain text, so none is markup."""
-        text, title = plain_text(message), plain_line(title)
-        super().notify(text, title=title, severity=severity, timeout=timeout, markup=markup)
+        options.setdefault("markup", False)
+        super().notify(plain_text(message), title=plain_line(title), **options)
 
     async def on_event(self, event: events.Event) -> None:
         """Answer a key before the next.

@@ -283,15 +283,12 @@ class LogTail:
                 size = file.seek(0, 2)
                 start = max(self._at, size - MOST_BYTES)
                 file.seek(start)
-                whole, end, rest = file.read(max(size - start, 0)).rpartition(b"\n")
+                whole, end, _ = file.read(max(size - start, 0)).rpartition(b"\n")
         except OSError:
             return []
         cut = start > self._at
-        if not end:
-            self._at = start
-            return []
-        self._at = size - len(rest)
-        lines = whole.decode(errors="replace").split("\n")[cut:]
+        self._at = start + len(whole) + len(end)
+        lines = whole.decode(errors="replace").split("\n")[cut:] if end else []
         return [line.rstrip("\r").rpartition("\r")[2] for line in lines]
 
     def last_lines(self, count: int) -> tuple[str, ...]:

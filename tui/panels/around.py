@@ -172,14 +172,14 @@ class PlaybackPanel(Panel[Playback | None]):
         return view.playback
 
     def as_text(self, data: Playback | None) -> list[str]:
-        return [] if data is None else [" ".join(_words(data))]
+        return [] if data is None else [" ".join(_playback_words(data))]
 
     def draw(self, data: Playback | None, width: int, height: int) -> Sheet:
         self._track = (0, 0)
         if data is None:
             return Sheet([])
         inks = self._brush.inks
-        state, where, speed = _words(data)
+        state, where, speed = _playback_words(data)
         row = Row().add(f" {state} ", inks.strong).add(where, inks.text).add(f" {speed} ", inks.dim)
         cells = width - row.cells - 1
         if cells >= _LEAST_CELLS:
@@ -190,11 +190,11 @@ class PlaybackPanel(Panel[Playback | None]):
     def _draw_track(self, row: Row, data: Playback, cells: int) -> None:
         """The part that was played, the place, and marks: `|` a window, the glyph of a switch."""
         inks, glyphs = self._brush.inks, self._brush.glyphs
-        position_cell = _place(data.position_ns, data.duration_ns, cells)
+        position_cell = _track_cell(data.position_ns, data.duration_ns, cells)
         mark_cells: dict[int, str] = {}
         # Where both are in a cell, the switch is drawn.
         for mark in sorted(data.marks, key=lambda mark: mark.kind == "switch"):
-            cell = _place(mark.t_ns, data.duration_ns, cells)
+            cell = _track_cell(mark.t_ns, data.duration_ns, cells)
             mark_cells[cell] = "|" if mark.kind == "window" else glyphs.tick
         for place in range(cells):
             if place == position_cell:
@@ -214,10 +214,10 @@ class PlaybackPanel(Panel[Playback | None]):
                 self.post_message(GoTo(t_ns))
 
 
-def _words(data: Playback) -> tuple[str, str, str]:
+def _playback_words(data: Playback) -> tuple[str, str, str]:
     where = f"{position(data.position_ns)} / {position(data.duration_ns)}"
     return data.state, where, speed_words(data.speed)
 
 
-def _place(t_ns: int, duration_ns: int, cells: int) -> int:
+def _track_cell(t_ns: int, duration_ns: int, cells: int) -> int:
     return min(t_ns * (cells - 1) // max(duration_ns, 1), cells - 1)

@@ -73,7 +73,7 @@ class TitlePanel(Panel[TitleData]):
             badges.append(("rec", "bad"))
         if view.unseen and view.page != LOG_PAGE:
             badges.append((f"\u26a0{view.unseen}", "busy"))
-        return TitleData(tuple(badges), _facts(view))
+        return TitleData(tuple(badges), _run_facts(view))
 
     def as_text(self, data: TitleData) -> list[str]:
         return ["decodescope  " + " · ".join([*(text for text, _ in data.badges), *data.facts])]
@@ -100,11 +100,11 @@ class TitlePanel(Panel[TitleData]):
         return Sheet([row])
 
 
-def _facts(view: View) -> tuple[str, ...]:
-    about = view.about
+def _run_facts(view: View) -> tuple[str, ...]:
+    about, file = view.about, view.variant if view.kind == "trace" else view.source_name
+    file_facts = [shorten(file, _FILE_CELLS)] if file else []
     if about is None:
-        file = view.variant if view.kind == "trace" else view.source_name
-        return (shorten(file, _FILE_CELLS),) if file else ()
+        return tuple(file_facts)
     facts = [about.model.removesuffix("@random")]
     if view.kind != "trace" and view.variant:
         facts.append(view.variant)
@@ -118,10 +118,7 @@ def _facts(view: View) -> tuple[str, ...]:
         facts.append("random weights")
     device = "" if about.device == "cpu" else f"{about.device_name.removeprefix('NVIDIA ')} "
     facts.append(f"{device}{about.dtype} b{about.batch} c{about.context}")
-    if file := view.variant if view.kind == "trace" else view.source_name:
-        facts.append(shorten(file, _FILE_CELLS))
-    facts.extend(drawn[1:])
-    return tuple(facts)
+    return (*facts, *file_facts, *drawn[1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +146,12 @@ class StripPanel(Panel[tuple[Figure, ...]]):
     PART = "figures"
 
     def pick(self, view: View, moment: Moment) -> tuple[Figure, ...]:
-        return (*_speed(view), *_window(view), *_meters(view), *_freshness(view, moment))
+        return (
+            *_speed_figures(view),
+            *_window_figures(view),
+            *_meter_figures(view),
+            *_freshness_figures(view, moment),
+        )
 
     def as_text(self, data: tuple[Figure, ...]) -> list[str]:
         return ["  ".join(figure.words for figure in data)]
@@ -163,13 +165,12 @@ class StripPanel(Panel[tuple[Figure, ...]]):
         for place, figure in enumerate(kept):
             if place:
                 row.add("   ", inks.text)
-            row.add(f"{figure.before} " if figure.before else "", inks.dim)
-            row.add(figure.text, tones[figure.tone])
-            row.add(f" {figure.after}" if figure.after else "", inks.dim)
+            row.add(f"{figure.before} ".lstrip(), inks.dim).add(figure.text, tones[figure.tone])
+            row.add(f" {figure.after}".rstrip(), inks.dim)
         return Sheet([row])
 
 
-def _speed(view: View) -> list[Figure]:
+def _speed_figures(view: View) -> list[Figure]:
     stats = view.stats
     if stats is None:
         return []
@@ -187,7 +188,7 @@ def _speed(view: View) -> list[Figure]:
     return figures
 
 
-def _window(view: View) -> list[Figure]:
+def _window_figures(view: View) -> list[Figure]:
     if view.window is None:
         return []
     report, cpu = view.window.report, view.on_cpu
@@ -205,7 +206,7 @@ def _window(view: View) -> list[Figure]:
     return figures
 
 
-def _meters(view: View) -> list[Figure]:
+def _meter_figures(view: View) -> list[Figure]:
     """The meters of the GPU; a reason to run slower comes first."""
     meters = view.meters
     if meters is None:
@@ -227,7 +228,7 @@ def _meters(view: View) -> list[Figure]:
     return figures
 
 
-def _freshness(view: View, moment: Moment) -> list[Figure]:
+def _freshness_figures(view: View, moment: Moment) -> list[Figure]:
     """The age of the figures if it is worth a word, and how many reports were dropped."""
     figures = []
     if moment.frozen:

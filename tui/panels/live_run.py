@@ -1,6 +1,7 @@
 """The panels of a run on the live page: its rate over time, its variants, its text."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -23,12 +24,11 @@ _SLICES_S = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 8.0, 10.0, 15.0, 20.0, 30.0, 60
 @dataclass(frozen=True, slots=True)
 class HistoryData:
     """The history, the choices that its samples belong to, and the tokens/s at the median and at
-    the 99th percentile of the step time (tokens of a step ÷ step time)."""
+    the 99th percentile of the step time (tokens of a step ÷ step time) with their names."""
 
     samples: tuple[SpeedSample, ...]
     choices: tuple[Choice, ...]
-    at_p50: float | None = None
-    at_p99: float | None = None
+    lines: tuple[tuple[str, float], ...] = ()
 
 
 def slice_seconds(samples: tuple[SpeedSample, ...], columns: int) -> float:
@@ -36,10 +36,9 @@ def slice_seconds(samples: tuple[SpeedSample, ...], columns: int) -> float:
     if not samples or columns < 1:
         return _SLICES_S[0]
     span = min(samples[-1].at - samples[0].at, SPAN_S)
-    for slice_s in _SLICES_S:
-        if span <= slice_s * (columns - 1):
-            return slice_s
-    return _SLICES_S[-1]
+    return next(
+        (slice_s for slice_s in _SLICES_S if span <= slice_s * (columns - 1)), _SLICES_S[-1]
+    )
 
 
 def sliced(
@@ -84,11 +83,11 @@ def axis_top(peak: float) -> float:
 def middle_label(top: float, height: int) -> int | None:
     """The row nearest the middle of `height` whose upper edge is at a value of two digits, None if
     none is far enough from the ends of the axis."""
-    rows = sorted(range(2, height - 2), key=lambda row: abs(2 * row - height))
-    values = {row: top * (1 - row / height) for row in rows}
-    return next(
-        (row for row in rows if math.isclose(float(f"{values[row]:.2g}"), values[row])), None
-    )
+    for row in sorted(range(2, height - 2), key=lambda row: abs(2 * row - height)):
+        value = top * (1 - row / height)
+        if math.isclose(float(f"{value:.2g}"), value):
+            return row
+    return None
 
 
 class HistoryPanel(Panel[HistoryData]):
@@ -100,19 +99,15 @@ class HistoryPanel(Panel[HistoryData]):
     def pick(self, view: View, moment: Moment) -> HistoryData | Empty:
         if not view.samples:
             return Empty("tok/s", "no measurement yet")
-        stats, at_p50, at_p99 = view.stats, None, None
+        stats = view.stats
+        lines: tuple[tuple[str, float], ...] = ()
         if stats is not None and view.hello is not None and stats.step_p99_ns:
-            at_p50 = view.hello.batch * 1e9 / stats.step_p50_ns
-            at_p99 = view.hello.batch * 1e9 / stats.step_p99_ns
-        return HistoryData(view.samples, view.choices, at_p50, at_p99)
+            tokens_ns = view.hello.batch * 1e9
+            lines = (("p50", tokens_ns / stats.step_p50_ns), ("p99", tokens_ns / stats.step_p99_ns))
+        return HistoryData(view.samples, view.choices, lines)
 
     def draw(self, data: HistoryData, width: int, height: int) -> Sheet:
-        lines = [
-            (name, value)
-            for name, value in (("p50", data.at_p50), ("p99", data.at_p99))
-            if value is not None
-        ]
-        right = _LINE_CELLS if lines and width >= 60 else 0
+        right = _LINE_CELLS if data.lines and width >= 60 else 0
         cells = max(width - _AXIS_CELLS - right, 1)
         slice_s = slice_seconds(data.samples, cells)
         slices = sliced(data.samples, cells, slice_s)
@@ -122,7 +117,7 @@ class HistoryPanel(Panel[HistoryData]):
         bars = max(height - 1, 1)
         rows = self._bars(slices, top, bars)
         if right:
-            self._mark_lines(rows, lines, top)
+            self._mark_lines(rows, data.lines, top)
         if height > 1:
             rows.append(Row().to(_AXIS_CELLS).row(self._marks(slices, data.choices, cells), cells))
         return Sheet(rows, "tok/s", f"last {span}")
@@ -146,7 +141,7 @@ class HistoryPanel(Panel[HistoryData]):
                 row.add(piece, style)
         return rows
 
-    def _mark_lines(self, rows: list[Row], lines: list[tuple[str, float]], top: float) -> None:
+    def _mark_lines(self, rows: list[Row], lines: Sequence[tuple[str, float]], top: float) -> None:
         """Name the rows of the lines at the right end; the higher one comes first in a row."""
         inks, height = self._brush.inks, len(rows)
         names: dict[int, list[str]] = {}

@@ -26,7 +26,6 @@ from decodescope.tui.panels.header import StripPanel, TitlePanel
 from decodescope.tui.panels.messages import Resized
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Brush, Empty, TextLine
-from decodescope.tui.style.palette import Inks
 
 
 class MainScreen(Screen[None]):
@@ -42,14 +41,14 @@ class MainScreen(Screen[None]):
         self, brush: Brush, view: View, moment: Moment, pages: tuple[LazyPage, ...]
     ) -> None:
         super().__init__()
-        self._brush = brush
+        self.brush = brush
         self._pages = {page.name: page for page in pages}
         self._loaded: dict[str, Page] = {}
         self._first = self._shown = (view, moment)
         self._plan: Plan | None = None
         self._page = ""
         self._focused_on: dict[str, str] = {}
-        self._user_keymap: Mapping[str, str] = {}
+        self.keymap: Mapping[str, str] = {}
         self._mounting: list[AwaitMount] = []
         around = (TitlePanel, StripPanel, BannerPanel, DetailsPanel, PlaybackPanel)
         self._around_page: list[Panel[Any]] = [kind(brush, view, moment) for kind in around]
@@ -85,25 +84,20 @@ class MainScreen(Screen[None]):
         self._keys.use_commands(self._focused_commands())
 
     def refresh(
-        self,
-        *regions: Region,
-        repaint: bool = True,
-        layout: bool = False,
-        recompose: bool = False,
+        self, *regions: Region, repaint: bool = True, layout: bool = False, **options: bool
     ) -> Self:
         """A new layout repaints what it changes: no whole screen after panels were mounted."""
-        repaint = repaint and not layout
-        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+        return super().refresh(*regions, repaint=repaint and not layout, layout=layout, **options)
 
     def use_keys(self, keymap: Mapping[str, str]) -> None:
-        self._user_keymap = keymap
+        self.keymap = keymap
         for panel in self._panels():
             panel.use_keys(keymap)
         self._keys.use_commands(self._focused_commands())
 
     def use(self, brush: Brush) -> None:
         """Draw everything with another theme's styles."""
-        self._brush = brush
+        self.brush = brush
         self._plan = None
         self._arrange()
 
@@ -117,14 +111,6 @@ class MainScreen(Screen[None]):
         """Update only the panels that say how old their figures are."""
         self._shown = (view, moment)
         self._show(panel for panel in self._visible() if panel.AGES)
-
-    @property
-    def inks(self) -> Inks:
-        return self._brush.inks
-
-    @property
-    def keymap(self) -> Mapping[str, str]:
-        return self._user_keymap
 
     async def mounted(self) -> None:
         """Wait until the panels of the page, and what they are composed of, are mounted."""
@@ -178,10 +164,10 @@ class MainScreen(Screen[None]):
 
     def _add(self, kinds: Sequence[type[Panel[Any]]], shown: tuple[View, Moment]) -> None:
         """Make a hidden panel of each kind, and mount it if the others are."""
-        panels = [kind(self._brush, *shown) for kind in kinds]
+        panels = [kind(self.brush, *shown) for kind in kinds]
         for panel in panels:
             panel.display = False
-            panel.use_keys(self._user_keymap)
+            panel.use_keys(self.keymap)
         self._page_panels.update(zip(kinds, panels, strict=True))
         if self.children:
             self._mounting.append(self.mount(*panels, before=self._tabs))
@@ -204,13 +190,13 @@ class MainScreen(Screen[None]):
             view.kind,
             (width, height),
             wanted | {"banner": banner},
-            not self._brush.inks.letters,
+            not self.brush.inks.letters,
         )
         if new == self._plan and page.name == self._page:
             return
         before = set(self._plan.places) if self._plan is not None else set()
         self._plan = new
-        brush = Brush(self._brush.inks, self._brush.glyphs, new.frame)
+        brush = Brush(self.brush.inks, self.brush.glyphs, new.frame)
         for panel in self._panels():
             place = new.places.get(panel.NAME)
             panel.display = place is not None
@@ -234,12 +220,11 @@ class MainScreen(Screen[None]):
     def _focus_page(self, page: Page) -> None:
         """Give the keys to the panel that had them on this page, else to its first that takes
         some."""
-        takers = [panel for panel in self._visible() if panel.can_focus and panel.NAME != "details"]
-        order = [kind.NAME for kind in page.panels]
-        takers.sort(key=lambda panel: order.index(panel.NAME))
-        last = self._focused_on.get(page.name)
-        had = [panel for panel in takers if last == panel.NAME]
-        self.set_focus(next(iter(had + takers), None))
+        visible = self._visible()
+        panels = [self._page_panels[kind] for kind in page.panels]
+        takers = {panel.NAME: panel for panel in panels if panel.can_focus and panel in visible}
+        first = next(iter(takers.values()), None)
+        self.set_focus(takers.get(self._focused_on.get(page.name, ""), first))
         self._keys.use_commands(self._focused_commands())
 
     def _focused_commands(self) -> tuple[Any, ...]:

@@ -184,15 +184,15 @@ def from_fields(fields: Mapping[str, str], before: Settings, hello: Hello | None
     prompt: str | None = fields["prompt"] or None
     if fields["prompt"] == shown["prompt"]:
         prompt = before.prompt
-    context = _whole("context", fields["context"], 1)
+    context = _whole_number("context", fields["context"], 1)
     if prompt is not None and context is not None:
         raise InputError("context: the prompt's length is the context; clear one of the two")
     ids = before.prompt_ids
     if prompt is not None or fields["context"].strip() != shown["context"]:
         ids = None
     return Settings(
-        batch=_whole("batch", fields["batch"], 1) or before.batch,
-        tokens=_whole("tokens", fields["tokens"], 1) or before.tokens,
+        batch=_whole_number("batch", fields["batch"], 1) or before.batch,
+        tokens=_whole_number("tokens", fields["tokens"], 1) or before.tokens,
         model=model or None,
         context=None if ids is not None else context,
         prompt=prompt,
@@ -202,7 +202,7 @@ def from_fields(fields: Mapping[str, str], before: Settings, hello: Hello | None
 
 
 def _sampling(fields: Mapping[str, str]) -> SamplingSettings | None:
-    temperature = _number("temperature", fields["temperature"])
+    temperature = _decimal("temperature", fields["temperature"])
     if temperature is not None and temperature < 0:
         raise InputError("temperature: must be 0, which is greedy, or more")
     if not temperature:
@@ -210,15 +210,18 @@ def _sampling(fields: Mapping[str, str]) -> SamplingSettings | None:
             if fields[name].strip():
                 raise InputError(f"{name}: without a temperature above 0, decoding is greedy")
         return None
-    top_p = _number("top-p", fields["top-p"])
+    top_p = _decimal("top-p", fields["top-p"])
     if top_p is not None and not 0 < top_p <= 1:
         raise InputError("top-p: must be above 0 and at most 1")
     return SamplingSettings(
-        temperature, _whole("top-k", fields["top-k"], 1), top_p, _whole("seed", fields["seed"]) or 0
+        temperature,
+        _whole_number("top-k", fields["top-k"], 1),
+        top_p,
+        _whole_number("seed", fields["seed"]) or 0,
     )
 
 
-def _whole(name: str, text: str, least: int = 0) -> int | None:
+def _whole_number(name: str, text: str, least: int = 0) -> int | None:
     if not text.strip():
         return None
     try:
@@ -230,7 +233,7 @@ def _whole(name: str, text: str, least: int = 0) -> int | None:
     return value
 
 
-def _number(name: str, text: str) -> float | None:
+def _decimal(name: str, text: str) -> float | None:
     if not text.strip():
         return None
     with contextlib.suppress(ValueError):

@@ -4,7 +4,9 @@ meanings (see `analyzer/vocabulary/class_colors.py`).
 No meaning is carried by colour alone: states have words, classes have letters, bars have lengths.
 """
 
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
 
 from rich.style import Style
 from textual.color import Color, ColorParseError
@@ -67,6 +69,11 @@ def contrast(color: Color, other: Color) -> float:
     return (lighter + 0.05) / (darker + 0.05)
 
 
+@cache
+def _hue(color: str, background: Color) -> Style:
+    return Style(color=readable(color, background))
+
+
 def readable(color: str, background: Color) -> str:
     """`color` as far darker or lighter as a contrast of 3 to `background` needs (WCAG 2's least for
     graphics)."""
@@ -76,14 +83,6 @@ def readable(color: str, background: Color) -> str:
         (shade.hex for shade in shades if contrast(shade, background) >= _MIN_CONTRAST),
         towards.hex6,
     )
-
-
-def _parsed(value: str, default: str) -> Color:
-    try:
-        color = Color.parse(value)
-    except ColorParseError:
-        return Color.parse(default)
-    return Color.parse(default) if color.ansi is not None else color
 
 
 _PLAIN, _BOLD, _DIM = Style(), Style(bold=True), Style(dim=True)
@@ -120,16 +119,10 @@ class Inks:
     key: Style = _BOLD
     cursor: Style = _CURSOR
     match: Style = _MATCH
-    _hues: dict[str, Style] = field(default_factory=dict, compare=False)
 
     def hue(self, color: str) -> Style:
         """A palette colour as a foreground; plain text without colours."""
-        if not self.color:
-            return self.text
-        style = self._hues.get(color)
-        if style is None:
-            style = self._hues[color] = Style(color=readable(color, self.background))
-        return style
+        return _hue(color, self.background) if self.color else self.text
 
     def variant(self, index: int) -> Style:
         return self.hue(VARIANT_COLORS[index % len(VARIANT_COLORS)])
@@ -160,10 +153,14 @@ def themed_inks(variables: dict[str, str], dark: bool, few_colors: bool = False)
 
     `few_colors`: the terminal has sixteen, so letters are shown too.
     """
-    default = DARK if dark else LIGHT
-    background = _parsed(variables.get("background", ""), default.background or "")
-    foreground = _parsed(variables.get("foreground", ""), default.foreground or "")
-    primary = _parsed(variables.get("primary", ""), default.primary)
+
+    def parsed(name: str) -> Color:
+        with suppress(ColorParseError):
+            if (color := Color.parse(variables.get(name, ""))).ansi is None:
+                return color
+        return Color.parse(getattr(DARK if dark else LIGHT, name))
+
+    background, foreground, primary = map(parsed, ("background", "foreground", "primary"))
 
     def mixed(share: float) -> Style:
         return Style(color=background.blend(foreground, share).hex6)

@@ -1,6 +1,6 @@
 """The traits of the terminal, a filter for glyphs that it cannot, and a terminal that is lost."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -54,19 +54,16 @@ class LosableFile:
         return getattr(self._file, name)
 
     def write(self, text: str) -> int:
-        """Write `text`, if there is still a terminal."""
-        if not self._lost:
-            try:
-                return self._file.write(text)
-            except OSError:
-                self._lost = True
+        self._try(self._file.write, text)
         return len(text)
 
     def flush(self) -> None:
-        """Flush, if there is still a terminal."""
+        self._try(self._file.flush)
+
+    def _try(self, act: Callable[..., object], *arguments: str) -> None:
         if not self._lost:
             try:
-                self._file.flush()
+                act(*arguments)
             except OSError:
                 self._lost = True
 

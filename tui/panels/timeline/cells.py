@@ -59,7 +59,7 @@ def bar_cells(
     inside_one = (columns.after - columns.first == 1) & (columns.busy >= 1)
     bars.labels = [
         (rows // 2, start, cells, int(track.part[part]))
-        for start, cells, part in _runs(np.where(inside_one, columns.first, NONE))
+        for start, cells, part in _label_runs(np.where(inside_one, columns.first, NONE))
     ]
     return bars
 
@@ -73,7 +73,7 @@ def gap_cells(track: Track, columns: TrackColumns, glyphs: Glyphs) -> Cells:
     level[shown] = gap_levels(length_ns)
     kind[shown] = track.slices.kind[largest[shown]]
     text = np.array(list(glyphs.ramp))[level].tolist()
-    labels = [(0, start, cells, number) for start, cells, number in _runs(largest)]
+    labels = [(0, start, cells, number) for start, cells, number in _label_runs(largest)]
     return Cells([text], kind, np.zeros(len(largest), dtype=np.bool_), labels)
 
 
@@ -90,7 +90,7 @@ def _edges(track: Track, columns: TrackColumns, edges_ns: Int64s) -> tuple[Bools
     return begins, ends
 
 
-def _runs(values: Int64s) -> list[tuple[int, int, int]]:
+def _label_runs(values: Int64s) -> list[tuple[int, int, int]]:
     """(start, length, value) of the runs of equal values except `NONE` that have room for a
     label."""
     if not len(values):
