@@ -60,6 +60,7 @@ async def repaints_ms(path: Path, size: tuple[int, int], repeats: int) -> list[t
     app = DecodescopeApp(TraceSource((path,)))
     found: list[tuple[float, float]] = []
     async with app.run_test(size=size) as pilot:
+        await pilot.press("2")
         panel = app.query_one(TimelinePanel)
         while app.workers._workers or not panel.size.height:
             await pilot.press("2")

@@ -63,10 +63,8 @@ class Look:
     @property
     def shown(self) -> tuple[int, int]:
         """The time that is visible: (start, end)."""
-        return (
-            self.time.time_one(self.viewport.start_ns),
-            self.time.time_one(self.viewport.end_ns),
-        )
+        view = self.viewport
+        return self.time.time_one(view.start_ns), self.time.time_one(view.end_ns)
 
     @property
     def zoom(self) -> float:
@@ -91,15 +89,11 @@ class Look:
         viewport = viewport.within(*self.world, columns)
         return self if viewport == self.viewport else replace(self, viewport=viewport)
 
-    def fill(self, start_ns: int, end_ns: int, columns: int) -> Self:
-        """Exactly this time fills the screen."""
+    def fill(self, start_ns: int, end_ns: int, columns: int, margin: bool = False) -> Self:
+        """This time fills the screen, exactly or with a margin."""
         start_ns, end_ns = self.time.draw(np.array((start_ns, end_ns))).tolist()
-        return self.to(Viewport(start_ns, max(end_ns - start_ns, 1)), columns)
-
-    def fit(self, start_ns: int, end_ns: int, columns: int) -> Self:
-        """This time fills the screen, but for a margin."""
-        drawn = self.time.draw(np.array((start_ns, end_ns))).tolist()
-        return self.to(fitting(*drawn), columns)
+        exact = Viewport(start_ns, max(end_ns - start_ns, 1))
+        return self.to(fitting(start_ns, end_ns) if margin else exact, columns)
 
     def show(self, start_ns: int, end_ns: int, columns: int, readable: bool = True) -> Self:
         """Move so that this time is visible; if `readable`, zoom in on what is too short to see."""

@@ -1,7 +1,7 @@
 """The rows below the tracks: times, marks and the meaning of colours and glyphs."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import groupby
 from operator import itemgetter
 
@@ -108,14 +108,13 @@ def legend(canvas: Canvas, width: int) -> Row:
     """The families and gap classes that are visible, and what the heights of gaps mean."""
     inks, glyphs = canvas.inks, canvas.glyphs
 
-    def entries(
-        kind: TrackKind, letters: Mapping[str, str], ink: Callable[[str], Style]
-    ) -> list[Entry]:
+    def entries(kind: TrackKind, letters: Mapping[str, str]) -> list[Entry]:
+        ink = inks.family if kind == "stream" else inks.gap
         seen = [name for name in letters if (kind, name) in canvas.kinds_seen]
         return [(inks.mark(letters[name], glyphs.swatch), ink(name), name) for name in seen]
 
-    busy = entries("stream", FAMILY_LETTERS, inks.family)
-    why = entries("gap", GAP_LETTERS, inks.gap)
+    busy = entries("stream", FAMILY_LETTERS)
+    why = entries("gap", GAP_LETTERS)
     steps = "".join(
         f"{glyph}{duration(step).replace('.00', '').replace('.0', '').replace(' ', '')}"
         for glyph, step in zip(glyphs.ramp[1:], GAP_STEPS_NS, strict=False)

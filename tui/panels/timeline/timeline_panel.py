@@ -60,9 +60,8 @@ class TimelinePanel(TracksPanel):
 
         def fitted(look: "Look") -> "Look":
             chosen = self._chosen(look)[0]
-            if chosen is not None:
-                return look.fit(*chosen, self._columns)
-            return look.fill(*look.tracks.home, self._columns)
+            time = look.tracks.home if chosen is None else chosen
+            return look.fill(*time, self._columns, margin=chosen is not None)
 
         self._change(fitted)
 
