@@ -42,7 +42,7 @@ def waterfall(
     idle = (idle_inside(timeline.idle_of(devices), span) - interrupted_idle_ns)[0].tolist()
     used_ns = int(span.length_ns[0] - interrupted_ns[0])
     return (
-        *_busy_parts(used_ns - sum(idle), _limit_ns(cost)),
+        *_busy_parts(used_ns - sum(idle), cost),
         *(WaterfallPart(name, ns) for name, ns in zip(GAP_CLASSES, idle, strict=True)),
         WaterfallPart("host_tail", step_ns - used_ns),
     )
@@ -53,17 +53,11 @@ def busy_time_ns(parts: Sequence[WaterfallPart]) -> int | None:
     return sum(part.ns for part in parts if part.part in _BUSY) if parts else None
 
 
-def _busy_parts(busy_ns: int, limit_ns: int | None) -> tuple[WaterfallPart, ...]:
-    if limit_ns is None:
-        return (WaterfallPart("busy", busy_ns),)
-    return (
-        WaterfallPart("limit", limit_ns),
-        WaterfallPart("kernel_inefficiency", busy_ns - limit_ns),
-    )
-
-
-def _limit_ns(cost: StepCost | None) -> int | None:
+def _busy_parts(busy_ns: int, cost: StepCost | None) -> tuple[WaterfallPart, ...]:
     peak = None if cost is None else cost.peak_bytes_per_s
     if cost is None or not peak or not np.isfinite(peak):
-        return None
-    return round(cost.bytes_per_step * 1e9 / peak)
+        return (WaterfallPart("busy", busy_ns),)
+    limit_ns = round(cost.bytes_per_step * 1e9 / peak)
+    return WaterfallPart("limit", limit_ns), WaterfallPart(
+        "kernel_inefficiency", busy_ns - limit_ns
+    )
