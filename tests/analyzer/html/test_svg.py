@@ -264,7 +264,7 @@ def test_every_round_is_a_dot() -> None:
         VariantRates("a", (100.0, 101.0, 99.0), 100.0, Interval(99.0, 101.0, 0.95), None),
         VariantRates("b", (400.0,), 400.0, None, None),
     ]
-    root = parsed(rates_svg(variants))
+    root = parsed(rates_svg(variants) or "")
     assert len(list(root.iter("circle"))) == 2 * 4
     bars = [float(s.get("width", 0)) for s in root.iter("rect") if s.get("class") == "bar"]
     assert bars[1] / bars[0] == pytest.approx(4.0, rel=0.001)
