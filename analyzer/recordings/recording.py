@@ -124,21 +124,16 @@ class Recording:
         """The frames with a captured window, oldest first."""
         return tuple(frame for frame in self.events if isinstance(frame.message, TraceReady))
 
-    @property
-    def frames(self) -> Iterator[RecordedFrame]:
-        """All frames in the order they were written, each read when it is needed."""
-        return self.frames_from(0)
-
-    def frames_from(self, number: int) -> Iterator[RecordedFrame]:
-        """The frames from the one with this number on, each read when it is needed; also those that
-        are added before the last one was taken."""
+    def frames(self, number: int = 0) -> Iterator[RecordedFrame]:
+        """The frames from the one with this number on, in the order they were written, each read
+        when it is needed; also those that are added before the last one was taken."""
         if number >= len(self.times_ns):
             return
         with self.opened() as file:
             file.seek(self.offsets[number])
             while number < len(self.times_ns):
-                frame = read_frame(file)
-                yield RecordedFrame(self.times_ns[number], frame.message, self.offsets[number])
+                message = read_frame(file).message
+                yield RecordedFrame(self.times_ns[number], message, self.offsets[number])
                 number += 1
 
     def number_after(self, t_ns: int) -> int:
@@ -156,7 +151,7 @@ class Recording:
         first = max(number - recent, 0)
         start = self.offsets[first] if first < len(self.offsets) else self.end
         count = bisect_left(self.events, start, key=lambda event: event.offset)
-        tail = islice(self.frames_from(first), number - first)
+        tail = islice(self.frames(first), number - first)
         return _that_matter([*self.events[:count], *tail], start)
 
     def marks(self) -> tuple[RecordingMark, ...]:
