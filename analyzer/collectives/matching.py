@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decodescope.analyzer.collectives.participants import CollectiveOperation, Participant
-from decodescope.analyzer.trace import Bools, Int32s, Int64s, Intervals
+from decodescope.analyzer.trace import Int32s, Int64s, Intervals
 
 # Ends of one collective may differ by this much also where the transfer is shorter.
 TOLERANCE_NS = 5_000
@@ -75,25 +75,28 @@ def align_collectives(
     candidates = _candidates(differences, common_clock)
     clock_ns = candidates[0]
     if len(candidates) > 1:
-        agreeing = [_agreed(ends, other_ends, one_ns) for one_ns in candidates]
-        best = [
-            one_ns
-            for one_ns, count in zip(candidates, agreeing, strict=True)
+        agreeing = [_agreed(ends, other_ends, candidate_ns) for candidate_ns in candidates]
+        nearly_most = [
+            candidate_ns
+            for candidate_ns, count in zip(candidates, agreeing, strict=True)
             if count >= _NEARLY * max(agreeing)
         ]
         first_of_most = candidates[agreeing.index(max(agreeing))]
-        clock_ns = min(best, key=abs) if common_clock else first_of_most
+        clock_ns = min(nearly_most, key=abs) if common_clock else first_of_most
     first, second = _nearest(ends, other_ends - clock_ns)
-    kept = _agreeing(reference, other, first, second, clock_ns)
+    length_ns = reference.times.length_ns[first]
+    most_ns = np.minimum(length_ns, other.times.length_ns[second])
+    kept = np.abs(other_ends[second] - ends[first] - clock_ns) <= np.maximum(most_ns, TOLERANCE_NS)
+    kept &= reference.token[first] == other.token[second]
     first, second = first[kept], second[kept]
-    if not _enough(ends, other_ends - clock_ns, reference.times.length_ns[first], len(first)):
+    if not _enough(ends, other_ends - clock_ns, length_ns[kept]):
         return None
     return Alignment(first, second, int(np.median(other_ends[second] - ends[first])))
 
 
-def _enough(ends: Int64s, other_ends: Int64s, length_ns: Int64s, matched: int) -> bool:
-    """Whether `matched` pairs of these lengths show that two sequences, on one clock, belong
-    together."""
+def _enough(ends: Int64s, other_ends: Int64s, length_ns: Int64s) -> bool:
+    """Whether pairs of these lengths show that two sequences, on one clock, belong together."""
+    matched = len(length_ns)
     since, until = max(ends.min(), other_ends.min()), min(ends.max(), other_ends.max())
     slack_ns = 0 if not matched else max(int(np.median(length_ns)), TOLERANCE_NS)
     common = [
@@ -106,21 +109,6 @@ def _enough(ends: Int64s, other_ends: Int64s, length_ns: Int64s, matched: int) -
     chance = min(2 * slack_ns / spacing_ns, 1.0) if spacing_ns else 0.0
     required = min(max((1 + chance) / 2, MIN_SHARED), MAX_REQUIRED)
     return matched >= required * min(common)
-
-
-def _agreeing(
-    reference: CollectiveSequence,
-    other: CollectiveSequence,
-    first: Int64s,
-    second: Int64s,
-    clock_ns: int,
-) -> Bools:
-    """Which pairs may be the same collective."""
-    reference_times, other_times = reference.times.take(first), other.times.take(second)
-    apart_ns = np.abs(other_times.end_ns - reference_times.end_ns - clock_ns)
-    most_ns = np.maximum(np.minimum(reference_times.length_ns, other_times.length_ns), TOLERANCE_NS)
-    agreeing: Bools = (reference.token[first] == other.token[second]) & (apart_ns <= most_ns)
-    return agreeing
 
 
 def _nearest(ends: Int64s, other_ends: Int64s) -> tuple[Int64s, Int64s]:
@@ -167,11 +155,11 @@ def _candidates(differences: Int64s, common_clock: bool) -> list[int]:
     candidates: list[int] = []
     if common_clock:
         candidates.append(int(middle[places[np.abs(middle[places]).argmin()]]))
-    for one_ns in middle[places[order]].tolist():
-        if len(candidates) == _CANDIDATES:
-            break
-        if all(abs(one_ns - other_ns) > _CLOSE_NS for other_ns in candidates):
-            candidates.append(one_ns)
+    for middle_ns in middle[places[order]].tolist():
+        if all(abs(middle_ns - candidate_ns) > _CLOSE_NS for candidate_ns in candidates):
+            candidates.append(middle_ns)
+            if len(candidates) >= _CANDIDATES:
+                break
     return candidates
 
 
@@ -232,39 +220,26 @@ def find_groups(
         left = {
             number: np.flatnonzero(participant.operation == place)
             for number, participant in enumerate(participants)
+            if place in participant.operation
         }
-        left = {number: chosen for number, chosen in left.items() if len(chosen)}
         while len(left) > 1:
+            sequences = {
+                number: CollectiveSequence(
+                    participants[number].times(chosen), participants[number].token[chosen]
+                )
+                for number, chosen in left.items()
+            }
             reference = max(left, key=lambda number: (len(left[number]), -number))
-            alignments = _aligned(participants, left, reference, common_clock)
+            alignments: dict[int, Alignment | None] = {reference: None}
+            for number in left.keys() - {reference}:
+                aligned = align_collectives(sequences[reference], sequences[number], common_clock)
+                if aligned is not None:
+                    alignments[number] = aligned
             if len(alignments) > 1:
                 groups.append(_group(participants, operation, left, reference, alignments))
             for number in alignments:
                 del left[number]
     return sorted(groups, key=lambda group: (group.operation, group.members))
-
-
-def _aligned(
-    participants: Sequence[Participant],
-    chosen: dict[int, Int64s],
-    reference: int,
-    common_clock: bool,
-) -> dict[int, Alignment | None]:
-    """The members of the group of `reference`, itself among them, aligned with it."""
-    own = _sequence(participants[reference], chosen[reference])
-    alignments: dict[int, Alignment | None] = {reference: None}
-    for number in chosen:
-        if number != reference:
-            matched = align_collectives(
-                own, _sequence(participants[number], chosen[number]), common_clock
-            )
-            if matched is not None:
-                alignments[number] = matched
-    return alignments
-
-
-def _sequence(participant: Participant, chosen: Int64s) -> CollectiveSequence:
-    return CollectiveSequence(participant.times(chosen), participant.token[chosen])
 
 
 def _group(
