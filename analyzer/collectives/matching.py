@@ -261,8 +261,12 @@ def _group(
     times = [participants[number].times(row) for number, row in zip(members, op, strict=True)]
     start_ns = np.array([member_times.start_ns for member_times in times]).reshape(op.shape)
     end_ns = np.array([member_times.end_ns for member_times in times]).reshape(op.shape)
-    clock_ns = _clocks(end_ns)
-    limit_ns = int(np.median((end_ns - start_ns).min(axis=0))) if op.shape[1] else 0
+    # How far each member's clock is ahead of the median member's, from the ends.
+    clock_ns, limit_ns = np.zeros(len(members), dtype=np.int64), 0
+    if op.shape[1]:
+        ahead = np.median(end_ns - end_ns[0], axis=1)
+        clock_ns = np.rint(ahead - np.median(ahead)).astype(np.int64)
+        limit_ns = int(np.median((end_ns - start_ns).min(axis=0)))
     return Group(
         operation=operation,
         members=members,
@@ -272,11 +276,3 @@ def _group(
         clock_ns=clock_ns,
         clocks_agree=bool((np.abs(clock_ns) <= max(limit_ns, TOLERANCE_NS)).all()),
     )
-
-
-def _clocks(end_ns: Int64Table) -> Int64s:
-    """How far each member's clock is ahead of the median member's, from the ends."""
-    if not end_ns.shape[1]:
-        return np.zeros(len(end_ns), dtype=np.int64)
-    ahead = np.median(end_ns - end_ns[0], axis=1)
-    return np.asarray(np.rint(ahead - np.median(ahead)), dtype=np.int64)

@@ -99,16 +99,19 @@ def split_communication(participant: Participant, transfer_start_ns: Int64s) -> 
     begin_ns[split] = transfer_start_ns[split] - participant.base_ns
     others = np.ones(len(participant.ops), dtype=np.bool_)
     others[participant.row] = False
-    other_start_ns, other_end_ns = participant.ops.start_ns[others], participant.ops.end_ns[others]
+    other_start_ns, other_end_ns = (
+        participant.ops.start_ns[others],
+        participant.ops.end_ns[others],
+    )
 
     def lengths(starts: Int64s, ends: Int64s) -> Int64s:
         """The length of the union alone, and what it adds to the other ops."""
         joined = _length(
-            np.concatenate((starts, other_start_ns)), np.concatenate((ends, other_end_ns))
+            np.concatenate((starts, other_ops.start_ns)), np.concatenate((ends, other_ops.end_ns))
         )
         return np.array([_length(starts, ends), joined - other_ns])
 
-    other_ns = _length(other_start_ns, other_end_ns)
+    other_ns = _length(other_ops.start_ns, other_ops.end_ns)
     transfer = lengths(begin_ns[split], end_ns[split])
     known = lengths(begin_ns, end_ns)
     unsplit, wait = known - transfer, lengths(start_ns, end_ns) - known

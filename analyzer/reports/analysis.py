@@ -71,7 +71,7 @@ class Analysis(Timeline):
     report: Report
 
     def step_timeline(self, index: int = -1) -> StepTimeline | None:
-        """What ran when in one step, None if there is no such step or it launched nothing."""
+        """The ops and gaps of one step over time, None if there is no such step or it launched nothing."""
         return step_timeline(self, index)
 
     def op_waits(self) -> "OpWaits | None":
@@ -82,18 +82,18 @@ class Analysis(Timeline):
         return waits_of(self) if len(self.busy) > 1 else None
 
 
-def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
+def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
     """Compute every figure of `Report`. Works for any trace, also one without GPU activity.
 
     Raises:
-        InputError: what is `given` beside the trace is not what it should be.
+        InputError: one of the `facts` beside the trace is not what it should be.
     """
     timeline = find_timeline(trace)
     # Few traces come with captures or have several GPUs; the others do without these modules.
-    if given.captures:
+    if facts.captures:
         from decodescope.analyzer.attribution.capture_choice import choose_captures
 
-        reference, findings = choose_captures(timeline, given.captures)
+        reference, findings = choose_captures(timeline, facts.captures)
         trace = replace(trace, reference=reference, findings=(*trace.findings, *findings))
         timeline = replace(timeline, trace=trace)
     communication = None
@@ -102,9 +102,9 @@ def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
 
         communication = gpu_communication(timeline)
     own_ranges = find_ranges(timeline)
-    structure = find_structure(timeline, given.rules or bundled_rules())
+    structure = find_structure(timeline, facts.rules or bundled_rules())
     ranges = with_inferred_paths(timeline, own_ranges, structure)
-    work = op_work(trace, ranges.reference_op, given.peak)
+    work = op_work(trace, ranges.reference_op, facts.peak)
     devices, steps = device_reports(timeline), _step_reports(timeline)
     launches = launch_report(timeline)
     interruptions = find_interruptions(timeline)
@@ -115,7 +115,7 @@ def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
     reported_interruptions = interruption_reports(timeline, interruptions)
     structured, layers = structure_reports(timeline, own_ranges, structure, step)
     roles = role_reports(timeline, structure, step)
-    costs = find_costs(timeline, step, given, structured, roles)
+    costs = find_costs(timeline, step, facts, structured, roles)
     trace_health = health(timeline, observer, reported_interruptions, ranges.tree.cut)
     trace_health = msgspec.structs.replace(
         trace_health, findings=(*trace_health.findings, *costs.findings)

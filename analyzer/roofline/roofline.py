@@ -101,12 +101,14 @@ def rooflines(trace: Trace, work: OpWork, chosen: Int64s) -> dict[int, Roofline]
     return rooflines_by_name
 
 
-def _peaks(trace: Trace, device: int, given: DatasheetPeak | None) -> tuple[float, float, float]:
+def _peaks(
+    trace: Trace, device: int, users_peak: DatasheetPeak | None
+) -> tuple[float, float, float]:
     """bytes/s, FLOP/s of the capture's dtype and of the slowest dtype; NaN if unknown."""
     capture = trace.capture
-    sheet = given or datasheet_peak(trace.device_names.get(device, ""))
+    sheet = users_peak or datasheet_peak(trace.device_names.get(device, ""))
     flops_per_s = sheet.flops_per_s if sheet else {}
-    measured = capture.measured_peak_bytes_per_s if capture and not given else None
+    measured = capture.measured_peak_bytes_per_s if capture and not users_peak else None
     return (
         measured or (sheet.bytes_per_s if sheet else math.nan),
         flops_per_s.get(capture.dtype, math.nan) if capture else math.nan,
@@ -169,8 +171,8 @@ def compute_dtype(weights: "WeightFormat", activations: str) -> str:
     return "fp8" if weights.compute == "fp8" else activations
 
 
-def captured_cost(capture: CaptureInfo, given: DatasheetPeak | None = None) -> StepCost | None:
-    """The cost of a step of one of decodescope's own runs; `given` replaces the peaks."""
+def captured_cost(capture: CaptureInfo, users_peak: DatasheetPeak | None = None) -> StepCost | None:
+    """The cost of a step of one of decodescope's own runs; `users_peak` replaces the peaks."""
     if capture.device == "cpu" or capture.bytes_per_step <= 0:
         return None
     return StepCost(
@@ -181,8 +183,8 @@ def captured_cost(capture: CaptureInfo, given: DatasheetPeak | None = None) -> S
         flops_per_step=capture.flops_per_step,
         batch=capture.batch,
         device_name=capture.device_name,
-        measured_peak_bytes_per_s=None if given else capture.measured_peak_bytes_per_s,
-        **peak_fields(given or datasheet_peak(capture.device_name), capture.dtype),
+        measured_peak_bytes_per_s=None if users_peak else capture.measured_peak_bytes_per_s,
+        **peak_fields(users_peak or datasheet_peak(capture.device_name), capture.dtype),
     )
 
 

@@ -1,4 +1,4 @@
-"""What bounds a decode step: one cause, the figures that show it, and what to do next. The figures
+"""The bound of a decode step: one cause, the figures that show it, and what to do next. The figures
 that decide come first.
 
 - communication: communication that no other op covers is the largest part of the window.
@@ -62,7 +62,7 @@ _MIN_SHARE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a verdict rests on: devices and steps without interruptions. `capture`, `observer`
+    """The figures that a verdict rests on: devices and steps without interruptions. `capture`, `observer`
     and `cost` are None if unknown; `whole` names the devices' window in reasons."""
 
     devices: Sequence[DeviceReport]
