@@ -111,11 +111,8 @@ def _why_not(
 ) -> str:
     batches = sorted({launch.batch for launch in launches if launch.batch is not None})
     sizes = sorted({graph.batch for graph in graphs if graph.batch is not None})
-    if (
-        batches
-        and len(sizes)
-        and not any(fits(graph, batch) for graph in graphs for batch in batches)
-    ):
+    fitting = any(fits(graph, batch) for graph in graphs for batch in batches)
+    if batches and sizes and not fitting:
         return (
             f"it captured batch {_listed(sizes)}, and the trace replays graphs for batch "
             f"{_listed(batches)}"

@@ -97,12 +97,9 @@ def split_communication(participant: Participant, transfer_start_ns: Int64s) -> 
     split = transfer_start_ns != UNKNOWN
     begin_ns = start_ns.copy()
     begin_ns[split] = transfer_start_ns[split] - participant.base_ns
-    others = np.ones(len(participant.ops), dtype=np.bool_)
-    others[participant.row] = False
-    other_start_ns, other_end_ns = (
-        participant.ops.start_ns[others],
-        participant.ops.end_ns[others],
-    )
+    is_other = np.ones(len(participant.ops), dtype=np.bool_)
+    is_other[participant.row] = False
+    other_ops = participant.ops.take(is_other)
 
     def lengths(starts: Int64s, ends: Int64s) -> Int64s:
         """The length of the union alone, and what it adds to the other ops."""

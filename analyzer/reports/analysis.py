@@ -71,7 +71,8 @@ class Analysis(Timeline):
     report: Report
 
     def step_timeline(self, index: int = -1) -> StepTimeline | None:
-        """The ops and gaps of one step over time, None if there is no such step or it launched nothing."""
+        """The ops and gaps of one step over time, None for a step that launched nothing or is not
+        there."""
         return step_timeline(self, index)
 
     def op_waits(self) -> "OpWaits | None":

@@ -63,7 +63,7 @@ _PEAKS: tuple[tuple[str, float, tuple[float | None, ...], str], ...] = (
     (r"\bMI250\b", 1638.4, (181.05, 181.05, None, 22.65), f"{_MI200} (one of two dies)"),
     (r"\bMI210\b", 1638.4, (181, 181, None, 22.6), "AMD Instinct MI210 datasheet"),
     (r"\bMI100\b", 1228.8, (92.3, 184.6, None, 23.1), "AMD Instinct MI100 datasheet"),
-)  # fmt: skip
+)
 _LAPTOP = re.compile(r"laptop|mobile|max-q", re.IGNORECASE)
 _WRITE = 'write it as "4682GB/s" or "5.3TB/s,1307TFLOP/s"'
 _MAX_SHOWN = 60

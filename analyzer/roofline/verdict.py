@@ -62,8 +62,8 @@ _MIN_SHARE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The figures that a verdict rests on: devices and steps without interruptions. `capture`, `observer`
-    and `cost` are None if unknown; `whole` names the devices' window in reasons."""
+    """The figures that a verdict rests on: devices and steps without interruptions. `capture`,
+    `observer` and `cost` are None if unknown; `whole` names the devices' window in reasons."""
 
     devices: Sequence[DeviceReport]
     launches: LaunchReport

@@ -50,8 +50,8 @@ def kinds_of(trace: Trace, steps: Steps) -> tuple[StepAnnotation, ...]:
     """The known facts of each step.
 
     A marker's name tells them; those that it lacks are told by the engine annotations inside the
-    marker on its thread, as far as all outermost ones agree. In a capture of ours, the steps of batch B read
-    B * (position + 1 + index) KV entries. `UNKNOWN` for inferred steps.
+    marker on its thread, as far as all outermost ones agree. In a capture of ours, the steps of
+    batch B read B * (position + 1 + index) KV entries. `UNKNOWN` for inferred steps.
     """
     if steps.source != "markers":
         return (UNKNOWN,) * len(steps)
