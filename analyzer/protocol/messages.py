@@ -162,7 +162,7 @@ class Heartbeat(Struct, frozen=True, tag="alive"):
 
 
 class Meters(Struct, frozen=True, tag="meters"):
-    """The meters that NVML reads of the worker's GPU; None where this GPU or driver reports nothing.
+    """The meters of the worker's GPU as NVML reads them; None for those that it does not report.
 
     `utilization_percent` is the share of the time in which a kernel ran. `throttle` names the
     reasons why the clock is below what was asked for; a GPU that idles is not throttled.
