@@ -1,4 +1,4 @@
-"""What bounds a decode step: one cause, the figures that show it, and what to do next. The figures
+"""The bound of a decode step: one cause, the figures that show it, and what to do next. The figures
 that decide come first.
 
 - communication: communication that no other op covers is the largest part of the window.
@@ -10,8 +10,8 @@ that decide come first.
 - unknown: none of the first four, and the bandwidth is unknown; the next step makes it known.
 
 The first that holds is the bound; of memory and compute, the nearer to its peak. If the profiler
-distorts the steps (`Observer.distorted`), the verdict rests on the unprofiled step: it is busy, and
-idle for other causes than the host, for as long as a profiled one; the rest is the host's.
+distorts the steps (`Observer.is_distorted`), the verdict rests on the unprofiled step: it is busy,
+and idle for other causes than the host, for as long as a profiled one; the rest is the host's.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,8 +61,8 @@ _MIN_SHARE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a verdict rests on: devices and steps without interruptions. `capture`, `observer`
-    and `cost` are None if unknown; `whole` names the devices' window in reasons."""
+    """The figures that a verdict rests on: devices and steps without interruptions. `capture`,
+    `observer` and `cost` are None if unknown; `whole` names the devices' window in reasons."""
 
     devices: Sequence[DeviceReport]
     launches: LaunchReport
@@ -85,9 +85,15 @@ class Evidence:
         return None if self.observer is None else self.observer.step_ns
 
     @property
-    def distorted(self) -> bool:
+    def is_distorted(self) -> bool:
         """Whether the profiler slowed the steps, so that the window does not show why they wait."""
-        return self.observer is not None and self.observer.distorted
+        return self.observer is not None and self.observer.is_distorted
+
+    @property
+    def step_busy_ns(self) -> float:
+        """Mean busy time of a profiled step; its kernels may overlap less than unprofiled ones."""
+        busy_ns = [step.busy_ns for step in self.steps if step.gpu_ops]
+        return sum(busy_ns) / len(busy_ns) if busy_ns else 0.0
 
 
 def verdict(evidence: Evidence) -> Verdict:
@@ -151,11 +157,11 @@ def _budget(evidence: Evidence) -> _Budget:
     busy_ns = sum(device.busy_ns for device in devices)
     exposed_ns = sum(device.exposed_communication_ns for device in devices)
     steps = [step for step in evidence.steps if step.gpu_ops]
-    if not steps or evidence.observer is None or not evidence.distorted:
+    if not steps or evidence.observer is None or not evidence.is_distorted:
         window_ns = sum(device.window_ns for device in devices)
         return _Budget(evidence.whole, window_ns, busy_ns, exposed_ns, idle)
     total_ns = float(evidence.observer.unprofiled_step_ns or 0)
-    step_busy_ns = min(_step_busy_ns(evidence), total_ns)
+    step_busy_ns = min(evidence.step_busy_ns, total_ns)
     kept = {name: sum(step.gaps.get(name, 0) for step in steps) / len(steps) for name in idle}
     kept |= dict.fromkeys(_LATE_CLASSES, 0.0)
     room_ns = total_ns - step_busy_ns
@@ -166,12 +172,6 @@ def _budget(evidence: Evidence) -> _Budget:
     return _Budget("the unprofiled step", total_ns, step_busy_ns, exposed_ns, kept)
 
 
-def _step_busy_ns(evidence: Evidence) -> float:
-    """Mean busy time of a profiled step; its kernels may overlap less than unprofiled ones."""
-    busy_ns = [step.busy_ns for step in evidence.steps if step.gpu_ops]
-    return sum(busy_ns) / len(busy_ns) if busy_ns else 0.0
-
-
 def _bound(evidence: Evidence, spent: _Budget, memory: _Nearness, compute: _Nearness) -> Bound:
     waits_ns = sum(spent.idle_ns.values()) - spent.late_ns
     others_ns = (spent.late_ns, waits_ns, spent.busy_ns - spent.exposed_ns)
@@ -179,10 +179,11 @@ def _bound(evidence: Evidence, spent: _Budget, memory: _Nearness, compute: _Near
         return "communication"
     if memory.holds or compute.holds:
         return "memory" if (memory.share or 0.0) >= (compute.share or 0.0) else "compute"
-    depth = evidence.launches.median_queue_depth
     # A profiler that distorts also empties the queue.
-    is_shallow = evidence.distorted or (depth is not None and depth <= LAUNCH_BOUND_QUEUE_DEPTH)
-    if spent.share(spent.late_ns) > LAUNCH_BOUND_IDLE_SHARE and is_shallow:
+    depth = evidence.launches.median_queue_depth
+    shallow = depth is not None and depth <= LAUNCH_BOUND_QUEUE_DEPTH
+    late = spent.share(spent.late_ns) > LAUNCH_BOUND_IDLE_SHARE
+    if late and (shallow or evidence.is_distorted):
         return "launch"
     return "unknown" if memory.share is None else "kernels"
 
@@ -196,17 +197,17 @@ def _spent_reasons(evidence: Evidence, spent: _Budget, bound: Bound) -> Iterator
         late = f"idle for the host: {duration(round(spent.late_ns))}"
     yield "launch", f"{late}, {share:.1%} of {spent.of}, {over} {LAUNCH_BOUND_IDLE_SHARE:.0%}"
     observer = evidence.observer
-    if observer is not None and observer.distorted:
+    if observer is not None and evidence.is_distorted:
         yield (
             "launch",
             f"profiled steps took {observer.ratio:.2f} times as long as unprofiled ones: judged by "
             f"the unprofiled step ({duration(observer.unprofiled_step_ns)}) and the busy time of a "
-            f"profiled one ({duration(round(_step_busy_ns(evidence)))})",
+            f"profiled one ({duration(round(evidence.step_busy_ns))})",
         )
     depth = evidence.launches.median_queue_depth
     if depth is None:
         yield "launch", "no launch call is linked to its work: queue depth unknown"
-    elif not evidence.distorted:
+    elif not evidence.is_distorted:
         shallow = "at most" if depth <= LAUNCH_BOUND_QUEUE_DEPTH else "more than"
         reason = f"median queue depth: {depth:g}, {shallow} {LAUNCH_BOUND_QUEUE_DEPTH:g}"
         yield "launch", reason
@@ -283,8 +284,15 @@ def _next(evidence: Evidence, spent: _Budget, bound: Bound) -> Iterator[str]:
         yield UNLINKED_ADVICE
     if bound == "launch":
         yield _launch_advice(evidence)
+    elif bound == "unknown" and evidence.capture is not None:
+        known = evidence.step_ns and evidence.cost is not None
+        yield RECORD + (
+            "the measured peak of the GPU" if known else "the bytes and the time of a step"
+        )
+    elif bound == "unknown" and evidence.cost is not None:
+        yield GIVE_PEAK
     elif bound == "unknown":
-        yield _how_to_know(evidence)
+        yield f"{NAME_MODEL}; or {RECORD}the bytes of a step and the peak of the GPU"
     elif bound == "memory":
         yield _fewer_bytes(evidence.capture.variant if evidence.capture else "")
     else:
@@ -311,25 +319,15 @@ def _fewer_bytes(variant: str) -> str:
 
 
 def _launch_advice(evidence: Evidence) -> str:
-    """What to do about the largest part of the late time."""
-    late = dict.fromkeys(LATE_ADVICE, 0)
+    """Advice about the largest part of the late time."""
+    late_ns = dict.fromkeys(LATE_ADVICE, 0)
     for device in evidence.devices:
         for name, total in device.host_wait.items():
-            late[name] += total.total_ns
-        late["python"] += device.gaps["launch_call"].total_ns
-        late["python"] += device.gaps["launch_latency"].total_ns
-    largest = max(late, key=lambda name: late[name])
+            late_ns[name] += total.total_ns
+        for name in ("launch_call", "launch_latency"):
+            late_ns["python"] += device.gaps[name].total_ns
+    largest = max(late_ns, key=lambda name: late_ns[name])
     launches = evidence.launches
     if largest == "python" and 2 * launches.graph_launches > launches.calls:
         return GRAPH_ADVICE
     return LATE_ADVICE[largest]
-
-
-def _how_to_know(evidence: Evidence) -> str:
-    if evidence.capture is None and evidence.cost is None:
-        return f"{NAME_MODEL}; or {RECORD}the bytes of a step and the peak of the GPU"
-    if evidence.capture is None:
-        return GIVE_PEAK
-    if evidence.step_ns and evidence.cost is not None:
-        return f"{RECORD}the measured peak of the GPU"
-    return f"{RECORD}the bytes and the time of a step"

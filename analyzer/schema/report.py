@@ -282,7 +282,7 @@ class Observer(Struct, frozen=True):
         return self.unprofiled_step_ns or self.profiled_step_ns
 
     @property
-    def distorted(self) -> bool:
+    def is_distorted(self) -> bool:
         """Whether profiled steps took over `DISTORTED` times as long as unprofiled ones."""
         return self.ratio is not None and self.ratio > DISTORTED
 
