@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -59,56 +59,40 @@ def _use(name: str, message: CollectiveMessage | None) -> "_Use | None":
         return _Use(name, operation, -1)
     together = re.fullmatch(r"_*all_?to_?all.*", message.collective, re.IGNORECASE)
     is_exchange = operation.name == "send_recv" and together is not None
-    element_bytes = _ELEMENT_BYTES.get(message.dtype)
-    unknown = message.in_elements is None or element_bytes is None
-    return _Use(
-        name,
-        CollectiveOperation(
-            "all_to_all" if is_exchange else operation.name, operation.kind, message.group
-        ),
-        -1 if unknown else (message.in_elements or 0) * (element_bytes or 0),
+    element_bytes, payload_bytes = _ELEMENT_BYTES.get(message.dtype), -1
+    if message.in_elements is not None and element_bytes is not None:
+        payload_bytes = message.in_elements * element_bytes
+    operation = replace(
+        operation, name="all_to_all" if is_exchange else operation.name, group=message.group
     )
-
-
-def message_bytes(operation: str, given_bytes: Int64s, ranks: int) -> Int64s:
-    """The sizes of messages as nccl-tests counts them (doc/PERFORMANCE.md): what a rank gives, of
-    an all-gather what it gets, that is what all `ranks` give."""
-    return given_bytes * ranks if operation == "all_gather" else given_bytes
-
-
-def bus_factor(operation: str, ranks: int) -> float | None:
-    """Bus bandwidth ÷ (message size ÷ time) of nccl-tests, for n ranks: 2 (n - 1) / n of an
-    all-reduce, (n - 1) / n of an all-gather, reduce-scatter and all-to-all; None of others."""
-    share = (ranks - 1) / ranks
-    shares = {"all_gather": share, "reduce_scatter": share, "all_to_all": share}
-    return {"all_reduce": 2 * share, **shares}.get(operation)
+    return _Use(name, operation, payload_bytes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Participant:
-    """One device of one rank. `ops` are all its ops, `row` those of them that communicate, in order
-    of start. Of each of these: `operation` indexes the list of `find_participants`, `token` is
+class Collectives(Intervals):
+    """The communicating ops of one device in order of start, on the wall clock. `row` is the row of
+    each among the device's ops, `operation` indexes the list of `find_participants`, `token` is
     equal for ops of equal names and messages (on every rank), `step` is its step, -1 for none, and
-    `bytes` what the rank gives to it, -1 if unknown. Times are on the
-    wall clock: the trace's own and `base_ns`.
+    `bytes` is the payload of the rank, -1 if unknown.
     """
 
-    rank: int
-    device: int
-    base_ns: int
-    ops: GpuOps
     row: Int64s
     operation: Int32s
     token: Int32s
     step: Int64s
     bytes: Int64s
 
-    def times(self, chosen: Int64s) -> Intervals:
-        """The wall-clock times of some of the communicating ops."""
-        rows = self.row[chosen]
-        return Intervals(
-            self.ops.start_ns[rows] + self.base_ns, self.ops.end_ns[rows] + self.base_ns
-        )
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Participant:
+    """One device of one rank: all its ops, in the trace's own time, `base_ns` behind the wall
+    clock, and those that communicate."""
+
+    rank: int
+    device: int
+    base_ns: int
+    ops: GpuOps
+    collectives: Collectives
 
 
 def find_participants(
@@ -128,18 +112,20 @@ def find_participants(
         for device, device_ops in rows_by(trace.ops.device).items():
             row = np.flatnonzero(use_of_op[device_ops] >= 0)
             if len(row):
-                kind, step = use_of_op[device_ops[row]], steps.op_step[device_ops[row]]
+                op = device_ops[row]
+                kind = use_of_op[op]
+                collectives = Collectives(
+                    start_ns=trace.ops.start_ns[op] + trace.base_ns,
+                    end_ns=trace.ops.end_ns[op] + trace.base_ns,
+                    row=row,
+                    operation=place[kind],
+                    token=token[kind],
+                    step=steps.op_step[op],
+                    bytes=size[kind],
+                )
                 participants.append(
                     Participant(
-                        rank=rank,
-                        device=device,
-                        base_ns=trace.base_ns,
-                        ops=trace.ops.take(device_ops),
-                        row=row,
-                        operation=place[kind],
-                        token=token[kind],
-                        step=step,
-                        bytes=size[kind],
+                        rank, device, trace.base_ns, trace.ops.take(device_ops), collectives
                     )
                 )
     return operations, participants

@@ -2,26 +2,22 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
+from msgspec import structs
 
-from decodescope.analyzer.collectives.matching import Group, find_groups
+from decodescope.analyzer.collectives.groups import Group, MatchedCollectives, match_collectives
 from decodescope.analyzer.collectives.participants import (
     CollectiveOperation,
     Participant,
-    bus_factor,
     find_participants,
-    message_bytes,
 )
 from decodescope.analyzer.collectives.waits import (
     Entries,
     OpWaits,
-    Waits,
     entries_of,
-    find_straggler,
-    find_waits,
     op_waits,
     split_communication,
     transfer_starts,
@@ -38,37 +34,13 @@ from decodescope.analyzer.schema.communication_report import (
 )
 from decodescope.analyzer.timing.timeline import Timeline
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MatchedCollectives:
-    """The collectives of `participants`; `groups` run the same ones, and `group_waits` has the
-    waits of each group."""
-
-    operations: tuple[CollectiveOperation, ...]
-    participants: tuple[Participant, ...]
-    groups: tuple[Group, ...]
-    group_waits: tuple[Waits, ...]
-
-    @property
-    def waits(self) -> tuple[Waits, ...]:
-        """The waits of the groups with matched collectives."""
-        return tuple(waits for waits in self.group_waits if len(waits.transfer_ns))
-
-    @property
-    def by_durations(self) -> bool:
-        """Whether waits are found from durations."""
-        return any(waits.by_durations for waits in self.waits)
-
-
-def match_collectives(
-    operations: Sequence[CollectiveOperation],
-    participants: Sequence[Participant],
-    common_clock: bool,
-) -> MatchedCollectives:
-    """Match them. `common_clock` says whether the wall clocks of the participants are one."""
-    groups = find_groups(participants, operations, common_clock)
-    waits = [find_waits(group, common_clock) for group in groups]
-    return MatchedCollectives(tuple(operations), tuple(participants), tuple(groups), tuple(waits))
+# A straggler enters last this much more often than its even share (as a share of its collectives,
+# and in standard deviations of an even draw), and costs the others this part of the time in which
+# they communicate.
+MIN_EXCESS, MIN_SIGMAS, MIN_COST = 0.25, 4.0, 0.05
+# By operation, the factor of (n - 1) / n in nccl-tests (doc/PERFORMANCE.md) for n ranks: bus
+# bandwidth = message size ÷ time x factor x (n - 1) / n.
+_BUS_FACTORS = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}
 
 
 def communication_report(
@@ -78,18 +50,18 @@ def communication_report(
     skew: SkewReport | None,
 ) -> CommunicationReport:
     """The communication of each of `ranks`, who waits for whom, and the collectives."""
-    participants, waits = matched.participants, matched.waits
-    entries = [entries_of(number, waits) for number in range(len(participants))]
+    participants, groups = matched.participants, matched.matched_groups
+    entries = [entries_of(number, groups) for number in range(len(participants))]
     parts = [
         split_communication(participant, start_ns)
         for participant, start_ns in zip(
-            participants, transfer_starts(participants, waits), strict=True
+            participants, transfer_starts(participants, groups), strict=True
         )
     ]
     # The clock of a participant is that of its group with the most collectives.
     clocks_ns: dict[int, int] = {}
-    for wait in sorted(waits, key=lambda wait: len(wait.transfer_ns)):
-        clocks_ns |= zip(wait.group.members, wait.group.clock_ns.tolist(), strict=True)
+    for group in sorted(groups, key=lambda group: len(group.transfer_ns)):
+        clocks_ns |= zip(group.members, group.clock_ns.tolist(), strict=True)
     straggler, no_straggler = _straggler(participants, entries, parts)
     rows = []
     for rank in ranks:
@@ -101,7 +73,7 @@ def communication_report(
         rows.append(
             RankCommunication(
                 rank=rank,
-                communication_ns=split["transfer_ns"] + split["wait_ns"] + split["unsplit_ns"],
+                communication_ns=_communication_ns(split),
                 collectives=sum(entries[place].collectives for place in places),
                 last_entries=sum(entries[place].last for place in places),
                 caused_wait_ns=sum(entries[place].caused_ns for place in places),
@@ -115,10 +87,10 @@ def communication_report(
     return CommunicationReport(
         ranks=tuple(rows),
         member=member,
-        clock=_clock_source(matched.by_durations) if waits else None,
+        clock=_clock_source(matched.by_durations) if groups else None,
         straggler=straggler,
         no_straggler=no_straggler,
-        collectives=_collectives(matched.operations, participants, matched.group_waits),
+        collectives=_collectives(matched),
         skew=skew,
     )
 
@@ -146,9 +118,9 @@ def waits_of(timeline: Timeline) -> OpWaits | None:
     """How long each op waited for other GPUs, also of merged ranks; None without two GPUs that
     communicate. For views that draw time: computed anew by every call."""
     matched = _of_devices(timeline)
-    return (
-        None if matched is None else op_waits(timeline.trace, matched.participants, matched.waits)
-    )
+    if matched is None:
+        return None
+    return op_waits(timeline.trace, matched.participants, matched.matched_groups)
 
 
 def _of_devices(timeline: Timeline) -> MatchedCollectives | None:
@@ -165,21 +137,25 @@ def _clock_source(by_durations: bool) -> ClockSource:
 
 
 def _straggler(
-    participants: Sequence[Participant],
-    entries: Sequence[Entries],
-    parts: Sequence[Counter[str]],
+    participants: Sequence[Participant], entries: Sequence[Entries], parts: Sequence[Counter[str]]
 ) -> tuple[Straggler | None, str]:
-    """The straggler, its cost as a share of the median window of the devices; else why none."""
-    communication_ns = [
-        split["transfer_ns"] + split["wait_ns"] + split["unsplit_ns"] for split in parts
-    ]
-    typical_ns = int(np.median(communication_ns)) if parts else 0
-    number, why_none = find_straggler(entries, typical_ns)
-    if number is None:
-        return None, why_none
+    """The device whose lateness cost the others most, if it is a straggler by the rule above, with
+    its cost as a share of the median window of the devices; and why it is none: "" if one is
+    found."""
+    if not any(entry.collectives for entry in entries):
+        return None, "no collectives were matched"
+    number = int(np.argmax([entry.cost_ns for entry in entries]))
+    entered = entries[number]
+    last = f"entered {entered.last} of {entered.collectives} collectives last"
+    excess = entered.last - entered.even
+    if excess < max(MIN_EXCESS * entered.collectives, MIN_SIGMAS * entered.even_sigma):
+        return None, f"even: no rank is late often enough; the one that cost most {last}"
+    typical_ns = int(np.median([_communication_ns(split) for split in parts]))
+    if entered.cost_ns < MIN_COST * typical_ns:
+        share = f"{entered.cost_ns / typical_ns:.1%} of their communication"
+        return None, f"small: the rank that cost most {last}, but the others waited only {share}"
     windows_ns = [int(device.ops.end_ns.max() - device.ops.start_ns[0]) for device in participants]
     window_ns = int(np.median(windows_ns))
-    entered = entries[number]
     straggler = Straggler(
         rank=participants[number].rank,
         collectives=entered.collectives,
@@ -192,69 +168,70 @@ def _straggler(
     return straggler, ""
 
 
-def _collectives(
-    operations: Sequence[CollectiveOperation],
-    participants: Sequence[Participant],
-    waits: Sequence[Waits],
-) -> tuple[CollectiveReport, ...]:
-    rows = []
-    for place, operation in enumerate(operations):
-        of_operation = [wait for wait in waits if wait.group.operation == operation]
-        matched = {number for wait in of_operation for number in wait.group.members}
+def _communication_ns(split: Counter[str]) -> int:
+    return split["transfer_ns"] + split["wait_ns"] + split["unsplit_ns"]
+
+
+def _collectives(matched: MatchedCollectives) -> tuple[CollectiveReport, ...]:
+    participants, rows = matched.participants, []
+    for place, operation in enumerate(matched.operations):
+        groups = [group for group in matched.groups if group.operation == operation]
+        in_groups = {number for group in groups for number in group.members}
         alone = [
             number
             for number, participant in enumerate(participants)
-            if number not in matched and place in participant.operation
+            if number not in in_groups and place in participant.collectives.operation
         ]
-        for wait in of_operation:
-            rows.append(_collective(operation, place, participants, wait.group.members, wait))
-        if alone:
-            rows.append(_collective(operation, place, participants, alone, None))
+        members: list[tuple[Sequence[int], Group | None]]
+        members = [(group.members, group) for group in groups]
+        members += [(alone, None)] if alone else []
+        for numbers, group in members:
+            users = [participants[number] for number in numbers]
+            rows.append(_collective(operation, place, users, group))
     rows.sort(key=lambda row: (-row.total_ns, row.operation, row.kind, row.ranks))
     return tuple(rows)
 
 
 def _collective(
-    operation: CollectiveOperation,
-    place: int,
-    participants: Sequence[Participant],
-    members: Sequence[int],
-    waits: Waits | None,
+    operation: CollectiveOperation, place: int, users: Sequence[Participant], group: Group | None
 ) -> CollectiveReport:
-    users = [participants[number] for number in members]
     lengths_ns = np.concatenate(
-        [user.times(np.flatnonzero(user.operation == place)).length_ns for user in users]
+        [user.collectives.length_ns[user.collectives.operation == place] for user in users]
     )
-    matched = 0 if waits is None else len(waits.transfer_ns)
-    message_bytes, bus_bytes_per_s = _bandwidth(operation, participants, waits)
-    return CollectiveReport(
+    report = CollectiveReport(
         operation=operation.name,
         kind=operation.kind,
         ranks=tuple(sorted({user.rank for user in users})),
-        matched=matched,
-        unmatched=len(lengths_ns) - matched * len(members),
+        matched=0,
+        unmatched=len(lengths_ns),
         total_ns=int(lengths_ns.sum()),
-        transfer_ns=None if waits is None else percentiles(waits.transfer_ns),
-        wait_ns=None if waits is None else percentiles(waits.wait_ns.ravel()),
-        clock=None if waits is None or not matched else _clock_source(waits.by_durations),
         group=operation.group,
+    )
+    if group is None:
+        return report
+    matched = len(group.transfer_ns)
+    message_bytes, bus_bytes_per_s = _bandwidth(users[0], group)
+    return structs.replace(
+        report,
+        matched=matched,
+        unmatched=len(lengths_ns) - matched * len(users),
+        transfer_ns=percentiles(group.transfer_ns),
+        wait_ns=percentiles(group.wait_ns.ravel()),
+        clock=_clock_source(group.by_durations) if matched else None,
         message_bytes=message_bytes,
         bus_bytes_per_s=bus_bytes_per_s,
     )
 
 
-def _bandwidth(
-    operation: CollectiveOperation, participants: Sequence[Participant], waits: Waits | None
-) -> tuple[int | None, float | None]:
-    """The median size of the matched messages and the median of their bus bandwidth."""
-    if waits is None:
-        return None, None
-    group = waits.group
-    payload = participants[group.members[0]].bytes[group.op[0]]
-    size = message_bytes(operation.name, payload, len(group.members))
-    known = (size > 0) & (waits.transfer_ns > 0)
-    factor = bus_factor(operation.name, len(group.members))
+def _bandwidth(first: Participant, group: Group) -> tuple[int | None, float | None]:
+    """The median size of the matched messages and the median of their bus bandwidth; `first` is the
+    first member. Sizes are as nccl-tests counts them: the payload of a rank, of an all-gather that
+    of all ranks."""
+    count, operation = len(group.members), group.operation.name
+    size = first.collectives.bytes[group.op[0]] * (count if operation == "all_gather" else 1)
+    known = (size > 0) & (group.transfer_ns > 0)
+    factor = _BUS_FACTORS.get(operation)
     if not known.any() or factor is None:
         return None, None
-    rates = size[known] / waits.transfer_ns[known] * 1e9 * factor
+    rates = size[known] / group.transfer_ns[known] * 1e9 * (factor * ((count - 1) / count))
     return int(np.median(size[known])), float(np.median(rates))

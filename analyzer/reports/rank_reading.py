@@ -1,9 +1,8 @@
 """Reads and analyses the files of several ranks, in as many processes as there are cores.
 
-A process sends one message for each of its files through standard output: a pickle of (place of
-the file in the list, `ReadRank` or its error). Its standard input is a pipe with one message: the
-facts beside the files. The end of that pipe is the end of the process that started this one, and
-ends this one too.
+A process writes one pickle for each of its files, in their order, to standard output: a `ReadRank`
+or its error. Its standard input is a pipe with one pickle: the facts beside the files. The end
+of that pipe is the end of the process that started this one, and ends this one too.
 """
 
 import contextlib
@@ -14,11 +13,10 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
-from typing import Any
+from queue import SimpleQueue
 
 from decodescope.analyzer.errors import DecodescopeError, known_error, process_end
 from decodescope.analyzer.io.child_processes import running
@@ -67,14 +65,19 @@ def read_ranks(paths: Sequence[str], facts: Given = NOTHING) -> list[ReadRank]:
     read: dict[int, ReadRank] = {}
     with ExitStack() as stack:
         processes = [stack.enter_context(_started(paths, share)) for share in shares]
-        for process in processes:
+        received: SimpleQueue[tuple[int, ReadRank | Exception]] = SimpleQueue()
+        for process, share in zip(processes, shares, strict=True):
             _say(process, facts)
+            threading.Thread(
+                target=_receive, args=(process, share, paths, received), daemon=True
+            ).start()
         elsewhere = {place for share in shares for place in share}
         for place, path in enumerate(paths):
             if place not in elsewhere:
                 read[place] = read_rank(path, facts)
-        for place, result in _results(list(zip(processes, shares, strict=True)), paths):
-            if isinstance(result, DecodescopeError):
+        for _ in elsewhere:
+            place, result = received.get()
+            if isinstance(result, Exception):
                 raise result
             read[place] = result
     return [read[place] for place in range(len(paths))]
@@ -113,9 +116,8 @@ def _file_bytes(path: str) -> int:
 
 
 def _started(paths: Sequence[str], share: _Share) -> AbstractContextManager[_Process]:
-    named = [text for place in share for text in (str(place), paths[place])]
     return running(
-        [sys.executable, "-c", _START, json.dumps(sys.path), *named],
+        [sys.executable, "-c", _START, json.dumps(sys.path), *(paths[place] for place in share)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         # Ctrl-C in a terminal goes to this process only, which then ends them.
@@ -126,46 +128,37 @@ def _started(paths: Sequence[str], share: _Share) -> AbstractContextManager[_Pro
 def _say(process: _Process, facts: Given) -> None:
     """Send the facts beside the files, and leave the pipe open."""
     assert process.stdin is not None
-    with (
-        Connection(os.dup(process.stdin.fileno()), readable=False) as pipe,
-        # A process that ended says why by its exit status.
-        contextlib.suppress(BrokenPipeError),
-    ):
-        pipe.send_bytes(pickle.dumps(facts))
+    try:
+        pickle.dump(facts, process.stdin, protocol=5)
+        process.stdin.flush()
+    except BrokenPipeError:  # it ended; its exit status says why
+        # What is left would be sent at the end of the process, and fail again.
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
 
 
-def _results(
-    processes: Sequence[tuple[_Process, _Share]], paths: Sequence[str]
-) -> Iterator[tuple[int, ReadRank | DecodescopeError]]:
-    """The messages of the processes, as they arrive: the place of a file, and its `ReadRank` or
-    error.
-
-    Raises:
-        DecodescopeError: a process ended early.
-    """
-    with ExitStack() as stack:
-        senders: dict[Any, tuple[_Process, _Share]] = {}
-        for process, share in processes:
-            assert process.stdout is not None
-            pipe = Connection(os.dup(process.stdout.fileno()), writable=False)
-            senders[stack.enter_context(pipe)] = process, share
-        while senders:
-            ready: list[Any] = wait(senders)
-            for sender in ready:
-                process, share = senders[sender]
-                try:
-                    place, result = pickle.loads(sender.recv_bytes())
-                except (EOFError, OSError):
-                    del senders[sender]
-                    if share:
-                        end = process_end(process.wait())
-                        raise DecodescopeError(
-                            f"{paths[share[0]]}: the process that read it {end}; "
-                            "try again with more memory free, or fewer files at once"
-                        ) from None
-                    continue
-                share.remove(place)
-                yield place, result
+def _receive(
+    process: _Process,
+    share: _Share,
+    paths: Sequence[str],
+    received: SimpleQueue[tuple[int, ReadRank | Exception]],
+) -> None:
+    """Put the messages of a process into a queue as they arrive: the place of a file, and its
+    `ReadRank` or error. A process that ends early is an error too."""
+    assert process.stdout is not None
+    for place in share:
+        try:
+            result = pickle.load(process.stdout)
+        except (EOFError, pickle.UnpicklingError, ValueError):  # it ended, or the pipe was closed
+            result = DecodescopeError(
+                f"{paths[place]}: the process that read it {process_end(process.wait())}; "
+                "try again with more memory free, or fewer files at once"
+            )
+        except Exception as error:  # raised where the queue is read
+            result = error
+        received.put((place, result))
+        if isinstance(result, Exception):
+            return
 
 
 def read_rank(path: str, facts: Given = NOTHING) -> ReadRank:
@@ -179,26 +172,26 @@ def read_rank(path: str, facts: Given = NOTHING) -> ReadRank:
     return ReadRank(analysis.trace, analysis.report, analysis.steps)
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Send a message for each file; `arguments` are its place and its path, alternately."""
-    with Connection(os.dup(0), writable=False) as pipe:
-        try:
-            facts: Given = pickle.loads(pipe.recv_bytes())
-        except (EOFError, OSError):
-            os._exit(1)
+def main(paths: Sequence[str]) -> None:
+    """Send a pickle for each file, in their order."""
+    try:
+        facts: Given = pickle.load(sys.stdin.buffer)
+    except (EOFError, pickle.UnpicklingError):  # its parent has ended
+        os._exit(1)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    output = Connection(os.dup(1), readable=False)
-    # Whatever a library prints must not get between the messages.
+    output = os.fdopen(os.dup(1), "wb")
+    # Whatever a library prints must not get between the pickles.
     os.dup2(2, 1)
-    for place, path in zip(map(int, arguments[::2]), arguments[1::2], strict=True):
+    for path in paths:
         try:
             result: ReadRank | DecodescopeError = read_rank(path, facts)
         except Exception as error:
             result = known_error(error)
         try:
-            # Arrays of this protocol arrive without a further copy.
-            output.send_bytes(pickle.dumps((place, result), protocol=5))
+            pickle.dump(result, output, protocol=5)
+            output.flush()
         except BrokenPipeError:
+            # Closing the file would write what is left.
             os._exit(1)
 
 

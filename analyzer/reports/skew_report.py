@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from decodescope.analyzer.collectives.matching import Group
+from decodescope.analyzer.collectives.groups import Group
 from decodescope.analyzer.collectives.participants import Participant
 from decodescope.analyzer.reports.distributions import percentiles
 from decodescope.analyzer.schema.communication_report import SkewReport, StepSkew
@@ -41,7 +41,9 @@ def steps_by_device(
         number = np.full(len(steps) + 1, -1, dtype=np.int64)
         number[step_indices] = np.arange(len(step_indices))
         spans[participant.rank] = every.take(step_indices)
-        renumbered.append(replace(participant, step=number[participant.step]))
+        collectives = participant.collectives
+        collectives = replace(collectives, step=number[collectives.step])
+        renumbered.append(replace(participant, collectives=collectives))
     return spans, renumbered
 
 
@@ -69,9 +71,9 @@ def skew_report(
         return _report(spans, dict.fromkeys(spans, 0), common_clock, first_op_ns)
     chosen: dict[int, RankSteps] = {}
     offsets = {}
-    first = participants[largest.members[0]].step[largest.op[0]]
+    first = participants[largest.members[0]].collectives.step[largest.op[0]]
     for number, op, clock_ns in zip(largest.members, largest.op, largest.clock_ns, strict=True):
-        rank, step = participants[number].rank, participants[number].step[op]
+        rank, step = participants[number].rank, participants[number].collectives.step[op]
         both = (first >= 0) & (step >= 0)
         if both.any() and rank not in chosen:
             apart, counts = np.unique((first - step)[both], return_counts=True)
