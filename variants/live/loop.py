@@ -240,7 +240,7 @@ class LiveLoop:
         self._variant = variant
         self._paused = self._capture_requested = False
         self._single_steps = 0
-        self._schedule.variant_started()
+        self._schedule = WindowSchedule()
         gc.collect()
         gc.freeze()
         gc.disable()

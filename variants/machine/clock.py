@@ -37,30 +37,13 @@ class DeviceClock:
         """
         for _ in range(WARM_UP_CALLS):
             call()
-        marks = [_timing_event() for _ in range(calls + 1)]
+        marks = [timing_event() for _ in range(calls + 1)]
         marks[0].record()
         for mark in marks[1:]:
             call()
             mark.record()
         marks[-1].synchronize()
         return [before.elapsed_time(after) * 1e6 for before, after in pairwise(marks)]
-
-    def mean_ns(self, call: Call, calls: int) -> float:
-        """The mean time of a call, from the start of the first to the end of the last.
-
-        Starts from an idle device after a warm-up, so that the host's launch time counts.
-        """
-        for _ in range(WARM_UP_CALLS):
-            call()
-        torch.cuda.synchronize()
-        first, last = _timing_event(), _timing_event()
-        first.record()
-        for _ in range(calls):
-            call()
-        last.record()
-        last.synchronize()
-        total_ns: float = first.elapsed_time(last) * 1e6
-        return total_ns / calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +57,6 @@ class _Replay:
         self.graph.replay()
 
 
-def _timing_event() -> torch.cuda.Event:
+def timing_event() -> torch.cuda.Event:
     """A CUDA event that records its time."""
     return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
