@@ -63,7 +63,6 @@ def ranks_page(across: RanksAnalysis) -> str:
 
 
 def ranks_title(ranks: RanksReport) -> str:
-    """The title of a page about ranks."""
     return f"{len(ranks.ranks)} ranks"
 
 

@@ -33,7 +33,8 @@ class Columns:
 
     def take(self, rows: Int64s | Bools | slice) -> Self:
         """The chosen rows of every column."""
-        return replace(self, **{one.name: getattr(self, one.name)[rows] for one in fields(self)})  # type: ignore[type-var, arg-type]
+        columns = {field.name: getattr(self, field.name)[rows] for field in fields(self)}  # type: ignore[arg-type]
+        return replace(self, **columns)  # type: ignore[type-var]
 
     @classmethod
     def concatenate(cls, parts: Sequence[Self]) -> Self:
@@ -73,7 +74,6 @@ class Intervals(Columns):
 
     @property
     def length_ns(self) -> Int64s:
-        """end - start of each interval."""
         return self.end_ns - self.start_ns
 
 
@@ -182,12 +182,12 @@ class CallKernels(Columns):
 
     def of(self, calls: HostEvents) -> Int64s:
         """The kernel's name for each call, -1 if it does not say."""
-        found = np.full(len(calls), -1, dtype=np.int64)
+        names = np.full(len(calls), -1, dtype=np.int64)
         if len(self):
             at = np.minimum(np.searchsorted(self.correlation, calls.correlation), len(self) - 1)
             known = self.correlation[at] == calls.correlation
-            found[known] = self.name[at[known]]
-        return found
+            names[known] = self.name[at[known]]
+        return names
 
 
 @dataclass(frozen=True, slots=True, eq=False)

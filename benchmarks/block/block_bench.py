@@ -105,7 +105,8 @@ def one_layer_model(source: ModelSource, device: str, dtype: DType, batch: int) 
         ModelError, InputError, MissingRequirement: as `require_support` and `load_model`.
     """
     if source.kind == "random" and source.preset is not None:
-        source = replace(source, preset=replace(source.preset, num_hidden_layers=1))
+        config = source.preset.config | {"num_hidden_layers": 1}
+        source = replace(source, preset=replace(source.preset, config=config))
     files = find_files(source)
     require_support(source.name, files.config, batch, device)
     model = load_model(source, device, dtype, files=files).model

@@ -40,7 +40,6 @@ class TokenTap:
         return self._arrived() + self._fetch()
 
     def clear(self) -> None:
-        """Discard the ids that were not fetched yet."""
         self._ids.clear()
         self._arriving = None
 

@@ -289,11 +289,11 @@ class LiveLoop:
         self._session.release()
         self._announce("paused" if self._built else "failed")
 
-    def _report(self, what: str, error: Exception) -> None:
+    def _report(self, outcome: str, error: Exception) -> None:
         if not isinstance(error, DecodescopeError):
             traceback.print_exception(error)
         known = self._session.explain(error) or known_error(error)
-        self._channel.send(Failure(f"{what}: {known}", known.exit_code, fatal=False))
+        self._channel.send(Failure(f"{outcome}: {known}", known.exit_code, fatal=False))
 
     def _announce(self, state: WorkerState) -> None:
         self._channel.send(State(state, self._variant))

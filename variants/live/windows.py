@@ -21,7 +21,6 @@ class WindowSchedule:
         self._not_before_ns: int | None = None
 
     def stepped(self, steps: int) -> None:
-        """Call after `steps` unprofiled steps."""
         self._steps += steps
 
     def due(self, now_ns: int) -> bool:

@@ -101,12 +101,12 @@ def run_tuning(
         tiles, passes = tune_in_passes(launch_with, start.tiles, operations, shapes, gpu, say)
         say("measuring the step before and after")
         before_ns, after_ns = time_both(launch_with, start.tiles, tiles, DeviceClock())
-    found = tiles_by_key(shapes, tiles, operations)
+    measured_tiles = tiles_by_key(shapes, tiles, operations)
     if table is not None and known is not None:
-        updated = table_with(known, gpu.name, found)
+        updated = table_with(known, gpu.name, measured_tiles)
         write_atomically(table, encode_table(updated))
         say(f"written to the table {table}")
-    kept_in = keep_tiles(gpu, found, cache_folder())
+    kept_in = keep_tiles(gpu, measured_tiles, cache_folder())
     if kept_in is not None:
         say(f"kept for later runs in {kept_in}")
     return TuningReport(
@@ -164,11 +164,11 @@ def tune_in_passes(
     """Tune until a pass changes nothing, at most `MAX_PASSES` times."""
     tiles, passes = start, []
     for _ in range(MAX_PASSES):
-        found = tune_model(launch_with, tiles, operations, shapes, gpu, say)
-        passes.append(found.operations)
-        if found.tiles == tiles:
+        tuned = tune_model(launch_with, tiles, operations, shapes, gpu, say)
+        passes.append(tuned.operations)
+        if tuned.tiles == tiles:
             break
-        tiles = found.tiles
+        tiles = tuned.tiles
     return tiles, tuple(passes)
 
 

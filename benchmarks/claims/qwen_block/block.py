@@ -95,7 +95,7 @@ def measure_qwen_block(setup: Setup) -> Measured:
     rows = [
         *(row for one, race in zip(figures, races, strict=True) for row in block_rows(one, race)),
         *projection_rows(projected, floor_ns),
-        *launch_rows(launches, source.preset.num_hidden_layers),
+        *launch_rows(launches, source.preset.config["num_hidden_layers"]),
     ]
     return Measured(tuple(rows), (*races, projected), _NOTES)
 

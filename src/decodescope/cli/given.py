@@ -1,8 +1,8 @@
 """The options that say what a trace itself does not: captures, the model, the peak, rules."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 import rich_click as click
 
@@ -71,14 +71,8 @@ class GivenOptions:
     peak: str | None = None
     roles: Path | None = None
 
-    @classmethod
-    def taken_from(cls, options: dict[str, Any]) -> Self:
-        """Takes its options out of all `options` of a command."""
-        return cls(**{field.name: options.pop(field.name) for field in fields(cls)})
-
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that are read."""
         return self.captures if self.roles is None else (*self.captures, self.roles)
 
     def __bool__(self) -> bool:

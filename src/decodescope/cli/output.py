@@ -32,7 +32,6 @@ Result = TypeVar("Result")
 
 
 def print_json(structure: object) -> None:
-    """JSON on stdout, on one line."""
     click.echo(encode_json(structure))
 
 
@@ -120,10 +119,10 @@ def end_on_regression(gate: "Gate | None") -> None:
         raise RegressionFound("regression: " + "; ".join(gate.failures))
 
 
-def say_written(path: Path, what: str) -> None:
+def say_written(path: Path, kind: str) -> None:
     """Report a written file; what went to standard output needs no report."""
     if not is_stdout(path):
-        say(f"wrote {path} ({what})")
+        say(f"wrote {path} ({kind})")
 
 
 def say(text: str) -> None:
