@@ -52,7 +52,6 @@ class Measurement:
 
     prefill_ns: int
     step_ns: tuple[int, ...]
-    prompt_token_ids: list[list[int]]
     output_token_ids: list[list[int]]
     bytes_per_step: int
     capture: CaptureInfo
@@ -109,7 +108,7 @@ def measure_run(
         capture = capture_info(subject, step, plan.window, step_times(step_ns).p50)
         capture_window(step, plan.window, capture, trace_path, session, reference, output.append)
         output_ids = torch.stack(output[: workload.new_tokens], dim=1).tolist()
-    return Measurement(prefill_ns, step_ns, prompt.tolist(), output_ids, bytes_per_step, capture)
+    return Measurement(prefill_ns, step_ns, output_ids, bytes_per_step, capture)
 
 
 def _next_phase(

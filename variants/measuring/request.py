@@ -4,12 +4,13 @@ Imports no torch, so that `compare` can check its request without loading it.
 """
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.protocol.messages import WorkerConfig
-from decodescope.analyzer.schema.report import SamplingSettings, Weights
+from decodescope.analyzer.schema.report import Weights
 from decodescope.variants.machine.environment import (
     choose_device,
     device_name,
@@ -24,21 +25,6 @@ DEFAULT_MODELS = {"cuda": "llama-3.2-1b@random", "cpu": "tiny"}
 
 
 _WEIGHTS: dict[SourceKind, Weights] = {"random": "random", "tiny": "bundled"}
-
-
-class PlannedRun(Struct, frozen=True):
-    """The fields of a `RunReport` that are known before the run, for any variant. The context of a
-    prompt's text is known once it is tokenised."""
-
-    model: str
-    weights: Weights
-    device: str
-    device_name: str
-    dtype: str
-    batch: int
-    context: int | UnsetType
-    tokens: int
-    sampling: SamplingSettings | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +62,16 @@ def read_request(config: WorkerConfig) -> Request:
     return Request(device, workload, source, variant.name)
 
 
-def planned_run(config: WorkerConfig) -> PlannedRun:
-    """The fields of the workload in the report that `config` will give.
+def planned_run(config: WorkerConfig) -> SimpleNamespace:
+    """The fields of a `RunReport` that are known before `config` runs, for any variant. The context
+    of a prompt's text is unset: it is known once the text is tokenised.
 
     Raises:
         InputError, ModelError, MissingRequirement: as `read_request`.
     """
     request = read_request(config)
     workload = request.workload
-    return PlannedRun(
+    return SimpleNamespace(
         model=request.source.name,
         weights=_WEIGHTS.get(request.source.kind, "pretrained"),
         device=request.device,
