@@ -60,6 +60,14 @@ def grouped(rows: Int64s, *keys: NDArray[np.integer]) -> Iterator[Int64s]:
     yield from np.split(order, np.flatnonzero(changes) + 1)
 
 
+def rows_in(column: NDArray[np.integer], values: NDArray[np.integer]) -> Int64s:
+    """The first row of a sorted column that holds each value, -1 for none."""
+    if not len(column):
+        return np.full(len(values), -1, dtype=np.int64)
+    row = np.minimum(np.searchsorted(column, values), len(column) - 1)
+    return np.where(column[row] == values, row, -1)
+
+
 def rows_by(key: NDArray[np.integer]) -> dict[int, Int64s]:
     """The rows of each value of `key`, in the order of the values."""
     return {int(key[rows[0]]): rows for rows in grouped(np.arange(len(key)), key)}
@@ -182,12 +190,7 @@ class CallKernels(Columns):
 
     def of(self, calls: HostEvents) -> Int64s:
         """The kernel's name for each call, -1 if it does not say."""
-        names = np.full(len(calls), -1, dtype=np.int64)
-        if len(self):
-            at = np.minimum(np.searchsorted(self.correlation, calls.correlation), len(self) - 1)
-            known = self.correlation[at] == calls.correlation
-            names[known] = self.name[at[known]]
-        return names
+        return np.append(self.name, -1)[rows_in(self.correlation, calls.correlation)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from decodescope.analyzer.names.names import cut_middle
+from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.tables.changes_table import (
     aligned_ranges_table,
     changes_table,

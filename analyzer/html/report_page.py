@@ -6,6 +6,8 @@ charts and the text next to them.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
 from markupsafe import Markup
 from msgspec.structs import replace
@@ -39,14 +41,12 @@ from decodescope.analyzer.tables.sides_table import (
     rates_and_accuracy_table,
     standings_table,
 )
-from decodescope.analyzer.timing.timeline import StepTimeline, op_families
+from decodescope.analyzer.timing.timeline import StepTimeline, families_of
 from decodescope.analyzer.vocabulary.words import ops_word
 
 _SIMILAR = 0.6
 _LAUNCH_CHART_PX = 362.0
 _MODEL_FACTS = ("model", "weights", "dtype", "batch", "context", "device", "device_name")
-
-Captioned = tuple[str, Markup]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,32 +65,6 @@ class VariantView:
         return f"{self.name}, device {self.timeline.device}"
 
 
-@dataclass(frozen=True, slots=True)
-class _ViewPage(VariantView):
-    """A view with its place on the page and its charts; a chart without data is None."""
-
-    anchor: str
-    ops: str
-    step: Markup | None
-    excerpt: Markup | None
-    families: tuple[str, ...]
-    gap_charts: tuple[Captioned, ...]
-    launch_charts: tuple[Captioned, ...]
-    queue_chart: Markup | None
-    roles_chart: Markup | None
-
-    @property
-    def gap_classes(self) -> list[str]:
-        """The gap classes that occur on any device."""
-        gaps = [device.gaps for device in self.report.devices]
-        return [name for name in GAP_CLASSES if any(name in by and by[name].count for by in gaps)]
-
-    @property
-    def several_streams(self) -> bool:
-        """Whether any device ran more than one stream."""
-        return any(len(device.streams) > 1 for device in self.report.devices)
-
-
 def html_report(
     title: str,
     views: Sequence[VariantView],
@@ -103,7 +77,16 @@ def html_report(
     views are also drawn on one scale. The two sides of a diff are named after its views.
     `ranks` adds who waits for whom, if any rank communicates.
     """
-    pages = _view_pages(views)
+    bounds = shared_bounds(
+        [
+            total.histogram
+            for view in views
+            for device in view.report.devices
+            for total in device.gaps.values()
+        ]
+    )
+    sections = [_section(f"view-{number}", view, bounds) for number, view in enumerate(views)]
+    gaps = [device.gaps for view in views for device in view.report.devices]
     bars: list[Bar] = [(v.name, v.report.waterfall) for v in views if v.report.waterfall]
     steps = [(view.step_name, view.timeline) for view in views if view.timeline is not None]
     changes = _changes(comparison, views)
@@ -111,7 +94,7 @@ def html_report(
     runs = comparison.runs if isinstance(comparison, Comparison) else ()
     return render_page(
         title=title,
-        views=pages,
+        views=sections,
         ranks=ranks if ranks is not None and ranks.communication.collectives else None,
         changes=changes,
         runs=runs,
@@ -127,48 +110,45 @@ def html_report(
         waterfalls=waterfalls_svg(bars) if bars else None,
         composition=None if _similar(bars) else composition_svg(bars),
         steps=steps_svg(steps) if len(steps) > 1 else None,
-        families=list(dict.fromkeys(name for page in pages for name in page.families)),
+        families=list(dict.fromkeys(chain.from_iterable(map(_families, views)))),
         gap_classes=[
-            name for name in GAP_CLASSES if any(name in page.gap_classes for page in pages)
+            name for name in GAP_CLASSES if any(name in by and by[name].count for by in gaps)
         ],
         environment=_environment(runs),
     )
 
 
-def _view_pages(views: Sequence[VariantView]) -> list[_ViewPage]:
-    """The views in their order; their gap histograms share one axis."""
-    bounds = shared_bounds(
-        [
-            total.histogram
-            for view in views
-            for device in view.report.devices
-            for total in device.gaps.values()
-        ]
-    )
-    return [_view_page(number, view, bounds) for number, view in enumerate(views)]
-
-
-def _view_page(number: int, view: VariantView, bounds: Sequence[int]) -> _ViewPage:
-    step, report = view.timeline, view.report
+def _section(anchor: str, view: VariantView, bounds: Sequence[int]) -> dict[str, Any]:
+    """The charts of a view by their names in the template; one without data is None. `bounds` are
+    those of the axis that all histograms of gaps share."""
+    name, report, step = view.name, view.report, view.timeline
     queue = report.launches.queue_depth
-    families = op_families(step).tolist() if step is not None else ()
     several = len(report.devices) > 1
-    return _ViewPage(
-        *(view.name, report, step),
-        anchor=f"view-{number}",
-        ops=ops_word(report),
-        step=step_svg(view.step_name, step) if step is not None else None,
-        excerpt=excerpt_svg(view.step_name, step) if step is not None else None,
-        families=tuple(FAMILIES[index] for index in sorted(set(families))),
-        gap_charts=tuple(
-            (f"{view.name}, device {device.device}" if several else view.name, chart)
+    return {
+        "name": name,
+        "report": report,
+        "anchor": anchor,
+        "step_name": view.step_name,
+        "ops": ops_word(report),
+        "several_streams": any(len(device.streams) > 1 for device in report.devices),
+        "step": step_svg(view.step_name, step) if step is not None else None,
+        "excerpt": excerpt_svg(view.step_name, step) if step is not None else None,
+        "gap_charts": [
+            (f"{name}, device {device.device}" if several else name, chart)
             for device in report.devices
-            if (chart := _gap_chart(view.name, device, bounds)) is not None
-        ),
-        launch_charts=_launch_charts(view.name, report.launches),
-        queue_chart=queue_svg(view.name, queue) if queue is not None else None,
-        roles_chart=roles_svg(view.name, report.roles),
-    )
+            if (chart := _gap_chart(name, device, bounds)) is not None
+        ],
+        "launch_charts": _launch_charts(name, report.launches),
+        "queue_chart": queue_svg(name, queue) if queue is not None else None,
+        "roles_chart": roles_svg(name, report.roles),
+    }
+
+
+def _families(view: VariantView) -> list[str]:
+    """The families of the ops in the drawn step."""
+    step = view.timeline
+    indices = () if step is None else families_of(step.names, step.ops).tolist()
+    return [FAMILIES[index] for index in sorted(set(indices))]
 
 
 def _gap_chart(name: str, device: DeviceReport, bounds: Sequence[int]) -> Markup | None:
@@ -179,27 +159,19 @@ def _gap_chart(name: str, device: DeviceReport, bounds: Sequence[int]) -> Markup
     return histogram_svg(title, series, bounds) if series else None
 
 
-def _launch_charts(name: str, launches: LaunchReport) -> tuple[Captioned, ...]:
+def _launch_charts(name: str, launches: LaunchReport) -> list[tuple[str, Markup]]:
     charts = {
         "call time": launches.api_ns,
         "queue time": launches.queue_ns,
         "call to start": launches.launch_latency_ns,
     }
-    histograms = {
-        what: times.histogram for what, times in charts.items() if times and times.histogram
-    }
-    return tuple(
-        (
-            what,
-            histogram_svg(
-                f"{what} of {name}",
-                {"h-launches": buckets},
-                shared_bounds([buckets]),
-                _LAUNCH_CHART_PX,
-            ),
-        )
-        for what, buckets in histograms.items()
-    )
+    captioned = []
+    for caption, times in charts.items():
+        if times and times.histogram:
+            title, series = f"{caption} of {name}", {"h-launches": times.histogram}
+            bounds = shared_bounds([times.histogram])
+            captioned.append((caption, histogram_svg(title, series, bounds, _LAUNCH_CHART_PX)))
+    return captioned
 
 
 def _changes(
@@ -223,12 +195,12 @@ def _models(views: Sequence[VariantView], runs: Sequence[RunReport]) -> list[dic
     """Each decoded model once; random weights must not pass for trained ones."""
     sources: list[RunReport | CaptureInfo] = [*runs]
     sources += [view.report.capture for view in views if view.report.capture is not None]
-    found: list[dict[str, object]] = []
+    models: list[dict[str, object]] = []
     for source in sources:
         facts = {name: getattr(source, name) for name in _MODEL_FACTS}
-        if facts not in found:
-            found.append(facts)
-    return found
+        if facts not in models:
+            models.append(facts)
+    return models
 
 
 def _parts(bars: Sequence[Bar]) -> list[str]:

@@ -14,12 +14,12 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, time_ticks
+from decodescope.analyzer.names.fitted_names import cut_middle, short_kernel
 from decodescope.analyzer.names.kinds import FAMILIES
-from decodescope.analyzer.names.names import cut_middle, short_kernel
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.timing.intervals import attributed_ns, covered_until
-from decodescope.analyzer.timing.timeline import StepTimeline, op_families
+from decodescope.analyzer.timing.timeline import StepTimeline, families_of
 from decodescope.analyzer.trace import Int8s, Intervals
 
 SINGLE_PX = 1.5
@@ -95,7 +95,7 @@ def _drawn(
 
 def _rows(step: StepTimeline) -> list[_Row]:
     """A row for each of the streams with most ops, one for all the others, one for the gaps."""
-    ops, families = step.ops, op_families(step)
+    ops, families = step.ops, families_of(step.names, step.ops)
     streams, sizes = np.unique(ops.stream, return_counts=True)
     busiest = streams[np.argsort(-sizes, kind="stable")[:MAX_STREAMS]]
     groups = {f"stream {stream}": ops.stream == stream for stream in sorted(busiest.tolist())}

@@ -9,7 +9,7 @@ from operator import attrgetter
 from msgspec.structs import replace
 
 from decodescope.analyzer.attribution.range_tree import folded_name
-from decodescope.analyzer.names.names import range_rows
+from decodescope.analyzer.names.fitted_names import range_rows
 from decodescope.analyzer.schema.report import GAP_CLASSES, RangeReport, Report
 from decodescope.analyzer.schema.step_report import Confidence
 from decodescope.analyzer.tables.columns import (
@@ -87,7 +87,7 @@ def range_lines(report: Report, *, by_layer: bool) -> tuple[RangeLine, ...]:
         name = folded_name(row.label) if by_layer else row.label
         node = open_nodes[-1].children.setdefault(name, _Node(row.depth))
         node.labels[row.label] = None
-        node.members.append(row.found)
+        node.members.append(row.report)
         open_nodes.append(node)
     busy_ns = sum(device.busy_ns for device in report.devices)
     return tuple(_lines(top, report.overlapping, busy_ns))

@@ -17,7 +17,7 @@ from decodescope.cli.options import (
 from decodescope.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.reports.given import Given
+    from decodescope.analyzer.reports.user_facts import Given
 
 
 @click.command("analyze")
@@ -73,7 +73,7 @@ def analyze_command(
 
 
 def _analyze_ranks(files: tuple[Path, ...], output_format: str, rows: str, facts: "Given") -> None:
-    from decodescope.analyzer.reports.ranks import analyze_ranks
+    from decodescope.analyzer.reports.rank_analysis import analyze_ranks
 
     ranks = analyze_ranks(files, facts)
     if output_format == "json":

@@ -10,7 +10,7 @@ from decodescope.analyzer.errors import InputError
 from decodescope.cli.options import FILE, file_option, number_option, together
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.reports.given import Given, GivenModel
+    from decodescope.analyzer.reports.user_facts import Given, GivenModel
 
 _AMOUNT = click.IntRange(min=1)
 given_options = together(
@@ -85,7 +85,7 @@ class GivenOptions:
             TraceError: a capture is no trace.
             InputError: a capture has no captured launches, or another option says what cannot be.
         """
-        from decodescope.analyzer.reports.given import NOTHING, Given
+        from decodescope.analyzer.reports.user_facts import NOTHING, Given
 
         if not self:
             return NOTHING
@@ -109,7 +109,7 @@ class GivenOptions:
     def _model(self) -> "GivenModel | None":
         from decodescope.analyzer.modelling.config import read_model_config
         from decodescope.analyzer.modelling.weights import model_weights
-        from decodescope.analyzer.reports.given import GivenModel
+        from decodescope.analyzer.reports.user_facts import GivenModel
 
         if self.model is None:
             needless = ("weights", "batch", "context", "tensor_parallel")

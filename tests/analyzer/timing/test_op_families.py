@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer.names.kinds import FAMILIES
 from decodescope.analyzer.names.rules import kernel_meaning
-from decodescope.analyzer.timing.timeline import op_families
+from decodescope.analyzer.timing.timeline import families_of
 from decodescope.analyzer.trace import KERNEL, MEMCPY
 from tests.helpers.step_timelines import step_timeline_of
 
@@ -79,6 +79,8 @@ def timelines(draw):
 @given(timelines())
 def test_the_family_of_an_op_is_that_of_its_name_but_copies_are_copies(timeline):
     ops = timeline.ops
-    for family, name, kind in zip(op_families(timeline), ops.name, ops.kind, strict=True):
+    for family, name, kind in zip(
+        families_of(timeline.names, ops), ops.name, ops.kind, strict=True
+    ):
         copies = kind == MEMCPY
         assert FAMILIES[family] == ("copy" if copies else kernel_meaning(NAMES[name]).family)

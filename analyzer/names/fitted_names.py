@@ -50,21 +50,21 @@ class RangeRow:
     depth: int
     label: str
     parent: bool
-    found: RangeReport
+    report: RangeReport
 
 
 def range_rows(ranges: Sequence[RangeReport]) -> list[RangeRow]:
     """The ranges as rows of a tree, in their order: a range follows the one that contains it."""
     rows: list[RangeRow] = []
     open_paths: list[str] = []
-    for place, found in enumerate(ranges):
-        while open_paths and not found.path.startswith(open_paths[-1]):
+    for place, report in enumerate(ranges):
+        while open_paths and not report.path.startswith(open_paths[-1]):
             open_paths.pop()
-        label = found.path[len(open_paths[-1]) :] if open_paths else found.path
+        label = report.path[len(open_paths[-1]) :] if open_paths else report.path
         following = ranges[place + 1].path if place + 1 < len(ranges) else ""
-        parent = following.startswith(found.path + "/")
-        rows.append(RangeRow(len(open_paths), label, parent, found))
-        open_paths.append(found.path + "/")
+        parent = following.startswith(report.path + "/")
+        rows.append(RangeRow(len(open_paths), label, parent, report))
+        open_paths.append(report.path + "/")
     return rows
 
 
