@@ -94,7 +94,11 @@ def measure_run(
     plan = phases(workload.new_tokens)
     with memory_errors(f"decoding with variant {subject.variant}", device):
         step.prefill(prompt)
-        ids, prefill_ns = _timed_prefill(step, prompt, device)
+        _synchronize(device)
+        began_ns = perf_counter_ns()
+        ids = [step.prefill(prompt)]
+        _synchronize(device)
+        prefill_ns = perf_counter_ns() - began_ns
         ids += [step.step() for _ in range(plan.warm_up)]
         _next_phase(step, plan, workload, ids)
         first_timed = step.position
@@ -118,17 +122,6 @@ def _next_phase(
     if plan.rewind:
         step.reset(workload.context)
         del ids[1:]
-
-
-def _timed_prefill(
-    step: DecodeStep, prompt: torch.Tensor, device: str
-) -> tuple[list[torch.Tensor], int]:
-    """The first new ids, in a list that the steps extend, and the prefill's time in ns."""
-    _synchronize(device)
-    began_ns = perf_counter_ns()
-    first = step.prefill(prompt)
-    _synchronize(device)
-    return [first], perf_counter_ns() - began_ns
 
 
 def _timed_steps(

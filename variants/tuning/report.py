@@ -1,6 +1,6 @@
 """The result of `decodescope tune`, as JSON and for a terminal. Times are in ns."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 
 from msgspec import Struct
@@ -80,11 +80,11 @@ def tune_table(result: TuningReport) -> RenderableType:
         f"tiles of the fused step of {result.model}, {result.dtype}, batch {result.batch}, "
         f"position {result.position}"
     )
-    ranges = " to ".join(_step_range(spread) for spread in (result.before_ns, result.after_ns))
+    before, after = (spread_text(ns, microseconds) for ns in (result.before_ns, result.after_ns))
     notes = [
         "tile: rows x columns, warps, stages, splits, r: most registers; each measured in the "
         "whole step",
-        f"step µs: {ranges}; before/after {spread_text(result.before_over_after)}",
+        f"step µs: {before} to {after}; before/after {spread_text(result.before_over_after)}",
     ]
     return result_page(title, table, notes, result.environment)
 
@@ -96,9 +96,9 @@ def tile_text(tile: Tile) -> str:
     return f"{tile.rows} x {tile.columns}, {', '.join(map(str, sizes))}{limit}"
 
 
-def spread_text(spread: RoundSpread) -> str:
-    """A ratio's median and its range over the rounds."""
-    return f"{spread.median:.2f} ({spread.min:.2f}-{spread.max:.2f})"
+def spread_text(spread: RoundSpread, text: Callable[[float], str] = "{:.2f}".format) -> str:
+    """The median of a ratio, or of a figure that `text` writes, and its range over the rounds."""
+    return "{} ({}-{})".format(*map(text, (spread.median, spread.min, spread.max)))
 
 
 def _mark(trial: Trial, tuned: TunedOperation) -> str:
@@ -110,11 +110,6 @@ def _trial_time(trial: Trial) -> str:
     if trial.step_ns is not None:
         return microseconds(trial.step_ns)
     return shorten(f"not possible: {(trial.refusal or '').partition(chr(10))[0]}", _REFUSAL_CELLS)
-
-
-def _step_range(spread: RoundSpread) -> str:
-    us = (microseconds(value) for value in (spread.median, spread.min, spread.max))
-    return "{} ({}-{})".format(*us)
 
 
 def names_and_figures(names: tuple[str, ...], figures: tuple[str, ...]) -> Table:
