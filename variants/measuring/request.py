@@ -18,7 +18,7 @@ from decodescope.variants.machine.environment import (
 )
 from decodescope.variants.model.source import ModelSource, SourceKind, resolve_model
 from decodescope.variants.model.workload import DecodeWorkload, default_dtype, parse_dtype
-from decodescope.variants.registry import require_variant
+from decodescope.variants.registry import Variant, require_variant
 
 DEFAULT_CONTEXT = 128
 DEFAULT_MODELS = {"cuda": "llama-3.2-1b@random", "cpu": "tiny"}
@@ -30,12 +30,12 @@ _WEIGHTS: dict[SourceKind, Weights] = {"random": "random", "tiny": "bundled"}
 @dataclass(frozen=True, slots=True)
 class Request:
     """A checked request. `device` is "cuda" or "cpu"; the workload's context is a lower bound until
-    a prompt's text is tokenised; `variant` is the variant's own name."""
+    a prompt's text is tokenised."""
 
     device: str
     workload: DecodeWorkload
     source: ModelSource
-    variant: str
+    variant: Variant
 
 
 def read_request(config: WorkerConfig) -> Request:
@@ -59,7 +59,7 @@ def read_request(config: WorkerConfig) -> Request:
     )
     variant = require_variant(config.variant, device)
     source = resolve_model(DEFAULT_MODELS[device] if config.model is None else config.model)
-    return Request(device, workload, source, variant.name)
+    return Request(device, workload, source, variant)
 
 
 def planned_run(config: WorkerConfig) -> SimpleNamespace:
