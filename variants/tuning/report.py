@@ -70,7 +70,10 @@ class TuningReport(Struct, frozen=True):
 
 def tune_table(result: TuningReport) -> RenderableType:
     """A row for each tile of each operation in the last pass, the fastest step first."""
-    table = names_and_figures(("operation", "tile", ""), ("step µs",))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("operation", "tile", ""):
+        table.add_column(name, overflow="fold")
+    table.add_column("step µs", justify="right", overflow="fold")
     for tuned in result.passes[-1]:
         for trial in tuned.ranking:
             name = tuned.operation if trial is tuned.ranking[0] else ""
@@ -81,12 +84,18 @@ def tune_table(result: TuningReport) -> RenderableType:
         f"position {result.position}"
     )
     before, after = (spread_text(ns, microseconds) for ns in (result.before_ns, result.after_ns))
-    notes = [
+    notes = (
         "tile: rows x columns, warps, stages, splits, r: most registers; each measured in the "
         "whole step",
         f"step µs: {before} to {after}; before/after {spread_text(result.before_over_after)}",
-    ]
-    return result_page(title, table, notes, result.environment)
+        machine_text(result.environment),
+    )
+    return Group(Text(title, style="bold"), table, *(Text(note, style="dim") for note in notes))
+
+
+def machine_text(environment: Environment) -> str:
+    """The machine and versions of a measurement in one line."""
+    return ", ".join(f"{key} {environment[key]}" for key in _MACHINE if environment.get(key))
 
 
 def tile_text(tile: Tile) -> str:
@@ -110,32 +119,3 @@ def _trial_time(trial: Trial) -> str:
     if trial.step_ns is not None:
         return microseconds(trial.step_ns)
     return shorten(f"not possible: {(trial.refusal or '').partition(chr(10))[0]}", _REFUSAL_CELLS)
-
-
-def names_and_figures(names: tuple[str, ...], figures: tuple[str, ...]) -> Table:
-    """An empty table: columns of names, then right-aligned figures."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in names:
-        table.add_column(name, overflow="fold")
-    for name in figures:
-        table.add_column(name, justify="right", overflow="fold")
-    return table
-
-
-def result_page(
-    title: str,
-    table: Table,
-    notes: list[str],
-    environment: Environment,
-    errors: tuple[str, ...] = (),
-) -> RenderableType:
-    """A title, a table, the errors, notes, and the machine and versions of the measurement."""
-    machine = ", ".join(f"{key} {environment[key]}" for key in _MACHINE if environment.get(key))
-    failed = [Text(error, style="bold red") for error in errors]
-    return Group(
-        Text(title, style="bold"),
-        table,
-        *failed,
-        *(Text(note, style="dim") for note in notes),
-        Text(machine, style="dim"),
-    )
