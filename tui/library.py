@@ -20,7 +20,6 @@ from decodescope.tui.model.shelf import (
     folder_of,
     listing,
     look,
-    opened_health,
 )
 from decodescope.tui.model.sources import ReplaySource, Source, TraceSource, source_for
 from decodescope.tui.model.user_files import Memory
@@ -230,8 +229,12 @@ def _looked_at(known: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
 
 
 def window_health(window: Window) -> str:
+    """The health of an analysed file: "ok", or its status with the findings."""
     health = window.report.health
-    return opened_health(health.status, [finding.message for finding in health.findings])
+    findings = "; ".join(finding.message for finding in health.findings)
+    return (
+        health.status if health.status == "ok" or not findings else f"{health.status}: {findings}"
+    )
 
 
 def _short(path: Path) -> str:

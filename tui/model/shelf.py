@@ -152,11 +152,6 @@ def look(path: Path, place: Place) -> FileEntry:
     return replace(entry, kind=kind)
 
 
-def opened_health(status: str, findings: Sequence[str]) -> str:
-    """The health of a file that was read: "ok", or the status with its findings."""
-    return status if status == "ok" or not findings else f"{status}: {'; '.join(findings)}"
-
-
 def _common(names: Sequence[str]) -> str:
     first, last = min(names), max(names)
     pairs = enumerate(zip(first, last, strict=False))
