@@ -231,10 +231,8 @@ def _looked_at(known: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
 def window_health(window: Window) -> str:
     """The health of an analysed file: "ok", or its status with the findings."""
     health = window.report.health
-    findings = "; ".join(finding.message for finding in health.findings)
-    return (
-        health.status if health.status == "ok" or not findings else f"{health.status}: {findings}"
-    )
+    findings = [finding.message for finding in health.findings] if health.status != "ok" else []
+    return f"{health.status}: {'; '.join(findings)}" if findings else health.status
 
 
 def _short(path: Path) -> str:
