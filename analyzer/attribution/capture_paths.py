@@ -9,6 +9,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import count
 from pathlib import PurePath
 
 import numpy as np
@@ -24,7 +26,7 @@ from decodescope.analyzer.timing.launches import (
     while_capturing,
 )
 from decodescope.analyzer.timing.step_annotations import is_step_name
-from decodescope.analyzer.trace import HostEvents, Int64s, Trace
+from decodescope.analyzer.trace import HostEvents, Intervals, Trace
 
 MEMCPY_NODE, MEMSET_NODE = "memcpy", "memset"
 _COPY = re.compile(r"Memcpy", re.IGNORECASE)
@@ -57,12 +59,10 @@ class _Graph:
     ended: bool = False
     nodes: list[_Node] = field(default_factory=list)
 
-
-@dataclass(slots=True)
-class _Result:
-    ops: list[ReferenceOp] = field(default_factory=list)
-    graphs: list[CapturedGraph] = field(default_factory=list)
-    groups: int = 0
+    @property
+    def around(self) -> tuple[int, ...]:
+        """The ranges around its begin, if that is known, else around its first node."""
+        return self.nodes[0].ranges if self.began_in is None else self.began_in
 
 
 def capture_reference(captures: Sequence[Trace]) -> GraphReference:
@@ -74,17 +74,39 @@ def capture_reference(captures: Sequence[Trace]) -> GraphReference:
     Raises:
         InputError: a profile has no captured launches.
     """
-    result = _Result()
+    ops: list[ReferenceOp] = []
+    captured: list[CapturedGraph] = []
+    group_numbers = count()
     for trace in captures:
-        before = len(result.ops)
-        for graphs in _by_group(trace, [one for one in _graphs(trace) if one.nodes]):
-            _add(trace, graphs, result)
-        if len(result.ops) == before:
+        groups = _by_group(trace, [graph for graph in _graphs(trace) if graph.nodes])
+        if not groups:
             raise InputError(
                 f"{trace.source.path}: no captured launches, so no profile of a graph's capture; "
                 "give the file that the engine recorded while it captured its graphs"
             )
-    return GraphReference(tuple(result.ops), tuple(result.graphs))
+        is_cut = any(finding.code in _CUT for finding in trace.findings)
+        for graphs, group in zip(groups, group_numbers, strict=False):
+            label, batch = _label(trace, graphs[0])
+            paths = iter(_paths(trace, graphs))
+            for graph in graphs:
+                captured.append(
+                    CapturedGraph(
+                        first=len(ops),
+                        ops=len(graph.nodes),
+                        group=group,
+                        file=trace.source.path,
+                        label=label,
+                        batch=batch,
+                        cut=is_cut or not graph.ended,
+                    )
+                )
+                named = all(node.name for node in graph.nodes)
+                for node, path in zip(graph.nodes, paths, strict=False):
+                    known = named or node.name in (MEMCPY_NODE, MEMSET_NODE)
+                    name = node.name if known else ""
+                    operator = _operator_name(trace, node.operator)
+                    ops.append(ReferenceOp(stream=0, name=name, path=path, operator=operator))
+    return GraphReference(tuple(ops), tuple(captured))
 
 
 def _graphs(trace: Trace) -> Iterator[_Graph]:
@@ -139,9 +161,8 @@ def _by_group(trace: Trace, graphs: Sequence[_Graph]) -> list[list[_Graph]]:
     else below one outermost range that was open when each began; else a graph is alone."""
     groups: dict[tuple[str, int], list[_Graph]] = {}
     for number, graph in enumerate(graphs):
-        around = graph.nodes[0].ranges if graph.began_in is None else graph.began_in
-        named = [row for row in around if _CAPTURE.match(_name(trace, row))]
-        shown = [row for row in around if _part(_name(trace, row)) is not None]
+        named = [row for row in graph.around if _CAPTURE.match(_name(trace, row))]
+        shown = [row for row in graph.around if _part(_name(trace, row)) is not None]
         key = ("graph", number)
         if named:
             key = ("range", named[0])
@@ -151,81 +172,46 @@ def _by_group(trace: Trace, graphs: Sequence[_Graph]) -> list[list[_Graph]]:
     return list(groups.values())
 
 
-def _add(trace: Trace, graphs: Sequence[_Graph], result: _Result) -> None:
-    tree, nodes = _tree(trace, graphs)
-    paths = tree.paths()
-    label, batch = _label(trace, graphs[0])
-    cut = any(finding.code in _CUT for finding in trace.findings)
-    row = iter(nodes)
-    for graph in graphs:
-        named = all(node.name for node in graph.nodes)
-        result.graphs.append(
-            CapturedGraph(
-                first=len(result.ops),
-                ops=len(graph.nodes),
-                group=result.groups,
-                file=trace.source.path,
-                label=label,
-                batch=batch,
-                cut=cut or not graph.ended,
-            )
-        )
-        for node in graph.nodes:
-            at = next(row)
-            known = named or node.name in (MEMCPY_NODE, MEMSET_NODE)
-            operator = _operator_name(trace, node.operator)
-            result.ops.append(
-                ReferenceOp(
-                    stream=0,
-                    name=node.name if known else "",
-                    path=paths[at] if at != NO_NODE else "",
-                    operator=operator,
-                )
-            )
-    result.groups += 1
-
-
-def _tree(trace: Trace, graphs: Sequence[_Graph]) -> tuple[PathTree, list[int]]:
-    """The paths of one group's nodes as a tree, and each node's number in it."""
-    parts: dict[int, str | None] = {}
+def _paths(trace: Trace, graphs: Sequence[_Graph]) -> list[str]:
+    """The path of each node of one group."""
     instances: dict[tuple[int, int], int] = {}
-    count: Counter[tuple[int, str]] = Counter()
+    below: Counter[tuple[int, str]] = Counter()
     place: list[int] = []
     ends = []
     for node in (node for graph in graphs for node in graph.nodes):
         at = NO_NODE
         for row in node.ranges:
-            part = parts[row] if row in parts else parts.setdefault(row, _part(_name(trace, row)))
-            if part is None:
-                continue
-            if (at, row) not in instances:
-                instances[at, row] = len(place)
-                place.append(count[at, part])
-                count[at, part] += 1
-            at = instances[at, row]
+            part = _part(_name(trace, row))
+            if part is not None:
+                if (at, row) not in instances:
+                    instances[at, row] = len(place)
+                    place.append(below[at, part])
+                    below[at, part] += 1
+                at = instances[at, row]
         ends.append((at, node.operator))
     tree, numbers = PathTree(), {NO_NODE: NO_NODE}
     for (parent, row), instance in instances.items():
-        shown = parts[row] or ""
-        name = f"{shown}[{place[instance]}]" if count[parent, shown] > 1 else shown
+        part = _part(_name(trace, row)) or ""
+        name = f"{part}[{place[instance]}]" if below[parent, part] > 1 else part
         numbers[instance] = tree.child(numbers[parent], name)
-    nodes_of = []
+    nodes = []
     for at, operator in ends:
         called, top = _operator_name(trace, operator), numbers[at]
-        nodes_of.append(top if called is None else tree.child(top, called, operator=True))
-    return tree, nodes_of
+        nodes.append(top if called is None else tree.child(top, called, operator=True))
+    paths = (*tree.paths(), "")
+    return [paths[node] for node in nodes]
 
 
 def _label(trace: Trace, graph: _Graph) -> tuple[str, int | None]:
     """The annotation around a capture, and the batch size that it or the file's name says."""
-    around = graph.nodes[0].ranges if graph.began_in is None else graph.began_in
-    for one in around:
-        if match := _CAPTURE.match(_name(trace, one)):
-            return _name(trace, one), int(match[1])
+    for row in graph.around:
+        if match := _CAPTURE.match(_name(trace, row)):
+            return _name(trace, row), int(match[1])
     by_file = _BATCH_FILE.search(PurePath(trace.source.path).name)
     return "", int(by_file[1]) if by_file else None
 
 
+@lru_cache(maxsize=4_096)
 def _part(name: str) -> str | None:
     """A range's name in paths; None for what is around a capture and no part of the model."""
     if match := _COMPILED.match(name):
@@ -251,40 +237,38 @@ def open_events(
     """
     if not len(calls):
         return
-    pid, tid = int(calls.pid[0]), int(calls.tid[0])
     sources = (trace.ranges, trace.cpu_ops)
-    rows = [_during(one, pid, tid, calls) for one in sources]
-    start = np.concatenate([one.start_ns[mine] for one, mine in zip(sources, rows, strict=True)])
-    end = np.concatenate([one.end_ns[mine] for one, mine in zip(sources, rows, strict=True)])
-    kind = np.repeat((0, 1), [len(mine) for mine in rows])
-    order = np.lexsort((kind, -end, start))
-    columns = (start[order], end[order], kind[order], np.concatenate(rows)[order])
-    events = zip(*(column.tolist() for column in columns), strict=True)
-    pending = next(events, None)
+    rows = []
+    for events in sources:
+        overlapping = (events.pid == calls.pid[0]) & (events.tid == calls.tid[0])
+        overlapping &= (events.start_ns <= calls.start_ns[-1]) & (events.end_ns > calls.start_ns[0])
+        rows.append(np.flatnonzero(overlapping))
+    times = Intervals.concatenate(
+        [
+            Intervals(events.start_ns[chosen], events.end_ns[chosen])
+            for events, chosen in zip(sources, rows, strict=True)
+        ]
+    )
+    kind = np.repeat((0, 1), [len(chosen) for chosen in rows])
+    order = np.lexsort((kind, -times.end_ns, times.start_ns))
+    columns = (times.start_ns, times.end_ns, kind, np.concatenate(rows))
+    pending = iter(zip(*(column[order].tolist() for column in columns), strict=True))
+    event = next(pending, None)
     opened: list[tuple[int, int, int]] = []
     for at in calls.start_ns.tolist():
-        while pending is not None and pending[0] <= at:
-            begin, until, which, row = pending
-            opened = (
-                [one for one in opened if one[0] > begin] if _any_over(opened, begin) else opened
-            )
+        while event is not None and event[0] <= at:
+            opened = _still_open(opened, event[0])
             if len(opened) < MAX_OPEN:
-                opened.append((until, which, row))
-            pending = next(events, None)
-        if _any_over(opened, at):
-            opened = [one for one in opened if one[0] > at]
+                opened.append(event[1:])
+            event = next(pending, None)
+        opened = _still_open(opened, at)
         yield (
             tuple(row for _, which, row in opened if which == 0),
             tuple(row for _, which, row in opened if which == 1),
         )
 
 
-def _any_over(opened: list[tuple[int, int, int]], at: int) -> bool:
-    return any(event[0] <= at for event in opened)
-
-
-def _during(events: HostEvents, pid: int, tid: int, calls: HostEvents) -> Int64s:
-    """The thread's events that overlap with the time of the calls."""
-    overlapping = (events.pid == pid) & (events.tid == tid)
-    overlapping &= (events.start_ns <= calls.start_ns[-1]) & (events.end_ns > calls.start_ns[0])
-    return np.flatnonzero(overlapping)
+def _still_open(opened: list[tuple[int, int, int]], at_ns: int) -> list[tuple[int, int, int]]:
+    if all(end_ns > at_ns for end_ns, _, _ in opened):
+        return opened
+    return [event for event in opened if event[0] > at_ns]

@@ -125,7 +125,17 @@ class CapturedReplays:
         """The match of a kind of launch with one graph, its partners as nodes of the reference."""
         if (kind, index) not in self._matches:
             graph = self.reference.graphs[index]
-            match = match_graph(self._replays[kind], self._nodes_of(graph))
+            if index not in self._nodes:
+                ops = self.reference.ops[graph.first : graph.first + graph.ops]
+                names = [self._number(op.name) if op.name else UNNAMED for op in ops]
+                # The innermost module's type stands for a node without an operator.
+                modules = [_TYPE.sub("", op.path.rsplit("/", 1)[-1]) for op in ops]
+                callers = [
+                    op.operator or folded_name(module)
+                    for op, module in zip(ops, modules, strict=True)
+                ]
+                self._nodes[index] = Nodes(np.array(names, np.int64), callers, graph.cut)
+            match = match_graph(self._replays[kind], self._nodes[index])
             if match is not None:
                 self.best[graph.group] = max(self.best[graph.group], match.matched)
                 partner = np.where(match.partner >= 0, match.partner + graph.first, -1)
@@ -143,7 +153,10 @@ class CapturedReplays:
         return name
 
     def _number(self, name: str) -> int:
-        return self._numbers.setdefault(_as_node(name), len(self._numbers))
+        """The number of a kernel's name as nodes have it; copies and fills have one name each."""
+        memory = kernel_meaning(name).memory
+        as_node = name.removesuffix(".kd") if memory is None else _MEMORY_NODES[memory]
+        return self._numbers.setdefault(as_node, len(self._numbers))
 
     def _kind(self, name: Int64s, launch: GraphLaunch) -> int:
         """The number of the launch's sequence of names."""
@@ -161,14 +174,6 @@ class CapturedReplays:
             texts = [self.trace.names[number] for number in ops.name[op_rows].tolist()]
             self._replays.append(Replay(names, texts, ordered, by_name))
         return self._kind_of[key]
-
-    def _nodes_of(self, graph: CapturedGraph) -> Nodes:
-        if graph.first not in self._nodes:
-            ops = self.reference.ops[graph.first : graph.first + graph.ops]
-            names = [self._number(op.name) if op.name else UNNAMED for op in ops]
-            callers = [op.operator or _kind_of_module(op.path) for op in ops]
-            self._nodes[graph.first] = Nodes(np.array(names, np.int64), callers, graph.cut)
-        return self._nodes[graph.first]
 
 
 def graph_launches(
@@ -217,14 +222,3 @@ def follow_nodes(
             at = rows_in(node_id[ops], nodes)
             if (at >= 0).all() and (name[ops[at]] == name[launch.ops]).all():
                 matches[index] = replace(match, partner=match.partner[at])
-
-
-def _as_node(name: str) -> str:
-    """A kernel's name as nodes have it; copies and fills have one name each."""
-    memory = kernel_meaning(name).memory
-    return name.removesuffix(".kd") if memory is None else _MEMORY_NODES[memory]
-
-
-def _kind_of_module(path: str) -> str:
-    """The innermost module's type, which stands for a node without an operator."""
-    return folded_name(_TYPE.sub("", path.rsplit("/", 1)[-1]))

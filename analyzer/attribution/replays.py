@@ -119,7 +119,9 @@ def _attribute(
         own = replayed[op_rows]
         if not own.any():
             continue
-        step = OpSequence(names[op_rows], _device_streams(ops.device[op_rows], ops.stream[op_rows]))
+        device_streams = np.stack((ops.device[op_rows], ops.stream[op_rows]))
+        _, stream = np.unique(device_streams, axis=1, return_inverse=True)
+        step = OpSequence(names[op_rows], stream.ravel())
         order = None
         if by_nodes:
             order = np.lexsort((ops.graph_node_id[op_rows], ops.launch[op_rows]))
@@ -146,13 +148,6 @@ def _common_names(trace: Trace, reference: GraphReference) -> tuple[Int64s, OpSe
     names = np.array([number(op.name) for op in reference.ops], dtype=np.int64)
     streams = np.array([op.stream for op in reference.ops], dtype=np.int64)
     return table[trace.ops.name], OpSequence(names, streams)
-
-
-def _device_streams(device: Int64s, stream: Int64s) -> Int64s:
-    """A number for each stream of each device."""
-    _, devices = np.unique(device, return_inverse=True)
-    numbers, streams = np.unique(stream, return_inverse=True)
-    return np.asarray(devices * len(numbers) + streams, dtype=np.int64)
 
 
 def _follow_graph_nodes(
