@@ -10,9 +10,10 @@ from decodescope.analyzer.attribution.capture_paths import capture_reference
 from decodescope.analyzer.attribution.captured_replays import CapturedReplays, GraphLaunch, fits
 from decodescope.analyzer.attribution.graph_match import GraphMatch
 from decodescope.analyzer.attribution.range_tree import PathTree, host_nodes
-from decodescope.analyzer.attribution.replays import match_captured
+from decodescope.analyzer.attribution.replays import GraphReplays, match_captured
 from decodescope.analyzer.schema.graph_reference import CapturedGraph, GraphReference, ReferenceOp
 from decodescope.analyzer.schema.report import Finding
+from decodescope.analyzer.timing.launches import graph_launch_calls
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Trace
 
@@ -40,17 +41,16 @@ def choose_captures(
     if own is not None and own.of_step and own.ops:
         why = "the trace brings the ops of its own step without the graph, which name its replays"
         return own, tuple(_unused(file, why) for file in files)
-    linked = trace.ops.launch >= 0
-    is_graph = np.zeros(len(trace.calls) + 1, dtype=np.bool_)
-    is_graph[timeline.launches.call[timeline.launches.is_graph]] = True
-    replayed = linked & is_graph[trace.ops.launch]
+    replayed = np.append(graph_launch_calls(trace), False)[trace.ops.launch]
     if not replayed.any():
         return own, tuple(_unused(file, "the trace has no graph replay") for file in files)
     tree = PathTree()
     node = np.full(len(trace.ops), -1, dtype=np.int64)
     starts = trace.calls.starts.take(trace.ops.launch[replayed])
     node[replayed] = host_nodes(trace, tree, starts, np.zeros(len(starts), dtype=np.bool_))
-    launches, matches, matcher = match_captured(timeline, tree, node, replayed, reference)
+    launches, matches, matcher = match_captured(
+        GraphReplays(timeline, tree, node, replayed), reference
+    )
     used = {match.graph for match in matches if match is not None}
     findings = []
     for file in files:

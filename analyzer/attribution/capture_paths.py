@@ -9,7 +9,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import count
 from pathlib import PurePath
 
@@ -26,7 +25,7 @@ from decodescope.analyzer.timing.launches import (
     while_capturing,
 )
 from decodescope.analyzer.timing.step_annotations import is_step_name
-from decodescope.analyzer.trace import HostEvents, Intervals, Trace
+from decodescope.analyzer.trace import HostEvents, Trace
 
 MEMCPY_NODE, MEMSET_NODE = "memcpy", "memset"
 _COPY = re.compile(r"Memcpy", re.IGNORECASE)
@@ -61,7 +60,7 @@ class _Graph:
 
     @property
     def around(self) -> tuple[int, ...]:
-        """The ranges around its begin, if that is known, else around its first node."""
+        """The ranges around its begin, else those around its first node."""
         return self.nodes[0].ranges if self.began_in is None else self.began_in
 
 
@@ -75,38 +74,18 @@ def capture_reference(captures: Sequence[Trace]) -> GraphReference:
         InputError: a profile has no captured launches.
     """
     ops: list[ReferenceOp] = []
-    captured: list[CapturedGraph] = []
-    group_numbers = count()
+    graphs: list[CapturedGraph] = []
+    number = count()
     for trace in captures:
-        groups = _by_group(trace, [graph for graph in _graphs(trace) if graph.nodes])
-        if not groups:
+        before = len(ops)
+        for group in _by_group(trace, [graph for graph in _graphs(trace) if graph.nodes]):
+            _add(trace, group, next(number), ops, graphs)
+        if len(ops) == before:
             raise InputError(
                 f"{trace.source.path}: no captured launches, so no profile of a graph's capture; "
                 "give the file that the engine recorded while it captured its graphs"
             )
-        is_cut = any(finding.code in _CUT for finding in trace.findings)
-        for graphs, group in zip(groups, group_numbers, strict=False):
-            label, batch = _label(trace, graphs[0])
-            paths = iter(_paths(trace, graphs))
-            for graph in graphs:
-                captured.append(
-                    CapturedGraph(
-                        first=len(ops),
-                        ops=len(graph.nodes),
-                        group=group,
-                        file=trace.source.path,
-                        label=label,
-                        batch=batch,
-                        cut=is_cut or not graph.ended,
-                    )
-                )
-                named = all(node.name for node in graph.nodes)
-                for node, path in zip(graph.nodes, paths, strict=False):
-                    known = named or node.name in (MEMCPY_NODE, MEMSET_NODE)
-                    name = node.name if known else ""
-                    operator = _operator_name(trace, node.operator)
-                    ops.append(ReferenceOp(stream=0, name=name, path=path, operator=operator))
-    return GraphReference(tuple(ops), tuple(captured))
+    return GraphReference(tuple(ops), tuple(graphs))
 
 
 def _graphs(trace: Trace) -> Iterator[_Graph]:
@@ -161,57 +140,99 @@ def _by_group(trace: Trace, graphs: Sequence[_Graph]) -> list[list[_Graph]]:
     else below one outermost range that was open when each began; else a graph is alone."""
     groups: dict[tuple[str, int], list[_Graph]] = {}
     for number, graph in enumerate(graphs):
-        named = [row for row in graph.around if _CAPTURE.match(_name(trace, row))]
-        shown = [row for row in graph.around if _part(_name(trace, row)) is not None]
+        annotation = _annotation(trace, graph)
+        shown = [row for row in graph.began_in or () if _part(_name(trace, row)) is not None]
         key = ("graph", number)
-        if named:
-            key = ("range", named[0])
-        elif shown and graph.began_in is not None:
+        if annotation is not None:
+            key = ("range", annotation)
+        elif shown:
             key = ("range", shown[0])
         groups.setdefault(key, []).append(graph)
     return list(groups.values())
 
 
-def _paths(trace: Trace, graphs: Sequence[_Graph]) -> list[str]:
-    """The path of each node of one group."""
+def _annotation(trace: Trace, graph: _Graph) -> int | None:
+    """The range around a capture by which its engine names it."""
+    return next((row for row in graph.around if _CAPTURE.match(_name(trace, row))), None)
+
+
+def _add(
+    trace: Trace,
+    group: Sequence[_Graph],
+    number: int,
+    ops: list[ReferenceOp],
+    graphs: list[CapturedGraph],
+) -> None:
+    """Append the graphs of one group and their nodes."""
+    tree, places = _tree(trace, [node for graph in group for node in graph.nodes])
+    paths = (*tree.paths(), "")
+    place = iter(places)
+    label, batch = _label(trace, group[0])
+    cut = any(finding.code in _CUT for finding in trace.findings)
+    for graph in group:
+        graphs.append(
+            CapturedGraph(
+                first=len(ops),
+                ops=len(graph.nodes),
+                group=number,
+                file=trace.source.path,
+                label=label,
+                batch=batch,
+                cut=cut or not graph.ended,
+            )
+        )
+        named = all(node.name for node in graph.nodes)
+        ops += [
+            ReferenceOp(
+                stream=0,
+                name=node.name if named or node.name in (MEMCPY_NODE, MEMSET_NODE) else "",
+                path=paths[next(place)],
+                operator=_operator_name(trace, node.operator),
+            )
+            for node in graph.nodes
+        ]
+
+
+def _tree(trace: Trace, nodes: Sequence[_Node]) -> tuple[PathTree, list[int]]:
+    """The paths of one group's nodes as a tree, and each node's number in it."""
+    rows = {row for node in nodes for row in node.ranges}
+    parts = {row: part for row in rows if (part := _part(_name(trace, row))) is not None}
     instances: dict[tuple[int, int], int] = {}
-    below: Counter[tuple[int, str]] = Counter()
+    alike: Counter[tuple[int, str]] = Counter()
     place: list[int] = []
-    ends = []
-    for node in (node for graph in graphs for node in graph.nodes):
+    innermost = []
+    for node in nodes:
         at = NO_NODE
         for row in node.ranges:
-            part = _part(_name(trace, row))
-            if part is not None:
-                if (at, row) not in instances:
-                    instances[at, row] = len(place)
-                    place.append(below[at, part])
-                    below[at, part] += 1
-                at = instances[at, row]
-        ends.append((at, node.operator))
+            if row not in parts:
+                continue
+            if (at, row) not in instances:
+                instances[at, row] = len(place)
+                place.append(alike[at, parts[row]])
+                alike[at, parts[row]] += 1
+            at = instances[at, row]
+        innermost.append(at)
     tree, numbers = PathTree(), {NO_NODE: NO_NODE}
     for (parent, row), instance in instances.items():
-        part = _part(_name(trace, row)) or ""
-        name = f"{part}[{place[instance]}]" if below[parent, part] > 1 else part
+        name = parts[row]
+        if alike[parent, name] > 1:
+            name = f"{name}[{place[instance]}]"
         numbers[instance] = tree.child(numbers[parent], name)
-    nodes = []
-    for at, operator in ends:
-        called, top = _operator_name(trace, operator), numbers[at]
-        nodes.append(top if called is None else tree.child(top, called, operator=True))
-    paths = (*tree.paths(), "")
-    return [paths[node] for node in nodes]
+    nodes_of = []
+    for node, at in zip(nodes, innermost, strict=True):
+        operator, top = _operator_name(trace, node.operator), numbers[at]
+        nodes_of.append(top if operator is None else tree.child(top, operator, operator=True))
+    return tree, nodes_of
 
 
 def _label(trace: Trace, graph: _Graph) -> tuple[str, int | None]:
     """The annotation around a capture, and the batch size that it or the file's name says."""
-    for row in graph.around:
-        if match := _CAPTURE.match(_name(trace, row)):
-            return _name(trace, row), int(match[1])
-    by_file = _BATCH_FILE.search(PurePath(trace.source.path).name)
-    return "", int(by_file[1]) if by_file else None
+    row = _annotation(trace, graph)
+    label = "" if row is None else _name(trace, row)
+    batch = _CAPTURE.match(label) or _BATCH_FILE.search(PurePath(trace.source.path).name)
+    return label, int(batch[1]) if batch else None
 
 
-@lru_cache(maxsize=4_096)
 def _part(name: str) -> str | None:
     """A range's name in paths; None for what is around a capture and no part of the model."""
     if match := _COMPILED.match(name):
@@ -235,40 +256,24 @@ def open_events(
 
     An event is open from its start until just before its end. At most `MAX_OPEN` are counted.
     """
-    if not len(calls):
-        return
-    sources = (trace.ranges, trace.cpu_ops)
-    rows = []
-    for events in sources:
-        overlapping = (events.pid == calls.pid[0]) & (events.tid == calls.tid[0])
-        overlapping &= (events.start_ns <= calls.start_ns[-1]) & (events.end_ns > calls.start_ns[0])
-        rows.append(np.flatnonzero(overlapping))
-    times = Intervals.concatenate(
-        [
-            Intervals(events.start_ns[chosen], events.end_ns[chosen])
-            for events, chosen in zip(sources, rows, strict=True)
-        ]
-    )
-    kind = np.repeat((0, 1), [len(chosen) for chosen in rows])
-    order = np.lexsort((kind, -times.end_ns, times.start_ns))
-    columns = (times.start_ns, times.end_ns, kind, np.concatenate(rows))
-    pending = iter(zip(*(column[order].tolist() for column in columns), strict=True))
-    event = next(pending, None)
+    columns = []
+    for kind, events in enumerate((trace.ranges, trace.cpu_ops, calls)):
+        overlaps = (events.pid == calls.pid[0]) & (events.tid == calls.tid[0])
+        overlaps &= (events.start_ns <= calls.start_ns[-1]) & (events.end_ns > calls.start_ns[0])
+        rows = np.arange(len(calls)) if events is calls else np.flatnonzero(overlaps)
+        kinds = np.full(len(rows), kind)
+        columns.append((events.start_ns[rows], events.end_ns[rows], kinds, rows))
+    start, end, kinds, rows = (np.concatenate(column) for column in zip(*columns, strict=True))
+    is_call = kinds == 2
+    order = np.lexsort((kinds, -end, is_call, start))
+    sorted_columns = (column[order].tolist() for column in (start, end, kinds, rows, is_call))
     opened: list[tuple[int, int, int]] = []
-    for at in calls.start_ns.tolist():
-        while event is not None and event[0] <= at:
-            opened = _still_open(opened, event[0])
-            if len(opened) < MAX_OPEN:
-                opened.append(event[1:])
-            event = next(pending, None)
-        opened = _still_open(opened, at)
-        yield (
-            tuple(row for _, which, row in opened if which == 0),
-            tuple(row for _, which, row in opened if which == 1),
-        )
-
-
-def _still_open(opened: list[tuple[int, int, int]], at_ns: int) -> list[tuple[int, int, int]]:
-    if all(end_ns > at_ns for end_ns, _, _ in opened):
-        return opened
-    return [event for event in opened if event[0] > at_ns]
+    for start_ns, end_ns, kind, row, of_call in zip(*sorted_columns, strict=True):
+        opened = [event for event in opened if event[0] > start_ns]
+        if of_call:
+            yield (
+                tuple(row for _, kind, row in opened if kind == 0),
+                tuple(row for _, kind, row in opened if kind == 1),
+            )
+        elif len(opened) < MAX_OPEN:
+            opened.append((end_ns, kind, row))

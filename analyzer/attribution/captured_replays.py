@@ -24,7 +24,7 @@ from decodescope.analyzer.attribution.graph_match import (
 from decodescope.analyzer.attribution.range_tree import folded_name
 from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.schema.graph_reference import CapturedGraph, GraphReference
-from decodescope.analyzer.trace import MEMCPY, MEMSET, Int64s, Trace, grouped, rows_in
+from decodescope.analyzer.trace import MEMCPY, MEMSET, Int64s, Trace, rows_in
 
 _MEMORY_NODES = {"copy": MEMCPY_NODE, "fill": MEMSET_NODE}
 _TYPE = re.compile(r"\[\d+\]$")
@@ -174,23 +174,6 @@ class CapturedReplays:
             texts = [self.trace.names[number] for number in ops.name[op_rows].tolist()]
             self._replays.append(Replay(names, texts, ordered, by_name))
         return self._kind_of[key]
-
-
-def graph_launches(
-    trace: Trace, replayed: Int64s, op_step: Int64s, batch_of: dict[int, int | None]
-) -> list[GraphLaunch]:
-    """The graph launches of a trace in the order of their calls. `replayed` are the ops of graph
-    launches, `op_step` each op's step (-1: none), `batch_of` the batch size around a call."""
-    ops, calls = trace.ops, trace.calls
-    launches = []
-    for op_rows in grouped(replayed, ops.launch):
-        call = int(ops.launch[op_rows[0]])
-        if (ops.graph_node_id[op_rows] >= 0).all():
-            op_rows = op_rows[np.argsort(ops.graph_node_id[op_rows], kind="stable")]
-        step = int(op_step[op_rows[0]])
-        turn = (int(calls.pid[call]), int(calls.tid[call]), step)
-        launches.append(GraphLaunch(op_rows, turn, batch_of.get(call)))
-    return launches
 
 
 def fits(graph: CapturedGraph, batch: int | None) -> bool:

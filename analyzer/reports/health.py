@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from decodescope.analyzer.attribution.range_tree import MAX_PATH, MAX_PATHS
-from decodescope.analyzer.roofline.verdict import DISTORTED
 from decodescope.analyzer.schema.interruption_report import InterruptionReport
 from decodescope.analyzer.schema.report import Finding, Health, HealthStatus, Observer, Verdict
 from decodescope.analyzer.text.formatting import count, duration
@@ -121,7 +120,7 @@ def _findings(
             f"{graph_count - with_ops} of {graph_count} graph launches have no GPU op in the "
             "trace: what they ran is missing from every figure",
         )
-    if observer is not None and observer.ratio is not None and observer.ratio > DISTORTED:
+    if observer is not None and observer.is_distorted:
         yield (
             "distorted_window",
             f"a profiled step took {observer.ratio:.2f} times as long: gaps and launch times "

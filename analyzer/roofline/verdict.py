@@ -10,8 +10,8 @@ that decide come first.
 - unknown: none of the first four, and the bandwidth is unknown; the next step makes it known.
 
 The first that holds is the bound; of memory and compute, the nearer to its peak. If the profiler
-slowed the steps by more than `DISTORTED`, the verdict rests on the unprofiled step: it is busy, and
-idle for other causes than the host, for as long as a profiled one; the rest is the host's.
+distorts the steps (`Observer.is_distorted`), the verdict rests on the unprofiled step: it is busy,
+and idle for other causes than the host, for as long as a profiled one; the rest is the host's.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +46,6 @@ LAUNCH_BOUND_IDLE_SHARE = 0.15
 LAUNCH_BOUND_QUEUE_DEPTH = 1.0
 MEMORY_BOUND_MBU = 0.6
 COMPUTE_BOUND_SHARE = 0.6
-DISTORTED = 1.25
 _LATE_CLASSES = ("host_wait", "launch_call", "launch_latency")
 _IDLE_WORDS = {
     "unlinked": "idle before ops whose launch call is not in the trace",
@@ -74,23 +73,21 @@ class Evidence:
     cost: StepCost | None = None
 
     @property
-    def step_ns(self) -> int | None:
-        """The time in which a step reads its bytes, unprofiled if known."""
-        if self.observer is None:
-            return None
-        return self.observer.unprofiled_step_ns or self.observer.profiled_step_ns
-
-    @property
     def step_words(self) -> str:
-        """Which step `step_ns` is of, with its time."""
+        """The step that reads its bytes, unprofiled if that one was timed, with its time."""
         unprofiled = self.observer is not None and self.observer.unprofiled_step_ns
         kind = "an unprofiled step" if unprofiled else "a profiled step"
         return f"{kind} ({duration(self.step_ns)})"
 
     @property
+    def step_ns(self) -> int | None:
+        """The time of that step."""
+        return None if self.observer is None else self.observer.step_ns
+
+    @property
     def is_distorted(self) -> bool:
-        """Whether the profiler slowed the steps by more than `DISTORTED`."""
-        return self.observer is not None and (self.observer.ratio or 0.0) > DISTORTED
+        """Whether the profiler slowed the steps, so that the window does not show why they wait."""
+        return self.observer is not None and self.observer.is_distorted
 
     @property
     def step_busy_ns(self) -> float:
@@ -223,26 +220,27 @@ def _spent_reasons(evidence: Evidence, spent: _Budget, bound: Bound) -> Iterator
         )
 
 
+def _near(share: float, least: float, rate: str, peak: str) -> _Nearness:
+    holds = share >= least
+    compared = "at least" if holds else "below"
+    return _Nearness(share, holds, f"{rate}, {share:.1%} of the {peak}, {compared} {least:.0%}")
+
+
 def _memory(evidence: Evidence) -> _Nearness:
     cost, step_ns = evidence.cost, evidence.step_ns
     if cost is None and evidence.capture is None:
-        unknown = "bandwidth unknown: the trace does not say how many bytes a step reads"
+        unknown = "the trace does not say how many bytes a step reads"
     elif cost is None or not step_ns:
-        unknown = "bandwidth unknown: no step time or no bytes per step"
+        unknown = "no step time or no bytes per step"
     else:
         measured, on_paper = cost.measured_peak_bytes_per_s, cost.datasheet_peak_bytes_per_s
         used = bandwidth(cost.bytes_per_step, step_ns, measured, on_paper)
         if used.mbu is not None:
-            name = "measured" if measured else cost.peak_source
-            bound = used.mbu >= MEMORY_BOUND_MBU
-            reason = (
-                f"{evidence.step_words} reads {used.achieved_bytes_per_s / 1e9:.1f} GB/s, "
-                f"{used.mbu:.1%} of the peak ({name}), "
-                f"{'at least' if bound else 'below'} {MEMORY_BOUND_MBU:.0%}"
-            )
-            return _Nearness(used.mbu, bound, reason)
-        unknown = f"bandwidth unknown: no peak known for {cost.device_name or 'this device'}"
-    return _Nearness(None, False, unknown)
+            rate = f"{evidence.step_words} reads {used.achieved_bytes_per_s / 1e9:.1f} GB/s"
+            peak = f"peak ({'measured' if measured else cost.peak_source})"
+            return _near(used.mbu, MEMORY_BOUND_MBU, rate, peak)
+        unknown = f"no peak known for {cost.device_name or 'this device'}"
+    return _Nearness(None, False, f"bandwidth unknown: {unknown}")
 
 
 def _compute(evidence: Evidence) -> _Nearness:
@@ -250,18 +248,12 @@ def _compute(evidence: Evidence) -> _Nearness:
     if cost is None or cost.flops_per_step is None or not step_ns:
         return _Nearness(None, False, "")
     flops_per_s = cost.flops_per_step * 1e9 / step_ns
-    done = f"{evidence.step_words} computes {flops_per_s / 1e12:.2f} TFLOP/s"
-    peak = cost.peak_flops_per_s
-    if peak is None:
+    rate = f"{evidence.step_words} computes {flops_per_s / 1e12:.2f} TFLOP/s"
+    if cost.peak_flops_per_s is None:
         name = cost.device_name or "this device"
-        return _Nearness(None, False, f"{done}; no {cost.dtype} peak known for {name}")
-    share = flops_per_s / peak
-    bound = share >= COMPUTE_BOUND_SHARE
-    reason = (
-        f"{done}, {share:.1%} of the dense {cost.dtype} peak ({cost.peak_source}), "
-        f"{'at least' if bound else 'below'} {COMPUTE_BOUND_SHARE:.0%}"
-    )
-    return _Nearness(share, bound, reason)
+        return _Nearness(None, False, f"{rate}; no {cost.dtype} peak known for {name}")
+    peak = f"dense {cost.dtype} peak ({cost.peak_source})"
+    return _near(flops_per_s / cost.peak_flops_per_s, COMPUTE_BOUND_SHARE, rate, peak)
 
 
 def _kernels_reason(evidence: Evidence, spent: _Budget) -> str:
@@ -279,10 +271,9 @@ def _kernels_reason(evidence: Evidence, spent: _Budget) -> str:
         parts.append(f"kernels reach {reached:.0%} of the bandwidth while they run")
     else:
         parts.append(f"the GPU is busy {busy_share:.0%} of {spent.of}")
-    idle = sorted(spent.idle_ns.items(), key=lambda idle: -idle[1])
     parts += [
         f"{spent.share(ns):.0%} of {spent.of} is {_IDLE_WORDS[name]}"
-        for name, ns in idle
+        for name, ns in sorted(spent.idle_ns.items(), key=lambda item: -item[1])
         if spent.share(ns) >= _MIN_SHARE
     ]
     return "; ".join(parts)
