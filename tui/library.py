@@ -20,7 +20,6 @@ from decodescope.tui.model.shelf import (
     folder_of,
     listing,
     look,
-    opened_health,
 )
 from decodescope.tui.model.sources import ReplaySource, Source, TraceSource, source_for
 from decodescope.tui.model.user_files import Memory
@@ -230,8 +229,10 @@ def _looked_at(known: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
 
 
 def window_health(window: Window) -> str:
+    """The health of an analysed file: "ok", or its status with the findings."""
     health = window.report.health
-    return opened_health(health.status, [finding.message for finding in health.findings])
+    findings = [finding.message for finding in health.findings] if health.status != "ok" else []
+    return f"{health.status}: {'; '.join(findings)}" if findings else health.status
 
 
 def _short(path: Path) -> str:

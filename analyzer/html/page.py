@@ -16,31 +16,20 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from decodescope.analyzer.names.fitted_names import cut_middle
-from decodescope.analyzer.tables.changes_table import (
-    aligned_ranges_table,
+from decodescope.analyzer.tables import (
     changes_table,
-    whole_step_table,
+    communication_table,
+    devices_table,
+    gap_classes_table,
+    gaps_table,
+    kernels_table,
+    launches_table,
+    ranges_table,
+    sides_table,
+    steps_table,
+    waiting_table,
 )
 from decodescope.analyzer.tables.columns import Column, Mark, Table, Tone
-from decodescope.analyzer.tables.communication_table import collectives_table, communication_table
-from decodescope.analyzer.tables.devices_table import devices_table, streams_table
-from decodescope.analyzer.tables.gap_classes_table import gap_classes_table
-from decodescope.analyzer.tables.gaps_table import (
-    interruptions_table,
-    longest_gaps_table,
-    steady_table,
-)
-from decodescope.analyzer.tables.kernels_table import kernels_table
-from decodescope.analyzer.tables.launches_table import launch_apis_table, launch_times_table
-from decodescope.analyzer.tables.ranges_table import ranges_table
-from decodescope.analyzer.tables.sides_table import runs_table
-from decodescope.analyzer.tables.steps_table import (
-    median_steps_table,
-    roles_table,
-    step_kinds_table,
-    steps_table,
-)
-from decodescope.analyzer.tables.waiting_table import spreads_table, waiting_table
 from decodescope.analyzer.text import formatting
 from decodescope.analyzer.text.formatting import UNKNOWN, percent
 from decodescope.analyzer.text.plain import plain_line
@@ -58,31 +47,22 @@ _TEMPLATES = Path(__file__).parent / "templates"
 _SCRIPT = "report.js"
 # The tables that the templates draw, by their names there.
 _TABLES = {
-    table.__name__: table
-    for table in (
-        aligned_ranges_table,
+    name: table
+    for module in (
         changes_table,
-        collectives_table,
         communication_table,
         devices_table,
         gap_classes_table,
-        interruptions_table,
+        gaps_table,
         kernels_table,
-        launch_apis_table,
-        launch_times_table,
-        longest_gaps_table,
-        median_steps_table,
+        launches_table,
         ranges_table,
-        roles_table,
-        runs_table,
-        spreads_table,
-        steady_table,
-        step_kinds_table,
+        sides_table,
         steps_table,
-        streams_table,
         waiting_table,
-        whole_step_table,
     )
+    for name, table in vars(module).items()
+    if name.endswith("_table")
 }
 
 

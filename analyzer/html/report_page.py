@@ -30,7 +30,6 @@ from decodescope.analyzer.schema.comparison_report import (
     Comparison,
     ComparisonResult,
     Diff,
-    VariantRates,
 )
 from decodescope.analyzer.schema.kernel_report import LaunchReport
 from decodescope.analyzer.schema.ranks_report import RanksReport
@@ -98,7 +97,7 @@ def html_report(
         ranks=ranks if ranks is not None and ranks.communication.collectives else None,
         changes=changes,
         runs=runs,
-        rates=_rates(changes.variants) if changes else None,
+        rates=rates_svg(changes.variants) if changes else None,
         ratios=ratios_svg(changes.pairs) if changes else None,
         standings=standings_svg(changes.standings, changes.variants) if changes else None,
         rates_table=rates_and_accuracy_table(sides),
@@ -184,11 +183,6 @@ def _changes(
     if len(views) == 2:
         pair = replace(pair, base=views[0].name, other=views[1].name)
     return ComparisonResult(0, (), (pair,), comparison.findings, comparison.gate)
-
-
-def _rates(variants: Sequence[VariantRates]) -> Markup | None:
-    timed = [variant for variant in variants if variant.mean is not None]
-    return rates_svg(timed) if timed else None
 
 
 def _models(views: Sequence[VariantView], runs: Sequence[RunReport]) -> list[dict[str, object]]:

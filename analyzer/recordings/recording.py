@@ -105,11 +105,10 @@ class Recording:
                         cut = f"{self.path}: {error} at byte {self.end}; kept the rest"
                         self.findings = (Finding("recording_cut", cut),)
                     break
-                message = frame.ready if isinstance(frame, WindowFrame) else frame.message
-                _check_protocol(self.path, message)
+                _check_protocol(self.path, frame.message)
                 t_ns = max(frame.t_ns, self.duration_ns)
-                if not isinstance(message, STATISTICS):
-                    self.events.append(RecordedFrame(t_ns, message, self.end))
+                if not isinstance(frame.message, STATISTICS):
+                    self.events.append(RecordedFrame(t_ns, frame.message, self.end))
                 self.offsets.append(self.end)
                 self.end = file.tell()
                 # Last: whoever sees it in another thread finds all of the frame.
@@ -125,21 +124,15 @@ class Recording:
         """The frames with a captured window, oldest first."""
         return tuple(frame for frame in self.events if isinstance(frame.message, TraceReady))
 
-    @property
-    def frames(self) -> Iterator[RecordedFrame]:
-        """All frames in the order they were written, each read when it is needed."""
-        return self.frames_from(0)
-
-    def frames_from(self, number: int) -> Iterator[RecordedFrame]:
-        """The frames from the one with this number on, each read when it is needed; also those that
-        are added before the last one was taken."""
+    def frames(self, number: int = 0) -> Iterator[RecordedFrame]:
+        """The frames from the one with this number on, in the order they were written, each read
+        when it is needed; also those that are added before the last one was taken."""
         if number >= len(self.times_ns):
             return
         with self.opened() as file:
             file.seek(self.offsets[number])
             while number < len(self.times_ns):
-                frame = read_frame(file)
-                message = frame.ready if isinstance(frame, WindowFrame) else frame.message
+                message = read_frame(file).message
                 yield RecordedFrame(self.times_ns[number], message, self.offsets[number])
                 number += 1
 
@@ -158,8 +151,8 @@ class Recording:
         first = max(number - recent, 0)
         start = self.offsets[first] if first < len(self.offsets) else self.end
         count = bisect_left(self.events, start, key=lambda event: event.offset)
-        tail = islice(self.frames_from(first), number - first)
-        return _last_windows([*_still_valid(self.events[:count]), *tail])
+        tail = islice(self.frames(first), number - first)
+        return _that_matter([*self.events[:count], *tail], start)
 
     def marks(self) -> tuple[RecordingMark, ...]:
         """Its windows and its changes of variant, in order."""
@@ -255,32 +248,23 @@ def _check_protocol(path: Path, message: WorkerMessage) -> None:
         )
 
 
-def _still_valid(events: Sequence[RecordedFrame]) -> list[RecordedFrame]:
-    """The last greeting, the last state, all windows and the last `OLDER_EVENTS` others."""
+def _that_matter(frames: Sequence[RecordedFrame], recent: int) -> list[RecordedFrame]:
+    """The last window of each variant, the frames from byte `recent` on, and of those before it the
+    last greeting, the last state and the last `OLDER_EVENTS` others."""
     kept: list[RecordedFrame] = []
-    seen: set[type] = set()
-    older = 0
-    for event in reversed(events):
-        kind = type(event.message)
-        if kind in (Hello, State):
-            if kind in seen:
-                continue
-            seen.add(kind)
-        elif kind is not TraceReady:
-            older += 1
-            if older > OLDER_EVENTS:
-                continue
-        kept.append(event)
-    return kept[::-1]
-
-
-def _last_windows(frames: Sequence[RecordedFrame]) -> list[RecordedFrame]:
-    kept: list[RecordedFrame] = []
-    seen: set[str] = set()
+    seen: set[object] = set()
+    others = 0
     for frame in reversed(frames):
+        key: object = frame.offset
         if isinstance(frame.message, TraceReady):
-            if frame.message.capture.variant in seen:
+            key = frame.message.capture.variant
+        elif frame.offset < recent and isinstance(frame.message, Hello | State):
+            key = type(frame.message)
+        elif frame.offset < recent:
+            others += 1
+            if others > OLDER_EVENTS:
                 continue
-            seen.add(frame.message.capture.variant)
-        kept.append(frame)
+        if key not in seen:
+            kept.append(frame)
+            seen.add(key)
     return kept[::-1]

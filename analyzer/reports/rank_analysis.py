@@ -14,7 +14,7 @@ from decodescope.analyzer.readers.ranks import merge_ranks
 from decodescope.analyzer.reports.analysis import Analysis, analyze
 from decodescope.analyzer.reports.communication import communication_report
 from decodescope.analyzer.reports.rank_reading import read_ranks
-from decodescope.analyzer.reports.skew_report import rank_steps, skew_report
+from decodescope.analyzer.reports.skew_report import rank_steps
 from decodescope.analyzer.reports.user_facts import NOTHING, Given
 from decodescope.analyzer.schema.communication_report import CommunicationReport
 from decodescope.analyzer.schema.ranks_report import RankReport, RanksReport
@@ -30,11 +30,11 @@ class RanksAnalysis:
     report: RanksReport
     traces: tuple[tuple[int, Trace], ...]
     merged: Analysis | None
-    given: Given = NOTHING
+    facts: Given = NOTHING
 
     def alone(self) -> tuple[tuple[int, Analysis], ...]:
         """(rank, its own analysis), for views that draw time; computed anew by every call."""
-        return tuple((rank, analyze(trace, self.given)) for rank, trace in self.traces)
+        return tuple((rank, analyze(trace, self.facts)) for rank, trace in self.traces)
 
     def all_merged(self, wanted: str) -> Analysis:
         """The analysis of the merged trace.
@@ -48,21 +48,21 @@ class RanksAnalysis:
         return self.merged
 
 
-def analyze_ranks(paths: Sequence[Path | str], given: Given = NOTHING) -> RanksAnalysis:
-    """Read and analyse one file for each rank; `given` counts for each.
+def analyze_ranks(paths: Sequence[Path | str], facts: Given = NOTHING) -> RanksAnalysis:
+    """Read and analyse one file for each rank; the `facts` hold for each.
 
     Raises:
-        InputError: no file, one file twice, or two files with the same events; or what is `given`
-            is not what it should be.
+        InputError: no file, one file twice, or two files with the same events; or one of the
+            `facts` is not what it should be.
         TraceError: a file is not a trace.
     """
     if not paths:
         raise InputError("no trace files; name one for each rank")
     _refuse_twice([str(path) for path in paths])
-    read = read_ranks([str(path) for path in paths], given)
-    ranks = merge_ranks([one.trace for one in read])
-    of_trace = {id(one.trace): one for one in read}
-    merged = None if ranks.merged is None else analyze(ranks.merged, given)
+    read = read_ranks([str(path) for path in paths], facts)
+    ranks = merge_ranks([rank.trace for rank in read])
+    of_trace = {id(rank.trace): rank for rank in read}
+    merged = None if ranks.merged is None else analyze(ranks.merged, facts)
     communication, findings = ranks_communication(
         [(rank, trace, of_trace[id(trace)].steps) for rank, trace in ranks.ranks],
         common_clock=merged is not None,
@@ -74,7 +74,7 @@ def analyze_ranks(paths: Sequence[Path | str], given: Given = NOTHING) -> RanksA
         findings=(*ranks.findings, *findings),
         communication=communication,
     )
-    return RanksAnalysis(report, ranks.ranks, merged, given)
+    return RanksAnalysis(report, ranks.ranks, merged, facts)
 
 
 def ranks_communication(
@@ -87,15 +87,13 @@ def ranks_communication(
     began_ns = [
         trace.base_ns + int(trace.ops.start_ns[0]) for _, trace, _ in ranks if len(trace.ops)
     ]
-    skew = skew_report(
+    report = communication_report(
+        matched,
         {rank: rank_steps(trace, steps) for rank, trace, steps in ranks},
-        participants,
-        matched.groups,
-        by_durations=matched.by_durations,
+        "rank",
         common_clock=common_clock,
         first_op_ns=min(began_ns, default=0),
     )
-    report = communication_report(matched, [rank for rank, _, _ in ranks], "rank", skew)
     return report, _clock_findings(matched, common_clock)
 
 

@@ -1,11 +1,13 @@
-"""What kind of step each one is, its batch and its KV length: from annotations, or the capture."""
+"""The kind of each step, its batch and its KV length: from annotations, or the capture."""
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
 from decodescope.analyzer.schema.step_report import StepKindReport
+from decodescope.analyzer.timing.intervals import lower_median
 from decodescope.analyzer.timing.step_annotations import (
     ENGINE_MARKER,
     UNKNOWN,
@@ -46,11 +48,11 @@ def decode_steps(timeline: Timeline) -> Int64s | None:
 
 
 def kinds_of(trace: Trace, steps: Steps) -> tuple[StepAnnotation, ...]:
-    """What is known of each step.
+    """The known facts of each step.
 
-    A marker's name says it; what that lacks, the engine annotations inside the marker on its thread
-    say, as far as all outermost ones agree. In a capture of ours, the steps of batch B read
-    B * (position + 1 + index) KV entries. `UNKNOWN` for inferred steps.
+    A marker's name tells them; those that it lacks are told by the engine annotations inside the
+    marker on its thread, as far as all outermost ones agree. In a capture of ours, the steps of
+    batch B read B * (position + 1 + index) KV entries. `UNKNOWN` for inferred steps.
     """
     if steps.source != "markers":
         return (UNKNOWN,) * len(steps)
@@ -65,14 +67,12 @@ def kinds_of(trace: Trace, steps: Steps) -> tuple[StepAnnotation, ...]:
     capture = trace.capture
     if capture is None or capture.steps != len(annotations) or capture.batch <= 0:
         return tuple(annotations)
+    batch, length = capture.batch, capture.position + 1
+    own = StepAnnotation("decode", batch, batch, 0, batch, engine="decodescope")
     return tuple(
-        supplemented(annotation, _captured(capture.batch, capture.position + 1 + index))
+        supplemented(annotation, replace(own, kv_tokens=batch * (length + index)))
         for index, annotation in enumerate(annotations)
     )
-
-
-def _captured(batch: int, length: int) -> StepAnnotation:
-    return StepAnnotation("decode", batch, batch, 0, batch, batch * length, "decodescope")
 
 
 def _inner_annotations(trace: Trace, marker: Int64s) -> Iterable[tuple[int, list[StepAnnotation]]]:
@@ -115,21 +115,17 @@ def _report(
     steps: Steps, annotations: tuple[StepAnnotation, ...], step_indices: list[int]
 ) -> StepKindReport:
     chosen = [annotations[index] for index in step_indices]
-    times_ns = [int(steps.time_ns[index]) for index in step_indices]
-    launched = [
-        ns for ns, index in zip(times_ns, step_indices, strict=True) if steps.gpu_ops[index]
-    ]
-    median_ns = _lower_median(launched or times_ns)
+    times_ns, has_ops = steps.time_ns[step_indices], steps.gpu_ops[step_indices] > 0
     return StepKindReport(
         kind=chosen[0].kind,
         steps=len(step_indices),
         batch=chosen[0].batch,
-        kv_tokens=_lower_median([annotation.kv_tokens for annotation in chosen]),
-        query_tokens=_lower_median([annotation.query_tokens for annotation in chosen]),
-        median_ns=median_ns or 0,
+        kv_tokens=_known_median(annotation.kv_tokens for annotation in chosen),
+        query_tokens=_known_median(annotation.query_tokens for annotation in chosen),
+        median_ns=lower_median(times_ns[has_ops] if has_ops.any() else times_ns),
     )
 
 
-def _lower_median(values: Iterable[int | None]) -> int | None:
-    known = sorted(value for value in values if value is not None)
-    return known[(len(known) - 1) // 2] if known else None
+def _known_median(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return lower_median(np.array(known)) if known else None

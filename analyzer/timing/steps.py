@@ -80,7 +80,10 @@ def find_steps(trace: Trace, unions: dict[int, Union], launches: LaunchCalls) ->
     else:
         source = "markers" if len(marker) else "none"
         host = Intervals(trace.ranges.start_ns[marker], trace.ranges.end_ns[marker])
-        following = _following(trace.ranges, marker)
+        following = np.full(len(marker), -1, dtype=np.int64)
+        for markers in grouped(marker, trace.ranges.pid, trace.ranges.tid):
+            of_thread = np.searchsorted(marker, markers)
+            following[of_thread[:-1]] = of_thread[1:]
         call_step = _step_at(trace.ranges, marker, trace.calls.starts)
     if trace.on_cpu:
         op_step = _step_at(trace.ranges, marker, trace.cpu_op_starts)
@@ -122,32 +125,19 @@ def by_devices(devices: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], list
 
 def step_markers(trace: Trace) -> Int64s:
     """Indices of the outermost ranges that mark steps, in order of start."""
-    present = np.unique(trace.ranges.name)
+    ranges, outermost = trace.ranges, []
+    present = np.unique(ranges.name).tolist()
     for pattern in MARKERS:
-        named = [name for name in present.tolist() if pattern.match(trace.names[name])]
-        if named:
-            chosen = np.flatnonzero(np.isin(trace.ranges.name, named))
-            return _outermost(trace.ranges, chosen)
-    return np.zeros(0, dtype=np.int64)
-
-
-def _outermost(ranges: HostEvents, chosen: Int64s) -> Int64s:
-    latest: dict[tuple[int, int], int] = {}
-    kept = []
-    for index in chosen.tolist():
-        thread = (int(ranges.pid[index]), int(ranges.tid[index]))
-        if int(ranges.start_ns[index]) >= latest.get(thread, -(2**62)):
-            kept.append(index)
-            latest[thread] = int(ranges.end_ns[index])
-    return np.array(kept, dtype=np.int64)
-
-
-def _following(ranges: HostEvents, marker: Int64s) -> Int64s:
-    after = np.full(len(marker), -1, dtype=np.int64)
-    for step_indices in grouped(marker, ranges.pid, ranges.tid):
-        step = np.searchsorted(marker, step_indices)
-        after[step[:-1]] = step[1:]
-    return after
+        names = [name for name in present if pattern.match(trace.names[name])]
+        ends_ns: dict[tuple[int, int], int] = {}
+        for row in np.flatnonzero(np.isin(ranges.name, names)).tolist():
+            thread = (int(ranges.pid[row]), int(ranges.tid[row]))
+            if int(ranges.start_ns[row]) >= ends_ns.get(thread, -(2**62)):
+                outermost.append(row)
+                ends_ns[thread] = int(ranges.end_ns[row])
+        if outermost:
+            break
+    return np.array(outermost, dtype=np.int64)
 
 
 def _step_at(ranges: HostEvents, marker: Int64s, times: HostTimes) -> Int64s:

@@ -40,6 +40,24 @@ _NUMBER = {family: number for number, family in enumerate(FAMILIES)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class StepTimeline:
+    """The ops of one device during one step and the parts of its gaps, clipped to the step, in ns
+    from its first op.
+
+    The step lasts `length_ns`, until the next step's first op: a gap after its last op is included.
+    `device` is the one in reports, `names` are the trace's. Ops are sorted by start, `gaps` too.
+    """
+
+    index: int
+    name: str
+    device: int | str
+    length_ns: int
+    ops: GpuOps
+    gaps: GapParts
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Timeline:
     """A trace with the busy intervals of each device (by device number), each op's attributed time,
     its launch calls, the gaps of all devices with their parts and the pieces of their host_wait
@@ -85,6 +103,31 @@ class Timeline:
         marker = int(self.steps.marker[index])
         return self.trace.names[int(self.trace.ranges.name[marker])] if marker >= 0 else "step"
 
+    def step_timeline(self, index: int = -1) -> StepTimeline | None:
+        """The ops and gaps of step `index` over time (negative counts from the end, as in a list).
+
+        None if there is no such step or it launched nothing.
+        """
+        trace, steps = self.trace, self.steps
+        if not -len(steps) <= index < len(steps):
+            return None
+        index %= len(steps)
+        if not steps.gpu_ops[index]:
+            return None
+        start = int(steps.span.start_ns[index])
+        length = int(max(steps.time_ns[index], steps.span.length_ns[index]))
+        device = int(steps.device[index])
+        on_device = self.gaps.device == device
+        return StepTimeline(
+            index=index,
+            name=self.step_name(index),
+            device=trace.device_label(device),
+            length_ns=length,
+            ops=_clipped(trace.ops, trace.ops.device == device, start, length),
+            gaps=_clipped(self.parts, on_device[self.parts.gap], start, length),
+            names=trace.names,
+        )
+
 
 def find_timeline(trace: Trace) -> Timeline:
     """The timeline of any trace, also of one without GPU activity."""
@@ -92,10 +135,14 @@ def find_timeline(trace: Trace) -> Timeline:
     launches = find_launch_calls(trace)
     gaps = find_gaps(trace, busy.values())
     parts, floors_ns = cut_gaps(trace, gaps, launches)
+    op_attributed_ns = np.zeros(len(trace.ops), dtype=np.int64)
+    for op_rows in rows_by(trace.ops.device).values():
+        ops = trace.ops.take(op_rows)
+        op_attributed_ns[op_rows] = attributed_ns(ops.start_ns, ops.end_ns)
     return Timeline(
         trace=trace,
         busy=busy,
-        attributed_ns=_attributed_ns(trace.ops),
+        attributed_ns=op_attributed_ns,
         launches=launches,
         gaps=gaps,
         parts=parts,
@@ -103,13 +150,6 @@ def find_timeline(trace: Trace) -> Timeline:
         floors_ns=floors_ns,
         steps=find_steps(trace, busy, launches),
     )
-
-
-def _attributed_ns(ops: GpuOps) -> Int64s:
-    attributed = np.zeros(len(ops), dtype=np.int64)
-    for op_rows in rows_by(ops.device).values():
-        attributed[op_rows] = attributed_ns(ops.start_ns[op_rows], ops.end_ns[op_rows])
-    return attributed
 
 
 def step_idle_ns(timeline: Timeline) -> Int64s:
@@ -133,50 +173,6 @@ def idle_inside(parts: GapParts, spans: Intervals, kinds: int = len(GAP_CLASSES)
     for kind in np.flatnonzero(np.bincount(parts.kind)).tolist():
         inside_ns[:, kind] = covered_inside(parts.take(parts.kind == kind), spans)
     return inside_ns
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StepTimeline:
-    """The ops of one device during one step and the parts of its gaps, clipped to the step, in ns
-    from its first op.
-
-    The step lasts `length_ns`, until the next step's first op: a gap after its last op is included.
-    `device` is the one in reports, `names` are the trace's. Ops are sorted by start, `gaps` too.
-    """
-
-    index: int
-    name: str
-    device: int | str
-    length_ns: int
-    ops: GpuOps
-    gaps: GapParts
-    names: tuple[str, ...]
-
-
-def step_timeline(timeline: Timeline, index: int = -1) -> StepTimeline | None:
-    """The timeline of step `index` (negative counts from the end, as in a list).
-
-    None if there is no such step or it launched nothing.
-    """
-    trace, steps = timeline.trace, timeline.steps
-    if not -len(steps) <= index < len(steps):
-        return None
-    index %= len(steps)
-    if not steps.gpu_ops[index]:
-        return None
-    start = int(steps.span.start_ns[index])
-    length = int(max(steps.time_ns[index], steps.span.length_ns[index]))
-    device = int(steps.device[index])
-    on_device = timeline.gaps.device == device
-    return StepTimeline(
-        index=index,
-        name=timeline.step_name(index),
-        device=trace.device_label(device),
-        length_ns=length,
-        ops=_clipped(trace.ops, trace.ops.device == device, start, length),
-        gaps=_clipped(timeline.parts, on_device[timeline.parts.gap], start, length),
-        names=trace.names,
-    )
 
 
 def _clipped(rows: _Rows, chosen: Bools, start: int, length: int) -> _Rows:

@@ -1,6 +1,7 @@
 """Actions on files: find and open them, export what is shown."""
 
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from decodescope.analyzer.io.files import write_atomically, write_json, write_new_file
@@ -15,7 +16,7 @@ from decodescope.tui.panels.messages import AskFile
 
 if TYPE_CHECKING:
     from decodescope.analyzer.schema.comparison_report import Comparison, Diff
-    from decodescope.tui.screens.export import Export, Of
+    from decodescope.tui.screens.export import Kind, Of
 
 
 class FileController:
@@ -51,11 +52,14 @@ class FileController:
         self._app.push_screen(screen, partial(self._export, window, result))
 
     def _export(
-        self, window: Window | None, result: "Comparison | Diff | None", chosen: "Export | None"
+        self,
+        window: Window | None,
+        result: "Comparison | Diff | None",
+        chosen: "tuple[Kind, Path | None] | None",
     ) -> None:
         if chosen is None:
             return
-        path, kind = chosen.path, chosen.kind
+        kind, path = chosen
         if path is None:
             self._pages.copy()
             return

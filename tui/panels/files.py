@@ -146,7 +146,15 @@ class FilesPanel(TablePanel):
         if not entries:
             hint = "no file begins so" if shelf.typed else "there is nothing to open here"
             return Empty(self._title, hint)
-        return TableRows(Table("files", _columns(shelf), entries, key=_key, search=_text))
+        return TableRows(
+            Table(
+                "files",
+                _columns(shelf),
+                entries,
+                key=lambda entry: (entry.place, entry.path),
+                search=lambda entry: f"{entry.name} {entry.place} {entry.kind} {entry.about}",
+            )
+        )
 
     def moved(self, key: Hashable) -> None:
         path = _path(key)
@@ -187,10 +195,6 @@ def _about(shelf: Shelf) -> str:
     return "  ".join(part for part in parts if part)
 
 
-def _key(entry: FileEntry) -> Hashable:
-    return entry.place, entry.path
-
-
 def _path(key: Hashable) -> Path | None:
     return key[1] if isinstance(key, tuple) and isinstance(key[1], Path) else None
 
@@ -206,10 +210,6 @@ def _modified(entry: FileEntry) -> str:
         return datetime.fromtimestamp(entry.modified_s).strftime("%Y-%m-%d %H:%M")
     except (OSError, OverflowError, ValueError):
         return ""
-
-
-def _text(entry: FileEntry) -> str:
-    return f"{entry.name} {entry.place} {entry.kind} {entry.about}"
 
 
 def _columns(shelf: Shelf) -> tuple[Column[FileEntry], ...]:

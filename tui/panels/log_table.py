@@ -1,6 +1,7 @@
 """The table of log lines, and the whole line at the cursor below it."""
 
 from collections.abc import Hashable
+from operator import attrgetter
 from typing import ClassVar
 
 from decodescope.analyzer.tables.columns import NAME, TEXT, Column, Table, Tone
@@ -42,7 +43,7 @@ class LogTablePanel(TablePanel):
             return Empty("Log", "nothing was logged yet")
         self._title = ("Log", "Log: warnings and errors", "Log: errors")[self._least]
         shown = [line for line in view.log if _LEVELS.index(line.level) >= self._least]
-        return TableRows(Table("lines", _COLUMNS, shown, key=_number, search=_text))
+        return TableRows(Table("lines", _COLUMNS, shown, key=attrgetter("number"), search=_text))
 
     @property
     def _at_end(self) -> bool:
@@ -89,10 +90,6 @@ class LogTablePanel(TablePanel):
 
 def _source(line: LogLine) -> str:
     return line.code or line.source
-
-
-def _number(line: LogLine) -> Hashable:
-    return line.number
 
 
 def _text(line: LogLine) -> str:

@@ -52,14 +52,6 @@ EXPORTABLES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Export:
-    """The choice of the user; no path for the clipboard."""
-
-    kind: Kind
-    path: Path | None
-
-
 class TargetInput(PlainInput):
     """The path to write to: tab completes a folder."""
 
@@ -83,8 +75,9 @@ class TargetInput(PlainInput):
         self.screen.query_one(Choices).focus()
 
 
-class ExportScreen(Dialog[Export]):
-    """Returns what to write where, None if cancelled. An existing file needs enter twice."""
+class ExportScreen(Dialog[tuple[Kind, Path | None]]):
+    """Returns what to write and its path, None for the clipboard; None if cancelled. An existing
+    file needs enter twice."""
 
     CSS = """
     .box { width: 84; }
@@ -134,7 +127,7 @@ class ExportScreen(Dialog[Export]):
             return
         chosen, typed = self._offered[index], self.query_one(TargetInput).value
         if not chosen.ending:
-            self.close(Export(chosen.kind, None))
+            self.close((chosen.kind, None))
             return
         path = folder_of(typed, self._folder) / os.path.split(typed)[1]
         try:
@@ -146,7 +139,7 @@ class ExportScreen(Dialog[Export]):
             self._asked = path
             self._say(f"{path} exists; enter once more overwrites it")
         else:
-            self.close(Export(chosen.kind, path))
+            self.close((chosen.kind, path))
 
     @on(TargetInput.Changed)
     def _edited(self) -> None:
