@@ -56,8 +56,6 @@ class TimelinePanel(TracksPanel):
         self._change(lambda look: look.fill(*look.tracks.world, self._columns))
 
     def action_fit(self) -> None:
-        """Show the selection as large as it fits, or without one what is looked at first."""
-
         def fitted(look: "Look") -> "Look":
             chosen = self._chosen(look)[0]
             time = look.tracks.home if chosen is None else chosen
@@ -87,27 +85,23 @@ class TimelinePanel(TracksPanel):
         self._change(moved)
 
     def action_slice(self, by: int) -> None:
-        """Select the slice of the cursor's track after the selected one, or before it."""
         if (look := self._look) is not None:
             number = look.neighbour_slice(self._time(look), by < 0)
             if number is not None:
                 self._select(look.cursor, number)
 
     def action_next_gap(self) -> None:
-        """Select the next gap that is at least a column wide."""
         if (look := self._look) is not None:
             gap = look.next_gap(self._time(look), self._columns)
             self._choose_gap(gap, "No gap is as wide as a column. Zoom in to see shorter ones.")
 
     def action_largest_gap(self) -> None:
-        """Select the largest gap; if a gap is selected, the next in length."""
         if (look := self._look) is not None:
             pick = self._selection.pick
             after = pick.row if isinstance(pick, GapPick) else None
             self._choose_gap(look.largest_gap(after), "There are no gaps.")
 
     def action_measure(self) -> None:
-        """Start at the cursor; the second time, select what is between."""
         if self._look is None:
             return
         at_ns = self._time(self._look)
@@ -120,7 +114,6 @@ class TimelinePanel(TracksPanel):
             self._choose_span(start_ns, at_ns)
 
     def action_bound(self, side: int) -> None:
-        """Move one end of the selected span to the cursor."""
         if self._look is None:
             return
         pick, at_ns = self._selection.pick, self._time(self._look)
@@ -128,7 +121,6 @@ class TimelinePanel(TracksPanel):
         self._choose_span(at_ns, max(ends[1], at_ns) if side == 0 else min(ends[0], at_ns))
 
     def action_enter(self) -> None:
-        """Open the selection on its own page; show only what is inside a range."""
         pick = self._selection.pick
         if isinstance(pick, OpPick) and self._look is not None:
             trace = self._look.tracks.analysis.trace
@@ -144,7 +136,6 @@ class TimelinePanel(TracksPanel):
         self._redraw()
 
     def action_next_match(self, by: int) -> None:
-        """Select the next slice whose name matches the search, in any track."""
         look = self._look
         if look is None or self._labels is None:
             return
