@@ -39,7 +39,7 @@ from decodescope.analyzer.tables.sides_table import (
     rates_and_accuracy_table,
     standings_table,
 )
-from decodescope.analyzer.timing.timeline import StepTimeline, op_families
+from decodescope.analyzer.tracks.step_tracks import StepTracks
 from decodescope.analyzer.vocabulary.words import ops_word
 
 _SIMILAR = 0.6
@@ -55,14 +55,14 @@ class VariantView:
 
     name: str
     report: Report
-    timeline: StepTimeline | None
+    tracks: StepTracks | None
 
     @property
     def step_name(self) -> str:
         """The name of the drawn step; with several devices it includes the device."""
-        if self.timeline is None or len(self.report.devices) < 2:
+        if self.tracks is None or len(self.report.devices) < 2:
             return self.name
-        return f"{self.name}, device {self.timeline.device}"
+        return f"{self.name}, device {self.tracks.device}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def html_report(
     """
     pages = _view_pages(views)
     bars: list[Bar] = [(v.name, v.report.waterfall) for v in views if v.report.waterfall]
-    steps = [(view.step_name, view.timeline) for view in views if view.timeline is not None]
+    steps = [(view.step_name, view.tracks) for view in views if view.tracks is not None]
     changes = _changes(comparison, views)
     sides = sides_of(comparison) if isinstance(comparison, Comparison) else ()
     runs = comparison.runs if isinstance(comparison, Comparison) else ()
@@ -149,9 +149,9 @@ def _view_pages(views: Sequence[VariantView]) -> list[_ViewPage]:
 
 
 def _view_page(number: int, view: VariantView, bounds: Sequence[int]) -> _ViewPage:
-    step, report = view.timeline, view.report
+    step, report = view.tracks, view.report
     queue = report.launches.queue_depth
-    families = op_families(step).tolist() if step is not None else ()
+    families = step.ops.kind.tolist() if step is not None else ()
     several = len(report.devices) > 1
     return _ViewPage(
         *(view.name, report, step),

@@ -44,11 +44,9 @@ from decodescope.analyzer.timing.interruptions.steady import (
 )
 from decodescope.analyzer.timing.step_kinds import decode_steps, step_kinds
 from decodescope.analyzer.timing.timeline import (
-    StepTimeline,
     Timeline,
     find_timeline,
     step_idle_ns,
-    step_timeline,
 )
 from decodescope.analyzer.trace import Trace
 
@@ -68,10 +66,6 @@ class Analysis(Timeline):
     interruptions: tuple[Interruption, ...]
     median_step: int | None
     report: Report
-
-    def step_timeline(self, index: int = -1) -> StepTimeline | None:
-        """What ran when in one step, None if there is no such step or it launched nothing."""
-        return step_timeline(self, index)
 
     def op_waits(self) -> "OpWaits | None":
         """How long each op waited for other devices, None without two that communicate; computed

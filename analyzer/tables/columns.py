@@ -234,7 +234,8 @@ class Table(Generic[Row]):
     `noun` is what rows are, in the plural. Where `rows` are only the first ones, `total` is how
     many there are. `key` is what stays the same if the rows are replaced by later ones, `search`
     the text that a filter looks in (the cells, without it), `tone` that of a whole row, `depth` how
-    deep a row is in a tree.
+    deep a row is in a tree. A bar of a row that `is_total` of the others would say nothing: it has
+    none.
     """
 
     noun: str
@@ -246,15 +247,12 @@ class Table(Generic[Row]):
     mark: Callable[[Row], Mark] | None = None
     tone: Callable[[Row], Tone] | None = None
     depth: Callable[[Row], int] | None = None
+    is_total: Callable[[Row], bool] = lambda row: False
 
     @property
     def more(self) -> int:
         """How many rows are left out."""
         return 0 if self.total is None else max(self.total - len(self.rows), 0)
-
-    def is_total(self, row: Row) -> bool:
-        """Whether a row stands out because it sums up the others: it has no bar."""
-        return self.tone is not None and self.tone(row) == "strong"
 
     def shown(self) -> tuple[Column[Row], ...]:
         """The columns for a screen: those of which any row has a figure."""

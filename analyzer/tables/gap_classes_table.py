@@ -137,6 +137,7 @@ def _table(columns: tuple[Column[Any], ...], rows: Sequence[GapClassRow]) -> Tab
         key=lambda row: (row.device, row.gap_class, row.name),
         mark=lambda row: Mark("gap", "" if row.sub else row.gap_class or ""),
         tone=_tone,
+        is_total=lambda row: row.gap_class is None,
     )
 
 
