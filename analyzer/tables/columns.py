@@ -220,6 +220,14 @@ def quotient(part: str, whole: str) -> Callable[[Any], float | None]:
     return read
 
 
+def columns_of(part: str, *columns: Column[Row]) -> tuple[Column[Row], ...]:
+    """Columns whose figures are those of a part of each row, under their keys."""
+    return tuple(
+        replace(column, value=f"{part}.{column.key}") if column.value is None else column
+        for column in columns
+    )
+
+
 class Mark(NamedTuple):
     """A colour and a letter beside the first column: of a family of ops or a class of gaps."""
 

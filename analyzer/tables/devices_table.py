@@ -14,6 +14,7 @@ from decodescope.analyzer.tables.columns import (
     TEXT,
     Column,
     Table,
+    columns_of,
     quotient,
 )
 from decodescope.analyzer.vocabulary.words import ops_word
@@ -98,23 +99,14 @@ def streams_table(report: Report, most: int | None = None) -> Table[StreamRow]:
     )
 
 
-_STREAM_TIMES: tuple[Column[StreamRow], ...] = (
-    Column("busy_ns", "busy", DURATION, "The time in which any of its ops ran.", "stream.busy_ns"),
+_STREAM_TIMES: tuple[Column[StreamRow], ...] = columns_of(
+    "stream",
+    Column("busy_ns", "busy", DURATION, "The time in which any of its ops ran."),
     Column(
-        "overlap_ns",
-        "overlap",
-        DURATION,
-        "The time in which two or more of its ops ran at once.",
-        "stream.overlap_ns",
-        priority=3,
+        "overlap_ns", "overlap", DURATION, "When two or more of its ops ran at once.", priority=3
     ),
     Column(
-        "count",
-        "gaps",
-        COUNT,
-        "The gaps of the device that its ops ended.",
-        "stream.all_gaps.count",
-        priority=2,
+        "count", "gaps", COUNT, "The gaps that its ops ended.", "stream.all_gaps.count", priority=2
     ),
     Column("idle_ns", "idle", DURATION, "The time of these gaps.", "stream.all_gaps.total_ns"),
 )

@@ -20,6 +20,7 @@ from decodescope.analyzer.tables.columns import (
     Column,
     Mark,
     Table,
+    columns_of,
     kernel_kind,
     per_step,
 )
@@ -59,7 +60,7 @@ def kernels_table(
     )
     return Table(
         "operators" if on_cpu else "kernels",
-        (name, short, *_calls(kernels, attributed, steps), *_ROOFLINE, *_SHAPE),
+        (name, short, *_calls(kernels, attributed, steps), *_ROOFLINE, *_SHAPE, _SHAPES),
         rows,
         total=len(kernels),
         search=_searched,
@@ -101,14 +102,7 @@ def _calls(
     )
     short = any(kernel.short_calls for kernel in kernels)
     return (
-        Column(
-            "count",
-            "calls",
-            count,
-            "How often the kernel ran.",
-            per_step("count", steps),
-            priority=2,
-        ),
+        Column("count", "calls", count, "How often it ran.", per_step("count", steps), priority=2),
         Column(
             "short_calls",
             "short",
@@ -177,43 +171,6 @@ _ROOFLINE: tuple[Column[KernelReport], ...] = (
     Column("roofline.bytes", "bytes", BYTES, "The bytes that they must move.", csv_only=True),
     Column("roofline.flops", "FLOPs", NUMBER, "The FLOPs that they must do.", csv_only=True),
 )
-_SHAPE: tuple[Column[KernelReport], ...] = (
-    Column(
-        "grid",
-        "grid",
-        EXTENT,
-        "The launch grid of most calls, in blocks, and how many other launch shapes there are.",
-        "shape.grid",
-        text=lambda kernel: _grid(kernel),
-        sort=lambda kernel: _blocks(kernel),
-        priority=10,
-    ),
-    Column(
-        "registers_per_thread",
-        "regs",
-        COUNT,
-        "Registers of a thread.",
-        "shape.registers_per_thread",
-        priority=11,
-    ),
-    Column(
-        "block",
-        "block",
-        EXTENT,
-        "The launch block of most calls, in threads.",
-        "shape.block",
-        csv_only=True,
-    ),
-    Column(
-        "shared_memory_bytes",
-        "shared memory",
-        BYTES,
-        "The shared memory of a block.",
-        "shape.shared_memory_bytes",
-        csv_only=True,
-    ),
-    Column("shapes", "shapes", COUNT, "How many launch shapes it has.", csv_only=True),
-)
 
 
 def blocks_of(grid: tuple[int, int, int]) -> int:
@@ -236,3 +193,29 @@ def _grid(kernel: KernelReport) -> str:
 def _blocks(kernel: KernelReport) -> int | None:
     grid = kernel.shape.grid if kernel.shape else None
     return None if grid is None else blocks_of(grid)
+
+
+_SHAPE: tuple[Column[KernelReport], ...] = columns_of(
+    "shape",
+    Column(
+        "grid",
+        "grid",
+        EXTENT,
+        "The launch grid of most calls, in blocks, and how many other launch shapes there are.",
+        text=_grid,
+        sort=_blocks,
+        priority=10,
+    ),
+    Column("registers_per_thread", "regs", COUNT, "Registers of a thread.", priority=11),
+    Column("block", "block", EXTENT, "The launch block of most calls, in threads.", csv_only=True),
+    Column(
+        "shared_memory_bytes",
+        "shared memory",
+        BYTES,
+        "The shared memory of a block.",
+        csv_only=True,
+    ),
+)
+_SHAPES: Column[KernelReport] = Column(
+    "shapes", "shapes", COUNT, "How many launch shapes it has.", csv_only=True
+)

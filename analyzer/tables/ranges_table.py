@@ -21,6 +21,7 @@ from decodescope.analyzer.tables.columns import (
     TEXT,
     Column,
     Table,
+    columns_of,
 )
 from decodescope.analyzer.vocabulary.words import ops_word
 
@@ -158,13 +159,13 @@ def table_of_lines(
 
 def _columns(report: Report, folded: bool) -> tuple[Column[RangeLine], ...]:
     attributed = report.overlapping
-    return (
+    return columns_of(
+        "found",
         Column(
             "path",
             "range",
             RANGE,
             "The range; ranges that differ only in their numbers may be one row.",
-            "found.path",
             text=_label,
             sort=attrgetter("label"),
             least=24,
@@ -174,7 +175,6 @@ def _columns(report: Report, folded: bool) -> tuple[Column[RangeLine], ...]:
             "attributed",
             _TIME,
             "Attributed time: the time of its ops in which no op that began before still ran.",
-            "found.attributed_ns",
             shown=attributed,
             tone="strong",
         ),
@@ -183,35 +183,13 @@ def _columns(report: Report, folded: bool) -> tuple[Column[RangeLine], ...]:
             "time" if report.on_cpu else "GPU time",
             _TIME,
             "The time in which any of its ops ran.",
-            "found.gpu_ns",
             priority=DETAIL if attributed else 0,
             tone="plain" if attributed else "strong",
         ),
-        Column("share", "share", PERCENT, "Its time ÷ the busy time of all devices.", priority=1),
-        Column(
-            "idle_ns",
-            "idle",
-            _TIME,
-            "The gaps that its ops ended.",
-            "found.idle_ns",
-            priority=2,
-        ),
-        Column(
-            "launch_calls",
-            "launches",
-            COUNT,
-            "The calls inside that put work on a device.",
-            "found.launch_calls",
-            priority=5,
-        ),
-        Column(
-            "gpu_ops",
-            ops_word(report),
-            COUNT,
-            "The ops that were launched inside.",
-            "found.gpu_ops",
-            priority=6,
-        ),
+        _SHARE,
+        Column("idle_ns", "idle", _TIME, "The gaps that its ops ended.", priority=2),
+        Column("launch_calls", "launches", COUNT, "The launch calls inside.", priority=5),
+        Column("gpu_ops", ops_word(report), COUNT, "The ops launched inside.", priority=6),
         *(_FOLDED if folded else ()),
         *_CONFIDENCE,
     )
@@ -235,6 +213,9 @@ def _most_idle_class(line: RangeLine) -> str | None:
     return max(gaps, key=lambda name: gaps[name]) if any(gaps.values()) else None
 
 
+_SHARE: Column[RangeLine] = Column(
+    "share", "share", PERCENT, "Its time ÷ the busy time of all devices.", "share", priority=1
+)
 _FOLDED: tuple[Column[RangeLine], ...] = (
     Column(
         "mean_ns",
@@ -249,7 +230,8 @@ _FOLDED: tuple[Column[RangeLine], ...] = (
         "spread",
         "spread",
         PERCENT,
-        "The longest minus the shortest of them, ÷ the mean.",
+        "(Longest - shortest of them) ÷ mean.",
+        "spread",
         priority=7,
         tone="dim",
     ),
@@ -260,7 +242,6 @@ _CONFIDENCE: tuple[Column[RangeLine], ...] = (
         "confidence",
         TEXT,
         "Whether its ops are known exactly, and which share of a graph's replay is.",
-        "found.confidence",
         text=confidence_words,
         sort=lambda line: _LEAST_CERTAIN.index(line.found.confidence),
         priority=3,
@@ -274,20 +255,8 @@ _CONFIDENCE: tuple[Column[RangeLine], ...] = (
         _most_idle_class,
         priority=DETAIL + 1,
     ),
+    Column("kind", "kind", TEXT, "A range, an operator, or an inferred range.", csv_only=True),
     Column(
-        "kind",
-        "kind",
-        TEXT,
-        "A range, an operator, or an inferred range.",
-        "found.kind",
-        csv_only=True,
-    ),
-    Column(
-        "matched",
-        "matched",
-        PERCENT,
-        "The share of a graph's replay that is known.",
-        "found.matched",
-        csv_only=True,
+        "matched", "matched", PERCENT, "The share of a graph's replay that is known.", csv_only=True
     ),
 )

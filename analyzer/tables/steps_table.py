@@ -94,7 +94,7 @@ def median_steps_table(steady: SteadyState, on_cpu: bool, most: int) -> Table[St
                 "kind",
                 "median step",
                 NAME,
-                "The step's name, with “*” for its numbers.",
+                "Its name, with “*” for its numbers.",
                 least=18,
                 priority=3,
             ),

@@ -18,6 +18,7 @@ from decodescope.analyzer.tables.columns import (
     TEXT,
     Column,
     Table,
+    columns_of,
     quotient,
 )
 
@@ -101,26 +102,15 @@ _FILE: tuple[Column[WaitingRow], ...] = (
         tone="dim",
     ),
 )
-_TIMES: tuple[Column[WaitingRow], ...] = (
-    Column(
-        "transfer_ns",
-        "transfer",
-        DURATION,
-        "The time in which any collective transferred.",
-        "rank.transfer_ns",
-    ),
-    Column(
-        "wait_ns",
-        "wait",
-        DURATION,
-        "The time in which all its communicating ops waited for another one.",
-        "rank.wait_ns",
-    ),
+_TIMES: tuple[Column[WaitingRow], ...] = columns_of(
+    "rank",
+    Column("transfer_ns", "transfer", DURATION, "The time in which any collective transferred."),
+    Column("wait_ns", "wait", DURATION, "The time in which all its communicating ops waited."),
     Column(
         "unsplit_ns",
         "not split",
         DURATION,
-        "Communication of which the wait is not known.",
+        "Communication whose wait is not known.",
         lambda row: row.rank.unsplit_ns or None,
         priority=10,
     ),
@@ -153,14 +143,13 @@ _TIMES: tuple[Column[WaitingRow], ...] = (
         "late p50",
         DURATION,
         "How long after the first one it entered, by the median.",
-        "rank.lateness_ns.p50",
         priority=7,
     ),
     Column(
         "caused_wait_ns",
         "others waited",
         DURATION,
-        "How long the others waited for it in all.",
+        "How long the others waited for it.",
         _matched("caused_wait_ns"),
         priority=9,
     ),
@@ -206,7 +195,7 @@ def skew_table(skew: SkewReport, member: str, most: int | None = None) -> Table[
             "duration_spread_ns",
             "durations",
             DURATION,
-            "The longest span minus the shortest.",
+            "The longest minus the shortest.",
             priority=3,
         ),
         Column(
