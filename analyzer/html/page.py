@@ -16,31 +16,20 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from decodescope.analyzer.names.names import cut_middle
-from decodescope.analyzer.tables.changes_table import (
-    aligned_ranges_table,
+from decodescope.analyzer.tables import (
     changes_table,
-    whole_step_table,
+    communication_table,
+    devices_table,
+    gap_classes_table,
+    gaps_table,
+    kernels_table,
+    launches_table,
+    ranges_table,
+    sides_table,
+    steps_table,
+    waiting_table,
 )
 from decodescope.analyzer.tables.columns import Column, Mark, Table, Tone
-from decodescope.analyzer.tables.communication_table import collectives_table, communication_table
-from decodescope.analyzer.tables.devices_table import devices_table, streams_table
-from decodescope.analyzer.tables.gap_classes_table import gap_classes_table
-from decodescope.analyzer.tables.gaps_table import (
-    interruptions_table,
-    longest_gaps_table,
-    steady_table,
-)
-from decodescope.analyzer.tables.kernels_table import kernels_table
-from decodescope.analyzer.tables.launches_table import launch_apis_table, launch_times_table
-from decodescope.analyzer.tables.ranges_table import ranges_table
-from decodescope.analyzer.tables.sides_table import runs_table
-from decodescope.analyzer.tables.steps_table import (
-    median_steps_table,
-    roles_table,
-    step_kinds_table,
-    steps_table,
-)
-from decodescope.analyzer.tables.waiting_table import spreads_table, waiting_table
 from decodescope.analyzer.text import formatting
 from decodescope.analyzer.text.formatting import UNKNOWN, percent
 from decodescope.analyzer.text.plain import plain_line
@@ -56,33 +45,19 @@ _CODE_CELLS, _INDENT_PX = 60, 16
 _ROW_CLASSES: dict[Tone, str] = {"dim": "sub", "strong": "total"}
 _TEMPLATES = Path(__file__).parent / "templates"
 _SCRIPT = "report.js"
-# The tables that the templates draw, by their names there.
+# The modules of the tables that the templates draw, by their names there.
 _TABLES = {
-    table.__name__: table
-    for table in (
-        aligned_ranges_table,
-        changes_table,
-        collectives_table,
-        communication_table,
-        devices_table,
-        gap_classes_table,
-        interruptions_table,
-        kernels_table,
-        launch_apis_table,
-        launch_times_table,
-        longest_gaps_table,
-        median_steps_table,
-        ranges_table,
-        roles_table,
-        runs_table,
-        spreads_table,
-        steady_table,
-        step_kinds_table,
-        steps_table,
-        streams_table,
-        waiting_table,
-        whole_step_table,
-    )
+    "changes": changes_table,
+    "communication": communication_table,
+    "devices": devices_table,
+    "gap_classes": gap_classes_table,
+    "gaps": gaps_table,
+    "kernels": kernels_table,
+    "launches": launches_table,
+    "ranges": ranges_table,
+    "sides": sides_table,
+    "steps": steps_table,
+    "waiting": waiting_table,
 }
 
 
