@@ -1,7 +1,7 @@
 """The comparisons of page 7: variants measured in another process, or files compared."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -71,20 +71,19 @@ class Comparisons:
                 await self._end_worker(feed)
 
     def _name_file(self, view: View, feed: Feed) -> None:
+        """Compare what `view` of `feed` shows with a trace that the user names, or show the
+        comparison in it. What was given beside the shown file counts for both, as in
+        `decodescope diff`."""
         from decodescope.tui.screens.dialogs import OtherFileScreen
+
+        report = view.window.report if view.window is not None else None
+        given = feed.source.given if isinstance(feed.source, TraceSource) else None
 
         def chosen(path: Path | None) -> None:
             if path is not None:
-                self._read_file(path, view, feed)
+                self._read(partial(_compared_with, path, report, given))
 
         self._app.push_screen(OtherFileScreen(), chosen)
-
-    def _read_file(self, path: Path, view: View, feed: Feed) -> None:
-        """Compare what `view` of `feed` shows with the trace at `path`, or show the comparison in
-        it. What was given beside the shown file counts for both, as in `decodescope diff`."""
-        report = view.window.report if view.window is not None else None
-        given = feed.source.given if isinstance(feed.source, TraceSource) else None
-        self._read(partial(_compared_with, path, report, given))
 
     async def close(self) -> None:
         """End the comparison."""
@@ -98,13 +97,11 @@ class Comparisons:
         if self.state.busy:
             self._say("The comparison is running already. x cancels it.")
         elif isinstance(feed.source, TraceSource):
-            paths = [
-                feed.source.paths[i]
-                for i, choice in enumerate(view.choices)
-                if choice.name in names
-            ]
+            # The merged ranks after the files are no candidate.
+            files = zip(view.choices, feed.source.paths, strict=False)
+            paths = [path for choice, path in files if choice.name in names]
             if len(paths) == 2:
-                self._read(partial(_compared_files, paths[0], paths[1], feed.source.given))
+                self._read(partial(_compared_files, paths, feed.source.given))
             else:
                 self._say("Choose two files with enter, or press d to name another one.")
         elif view.kind != "live" or view.hello is None:
@@ -117,11 +114,17 @@ class Comparisons:
             await self._measure(config, feed)
 
     async def _measure(self, config: "ComparisonConfig", feed: Feed) -> None:
+        from decodescope.tui.link.comparison import ComparisonLink
+
+        link = self._link = self._link or ComparisonLink()
         await feed.hold()
         waits = feed.view().died is None and feed.view().state not in ("ended", "failed")
         # Only then, so that the last events of an earlier one do not count for this one.
-        link = self._open_link()
-        error = await _started(link, config)
+        error = ""
+        try:
+            await link.start(config)
+        except DecodescopeError as problem:
+            error = str(problem)
         self._held = feed
         begun = self.state.begun(config, self._clock.monotonic())
         self._set(replace(begun, worker_paused=waits))
@@ -131,12 +134,6 @@ class Comparisons:
         if not self._reading:
             self._reading = True
             self._app.run_worker(self._receive(link), name="link")
-
-    def _open_link(self) -> "ComparisonLink":
-        from decodescope.tui.link.comparison import ComparisonLink
-
-        self._link = self._link or ComparisonLink()
-        return self._link
 
     async def _receive(self, link: "ComparisonLink") -> None:
         while (event := await link.receive()) is not None:
@@ -192,15 +189,6 @@ class Comparisons:
         self._app.notify(text, severity="warning")
 
 
-async def _started(link: "ComparisonLink", config: "ComparisonConfig") -> str:
-    """Start the process; why it cannot be started, "" if it can."""
-    try:
-        await link.start(config)
-    except DecodescopeError as error:
-        return str(error)
-    return ""
-
-
 def _config(
     hello: Hello, variants: tuple[str, ...], rounds: int, trusted: bool
 ) -> "ComparisonConfig":
@@ -243,11 +231,12 @@ def _compared_with(
 
 
 def _compared_files(
-    base: Path, other: Path, given: "Given | None"
+    paths: Iterable[Path], given: "Given | None"
 ) -> "tuple[Comparison | Diff, str]":
     from decodescope.analyzer.comparing.diff import diff_reports
 
-    return diff_reports(_report(base, given), _report(other, given)), "two files"
+    base, other = (_report(path, given) for path in paths)
+    return diff_reports(base, other), "two files"
 
 
 def _report(path: Path, given: "Given | None") -> Report:

@@ -47,20 +47,18 @@ def _word(workload: Struct, name: str) -> str:
 def step_differences(base: Report, other: Report) -> tuple[str, ...]:
     """Each difference between the steps that stand for two traces, as "batch 32 against 1": their
     kind, batch and KV length (over 10 %), as far as both are known."""
-    kinds = base.standing_kind, other.standing_kind
-    if kinds[0] is None or kinds[1] is None:
+    first, second = base.standing_kind, other.standing_kind
+    if first is None or second is None:
         return ()
-    first, second = kinds[0], kinds[1]
     differences = []
     if first.kind != second.kind and "unknown" not in (first.kind, second.kind):
         differences.append(f"{first.kind} steps against {second.kind} steps")
     if first.batch is not None and second.batch is not None and first.batch != second.batch:
         differences.append(f"batch {first.batch:,} against {second.batch:,}")
-    lengths = first.kv_tokens, second.kv_tokens
-    if lengths[0] is not None and lengths[1] is not None:
-        shorter, longer = sorted((lengths[0], lengths[1]))
-        if longer - shorter > _SIMILAR_KV * longer:
-            differences.append(f"{lengths[0]:,} KV tokens against {lengths[1]:,}")
+    if first.kv_tokens is not None and second.kv_tokens is not None:
+        longest = max(first.kv_tokens, second.kv_tokens)
+        if abs(first.kv_tokens - second.kv_tokens) > _SIMILAR_KV * longest:
+            differences.append(f"{first.kv_tokens:,} KV tokens against {second.kv_tokens:,}")
     return tuple(differences)
 
 
@@ -70,30 +68,31 @@ def structure_findings(names: tuple[str, str], windows: tuple[Report, Report]) -
     if not all(window.steps for window in windows):
         return []
     sides = tuple(zip(names, windows, strict=True))
-    if lacking := [
-        name for name, window in sides if not any(step.gpu_ops for step in window.steps)
-    ]:
-        message = f"{_both(lacking)} no step with GPU ops, so nothing is compared by role"
+    without_ops = [name for name, window in sides if not any(step.gpu_ops for step in window.steps)]
+    if without_ops:
+        message = f"{_have(without_ops)} no step with GPU ops, so nothing is compared by role"
         return [Finding("no_roles", message)]
     if not all(window.roles for window in windows):
         return []
-    if lacking := [name for name, window in sides if not window.layers]:
+    if without_layers := [name for name, window in sides if not window.layers]:
         message = (
-            f"{_both(lacking)} no layers that repeat: roles rest on names alone there, and "
+            f"{_have(without_layers)} no layers that repeat: roles rest on names alone there, and "
             "nothing is compared by layer"
         )
         return [Finding("no_layers", message)]
-    counts = [window.structure.layers if window.structure else 0 for window in windows]
-    if counts[0] == counts[1]:
+    base_layers, other_layers = (
+        window.structure.layers if window.structure else 0 for window in windows
+    )
+    if base_layers == other_layers:
         return []
     message = (
-        f"{names[0]} has {counts[0]} layers, {names[1]} {counts[1]}: their means are compared, "
-        "and those that one has more are a row of their own"
+        f"{names[0]} has {base_layers} layers, {names[1]} {other_layers}: their means are "
+        "compared, and those that one has more are a row of their own"
     )
     return [Finding("different_layers", message)]
 
 
-def _both(names: list[str]) -> str:
+def _have(names: list[str]) -> str:
     return f"{names[0]} has" if len(names) == 1 else f"{' and '.join(names)} have"
 
 

@@ -5,7 +5,7 @@ a profiler; otherwise by the profiled steps. A profiled step takes as long as it
 GPU span, whichever is longer.
 """
 
-from collections.abc import Sequence
+from statistics import fmean
 
 from decodescope.analyzer.comparing.bootstrap import MIN_ROUNDS, unpaired_ratio
 from decodescope.analyzer.comparing.comparability import (
@@ -55,8 +55,9 @@ def has_unprofiled_times(diff: Diff) -> bool:
 
 
 def _unprofiled(base: Report, other: Report) -> tuple[Change, SpeedRatio] | None:
-    captures = (base.capture, other.capture)
-    base_ns, other_ns = (capture.unprofiled_step_ns if capture else None for capture in captures)
+    base_ns, other_ns = (
+        report.capture.unprofiled_step_ns if report.capture else None for report in (base, other)
+    )
     if base_ns is None or other_ns is None or min(base_ns, other_ns) <= 0:
         return None
     reason = (
@@ -69,7 +70,7 @@ def _unprofiled(base: Report, other: Report) -> tuple[Change, SpeedRatio] | None
 
 def _profiled(base: Report, other: Report) -> tuple[Change, SpeedRatio | None]:
     base_ns, other_ns = _step_times_ns(base), _step_times_ns(other)
-    change = Change(_mean(base_ns), _mean(other_ns))
+    change = Change(*(fmean(times) if times else None for times in (base_ns, other_ns)))
     if change.base is None or change.other is None:
         return change, None
     tokens_ratio = _tokens_ratio(base, other)
@@ -84,10 +85,6 @@ def _step_times_ns(report: Report) -> list[int]:
     return [time for time in times if time > 0]
 
 
-def _mean(times_ns: Sequence[int]) -> float | None:
-    return sum(times_ns) / len(times_ns) if times_ns else None
-
-
 def _tokens_ratio(base: Report, other: Report) -> float:
     """Tokens of a step of `other` ÷ those of a step of `base`; 1 if they are unknown."""
     if base.capture is None or other.capture is None:
@@ -98,7 +95,6 @@ def _tokens_ratio(base: Report, other: Report) -> float:
 
 
 def _workload_findings(base: Report, other: Report) -> list[Finding]:
-    differences: tuple[str, ...] = ()
     if base.capture is not None and other.capture is not None:
         differences = workload_differences(base.capture, other.capture)
     else:

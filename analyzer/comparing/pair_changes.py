@@ -6,8 +6,10 @@ The attributed times of the roles add up to the busy time of the whole GPU span,
 during an interruption.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
+from typing import NamedTuple
 
 from decodescope.analyzer.comparing.range_alignment import align_ranges
 from decodescope.analyzer.roofline.waterfall import busy_time_ns
@@ -51,7 +53,7 @@ def pair_of(
         step_ns=step_ns,
         **{name: change(name) for name in _STEP_FIGURES},
         idle_ns={name: change(name) for name in (*GAP_CLASSES, ALL_IDLE)},
-        ranges=_range_changes(*windows, whole=whole),
+        ranges=_range_changes(*windows),
         overlapping=any(window is not None and window.overlapping for window in windows),
         step=step_changes(*windows),
     )
@@ -62,8 +64,8 @@ def _figures(window: Report | None, whole: bool) -> dict[str, float]:
     missing. CPU captures have no launch calls."""
     if window is None or not (whole or window.steps):
         return {}
-    devices, steps = window.devices, window.steps
     if whole:
+        devices = window.devices
         figures: dict[str, float] = {
             "launch_calls": window.launches.calls,
             "gpu_ops": sum(device.gpu_ops for device in devices),
@@ -75,11 +77,18 @@ def _figures(window: Report | None, whole: bool) -> dict[str, float]:
             figures[name] = sum(total.total_ns for total in gaps)
     else:
         steps = uninterrupted_steps(window)
-        figures = {name: _mean(getattr(step, name) for step in steps) for name in _STEP_FIGURES}
+        figures = {name: fmean(getattr(step, name) for step in steps) for name in _STEP_FIGURES}
         figures |= _idle_of_steps(steps)
     if window.on_cpu:
         del figures["launch_calls"]
     return figures
+
+
+def _range_changes(base: Report | None, other: Report | None) -> tuple[RangeChange, ...]:
+    """The aligned ranges; none unless both windows have steps, or neither does."""
+    if base is None or other is None or bool(base.steps) != bool(other.steps):
+        return ()
+    return align_ranges(base.ranges, other.ranges, len(base.steps) or 1, len(other.steps) or 1)
 
 
 def uninterrupted_steps(window: Report) -> tuple[StepReport, ...]:
@@ -95,32 +104,13 @@ def _idle_of_steps(steps: tuple[StepReport, ...]) -> dict[str, float]:
     """
     if all(step.idle_ns is None for step in steps):
         return {}
-    figures = {ALL_IDLE: _mean(step.idle_ns or 0 for step in steps)}
+    figures = {ALL_IDLE: fmean(step.idle_ns or 0 for step in steps)}
     if all(sum(step.gaps.values()) == (step.idle_ns or 0) for step in steps):
-        figures |= {name: _mean(step.gaps.get(name, 0) for step in steps) for name in GAP_CLASSES}
+        figures |= {name: fmean(step.gaps.get(name, 0) for step in steps) for name in GAP_CLASSES}
     return figures
 
 
-def _mean(values: Iterable[int]) -> float:
-    numbers = tuple(values)
-    return sum(numbers) / len(numbers)
-
-
-def _range_changes(
-    base: Report | None, other: Report | None, *, whole: bool
-) -> tuple[RangeChange, ...]:
-    if base is None or other is None or not (whole or (base.steps and other.steps)):
-        return ()
-    return align_ranges(
-        base.ranges,
-        other.ranges,
-        1 if whole else len(base.steps),
-        1 if whole else len(other.steps),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(NamedTuple):
     """Time of one side's step; `ops` is None for time in which nothing runs."""
 
     ns: int
@@ -145,16 +135,14 @@ def step_changes(base: Report | None, other: Report | None) -> StepChanges | Non
     if base_ns is None or other_ns is None:
         return None
     split = bool(base.waterfall and other.waterfall)
-    base_parts, other_parts = (
-        _role_parts(*side, split) for side in ((base, base_ns), (other, other_ns))
-    )
+    roles = _rows(_role_parts(base, base_ns, split), _role_parts(other, other_ns, split))
     layers: tuple[StepPartChange, ...] = ()
     if base.layers and other.layers:
-        first, second = _layer_parts(base.layers, other.layers)
-        layers = _rows(_completed(first, base, base_ns), _completed(second, other, other_ns))
-    return StepChanges(
-        base_ns, other_ns, other_ns - base_ns, _rows(base_parts, other_parts), layers
-    )
+        base_layers, other_layers = _layer_parts(base.layers, other.layers)
+        layers = _rows(
+            _completed(base_layers, base, base_ns), _completed(other_layers, other, other_ns)
+        )
+    return StepChanges(base_ns, other_ns, other_ns - base_ns, roles, layers)
 
 
 def _step_ns(report: Report) -> int | None:
@@ -170,14 +158,12 @@ def _role_parts(report: Report, step_ns: int, split: bool) -> _Parts:
     }
     completed = _completed(parts, report, step_ns)
     if split:
-        rest_ns = completed.pop(_NOT_BUSY).ns
-        idle: _Parts = {
-            ("idle", part.part): _Part(part.ns)
-            for part in report.waterfall
-            if part.part in GAP_CLASSES
-        }
-        tail_ns = rest_ns - sum(part.ns for part in idle.values())
-        completed |= {**idle, ("host_tail", "host_tail"): _Part(tail_ns)}
+        tail_ns = completed.pop(_NOT_BUSY).ns
+        for part in report.waterfall:
+            if part.part in GAP_CLASSES:
+                completed["idle", part.part] = _Part(part.ns)
+                tail_ns -= part.ns
+        completed["host_tail", "host_tail"] = _Part(tail_ns)
     return completed
 
 
@@ -198,57 +184,54 @@ def _completed(parts: _Parts, report: Report, step_ns: int) -> _Parts:
 def _layer_parts(
     base: Sequence[LayerReport], other: Sequence[LayerReport]
 ) -> tuple[_Parts, _Parts]:
-    sides = _by_motif(base), _by_motif(other)
-    around = _around(base), _around(other)
-    if len(_layers(base)) == len(_layers(other)):
-        one, two = ({_layer_key(row): _part([row]) for row in _layers(r)} for r in (base, other))
-        return {**one, **around[0]}, {**two, **around[1]}
-    if len(sides[0]) != len(sides[1]):
-        sides = [_layers(base)], [_layers(other)]
-    means: tuple[_Parts, _Parts] = ({}, {})
-    for motif, rows in enumerate(zip(*sides, strict=True)):
-        name = f" of motif {motif}" if len(sides[0]) > 1 else ""
-        shared = min(map(len, rows))
-        for parts, mine in zip(means, rows, strict=True):
-            parts |= _at_mean(mine, shared, name)
-    return {**means[0], **around[0]}, {**means[1], **around[1]}
+    """The layers of both sides as parts that can be compared, then the time outside of layers."""
+    base_layers, other_layers = _layers(base), _layers(other)
+    base_parts: _Parts = {}
+    other_parts: _Parts = {}
+    if len(base_layers) == len(other_layers):
+        base_parts = {("layer", f"layer {row.layer}"): _part([row]) for row in base_layers}
+        other_parts = {("layer", f"layer {row.layer}"): _part([row]) for row in other_layers}
+    else:
+        base_motifs, other_motifs = _by_motif(base_layers), _by_motif(other_layers)
+        if len(base_motifs) != len(other_motifs):
+            base_motifs, other_motifs = [base_layers], [other_layers]
+        for motif, rows in enumerate(zip(base_motifs, other_motifs, strict=True)):
+            name = f" of motif {motif}" if len(base_motifs) > 1 else ""
+            shared = min(map(len, rows))
+            base_parts |= _atfmean(rows[0], shared, name)
+            other_parts |= _atfmean(rows[1], shared, name)
+    return base_parts | _outside_layers(base), other_parts | _outside_layers(other)
 
 
-def _at_mean(rows: Sequence[LayerReport], shared: int, name: str) -> _Parts:
+def _atfmean(rows: Sequence[LayerReport], shared: int, name: str) -> _Parts:
     """`shared` layers at the mean of all `rows`, and the others: together exactly their time."""
-    whole = _part(rows)
-    ns, ops = whole.ns * shared // len(rows), (whole.ops or 0) * shared // len(rows)
+    whole_ns, whole_ops = _part(rows)
+    ns, ops = whole_ns * shared // len(rows), (whole_ops or 0) * shared // len(rows)
     parts: _Parts = {("layer", f"{_counted(shared, 'layer')}{name}"): _Part(ns, ops)}
     if more := len(rows) - shared:
-        parts["more_layers", f"{_counted(more, 'more layer')}{name}"] = _Part(
-            whole.ns - ns, (whole.ops or 0) - ops
-        )
+        key: _Key = "more_layers", f"{_counted(more, 'more layer')}{name}"
+        parts[key] = _Part(whole_ns - ns, (whole_ops or 0) - ops)
     return parts
 
 
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _layers(rows: Iterable[LayerReport]) -> list[LayerReport]:
     return [row for row in rows if isinstance(row.layer, int)]
 
 
-def _by_motif(rows: Iterable[LayerReport]) -> list[list[LayerReport]]:
+def _by_motif(layers: Iterable[LayerReport]) -> list[list[LayerReport]]:
     """The layers of each motif, in order of appearance."""
     motifs: dict[int | None, list[LayerReport]] = {}
-    for row in _layers(rows):
+    for row in layers:
         motifs.setdefault(row.motif, []).append(row)
     return list(motifs.values())
 
 
-def _around(rows: Iterable[LayerReport]) -> _Parts:
-    """The time outside of all layers."""
+def _outside_layers(rows: Iterable[LayerReport]) -> _Parts:
     return {(row.layer, row.layer): _part([row]) for row in rows if not isinstance(row.layer, int)}
-
-
-def _layer_key(row: LayerReport) -> _Key:
-    return "layer", f"layer {row.layer}"
 
 
 def _part(rows: Sequence[LayerReport]) -> _Part:
@@ -256,34 +239,23 @@ def _part(rows: Sequence[LayerReport]) -> _Part:
 
 
 def _rows(base: _Parts, other: _Parts) -> tuple[StepPartChange, ...]:
-    """A row for each part of either side that takes time or has ops, the largest change first."""
-    rows = (_row(key, base.get(key), other.get(key)) for key in _keys(base, other))
-    shown = [row for row in rows if row.base_ns or row.other_ns or row.base_ops or row.other_ops]
-    return tuple(sorted(shown, key=lambda row: -abs(row.change_ns)))
-
-
-def _keys(base: _Parts, other: _Parts) -> Iterator[_Key]:
-    """All keys, in an order that does not depend on which side is which."""
-    order = {key: place for place, key in enumerate(base)}
-    after = {key: place for place, key in enumerate(other)}
-    last = len(order) + len(after)
-    places = {
-        key: (min(order.get(key, last), after.get(key, last)), key) for key in {**order, **after}
-    }
-    yield from sorted(places, key=lambda key: places[key])
-
-
-def _row(key: _Key, base: _Part | None, other: _Part | None) -> StepPartChange:
-    kind, part = key
-    return StepPartChange(
-        part=part,
-        kind=kind,
-        base_ns=base.ns if base else None,
-        other_ns=other.ns if other else None,
-        change_ns=(other.ns if other else 0) - (base.ns if base else 0),
-        base_ops=base.ops if base else None,
-        other_ops=other.ops if other else None,
-    )
+    """A row for each part of either side that takes time or has ops, the largest change first;
+    their order does not depend on which side is which."""
+    places: dict[_Key, int] = {}
+    for parts in (base, other):
+        for place, key in enumerate(parts):
+            places[key] = min(place, places.get(key, place))
+    rows = []
+    for kind, name in sorted(places, key=lambda key: (places[key], key)):
+        base_part, other_part = base.get((kind, name)), other.get((kind, name))
+        if any(base_part or ()) or any(other_part or ()):
+            base_ns, base_ops = base_part or (None, None)
+            other_ns, other_ops = other_part or (None, None)
+            change_ns = (other_ns or 0) - (base_ns or 0)
+            rows.append(
+                StepPartChange(name, kind, base_ns, other_ns, change_ns, base_ops, other_ops)
+            )
+    return tuple(sorted(rows, key=lambda row: -abs(row.change_ns)))
 
 
 def shortened(rows: Sequence[StepPartChange], most: int | None) -> Sequence[StepPartChange]:
@@ -319,15 +291,14 @@ def kernel_changes(base: Report, other: Report) -> tuple[KernelChange, ...]:
     if bool(base.steps) != bool(other.steps):
         return ()
     attributed = base.overlapping or other.overlapping
-    before, after = (_kernels(report, attributed) for report in (base, other))
-    none = (None, None)
+    base_kernels, other_kernels = _kernels(base, attributed), _kernels(other, attributed)
+    unknown = (None, None)
     rows = [
         KernelChange(
             name,
-            Change(before.get(name, none)[0], after.get(name, none)[0]),
-            Change(before.get(name, none)[1], after.get(name, none)[1]),
+            *map(Change, base_kernels.get(name, unknown), other_kernels.get(name, unknown)),
         )
-        for name in dict.fromkeys((*before, *after))
+        for name in {**base_kernels, **other_kernels}
     ]
     return tuple(sorted(rows, key=lambda row: (-abs(row.ns.moved), row.name)))
 

@@ -41,15 +41,14 @@ def align_ranges(
     by attributed time, largest first. At each level, the rows add up to the ranges on both sides.
     """
     rows: list[RangeChange] = []
-    top = _Level("", _tree(base, base_steps), _tree(other, other_steps))
-    pending = [iter(top.matches())]
+    pending = _matches("", _tree(base, base_steps), _tree(other, other_steps))[::-1]
     while pending:
-        match = next(pending[-1], None)
-        if match is None:
-            pending.pop()
-            continue
+        match = pending.pop()
         rows.append(match.row())
-        pending += [iter(level.matches()) for level in reversed(match.levels_below())]
+        for name, node in reversed(match.base.items()):
+            if name in match.other:
+                below = _matches(f"{node.path}/", node.children, match.other[name].children)
+                pending += reversed(below)
     return tuple(rows)
 
 
@@ -84,42 +83,24 @@ class _Match:
     def largest_ns(self) -> float:
         return max(_sum(side, "attributed_ns") or 0.0 for side in (self.base, self.other))
 
-    def levels_below(self) -> "list[_Level]":
-        """The children of the ranges that both sides have."""
-        return [
-            _Level(f"{node.path}/", node.children, self.other[name].children)
-            for name, node in self.base.items()
-            if name in self.other
-        ]
-
 
 def _sum(nodes: _Siblings, figure: str) -> float | None:
     return sum(node.figures[figure] for node in nodes.values()) if nodes else None
 
 
-@dataclass(slots=True)
-class _Level:
-    """The children of one range on both sides."""
-
-    prefix: str
-    base: _Siblings
-    other: _Siblings
-
-    def matches(self) -> list[_Match]:
-        matches = []
-        left = {*self.base, *self.other}
-        for group in _fusion_groups(self.base.keys(), self.other.keys()):
-            matches.append(self._match(_joined_name(group), group))
-            left -= group
-        matches += [self._match(name, {name}) for name in left]
-        return sorted(matches, key=lambda match: (-match.largest_ns(), match.path))
-
-    def _match(self, name: str, names: set[str]) -> _Match:
-        base, other = (
-            {name: side[name] for name in sorted(names) if name in side}
-            for side in (self.base, self.other)
+def _matches(prefix: str, base: _Siblings, other: _Siblings) -> list[_Match]:
+    """The rows of one level, the largest first: the children of one range on both sides."""
+    groups = _fusion_groups(base, other)
+    groups += [{name} for name in {*base, *other}.difference(*groups)]
+    matches = [
+        _Match(
+            prefix + _joined_name(group),
+            {name: base[name] for name in sorted(group) if name in base},
+            {name: other[name] for name in sorted(group) if name in other},
         )
-        return _Match(self.prefix + name, base, other)
+        for group in groups
+    ]
+    return sorted(matches, key=lambda match: (-match.largest_ns(), match.path))
 
 
 def _fusion_groups(base: Iterable[str], other: Iterable[str]) -> list[set[str]]:
@@ -163,7 +144,10 @@ def _parts(name: str) -> list[str]:
 
 
 def _joined_name(group: set[str]) -> str:
-    """The parts of all names of a group joined by "+", those of the longest name first."""
+    """The only name of a group, or the parts of all its names joined by "+", those of the longest
+    name first."""
+    if len(group) == 1:
+        return next(iter(group))
     ordered = sorted(group, key=lambda name: (-len(_parts(name)), name))
     return "+".join(dict.fromkeys(part for name in ordered for part in _parts(name)))
 

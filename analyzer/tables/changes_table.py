@@ -49,24 +49,24 @@ def _time_columns(
     keys: tuple[str, str, str],
     time: str,
     change_of: Callable[[Row], Change],
-    units: tuple[Kind, Kind] = (MICROSECONDS, SIGNED_MICROSECONDS),
+    kinds: tuple[Kind, Kind] = (MICROSECONDS, SIGNED_MICROSECONDS),
     priority: int = 1,
     words: Callable[[Change], str] = relative_change_words,
     empty: Callable[[Row], bool] = lambda row: False,
 ) -> tuple[Column[Row], ...]:
     """A time of both sides, its change, and its relative change.
 
-    `keys` and `units` are those of the times and of the change, `priority` is that of the other
+    `keys` and `kinds` are those of the times and of the change, `priority` is that of the other
     side's time, `words` writes the relative change. The change of an `empty` row is not written.
     """
     base_key, other_key, moved_key = keys
-    unit, moved_unit = units
+    kind, moved_kind = kinds
     moved = attrgetter(moved_key)
     return (
         Column(
             base_key,
             names[0],
-            unit,
+            kind,
             f"Its {time} in a step of the base.",
             priority=priority + 1,
             always=True,
@@ -74,7 +74,7 @@ def _time_columns(
         Column(
             other_key,
             names[1],
-            unit,
+            kind,
             f"Its {time} in a step of the other side.",
             priority=priority,
             always=True,
@@ -82,9 +82,9 @@ def _time_columns(
         Column(
             moved_key,
             "change",
-            moved_unit,
+            moved_kind,
             "How much more the other side takes.",
-            text=lambda row: "" if empty(row) else moved_unit.text(moved(row)),
+            text=lambda row: "" if empty(row) else moved_kind.text(moved(row)),
             sort=lambda row: abs(moved(row)),
             tone=lambda row: _moved_tone(moved(row)),
         ),
@@ -107,14 +107,14 @@ def _moved_tone(ns: float) -> Tone:
 
 
 def _side_columns(
-    keys: tuple[str, str], title: str, unit: Kind, figure: str, priority: int
+    keys: tuple[str, str], title: str, kind: Kind, figure: str, priority: int
 ) -> tuple[Column[Row], Column[Row]]:
     """A figure of both sides; that of the base is dropped first."""
     base_key, other_key = keys
     in_base, in_other = f"{figure} in a step of the base.", f"{figure} in a step of the other side."
     return (
-        Column(base_key, title, unit, in_base, priority=priority + 1, tone="dim"),
-        Column(other_key, f"→ {title}", unit, in_other, priority=priority, tone="dim"),
+        Column(base_key, title, kind, in_base, priority=priority + 1, tone="dim"),
+        Column(other_key, f"→ {title}", kind, in_other, priority=priority, tone="dim"),
     )
 
 
@@ -124,7 +124,7 @@ class FigureChange:
 
     name: str
     change: Change
-    unit: Kind
+    kind: Kind
 
 
 def changes_table(pair: Pair, step: str, ops: str) -> Table[FigureChange]:
@@ -141,7 +141,7 @@ def changes_table(pair: Pair, step: str, ops: str) -> Table[FigureChange]:
             pair.base,
             _TEXT_OF_NUMBER,
             "The base.",
-            text=lambda row: row.unit.text(row.change.base),
+            text=lambda row: row.kind.text(row.change.base),
             always=True,
         ),
         Column(
@@ -149,7 +149,7 @@ def changes_table(pair: Pair, step: str, ops: str) -> Table[FigureChange]:
             pair.other,
             _TEXT_OF_NUMBER,
             "The other side.",
-            text=lambda row: row.unit.text(row.change.other),
+            text=lambda row: row.kind.text(row.change.other),
             always=True,
         ),
         Column(

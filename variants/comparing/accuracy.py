@@ -6,7 +6,7 @@ The figures are the differences between two sets of logits: the formulas of `run
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from msgspec.structs import asdict
@@ -67,20 +67,22 @@ def score_variants(
     scores.score(groups.pop(None, []))
     if scores.logits or groups:
         scores.score_reference()
-    for names in groups.values():
+    for names in groups.values() if scores.reference is not None else ():
         scores.score(names)
-    accuracies, missing = scores.compared(variants)
-    findings = [
-        Finding(ACCURACY_MISSING, f"no accuracy of {variant}: {reason}")
-        for variant, reason in missing.items()
-    ]
+    accuracies: dict[str, Accuracy] = {}
+    findings = [*prepared.loaded.findings]
     if prepared.loaded.weights == "random":
         message = (
             f"the weights of {prepared.loaded.name} are random: errors and agreement compare "
             "computations, perplexity says nothing about text"
         )
-        findings.insert(0, Finding("random_weights", message))
-    return AccuracyDone(accuracies, (*prepared.loaded.findings, *findings))
+        findings.append(Finding("random_weights", message))
+    for variant in variants:
+        try:
+            accuracies[variant] = scores.accuracy(variant)
+        except DecodescopeError as error:
+            findings.append(Finding(ACCURACY_MISSING, f"no accuracy of {variant}: {error}"))
+    return AccuracyDone(accuracies, tuple(findings))
 
 
 def forced_logits(step: DecodeStep, scored: ScoredText, batch: int) -> torch.Tensor:
@@ -97,67 +99,58 @@ def forced_logits(step: DecodeStep, scored: ScoredText, batch: int) -> torch.Ten
     return torch.stack(rows)
 
 
+@dataclass
 class _Scores:
     """The logits of each variant so far, and of the reference, or why one has none."""
 
-    def __init__(self, prepared: Prepared, scored: ScoredText, say: Callable[[str], None]) -> None:
-        self.logits: dict[str, torch.Tensor] = {}
-        self._missing: dict[str, str] = {}
-        self._reference: torch.Tensor | None = None
-        self._no_reference = ""
-        self._prepared = prepared
-        self._scored = scored
-        self._say = say
+    prepared: Prepared
+    scored: ScoredText
+    say: Callable[[str], None]
+    logits: dict[str, torch.Tensor] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    reference: torch.Tensor | None = None
+    no_reference: str = ""
 
     def score(self, variants: Sequence[str]) -> None:
         """Decode with `variants`, which store the weights in the same way."""
         for variant in variants:
-            if self._no_reference:
-                return
-            self._say(f"scoring {variant} on {self._scored.name}")
+            self.say(f"scoring {variant} on {self.scored.name}")
             try:
                 self.logits[variant] = self._variant_logits(variant)
             except Exception as error:  # one variant's failure must not lose the others
-                self._missing[variant] = failure_of(error).message
-            free_memory(self._prepared.device)
+                self.missing[variant] = failure_of(error).message
+            free_memory(self.prepared.device)
 
     def score_reference(self) -> None:
         """Decode with the weights that were loaded, in fp32."""
-        self._say("scoring the fp32 reference")
+        self.say("scoring the fp32 reference")
         try:
-            self._reference = _reference_logits(self._prepared, self._scored)
+            self.reference = _reference_logits(self.prepared, self.scored)
         except DecodescopeError as error:
-            self._no_reference = f"no fp32 reference: {error}"
+            self.no_reference = f"no fp32 reference: {error}"
 
-    def compared(self, variants: Sequence[str]) -> tuple[dict[str, Accuracy], dict[str, str]]:
-        """Accuracy by variant, and why a variant has none, each in the order of `variants`."""
-        accuracies: dict[str, Accuracy] = {}
-        missing: dict[str, str] = {}
-        for variant in variants:
-            if reason := self._missing.get(variant) or self._no_reference:
-                missing[variant] = reason
-                continue
-            try:
-                accuracies[variant] = self._accuracy(self.logits[variant])
-            except DecodescopeError as error:
-                missing[variant] = str(error)
-        return accuracies, missing
+    def accuracy(self, variant: str) -> Accuracy:
+        """The accuracy of a variant.
+
+        Raises:
+            DecodescopeError: it has none, for this reason.
+        """
+        if self.reference is None or variant in self.missing:
+            raise ModelError(self.missing.get(variant) or self.no_reference)
+        logits, scored = self.logits[variant], self.scored
+        name = f"eager on {self.prepared.device}, the loaded weights in fp32 without TF32"
+        accuracy = accuracy_of(logits, self.reference, scored.next_ids, name, scored.name)
+        if bad := unusable(accuracy):
+            broken = int((~logits.isfinite().all(-1)).sum())
+            where = f"logits are NaN or infinite at {broken} of {len(logits)} positions"
+            raise ModelError(f"{', '.join(bad)}; {where}")
+        return accuracy
 
     def _variant_logits(self, variant: str) -> torch.Tensor:
-        self._prepared = prepared = require_weights(self._prepared, variant, self._say)
+        self.prepared = prepared = require_weights(self.prepared, variant, self.say)
         step = build_variant(variant, prepared.loaded, prepared.workload, prepared.device)
         with memory_errors(f"scoring variant {variant}", prepared.device):
-            return forced_logits(step, self._scored, prepared.workload.batch)
-
-    def _accuracy(self, logits: torch.Tensor) -> Accuracy:
-        assert self._reference is not None
-        name = f"eager on {self._prepared.device}, the loaded weights in fp32 without TF32"
-        accuracy = accuracy_of(
-            logits, self._reference, self._scored.next_ids, name, self._scored.name
-        )
-        if bad := unusable(accuracy):
-            raise ModelError(f"{', '.join(bad)}; {_broken_positions(logits)}")
-        return accuracy
+            return forced_logits(step, self.scored, prepared.workload.batch)
 
 
 def _by_weights(variants: Sequence[str]) -> dict[Quantization | None, list[str]]:
@@ -195,11 +188,6 @@ def _in_fp32(model: nn.Module) -> Iterator[None]:
             parameter.data = parameter.data.to(dtype)
         for module, name, buffer in buffers:
             setattr(module, name, buffer)
-
-
-def _broken_positions(logits: torch.Tensor) -> str:
-    broken = int((~logits.isfinite().all(-1)).sum())
-    return f"logits are NaN or infinite at {broken} of {len(logits)} positions"
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -61,6 +61,10 @@ class CompareRequest:
     baseline: Baseline | None = None
     each_round: bool = False
 
+    def config_of(self, variant: str) -> WorkerConfig:
+        """The workload, for one variant."""
+        return msgspec.structs.replace(self.config, variant=variant)
+
 
 @dataclass(frozen=True, slots=True)
 class CompareOutcome:
@@ -91,31 +95,24 @@ def compare_variants(
         KeyboardInterrupt: before a complete round was measured.
     """
     request = replace(request, variants=_checked_variants(request))
-    interpreted = _interpreted(request)
+    device = choose_device(request.config.device)
+    interpreted = tuple(name for name in request.variants if is_interpreted(name, device))
     if request.baseline is not None:
         if interpreted:
             raise InputError(
                 f"--fail-on-regression: Triton's interpreter would run {', '.join(interpreted)}, "
                 "which says nothing of speed; compare on a GPU, or leave the gate out"
             )
-        config = msgspec.structs.replace(request.config, variant=request.variants[0])
-        require_same_workload(request.baseline, planned_run(config))
+        planned = planned_run(request.config_of(request.variants[0]))
+        require_same_workload(request.baseline, planned)
     if request.keep is not None:
         make_folder(request.keep, "--out")
     with WorkFolder() as work:
-        rounds = _Rounds(request, Path(work), run)
-        rounds.measure(tell)
-        accuracies: dict[str, Accuracy] = {}
-        if not rounds.interrupted:
-            accuracies = _accuracies(request, tell, run, rounds.findings)
+        rounds = _Rounds(request, interpreted, Path(work), run, tell)
+        rounds.measure()
+        accuracies = {} if rounds.interrupted else rounds.score()
         tell(ComparisonProgress(request.repeats))
         yield CompareOutcome(rounds.compared(accuracies), rounds.traces)
-
-
-def _interpreted(request: CompareRequest) -> tuple[str, ...]:
-    """The variants that Triton's interpreter runs; they are neither timed nor profiled."""
-    device = choose_device(request.config.device)
-    return tuple(name for name in request.variants if is_interpreted(name, device))
 
 
 def _checked_variants(request: CompareRequest) -> tuple[str, ...]:
@@ -132,8 +129,7 @@ def _checked_variants(request: CompareRequest) -> tuple[str, ...]:
         raise InputError("--text: the text is empty")
     names = []
     for variant in request.variants:
-        config = msgspec.structs.replace(request.config, variant=variant)
-        name = read_request(config).variant
+        name = read_request(request.config_of(variant)).variant
         if name in names:
             raise InputError(
                 f"--variants {listed}: {name} is named twice; name each once (the interval covers "
@@ -143,88 +139,119 @@ def _checked_variants(request: CompareRequest) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _accuracies(
-    request: CompareRequest,
-    tell: Tell,
-    run: RunJobs,
-    findings: list[Finding],
-) -> dict[str, Accuracy]:
-    """Accuracy by variant; a missing one adds to `findings`."""
-    config = msgspec.structs.replace(request.config, variant=request.variants[0])
-    try:
-        result = run(
-            AccuracyJob(config, request.variants, request.text),
-            lambda stage: tell(ComparisonProgress(request.repeats, stage=stage)),
-        )
-    except KeyboardInterrupt:
-        findings.append(
-            Finding("interrupted", "interrupted while accuracy was scored: none is reported")
-        )
-        return {}
-    except DecodescopeError as error:
-        findings.append(Finding(ACCURACY_MISSING, f"no accuracy of any variant: {error}"))
-        return {}
-    assert isinstance(result, AccuracyDone)
-    findings += result.findings
-    return result.accuracies
-
-
+@dataclass
 class _Rounds:
     """Runs the rounds of a request; `run` does one job.
 
     After `measure`, `runs` are those of the complete rounds in the order they ran, `traces` those
     of the last complete round by variant, and `findings` the problems. Traces are written to
-    `work`, and copied to the request's folder when their round is complete.
+    `work`, and copied to the request's folder when their round is complete. Variants that are
+    `interpreted` are neither timed nor profiled.
     """
 
-    def __init__(self, request: CompareRequest, work: Path, run: RunJobs) -> None:
-        self.runs: list[RunReport] = []
-        self.traces: dict[str, Path] = {}
-        self.findings: list[Finding] = []
-        self.interrupted = False
-        self._request = request
-        self._work = work
-        self._run = run
-        self._interpreted = _interpreted(request)
-        self._last_rate: dict[str, float] = {}
-        self._windows: dict[Path, Report] = {}
+    request: CompareRequest
+    interpreted: tuple[str, ...]
+    work: Path
+    run: RunJobs
+    tell: Tell
+    runs: list[RunReport] = field(default_factory=list)
+    traces: dict[str, Path] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    interrupted: bool = False
+    _windows: dict[Path, Report] = field(default_factory=dict)
+    _last_rates: dict[str, float | None] = field(default_factory=dict)
 
-    def measure(self, tell: Tell) -> None:
+    def measure(self) -> None:
         """Run the rounds.
 
         Raises:
             DecodescopeError: a variant failed before any round was complete.
             KeyboardInterrupt: before any round was complete.
         """
-        repeats = self._request.repeats
+        repeats = self.request.repeats
         for round in range(repeats):
             try:
-                self._measure_round(round, tell)
-                if self._request.each_round:
-                    tell(RoundCompared(self.compared({})))
+                self._measure_round(round)
+                if self.request.each_round:
+                    self.tell(RoundCompared(self.compared({})))
             except KeyboardInterrupt:
                 if not self.runs:
                     raise
-                whole = len(self.runs) // len(self._request.variants)
+                complete = len(self.runs) // len(self.request.variants)
                 message = (
                     f"interrupted in round {round + 1} of {repeats}: comparing the runs "
-                    f"of {whole} complete rounds, without accuracy"
+                    f"of {complete} complete rounds, without accuracy"
                 )
                 self.findings.append(Finding("interrupted", message))
                 self.interrupted = True
                 return
 
-    def _measure_round(self, round: int, tell: Tell) -> None:
+    def _measure_round(self, round: int) -> None:
         """Run every variant once; a round that fails after a complete one is a finding."""
         try:
-            self._keep_round(
-                round, [self._one_run(name, round, tell) for name in self._request.variants]
-            )
+            reports = [self._measured(name, round) for name in self.request.variants]
+            traces = {
+                name: self._trace_path(name, round)
+                for name in self.request.variants
+                if name not in self.interpreted
+            }
+            if self.request.keep is not None:
+                for name, path in traces.items():
+                    write_atomically(self.request.keep / path.name, path.read_bytes())
+                    traces[name] = self.request.keep / path.name
         except DecodescopeError as error:
             if not self.runs:
                 raise
-            message = f"round {round + 1} of {self._request.repeats} is left out: {error}"
+            message = f"round {round + 1} of {self.request.repeats} is left out: {error}"
             self.findings.append(Finding("round_left_out", message))
+        else:
+            self.traces = traces
+            self.runs += reports
+
+    def _measured(self, variant: str, round: int) -> RunReport:
+        last = self._last_rates.get(variant)
+        doing = ComparisonProgress(self.request.repeats, round, variant, last_tokens_per_s=last)
+        self.tell(doing)
+        path = None if variant in self.interpreted else str(self._trace_path(variant, round))
+        job = RunJob(self.request.config_of(variant), path)
+        try:
+            result = self.run(
+                job, lambda stage: self.tell(msgspec.structs.replace(doing, stage=stage))
+            )
+        except DecodescopeError as error:
+            raise type(error)(f"variant {variant} failed: {error}") from error
+        assert isinstance(result, RunDone)
+        if self.request.baseline is not None:
+            # The number of tokens of a prompt's text is known after the run.
+            require_same_workload(self.request.baseline, result.report)
+        self._last_rates[variant] = result.report.tokens_per_s
+        report = msgspec.structs.replace(result.report, round=round)
+        self.tell(RunMeasured(report))
+        return report
+
+    def _trace_path(self, variant: str, round: int) -> Path:
+        """A path unique to the variant, whose own name may contain a slash."""
+        return self.work / f"{quote(variant, safe='+')}-round{round}.json.gz"
+
+    def score(self) -> dict[str, Accuracy]:
+        """Accuracy by variant; a missing one is a finding."""
+        variants, repeats = self.request.variants, self.request.repeats
+        job = AccuracyJob(self.request.config_of(variants[0]), variants, self.request.text)
+        try:
+            result = self.run(
+                job, lambda stage: self.tell(ComparisonProgress(repeats, stage=stage))
+            )
+        except KeyboardInterrupt:
+            message = "interrupted while accuracy was scored: none is reported"
+            self.findings.append(Finding("interrupted", message))
+            return {}
+        except DecodescopeError as error:
+            message = f"no accuracy of any variant: {error}"
+            self.findings.append(Finding(ACCURACY_MISSING, message))
+            return {}
+        assert isinstance(result, AccuracyDone)
+        self.findings += result.findings
+        return result.accuracies
 
     def compared(self, accuracies: Mapping[str, Accuracy]) -> Comparison:
         """The comparison of the complete rounds, with the accuracy of each variant."""
@@ -238,43 +265,3 @@ class _Rounds:
             for report in self.runs
         ]
         return compare_runs(runs, windows, self.findings)
-
-    def _one_run(self, variant: str, round: int, tell: Tell) -> RunReport:
-        doing = ComparisonProgress(
-            self._request.repeats, round, variant, last_tokens_per_s=self._last_rate.get(variant)
-        )
-        tell(doing)
-        config = msgspec.structs.replace(self._request.config, variant=variant)
-        profiled = variant not in self._interpreted
-        job = RunJob(config, str(self._trace_path(variant, round)) if profiled else None)
-        try:
-            result = self._run(job, lambda stage: tell(msgspec.structs.replace(doing, stage=stage)))
-        except DecodescopeError as error:
-            raise type(error)(f"variant {variant} failed: {error}") from error
-        assert isinstance(result, RunDone)
-        if self._request.baseline is not None:
-            # The number of tokens of a prompt's text is known after the run.
-            require_same_workload(self._request.baseline, result.report)
-        if result.report.tokens_per_s is not None:
-            self._last_rate[variant] = result.report.tokens_per_s
-        report = msgspec.structs.replace(result.report, round=round)
-        tell(RunMeasured(report))
-        return report
-
-    def _keep_round(self, round: int, reports: list[RunReport]) -> None:
-        keep = self._request.keep
-        traces = {
-            name: self._trace_path(name, round)
-            for name in self._request.variants
-            if name not in self._interpreted
-        }
-        if keep is not None:
-            for path in traces.values():
-                write_atomically(keep / path.name, path.read_bytes())
-            traces = {name: keep / path.name for name, path in traces.items()}
-        self.traces = traces
-        self.runs += reports
-
-    def _trace_path(self, variant: str, round: int) -> Path:
-        """A path unique to the variant, whose own name may contain a slash."""
-        return self._work / f"{quote(variant, safe='+')}-round{round}.json.gz"

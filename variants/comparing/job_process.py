@@ -7,7 +7,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import IO
 
 import msgspec
@@ -47,78 +47,72 @@ def run_job(job: Job, say: Callable[[str], None], argv: tuple[str, ...] = WORKER
             process = stack.enter_context(running(argv, **_PIPES, start_new_session=True))
         except OSError as error:
             raise MissingRequirement(f"its process cannot be started: {error}") from error
-        return stack.enter_context(_Child(process)).do(job, say)
+        last_line: deque[str] = deque(maxlen=1)
+        errors = threading.Thread(target=_pass_on, args=(process.stderr, last_line), daemon=True)
+        errors.start()
+        stack.callback(errors.join, _DRAIN_S)
+        stack.enter_context(_ending_group(process))
+        result = _result(process, job, say)
+        if result is None:
+            code = process.wait()
+            errors.join(_DRAIN_S)
+            last = f"; its last output: {last_line[0]}" if last_line else ""
+            raise MissingRequirement(f"its process {process_end(code)}{last}")
+        return result
 
 
-class _Child:
-    """A started process, and a thread that passes on its stderr."""
-
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-        assert self._process.stderr is not None
-        self._last_line: deque[str] = deque(maxlen=1)
-        self._errors = threading.Thread(
-            target=_pass_on, args=(self._process.stderr, self._last_line), daemon=True
-        )
-        self._errors.start()
-
-    def __enter__(self) -> "_Child":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """End the whole process group; a child that returned its result may exit first."""
-        process = self._process
-        if kind is None:
-            self._wait()
+@contextmanager
+def _ending_group(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """End the whole process group after a block; a child that returned its result may exit
+    first."""
+    try:
+        yield
+        _wait(process)
+    finally:
         if process.poll() is None:
-            self._signal(signal.SIGTERM)
-            self._wait()
-        self._signal(signal.SIGKILL)
+            _signal(process, signal.SIGTERM)
+            _wait(process)
+        _signal(process, signal.SIGKILL)
         process.wait()
-        self._errors.join(_DRAIN_S)
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with suppress(BrokenPipeError):
-                    pipe.close()
-
-    def do(self, job: Job, say: Callable[[str], None]) -> Result:
-        """Write `job`, then read frames up to the result."""
-        assert self._process.stdin is not None
-        # A child that died at once is reported by its exit code below.
+        assert process.stdin is not None
         with suppress(BrokenPipeError):
-            self._process.stdin.write(msgspec.json.encode(job))
-            self._process.stdin.close()
-        for message in self._messages():
+            process.stdin.close()
+
+
+def _wait(process: subprocess.Popen[bytes]) -> None:
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_TERMINATE_GRACE_S)
+
+
+def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+def _result(
+    process: subprocess.Popen[bytes], job: Job, say: Callable[[str], None]
+) -> Result | None:
+    """Write `job`, then read frames up to the result; None if there is none."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    # A child that died at once is reported by its exit code.
+    with suppress(BrokenPipeError):
+        process.stdin.write(msgspec.json.encode(job))
+        process.stdin.close()
+    decoder = FrameDecoder(JobMessage)
+    while data := os.read(process.stdout.fileno(), _READ_BYTES):
+        try:
+            messages = decoder.feed(data)
+        except InputError as error:
+            raise MissingRequirement(f"its answer cannot be read ({error})") from error
+        for message in messages:
             if isinstance(message, Progress):
                 say(message.stage)
             elif isinstance(message, Failure):
                 raise _ERRORS.get(message.exit_code, MissingRequirement)(message.message)
             elif isinstance(message, RunDone | AccuracyDone):
                 return message
-        raise MissingRequirement(self._how_it_ended())
-
-    def _messages(self) -> Iterator[object]:
-        assert self._process.stdout is not None
-        decoder = FrameDecoder(JobMessage)
-        while data := os.read(self._process.stdout.fileno(), _READ_BYTES):
-            try:
-                yield from decoder.feed(data)
-            except InputError as error:
-                raise MissingRequirement(f"its answer cannot be read ({error})") from error
-
-    def _how_it_ended(self) -> str:
-        code = self._process.wait()
-        self._errors.join(_DRAIN_S)
-        last = f"; its last output: {self._last_line[0]}" if self._last_line else ""
-        return f"its process {process_end(code)}{last}"
-
-    def _wait(self) -> None:
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_TERMINATE_GRACE_S)
-
-    def _signal(self, number: signal.Signals) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, number)
+    return None
 
 
 def _pass_on(stream: IO[bytes], last_line: deque[str]) -> None:

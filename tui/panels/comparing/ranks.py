@@ -1,9 +1,10 @@
 """The tables of ranks or GPUs: who waits for whom, in which collectives, and the skew of steps."""
 
 from collections.abc import Hashable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from decodescope.analyzer.schema.communication_report import SkewReport
+from decodescope.analyzer.tables.columns import Table
 from decodescope.analyzer.tables.communication_table import collectives_table
 from decodescope.analyzer.tables.waiting_table import skew_table, waiting_table
 from decodescope.analyzer.text.formatting import count, duration
@@ -17,54 +18,54 @@ from decodescope.tui.panels.table_rows import Rows, TableRows
 
 
 class _WaitingTable(ComparisonTable):
-    """A table of who communicates: nothing is shown, and no row wanted, where nobody does."""
+    """A table of who communicates, or why there is nothing to show (`EMPTY`)."""
 
-    TITLE: ClassVar[str]
+    EMPTY: ClassVar[str]
 
-    def title(self) -> str:
-        return self.TITLE
+    def table(self, window: Window) -> Table[Any] | None:
+        """The table of a window; None if nobody communicates."""
+        raise NotImplementedError
 
-    def wanted_rows(self, width: int) -> int | None:
-        return 1 + len(self._shown) if isinstance(self._shown, Rows) else 0
+    def source(self, view: View, moment: Moment) -> object:
+        return view.window
+
+    def rows(self, view: View, moment: Moment) -> Rows | Empty:
+        table = None if view.window is None else self.table(view.window)
+        return Empty(self._title, self.EMPTY) if table is None else TableRows(table)
 
 
 class WaitingGpusPanel(_WaitingTable):
     """One row for each GPU that communicates, where one trace has several."""
 
     NAME = "gpus"
-    TITLE = "GPUs: who waits for whom"
+    EMPTY = "no GPUs that communicate"
+    _title = "GPUs: who waits for whom"
 
-    def source(self, view: View, moment: Moment) -> object:
-        return None if view.window is None else view.window.report.communication
-
-    def rows(self, view: View, moment: Moment) -> Rows | Empty:
-        communication = None if view.window is None else view.window.report.communication
-        if communication is None:
-            return Empty(self.TITLE, "no GPUs that communicate")
-        return TableRows(waiting_table(communication))
+    def table(self, window: Window) -> Table[Any] | None:
+        communication = window.report.communication
+        return None if communication is None else waiting_table(communication)
 
 
 class CollectivesPanel(_WaitingTable):
     """One row for each operation of each group, the one with most time first."""
 
     NAME = "collectives"
-    TITLE = "Collectives"
+    EMPTY = "no collectives"
+    _title = "Collectives"
 
-    def source(self, view: View, moment: Moment) -> object:
-        return None if view.window is None else view.window.communication
-
-    def rows(self, view: View, moment: Moment) -> Rows | Empty:
-        communication = None if view.window is None else view.window.communication
+    def table(self, window: Window) -> Table[Any] | None:
+        communication = window.communication
         if communication is None or not communication.collectives:
-            return Empty(self.TITLE, "no collectives")
-        return TableRows(collectives_table(communication))
+            return None
+        return collectives_table(communication)
 
 
 class SkewPanel(_WaitingTable):
     """The steps with the widest starts, the widest first. Enter shows one in the timeline."""
 
     NAME = "skew"
-    TITLE = "Skew of the steps"
+    EMPTY = "no steps that all recorded"
+    _title = "Skew of the steps"
     COMMANDS = (
         Command(
             "enter",
@@ -78,22 +79,13 @@ class SkewPanel(_WaitingTable):
         *ComparisonTable.COMMANDS,
     )
     _window: Window | None = None
-    _note = ""
 
-    def source(self, view: View, moment: Moment) -> object:
-        return view.window
-
-    def rows(self, view: View, moment: Moment) -> Rows | Empty:
-        self._window = view.window
-        communication = None if view.window is None else view.window.communication
+    def table(self, window: Window) -> Table[Any] | None:
+        self._window, communication = window, window.communication
         if communication is None or communication.skew is None:
-            return Empty(self.TITLE, "no steps that all recorded")
-        member = communication.member
-        self._note = _skew_note(communication.skew, member)
-        return TableRows(skew_table(communication.skew, member))
-
-    def note(self) -> str:
-        return self._note
+            return None
+        self._note = _skew_note(communication.skew, communication.member)
+        return skew_table(communication.skew, communication.member)
 
     def opened(self, key: Hashable) -> None:
         window = self._window

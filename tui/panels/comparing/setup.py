@@ -7,7 +7,7 @@ from pathlib import Path
 from decodescope.analyzer.reports.step_figures import communication_fraction
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.tables.columns import COUNT, NAME, RATE, TEXT, Column, Table, Tone
-from decodescope.analyzer.tables.waiting_table import RankFile, WaitingRow, waiting_table
+from decodescope.analyzer.tables.waiting_table import RankFile, waiting_table
 from decodescope.analyzer.text.formatting import UNKNOWN
 from decodescope.tui.commands import Command
 from decodescope.tui.model.candidates import Candidate, comparison_candidates
@@ -17,6 +17,8 @@ from decodescope.tui.panels.comparing.tables import ComparisonTable
 from decodescope.tui.panels.messages import AskComparison
 from decodescope.tui.panels.sheet import Empty, wrapped
 from decodescope.tui.panels.table_rows import Rows, TableRows
+
+_TITLE = "Compare"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,6 @@ class ComparisonSetupPanel(ComparisonTable):
     files are listed by rank."""
 
     NAME = "ab_setup"
-    _title = "Compare"
     COMMANDS = (
         Command("enter", "enter", "Choose", "Choose the row, or drop it", "choose", 0, "enter"),
         *ComparisonTable.COMMANDS,
@@ -56,38 +57,27 @@ class ComparisonSetupPanel(ComparisonTable):
 
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
         candidates, state = comparison_candidates(view), view.comparison
-        self._rounds = state.rounds
-        self._files = view.kind == "trace"
+        self._title, self._note = _TITLE, "enter chooses two · c compares them"
         if not candidates:
-            return Empty("Compare", _why_none(view))
+            return Empty(_TITLE, _why_none(view))
         ranks = None if view.window is None else view.window.ranks
-        by_rank = None if ranks is None else rank_rows(candidates, ranks)
-        self._title = "Compare" if by_rank is None else "Ranks: who waits for whom"
-        if by_rank is not None:
-            return by_rank
-        if self._files:
+        if ranks is not None and (files := _rank_files(candidates, ranks)):
+            self._title = "Ranks: who waits for whom"
+            return TableRows(waiting_table(ranks.communication, files))
+        if view.kind == "trace":
             rows = [_Row(candidate, 0, None, "") for candidate in candidates]
-            return TableRows(
-                Table("files", _candidate_columns("file"), rows, key=_name, search=_name)
-            )
+            columns = _candidate_columns("file")
+            return TableRows(Table("files", columns, rows, key=_name, search=_name))
+        self._note = f"{state.rounds} rounds + - · enter chooses · c compares"
         # Nothing can be chosen meanwhile, and the rows below are needed.
-        shown = [each for each in candidates if each.chosen or not state.busy]
-        rows = [_row(candidate, state) for candidate in shown]
+        rows = [_row(each, state) for each in candidates if each.chosen or not state.busy]
         columns = (*_candidate_columns("variant"), *_RUNS)
         return TableRows(Table("variants", columns, rows, key=_name, search=_name))
 
-    def title(self) -> str:
-        return self._title
-
-    def note(self) -> str:
-        if self._files:
-            return "enter chooses two · c compares them"
-        return f"{self._rounds} rounds + - · enter chooses · c compares"
-
     def wanted_rows(self, width: int) -> int | None:
-        if isinstance(self._shown, Rows):
-            return 1 + len(self._shown)
-        return len(wrapped(self._shown.hint, max(width, 1)))
+        if isinstance(self._shown, Empty):
+            return len(wrapped(self._shown.hint, max(width, 1)))
+        return super().wanted_rows(width)
 
     def opened(self, key: Hashable) -> None:
         self.post_message(AskComparison("toggle", str(key)))
@@ -187,14 +177,14 @@ _RUNS: tuple[Column[_Row], ...] = (
 )
 
 
-def rank_rows(candidates: Sequence[Candidate], report: RanksReport) -> TableRows[WaitingRow] | None:
-    """A row for each rank; None if the file of one is no candidate."""
+def _rank_files(candidates: Sequence[Candidate], report: RanksReport) -> dict[int, RankFile]:
+    """The file of each rank; none if that of any rank is no candidate."""
     of_path = {Path(candidate.about) / candidate.name: candidate for candidate in candidates}
     files: dict[int, RankFile] = {}
     for rank in report.ranks:
         candidate = of_path.get(Path(rank.report.source.path))
         if candidate is None:
-            return None
+            return {}
         share = communication_fraction(rank.report)
         files[rank.rank] = RankFile(candidate.name, candidate.chosen, share)
-    return TableRows(waiting_table(report.communication, files))
+    return files

@@ -13,7 +13,7 @@ from decodescope.analyzer.vocabulary.words import straggler_text
 from decodescope.tui.model.comparing import ComparisonState
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.panel import Panel
-from decodescope.tui.panels.sheet import Brush, Row, Sheet, wrapped
+from decodescope.tui.panels.sheet import Row, Sheet, wrapped
 from decodescope.tui.style.palette import horizontal_bar
 
 _BAR_CELLS = 20
@@ -34,10 +34,7 @@ class ComparisonStatusPanel(Panel[tuple[Line, ...]]):
     NAME = "ab_status"
     FRAMES = ()
     AGES = True
-
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
-        self._about: tuple[object, tuple[Line, ...]] = (None, ())
-        super().__init__(brush, view, moment)
+    _about: tuple[object, tuple[Line, ...]] = (None, ())
 
     def pick(self, view: View, moment: Moment) -> tuple[Line, ...]:
         state = view.comparison
@@ -55,13 +52,6 @@ class ComparisonStatusPanel(Panel[tuple[Line, ...]]):
 
     def draw(self, data: tuple[Line, ...], width: int, height: int) -> Sheet:
         inks = self._brush.inks
-        tones = {
-            "strong": inks.strong,
-            "text": inks.text,
-            "dim": inks.dim,
-            "warn": inks.warn,
-            "bad": inks.bad,
-        }
         rows = []
         for line in data:
             for number, text in enumerate(self._wrapped(line, width)):
@@ -69,7 +59,7 @@ class ComparisonStatusPanel(Panel[tuple[Line, ...]]):
                 if line.share is not None and number == 0:
                     bar = horizontal_bar(line.share, _bar_cells(width), self._brush.glyphs)
                     row.add(bar, inks.accent).add(" ", inks.text)
-                rows.append(row.add(text, tones[line.tone]))
+                rows.append(row.add(text, getattr(inks, line.tone)))
         return Sheet(rows)
 
     def _wrapped(self, line: Line, width: int) -> list[str]:

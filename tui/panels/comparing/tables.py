@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from decodescope.analyzer.comparing.pair_changes import KernelChange
 from decodescope.analyzer.comparing.range_rows import RangeRow, range_tree
-from decodescope.analyzer.comparing.sides import Side, pair_with_first, sides_of
+from decodescope.analyzer.comparing.sides import pair_with_first, sides_of
 from decodescope.analyzer.schema.comparison_report import Comparison, Pair, StepPartChange
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.tables.changes_table import (
@@ -17,10 +17,9 @@ from decodescope.analyzer.tables.columns import Table
 from decodescope.analyzer.tables.sides_table import sides_table
 from decodescope.analyzer.vocabulary.words import exact_change
 from decodescope.tui.commands import Command
-from decodescope.tui.model.comparing import ComparisonState
 from decodescope.tui.model.view import Kind, Moment, View
 from decodescope.tui.panels.messages import AskComparison
-from decodescope.tui.panels.sheet import Brush, Empty
+from decodescope.tui.panels.sheet import Empty
 from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
 from decodescope.tui.panels.table_rows import Rows, TableRows
 
@@ -71,12 +70,23 @@ COMPARISON_COMMANDS = (
 
 class ComparisonTable(TablePanel):
     """A table of the comparison page. Its rows are not of the window that other pages show, so they
-    select nothing there."""
+    select nothing there. Subclasses set `_title` and `_note` with the rows."""
 
     COMMANDS = (
         *COMPARISON_COMMANDS,
         *(command for command in TABLE_COMMANDS if command.action != "enter"),
     )
+
+    _title = _note = ""
+
+    def title(self) -> str:
+        return self._title
+
+    def note(self) -> str:
+        return self._note
+
+    def wanted_rows(self, width: int) -> int | None:
+        return 1 + len(self._shown) if isinstance(self._shown, Rows) else 0
 
     def moved(self, key: Hashable) -> None:
         """Select nothing."""
@@ -115,27 +125,21 @@ class ComparisonSidesPanel(ComparisonTable):
         if result is None:
             hint = "no round is complete" if view.comparison.busy else _HINTS[view.kind]
             return Empty(_SIDES_TITLE, hint)
-        self._measured = isinstance(result, Comparison)
-        self._unfinished = view.comparison.busy
+        self._title = _SIDES_TITLE if isinstance(result, Comparison) else "A and B"
+        self._note = "of the complete rounds so far" if view.comparison.busy else ""
         return TableRows(sides_table(sides_of(result)))
 
-    def title(self) -> str:
-        return _SIDES_TITLE if self._measured else "A and B"
-
-    def note(self) -> str:
-        return "of the complete rounds so far" if self._unfinished else ""
-
     def wanted_rows(self, width: int) -> int | None:
-        return 1 + len(self._shown) if isinstance(self._shown, Rows) else 1
+        return super().wanted_rows(width) or 1
 
     def moved(self, key: Hashable) -> None:
         self.post_message(AskComparison("side", str(key)))
 
 
-class ChangesTable(ComparisonTable):
-    """Subclasses say what they list (`WHAT`), and give the rows and columns."""
+class _ChangesTable(ComparisonTable):
+    """Changes from the first side to the one that is shown in detail; `LISTED` names them."""
 
-    WHAT: ClassVar[str]
+    LISTED: ClassVar[str]
 
     def changes(
         self, pair: Pair, windows: tuple[Report, Report], names: tuple[str, str]
@@ -147,49 +151,35 @@ class ChangesTable(ComparisonTable):
         return view.comparison.result, view.comparison.side
 
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
-        title = self.WHAT.capitalize()
-        detailed = _detailed(view.comparison)
-        if detailed is None:
+        title, result = self.LISTED.capitalize(), view.comparison.result
+        if result is None:
             return Empty(title, "nothing compared yet")
-        first, side, pair = detailed
+        first, *others = sides_of(result)
+        side = next((side for side in others if side.name == view.comparison.side), others[-1])
+        pair = pair_with_first(result, side.name)
+        assert pair is not None
         if first.window is None or side.window is None:
-            lacking = first.name if first.window is None else side.name
-            return Empty(title, f"{lacking} has no profiled window")
+            without = first.name if first.window is None else side.name
+            return Empty(title, f"{without} has no profiled window")
         names = (first.name[:_NAME_CELLS], side.name[:_NAME_CELLS])
         rows = TableRows(self.changes(pair, (first.window, side.window), names))
         if not len(rows):
-            return Empty(title, f"no {self.WHAT} to compare in these windows")
-        what = rows.columns[0].heading.capitalize()
-        self._title = f"{what}s: {first.name} to {side.name}"
+            return Empty(title, f"no {self.LISTED} to compare in these windows")
+        self._title = f"{rows.columns[0].heading.capitalize()}s: {first.name} to {side.name}"
         return rows
 
     def wanted_rows(self, width: int) -> int | None:
         return len(self._shown) if isinstance(self._shown, Rows) else 0
 
-    def title(self) -> str:
-        return self._title
 
-
-def _detailed(state: ComparisonState) -> tuple[Side, Side, Pair] | None:
-    """The first side, the one that is shown in detail beside it, and what changed; None without a
-    result."""
-    if state.result is None:
-        return None
-    first, *others = sides_of(state.result)
-    names = [side.name for side in others]
-    side = others[names.index(state.side) if state.side in names else -1]
-    pair = pair_with_first(state.result, side.name)
-    return None if pair is None else (first, side, pair)
-
-
-class ComparisonStepPanel(ChangesTable):
+class ComparisonStepPanel(_ChangesTable):
     """The parts of the step that stands for each side; they add up to it. The part whose time
     changed most is first."""
 
     NAME = "ab_step"
-    WHAT = "roles"
+    LISTED = "roles"
     COMMANDS = (
-        *ChangesTable.COMMANDS,
+        *_ChangesTable.COMMANDS,
         Command(
             "layers",
             "l",
@@ -199,12 +189,8 @@ class ComparisonStepPanel(ChangesTable):
             3,
         ),
     )
-
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
-        self._by_layer = False
-        self._note = ""
-        self._seen: tuple[View, Moment] = (view, moment)
-        super().__init__(brush, view, moment)
+    _by_layer = False
+    _seen: tuple[View, Moment]
 
     def source(self, view: View, moment: Moment) -> object:
         self._seen = (view, moment)
@@ -214,16 +200,14 @@ class ComparisonStepPanel(ChangesTable):
         self, pair: Pair, windows: tuple[Report, Report], names: tuple[str, str]
     ) -> Table[StepPartChange]:
         step = pair.step
-        layers = step.layers if step else ()
-        by_layer = self._by_layer and bool(layers)
-        rows = layers if by_layer else step.roles if step else ()
-        if step is not None:
-            hint = f" · l: by {'role' if by_layer else 'layer'}" if layers else ""
-            self._note = f"step {exact_change(step.change_ns)} µs{hint}"
-        return step_parts_table(rows, "layer" if by_layer else "role", names)
-
-    def note(self) -> str:
-        return self._note
+        if step is None:
+            return step_parts_table((), "role", names)
+        by_layer = self._by_layer and bool(step.layers)
+        hint = f" · l: by {'role' if by_layer else 'layer'}" if step.layers else ""
+        self._note = f"step {exact_change(step.change_ns)} µs{hint}"
+        if by_layer:
+            return step_parts_table(step.layers, "layer", names)
+        return step_parts_table(step.roles, "role", names)
 
     def action_layers(self) -> None:
         """Show the step by layer, or by role again."""
@@ -231,11 +215,11 @@ class ComparisonStepPanel(ChangesTable):
         self.show(*self._seen)
 
 
-class ComparisonKernelsPanel(ChangesTable):
+class ComparisonKernelsPanel(_ChangesTable):
     """The kernel whose time changed most is first."""
 
     NAME = "ab_kernels"
-    WHAT = "kernels"
+    LISTED = "kernels"
 
     def changes(
         self, pair: Pair, windows: tuple[Report, Report], names: tuple[str, str]
@@ -243,11 +227,11 @@ class ComparisonKernelsPanel(ChangesTable):
         return kernel_changes_table(*windows, names)
 
 
-class ComparisonRangesPanel(ChangesTable):
+class ComparisonRangesPanel(_ChangesTable):
     """A fused range is one row; the parts it stands for follow, under the side they are on."""
 
     NAME = "ab_ranges"
-    WHAT = "ranges"
+    LISTED = "ranges"
 
     def changes(
         self, pair: Pair, windows: tuple[Report, Report], names: tuple[str, str]

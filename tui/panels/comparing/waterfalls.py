@@ -1,27 +1,18 @@
 """Where one profiled step of each side goes: bars on one scale."""
 
-from dataclasses import dataclass
-
 from decodescope.analyzer.comparing.sides import Bar, Waterfalls, sides_of, waterfalls_of
 from decodescope.analyzer.text.formatting import duration, signed_duration
 from decodescope.analyzer.vocabulary.class_colors import PART_LETTERS
 from decodescope.analyzer.vocabulary.words import part_words
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.panel import Panel
-from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet, TextLine
+from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine
 
 _TITLE = "Where one profiled step goes, on one scale"
 _NAME_CELLS = 20
 _TIME_CELLS = 9
 _PART_CELLS = 26
 _VALUE_CELLS = 11
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class WaterfallsData:
-    """The bars; one object for each result."""
-
-    waterfalls: Waterfalls
 
 
 def bar_parts(bar: Bar, scale_ns: int, cells: int) -> list[str]:
@@ -39,54 +30,48 @@ def bar_parts(bar: Bar, scale_ns: int, cells: int) -> list[str]:
     return parts
 
 
-class ComparisonWaterfallsPanel(Panel[WaterfallsData]):
+class ComparisonWaterfallsPanel(Panel[Waterfalls]):
     """A bar for each side, then the parts with their letters and times."""
 
     NAME = "ab_waterfalls"
+    _result: object = None
+    _picked: Waterfalls | Empty = Empty(_TITLE, "nothing compared yet")
 
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
-        self._of: object = None
-        self._picked: WaterfallsData | Empty = Empty(_TITLE, "nothing compared yet")
-        super().__init__(brush, view, moment)
-
-    def pick(self, view: View, moment: Moment) -> WaterfallsData | Empty:
+    def pick(self, view: View, moment: Moment) -> Waterfalls | Empty:
         result = view.comparison.result
-        if result is not self._of and result is not None:
-            self._of = result
+        if result is not self._result and result is not None:
+            self._result = result
             waterfalls = waterfalls_of(sides_of(result))
             none = Empty(_TITLE, "no side has profiled steps")
-            self._picked = WaterfallsData(waterfalls) if waterfalls.bars else none
+            self._picked = waterfalls if waterfalls.bars else none
         return self._picked
 
     def wanted_rows(self, width: int) -> int:
         data = self._data
-        if not isinstance(data, WaterfallsData):
-            return 0
-        return len(data.waterfalls.bars) + 1 + len(data.waterfalls.table) + 1
+        return 0 if isinstance(data, Empty) else len(data.bars) + 1 + len(data.table) + 1
 
-    def as_text(self, data: WaterfallsData) -> list[TextLine]:
-        waterfalls = data.waterfalls
-        lines: list[TextLine] = [_TITLE, ("part", *(bar.name for bar in waterfalls.bars))]
-        for part, lengths in waterfalls.table:
+    def as_text(self, data: Waterfalls) -> list[TextLine]:
+        lines: list[TextLine] = [_TITLE, ("part", *(bar.name for bar in data.bars))]
+        for part, lengths in data.table:
             lines.append((part_words(part), *map(signed_duration, lengths)))
-        return [*lines, ("step", *(duration(bar.step_ns) for bar in waterfalls.bars))]
+        return [*lines, ("step", *(duration(bar.step_ns) for bar in data.bars))]
 
-    def draw(self, data: WaterfallsData, width: int, height: int) -> Sheet:
-        inks, waterfalls = self._brush.inks, data.waterfalls
-        names = min(max(len(bar.name) for bar in waterfalls.bars), _NAME_CELLS, max(width // 3, 1))
+    def draw(self, data: Waterfalls, width: int, height: int) -> Sheet:
+        inks = self._brush.inks
+        names = min(max(len(bar.name) for bar in data.bars), _NAME_CELLS, max(width // 3, 1))
         cells = max(width - names - _TIME_CELLS - 2, 0)
         rows = []
-        for bar in waterfalls.bars:
+        for bar in data.bars:
             row = Row().left(bar.name, names, inks.text).add(" ", inks.text)
-            for part in bar_parts(bar, waterfalls.scale_ns, cells):
+            for part in bar_parts(bar, data.scale_ns, cells):
                 row.add(self._cell(part), inks.part(part))
             row.to(names + 1 + cells)
             rows.append(row.right(duration(bar.step_ns), _TIME_CELLS + 1, inks.strong))
         if height > len(rows):
-            end = duration(waterfalls.scale_ns)
+            end = duration(data.scale_ns)
             scale = Row().to(names + 1).add("0", inks.faint).add(" ", inks.faint)
             rows.append(scale.to(names + 1 + cells - len(end)).add(end, inks.faint))
-        return Sheet([*rows, *self._table(waterfalls, width)], _TITLE)
+        return Sheet([*rows, *self._table(data, width)], _TITLE)
 
     def _cell(self, part: str) -> str:
         inks, glyphs = self._brush.inks, self._brush.glyphs
