@@ -27,7 +27,9 @@ from decodescope.analyzer.tables import (
     ranges_table,
     sides_table,
     steps_table,
+    traces_table,
     waiting_table,
+    waterfall_table,
 )
 from decodescope.analyzer.tables.columns import Column, Mark, Table, Tone
 from decodescope.analyzer.text import formatting
@@ -57,7 +59,9 @@ _TABLES = {
     "ranges": ranges_table,
     "sides": sides_table,
     "steps": steps_table,
+    "traces": traces_table,
     "waiting": waiting_table,
+    "waterfall": waterfall_table,
 }
 
 
@@ -122,10 +126,9 @@ def _cell(table: Table[Row], column: Column[Row], row: Row, first: bool) -> str:
 def _swatch(mark: Mark) -> str:
     if not mark.name:
         return ""
-    kind = "f" if mark.kind == "family" else "g"
     return (
         '<svg class="swatch" viewBox="0 0 14 12" aria-hidden="true">'
-        f'<rect width="14" height="12" class="{kind}-{_text(mark.name)}"/></svg>'
+        f'<rect width="14" height="12" class="{mark.kind[0]}-{_text(mark.name)}"/></svg>'
     )
 
 
@@ -156,7 +159,6 @@ def _environment() -> Environment:
         finalize=_shown,
     )
     environment.filters |= {
-        "bytes": formatting.bytes_size,
         "count": formatting.count,
         "duration": formatting.duration,
         "number": formatting.number,
@@ -176,7 +178,6 @@ def _environment() -> Environment:
         "t": _TABLES,
         "standings_note": words.STANDINGS_NOTE,
         "step_note": words.STEP_NOTE,
-        "unknown": UNKNOWN,
         "weights_note": formatting.weights_note,
         "roles_note": words.ROLES_NOTE,
         "family_colors": FAMILY_COLORS,

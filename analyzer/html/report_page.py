@@ -39,6 +39,7 @@ from decodescope.analyzer.tables.sides_table import (
     rates_and_accuracy_table,
     standings_table,
 )
+from decodescope.analyzer.tables.waterfall_table import part_names
 from decodescope.analyzer.tracks.step_tracks import StepTracks
 from decodescope.analyzer.vocabulary.words import ops_word
 
@@ -112,6 +113,7 @@ def html_report(
     return render_page(
         title=title,
         views=pages,
+        reports={view.name: view.report for view in views},
         ranks=ranks if ranks is not None and ranks.communication.collectives else None,
         changes=changes,
         runs=runs,
@@ -122,8 +124,8 @@ def html_report(
         standings_table=standings_table(sides, changes.standings if changes else ()),
         accuracy_notes=accuracy_notes(sides),
         models=_models(views, runs),
-        bars=bars,
-        parts=_parts(bars),
+        waterfall_parts=part_names(dict(bars)),
+        bars=dict(bars),
         waterfalls=waterfalls_svg(bars) if bars else None,
         composition=None if _similar(bars) else composition_svg(bars),
         steps=steps_svg(steps) if len(steps) > 1 else None,
@@ -229,14 +231,6 @@ def _models(views: Sequence[VariantView], runs: Sequence[RunReport]) -> list[dic
         if facts not in found:
             found.append(facts)
     return found
-
-
-def _parts(bars: Sequence[Bar]) -> list[str]:
-    """The parts that any bar has, in the order of the longest list."""
-    order = max((parts for _, parts in bars), key=len, default=())
-    used = {part.part for _, parts in bars for part in parts if part.ns}
-    names = [part.part for part in order]
-    return [name for name in [*names, *sorted(used - set(names))] if name in used]
 
 
 def _similar(bars: Sequence[Bar]) -> bool:

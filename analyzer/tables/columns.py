@@ -229,9 +229,10 @@ def columns_of(part: str, *columns: Column[Row]) -> tuple[Column[Row], ...]:
 
 
 class Mark(NamedTuple):
-    """A colour and a letter beside the first column: of a family of ops or a class of gaps."""
+    """A colour and a letter beside the first column: of a family of ops, of a class of gaps, or of
+    a part of a step."""
 
-    kind: Literal["family", "gap"]
+    kind: Literal["family", "gap", "part"]
     name: str
 
 
