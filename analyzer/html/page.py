@@ -178,6 +178,7 @@ def _environment() -> Environment:
         "t": _TABLES,
         "standings_note": words.STANDINGS_NOTE,
         "step_note": words.STEP_NOTE,
+        "part_meanings": words.PART_MEANINGS,
         "weights_note": formatting.weights_note,
         "roles_note": words.ROLES_NOTE,
         "family_colors": FAMILY_COLORS,

@@ -22,6 +22,7 @@ from decodescope.analyzer.vocabulary.class_colors import PART_LETTERS
 from decodescope.analyzer.vocabulary.words import (
     CPU_GAP_MEANINGS,
     GAP_MEANINGS,
+    PART_MEANINGS,
     layers_words,
     part_words,
 )
@@ -33,12 +34,6 @@ from decodescope.tui.panels.table_rows import TableRows, text_lines
 from decodescope.tui.style.palette import horizontal_bar
 
 _WATERFALL_TITLE = "Where one profiled step goes"
-_MEANINGS = {
-    "limit": "no step here can be faster",
-    "kernel_inefficiency": "kernels below the bandwidth",
-    "busy": "kernels ran",
-    "host_tail": "until the next step begins",
-}
 _PART_CELLS, _TIME_CELLS, _SHARE_CELLS, _MEANING_CELLS = 25, 9, 8, 32
 _LEAST_WATERFALL_BAR = 8
 
@@ -127,7 +122,7 @@ class WaterfallPanel(Panel[WaterfallData]):
                 abs(part.ns) / step_ns * bar / (bar - start), bar - start, glyphs
             )
             row.add(" " * start, inks.text).add(piece, hue)
-        meanings = _MEANINGS | (CPU_GAP_MEANINGS if data.on_cpu else GAP_MEANINGS)
+        meanings = PART_MEANINGS | (CPU_GAP_MEANINGS if data.on_cpu else GAP_MEANINGS)
         if meaning:
             words = "faster than the peak allows" if part.ns < 0 else meanings.get(part.part, "")
             row.left(f" {words}", meaning, inks.dim)
