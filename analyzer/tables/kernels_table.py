@@ -114,25 +114,21 @@ def _calls(
         ),
         *(reversed(times) if attributed else times),
         Column("mean_ns", "mean", time, "The mean duration of a call.", priority=5),
-        Column(
-            "share",
-            "share",
-            PERCENT,
-            "Its part of the durations of all kernels.",
-            priority=1,
-            shown=not attributed,
-            tone="strong",
-            bar=10,
-        ),
-        Column(
-            "attributed_share",
-            "share",
-            PERCENT,
-            "Its part of the attributed time of all kernels.",
-            priority=1,
-            shown=attributed,
-            tone="strong",
-            bar=10,
+        *(
+            Column(
+                key,
+                "share",
+                PERCENT,
+                f"Its part of the {times} of all kernels.",
+                priority=1,
+                shown=shown,
+                tone="strong",
+                bar=10,
+            )
+            for key, times, shown in (
+                ("share", "durations", not attributed),
+                ("attributed_share", "attributed time", attributed),
+            )
         ),
     )
 
