@@ -56,7 +56,6 @@ def communication_table(report: Report) -> Table[CommunicationRow]:
             Column("busy_share", "of busy", PERCENT, "Time ÷ busy.", quotient("ns", "busy_ns")),
         ),
         [row for device in report.devices if device.communication_ns for row in _of_device(device)],
-        key=attrgetter("device", "name"),
         tone=lambda row: "strong" if row.whole else "plain",
     )
 
@@ -136,7 +135,7 @@ _FIGURES: tuple[Column[CollectiveReport], ...] = (
 
 def ranks_table(report: RanksReport) -> Table[RankReport]:
     """One row for each rank."""
-    return Table("ranks", _RANKS, report.ranks, key=attrgetter("rank"))
+    return Table("ranks", _RANKS, report.ranks)
 
 
 def _over_devices(figure: str) -> Callable[[RankReport], int]:

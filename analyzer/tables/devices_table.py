@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any
 
 from decodescope.analyzer.schema.report import GAP_CLASSES, DeviceReport, Report, StreamReport
@@ -53,7 +52,6 @@ def devices_table(report: Report) -> Table[DeviceReport]:
             ),
         ),
         report.devices,
-        key=attrgetter("device"),
     )
 
 
@@ -95,7 +93,6 @@ def streams_table(report: Report, most: int | None = None) -> Table[StreamRow]:
         ),
         rows[:most],
         total=len(rows),
-        key=lambda row: (row.device, row.stream.stream),
     )
 
 

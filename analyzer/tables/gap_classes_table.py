@@ -192,4 +192,4 @@ def stream_gaps_table(report: Report) -> Table[StreamGapsRow]:
         Column("total_ns", "total", DURATION, "Their time.", "total.total_ns"),
         Column("max_ns", "longest", DURATION, "The longest.", "total.max_ns"),
     )
-    return Table("classes", columns, rows, key=lambda row: row)
+    return Table("classes", columns, rows)

@@ -39,7 +39,6 @@ def longest_gaps_table(report: Report) -> Table[GapReport]:
         "gaps",
         gap_columns(report.devices, names, lambda gap: " + ".join(gap_causes(gap))),
         gaps,
-        key=lambda gap: (gap.device, gap.at_ns),
         mark=lambda gap: Mark("gap", gap.gap_class),
     )
 
@@ -128,7 +127,6 @@ def interruptions_table(report: Report, most: int | None = None) -> Table[Interr
         ),
         report.interruptions[:most],
         total=len(report.interruptions),
-        key=lambda interruption: (interruption.device, interruption.at_ns),
     )
 
 
@@ -163,5 +161,4 @@ def steady_table(report: Report, steady: SteadyState) -> Table[WindowRow]:
             Column("idle_share", "idle", PERCENT, "Idle ÷ window.", _IDLE_SHARE),
         ),
         rows,
-        key=lambda row: (row.device, row.name),
     )
