@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from decodescope.analyzer.html.svg_step_time import launches_svg, queue_svg, roles_svg
+from decodescope.analyzer.html.svg_timeline import excerpt_svg, step_svg
 from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.tables import (
     changes_table,
@@ -165,6 +167,7 @@ def _environment() -> Environment:
         "percent": formatting.percent,
         "cut": cut_middle,
         "bound": words.bound_words,
+        "ops": words.ops_word,
         "overlap": words.overlap_words,
         "layers": words.layers_words,
         "part": words.part_words,
@@ -175,6 +178,11 @@ def _environment() -> Environment:
     environment.globals |= {
         "share": share,
         "table": table_html,
+        "excerpt_svg": excerpt_svg,
+        "launches_svg": launches_svg,
+        "queue_svg": queue_svg,
+        "roles_svg": roles_svg,
+        "step_svg": step_svg,
         "t": _TABLES,
         "standings_note": words.STANDINGS_NOTE,
         "step_note": words.STEP_NOTE,

@@ -14,13 +14,12 @@ from decodescope.analyzer.comparing.sides import sides_of
 from decodescope.analyzer.html.page import render_page
 from decodescope.analyzer.html.svg_step_time import (
     Bar,
+    Captioned,
     composition_svg,
     histogram_svg,
-    queue_svg,
-    roles_svg,
     waterfalls_svg,
 )
-from decodescope.analyzer.html.svg_timeline import excerpt_svg, step_svg, steps_svg
+from decodescope.analyzer.html.svg_timeline import steps_svg
 from decodescope.analyzer.html.svg_variants import rates_svg, ratios_svg, standings_svg
 from decodescope.analyzer.names.kinds import FAMILIES
 from decodescope.analyzer.reports.distributions import Buckets, shared_bounds
@@ -30,9 +29,8 @@ from decodescope.analyzer.schema.comparison_report import (
     Diff,
     VariantRates,
 )
-from decodescope.analyzer.schema.kernel_report import LaunchReport
 from decodescope.analyzer.schema.ranks_report import RanksReport
-from decodescope.analyzer.schema.report import GAP_CLASSES, CaptureInfo, DeviceReport, Report
+from decodescope.analyzer.schema.report import GAP_CLASSES, CaptureInfo, Report
 from decodescope.analyzer.schema.run_report import RunReport
 from decodescope.analyzer.tables.sides_table import (
     accuracy_notes,
@@ -41,13 +39,9 @@ from decodescope.analyzer.tables.sides_table import (
 )
 from decodescope.analyzer.tables.waterfall_table import part_names
 from decodescope.analyzer.tracks.step_tracks import StepTracks
-from decodescope.analyzer.vocabulary.words import ops_word
 
 _SIMILAR = 0.6
-_LAUNCH_CHART_PX = 362.0
 _MODEL_FACTS = ("model", "weights", "dtype", "batch", "context", "device", "device_name")
-
-Captioned = tuple[str, Markup]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,27 +58,6 @@ class VariantView:
         if self.tracks is None or len(self.report.devices) < 2:
             return self.name
         return f"{self.name}, device {self.tracks.device}"
-
-
-@dataclass(frozen=True, slots=True)
-class _ViewPage(VariantView):
-    """A view with its place on the page and its charts; a chart without data is None."""
-
-    anchor: str
-    ops: str
-    step: Markup | None
-    excerpt: Markup | None
-    families: tuple[str, ...]
-    gap_charts: tuple[Captioned, ...]
-    launch_charts: tuple[Captioned, ...]
-    queue_chart: Markup | None
-    roles_chart: Markup | None
-
-    @property
-    def gap_classes(self) -> list[str]:
-        """The gap classes that occur on any device."""
-        gaps = [device.gaps for device in self.report.devices]
-        return [name for name in GAP_CLASSES if any(name in by and by[name].count for by in gaps)]
 
     @property
     def several_streams(self) -> bool:
@@ -104,15 +77,15 @@ def html_report(
     views are also drawn on one scale. The two sides of a diff are named after its views.
     `ranks` adds who waits for whom, if any rank communicates.
     """
-    pages = _view_pages(views)
     bars: list[Bar] = [(v.name, v.report.waterfall) for v in views if v.report.waterfall]
     steps = [(view.step_name, view.tracks) for view in views if view.tracks is not None]
     changes = _changes(comparison, views)
+    devices = [device for view in views for device in view.report.devices]
     sides = sides_of(comparison) if isinstance(comparison, Comparison) else ()
     runs = comparison.runs if isinstance(comparison, Comparison) else ()
     return render_page(
         title=title,
-        views=pages,
+        views=views,
         reports={view.name: view.report for view in views},
         ranks=ranks if ranks is not None and ranks.communication.collectives else None,
         changes=changes,
@@ -129,79 +102,40 @@ def html_report(
         waterfalls=waterfalls_svg(bars) if bars else None,
         composition=None if _similar(bars) else composition_svg(bars),
         steps=steps_svg(steps) if len(steps) > 1 else None,
-        families=list(dict.fromkeys(name for page in pages for name in page.families)),
+        families=list(dict.fromkeys(name for view in views for name in _families(view))),
         gap_classes=[
-            name for name in GAP_CLASSES if any(name in page.gap_classes for page in pages)
+            name
+            for name in GAP_CLASSES
+            if any(name in device.gaps and device.gaps[name].count for device in devices)
         ],
+        gap_charts=_gap_charts(views),
         environment=_environment(runs),
     )
 
 
-def _view_pages(views: Sequence[VariantView]) -> list[_ViewPage]:
-    """The views in their order; their gap histograms share one axis."""
+def _families(view: VariantView) -> list[str]:
+    """The families of the ops of the drawn step."""
+    kinds = set(view.tracks.ops.kind.tolist()) if view.tracks is not None else ()
+    return [FAMILIES[kind] for kind in sorted(kinds)]
+
+
+def _gap_charts(views: Sequence[VariantView]) -> list[Captioned]:
+    """The gaps of each device by length, on one axis."""
+    devices = [(view, device) for view in views for device in view.report.devices]
     bounds = shared_bounds(
-        [
-            total.histogram
-            for view in views
-            for device in view.report.devices
-            for total in device.gaps.values()
-        ]
+        [total.histogram for _, device in devices for total in device.gaps.values()]
     )
-    return [_view_page(number, view, bounds) for number, view in enumerate(views)]
-
-
-def _view_page(number: int, view: VariantView, bounds: Sequence[int]) -> _ViewPage:
-    step, report = view.tracks, view.report
-    queue = report.launches.queue_depth
-    families = step.ops.kind.tolist() if step is not None else ()
-    several = len(report.devices) > 1
-    return _ViewPage(
-        *(view.name, report, step),
-        anchor=f"view-{number}",
-        ops=ops_word(report),
-        step=step_svg(view.step_name, step) if step is not None else None,
-        excerpt=excerpt_svg(view.step_name, step) if step is not None else None,
-        families=tuple(FAMILIES[index] for index in sorted(set(families))),
-        gap_charts=tuple(
-            (f"{view.name}, device {device.device}" if several else view.name, chart)
-            for device in report.devices
-            if (chart := _gap_chart(view.name, device, bounds)) is not None
-        ),
-        launch_charts=_launch_charts(view.name, report.launches),
-        queue_chart=queue_svg(view.name, queue) if queue is not None else None,
-        roles_chart=roles_svg(view.name, report.roles),
-    )
-
-
-def _gap_chart(name: str, device: DeviceReport, bounds: Sequence[int]) -> Markup | None:
-    series: Mapping[str, Buckets] = {
-        f"g-{kind}": total.histogram for kind, total in device.gaps.items() if total.histogram
-    }
-    title = f"Gaps of {name}, device {device.device}, by length"
-    return histogram_svg(title, series, bounds) if series else None
-
-
-def _launch_charts(name: str, launches: LaunchReport) -> tuple[Captioned, ...]:
-    charts = {
-        "call time": launches.api_ns,
-        "queue time": launches.queue_ns,
-        "call to start": launches.launch_latency_ns,
-    }
-    histograms = {
-        what: times.histogram for what, times in charts.items() if times and times.histogram
-    }
-    return tuple(
-        (
-            what,
-            histogram_svg(
-                f"{what} of {name}",
-                {"h-launches": buckets},
-                shared_bounds([buckets]),
-                _LAUNCH_CHART_PX,
-            ),
-        )
-        for what, buckets in histograms.items()
-    )
+    charts = []
+    for view, device in devices:
+        series: Mapping[str, Buckets] = {
+            f"g-{kind}": total.histogram for kind, total in device.gaps.items() if total.histogram
+        }
+        if series:
+            several = len(view.report.devices) > 1
+            caption = f"{view.name}, device {device.device}" if several else view.name
+            title = f"Gaps of {view.name}, device {device.device}, by length"
+            charts.append((caption, histogram_svg(title, series, bounds)))
+    return charts
 
 
 def _changes(
@@ -225,12 +159,12 @@ def _models(views: Sequence[VariantView], runs: Sequence[RunReport]) -> list[dic
     """Each decoded model once; random weights must not pass for trained ones."""
     sources: list[RunReport | CaptureInfo] = [*runs]
     sources += [view.report.capture for view in views if view.report.capture is not None]
-    found: list[dict[str, object]] = []
+    models: list[dict[str, object]] = []
     for source in sources:
         facts = {name: getattr(source, name) for name in _MODEL_FACTS}
-        if facts not in found:
-            found.append(facts)
-    return found
+        if facts not in models:
+            models.append(facts)
+    return models
 
 
 def _similar(bars: Sequence[Bar]) -> bool:

@@ -121,8 +121,8 @@ def log_ticks(low: float, high: float) -> list[float]:
     times those, or all digits, the more the shorter the axis is."""
     digits = (1,) if high / low > 1000 else (1, 2, 5) if high / low > 10 else range(1, 10)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    found = [digit * 10.0**power for power in powers for digit in digits]
-    return [value for value in found if low <= value <= high]
+    round_values = [digit * 10.0**power for power in powers for digit in digits]
+    return [value for value in round_values if low <= value <= high]
 
 
 def time_ticks(limit_ns: int, most: int = 10) -> list[tuple[float, str]]:

@@ -75,7 +75,7 @@ def gap_columns(
 
 
 def host_words(gap: GapReport) -> str | None:
-    """What the host did during most of a host_wait, and what it was in halfway through."""
+    """The label of most of a host_wait, and the operator and call that the host was in."""
     host = gap.host
     doing = (host.operator, host.call) if host is not None else ()
     parts = [part for part in doing if part is not None]

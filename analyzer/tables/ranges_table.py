@@ -9,7 +9,6 @@ from operator import attrgetter
 from msgspec.structs import replace
 
 from decodescope.analyzer.attribution.range_tree import folded_name
-from decodescope.analyzer.names.names import range_rows
 from decodescope.analyzer.schema.report import GAP_CLASSES, RangeReport, Report
 from decodescope.analyzer.schema.step_report import Confidence
 from decodescope.analyzer.tables.columns import (
@@ -33,10 +32,10 @@ _SUMS = ("gpu_ns", "gpu_ops", "launch_calls", "idle_ns", "attributed_ns")
 
 @dataclass(frozen=True, slots=True)
 class RangeLine:
-    """One row of the tree. `found` holds the figures of the range; those of several ranges in one
+    """One row of the tree. `range` holds the figures of the range; those of several ranges in one
     row are added up, and so add up with those of the rows beside it to the row above.
 
-    `found.path` is the folded path of several. `each_ns` are the times of each of them, by which
+    `range.path` is the folded path of several. `each_ns` are the times of each of them, by which
     ranges are ranked: `gpu_ns`, or `attributed_ns` where ops overlap. `share` is their part of the
     busy time of all devices, None without any. `children` says whether ranges are inside, `above`
     is the path of the row around this one.
@@ -44,7 +43,7 @@ class RangeLine:
 
     depth: int
     label: str
-    found: RangeReport
+    range: RangeReport
     each_ns: tuple[int, ...]
     share: float | None
     children: bool
@@ -82,14 +81,17 @@ def range_lines(report: Report, *, by_layer: bool) -> tuple[RangeLine, ...]:
     """The ranges of a report, parents before children, of siblings the one with the most time
     first. `by_layer` folds siblings."""
     top = _Node(-1)
-    open_nodes = [top]
-    for row in range_rows(report.ranges):
-        del open_nodes[row.depth + 1 :]
-        name = folded_name(row.label) if by_layer else row.label
-        node = open_nodes[-1].children.setdefault(name, _Node(row.depth))
-        node.labels[row.label] = None
-        node.members.append(row.found)
-        open_nodes.append(node)
+    around = [("", top)]
+    for member in report.ranges:
+        while not member.path.startswith(around[-1][0]):
+            around.pop()
+        prefix, parent = around[-1]
+        label = member.path.removeprefix(prefix)
+        name = folded_name(label) if by_layer else label
+        node = parent.children.setdefault(name, _Node(parent.depth + 1))
+        node.labels[label] = None
+        node.members.append(member)
+        around.append((f"{member.path}/", node))
     busy_ns = sum(device.busy_ns for device in report.devices)
     return tuple(_lines(top, report.overlapping, busy_ns))
 
@@ -150,9 +152,9 @@ def table_of_lines(
         _columns(report, folded),
         lines,
         total=total,
-        key=attrgetter("found.path"),
-        search=attrgetter("found.path"),
-        tone=lambda line: "dim" if line.found.kind == "operator" else "plain",
+        key=attrgetter("range.path"),
+        search=attrgetter("range.path"),
+        tone=lambda line: "dim" if line.range.kind == "operator" else "plain",
         depth=attrgetter("depth"),
     )
 
@@ -160,7 +162,7 @@ def table_of_lines(
 def _columns(report: Report, folded: bool) -> tuple[Column[RangeLine], ...]:
     attributed = report.overlapping
     return columns_of(
-        "found",
+        "range",
         Column(
             "path",
             "range",
@@ -202,14 +204,14 @@ def _label(line: RangeLine) -> str:
 
 def confidence_words(line: RangeLine) -> str:
     """How the range is known, and for how many of its ops."""
-    found = line.found
-    if found.kind == "inferred":
+    figures = line.range
+    if figures.kind == "inferred":
         return "inferred"
-    return found.confidence + ("" if found.matched is None else f" {found.matched:.0%}")
+    return figures.confidence + ("" if figures.matched is None else f" {figures.matched:.0%}")
 
 
 def _most_idle_class(line: RangeLine) -> str | None:
-    gaps = line.found.gaps
+    gaps = line.range.gaps
     return max(gaps, key=lambda name: gaps[name]) if any(gaps.values()) else None
 
 
@@ -243,9 +245,9 @@ _CONFIDENCE: tuple[Column[RangeLine], ...] = (
         TEXT,
         "Whether its ops are known exactly, and which share of a graph's replay is.",
         text=confidence_words,
-        sort=lambda line: _LEAST_CERTAIN.index(line.found.confidence),
+        sort=lambda line: _LEAST_CERTAIN.index(line.range.confidence),
         priority=3,
-        tone=lambda line: "dim" if line.found.confidence == "exact" else "warn",
+        tone=lambda line: "dim" if line.range.confidence == "exact" else "warn",
     ),
     Column(
         "most_idle_class",

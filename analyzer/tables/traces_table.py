@@ -47,6 +47,7 @@ def _device(row: TraceDevice) -> str:
     return f"{row.device.device} {name}".rstrip()
 
 
+_IDLE_SHARE = quotient("device.idle_ns", "device.window_ns")
 _FIGURES: tuple[Column[TraceDevice], ...] = (
     Column("name", "", TEXT, "The trace."),
     Column("device", "device", TEXT, "The device.", text=_device),
@@ -60,14 +61,8 @@ _FIGURES: tuple[Column[TraceDevice], ...] = (
         Column("window_ns", "window", DURATION, "From the first op's start to the last one's end."),
         Column("busy_ns", "busy", DURATION, "The time in which any op ran."),
         Column("idle_ns", "idle", DURATION, "Window minus busy."),
+        Column("idle_share", "idle", PERCENT, "Idle ÷ window.", _IDLE_SHARE),
         Column("gpu_ops", "ops", COUNT, "The ops of all steps."),
-    ),
-    Column(
-        "idle_share",
-        "idle",
-        PERCENT,
-        "Idle ÷ window.",
-        quotient("device.idle_ns", "device.window_ns"),
     ),
     *columns_of(
         "trace",

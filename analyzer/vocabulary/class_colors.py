@@ -1,4 +1,4 @@
-"""What each colour, letter and hatching stands for: one set of colours for each family of meanings.
+"""Colours, letters and hatchings: one set of colours for each family of meanings.
 
 Families of ops are cool, classes of gaps are warm, parts of a step that are not idle are teal, and
 variants are light. Within a set, any two colours stay apart for people with normal and with every

@@ -83,7 +83,7 @@ STEP_NOTE = (
 
 
 def verdict_words(verdict: "ChangeVerdict") -> str:
-    """What an interval of a ratio shows, in words."""
+    """The verdict of a ratio's interval in words."""
     return "no interval" if verdict == "unknown" else verdict.replace("_", " ")
 
 
@@ -98,14 +98,14 @@ def speed_text(speed: "SpeedRatio") -> str:
 
 def straggler_text(communication: CommunicationReport) -> str:
     """Which one the others wait for and what it costs them, or why there is none."""
-    one, member = communication.straggler, communication.member
-    if one is None:
+    straggler, member = communication.straggler, communication.member
+    if straggler is None:
         return f"no straggler: {communication.no_straggler}"
     return (
-        f"straggler: {member} {one.rank} entered {count(one.last_entries)} of "
-        f"{count(one.collectives)} collectives last ({one.even_entries:.0f} by chance); then each "
-        f"other {member} waited {duration(one.cost_ns)} in all, {percent(one.cost_share)} % of the "
-        "window"
+        f"straggler: {member} {straggler.rank} entered {count(straggler.last_entries)} of "
+        f"{count(straggler.collectives)} collectives last ({straggler.even_entries:.0f} by "
+        f"chance); then each other {member} waited {duration(straggler.cost_ns)} in all, "
+        f"{percent(straggler.cost_share)} % of the window"
     )
 
 
@@ -146,7 +146,7 @@ def relative_change_words(change: "Change") -> str:
 
 
 def bound_words(bound: Bound) -> str:
-    """What bounds a step, in words."""
+    """The bound of a step in words."""
     return _BOUND_WORDS.get(bound, f"{bound}-bound")
 
 
@@ -167,7 +167,7 @@ def device_words(device: int | str) -> str:
 
 
 def ops_word(report: Report) -> str:
-    """What the ops of a report are called."""
+    """The noun for the ops of a report."""
     return "operators" if report.on_cpu else "GPU ops"
 
 
@@ -197,7 +197,7 @@ def exact_change(ns: int) -> str:
 
 
 def overlap_words(report: Report) -> str:
-    """What the figures of kernels are where ops overlap; "" where they do not."""
+    """A sentence about the figures of kernels where ops overlap; "" where they do not."""
     if not report.overlapping:
         return ""
     total_ns = sum(kernel.total_ns for kernel in report.kernels)
@@ -238,9 +238,11 @@ def step_sizes(row: StepKindReport, report: Report) -> tuple[str, str]:
     """Batch and KV tokens of a kind of steps. Where the trace does not say them, those that the
     user gave, marked so: they count for the step that stands for the trace only."""
     cost = report.step_cost if row == report.standing_kind else None
-    given = (None, None) if cost is None else (cost.batch, cost.kv_tokens)
-    return _said_or_given(row.batch, given[0]), _said_or_given(row.kv_tokens, given[1])
+    batch, kv_tokens = (None, None) if cost is None else (cost.batch, cost.kv_tokens)
+    return _size(row.batch, batch), _size(row.kv_tokens, kv_tokens)
 
 
-def _said_or_given(said: int | None, given: int | None) -> str:
-    return count(said) if said is not None or given is None else f"{count(given)} given"
+def _size(recorded: int | None, by_user: int | None) -> str:
+    if recorded is None and by_user is not None:
+        return f"{count(by_user)} given"
+    return count(recorded)

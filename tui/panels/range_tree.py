@@ -40,17 +40,17 @@ class RangeRows(Rows):
         self.lines: list[RangeLine] = []
         for line in lines:
             if line.above in hidden or line.above in closed:
-                hidden.add(line.found.path)
+                hidden.add(line.range.path)
             else:
                 self.lines.append(line)
         self._folded, self._within = closed, within
-        self._places = {line.found.path: place for place, line in enumerate(self.lines)}
+        self._places = {line.range.path: place for place, line in enumerate(self.lines)}
 
     def __len__(self) -> int:
         return len(self.lines)
 
     def key(self, row: int) -> Hashable:
-        return self.lines[row].found.path
+        return self.lines[row].range.path
 
     def place(self, key: Hashable) -> int | None:
         return self._places.get(str(key))
@@ -64,7 +64,7 @@ class RangeRows(Rows):
 
     def _name(self, row: int, inks: Inks, room: int) -> Cell:
         line = self.lines[row]
-        node, several = line.found, len(line.each_ns) > 1
+        node, several = line.range, len(line.each_ns) > 1
         sign = " "
         if line.children:
             sign = "▸" if node.path in self._folded else "▾"
@@ -78,7 +78,7 @@ class RangeRows(Rows):
         return Cell(f"{indent}{sign} {label}{many}", style)
 
     def text(self, row: int) -> str:
-        return self.lines[row].found.path
+        return self.lines[row].range.path
 
     def values(self, column: int) -> Sequence[object]:
         return [self.columns[column].sorted_by(line) for line in self.lines]
@@ -100,7 +100,7 @@ class RangeRows(Rows):
         while pending:
             row = pending.pop()
             ordered.append(row)
-            pending += below.get(self.lines[row].found.path, [])[::-1]
+            pending += below.get(self.lines[row].range.path, [])[::-1]
         return ordered
 
 
@@ -165,10 +165,10 @@ class RangeTreePanel(TablePanel):
     def title(self) -> str:
         rows, within = self._shown, self._seen[0].selection.within
         operators = isinstance(rows, RangeRows) and all(
-            line.found.kind == "operator" for line in rows.lines if line.depth == 0
+            line.range.kind == "operator" for line in rows.lines if line.depth == 0
         )
         inferred = isinstance(rows, RangeRows) and any(
-            line.found.kind == "inferred" for line in rows.lines
+            line.range.kind == "inferred" for line in rows.lines
         )
         title = "Operators (the host opened no range)" if operators else TITLE
         how = "where ~" if self._brush.inks.letters else "where slanted"
@@ -192,15 +192,15 @@ class RangeTreePanel(TablePanel):
     def action_fold(self) -> None:
         """Hide or show the ranges inside the one at the cursor."""
         if (line := self._line_at()) is not None and line.children:
-            self._fold(self._folded ^ {line.found.path})
+            self._fold(self._folded ^ {line.range.path})
 
     def action_close(self) -> None:
         """Hide the ranges inside; where there is nothing to hide, go to the range around it."""
         line = self._line_at()
         if line is None:
             return
-        if line.children and line.found.path not in self._folded:
-            self._fold(self._folded | {line.found.path})
+        if line.children and line.range.path not in self._folded:
+            self._fold(self._folded | {line.range.path})
         elif line.above is not None:
             self._go_to_key(line.above)
             self.post_message(Choose(RangePick(line.above)))
@@ -208,7 +208,7 @@ class RangeTreePanel(TablePanel):
     def action_unfold(self) -> None:
         """Show the ranges inside."""
         if (line := self._line_at()) is not None:
-            self._fold(self._folded - {line.found.path})
+            self._fold(self._folded - {line.range.path})
 
     def action_layers(self) -> None:
         """Layers as one row, or each by itself."""
@@ -218,7 +218,7 @@ class RangeTreePanel(TablePanel):
     def action_gaps(self) -> None:
         """List the gaps that the ops of the range ended."""
         if (line := self._line_at()) is not None:
-            self.post_message(Narrow(line.found.path))
+            self.post_message(Narrow(line.range.path))
             self.post_message(Turn("gaps"))
 
     def _fold(self, closed: frozenset[str]) -> None:
