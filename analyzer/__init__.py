@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from decodescope.analyzer.comparing.diff import diff_reports as compare
     from decodescope.analyzer.readers.reading import load
     from decodescope.analyzer.reports.analysis import Analysis, analyze
-    from decodescope.analyzer.reports.given import Given
-    from decodescope.analyzer.reports.ranks import analyze_ranks
+    from decodescope.analyzer.reports.rank_analysis import analyze_ranks
+    from decodescope.analyzer.reports.user_facts import Given
 
 __all__ = ["Analysis", "Given", "analyze", "analyze_ranks", "compare", "load"]
 
 _HOMES = {
     "Analysis": ("reports.analysis", "Analysis"),
-    "Given": ("reports.given", "Given"),
+    "Given": ("reports.user_facts", "Given"),
     "analyze": ("reports.analysis", "analyze"),
-    "analyze_ranks": ("reports.ranks", "analyze_ranks"),
+    "analyze_ranks": ("reports.rank_analysis", "analyze_ranks"),
     "compare": ("comparing.diff", "diff_reports"),
     "load": ("readers.reading", "load"),
 }

@@ -56,8 +56,14 @@ class RegressionFound(DecodescopeError):
 
 # What the operating system refuses for lack of something, whatever the program.
 _LACKING = (
-    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
-)  # fmt: skip
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOMEM,
+)
 _UNUSABLE_NAMES = (errno.ENAMETOOLONG, errno.ELOOP)
 
 
@@ -72,8 +78,8 @@ def known_error(error: Exception) -> DecodescopeError:
         return MissingRequirement("out of memory; close other programs or ask for less")
     if isinstance(error, OSError) and error.errno in _LACKING:
         where = "" if error.filename is None else f"{error.filename}: "
-        what = os.strerror(error.errno)
-        return MissingRequirement(f"{where}{what}; free some, or raise the limit, and try again")
+        reason = os.strerror(error.errno)
+        return MissingRequirement(f"{where}{reason}; free some, or raise the limit, and try again")
     if (package := _failed_package(error)) is not None:
         return InputError(
             f"{package}, a package with a variant of its own, failed: {first_line(error)}; --debug "

@@ -8,7 +8,7 @@ from decodescope.analyzer.chrome.chrome_export import export_chrome
 from decodescope.analyzer.html.report_page import VariantView, html_report
 from decodescope.analyzer.io.files import write_atomically
 from decodescope.analyzer.reports.analysis import Analysis
-from decodescope.analyzer.reports.ranks import RanksAnalysis
+from decodescope.analyzer.reports.rank_analysis import RanksAnalysis
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.tracks.step_tracks import step_tracks
@@ -64,7 +64,6 @@ def ranks_page(across: RanksAnalysis) -> str:
 
 
 def ranks_title(ranks: RanksReport) -> str:
-    """The title of a page about ranks."""
     return f"{len(ranks.ranks)} ranks"
 
 

@@ -33,7 +33,8 @@ class Columns:
 
     def take(self, rows: Int64s | Bools | slice) -> Self:
         """The chosen rows of every column."""
-        return replace(self, **{one.name: getattr(self, one.name)[rows] for one in fields(self)})  # type: ignore[type-var, arg-type]
+        columns = {field.name: getattr(self, field.name)[rows] for field in fields(self)}  # type: ignore[arg-type]
+        return replace(self, **columns)  # type: ignore[type-var]
 
     @classmethod
     def concatenate(cls, parts: Sequence[Self]) -> Self:
@@ -59,6 +60,14 @@ def grouped(rows: Int64s, *keys: NDArray[np.integer]) -> Iterator[Int64s]:
     yield from np.split(order, np.flatnonzero(changes) + 1)
 
 
+def rows_in(column: NDArray[np.integer], values: NDArray[np.integer]) -> Int64s:
+    """The first row of a sorted column that holds each value, -1 for none."""
+    if not len(column):
+        return np.full(len(values), -1, dtype=np.int64)
+    row = np.minimum(np.searchsorted(column, values), len(column) - 1)
+    return np.where(column[row] == values, row, -1)
+
+
 def rows_by(key: NDArray[np.integer]) -> dict[int, Int64s]:
     """The rows of each value of `key`, in the order of the values."""
     return {int(key[rows[0]]): rows for rows in grouped(np.arange(len(key)), key)}
@@ -73,7 +82,6 @@ class Intervals(Columns):
 
     @property
     def length_ns(self) -> Int64s:
-        """end - start of each interval."""
         return self.end_ns - self.start_ns
 
 
@@ -182,12 +190,7 @@ class CallKernels(Columns):
 
     def of(self, calls: HostEvents) -> Int64s:
         """The kernel's name for each call, -1 if it does not say."""
-        found = np.full(len(calls), -1, dtype=np.int64)
-        if len(self):
-            at = np.minimum(np.searchsorted(self.correlation, calls.correlation), len(self) - 1)
-            known = self.correlation[at] == calls.correlation
-            found[known] = self.name[at[known]]
-        return found
+        return np.append(self.name, -1)[rows_in(self.correlation, calls.correlation)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -39,7 +39,7 @@ def step_ops(case: str, path: Path) -> StepOps:
     """The median step of a trace; ops in the order of their launches, those of a graph by node."""
     analysis = analyze(load(path))
     ops, ranges = analysis.trace.ops, analysis.ranges
-    step = analysis.steps.median()
+    step = analysis.median_step
     names: dict[str, int] = {}
     paths: dict[str, int] = {}
     rows = []

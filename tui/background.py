@@ -22,8 +22,8 @@ from decodescope.tui.model.windows import Job
 if TYPE_CHECKING:
     from decodescope.analyzer import Analysis
     from decodescope.analyzer.exporting import Target
-    from decodescope.analyzer.reports.given import Given
-    from decodescope.analyzer.reports.ranks import RanksAnalysis
+    from decodescope.analyzer.reports.rank_analysis import RanksAnalysis
+    from decodescope.analyzer.reports.user_facts import Given
     from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 
 

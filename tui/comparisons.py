@@ -20,7 +20,7 @@ from decodescope.tui.panels.messages import AskComparison
 
 if TYPE_CHECKING:
     from decodescope.analyzer.comparing.comparison_messages import ComparisonConfig
-    from decodescope.analyzer.reports.given import Given
+    from decodescope.analyzer.reports.user_facts import Given
     from decodescope.analyzer.schema.comparison_report import Comparison, Diff
     from decodescope.tui.link.comparison import ComparisonLink
 
@@ -36,7 +36,7 @@ class Comparisons:
         changed: Callable[[], None],
         link: "ComparisonLink | None" = None,
     ) -> None:
-        """`link` is given by tests."""
+        """Tests pass a `link`."""
         self.state: ComparisonState = NO_COMPARISON
         self._app = app
         self._clock = clock
@@ -77,16 +77,15 @@ class Comparisons:
         from decodescope.tui.screens.dialogs import OtherFileScreen
 
         report = view.window.report if view.window is not None else None
-        given = feed.source.given if isinstance(feed.source, TraceSource) else None
+        given_facts = feed.source.given if isinstance(feed.source, TraceSource) else None
 
         def chosen(path: Path | None) -> None:
             if path is not None:
-                self._read(partial(_compared_with, path, report, given))
+                self._read(partial(_compared_with, path, report, given_facts))
 
         self._app.push_screen(OtherFileScreen(), chosen)
 
     async def close(self) -> None:
-        """End the comparison."""
         if self._link is not None:
             await self._link.close()
 
@@ -212,7 +211,7 @@ def _config(
 
 
 def _compared_with(
-    path: Path, report: Report | None, given: "Given | None"
+    path: Path, report: Report | None, given_facts: "Given | None"
 ) -> "tuple[Comparison | Diff, str]":
     """The comparison saved in `path`, or the diff from `report` to the trace in it.
 
@@ -226,20 +225,20 @@ def _compared_with(
         return read_saved(path.read_bytes(), str(path)), str(path)
     if report is None:
         raise InputError(f"{path}: there is no window to compare it with; wait for one")
-    other = _report(path, given)
+    other = _report(path, given_facts)
     return diff_reports(report, other), "A is what was shown, B is the file"
 
 
 def _compared_files(
-    paths: Iterable[Path], given: "Given | None"
+    paths: Iterable[Path], given_facts: "Given | None"
 ) -> "tuple[Comparison | Diff, str]":
     from decodescope.analyzer.comparing.diff import diff_reports
 
-    base, other = (_report(path, given) for path in paths)
+    base, other = (_report(path, given_facts) for path in paths)
     return diff_reports(base, other), "two files"
 
 
-def _report(path: Path, given: "Given | None") -> Report:
+def _report(path: Path, given_facts: "Given | None") -> Report:
     from decodescope.analyzer import Given, analyze, load
 
-    return analyze(load(path), given or Given()).report
+    return analyze(load(path), given_facts or Given()).report

@@ -26,7 +26,7 @@ from decodescope.tui.model.user_files import Memory
 from decodescope.tui.model.view import AppClock, Window
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.reports.given import Given
+    from decodescope.analyzer.reports.user_facts import Given
 
 
 @dataclass

@@ -23,13 +23,14 @@ def models_table(presets: Sequence[Preset]) -> Table:
         "tiny", f"{TINY_PARAMETERS / 1e6:.1f} M", "4", "256", "4/2", "4,096", "bundled, trained"
     )
     for preset in presets:
+        config = preset.config
         table.add_row(
             preset.name,
             f"{preset.parameters / 1e9:.2f} B",
-            str(preset.num_hidden_layers),
-            f"{preset.hidden_size:,}",
-            f"{preset.num_attention_heads}/{preset.num_key_value_heads}",
-            f"{preset.vocab_size:,}",
+            str(config["num_hidden_layers"]),
+            f"{config['hidden_size']:,}",
+            f"{config['num_attention_heads']}/{config['num_key_value_heads']}",
+            f"{config['vocab_size']:,}",
             preset.hub_id,
         )
     table.caption = (
@@ -44,10 +45,10 @@ def variants_table(variants: Sequence[VariantInfo], device: str) -> Table:
     """Each variant; for one that does not run on `device`, the reason."""
     table = _table("variant", "what it is", f"on {device}")
     for info in variants:
-        here = Text(info.unavailable or "yes", style="dim" if info.unavailable else "")
+        runs = Text(info.unavailable or "yes", style="dim" if info.unavailable else "")
         if info.interpreted:
-            here = Text("interpreted: tokens and accuracy, no speed", style="yellow")
-        table.add_row(info.name, info.summary, here)
+            runs = Text("interpreted: tokens and accuracy, no speed", style="yellow")
+        table.add_row(info.name, info.summary, runs)
     narrow = [format for format in NARROW_WEIGHTS if format != "w8a8"]
     table.caption = (
         "A minus leaves a part out of a fused variant, as in fused+graph-rope-pdl. Fusions: "

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from decodescope.analyzer.errors import InputError
 
@@ -55,12 +55,16 @@ NARROW_WEIGHTS: dict[WeightFormat, NarrowWeights] = {
     "w8a8": NarrowWeights("fp8_e4m3", "FP8 (E4M3)"),
 }
 
-_GRAPH = "graph"
-_PREFETCH = "prefetch"
-_HEAD16 = "head16"
-_EMBEDDING8 = "embedding8"
-_SWITCHES = (_GRAPH, _PREFETCH, _HEAD16, _EMBEDDING8)
-_KV_WORDS: dict[str, KvFormat] = {f"kv_{name}": name for name in KV_FORMATS}
+# The field of `VariantSpec` that a word sets, and its value.
+_WORDS: dict[str, tuple[str, object]] = {
+    "graph": ("cuda_graph", True),
+    "prefetch": ("prefetch", True),
+    "head16": ("head16", True),
+    "embedding8": ("embedding8", True),
+    **{name: ("weight_format", name) for name in WEIGHT_FORMATS},
+    **{f"kv_{name}": ("kv_format", name) for name in KV_FORMATS},
+}
+_WORD_OF = {meaning: word for word, meaning in _WORDS.items()}
 _OPTION = re.compile(r"([+-])([^+-]*)")
 
 
@@ -123,8 +127,8 @@ class VariantSpec:
             raise InputError(f"variant {self.kernels}: only fused kernels prefetch weights")
         if (self.narrow or self.kv_format) and self.kernels != "fused":
             raise InputError(f"variant {self.kernels}: only fused kernels read FP8 and INT8")
-        for word, chosen in ((_HEAD16, self.head16), (_EMBEDDING8, self.embedding8)):
-            if chosen and not self.narrow:
+        for word in ("head16", "embedding8"):
+            if getattr(self, word) and not self.narrow:
                 raise InputError(
                     f"variant {self.kernels}+{word}: goes with a narrow weight format, such as "
                     "fp8_e4m3"
@@ -150,34 +154,23 @@ class VariantSpec:
         """
         kernels = kernels_of(text)
         _known(f"variant {text!r}: kernels", kernels, KERNELS)
-        switches: list[str] = []
-        formats: list[str] = []
-        kv_formats: list[str] = []
+        chosen: dict[str, Any] = {}
         without: list[str] = []
         for sign, name in _OPTION.findall(text[len(kernels) :]):
             if sign == "-":
                 _known(f"variant {text!r}: part to leave out", name, PARTS)
-                repeated, taken = name in without, without
+                repeated = name in without
+                without.append(name)
             else:
-                _known(f"variant {text!r}: part", name, (*_SWITCHES, *WEIGHT_FORMATS, *_KV_WORDS))
-                taken = kv_formats if name in _KV_WORDS else formats
-                taken = switches if name in _SWITCHES else taken
-                repeated = name in switches if taken is switches else bool(taken)
+                _known(f"variant {text!r}: part", name, tuple(_WORDS))
+                field_name, value = _WORDS[name]
+                repeated = field_name in chosen
+                chosen[field_name] = value
             if repeated:
                 raise InputError(f"variant {text!r}: {sign + name!r} repeats an earlier part")
-            taken.append(name)
         if without and kernels != "fused":
             raise InputError(f"variant {text!r}: only fused kernels have parts to leave out")
-        return cls(
-            cast(Kernels, kernels),
-            _GRAPH in switches,
-            _PREFETCH in switches,
-            cast(WeightFormat, formats[0]) if formats else None,
-            _HEAD16 in switches,
-            _EMBEDDING8 in switches,
-            _KV_WORDS[kv_formats[0]] if kv_formats else None,
-            frozenset(cast(list[Part], without)),
-        )
+        return cls(cast(Kernels, kernels), **chosen, without=frozenset(cast(list[Part], without)))
 
     @property
     def narrow(self) -> bool:
@@ -212,19 +205,10 @@ class VariantSpec:
         return part not in self.without
 
     def __str__(self) -> str:
-        parts: list[str] = [self.kernels]
-        if self.cuda_graph:
-            parts.append(_GRAPH)
-        if self.prefetch:
-            parts.append(_PREFETCH)
-        if self.weight_format is not None:
-            parts.append(self.weight_format)
-        switches = ((_HEAD16, self.head16), (_EMBEDDING8, self.embedding8))
-        parts += [word for word, chosen in switches if chosen]
-        if self.kv_format is not None:
-            parts.append(f"kv_{self.kv_format}")
+        chosen = ((each.name, getattr(self, each.name)) for each in fields(self))
+        words = [_WORD_OF[option] for option in chosen if option in _WORD_OF]
         left_out = [name for name in PARTS if name in self.without]
-        return "-".join(["+".join(parts), *left_out])
+        return "-".join(["+".join((self.kernels, *words)), *left_out])
 
 
 def kernels_of(text: str) -> str:
@@ -238,6 +222,6 @@ def nearest_or_all(value: str, known: Iterable[str]) -> str:
     return f" (did you mean {nearest[0]}?)" if nearest else f"; known: {', '.join(known)}"
 
 
-def _known(what: str, value: str, known: tuple[str, ...]) -> None:
+def _known(title: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
-        raise InputError(f"{what} {value!r} is unknown{nearest_or_all(value, known)}")
+        raise InputError(f"{title} {value!r} is unknown{nearest_or_all(value, known)}")

@@ -7,7 +7,8 @@ import msgspec
 import numpy as np
 
 from decodescope.analyzer.attribution.capture_paths import capture_reference
-from decodescope.analyzer.attribution.captured_replays import CapturedReplays, Found, Launch, fits
+from decodescope.analyzer.attribution.captured_replays import CapturedReplays, GraphLaunch, fits
+from decodescope.analyzer.attribution.graph_match import GraphMatch
 from decodescope.analyzer.attribution.range_tree import PathTree, host_nodes
 from decodescope.analyzer.attribution.replays import match_captured
 from decodescope.analyzer.schema.graph_reference import CapturedGraph, GraphReference, ReferenceOp
@@ -103,8 +104,8 @@ def _only(
 
 def _why_not(
     graphs: list[CapturedGraph],
-    launches: list[Launch],
-    matches: list[Found | None],
+    launches: list[GraphLaunch],
+    matches: list[GraphMatch | None],
     matcher: CapturedReplays,
 ) -> str:
     batches = sorted({one.batch for one in launches if one.batch is not None})

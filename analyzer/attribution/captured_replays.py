@@ -8,7 +8,7 @@ in their order. A launch that several graphs fit, with different paths, gets non
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -24,14 +24,14 @@ from decodescope.analyzer.attribution.graph_match import (
 from decodescope.analyzer.attribution.range_tree import folded_name
 from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.schema.graph_reference import CapturedGraph, GraphReference
-from decodescope.analyzer.trace import MEMCPY, MEMSET, Int64s, Trace, grouped
+from decodescope.analyzer.trace import MEMCPY, MEMSET, Int64s, Trace, grouped, rows_in
 
 _MEMORY_NODES = {"copy": MEMCPY_NODE, "fill": MEMSET_NODE}
 _TYPE = re.compile(r"\[\d+\]$")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Launch:
+class GraphLaunch:
     """One graph launch: its ops in the order of the graph's nodes, the process, thread and step
     that launched it, and the batch size of that step, if known."""
 
@@ -40,24 +40,9 @@ class Launch:
     batch: int | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Found:
-    """The node of each launch's ops: indices of `GraphReference.ops`, -1 for none, and whether they
-    are certain. `graph` is the index of the captured graph."""
-
-    graph: int
-    partner: Int64s
-    certain: bool
-
-    @property
-    def rank(self) -> tuple[bool, int]:
-        """What makes one offer better than another: it is certain, and has more nodes."""
-        return self.certain, int((self.partner >= 0).sum())
-
-
 @dataclass(slots=True, eq=False)
 class CapturedReplays:
-    """Matches launches with the graphs of a reference; what was found for equal launches is kept.
+    """Matches launches with the graphs of a reference; the matches of equal launches are kept.
 
     `best` is the largest share of a launch's ops that each group matched, whatever came of it.
     """
@@ -71,88 +56,82 @@ class CapturedReplays:
     _kind_of: dict[bytes, int] = field(default_factory=dict)
     _matches: dict[tuple[int, int], GraphMatch | None] = field(default_factory=dict)
 
-    def find(self, launches: Sequence[Launch]) -> list[Found | None]:
-        """What each launch ran; the launches are in the order of their calls."""
+    def find(self, launches: Sequence[GraphLaunch]) -> list[GraphMatch | None]:
+        """The match of each launch, whose partners index `GraphReference.ops`; the launches are in
+        the order of their calls."""
         name = self._names()
         kinds = [self._kind(name, launch) for launch in launches]
-        matches: list[Found | None] = [None] * len(launches)
         turns: dict[tuple[tuple[int, int, int], int | None], list[int]] = defaultdict(list)
         for index, launch in enumerate(launches):
             turns[launch.turn, launch.batch].append(index)
-        known: dict[tuple[object, ...], list[Found | None]] = {}
+        matches: list[GraphMatch | None] = [None] * len(launches)
+        known: dict[tuple[int | None, tuple[int, ...]], list[GraphMatch | None]] = {}
         for (_, batch), turn in turns.items():
-            key = (batch, *(kinds[one] for one in turn))
-            if key not in known:
-                known[key] = self._of_turn([kinds[one] for one in turn], batch)
-            for index, one in zip(turn, known[key], strict=True):
-                matches[index] = one
+            kinds_of_turn = tuple(kinds[index] for index in turn)
+            if (batch, kinds_of_turn) not in known:
+                known[batch, kinds_of_turn] = self._of_turn(kinds_of_turn, batch)
+            for index, match in zip(turn, known[batch, kinds_of_turn], strict=True):
+                matches[index] = match
         return matches
 
-    def _of_turn(self, kinds: Sequence[int], batch: int | None) -> list[Found | None]:
-        """What consecutive launches of one step ran: of each, what fits most of its ops; None if
+    def _of_turn(self, kinds: Sequence[int], batch: int | None) -> list[GraphMatch | None]:
+        """The matches of consecutive launches of one step: of each, the one with most ops; None if
         groups that fit as many have different paths."""
-        fitting = [group for group in self._groups() if fits(group[0][1], batch)]
-        if any(group[0][1].batch == batch for group in fitting if batch is not None):
-            fitting = [group for group in fitting if group[0][1].batch in (None, batch)]
+        graphs = self.reference.graphs
+        groups: dict[int, list[int]] = defaultdict(list)
+        for index, graph in enumerate(graphs):
+            groups[graph.group].append(index)
+        fitting = [group for group in groups.values() if fits(graphs[group[0]], batch)]
+        if any(graphs[group[0]].batch == batch for group in fitting if batch is not None):
+            fitting = [group for group in fitting if graphs[group[0]].batch in (None, batch)]
         choices = [self._in_turn(kinds, group) for group in fitting]
-        result: list[Found | None] = []
+        result: list[GraphMatch | None] = []
         for index in range(len(kinds)):
-            offers = [one for choice in choices if (one := choice[index]) is not None]
-            best = max((one.rank for one in offers), default=(False, 0))
-            leading = [one for one in offers if one.rank == best]
+            offers = [match for choice in choices if (match := choice[index]) is not None]
+            best = max(((match.certain, match.matched) for match in offers), default=None)
+            leading = [match for match in offers if (match.certain, match.matched) == best]
             result.append(leading[0] if leading and self._agree(leading) else None)
         return result
 
-    def _in_turn(
-        self, kinds: Sequence[int], group: Sequence[tuple[int, CapturedGraph]]
-    ) -> list[Found | None]:
-        """What each launch ran if it is one of the group's graphs."""
-        matches = [[self._match(kind, graph) for _, graph in group] for kind in kinds]
-        mine = [k for k, row in enumerate(matches) if any(row)]
+    def _in_turn(self, kinds: Sequence[int], group: Sequence[int]) -> list[GraphMatch | None]:
+        """The match of each launch if it is one of the group's graphs (their indices)."""
+        matches = [[self._match(kind, graph) for graph in group] for kind in kinds]
+        matched = [k for k, row in enumerate(matches) if any(row)]
         order = [
-            frozenset(k for k in mine if (one := matches[k][place]) and one.certain)
+            frozenset(k for k in matched if (match := matches[k][place]) and match.certain)
             for place in range(len(group))
         ]
-        first = rotations(mine, order) if mine else []
-        matches_of_turn: list[Found | None] = [None] * len(kinds)
-        for turn, k in enumerate(mine):
-            places = [place for place, one in enumerate(matches[k]) if one]
+        first = rotations(matched, order) if matched else []
+        matches_of_turn: list[GraphMatch | None] = [None] * len(kinds)
+        for turn, k in enumerate(matched):
+            offers = [match for match in matches[k] if match]
             if len(first) == 1:
-                places = [(first[0] + turn) % len(group)]
-            offers = [self._found(group[place], matches[k][place]) for place in places]
-            sure = [one for one in offers if one is not None and one.certain]
-            either = sure or [one for one in offers if one is not None]
-            matches_of_turn[k] = either[0] if self._agree(either) else None
+                in_order = matches[k][(first[0] + turn) % len(group)]
+                offers = [] if in_order is None else [in_order]
+            offers = [match for match in offers if match.certain] or offers
+            matches_of_turn[k] = offers[0] if self._agree(offers) else None
         return matches_of_turn
 
-    def _agree(self, offers: Sequence[Found]) -> bool:
+    def _agree(self, offers: Sequence[GraphMatch]) -> bool:
         """Whether all offers give the ops the same paths."""
-        return all(self._paths(offer) == self._paths(offers[0]) for offer in offers[1:])
-
-    def _paths(self, found: Found) -> list[str]:
         ops = self.reference.ops
-        return [ops[node].path if node >= 0 else "" for node in found.partner.tolist()]
+        paths = [
+            [ops[node].path if node >= 0 else "" for node in match.partner.tolist()]
+            for match in offers
+        ]
+        return all(of_match == paths[0] for of_match in paths[1:])
 
-    def _found(self, graph: tuple[int, CapturedGraph], match: GraphMatch | None) -> Found | None:
-        if match is None:
-            return None
-        moved = np.where(match.partner >= 0, match.partner + graph[1].first, -1)
-        return Found(graph[0], moved, match.certain)
-
-    def _match(self, kind: int, graph: CapturedGraph) -> GraphMatch | None:
-        key = (kind, graph.first)
-        if key not in self._matches:
-            self._matches[key] = match_graph(self._replays[kind], self._nodes_of(graph))
-        found = self._matches[key]
-        if found is not None:
-            self.best[graph.group] = max(self.best[graph.group], found.matched)
-        return found
-
-    def _groups(self) -> list[list[tuple[int, CapturedGraph]]]:
-        groups: dict[int, list[tuple[int, CapturedGraph]]] = defaultdict(list)
-        for index, graph in enumerate(self.reference.graphs):
-            groups[graph.group].append((index, graph))
-        return list(groups.values())
+    def _match(self, kind: int, index: int) -> GraphMatch | None:
+        """The match of a kind of launch with one graph, its partners as nodes of the reference."""
+        if (kind, index) not in self._matches:
+            graph = self.reference.graphs[index]
+            match = match_graph(self._replays[kind], self._nodes_of(graph))
+            if match is not None:
+                self.best[graph.group] = max(self.best[graph.group], match.matched)
+                partner = np.where(match.partner >= 0, match.partner + graph.first, -1)
+                match = GraphMatch(partner, match.certain, index)
+            self._matches[kind, index] = match
+        return self._matches[kind, index]
 
     def _names(self) -> Int64s:
         """The number of each op's name, as the reference's nodes are numbered."""
@@ -166,7 +145,7 @@ class CapturedReplays:
     def _number(self, name: str) -> int:
         return self._numbers.setdefault(_as_node(name), len(self._numbers))
 
-    def _kind(self, name: Int64s, launch: Launch) -> int:
+    def _kind(self, name: Int64s, launch: GraphLaunch) -> int:
         """The number of the launch's sequence of names."""
         ops, op_rows = self.trace.ops, launch.ops
         names, device, stream = name[op_rows], ops.device[op_rows], ops.stream[op_rows]
@@ -179,7 +158,7 @@ class CapturedReplays:
         key = names.tobytes() + bytes((ordered, by_name))
         if key not in self._kind_of:
             self._kind_of[key] = len(self._replays)
-            texts = [self.trace.names[one] for one in ops.name[op_rows].tolist()]
+            texts = [self.trace.names[number] for number in ops.name[op_rows].tolist()]
             self._replays.append(Replay(names, texts, ordered, by_name))
         return self._kind_of[key]
 
@@ -194,7 +173,7 @@ class CapturedReplays:
 
 def graph_launches(
     trace: Trace, replayed: Int64s, op_step: Int64s, batch_of: dict[int, int | None]
-) -> list[Launch]:
+) -> list[GraphLaunch]:
     """The graph launches of a trace in the order of their calls. `replayed` are the ops of graph
     launches, `op_step` each op's step (-1: none), `batch_of` the batch size around a call."""
     ops, calls = trace.ops, trace.calls
@@ -205,7 +184,7 @@ def graph_launches(
             op_rows = op_rows[np.argsort(ops.graph_node_id[op_rows], kind="stable")]
         step = int(op_step[op_rows[0]])
         turn = (int(calls.pid[call]), int(calls.tid[call]), step)
-        launches.append(Launch(op_rows, turn, batch_of.get(call)))
+        launches.append(GraphLaunch(op_rows, turn, batch_of.get(call)))
     return launches
 
 
@@ -221,25 +200,23 @@ def fits(graph: CapturedGraph, batch: int | None) -> bool:
     return not usual and batch < graph.batch < 2 * batch
 
 
-def follow_nodes(trace: Trace, launches: Sequence[Launch], found: list[Found | None]) -> None:
+def follow_nodes(
+    trace: Trace, launches: Sequence[GraphLaunch], matches: list[GraphMatch | None]
+) -> None:
     """Fill in launches that lost ops: a replay that is certain tells what the nodes are."""
     node_id, name = trace.ops.graph_node_id, trace.ops.name
-    certain: dict[int, tuple[Launch, Found]] = {}
-    for launch, match in zip(launches, found, strict=True):
+    certain: dict[int, tuple[Int64s, GraphMatch]] = {}
+    for launch, match in zip(launches, matches, strict=True):
         if match is not None and match.certain and (node_id[launch.ops] >= 0).all():
-            certain.setdefault(int(node_id[launch.ops[0]]) >> 32, (launch, match))
+            certain.setdefault(int(node_id[launch.ops[0]]) >> 32, (launch.ops, match))
     for index, launch in enumerate(launches):
-        nodes, match = node_id[launch.ops], found[index]
-        if (match is not None and match.certain) or not (nodes >= 0).all():
-            continue
-        if (int(nodes[0]) >> 32) not in certain:
-            continue
-        other, known = certain[int(nodes[0]) >> 32]
-        at = np.searchsorted(node_id[other.ops], nodes)
-        at = np.minimum(at, len(other.ops) - 1)
-        same = (node_id[other.ops[at]] == nodes) & (name[other.ops[at]] == name[launch.ops])
-        if same.all():
-            found[index] = Found(known.graph, known.partner[at], certain=True)
+        nodes, match = node_id[launch.ops], matches[index]
+        known = certain.get(int(nodes[0]) >> 32)
+        if known is not None and (nodes >= 0).all() and not (match and match.certain):
+            ops, match = known
+            at = rows_in(node_id[ops], nodes)
+            if (at >= 0).all() and (name[ops[at]] == name[launch.ops]).all():
+                matches[index] = replace(match, partner=match.partner[at])
 
 
 def _as_node(name: str) -> str:

@@ -48,10 +48,11 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GraphMatch:
-    """Each op's node (-1: none), and whether all are certain."""
+    """Each op's node (-1: none), whether all are certain, and the index of the captured graph."""
 
     partner: Int64s
     certain: bool
+    graph: int = -1
 
     @property
     def matched(self) -> float:
@@ -161,5 +162,5 @@ def rotations(launches: Sequence[int], order: Sequence[frozenset[int]]) -> list[
     return [
         first
         for first in range(len(order))
-        if all(one in order[(first + k) % len(order)] for k, one in enumerate(launches))
+        if all(launch in order[(first + k) % len(order)] for k, launch in enumerate(launches))
     ]

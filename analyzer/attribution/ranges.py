@@ -26,7 +26,9 @@ from decodescope.analyzer.attribution.replays import (
     NONE,
     PARTIAL,
     Partners,
-    no_partners,
+    find_partners,
+    parts_below,
+    reference_path,
 )
 from decodescope.analyzer.schema.graph_reference import ReplaySource
 from decodescope.analyzer.schema.report import Attribution
@@ -74,14 +76,14 @@ def find_ranges(timeline: Timeline) -> Ranges:
     replayed = row >= 0
     replayed[replayed] = launches.is_graph[row[replayed]]
     launched_at, call_node = _host_nodes(trace, launches, tree, row)
-    found = _find_partners(timeline, tree, launched_at, replayed)
-    op_node = _enter_replays(trace, tree, launched_at, replayed, found)
-    partners = np.bincount(row[found.reference_op >= 0], minlength=len(launches))
+    replays = find_partners(timeline, tree, launched_at, replayed)
+    op_node = _enter_replays(trace, tree, launched_at, replayed, replays)
+    partners = np.bincount(row[replays.reference_op >= 0], minlength=len(launches))
     for graph in np.flatnonzero(launches.is_graph & (call_node >= 0) & (partners == 0)).tolist():
         call_node[graph] = tree.child(int(call_node[graph]), GRAPH_REPLAY)
     matched = np.full(len(row), np.nan)
     matched[replayed] = (partners / launches.ops)[row[replayed]]
-    confidence = np.where(replayed, found.confidence, EXACT)
+    confidence = np.where(replayed, replays.confidence, EXACT)
     node_confidence, node_matched = _node_confidences(
         tree, launched_at, op_node, np.flatnonzero(replayed & (confidence == PARTIAL)), matched
     )
@@ -91,7 +93,7 @@ def find_ranges(timeline: Timeline) -> Ranges:
         paths=tree.paths(),
         tree=tree,
         confidence=np.where(op_node == NO_NODE, NONE, confidence).astype(np.int8),
-        reference_op=found.reference_op,
+        reference_op=replays.reference_op,
         node_confidence=node_confidence,
         node_matched=node_matched,
     )
@@ -116,22 +118,6 @@ def attribution(ranges: Ranges, inferred: int = 0) -> Attribution:
     how many have another one that was found in their names."""
     exact, partial, none = np.bincount(ranges.confidence, minlength=3).tolist()
     return Attribution(exact=exact, partial=partial, none=none, inferred=inferred)
-
-
-def _find_partners(
-    timeline: Timeline, tree: PathTree, launched_at: Int64s, replayed: Bools
-) -> Partners:
-    """The partner of each replayed op. Modules for replays are imported for traces with replays."""
-    reference = timeline.trace.reference
-    if reference is None or not replayed.any():
-        return no_partners(len(timeline.trace.ops))
-    if reference.of_step:
-        from decodescope.analyzer.attribution.replays import attribute_replays
-
-        return attribute_replays(timeline, tree, launched_at, replayed)
-    from decodescope.analyzer.attribution.replays import attribute_nodes
-
-    return attribute_nodes(timeline, tree, launched_at, replayed)
 
 
 def _host_nodes(
@@ -166,8 +152,6 @@ def _enter_replays(
     entered = node.copy()
     paired = np.flatnonzero(partners.reference_op >= 0)
     if trace.reference is not None and len(paired):
-        from decodescope.analyzer.attribution.replays import parts_below, reference_path
-
         pairs, pair = distinct_pairs(node[paired], partners.reference_op[paired])
         nodes = []
         of_step = trace.reference.of_step

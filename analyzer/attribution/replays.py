@@ -16,17 +16,17 @@ import numpy as np
 from decodescope.analyzer.attribution.alignment import OpSequence, align_step
 from decodescope.analyzer.attribution.captured_replays import (
     CapturedReplays,
-    Found,
-    Launch,
+    GraphLaunch,
     follow_nodes,
     graph_launches,
 )
+from decodescope.analyzer.attribution.graph_match import GraphMatch
 from decodescope.analyzer.attribution.range_tree import NO_NODE, PathTree
 from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.schema.graph_reference import GraphReference
 from decodescope.analyzer.schema.step_report import Confidence
 from decodescope.analyzer.timing.timeline import Timeline
-from decodescope.analyzer.trace import Bools, GpuOps, Int8s, Int64s, Trace, grouped
+from decodescope.analyzer.trace import Bools, GpuOps, Int8s, Int64s, Trace, grouped, rows_in
 
 _Replay = tuple[int, int, int]
 
@@ -49,24 +49,31 @@ class Partners:
     confidence: Int8s
 
 
-def no_partners(ops: int) -> Partners:
-    """`ops` ops without a partner; the columns are filled in later."""
-    return Partners(np.full(ops, -1, dtype=np.int64), np.full(ops, NONE, dtype=np.int8))
-
-
-def attribute_replays(
-    timeline: Timeline, tree: PathTree, node: Int64s, replayed: Bools
-) -> Partners:
+def find_partners(timeline: Timeline, tree: PathTree, node: Int64s, replayed: Bools) -> Partners:
     """Find the partner in the reference of every op that a graph launch put on a device.
 
     `node` is the range around each op's launch; `replayed` marks the ops of graph launches. Without
-    a reference nothing is found.
+    a reference, no op has a partner.
     """
+    trace = timeline.trace
+    count = len(trace.ops)
+    partners = Partners(np.full(count, -1, dtype=np.int64), np.full(count, NONE, dtype=np.int8))
+    if trace.reference is not None and replayed.any():
+        attribute = _attribute_replays if trace.reference.of_step else _attribute_nodes
+        attribute(timeline, tree, node, replayed, trace.reference, partners)
+    return partners
+
+
+def _attribute_replays(
+    timeline: Timeline,
+    tree: PathTree,
+    node: Int64s,
+    replayed: Bools,
+    reference: GraphReference,
+    partners: Partners,
+) -> None:
+    """Fill in the partners among the ops of an ungraphed step."""
     trace, op_step = timeline.trace, timeline.steps.op_step
-    partners = no_partners(len(trace.ops))
-    reference = trace.reference
-    if reference is None:
-        return partners
     names, sequence = _common_names(trace, reference)
     in_step = np.where(op_step >= 0, node, NO_NODE)
     for top in np.unique(in_step[replayed & (in_step != NO_NODE)]).tolist():
@@ -77,7 +84,6 @@ def attribute_replays(
             steps = list(grouped(inside, op_step))
             _attribute(trace.ops, names, steps, own, (below, sequence.take(below)), partners)
     _follow_graph_nodes(trace.ops, node, replayed, op_step, partners)
-    return partners
 
 
 def reference_path(reference: GraphReference, tree: PathTree, node: int) -> str | None:
@@ -150,7 +156,7 @@ def _device_streams(device: Int64s, stream: Int64s) -> Int64s:
 
 
 def _follow_graph_nodes(
-    ops: GpuOps, node: Int64s, replayed: Bools, op_step: Int64s, found: Partners
+    ops: GpuOps, node: Int64s, replayed: Bools, op_step: Int64s, partners: Partners
 ) -> None:
     """Give an op the partner of its graph node in a replay whose alignment is certain.
 
@@ -167,46 +173,49 @@ def _follow_graph_nodes(
         in_step = (int(op_step[op_rows[0]]), int(node[op_rows[0]]), graph)
         launched[in_step] = launched.get(in_step, -1) + 1
         replay = (in_step[1], graph, launched[in_step])
-        if (found.confidence[op_rows] == EXACT).all():
+        if (partners.confidence[op_rows] == EXACT).all():
             if replay not in certain:
                 order = op_rows[np.argsort(ops.graph_node_id[op_rows])]
-                certain[replay] = (ops.graph_node_id[order], found.reference_op[order])
+                certain[replay] = (ops.graph_node_id[order], partners.reference_op[order])
         else:
             doubtful.append((replay, op_rows))
     for replay, op_rows in doubtful:
         if replay in certain:
-            nodes, partners = certain[replay]
-            at = np.minimum(np.searchsorted(nodes, ops.graph_node_id[op_rows]), len(nodes) - 1)
-            known = nodes[at] == ops.graph_node_id[op_rows]
-            found.reference_op[op_rows] = np.where(known, partners[at], -1)
-            found.confidence[op_rows] = np.where(known, EXACT, NONE)
+            nodes, reference_op = certain[replay]
+            at = rows_in(nodes, ops.graph_node_id[op_rows])
+            partners.reference_op[op_rows] = np.where(at >= 0, reference_op[at], -1)
+            partners.confidence[op_rows] = np.where(at >= 0, EXACT, NONE)
 
 
-def attribute_nodes(timeline: Timeline, tree: PathTree, node: Int64s, replayed: Bools) -> Partners:
-    """The partner of each replayed op among the nodes of `Trace.reference`: those of captured
-    graphs, else the one that torch annotated.
-
-    `node` is the range around each op's launch; `replayed` marks the ops of graph launches.
-    """
-    trace = timeline.trace
-    partners = no_partners(len(trace.ops))
-    reference = trace.reference
-    if reference is None:
-        return partners
+def _attribute_nodes(
+    timeline: Timeline,
+    tree: PathTree,
+    node: Int64s,
+    replayed: Bools,
+    reference: GraphReference,
+    partners: Partners,
+) -> None:
+    """Fill in the partners among the nodes of captured graphs, else those that torch annotated."""
     if reference.graphs:
-        launches, nodes, _ = match_captured(timeline, tree, node, replayed, reference)
-        for launch, match in zip(launches, nodes, strict=True):
+        launches, matches, _ = match_captured(timeline, tree, node, replayed, reference)
+        for launch, match in zip(launches, matches, strict=True):
             if match is not None:
                 has_partner = match.partner >= 0
                 partners.reference_op[launch.ops[has_partner]] = match.partner[has_partner]
                 partners.confidence[launch.ops[has_partner]] = EXACT if match.certain else PARTIAL
-    _follow_annotations(trace, replayed, reference, partners)
-    return partners
+    annotated = [(op.node, row) for row, op in enumerate(reference.ops) if op.node is not None]
+    node_id = timeline.trace.ops.graph_node_id
+    left = np.flatnonzero(replayed & (partners.reference_op < 0) & (node_id > 0))
+    if annotated and len(left):
+        nodes, rows = np.array(sorted(annotated), dtype=np.int64).T
+        at = rows_in(nodes, node_id[left])
+        partners.reference_op[left[at >= 0]] = rows[at[at >= 0]]
+        partners.confidence[left[at >= 0]] = EXACT
 
 
 def match_captured(
     timeline: Timeline, tree: PathTree, node: Int64s, replayed: Bools, reference: GraphReference
-) -> tuple[list[Launch], list[Found | None], CapturedReplays]:
+) -> tuple[list[GraphLaunch], list[GraphMatch | None], CapturedReplays]:
     """The graph launches of a trace, the captured graph that each ran, and what matched them."""
     trace = timeline.trace
     rows = np.flatnonzero(replayed)
@@ -243,19 +252,3 @@ def parts_below(tree: PathTree, top: int, parts: Sequence[str]) -> Sequence[str]
         if around[-shared:] == own[:shared]:
             return parts[shared:]
     return parts
-
-
-def _follow_annotations(
-    trace: Trace, replayed: Bools, reference: GraphReference, found: Partners
-) -> None:
-    """Ops without a partner get that of their annotated node."""
-    rows = [(op.node, row) for row, op in enumerate(reference.ops) if op.node is not None]
-    left = np.flatnonzero(replayed & (found.reference_op < 0) & (trace.ops.graph_node_id > 0))
-    if not rows or not len(left):
-        return
-    nodes, partners = np.array(sorted(rows), dtype=np.int64).T
-    node_id = trace.ops.graph_node_id[left]
-    at = np.minimum(np.searchsorted(nodes, node_id), len(nodes) - 1)
-    known = nodes[at] == node_id
-    found.reference_op[left[known]] = partners[at[known]]
-    found.confidence[left[known]] = EXACT

@@ -15,8 +15,8 @@ from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.schema.kernel_report import LaunchShape
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.text.formatting import weights_note
-from decodescope.analyzer.timing.gaps import HOST_WAIT
-from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS, HostWaits
+from decodescope.analyzer.timing.gaps import HOST_WAIT, GapParts
+from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
 from decodescope.analyzer.timing.interruptions.interruption import Interruption
 from decodescope.analyzer.timing.intervals import depth_changes
 from decodescope.analyzer.timing.launches import times_in_queue
@@ -87,7 +87,7 @@ def device_events(
     analysis: Analysis,
     text: EventText,
     device_ops: Int64s,
-    pieces: HostWaits,
+    pieces: GapParts,
     pid: int,
     waits: OpWaits | None,
 ) -> Iterator[str]:
@@ -183,12 +183,12 @@ def _shape_args(shape: LaunchShape) -> dict[str, object]:
     return {key: value for key, value in args.items() if value is not None}
 
 
-def _gap_slices(analysis: Analysis, text: EventText, pieces: HostWaits, pid: int) -> Iterator[str]:
+def _gap_slices(analysis: Analysis, text: EventText, pieces: GapParts, pid: int) -> Iterator[str]:
     trace, gaps, ranges = analysis.trace, analysis.gaps, analysis.ranges
     rows = pieces.gap
     whole = (gaps.length_ns[rows], gaps.prev[rows], gaps.next[rows], gaps.call[rows])
-    columns = (pieces.label, pieces.start_ns, pieces.end_ns, *whole)
-    for label, start, end, whole_ns, prev, following, call in rows_of(columns):
+    columns = (pieces.kind, pieces.start_ns, pieces.end_ns, *whole)
+    for kind, start, end, whole_ns, prev, following, call in rows_of(columns):
         args: dict[str, object] = {
             "length_ns": end - start,
             "gap_ns": whole_ns,
@@ -199,7 +199,7 @@ def _gap_slices(analysis: Analysis, text: EventText, pieces: HostWaits, pid: int
             args["call"] = trace.names[trace.calls.name[call]]
         if ranges.op_node[following] != NO_NODE:
             args["range"] = ranges.paths[ranges.op_node[following]]
-        name = text.quoted(_PIECE_NAMES[label])
+        name = text.quoted(_PIECE_NAMES[kind])
         yield text.slice(_GAP_CATEGORY, name, pid, _GAP_TRACK, start, end, args)
 
 
@@ -243,15 +243,14 @@ def _when(interruption: Interruption) -> tuple[int, int]:
     return interruption.start_ns, -interruption.end_ns
 
 
-def gap_pieces(analysis: Analysis) -> HostWaits:
-    """The parts of all gaps in order of time, host_wait cut by what the host did; `label` indexes
+def gap_pieces(analysis: Analysis) -> GapParts:
+    """The parts of all gaps in order of time, host_wait cut by what the host did; `kind` indexes
     `_PIECE_NAMES`."""
     parts, waits = analysis.parts, analysis.host_waits
-    others = parts.take(parts.kind != HOST_WAIT)
-    pieces = HostWaits.concatenate(
+    pieces = GapParts.concatenate(
         [
-            HostWaits(others.start_ns, others.end_ns, others.gap, others.kind),
-            replace(waits, label=waits.label + np.int8(len(GAP_CLASSES))),
+            parts.take(parts.kind != HOST_WAIT),
+            replace(waits, kind=waits.kind + np.int8(len(GAP_CLASSES))),
         ]
     )
     return pieces.take(np.argsort(pieces.start_ns, kind="stable"))

@@ -1,4 +1,4 @@
-"""Groups of ranks that run the same collectives, each matched from rank to rank.
+"""Matches the collectives of two devices.
 
 Two ranks run the same collectives in the same order, but a recorded window may begin and end with
 others, and a few ops may be missing. A mutual collective ends on all ranks at nearly the same time:
@@ -7,14 +7,10 @@ difference of the ends is then the difference of the clocks, nearly constant whe
 matched rightly.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
-from numpy.typing import NDArray
 
-from decodescope.analyzer.collectives.participants import CollectiveOperation, Participant
-from decodescope.analyzer.trace import Bools, Int32s, Int64s, Intervals
+from decodescope.analyzer.collectives.participants import Collectives
+from decodescope.analyzer.trace import Int64s
 
 # Ends of one collective may differ by this much also where the transfer is shorter.
 TOLERANCE_NS = 5_000
@@ -28,34 +24,15 @@ _CLOSE_NS = 2_000
 # Layers of one length make a rhythm: many pairs agree on its steps too. These candidates are
 # compared over all ops, and nearly equal ones by size.
 _CANDIDATES, _CANDIDATE_SHARE, _NEARLY = 12, 0.8, 0.995
-Int64Table = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CollectiveSequence:
-    """The collectives of one operation on one device, in order of start: times on its wall clock,
-    and `token`, equal for ops of equal names."""
-
-    times: Intervals
-    token: Int32s
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Alignment:
-    """The matched pairs, rows of the reference and of the other sequence, both ascending.
-    `clock_ns` = median(end on the other - end on the reference)."""
-
-    reference: Int64s
-    other: Int64s
-    clock_ns: int
 
 
 def align_collectives(
-    reference: CollectiveSequence, other: CollectiveSequence, common_clock: bool
-) -> Alignment | None:
-    """Match two sequences; None unless enough of what both recorded at the same time is matched:
-    more than halfway from chance (how often ends that have nothing to do with each other would be
-    as near) to all, but no more than `MAX_REQUIRED`.
+    reference: Collectives, other: Collectives, common_clock: bool
+) -> tuple[Int64s, Int64s] | None:
+    """Match the collectives of one operation on two devices: the rows of the reference and those of
+    the other device, both ascending. None unless enough of what both recorded at the same time is
+    matched: more than halfway from chance (how often ends that have nothing to do with each other
+    would be as near) to all, but no more than `MAX_REQUIRED`.
 
     The difference of the clocks is the one that most pairs agree on (to 2 µs), among pairs with
     equal tokens whose places in the order differ by -128 to 128, counted from the first ops, from
@@ -64,63 +41,45 @@ def align_collectives(
     pairs, if their tokens are equal and their ends differ by no more than the shorter op takes, or
     `TOLERANCE_NS`.
     """
-    if not len(reference.token) or not len(other.token):
-        return None
-    zero = int(min(reference.times.end_ns.min(), other.times.end_ns.min()))
-    ends = reference.times.end_ns - zero
-    other_ends = other.times.end_ns - zero
-    differences = _differences(ends, reference.token, other_ends, other.token, common_clock)
+    ends, other_ends = reference.end_ns, other.end_ns
+    differences = _differences(reference, other, common_clock)
     if not len(differences):
         return None
     candidates = _candidates(differences, common_clock)
     clock_ns = candidates[0]
     if len(candidates) > 1:
-        agreeing = [_agreed(ends, other_ends, one_ns) for one_ns in candidates]
-        best = [
-            one_ns
-            for one_ns, count in zip(candidates, agreeing, strict=True)
-            if count >= _NEARLY * max(agreeing)
-        ]
-        first_of_most = candidates[agreeing.index(max(agreeing))]
-        clock_ns = min(best, key=abs) if common_clock else first_of_most
+        agreeing = [_agreed(ends, other_ends, candidate_ns) for candidate_ns in candidates]
+        most = max(agreeing)
+        clock_ns = candidates[agreeing.index(most)]
+        if common_clock:
+            counted = zip(candidates, agreeing, strict=True)
+            clock_ns = min((ns for ns, count in counted if count >= _NEARLY * most), key=abs)
     first, second = _nearest(ends, other_ends - clock_ns)
-    kept = _agreeing(reference, other, first, second, clock_ns)
-    first, second = first[kept], second[kept]
-    if not _enough(ends, other_ends - clock_ns, reference.times.length_ns[first], len(first)):
+    pairs, other_pairs = reference.take(first), other.take(second)
+    apart_ns = np.abs(other_pairs.end_ns - pairs.end_ns - clock_ns)
+    limit_ns = np.maximum(np.minimum(pairs.length_ns, other_pairs.length_ns), TOLERANCE_NS)
+    kept = (pairs.token == other_pairs.token) & (apart_ns <= limit_ns)
+    if not _enough(ends, other_ends - clock_ns, pairs.length_ns[kept]):
         return None
-    return Alignment(first, second, int(np.median(other_ends[second] - ends[first])))
+    return first[kept], second[kept]
 
 
-def _enough(ends: Int64s, other_ends: Int64s, length_ns: Int64s, matched: int) -> bool:
-    """Whether `matched` pairs of these lengths show that two sequences, on one clock, belong
+def _enough(ends: Int64s, other_ends: Int64s, length_ns: Int64s) -> bool:
+    """Whether matched pairs of these lengths show that two sequences, on one clock, belong
     together."""
-    since, until = max(ends.min(), other_ends.min()), min(ends.max(), other_ends.max())
-    slack_ns = 0 if not matched else max(int(np.median(length_ns)), TOLERANCE_NS)
-    common = [
-        int(np.count_nonzero((side_ends >= since - slack_ns) & (side_ends <= until + slack_ns)))
-        for side_ends in (ends, other_ends)
-    ]
+    matched = len(length_ns)
     if matched < max(min(_FEW, len(ends) // 2, len(other_ends) // 2), 1):
         return False
+    since, until = max(ends.min(), other_ends.min()), min(ends.max(), other_ends.max())
+    slack_ns = max(int(np.median(length_ns)), TOLERANCE_NS)
+    common = min(
+        np.count_nonzero((side_ends >= since - slack_ns) & (side_ends <= until + slack_ns))
+        for side_ends in (ends, other_ends)
+    )
     spacing_ns = (int(ends.max()) - int(ends.min())) / max(len(ends) - 1, 1)
     chance = min(2 * slack_ns / spacing_ns, 1.0) if spacing_ns else 0.0
     required = min(max((1 + chance) / 2, MIN_SHARED), MAX_REQUIRED)
-    return matched >= required * min(common)
-
-
-def _agreeing(
-    reference: CollectiveSequence,
-    other: CollectiveSequence,
-    first: Int64s,
-    second: Int64s,
-    clock_ns: int,
-) -> Bools:
-    """Which pairs may be the same collective."""
-    reference_times, other_times = reference.times.take(first), other.times.take(second)
-    apart_ns = np.abs(other_times.end_ns - reference_times.end_ns - clock_ns)
-    most_ns = np.maximum(np.minimum(reference_times.length_ns, other_times.length_ns), TOLERANCE_NS)
-    agreeing: Bools = (reference.token[first] == other.token[second]) & (apart_ns <= most_ns)
-    return agreeing
+    return bool(matched >= required * common)
 
 
 def _nearest(ends: Int64s, other_ends: Int64s) -> tuple[Int64s, Int64s]:
@@ -142,16 +101,20 @@ def _nearest_in(sorted_ns: Int64s, at_ns: Int64s) -> Int64s:
     return np.where(nearer, before, after)
 
 
-def _differences(
-    ends: Int64s, token: Int32s, other_ends: Int64s, other_token: Int32s, common_clock: bool
-) -> Int64s:
+def _differences(reference: Collectives, other: Collectives, common_clock: bool) -> Int64s:
     """End on the other - end on the reference of every pair that is tried, sorted."""
-    shifts = _shifts(ends, other_ends, common_clock)
+    ends, other_ends = reference.end_ns, other.end_ns
+    reach = min(_SEARCHED, max(len(ends), len(other_ends)) - 1)
+    centres = [0, len(ends) - len(other_ends)]
+    if common_clock:
+        inner = np.searchsorted(np.sort(ends), other_ends)
+        centres.append(int(np.median(inner - np.arange(len(other_ends)))))
+    shifts = np.unique(np.add.outer(centres, np.arange(-reach, reach + 1)))
     rows = np.unique(np.linspace(0, len(other_ends) - 1, _SAMPLES).astype(np.int64))
     matched = rows + shifts[:, None]
     tried = (matched >= 0) & (matched < len(ends))
     matched = np.clip(matched, 0, len(ends) - 1)
-    tried &= token[matched] == other_token[rows]
+    tried &= reference.token[matched] == other.token[rows]
     return np.sort((other_ends[rows] - ends[matched])[tried])
 
 
@@ -167,11 +130,11 @@ def _candidates(differences: Int64s, common_clock: bool) -> list[int]:
     candidates: list[int] = []
     if common_clock:
         candidates.append(int(middle[places[np.abs(middle[places]).argmin()]]))
-    for one_ns in middle[places[order]].tolist():
+    for candidate_ns in middle[places[order]].tolist():
         if len(candidates) == _CANDIDATES:
             break
-        if all(abs(one_ns - other_ns) > _CLOSE_NS for other_ns in candidates):
-            candidates.append(one_ns)
+        if all(abs(candidate_ns - other_ns) > _CLOSE_NS for other_ns in candidates):
+            candidates.append(candidate_ns)
     return candidates
 
 
@@ -180,128 +143,3 @@ def _agreed(ends: Int64s, other_ends: Int64s, clock_ns: int) -> int:
     first, second = _nearest(ends, other_ends - clock_ns)
     apart_ns = np.abs(other_ends[second] - ends[first] - clock_ns)
     return int(np.count_nonzero(apart_ns <= _CLOSE_NS))
-
-
-def _shifts(ends: Int64s, other_ends: Int64s, common_clock: bool) -> Int64s:
-    longest = max(len(ends), len(other_ends)) - 1
-    near = np.arange(-min(_SEARCHED, longest), min(_SEARCHED, longest) + 1)
-    centres = [0, len(ends) - len(other_ends)]
-    if common_clock:
-        inner = np.searchsorted(np.sort(ends), other_ends)
-        centres.append(int(np.median(inner - np.arange(len(other_ends)))))
-    shifts: Int64s = np.unique(np.concatenate([near + centre for centre in centres]))
-    return shifts
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Group:
-    """Devices that run one operation together, and their matched collectives.
-
-    `members` index the participants, in order. `op[m, k]` is the communicating op of member m that
-    is collective k (an index into `Participant.row`); start and end are on the clocks of the ranks,
-    int64 [members, collectives]. Only collectives that every member recorded are listed, in order
-    of the end. `clock_ns[m]` = median end on m - the median of that over the members, as far as
-    ends say: the difference of the clocks. `clocks_agree`: no |clock_ns| is larger than the
-    transfer of half of the collectives takes.
-    """
-
-    operation: CollectiveOperation
-    members: tuple[int, ...]
-    op: Int64Table
-    start_ns: Int64Table
-    end_ns: Int64Table
-    clock_ns: Int64s
-    clocks_agree: bool
-
-
-def find_groups(
-    participants: Sequence[Participant],
-    operations: Sequence[CollectiveOperation],
-    common_clock: bool,
-) -> list[Group]:
-    """The groups of every mutual operation, in order of operation and first member.
-
-    The reference of a group is the device with the most of these collectives (of several, the
-    first); those that share enough of them are its members (see `align`). The rest may be groups
-    of their own. A device without a partner is in none.
-    """
-    groups = []
-    for place, operation in enumerate(operations):
-        if not operation.mutual:
-            continue
-        left = {
-            number: np.flatnonzero(participant.operation == place)
-            for number, participant in enumerate(participants)
-        }
-        left = {number: chosen for number, chosen in left.items() if len(chosen)}
-        while len(left) > 1:
-            reference = max(left, key=lambda number: (len(left[number]), -number))
-            alignments = _aligned(participants, left, reference, common_clock)
-            if len(alignments) > 1:
-                groups.append(_group(participants, operation, left, reference, alignments))
-            for number in alignments:
-                del left[number]
-    return sorted(groups, key=lambda group: (group.operation, group.members))
-
-
-def _aligned(
-    participants: Sequence[Participant],
-    chosen: dict[int, Int64s],
-    reference: int,
-    common_clock: bool,
-) -> dict[int, Alignment | None]:
-    """The members of the group of `reference`, itself among them, aligned with it."""
-    own = _sequence(participants[reference], chosen[reference])
-    alignments: dict[int, Alignment | None] = {reference: None}
-    for number in chosen:
-        if number != reference:
-            matched = align_collectives(
-                own, _sequence(participants[number], chosen[number]), common_clock
-            )
-            if matched is not None:
-                alignments[number] = matched
-    return alignments
-
-
-def _sequence(participant: Participant, chosen: Int64s) -> CollectiveSequence:
-    return CollectiveSequence(participant.times(chosen), participant.token[chosen])
-
-
-def _group(
-    participants: Sequence[Participant],
-    operation: CollectiveOperation,
-    chosen: dict[int, Int64s],
-    reference: int,
-    alignments: dict[int, Alignment | None],
-) -> Group:
-    members = tuple(sorted(alignments))
-    slots = np.full((len(members), len(chosen[reference])), -1, dtype=np.int64)
-    for place, number in enumerate(members):
-        matched = alignments[number]
-        if matched is None:
-            slots[place] = chosen[number]
-        else:
-            slots[place, matched.reference] = chosen[number][matched.other]
-    op = slots[:, (slots >= 0).all(axis=0)]
-    times = [participants[number].times(row) for number, row in zip(members, op, strict=True)]
-    start_ns = np.array([member_times.start_ns for member_times in times]).reshape(op.shape)
-    end_ns = np.array([member_times.end_ns for member_times in times]).reshape(op.shape)
-    clock_ns = _clocks(end_ns)
-    limit_ns = int(np.median((end_ns - start_ns).min(axis=0))) if op.shape[1] else 0
-    return Group(
-        operation=operation,
-        members=members,
-        op=op,
-        start_ns=start_ns,
-        end_ns=end_ns,
-        clock_ns=clock_ns,
-        clocks_agree=bool((np.abs(clock_ns) <= max(limit_ns, TOLERANCE_NS)).all()),
-    )
-
-
-def _clocks(end_ns: Int64Table) -> Int64s:
-    """How far each member's clock is ahead of the median member's, from the ends."""
-    if not end_ns.shape[1]:
-        return np.zeros(len(end_ns), dtype=np.int64)
-    ahead = np.median(end_ns - end_ns[0], axis=1)
-    return np.asarray(np.rint(ahead - np.median(ahead)), dtype=np.int64)

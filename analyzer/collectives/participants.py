@@ -40,14 +40,6 @@ class CollectiveOperation:
         return self.name in MUTUAL
 
 
-def operation_of(name: str) -> CollectiveOperation | None:
-    """The operation that an op of this name does, None if it does not communicate."""
-    meaning = kernel_meaning(name)
-    if meaning.communication is None or meaning.operation is None:
-        return None
-    return CollectiveOperation(meaning.operation, meaning.communication)
-
-
 _ELEMENT_BYTES = {
     **dict.fromkeys(("Byte", "Char", "Bool", "Float8_e4m3fn", "Float8_e5m2"), 1),
     **dict.fromkeys(("BFloat16", "Half", "Short"), 2),
@@ -56,65 +48,51 @@ _ELEMENT_BYTES = {
 }
 
 
-def said_operation(
-    operation: CollectiveOperation, message: CollectiveMessage | None
-) -> CollectiveOperation:
-    """The operation of an op whose kernel says what it exchanges: in its group, and an all-to-all
-    where NCCL's kernel is that of sends and receives."""
+def _use(name: str, message: CollectiveMessage | None) -> "_Use | None":
+    """How an op of this name communicates, None if it does not. The kernel's message names its
+    group, its bytes, and an all-to-all where NCCL's kernel is that of sends and receives."""
+    meaning = kernel_meaning(name)
+    if meaning.communication is None or meaning.operation is None:
+        return None
+    operation = CollectiveOperation(meaning.operation, meaning.communication)
     if message is None:
-        return operation
+        return _Use(name, operation, -1)
     together = re.fullmatch(r"_*all_?to_?all.*", message.collective, re.IGNORECASE)
-    name = "all_to_all" if operation.name == "send_recv" and together else operation.name
-    return replace(operation, name=name, group=message.group)
-
-
-def given_bytes(message: CollectiveMessage | None) -> int:
-    """The bytes that one rank gives to a collective; -1 if unknown."""
-    if message is None or message.in_elements is None:
-        return -1
-    element_bytes = _ELEMENT_BYTES.get(message.dtype)
-    return -1 if element_bytes is None else message.in_elements * element_bytes
-
-
-def message_bytes(operation: str, given_bytes: Int64s, ranks: int) -> Int64s:
-    """The sizes of messages as nccl-tests counts them (doc/PERFORMANCE.md): what a rank gives, of
-    an all-gather what it gets, that is what all `ranks` give."""
-    return given_bytes * ranks if operation == "all_gather" else given_bytes
-
-
-def bus_factor(operation: str, ranks: int) -> float | None:
-    """Bus bandwidth ÷ (message size ÷ time) of nccl-tests, for n ranks: 2 (n - 1) / n of an
-    all-reduce, (n - 1) / n of an all-gather, reduce-scatter and all-to-all; None of others."""
-    share = (ranks - 1) / ranks
-    shares = {"all_gather": share, "reduce_scatter": share, "all_to_all": share}
-    return {"all_reduce": 2 * share, **shares}.get(operation)
+    is_exchange = operation.name == "send_recv" and together is not None
+    element_bytes, payload_bytes = _ELEMENT_BYTES.get(message.dtype), -1
+    if message.in_elements is not None and element_bytes is not None:
+        payload_bytes = message.in_elements * element_bytes
+    operation = replace(
+        operation, name="all_to_all" if is_exchange else operation.name, group=message.group
+    )
+    return _Use(name, operation, payload_bytes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Participant:
-    """One device of one rank. `ops` are all its ops, `row` those of them that communicate, in order
-    of start. Of each of these: `operation` indexes the list of `find_participants`, `token` is
+class Collectives(Intervals):
+    """The communicating ops of one device in order of start, on the wall clock. `row` is the row of
+    each among the device's ops, `operation` indexes the list of `find_participants`, `token` is
     equal for ops of equal names and messages (on every rank), `step` is its step, -1 for none, and
-    `bytes` what the rank gives to it, -1 if unknown. Times are on the
-    wall clock: the trace's own and `base_ns`.
+    `bytes` is the payload of the rank, -1 if unknown.
     """
 
-    rank: int
-    device: int
-    base_ns: int
-    ops: GpuOps
     row: Int64s
     operation: Int32s
     token: Int32s
     step: Int64s
     bytes: Int64s
 
-    def times(self, chosen: Int64s) -> Intervals:
-        """The wall-clock times of some of the communicating ops."""
-        rows = self.row[chosen]
-        return Intervals(
-            self.ops.start_ns[rows] + self.base_ns, self.ops.end_ns[rows] + self.base_ns
-        )
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Participant:
+    """One device of one rank: all its ops, in the trace's own time, `base_ns` behind the wall
+    clock, and those that communicate."""
+
+    rank: int
+    device: int
+    base_ns: int
+    ops: GpuOps
+    collectives: Collectives
 
 
 def find_participants(
@@ -122,30 +100,32 @@ def find_participants(
 ) -> tuple[list[CollectiveOperation], list[Participant]]:
     """The operations that occur, sorted, and every device that communicates, by rank and device."""
     used = [_uses(trace) for _, trace, _ in ranks]
-    every = {use for uses in used for use in uses.kinds}
+    every = {use for uses, _ in used for use in uses}
     operations = sorted({use.operation for use in every})
     place_of = {operation: place for place, operation in enumerate(operations)}
     token_of = {use: token for token, use in enumerate(sorted(every, key=repr))}
     participants = []
-    for (rank, trace, steps), uses in zip(ranks, used, strict=True):
-        token = np.array([token_of[use] for use in uses.kinds], dtype=np.int32)
-        place = np.array([place_of[use.operation] for use in uses.kinds], dtype=np.int32)
-        size = np.array([use.bytes for use in uses.kinds], dtype=np.int64)
+    for (rank, trace, steps), (uses, use_of_op) in zip(ranks, used, strict=True):
+        token = np.array([token_of[use] for use in uses], dtype=np.int32)
+        place = np.array([place_of[use.operation] for use in uses], dtype=np.int32)
+        size = np.array([use.bytes for use in uses], dtype=np.int64)
         for device, device_ops in rows_by(trace.ops.device).items():
-            row = np.flatnonzero(uses.kind[device_ops] >= 0)
+            row = np.flatnonzero(use_of_op[device_ops] >= 0)
             if len(row):
-                kind, step = uses.kind[device_ops[row]], steps.op_step[device_ops[row]]
+                op = device_ops[row]
+                kind = use_of_op[op]
+                collectives = Collectives(
+                    start_ns=trace.ops.start_ns[op] + trace.base_ns,
+                    end_ns=trace.ops.end_ns[op] + trace.base_ns,
+                    row=row,
+                    operation=place[kind],
+                    token=token[kind],
+                    step=steps.op_step[op],
+                    bytes=size[kind],
+                )
                 participants.append(
                     Participant(
-                        rank=rank,
-                        device=device,
-                        base_ns=trace.base_ns,
-                        ops=trace.ops.take(device_ops),
-                        row=row,
-                        operation=place[kind],
-                        token=token[kind],
-                        step=step,
-                        bytes=size[kind],
+                        rank, device, trace.base_ns, trace.ops.take(device_ops), collectives
                     )
                 )
     return operations, participants
@@ -153,29 +133,21 @@ def find_participants(
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """One way in which ops of a trace communicate."""
+    """One way in which ops of a trace communicate; `bytes` is -1 if unknown."""
 
     name: str
     operation: CollectiveOperation
     bytes: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Uses:
+def _uses(trace: Trace) -> tuple[list[_Use], Int32s]:
     """The ways in which the ops of a trace communicate, and each op's, -1 for none."""
-
-    kinds: list[_Use]
-    kind: Int32s
-
-
-def _uses(trace: Trace) -> _Uses:
     ops = trace.ops
     used = np.unique(ops.name)
-    operation_by_name = {name: operation_of(trace.names[name]) for name in used.tolist()}
-    communicating = np.array(
-        [operation_by_name[name] is not None for name in used.tolist()], dtype=np.bool_
-    )
-    rows = np.flatnonzero(communicating[np.searchsorted(used, ops.name)])
+    communicates = [
+        kernel_meaning(trace.names[name]).communication is not None for name in used.tolist()
+    ]
+    rows = np.flatnonzero(np.isin(ops.name, used[np.array(communicates, dtype=np.bool_)]))
     message = _messages(trace, rows)
     numbers: dict[_Use, int] = {}
     kind = np.full(len(ops), -1, dtype=np.int32)
@@ -183,13 +155,10 @@ def _uses(trace: Trace) -> _Uses:
         np.stack((ops.name[rows].astype(np.int64), message)), axis=1, return_inverse=True
     )
     for pair, (name, number) in enumerate(pairs.T.tolist()):
-        operation = operation_by_name[name]
-        assert operation is not None
-        message_of_op = trace.message_table[number] if number >= 0 else None
-        operation = said_operation(operation, message_of_op)
-        use = _Use(trace.names[name], operation, given_bytes(message_of_op))
-        kind[rows[which.ravel() == pair]] = numbers.setdefault(use, len(numbers))
-    return _Uses(list(numbers), kind)
+        use = _use(trace.names[name], trace.message_table[number] if number >= 0 else None)
+        if use is not None:
+            kind[rows[which.ravel() == pair]] = numbers.setdefault(use, len(numbers))
+    return list(numbers), kind
 
 
 def _messages(trace: Trace, rows: Int64s) -> Int64s:

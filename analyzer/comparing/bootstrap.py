@@ -74,20 +74,18 @@ def unpaired_ratio(base: Sequence[float], other: Sequence[float]) -> Interval | 
     The degrees of freedom are Welch's, rounded down: (vb + vo)² / (vb² / (nb - 1) + vo² / (no - 1))
     with the two variances of the log means.
     """
-    sizes = (len(base), len(other))
-    if min(sizes) < MIN_ROUNDS:
+    if min(len(base), len(other)) < MIN_ROUNDS:
         return None
-    sides = (np.array([side], dtype=np.float64) for side in (base, other))
-    variances = [
-        _corrected(np.log(_resampled_means(side)[0]), size)
-        for side, size in zip(sides, sizes, strict=True)
-    ]
-    total = sum(variances)
-    shares = [
-        (variance / total) ** 2 / (size - 1) if total else 1.0
-        for variance, size in zip(variances, sizes, strict=True)
-    ]
-    degrees = max(int(1 / sum(shares)), 1)
+    base_variance, other_variance = (
+        _corrected(np.log(_resampled_means(np.array([side], dtype=np.float64))[0]), len(side))
+        for side in (base, other)
+    )
+    total = base_variance + other_variance
+    degrees = 1
+    if total:
+        base_share = (base_variance / total) ** 2 / (len(base) - 1)
+        other_share = (other_variance / total) ** 2 / (len(other) - 1)
+        degrees = max(int(1 / (base_share + other_share)), 1)
     return _interval(float(np.mean(other) / np.mean(base)), total, degrees)
 
 

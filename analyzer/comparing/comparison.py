@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, combinations, pairwise, zip_longest
 from statistics import fmean, stdev
 
+from msgspec.structs import replace
+
 from decodescope.analyzer.comparing.bootstrap import (
     CONFIDENCE,
     MIN_ROUNDS,
@@ -53,33 +55,34 @@ def standings_of(variants: Sequence[VariantRates], speeds: Speeds) -> tuple[Stan
     """The variants that have tokens/s and accuracy, fastest first, each with the unbeaten ones that
     beat it; none if fewer than two have both. `speeds(base, other)` is the ratio of tokens/s of two
     variants."""
+    accuracies = {rates.variant: rates.accuracy for rates in variants if rates.accuracy is not None}
     ranked = sorted(
         (
-            (variant.variant, variant.mean, variant.accuracy)
-            for variant in variants
-            if variant.mean is not None and variant.accuracy is not None
+            Standing(rates.variant, rates.mean, accuracies[rates.variant].kl, ())
+            for rates in variants
+            if rates.mean is not None and rates.variant in accuracies
         ),
-        key=lambda standing: (-standing[1], standing[2].kl),
+        key=lambda standing: (-standing.tokens_per_s, standing.kl),
     )
     if len(ranked) < 2:
         return ()
-    beaten_by: dict[str, list[str]] = {name: [] for name, _, _ in ranked}
-    for (base, _, base_accuracy), (other, _, other_accuracy) in combinations(ranked, 2):
+    beaten_by: dict[str, list[str]] = {standing.variant: [] for standing in ranked}
+    for base, other in combinations(beaten_by, 2):
         faster = _faster(speeds(base, other))
-        closer = _closer(base_accuracy, other_accuracy)
+        closer = _closer(accuracies[base], accuracies[other])
         if min(faster, closer) >= 0 < max(faster, closer):
             beaten_by[base].append(other)
         elif min(faster, closer) < 0 >= max(faster, closer):
             beaten_by[other].append(base)
     unbeaten = _unbeaten(beaten_by)
+    for name in unbeaten:
+        beaten_by[name] = []
     return tuple(
-        Standing(
-            name,
-            tokens_per_s,
-            accuracy.kl,
-            () if name in unbeaten else tuple(n for n in unbeaten if n in beaten_by[name]),
+        replace(
+            standing,
+            beaten_by=tuple(name for name in unbeaten if name in beaten_by[standing.variant]),
         )
-        for name, tokens_per_s, accuracy in ranked
+        for standing in ranked
     )
 
 
@@ -134,21 +137,17 @@ def compare_runs(
     names = tuple(by_variant)
     if len(names) < 2:
         raise InputError("compare: needs runs of at least two variants; name another one")
-    pairs = tuple(
-        _pair(base, other, by_variant, windows)
-        for base, other in dict.fromkeys(
-            chain(((names[0], name) for name in names[1:]), pairwise(names))
-        )
-    )
     variants = tuple(_rates(name, rounds) for name, rounds in by_variant.items())
+    bases = dict.fromkeys(chain(((names[0], name) for name in names[1:]), pairwise(names)))
+    rounds = set.intersection(*(set(rounds) for rounds in by_variant.values()))
     return Comparison(
         schema_version=SCHEMA_VERSION,
         runs=tuple(runs),
         windows=dict(windows),
         comparison=ComparisonResult(
-            rounds=len(set.intersection(*(set(rounds) for rounds in by_variant.values()))),
+            rounds=len(rounds),
             variants=variants,
-            pairs=pairs,
+            pairs=tuple(_pair(*pair, by_variant, windows) for pair in bases),
             findings=(*findings, *_findings(by_variant, windows)),
             gate=None,
             standings=standings_of(

@@ -110,7 +110,7 @@ def _idle_of_steps(steps: tuple[StepReport, ...]) -> dict[str, float]:
     return figures
 
 
-class _Part(NamedTuple):
+class _StepPart(NamedTuple):
     """Time of one side's step; `ops` is None for time in which nothing runs."""
 
     ns: int
@@ -118,7 +118,7 @@ class _Part(NamedTuple):
 
 
 _Key = tuple[PartKind, str]
-_Parts = dict[_Key, _Part]
+_StepParts = dict[_Key, _StepPart]
 _NOT_BUSY: _Key = ("not_busy", "not_busy")
 
 
@@ -152,22 +152,22 @@ def _step_ns(report: Report) -> int | None:
     return report.observer.profiled_step_ns
 
 
-def _role_parts(report: Report, step_ns: int, split: bool) -> _Parts:
-    parts: _Parts = {
-        ("role", row.role): _Part(row.ns_per_step, row.ops_per_step) for row in report.roles
+def _role_parts(report: Report, step_ns: int, split: bool) -> _StepParts:
+    parts: _StepParts = {
+        ("role", row.role): _StepPart(row.ns_per_step, row.ops_per_step) for row in report.roles
     }
     completed = _completed(parts, report, step_ns)
     if split:
         tail_ns = completed.pop(_NOT_BUSY).ns
         for part in report.waterfall:
             if part.part in GAP_CLASSES:
-                completed["idle", part.part] = _Part(part.ns)
+                completed["idle", part.part] = _StepPart(part.ns)
                 tail_ns -= part.ns
-        completed["host_tail", "host_tail"] = _Part(tail_ns)
+        completed["host_tail", "host_tail"] = _StepPart(tail_ns)
     return completed
 
 
-def _completed(parts: _Parts, report: Report, step_ns: int) -> _Parts:
+def _completed(parts: _StepParts, report: Report, step_ns: int) -> _StepParts:
     """The parts with the rest of the step: time in which nothing runs, and (negative) what they
     count beyond the step."""
     counted_ns = sum(part.ns for part in parts.values())
@@ -176,18 +176,18 @@ def _completed(parts: _Parts, report: Report, step_ns: int) -> _Parts:
         busy_ns = min(counted_ns, step_ns)
     return {
         **parts,
-        _NOT_BUSY: _Part(step_ns - busy_ns),
-        ("beyond_step", "beyond_step"): _Part(busy_ns - counted_ns),
+        _NOT_BUSY: _StepPart(step_ns - busy_ns),
+        ("beyond_step", "beyond_step"): _StepPart(busy_ns - counted_ns),
     }
 
 
 def _layer_parts(
     base: Sequence[LayerReport], other: Sequence[LayerReport]
-) -> tuple[_Parts, _Parts]:
+) -> tuple[_StepParts, _StepParts]:
     """The layers of both sides as parts that can be compared, then the time outside of layers."""
     base_layers, other_layers = _layers(base), _layers(other)
-    base_parts: _Parts = {}
-    other_parts: _Parts = {}
+    base_parts: _StepParts = {}
+    other_parts: _StepParts = {}
     if len(base_layers) == len(other_layers):
         base_parts = {("layer", f"layer {row.layer}"): _part([row]) for row in base_layers}
         other_parts = {("layer", f"layer {row.layer}"): _part([row]) for row in other_layers}
@@ -203,14 +203,14 @@ def _layer_parts(
     return base_parts | _outside_layers(base), other_parts | _outside_layers(other)
 
 
-def _atfmean(rows: Sequence[LayerReport], shared: int, name: str) -> _Parts:
+def _atfmean(rows: Sequence[LayerReport], shared: int, name: str) -> _StepParts:
     """`shared` layers at the mean of all `rows`, and the others: together exactly their time."""
     whole_ns, whole_ops = _part(rows)
     ns, ops = whole_ns * shared // len(rows), (whole_ops or 0) * shared // len(rows)
-    parts: _Parts = {("layer", f"{_counted(shared, 'layer')}{name}"): _Part(ns, ops)}
+    parts: _StepParts = {("layer", f"{_counted(shared, 'layer')}{name}"): _StepPart(ns, ops)}
     if more := len(rows) - shared:
         key: _Key = "more_layers", f"{_counted(more, 'more layer')}{name}"
-        parts[key] = _Part(whole_ns - ns, (whole_ops or 0) - ops)
+        parts[key] = _StepPart(whole_ns - ns, (whole_ops or 0) - ops)
     return parts
 
 
@@ -230,15 +230,15 @@ def _by_motif(layers: Iterable[LayerReport]) -> list[list[LayerReport]]:
     return list(motifs.values())
 
 
-def _outside_layers(rows: Iterable[LayerReport]) -> _Parts:
+def _outside_layers(rows: Iterable[LayerReport]) -> _StepParts:
     return {(row.layer, row.layer): _part([row]) for row in rows if not isinstance(row.layer, int)}
 
 
-def _part(rows: Sequence[LayerReport]) -> _Part:
-    return _Part(sum(row.ns_per_step for row in rows), sum(row.ops for row in rows))
+def _part(rows: Sequence[LayerReport]) -> _StepPart:
+    return _StepPart(sum(row.ns_per_step for row in rows), sum(row.ops for row in rows))
 
 
-def _rows(base: _Parts, other: _Parts) -> tuple[StepPartChange, ...]:
+def _rows(base: _StepParts, other: _StepParts) -> tuple[StepPartChange, ...]:
     """A row for each part of either side that takes time or has ops, the largest change first;
     their order does not depend on which side is which."""
     places: dict[_Key, int] = {}

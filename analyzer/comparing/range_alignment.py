@@ -21,15 +21,15 @@ _NUMBER = re.compile(r"(?<=[._])\d+(?=$|[/+])")
 
 
 @dataclass(slots=True)
-class _Node:
+class _RangeNode:
     """One range with its children, summed over layers; times and counts are per step."""
 
     path: str
     figures: dict[str, float] = field(default_factory=lambda: dict.fromkeys(FIGURES, 0.0))
-    children: "dict[str, _Node]" = field(default_factory=dict)
+    children: "dict[str, _RangeNode]" = field(default_factory=dict)
 
 
-_Siblings = dict[str, _Node]
+_Siblings = dict[str, _RangeNode]
 
 
 def align_ranges(
@@ -41,13 +41,13 @@ def align_ranges(
     by attributed time, largest first. At each level, the rows add up to the ranges on both sides.
     """
     rows: list[RangeChange] = []
-    pending = _matches("", _tree(base, base_steps), _tree(other, other_steps))[::-1]
+    pending = _matched_level("", _tree(base, base_steps), _tree(other, other_steps))[::-1]
     while pending:
         match = pending.pop()
         rows.append(match.row())
         for name, node in reversed(match.base.items()):
             if name in match.other:
-                below = _matches(f"{node.path}/", node.children, match.other[name].children)
+                below = _matched_level(f"{node.path}/", node.children, match.other[name].children)
                 pending += reversed(below)
     return tuple(rows)
 
@@ -88,7 +88,7 @@ def _sum(nodes: _Siblings, figure: str) -> float | None:
     return sum(node.figures[figure] for node in nodes.values()) if nodes else None
 
 
-def _matches(prefix: str, base: _Siblings, other: _Siblings) -> list[_Match]:
+def _matched_level(prefix: str, base: _Siblings, other: _Siblings) -> list[_Match]:
     """The rows of one level, the largest first: the children of one range on both sides."""
     groups = _fusion_groups(base, other)
     groups += [{name} for name in {*base, *other}.difference(*groups)]
@@ -159,20 +159,20 @@ def _tree(reports: Sequence[RangeReport], steps: int) -> _Siblings:
     contain a "/" too.
     """
     roots: _Siblings = {}
-    nodes: dict[str, _Node] = {}
+    nodes: dict[str, _RangeNode] = {}
     for report in sorted(reports, key=lambda report: len(report.path)):
         parent = _parent(report.path, nodes)
         siblings = nodes[parent].children if parent else roots
         own = report.path[len(parent) + 1 :] if parent else report.path
         name = _NUMBER.sub("*", own)
         prefix = f"{nodes[parent].path}/" if parent else ""
-        node = nodes[report.path] = siblings.setdefault(name, _Node(prefix + name))
+        node = nodes[report.path] = siblings.setdefault(name, _RangeNode(prefix + name))
         for figure in FIGURES:
             node.figures[figure] += getattr(report, figure) / steps
     return roots
 
 
-def _parent(path: str, nodes: dict[str, _Node]) -> str:
+def _parent(path: str, nodes: dict[str, _RangeNode]) -> str:
     """The longest path of `nodes` above `path`, "" for none."""
     while "/" in path:
         path = path.rpartition("/")[0]

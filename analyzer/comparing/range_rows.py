@@ -12,7 +12,7 @@ from decodescope.analyzer.schema.report import Report
 _MOST_ROWS = 12
 
 
-class RangeRow(RangeChange, frozen=True, kw_only=True):
+class ListedRange(RangeChange, frozen=True, kw_only=True):
     """An aligned range as it is listed: under `name`, `depth` levels deep. A `part` belongs to the
     fused range above it, whose row contains its time; one side may lack it."""
 
@@ -21,8 +21,8 @@ class RangeRow(RangeChange, frozen=True, kw_only=True):
     part: bool = False
 
 
-def _row(change: RangeChange, name: str, depth: int = 0) -> RangeRow:
-    return RangeRow(**asdict(change), name=name, depth=depth)
+def _row(change: RangeChange, name: str, depth: int = 0) -> ListedRange:
+    return ListedRange(**asdict(change), name=name, depth=depth)
 
 
 def time_figure(pair: Pair) -> str:
@@ -30,7 +30,7 @@ def time_figure(pair: Pair) -> str:
     return "attributed_ns" if pair.overlapping else "gpu_ns"
 
 
-def ranges_by_path(pair: Pair) -> list[RangeRow]:
+def ranges_by_path(pair: Pair) -> list[ListedRange]:
     """Every range by its whole path, with the ranges that a fused one replaces."""
     return [
         _row(row, f"{row.path} (replaces {', '.join(row.replaced)})" if row.replaced else row.path)
@@ -43,7 +43,7 @@ class MostChanged:
     """The first `rows` of a pair, named without the `prefix` that their paths share; `more` ranges
     changed less."""
 
-    rows: tuple[RangeRow, ...]
+    rows: tuple[ListedRange, ...]
     prefix: str
     more: int
 
@@ -73,7 +73,7 @@ def _short_name(row: RangeChange, prefix: str) -> str:
     return f"{name} (was {replaced})" if replaced else name
 
 
-def range_tree(pair: Pair, windows: Sequence[Report]) -> tuple[RangeRow, ...]:
+def range_tree(pair: Pair, windows: Sequence[Report]) -> tuple[ListedRange, ...]:
     """Every range below its parent; a fused one is followed by its parts in both `windows`."""
     sums = [layer_sums(window.ranges, len(window.steps) or 1) for window in windows]
     rows = []
@@ -86,7 +86,7 @@ def range_tree(pair: Pair, windows: Sequence[Report]) -> tuple[RangeRow, ...]:
                 for figure in FIGURES
             }
             name = path.rpartition("/")[2]
-            rows.append(RangeRow(path, (), **figures, name=name, depth=depth + 1, part=True))
+            rows.append(ListedRange(path, (), **figures, name=name, depth=depth + 1, part=True))
     return tuple(rows)
 
 

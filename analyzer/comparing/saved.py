@@ -16,12 +16,9 @@ _START_BYTES = 200
 
 
 class _Header(Struct, frozen=True):
-    schema_version: int
-
-
-class _Kind(Struct, frozen=True):
     """A comparison has `runs`, a diff has a `pair`."""
 
+    schema_version: int
     runs: msgspec.Raw = msgspec.Raw()
     pair: msgspec.Raw = msgspec.Raw()
 
@@ -46,14 +43,13 @@ def read_saved(saved_json: bytes, path: str) -> Comparison | Diff:
         InputError: it is neither, or has another schema version.
     """
     advice = "measure again with compare --json"
-    kind = decode_saved(saved_json, path, _Kind, advice)
-    comparison, diff = bytes(kind.runs), bytes(kind.pair)
-    if not comparison and not diff:
-        raise InputError(
-            f"{path}: neither a comparison nor a diff; give a file that compare --json or "
-            "diff --json wrote"
-        )
-    if not comparison:
+    header = decode_saved(saved_json, path, _Header, advice)
+    if not bytes(header.runs):
+        if not bytes(header.pair):
+            raise InputError(
+                f"{path}: neither a comparison nor a diff; give a file that compare --json or "
+                "diff --json wrote"
+            )
         return decode_saved(saved_json, path, Diff, advice)
     decoded = decode_saved(saved_json, path, Comparison, advice)
     if len(decoded.comparison.variants) < 2 or not decoded.runs:

@@ -58,7 +58,7 @@ def sides_of(compared: Comparison | Diff) -> tuple[Side, ...]:
 
 
 def pair_with_first(compared: Comparison | Diff, name: str) -> Pair | None:
-    """What changed from the first side to the side `name`; None for the first itself."""
+    """The changes from the first side to the side `name`; None for the first itself."""
     if isinstance(compared, Diff):
         return compared.pair if name == OTHER else None
     first = compared.comparison.variants[0].variant

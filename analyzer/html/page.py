@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from decodescope.analyzer.html.svg_step_time import launches_svg, queue_svg, roles_svg
 from decodescope.analyzer.html.svg_timeline import excerpt_svg, step_svg
-from decodescope.analyzer.names.names import cut_middle
+from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.tables import (
     changes_table,
     communication_table,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from markupsafe import Markup
 
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks, time_ticks
-from decodescope.analyzer.names.names import cut_middle
+from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.reports.distributions import Buckets, shared_bounds
 from decodescope.analyzer.schema.kernel_report import LaunchReport, QueueDepth
 from decodescope.analyzer.schema.report import WaterfallPart

@@ -7,7 +7,7 @@ from itertools import pairwise
 from markupsafe import Markup
 
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks
-from decodescope.analyzer.names.names import cut_middle
+from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.schema.comparison_report import (
     ChangeVerdict,
     Pair,
@@ -98,8 +98,7 @@ def _dots(drawing: Drawing, variant: VariantRates, y: float, x: Callable[[float]
 def ratios_svg(pairs: Sequence[Pair]) -> Markup | None:
     """tokens/s of one variant over another's with its interval, on a logarithmic axis around 1;
     None if nothing was timed."""
-    timed = [(pair, pair.speed) for pair in pairs if pair.speed is not None]
-    timed = [(pair, speed) for pair, speed in timed if speed.value > 0]
+    timed = [(pair, speed) for pair in pairs if (speed := pair.speed) and speed.value > 0]
     if not timed:
         return None
     low, high = _ratio_range([speed for _, speed in timed])
@@ -128,10 +127,9 @@ def ratios_svg(pairs: Sequence[Pair]) -> Markup | None:
 
 def _ratio_range(speeds: Sequence[SpeedRatio]) -> tuple[float, float]:
     """A range that contains 1, every ratio and every interval, with a margin."""
-    ends = [1.0, *(speed.value for speed in speeds)]
-    for speed in speeds:
-        if speed.interval is not None:
-            ends += [max(speed.interval.low, _MIN_RATIO), max(speed.interval.high, _MIN_RATIO)]
+    intervals = [speed.interval for speed in speeds if speed.interval is not None]
+    ends = [end for interval in intervals for end in (interval.low, interval.high)]
+    ends = [1.0, *(speed.value for speed in speeds), *(max(end, _MIN_RATIO) for end in ends)]
     return min(ends) / 1.03, max(ends) * 1.03
 
 
@@ -163,11 +161,7 @@ def standings_svg(standings: Sequence[Standing], variants: Sequence[VariantRates
     if not standings:
         return None
     height = _FRONTIER_TOP + max(_FRONTIER_HEIGHT, len(standings) * _LABEL_PX) + _FRONTIER_AXIS_PX
-    about = "; ".join(
-        f"{standing.variant}: {rate(standing.tokens_per_s)} tokens/s, KL {standing.kl:.3g}, "
-        f"beaten by {beaten_text(standing.beaten_by)}"
-        for standing in standings
-    )
+    about = "; ".join(_standing_text(standing, "") for standing in standings)
     drawing = Drawing(height, "Speed beside error of each variant", about)
     intervals = {variant.variant: variant.interval for variant in variants}
     tops = [standing.tokens_per_s for standing in standings]
@@ -181,12 +175,16 @@ def standings_svg(standings: Sequence[Standing], variants: Sequence[VariantRates
             low, high = axes.y(interval.low), axes.y(interval.high)
             drawing.rect(x - 4, high, 8, max(low - high, 1), "interval")
         kind = "hollow" if standing.beaten_by else "dot"
-        tip = (
-            f"{standing.variant}: {rate(standing.tokens_per_s)} tokens/s, KL {standing.kl:.3g} nats"
-        )
-        drawing.circle(x, y, 4, kind, f"{tip}, beaten by {beaten_text(standing.beaten_by)}")
+        drawing.circle(x, y, 4, kind, _standing_text(standing, " nats"))
     _labels(drawing, standings, axes)
     return drawing.markup()
+
+
+def _standing_text(standing: Standing, unit: str) -> str:
+    return (
+        f"{standing.variant}: {rate(standing.tokens_per_s)} tokens/s, KL {standing.kl:.3g}{unit}, "
+        f"beaten by {beaten_text(standing.beaten_by)}"
+    )
 
 
 class _FrontierAxes:
@@ -212,14 +210,9 @@ class _FrontierAxes:
             drawing.line(x, _FRONTIER_TOP, x, self._bottom, "grid")
             drawing.text(x, self._bottom + 16, f"{10.0**power:.0e}", "dim", "middle")
         for at in ticks(self._highest, 6):
-            drawing.line(
-                _FRONTIER_LEFT,
-                self.y(at),
-                _FRONTIER_RIGHT,
-                self.y(at),
-                "grid" if at else "axis",
-            )
-            drawing.text(_FRONTIER_LEFT - 6, self.y(at) + 4, f"{at:,g}", "dim", "end")
+            y, kind = self.y(at), "grid" if at else "axis"
+            drawing.line(_FRONTIER_LEFT, y, _FRONTIER_RIGHT, y, kind)
+            drawing.text(_FRONTIER_LEFT - 6, y + 4, f"{at:,g}", "dim", "end")
         drawing.text(0, 12, "tokens/s", "dim")
         drawing.text(_FRONTIER_RIGHT, self._bottom + 34, "KL to fp32, nats", "dim", "end")
 

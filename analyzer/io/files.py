@@ -178,7 +178,8 @@ def names_of(partial: Path) -> tuple[Path, ...]:
     name = partial.name.removesuffix(_PARTIAL)
     if name in ("", partial.name):
         return ()
-    return tuple(partial.with_name(one) for one in {name, re.sub(r"(?<=.)-[0-9]{1,9}$", "", name)})
+    without_number = re.sub(r"(?<=.)-[0-9]{1,9}$", "", name)
+    return tuple(partial.with_name(name) for name in {name, without_number})
 
 
 def growing_file(path: Path) -> Path | None:

@@ -36,22 +36,22 @@ def check_writable(path: Path | None, option: str, inputs: Iterable[Path | None]
         return
     target = destination(path)
     try:
-        found = os.stat(target)
+        existing = os.stat(target)
     except (FileNotFoundError, NotADirectoryError):
         _check_folder_of(target, f"{option} {path}")
-        found = None
+        existing = None
     except OSError as error:
         raise InputError(f"{option} {path}: cannot be written ({error.strerror})") from error
-    for one in inputs:
-        if one is not None and _is_same(one, target, found):
-            raise InputError(f"{option} {path}: is the input {one}; name another file")
-    if found is None:
+    for source in inputs:
+        if source is not None and _is_same(source, target, existing):
+            raise InputError(f"{option} {path}: is the input {source}; name another file")
+    if existing is None:
         return
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(existing.st_mode):
         raise InputError(f"{option} {path}: is a folder; name a file")
     if isinstance(target, Path) and not os.access(target, os.W_OK):
         raise InputError(f"{option} {path}: is not writable; name another file")
-    if stat.S_ISREG(found.st_mode):
+    if stat.S_ISREG(existing.st_mode):
         _check_folder_of(target, f"{option} {path}")
 
 
@@ -103,10 +103,7 @@ def destination(path: Path) -> Path | int:
 
 def is_special(target: Path) -> bool:
     """Whether `target` exists and is neither a regular file nor a folder."""
-    target_status = status(target)
-    return target_status is not None and not (
-        stat.S_ISREG(target_status.st_mode) or stat.S_ISDIR(target_status.st_mode)
-    )
+    return os.path.exists(target) and not (os.path.isfile(target) or os.path.isdir(target))
 
 
 def status(target: Path | int) -> os.stat_result | None:
@@ -117,18 +114,18 @@ def status(target: Path | int) -> os.stat_result | None:
         return None
 
 
-def _is_same(one: Path, target: Path | int, found: os.stat_result | None) -> bool:
-    """Whether the input `one` is the regular file `target`, which may be yet to be written."""
-    read = status(0 if one == _STDIN else one)
-    if read is None or found is None:
-        return os.path.realpath(one) == os.path.realpath(str(target))
-    return stat.S_ISREG(found.st_mode) and os.path.samestat(read, found)
+def _is_same(source: Path, target: Path | int, existing: os.stat_result | None) -> bool:
+    """Whether the input `source` is the regular file `target`, which may be yet to be written."""
+    read = status(0 if source == _STDIN else source)
+    if read is None or existing is None:
+        return os.path.realpath(source) == os.path.realpath(str(target))
+    return stat.S_ISREG(existing.st_mode) and os.path.samestat(read, existing)
 
 
-def _check_folder_of(target: Path | int, what: str) -> None:
+def _check_folder_of(target: Path | int, title: str) -> None:
     if isinstance(target, int):
         return
     if not os.path.isdir(target.parent):
-        raise InputError(f"{what}: the folder {target.parent} does not exist; make it first")
+        raise InputError(f"{title}: the folder {target.parent} does not exist; make it first")
     if not os.access(target.parent, os.W_OK):
-        raise InputError(f"{what}: the folder {target.parent} is not writable")
+        raise InputError(f"{title}: the folder {target.parent} is not writable")

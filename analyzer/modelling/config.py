@@ -4,6 +4,8 @@ Every entry of the bundled models.json holds fields of a published config.json; 
 they were checked. An alias is a name of other weights of the same shape.
 """
 
+import os
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib import resources
@@ -13,7 +15,6 @@ from typing import Any
 import msgspec
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.modelling import families
 from decodescope.analyzer.modelling.config_fields import (
     WINDOW,
     Fields,
@@ -21,6 +22,7 @@ from decodescope.analyzer.modelling.config_fields import (
     expert_layers,
     shown,
 )
+from decodescope.analyzer.modelling.families import Family, families
 from decodescope.analyzer.modelling.shape import (
     Experts,
     LatentAttention,
@@ -31,16 +33,33 @@ from decodescope.analyzer.modelling.shape import (
 from decodescope.analyzer.text.plain import plain_line
 
 # Endings of names that do not change the shape.
-_ENDINGS = ("-instruct", "-it", "-chat", "-base", "-hf", "-thinking", "-2507", "-pt")
+_ENDINGS = re.compile(r"(?:-(?:instruct|it|chat|base|hf|thinking|2507|pt))+$")
 _MAX_SHOWN = 80
 _CONFIG = "config.json"
 _MAX_BYTES = 16 << 20
 _MAX_LAYERS = 4096
 _DTYPES = {
-    "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32",
-}  # fmt: skip
+    "bfloat16": "bf16",
+    "float16": "fp16",
+    "half": "fp16",
+    "float32": "fp32",
+    "float": "fp32",
+}
 # Names of the part of a multimodal config.json that describes the decoder.
 _NESTED = ("text_config", "llm_config", "language_config")
+# Fields of layers whose bytes are not known here: state spaces, sparse attention, layers that
+# differ, encoders, embeddings of each layer.
+_UNKNOWN_FIELDS = (
+    "attn_layer_period",
+    "block_configs",
+    "cross_attention_layers",
+    "hidden_size_per_layer_input",
+    "hybrid_override_pattern",
+    "index_topk",
+    "mamba_d_state",
+    "ssm_state_size",
+    "state_size",
+)
 
 
 class BundledModel(msgspec.Struct, frozen=True):
@@ -66,11 +85,11 @@ def bundled_config(name: str) -> tuple[str, dict[str, Any]]:
         InputError: no such name; the message has the nearest ones.
     """
     models = bundled_models()
-    known = {_key(one): full for full, model in models.items() for one in (full, *model.aliases)}
+    known = {_key(each): full for full, model in models.items() for each in (full, *model.aliases)}
     key = _key(name)
     if key not in known:
         near = get_close_matches(key, known, n=3, cutoff=0.5)
-        nearest = " or ".join(dict.fromkeys(known[one] for one in near))
+        nearest = " or ".join(dict.fromkeys(known[key] for key in near))
         hint = f"{nearest}, or " if nearest else ""
         raise InputError(
             f"no model called {plain_line(name)[:_MAX_SHOWN]} is known; name {hint}the model's "
@@ -81,10 +100,7 @@ def bundled_config(name: str) -> tuple[str, dict[str, Any]]:
 
 def _key(name: str) -> str:
     key = name.strip().partition("@")[0].rpartition("/")[2].lower().replace("_", "-")
-    key = key.removeprefix("meta-")
-    while (ending := next((one for one in _ENDINGS if key.endswith(one)), None)) is not None:
-        key = key.removesuffix(ending)
-    return key
+    return _ENDINGS.sub("", key.removeprefix("meta-"))
 
 
 def read_model_config(name_or_path: str) -> ModelShape:
@@ -97,17 +113,10 @@ def read_model_config(name_or_path: str) -> ModelShape:
         InputError: no such file or name, or a file that does not say what is needed.
     """
     path = Path(name_or_path)
-    if path.suffix == ".json" or _exists(path):
+    if path.suffix == ".json" or os.path.exists(path):
         return _read(path / _CONFIG if path.is_dir() else path, name_or_path)
     name, config = bundled_config(name_or_path)
     return model_shape(config, name, name)
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):
-        return False
 
 
 def _read(path: Path, name: str) -> ModelShape:
@@ -135,6 +144,7 @@ def model_shape(config: Mapping[str, Any], name: str, source: str) -> ModelShape
     """
     fields = _decoder_fields(config, source)
     kind = str(fields.get("model_type") or "")
+    family = families().get(kind, Family())
     _check_known(fields)
     layers = fields.count("num_hidden_layers", "n_layer", "num_layers")
     if layers > _MAX_LAYERS:
@@ -150,8 +160,9 @@ def model_shape(config: Mapping[str, Any], name: str, source: str) -> ModelShape
         )
     if "sliding" in kinds and fields.get(*WINDOW) is None:
         raise fields.error("layer_types has sliding_attention, but there is no sliding_window")
-    experts = _experts(fields, kind)
+    experts = _experts(fields, family)
     bias = fields.flag("attention_bias", "use_bias", "bias") or False
+    gate = fields.flag("attn_output_gate")
     return ModelShape(
         name=name,
         source=source,
@@ -166,16 +177,16 @@ def model_shape(config: Mapping[str, Any], name: str, source: str) -> ModelShape
         is_moe=(False,) * layers if experts is None else expert_layers(fields, layers),
         dtype=_dtype(fields),
         tied=fields.flag("tie_word_embeddings") or False,
-        qkv_bias=bias or kind in families.QKV_BIAS or fields.flag("qkv_bias") is True,
-        o_bias=bias and kind not in families.NO_O_BIAS,
+        qkv_bias=bias or family.qkv_bias or fields.flag("qkv_bias") is True,
+        o_bias=bias and family.o_bias,
         mlp_bias=fields.flag("mlp_bias", "use_bias") or False,
-        gated=kind not in families.UNGATED,
-        qk_norm=_qk_norm(fields, kind),
-        norms_per_layer=4 if kind in families.FOUR_NORMS else 2,
-        norm_bias=kind in families.NORM_BIAS,
+        gated=family.gated,
+        qk_norm=_qk_norm(fields, family),
+        norms_per_layer=family.norms_per_layer,
+        norm_bias=family.norm_bias,
         sliding_window=fields.optional_count(*WINDOW) if "sliding" in kinds else None,
-        attention_gate=_gates_attention(fields, kind),
-        sinks=kind in families.SINKS,
+        attention_gate=family.attention_gate if gate is None else gate,
+        sinks=family.sinks,
         experts=experts,
         latent=latent,
         linear=_linear(fields) if "linear" in kinds else None,
@@ -186,7 +197,7 @@ def model_shape(config: Mapping[str, Any], name: str, source: str) -> ModelShape
 def _check_known(fields: Fields) -> None:
     if fields.flag("is_encoder_decoder"):
         raise fields.error("is_encoder_decoder is true", "give the config.json of a decoder")
-    for name in families.UNKNOWN_FIELDS:
+    for name in _UNKNOWN_FIELDS:
         if fields.values.get(name):
             raise fields.error(
                 f"{name}: the bytes of such layers are not known",
@@ -198,27 +209,29 @@ def _decoder_fields(config: Mapping[str, Any], source: str) -> Fields:
     nested = next((config[name] for name in _NESTED if isinstance(config.get(name), dict)), None)
     values = {**config, **nested} if nested is not None else config
     kind = values.get("model_type")
-    if nested is not None and "model_type" not in nested and f"{kind}_text" in families.DEFAULTS:
+    if nested is not None and "model_type" not in nested and _defaults(f"{kind}_text"):
         kind = f"{kind}_text"
         values = {**values, "model_type": kind}
-    defaults = families.DEFAULTS.get(kind, {}) if isinstance(kind, str) else {}
-    return Fields(source, values, defaults)
+    return Fields(source, values, _defaults(kind))
+
+
+def _defaults(kind: object) -> Mapping[str, Any]:
+    return families().get(kind, Family()).defaults if isinstance(kind, str) else {}
 
 
 def _intermediate(fields: Fields, hidden: int) -> int:
     names = ("intermediate_size_mlp", "intermediate_size", "n_inner", "ffn_dim")
-    found = fields.optional_count(*names, "moe_intermediate_size")
-    if found is None and fields.get("n_embd") is not None:
+    size = fields.optional_count(*names, "moe_intermediate_size")
+    if size is None and fields.get("n_embd") is not None:
         return 4 * hidden
-    return found if found is not None else fields.count("intermediate_size")
+    return size if size is not None else fields.count("intermediate_size")
 
 
 def _head_dim(fields: Fields, hidden: int, heads: int, latent: LatentAttention | None) -> int:
-    given = None if latent is not None else fields.optional_count("head_dim")
-    if given is not None:
-        return given
     if latent is not None:
         return latent.nope_dim + latent.rope_dim
+    if (size := fields.optional_count("head_dim")) is not None:
+        return size
     if hidden % heads:
         raise fields.error(
             f"hidden_size ({hidden}) is no multiple of num_attention_heads ({heads}), "
@@ -249,7 +262,7 @@ def _linear(fields: Fields) -> LinearAttention:
     )
 
 
-def _experts(fields: Fields, kind: str) -> Experts | None:
+def _experts(fields: Fields, family: Family) -> Experts | None:
     counts = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
     count = fields.optional_count(*counts, least=0) or 0
     if count <= 1:
@@ -272,41 +285,36 @@ def _experts(fields: Fields, kind: str) -> Experts | None:
         per_token=per_token,
         intermediate=width,
         shared_intermediate=shared,
-        shared_gate=kind in families.SHARED_GATE,
-        bias=kind in families.EXPERT_BIAS,
-        router_bias=kind in families.ROUTER_BIAS,
+        shared_gate=family.shared_gate,
+        bias=family.expert_bias,
+        router_bias=family.router_bias,
     )
 
 
-def _gates_attention(fields: Fields, kind: str) -> bool:
-    given = fields.flag("attn_output_gate")
-    return kind in families.ATTENTION_GATE if given is None else given
-
-
-def _qk_norm(fields: Fields, kind: str) -> QkNorm:
-    if kind in families.ALL_QK_NORM:
+def _qk_norm(fields: Fields, family: Family) -> QkNorm:
+    if family.qk_norm == "all":
         return "all"
-    given = fields.flag("use_qk_norm", "qk_layernorm")
-    if kind in families.PLAIN_QK_NORM:
-        return "none" if given is False else "plain"
-    return "head" if given or (given is None and kind in families.HEAD_QK_NORM) else "none"
+    flag = fields.flag("use_qk_norm", "qk_layernorm")
+    if flag and family.qk_norm == "none":
+        return "head"
+    return "none" if flag is False else family.qk_norm
 
 
 def _dtype(fields: Fields) -> str:
-    found = fields.get("dtype", "torch_dtype")
-    if found is None:
+    dtype = fields.get("dtype", "torch_dtype")
+    if dtype is None:
         return "bf16"
-    name = str(found).removeprefix("torch.")
+    name = str(dtype).removeprefix("torch.")
     if name not in _DTYPES:
         raise fields.error(
-            f"{fields.named('dtype', 'torch_dtype')} is {shown(found)}",
+            f"{fields.named('dtype', 'torch_dtype')} is {shown(dtype)}",
             f"known are {', '.join(_DTYPES)}",
         )
     return _DTYPES[name]
 
 
 def _quantization(config: Mapping[str, Any], fields: Fields) -> Mapping[str, Any] | None:
-    found = config.get("quantization_config") or fields.get("quantization_config")
-    if found is not None and not isinstance(found, dict):
-        raise fields.error(f"quantization_config is {shown(found)}, not an object")
-    return found
+    quantization = config.get("quantization_config") or fields.get("quantization_config")
+    if quantization is not None and not isinstance(quantization, dict):
+        raise fields.error(f"quantization_config is {shown(quantization)}, not an object")
+    return quantization

@@ -38,9 +38,9 @@ class Fields:
     def get(self, *names: str) -> Any:
         """The first of these that the file has, else the first default, else None."""
         for values in (self.values, self.defaults):
-            given = [values[name] for name in names if name in values]
-            if given:
-                return next((value for value in given if value is not None), None)
+            present = [values[name] for name in names if name in values]
+            if present:
+                return next((value for value in present if value is not None), None)
         return None
 
     def named(self, *names: str) -> str:
@@ -49,34 +49,34 @@ class Fields:
 
     def count(self, *names: str, least: int = 1) -> int:
         """An integer that must be there."""
-        found = self.optional_count(*names, least=least)
-        if found is None:
+        count = self.optional_count(*names, least=least)
+        if count is None:
             raise self.error(f"has no {' or '.join(names)}", "give the config.json of a decoder")
-        return found
+        return count
 
     def optional_count(self, *names: str, least: int = 1) -> int | None:
         """An integer from `least` to 2^31, or None."""
-        found = self.get(*names)
-        if found is None:
+        value = self.get(*names)
+        if value is None:
             return None
-        if isinstance(found, bool) or not isinstance(found, int) or not least <= found < _LARGEST:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value < _LARGEST:
             wanted = f"an integer from {least} to 2^31"
-            raise self.error(f"{self.named(*names)} is {shown(found)}, not {wanted}")
-        return found
+            raise self.error(f"{self.named(*names)} is {shown(value)}, not {wanted}")
+        return value
 
     def flag(self, *names: str) -> bool | None:
         """True, False, or None if the file does not say."""
-        found = self.get(*names)
-        if found is not None and not isinstance(found, bool):
-            raise self.error(f"{self.named(*names)} is {shown(found)}, not true or false")
-        return found
+        value = self.get(*names)
+        if value is not None and not isinstance(value, bool):
+            raise self.error(f"{self.named(*names)} is {shown(value)}, not true or false")
+        return value
 
     def sequence(self, name: str) -> Sequence[Any] | None:
         """A list, or None."""
-        found = self.get(name)
-        if found is not None and not isinstance(found, list | tuple):
-            raise self.error(f"{name} is {shown(found)}, not a list")
-        return found
+        value = self.get(name)
+        if value is not None and not isinstance(value, list | tuple):
+            raise self.error(f"{name} is {shown(value)}, not a list")
+        return value
 
     def error(self, problem: str, advice: str = "") -> InputError:
         """An error about this file, to raise."""
@@ -102,21 +102,21 @@ def attention_kinds(fields: Fields, layers: int) -> tuple[LayerKind, ...]:
     Raises:
         InputError: contradictory fields, or a kind of attention whose bytes are not known.
     """
-    given = fields.sequence("layer_types")
-    if given is not None:
-        return _given_kinds(fields, given, layers)
+    types = fields.sequence("layer_types")
+    if types is not None:
+        return _listed_kinds(fields, types, layers)
     interval = fields.optional_count("full_attention_interval")
     if interval is not None:
         return _every(interval, "linear", layers)
     if fields.get(*WINDOW) is None or fields.flag("use_sliding_window") is False:
-        return _alike("full", layers)
+        return _every(1, "sliding", layers)
     pattern = fields.optional_count("sliding_window_pattern", "_sliding_window_pattern")
     if pattern is not None:
         return _every(pattern, "sliding", layers)
+    first = 0
     if fields.flag("use_sliding_window"):
-        first = min(fields.optional_count("max_window_layers", least=0) or 0, layers)
-        return _alike("full", first) + _alike("sliding", layers - first)
-    return _alike("sliding", layers)
+        first = fields.optional_count("max_window_layers", least=0) or 0
+    return tuple("full" if index < first else "sliding" for index in range(layers))
 
 
 def expert_layers(fields: Fields, layers: int) -> tuple[bool, ...]:
@@ -130,14 +130,14 @@ def expert_layers(fields: Fields, layers: int) -> tuple[bool, ...]:
     Raises:
         InputError: contradictory fields.
     """
-    given = fields.sequence("mlp_layer_types")
-    if given is not None:
-        _check_length(fields, "mlp_layer_types", len(given), layers)
-        return tuple(kind == "sparse" for kind in given)
+    types = fields.sequence("mlp_layer_types")
+    if types is not None:
+        _check_length(fields, "mlp_layer_types", types, layers)
+        return tuple(kind == "sparse" for kind in types)
     frequency = fields.get("moe_layer_freq")
     if isinstance(frequency, list | tuple):
-        _check_length(fields, "moe_layer_freq", len(frequency), layers)
-        return tuple(bool(one) for one in frequency)
+        _check_length(fields, "moe_layer_freq", frequency, layers)
+        return tuple(map(bool, frequency))
     every = fields.optional_count("moe_layer_freq") or 1
     first = fields.optional_count("first_k_dense_replace", least=0) or 0
     step = fields.optional_count("decoder_sparse_step", "interleave_moe_layer_step") or 1
@@ -150,35 +150,30 @@ def expert_layers(fields: Fields, layers: int) -> tuple[bool, ...]:
     )
 
 
-def _given_kinds(fields: Fields, given: object, layers: int) -> tuple[LayerKind, ...]:
-    assert isinstance(given, list | tuple)
-    _check_length(fields, "layer_types", len(given), layers)
-    for kind in given:
+def _listed_kinds(fields: Fields, types: Sequence[Any], layers: int) -> tuple[LayerKind, ...]:
+    _check_length(fields, "layer_types", types, layers)
+    for kind in types:
         if not isinstance(kind, str) or kind not in _KINDS:
             raise fields.error(
                 f"layer_types has {shown(kind)}, and the bytes of such a layer are not known",
                 f"known are {', '.join(_KINDS)}",
             )
-    return tuple(_KINDS[kind] for kind in given)
+    return tuple(_KINDS[kind] for kind in types)
 
 
-def _alike(kind: LayerKind, layers: int) -> tuple[LayerKind, ...]:
-    return (kind,) * layers
-
-
-def _every(number: int, others: LayerKind, layers: int) -> tuple[LayerKind, ...]:
-    """Full attention in each `number`-th layer, and `others` in the rest."""
-    return tuple("full" if (index + 1) % number == 0 else others for index in range(layers))
+def _every(number: int, between: LayerKind, layers: int) -> tuple[LayerKind, ...]:
+    """Full attention in each `number`-th layer, and `between` in the rest."""
+    return tuple("full" if (index + 1) % number == 0 else between for index in range(layers))
 
 
 def _indices(fields: Fields, name: str, layers: int) -> frozenset[int]:
-    given = fields.sequence(name) or ()
-    for index in given:
+    indices = fields.sequence(name) or ()
+    for index in indices:
         if not isinstance(index, int) or not 0 <= index < layers:
             raise fields.error(f"{name} has {shown(index)}, but num_hidden_layers is {layers}")
-    return frozenset(given)
+    return frozenset(indices)
 
 
-def _check_length(fields: Fields, name: str, found: int, layers: int) -> None:
-    if found != layers:
-        raise fields.error(f"{name} has {found} entries, but num_hidden_layers is {layers}")
+def _check_length(fields: Fields, name: str, entries: Sequence[Any], layers: int) -> None:
+    if len(entries) != layers:
+        raise fields.error(f"{name} has {len(entries)} entries, but num_hidden_layers is {layers}")

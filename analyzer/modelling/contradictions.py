@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from math import prod
 
 from decodescope.analyzer.modelling.matrices import Matrix, head_matrix, layer_weights
 from decodescope.analyzer.modelling.shape import ModelShape
@@ -54,21 +55,21 @@ def product_sizes(work: OperatorWork, tokens: int) -> list[int]:
     One entry a product; one whose FLOPs do not divide has none.
     """
     per_weight = 2 * tokens
-    found = work.flops[(work.flops > 0) & (work.flops % per_weight == 0)] // per_weight
-    return [int(one) for one in found.tolist()]
+    sizes = work.flops[(work.flops > 0) & (work.flops % per_weight == 0)] // per_weight
+    return list(sizes.tolist())
 
 
 def matrix_sizes(shape: ModelShape, tensor_parallel: int = 1) -> frozenset[tuple[int, int]]:
     """(rows, columns) of every matrix of the model, and of the blocks of rows that engines multiply
     apart: Q, K, V, K and V, gate, up."""
-    found = {_size(head_matrix(shape, tensor_parallel))}
+    sizes = {_size(head_matrix(shape, tensor_parallel)), *_blocks(shape, tensor_parallel)}
     kinds = shape.kinds()
     for kind in set(kinds):
-        for one in layer_weights(shape, kinds.index(kind), tensor_parallel).matrices:
-            found.add(_size(one))
-            if one.role in ("gate_up", "experts") and shape.gated and one.columns == shape.hidden:
-                found.add((one.rows // 2, one.columns))
-    return frozenset(found | set(_blocks(shape, tensor_parallel)))
+        for part in layer_weights(shape, kinds.index(kind), tensor_parallel).matrices:
+            sizes.add(_size(part))
+            if part.role in ("gate_up", "experts") and shape.gated and part.columns == shape.hidden:
+                sizes.add((part.rows // 2, part.columns))
+    return frozenset(sizes)
 
 
 def _blocks(shape: ModelShape, devices: int) -> Iterator[tuple[int, int]]:
@@ -90,13 +91,13 @@ def _size(matrix: Matrix) -> tuple[int, int]:
 
 def _counts(shape: ModelShape, facts: TraceFacts) -> Iterator[str]:
     variants = len(set(shape.kinds()))
-    for field, said, seen, what in (
+    for field, stated, seen, role in (
         ("num_hidden_layers", len(shape.layers), facts.layers, "layers"),
         ("hidden_size", shape.hidden, facts.hidden, "as the width of a token"),
         ("vocab_size", shape.vocabulary, facts.vocabulary, "as the width of the logits"),
     ):
-        if seen is not None and seen != said:
-            yield f"{field} of {shape.name} is {said:,}, but the trace shows {seen:,} {what}"
+        if seen is not None and seen != stated:
+            yield f"{field} of {shape.name} is {stated:,}, but the trace shows {seen:,} {role}"
     if facts.layer_variants is not None and facts.layer_variants > 1 and variants == 1:
         yield (
             f"all layers of {shape.name} are alike (layer_types), but the trace shows "
@@ -107,15 +108,15 @@ def _counts(shape: ModelShape, facts: TraceFacts) -> Iterator[str]:
 def _products(shape: ModelShape, facts: TraceFacts, devices: int) -> Iterator[str]:
     known = matrix_sizes(shape) | matrix_sizes(shape, devices)
     either = known | {(columns, rows) for rows, columns in known}
-    odd = [one for one in facts.products if one not in either]
+    odd = [product for product in facts.products if product not in either]
     if 2 * _weights(odd) > _weights(facts.products):
-        rows, columns = max(odd, key=lambda one: one[0] * one[1])
+        rows, columns = max(odd, key=prod)
         yield (
             f"hidden_size of {shape.name} is {shape.hidden:,}, but most products of the trace fit "
             f"none of its matrices; the largest has {rows:,} x {columns:,} weights"
         )
     sizes = {rows * columns for rows, columns in known}
-    strange = [one for one in facts.product_sizes if one not in sizes]
+    strange = [size for size in facts.product_sizes if size not in sizes]
     if 2 * sum(strange) > sum(facts.product_sizes):
         yield (
             f"most products of the trace fit none of the matrices of {shape.name} (hidden_size "
@@ -124,7 +125,7 @@ def _products(shape: ModelShape, facts: TraceFacts, devices: int) -> Iterator[st
 
 
 def _weights(products: Collection[tuple[int, int]]) -> int:
-    return sum(rows * columns for rows, columns in products)
+    return sum(map(prod, products))
 
 
 def _experts(shape: ModelShape, facts: TraceFacts) -> Iterator[str]:
@@ -137,6 +138,6 @@ def _experts(shape: ModelShape, facts: TraceFacts) -> Iterator[str]:
         )
 
 
-def _batch(facts: TraceFacts, given: int | None) -> Iterator[str]:
-    if given is not None and facts.batch is not None and given != facts.batch:
-        yield f"--batch is {given:,}, but the trace says {facts.batch:,} requests a step"
+def _batch(facts: TraceFacts, batch: int | None) -> Iterator[str]:
+    if batch is not None and facts.batch is not None and batch != facts.batch:
+        yield f"--batch is {batch:,}, but the trace says {facts.batch:,} requests a step"

@@ -7,6 +7,7 @@ them than devices.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.modelling.shape import Experts, LatentAttention, ModelShape
@@ -59,8 +60,10 @@ def layer_weights(shape: ModelShape, layer: int, tensor_parallel: int = 1) -> La
     experts = shape.experts if shape.is_moe[layer] else None
     mlp = split.mlp(shape.intermediate) if experts is None else split.experts(experts)
     norms = Vector("norm", shape.norms_per_layer * norm_size(shape))
+    weights = (norms, *attention, *mlp)
     return LayerWeights(
-        (*attention.matrices, *mlp.matrices), (norms, *attention.vectors, *mlp.vectors)
+        tuple(part for part in weights if isinstance(part, Matrix)),
+        tuple(part for part in weights if isinstance(part, Vector)),
     )
 
 
@@ -96,83 +99,61 @@ class _Split:
             )
         return size // self._devices
 
-    def attention(self) -> LayerWeights:
+    def attention(self) -> Iterator[Matrix | Vector]:
         shape = self._shape
         q, kv = self._heads * shape.head_dim, 2 * self._kv_heads * shape.head_dim
         rows = q * (2 if shape.attention_gate else 1) + kv
-        matrices = (
-            Matrix("qkv", "attention", rows, shape.hidden, shape.qkv_bias),
-            Matrix("o", "attention", shape.hidden, q, shape.o_bias),
-        )
-        sizes = {"none": 0, "plain": 0, "head": 2 * shape.head_dim, "all": q + kv // 2}
-        norms = sizes[shape.qk_norm]
-        vectors = [Vector("qk_norm", norms)] if norms else []
-        vectors += [Vector("attention", self._heads)] if shape.sinks else []
-        return LayerWeights(matrices, tuple(vectors))
+        yield Matrix("qkv", "attention", rows, shape.hidden, shape.qkv_bias)
+        yield Matrix("o", "attention", shape.hidden, q, shape.o_bias)
+        norms = {"none": 0, "plain": 0, "head": 2 * shape.head_dim, "all": q + kv // 2}
+        if size := norms[shape.qk_norm]:
+            yield Vector("qk_norm", size)
+        if shape.sinks:
+            yield Vector("attention", self._heads)
 
-    def latent_attention(self, latent: LatentAttention) -> LayerWeights:
+    def latent_attention(self, latent: LatentAttention) -> Iterator[Matrix | Vector]:
         """In decoding, the part of kv_b for K is applied to Q and that for V to the output."""
         shape, heads = self._shape, self._heads
         q = heads * (latent.nope_dim + latent.rope_dim)
-        kv_rows = latent.kv_rank + latent.rope_dim
-        queries: tuple[Matrix, ...] = (Matrix("qkv", "attention", q, shape.hidden),)
-        norms = latent.kv_rank
         if latent.q_rank is not None:
-            first = Matrix("qkv", "attention", latent.q_rank, shape.hidden, shape.qkv_bias)
-            queries = (first, Matrix("qkv", "attention", q, latent.q_rank))
-            norms += latent.q_rank
-        matrices = (
-            *queries,
-            Matrix("qkv", "attention", kv_rows, shape.hidden, shape.qkv_bias),
-            Matrix("qkv", "attention", heads * latent.nope_dim, latent.kv_rank),
-            Matrix("o", "attention", heads * latent.value_dim, latent.kv_rank),
-            Matrix("o", "attention", shape.hidden, heads * latent.value_dim, shape.o_bias),
-        )
-        return LayerWeights(matrices, (Vector("qk_norm", norms),))
+            yield Matrix("qkv", "attention", latent.q_rank, shape.hidden, shape.qkv_bias)
+        yield Matrix("qkv", "attention", q, latent.q_rank or shape.hidden)
+        kv_rows = latent.kv_rank + latent.rope_dim
+        yield Matrix("qkv", "attention", kv_rows, shape.hidden, shape.qkv_bias)
+        yield Matrix("qkv", "attention", heads * latent.nope_dim, latent.kv_rank)
+        yield Matrix("o", "attention", heads * latent.value_dim, latent.kv_rank)
+        yield Matrix("o", "attention", shape.hidden, heads * latent.value_dim, shape.o_bias)
+        yield Vector("qk_norm", latent.kv_rank + (latent.q_rank or 0))
 
-    def delta_net(self) -> LayerWeights:
-        linear = self._shape.linear
+    def delta_net(self) -> Iterator[Matrix | Vector]:
+        linear, hidden = self._shape.linear, self._shape.hidden
         assert linear is not None
         value_heads = self._part(linear.value_heads, "linear_num_value_heads")
         keys = self._part(linear.key_heads, "linear_num_key_heads") * linear.key_dim
         values = value_heads * linear.value_dim
-        matrices = (
-            Matrix("qkv", "attention", 2 * keys + 2 * values, self._shape.hidden),
-            Matrix("qkv", None, 2 * value_heads, self._shape.hidden),
-            Matrix("o", "attention", self._shape.hidden, values),
-        )
+        yield Matrix("qkv", "attention", 2 * keys + 2 * values, hidden)
+        yield Matrix("qkv", None, 2 * value_heads, hidden)
+        yield Matrix("o", "attention", hidden, values)
         convolution = linear.convolution * (2 * keys + values)
-        return LayerWeights(
-            matrices,
-            (Vector("attention", convolution + 2 * value_heads + linear.value_dim),),
-        )
+        yield Vector("attention", convolution + 2 * value_heads + linear.value_dim)
 
-    def mlp(self, intermediate: int) -> LayerWeights:
+    def mlp(self, intermediate: int) -> Iterator[Matrix | Vector]:
         shape, width = self._shape, self._part(intermediate, "intermediate_size")
         rows = 2 * width if shape.gated else width
-        matrices = (
-            Matrix("gate_up", "mlp", rows, shape.hidden, shape.mlp_bias),
-            Matrix("down", "mlp", shape.hidden, width, shape.mlp_bias),
-        )
-        return LayerWeights(matrices, ())
+        yield Matrix("gate_up", "mlp", rows, shape.hidden, shape.mlp_bias)
+        yield Matrix("down", "mlp", shape.hidden, width, shape.mlp_bias)
 
-    def experts(self, experts: Experts) -> LayerWeights:
-        shape = self._shape
+    def experts(self, experts: Experts) -> Iterator[Matrix | Vector]:
+        shape, count = self._shape, experts.count
         width = self._part(experts.intermediate, "moe_intermediate_size")
         rows = 2 * width if shape.gated else width
-        each = {"copies": experts.count, "used": experts.per_token}
-        matrices = list(_expert_matrices(shape.hidden, rows, width, experts.bias, each))
-        matrices.insert(0, Matrix("router", None, experts.count, shape.hidden))
+        routed = partial(Matrix, "experts", "experts", copies=count, used=experts.per_token)
+        yield Matrix("router", None, count, shape.hidden)
+        yield routed(rows, shape.hidden, experts.bias)
+        yield routed(shape.hidden, width, experts.bias)
         if experts.shared_intermediate:
-            matrices += self.mlp(experts.shared_intermediate).matrices
+            yield from self.mlp(experts.shared_intermediate)
         if experts.shared_gate:
-            matrices.append(Matrix("router", None, 1, shape.hidden))
-        vectors = (Vector("router", experts.count),) if experts.router_bias else ()
-        return LayerWeights(tuple(matrices), vectors)
-
-
-def _expert_matrices(
-    hidden: int, rows: int, width: int, bias: bool, each: dict[str, int]
-) -> Iterator[Matrix]:
-    yield Matrix("experts", "experts", rows, hidden, bias, **each)
-    yield Matrix("experts", "experts", hidden, width, bias, **each)
+            yield Matrix("router", None, 1, shape.hidden)
+        if experts.router_bias:
+            yield Vector("router", count)

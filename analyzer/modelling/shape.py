@@ -149,12 +149,10 @@ class StepShape:
 
     @property
     def queries(self) -> int:
-        """New tokens of all requests."""
         return self.batch if self.query_tokens is None else self.query_tokens
 
     @property
     def is_decode(self) -> bool:
-        """Whether every request has one new token."""
         return self.queries == self.batch
 
     def kv_read(self, window: int | None) -> float:

@@ -14,6 +14,7 @@ sampling. Experts that all tokens share are gate_up, activation and down.
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from operator import add, attrgetter
 from types import MappingProxyType
 
 from decodescope.analyzer.modelling.matrices import Matrix, head_matrix, layer_weights, norm_size
@@ -45,26 +46,17 @@ class RoleWork:
 
     @property
     def bytes(self) -> int:
-        """All bytes."""
         return self.weight_bytes + self.kv_bytes + self.activation_bytes
 
     def __add__(self, other: "RoleWork") -> "RoleWork":
-        return RoleWork(
-            self.weight_bytes + other.weight_bytes,
-            self.kv_bytes + other.kv_bytes,
-            self.activation_bytes + other.activation_bytes,
-            self.flops + other.flops,
-        )
+        return RoleWork(*map(add, _amounts(self), _amounts(other)))
 
     def times(self, count: int) -> "RoleWork":
         """The work of `count` such roles."""
-        return RoleWork(
-            self.weight_bytes * count,
-            self.kv_bytes * count,
-            self.activation_bytes * count,
-            self.flops * count,
-        )
+        return RoleWork(*(amount * count for amount in _amounts(self)))
 
+
+_amounts = attrgetter("weight_bytes", "kv_bytes", "activation_bytes", "flops")
 
 # Where the work of a role is done that has no kernel of its own, the likeliest first.
 _DONE_BY: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -90,24 +82,22 @@ def with_fused_roles(work: Mapping[str, RoleWork], present: Collection[str]) -> 
     activations stay on the chip there. A role that nothing present stands for keeps its work, so
     that the sum of the weights stays the same.
     """
-    found = dict(work)
-    for role in work:
-        if role in present:
-            continue
-        by = next((one for one in _DONE_BY.get(role, ()) if one in present and one in work), None)
+    fused = dict(work)
+    for role in work.keys() - present:
+        by = next((by for by in _DONE_BY.get(role, ()) if by in present and by in work), None)
         if by is not None:
-            found[by] += replace(found.pop(role), activation_bytes=0)
-    return found
+            fused[by] += replace(fused.pop(role), activation_bytes=0)
+    return fused
 
 
 def step_bytes(work: Mapping[str, RoleWork]) -> int:
     """The bytes that a step must read: weights, and K and V. The numerator of its MBU."""
-    return sum(one.weight_bytes + one.kv_bytes for one in work.values())
+    return sum(role.weight_bytes + role.kv_bytes for role in work.values())
 
 
 def step_flops(work: Mapping[str, RoleWork]) -> int:
     """FLOPs of the matrix products and the attention of a step."""
-    return sum(one.flops for one in work.values())
+    return sum(role.flops for role in work.values())
 
 
 Named = tuple[str, RoleWork]
@@ -126,13 +116,12 @@ def role_work(
     Raises:
         InputError: the model cannot be divided so.
     """
-    total = outside_work(shape, step, weights, tensor_parallel)
+    named = [*outside_work(shape, step, weights, tensor_parallel).items()]
     kinds = shape.kinds()
     for kind, count in Counter(kinds).items():
-        found = layer_work(shape, kinds.index(kind), step, weights, tensor_parallel)
-        for role, work in found.items():
-            total[role] = total.get(role, RoleWork()) + work.times(count)
-    return total
+        layer = layer_work(shape, kinds.index(kind), step, weights, tensor_parallel)
+        named += ((role, work.times(count)) for role, work in layer.items())
+    return _sums(named)
 
 
 def layer_work(
@@ -143,16 +132,17 @@ def layer_work(
     Raises:
         InputError: the model cannot be divided so.
     """
-    found = layer_weights(shape, layer, tensor_parallel)
+    read = layer_weights(shape, layer, tensor_parallel)
     tokens, element = step.queries, shape.element_bytes
-    named: list[Named] = [
-        ("norm", _norms(shape, tokens, shape.norms_per_layer - 2, 2)),
-        *((one.role, _product(one, tokens, weights, element)) for one in found.matrices),
-        *((one.role, RoleWork(one.size * element)) for one in found.vectors),
-        *_attention(shape, layer, step, weights, tensor_parallel),
-        *_between(found.matrices, shape, tokens),
-    ]
-    return _sums(named)
+    return _sums(
+        [
+            ("norm", _norms(shape, tokens, shape.norms_per_layer - 2, 2)),
+            *((each.role, _product(each, tokens, weights, element)) for each in read.matrices),
+            *((vector.role, RoleWork(vector.size * element)) for vector in read.vectors),
+            *_attention(shape, layer, step, weights, tensor_parallel),
+            *_between(read.matrices, shape, tokens),
+        ]
+    )
 
 
 def outside_work(
@@ -209,13 +199,12 @@ def _product(matrix: Matrix, tokens: int, weights: Weights, element: int) -> Rol
 def _between(matrices: tuple[Matrix, ...], shape: ModelShape, tokens: int) -> Iterator[Named]:
     """The activation function behind each gate_up, and the sum over a token's experts."""
     element = shape.element_bytes
-    for one in matrices:
-        widened = one.columns == shape.hidden and one.role in ("gate_up", "experts")
-        if widened:
-            width = one.rows + (one.rows // 2 if shape.gated else one.rows)
-            moved = tokens * one.used * width * element
+    for matrix in matrices:
+        if matrix.columns == shape.hidden and matrix.role in ("gate_up", "experts"):
+            width = matrix.rows + (matrix.rows // 2 if shape.gated else matrix.rows)
+            moved = tokens * matrix.used * width * element
             yield "activation", RoleWork(activation_bytes=moved)
-    experts = next((one for one in matrices if one.role == "experts"), None)
+    experts = next((matrix for matrix in matrices if matrix.role == "experts"), None)
     if experts is not None:
         moved = tokens * (experts.used + 1) * shape.hidden * element
         yield "experts", RoleWork(activation_bytes=moved)

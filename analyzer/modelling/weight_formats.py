@@ -11,6 +11,7 @@ bitsandbytes), those of compressed-tensors, NVIDIA ModelOpt and AMD Quark.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -70,13 +71,26 @@ _ALL = (
     WeightFormat("mxfp4", 4, scale_bytes=1, block_columns=32, compute="fp8"),
     WeightFormat("nvfp4", 4, scale_bytes=1, block_columns=16, compute="fp8"),
 )
-FORMATS: Mapping[str, WeightFormat] = MappingProxyType({one.name: one for one in _ALL})
-_ALIASES = {
-    "bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "fp8-e4m3": "fp8", "fp8-e5m2": "fp8",
-    "fp8-channel": "fp8", "w8a8": "fp8", "w8a8-fp8": "fp8", "w8a16-fp8": "fp8",
-    "fp8-block128": "fp8-block", "w8a16": "int8", "w8a8-int8": "int8", "w4a16": "int4",
-    "w4a8": "int4", "fp4": "nvfp4",
-}  # fmt: skip
+FORMATS: Mapping[str, WeightFormat] = MappingProxyType({each.name: each for each in _ALL})
+_OTHER_NAMES = {
+    "bf16": ("bfloat16",),
+    "fp16": ("float16",),
+    "fp32": ("float32",),
+    "fp8": ("fp8-e4m3", "fp8-e5m2", "fp8-channel", "w8a8", "w8a8-fp8", "w8a16-fp8"),
+    "fp8-block": ("fp8-block128",),
+    "int8": ("w8a16", "w8a8-int8"),
+    "int4": ("w4a16", "w4a8"),
+    "nvfp4": ("fp4",),
+}
+_ALIASES = {alias: name for name, aliases in _OTHER_NAMES.items() for alias in aliases}
+# The formats of ModelOpt's `quant_algo`.
+_MODELOPT = {
+    "FP8": "fp8-tensor",
+    "FP8_PER_CHANNEL_PER_TOKEN": "fp8",
+    "NVFP4": "nvfp4",
+    "W4A16_AWQ": "int4",
+    "INT4_AWQ": "int4",
+}
 
 
 def weight_format(text: str) -> WeightFormat:
@@ -89,20 +103,20 @@ def weight_format(text: str) -> WeightFormat:
     matched = _GROUP.match(name)
     if matched is not None:
         name, group = matched["name"], int(matched["group"])
-    found = FORMATS.get(_ALIASES.get(name, name))
-    if found is None:
+    plain = FORMATS.get(_ALIASES.get(name, name))
+    if plain is None:
         raise InputError(
             f"weights {plain_line(text)[:_MAX_SHOWN]!r}: no such format; known are "
             f"{', '.join(FORMATS)}, and int4-g64 for groups of 64"
         )
     if matched is None:
-        return found
-    if group < 1 or found.block_rows != 1 or not found.block_columns:
+        return plain
+    if group < 1 or plain.block_rows != 1 or not plain.block_columns:
         raise InputError(
-            f"weights {plain_line(text)[:_MAX_SHOWN]!r}: {found.name} has no such groups; write "
-            f"{found.name}"
+            f"weights {plain_line(text)[:_MAX_SHOWN]!r}: {plain.name} has no such groups; write "
+            f"{plain.name}"
         )
-    return replace(found, name=f"{found.name}-g{group}", block_columns=group)
+    return replace(plain, name=f"{plain.name}-g{group}", block_columns=group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +144,14 @@ def stored_formats(shape: ModelShape) -> StoredFormats | None:
         return None
     method = config.get("quant_method") or ("modelopt" if "quant_algo" in config else None)
     reader = _READERS.get(method) if isinstance(method, str) else None
-    found = None if reader is None else reader(config)
-    if found is None:
+    matrices = None if reader is None else reader(config)
+    if matrices is None:
         raise InputError(
             f"{shape.source}: weights quantised by {shown(method)} in a format that is not known; "
             "say the format with --weights"
         )
     return StoredFormats(
-        matrices=found,
+        matrices=matrices,
         only_experts=method == "mxfp4",
         attention=not _excludes(config, "attn", len(shape.layers)),
         mlp=not _excludes(config, "shared_expert", sum(shape.is_moe) or len(shape.layers)),
@@ -150,13 +164,9 @@ def _excludes(config: _Config, word: str, layers: int) -> bool:
     """Whether the modules that keep their dtype are those called `word` of all layers: a pattern
     for all, or a name for each; some checkpoints except single layers."""
     lists = [config.get(name) for name in _EXCLUDED]
-    names = [str(one) for found in lists if isinstance(found, list) for one in found]
+    names = [str(name) for names in lists if isinstance(names, list) for name in names]
     numbers = [_NUMBER.findall(name) for name in names if word in name]
-    return [] in numbers or len({one for found in numbers for one in found}) >= layers
-
-
-def _mxfp4(config: _Config) -> WeightFormat:
-    return FORMATS["mxfp4"]
+    return [] in numbers or len(set(chain(*numbers))) >= layers
 
 
 def _fp8(config: _Config) -> WeightFormat | None:
@@ -167,10 +177,6 @@ def _fp8(config: _Config) -> WeightFormat | None:
         return None
     rows, columns = block
     return replace(FORMATS["fp8-block"], block_rows=rows, block_columns=columns)
-
-
-def _fbgemm(config: _Config) -> WeightFormat:
-    return FORMATS["fp8"]
 
 
 def _grouped4(config: _Config) -> WeightFormat | None:
@@ -196,13 +202,7 @@ def _bitsandbytes(config: _Config) -> WeightFormat | None:
 
 def _modelopt(config: _Config) -> WeightFormat | None:
     algorithm = str(config.get("quant_algo") or "").upper()
-    if algorithm == "FP8":
-        return FORMATS["fp8-tensor"]
-    if algorithm == "FP8_PER_CHANNEL_PER_TOKEN":
-        return FORMATS["fp8"]
-    if algorithm == "NVFP4":
-        return FORMATS["nvfp4"]
-    return FORMATS["int4"] if algorithm in ("W4A16_AWQ", "INT4_AWQ") else None
+    return FORMATS.get(_MODELOPT.get(algorithm, ""))
 
 
 def _compressed_tensors(config: _Config) -> WeightFormat | None:
@@ -250,9 +250,9 @@ def _is_size(value: object) -> bool:
 
 
 _READERS: Mapping[str, Callable[[_Config], WeightFormat | None]] = {
-    "mxfp4": _mxfp4,
+    "mxfp4": lambda config: FORMATS["mxfp4"],
     "fp8": _fp8,
-    "fbgemm_fp8": _fbgemm,
+    "fbgemm_fp8": lambda config: FORMATS["fp8"],
     "awq": _grouped4,
     "gptq": _grouped4,
     "bitsandbytes": _bitsandbytes,

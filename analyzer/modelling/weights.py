@@ -5,10 +5,10 @@ engines and checkpoints. MXFP4 is a format of experts: in a model that has some,
 matrices keep the dtype (as in gpt-oss).
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.modelling.shape import ModelShape
@@ -45,13 +45,13 @@ class Weights:
 
     def of(self, part: Part) -> WeightFormat:
         """The format of this part."""
-        found: WeightFormat = getattr(self, part)
-        return found
+        stored: WeightFormat = getattr(self, part)
+        return stored
 
-    def with_parts(self, parts: Collection[Part], found: WeightFormat) -> "Weights":
+    def with_parts(self, parts: Iterable[Part], stored: WeightFormat) -> "Weights":
         """The same with these parts in another format."""
-        a, m, e, h, t = (found if part in parts else self.of(part) for part in PARTS)
-        return Weights(a, m, e, h, t, self.kv_element_bytes)
+        changed: dict[str, Any] = dict.fromkeys(parts, stored)
+        return replace(self, **changed)
 
 
 def model_weights(shape: ModelShape, text: str | None = None) -> Weights:
@@ -65,24 +65,25 @@ def model_weights(shape: ModelShape, text: str | None = None) -> Weights:
         InputError: no such format or part; without `text`, a quantization_config that is not known.
     """
     base = weight_format(shape.dtype)
-    plain = Weights(base, base, base, base, base, shape.element_bytes)
+    weights = Weights(base, base, base, base, base, shape.element_bytes)
     if text is None or not text.strip():
-        return _with_stored(plain, stored_formats(shape))
-    found = plain
+        return _with_stored(weights, stored_formats(shape))
     for word in text.split(","):
-        part, equals, value = (one.strip() for one in word.rpartition("="))
+        part, equals, value = (piece.strip() for piece in word.rpartition("="))
         if not equals:
-            found = _in_layers(found, weight_format(value), shape)
+            stored = weight_format(value)
+            only_experts = stored.name == _EXPERTS_ONLY and shape.experts is not None
+            weights = weights.with_parts(("experts",) if only_experts else _IN_LAYERS, stored)
         elif part == _KV:
-            found = replace(found, kv_element_bytes=kv_element_bytes(value))
+            weights = replace(weights, kv_element_bytes=kv_element_bytes(value))
         elif part in PARTS:
-            found = found.with_parts((part,), weight_format(value))
+            weights = weights.with_parts((part,), weight_format(value))
         else:
             raise InputError(
                 f"weights {plain_line(word)[:_MAX_SHOWN]!r}: no such part; known are "
                 f"{', '.join((*PARTS, _KV))}"
             )
-    return found
+    return weights
 
 
 def kv_element_bytes(name: str) -> int:
@@ -91,19 +92,13 @@ def kv_element_bytes(name: str) -> int:
     Raises:
         InputError: no such format.
     """
-    found = KV_ELEMENT_BYTES.get(name.strip().lower().replace("-", "_"))
-    if found is None:
+    size = KV_ELEMENT_BYTES.get(name.strip().lower().replace("-", "_"))
+    if size is None:
         raise InputError(
             f"KV cache in {plain_line(name)[:_MAX_SHOWN]!r}: no such format; known are "
             f"{', '.join(KV_ELEMENT_BYTES)}"
         )
-    return found
-
-
-def _in_layers(weights: Weights, found: WeightFormat, shape: ModelShape) -> Weights:
-    only_experts = found.name == _EXPERTS_ONLY and shape.experts is not None
-    parts: tuple[Part, ...] = ("experts",) if only_experts else _IN_LAYERS
-    return weights.with_parts(parts, found)
+    return size
 
 
 def _with_stored(weights: Weights, stored: StoredFormats | None) -> Weights:
@@ -116,5 +111,5 @@ def _with_stored(weights: Weights, stored: StoredFormats | None) -> Weights:
         parts.discard("mlp")
     if stored.head:
         parts.add("head")
-    found = weights.with_parts(parts, stored.matrices)
-    return replace(found, kv_element_bytes=1) if stored.kv8 else found
+    weights = weights.with_parts(parts, stored.matrices)
+    return replace(weights, kv_element_bytes=1) if stored.kv8 else weights

@@ -10,44 +10,37 @@ FAMILIES = (
     *("communication", "other"),
 )
 UNKNOWN = "unknown"
-# One letter for each kind, so that the kinds of a sequence of ops are a string.
 UNKNOWN_LETTER = "?"
-KINDS = {
-    "product": "P", "product_tail": "S", "gated_product": "G", "attention": "A", "softmax": "s",
-    "norm": "N", "norm_part": "n", "rope": "r", "rope_part": "o", "kv_write": "k",
-    "activation": "g", "routing": "R", "permutation": "z", "expert": "X", "quantise": "q",
-    "communication": "c", "add": "+", "multiply": "*", "concatenate": "C", "copy": "m",
-    "sampling": "t", "convolution": "v", "elementwise": "e",
-}  # fmt: skip
-# The family of a kind, for a rule that names no other.
-FAMILY_OF_KIND = {
-    "product": "matmul",
-    "product_tail": "matmul",
-    "gated_product": "matmul",
-    "expert": "matmul",
-    "convolution": "matmul",
-    "attention": "attention",
-    "softmax": "reduction",
-    "norm": "reduction",
-    "quantise": "reduction",
-    "routing": "reduction",
-    "permutation": "reduction",
-    "sampling": "reduction",
-    "norm_part": "elementwise",
-    "rope": "elementwise",
-    "rope_part": "elementwise",
-    "activation": "elementwise",
-    "add": "elementwise",
-    "multiply": "elementwise",
-    "elementwise": "elementwise",
-    "kv_write": "copy",
-    "concatenate": "copy",
-    "copy": "copy",
-    "communication": "communication",
-}
-# Kinds of communication, and what a communicating kernel without a known collective does.
-COMMUNICATIONS = (
-    *("expert exchange", "NVSHMEM", "MSCCL++", "NCCL/RCCL", "custom collective"),
-    "copy between GPUs",
-)
 OTHER_OPERATION = "other"
+
+# By kind: one letter, so that the kinds of a sequence of ops are a string; the family, if a rule
+# names no other; the role of an op whose name and place decide none.
+_KINDS = {
+    "product": ("P", "matmul", "other"),
+    "product_tail": ("S", "matmul", "other"),
+    "gated_product": ("G", "matmul", "gate_up"),
+    "attention": ("A", "attention", "attention"),
+    "softmax": ("s", "reduction", "other"),
+    "norm": ("N", "reduction", "norm"),
+    "norm_part": ("n", "elementwise", "other"),
+    "rope": ("r", "elementwise", "rope"),
+    "rope_part": ("o", "elementwise", "other"),
+    "kv_write": ("k", "copy", "kv_write"),
+    "activation": ("g", "elementwise", "activation"),
+    "routing": ("R", "reduction", "router"),
+    "permutation": ("z", "reduction", "other"),
+    "expert": ("X", "matmul", "experts"),
+    "quantise": ("q", "reduction", "quantise"),
+    "communication": ("c", "communication", "communication"),
+    "add": ("+", "elementwise", "other"),
+    "multiply": ("*", "elementwise", "other"),
+    "concatenate": ("C", "copy", "copy"),
+    "copy": ("m", "copy", "copy"),
+    "sampling": ("t", "reduction", "sampling"),
+    "convolution": ("v", "matmul", "other"),
+    "elementwise": ("e", "elementwise", "other"),
+}
+_letters, _families, _roles = zip(*_KINDS.values(), strict=True)
+KINDS: dict[str, str] = dict(zip(_KINDS, _letters, strict=True))
+FAMILY_OF_KIND: dict[str, str] = dict(zip(_KINDS, _families, strict=True))
+ROLE_OF_LETTER: dict[str, str] = dict(zip(_letters, _roles, strict=True))

@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -19,7 +19,7 @@ from decodescope.analyzer.names.kinds import (
     UNKNOWN_LETTER,
 )
 
-# What a kernel computes is said early in its name; what follows are the types of its arguments.
+# The work of a kernel is said early in its name; the types of its arguments follow.
 _SEARCHED = 2_000
 
 Memory = Literal["copy", "fill"]
@@ -55,12 +55,12 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class NameMeaning:
-    """What a kernel's name says about it.
+    """The meaning of a kernel's name.
 
     `kind` is what it computes, a word of `KINDS`, or `UNKNOWN`; `family` one of
     `FAMILIES`; `role` its role if the name alone decides it. A communicating kernel has a kind of
     `communication`, and the collective `operation` that it does, `OTHER_OPERATION` if unknown.
-    `memory`: it only copies or fills memory. `own`: it is a kernel of decodescope.
+    `memory`: it only copies or fills memory.
     """
 
     kind: str
@@ -69,7 +69,6 @@ class NameMeaning:
     communication: str | None = None
     operation: str | None = None
     memory: Memory | None = None
-    own: bool = False
 
     @property
     def letter(self) -> str:
@@ -95,28 +94,17 @@ class NameRule:
         return self.unless is None or not self.unless.found_in(name, lower)
 
 
-@dataclass(frozen=True, slots=True)
-class OperationRule:
-    """A communicating kernel whose name contains `pattern` does the collective `operation`."""
-
-    pattern: Pattern
-    operation: str
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class NameRules:
-    """Rules in the order in which they are tried; `operations` are tried for communication."""
+    """Rules in the order in which they are tried. `operations` are tried for communication: a
+    kernel whose name contains the pattern does the collective operation."""
 
     rules: tuple[NameRule, ...]
-    operations: tuple[OperationRule, ...]
+    operations: tuple[tuple[Pattern, str], ...]
 
     def meaning(self, name: str) -> NameMeaning:
-        """What a name says, its first `_SEARCHED` characters."""
+        """The meaning of a name, by its first `_SEARCHED` characters."""
         return _meaning(self, name)
-
-    def meanings(self, names: Sequence[str]) -> list[NameMeaning]:
-        """What each name says."""
-        return [_meaning(self, name) for name in names]
 
 
 @lru_cache(maxsize=16_384)
@@ -127,15 +115,13 @@ def _meaning(rules: NameRules, name: str) -> NameMeaning:
         if rule.is_of(searched, lower):
             if rule.meaning.communication is None:
                 return rule.meaning
-            return replace(rule.meaning, operation=_operation(rules, searched, lower))
+            operations = (
+                operation
+                for pattern, operation in rules.operations
+                if pattern.found_in(searched, lower)
+            )
+            return replace(rule.meaning, operation=next(operations, OTHER_OPERATION))
     return _NO_MEANING
-
-
-def _operation(rules: NameRules, name: str, lower: str) -> str:
-    for rule in rules.operations:
-        if rule.pattern.found_in(name, lower):
-            return rule.operation
-    return OTHER_OPERATION
 
 
 def pattern_of(text: str) -> Pattern:
@@ -164,13 +150,13 @@ def _words_apart(pattern: str) -> tuple[tuple[str, ...], list[str]]:
 
 
 def _alternatives(pattern: str) -> list[str]:
-    """What stands between the bars outside of groups and sets."""
-    found, groups, in_set, escaped = [""], 0, False, False
+    """The texts between the bars outside of groups and sets."""
+    alternatives, groups, in_set, escaped = [""], 0, False, False
     for char in pattern:
         if char == "|" and not (groups or in_set or escaped):
-            found.append("")
+            alternatives.append("")
             continue
-        found[-1] += char
+        alternatives[-1] += char
         if escaped or char == "\\":
             escaped = not escaped
         elif in_set:
@@ -179,11 +165,11 @@ def _alternatives(pattern: str) -> list[str]:
             in_set = True
         else:
             groups += (char == "(") - (char == ")")
-    return found
+    return alternatives
 
 
 def kernel_meaning(name: str) -> NameMeaning:
-    """What a kernel's name says by the bundled rules."""
+    """The meaning of a kernel's name by the bundled rules."""
     return bundled_rules().meaning(name)
 
 
@@ -194,8 +180,7 @@ def bundled_rules() -> NameRules:
     return NameRules(
         rules=tuple(_bundled_rule(row) for row in document["rule"]),
         operations=tuple(
-            OperationRule(pattern_of(row["pattern"]), row["operation"])
-            for row in document["operation"]
+            (pattern_of(row["pattern"]), row["operation"]) for row in document["operation"]
         ),
     )
 
@@ -233,7 +218,6 @@ def _bundled_rule(row: Mapping[str, Any]) -> NameRule:
         role=row.get("role"),
         communication=row.get("communication"),
         memory=row.get("memory"),
-        own=row.get("own", False),
     )
     unless = pattern_of(row["unless"]) if "unless" in row else None
     return NameRule(pattern_of(row["pattern"]), unless, meaning)
@@ -260,12 +244,8 @@ def _user_rule(row: object, where: str) -> NameRule:
         raise InputError(f"{where}: role {role!r} is none of {', '.join(ROLES)}")
     if not isinstance(text, str) or not 0 < len(text) <= _MAX_PATTERN:
         raise InputError(f"{where}: pattern is a text of 1 to {_MAX_PATTERN:,} characters")
-    pattern = _checked(text, where)
-    return NameRule(pattern, None, NameMeaning(kind, FAMILY_OF_KIND[kind], role))
-
-
-def _checked(text: str, where: str) -> Pattern:
     try:
-        return pattern_of(text)
+        pattern = pattern_of(text)
     except (re.error, RecursionError, OverflowError) as error:
         raise InputError(f"{where}: pattern is no regular expression ({error})") from error
+    return NameRule(pattern, None, NameMeaning(kind, FAMILY_OF_KIND[kind], role))

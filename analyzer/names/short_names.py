@@ -7,26 +7,31 @@ parameters are not. A profiler demangles names itself, so only those that it cou
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from decodescope.analyzer.names.rules import bundled_document
 from decodescope.analyzer.text.plain import plain_line
 
-# What a kernel computes is said early in its name; what follows are the types of its arguments.
+# The work of a kernel is said early in its name; the types of its arguments follow.
 _SEARCHED = 2_000
 _NOISE = re.compile(
     r"\(anonymous namespace\)::|<unnamed>::|\bat::native::|\bat::|\bc10::|^void "
     r"|^std::enable_if<.*?>::type (?=\w)"
 )
 _PLACEHOLDER = re.compile(r"\{(\w+)(?::(\w+))?\}")
-_DTYPES = {
-    "bfloat16": "bf16", "__nv_bfloat16": "bf16", "nv_bfloat16": "bf16", "bfloat16_t": "bf16",
-    "__hip_bfloat16": "bf16", "hip_bfloat16": "bf16", "half": "f16", "__half": "f16",
-    "half_t": "f16", "fp16": "f16", "float": "f32", "double": "f64", "long": "i64", "int": "i32",
-    "short": "i16", "int8_t": "i8", "int8": "i8", "float8_e4m3fn": "e4m3", "__nv_fp8_e4m3": "e4m3",
-    "float_e4m3_t": "e4m3", "float8_e5m2": "e5m2", "__nv_fp8_e5m2": "e5m2",
-}  # fmt: skip
+_NAMES_OF_DTYPE = {
+    "bf16": "bfloat16 __nv_bfloat16 nv_bfloat16 bfloat16_t __hip_bfloat16 hip_bfloat16",
+    "f16": "half __half half_t fp16",
+    "f32": "float",
+    "f64": "double",
+    "i64": "long",
+    "i32": "int",
+    "i16": "short",
+    "i8": "int8_t int8",
+    "e4m3": "float8_e4m3fn __nv_fp8_e4m3 float_e4m3_t",
+    "e5m2": "float8_e5m2 __nv_fp8_e5m2",
+}
+_DTYPES = {name: dtype for dtype, names in _NAMES_OF_DTYPE.items() for name in names.split()}
 # Operators of Inductor that move or view, and compute nothing.
 _VIEWS = re.compile(
     r"(?<![a-z])(?:_to_copy|_?unsafe_view|view|transpose|permute|expand|unsqueeze|squeeze|slice"
@@ -45,30 +50,13 @@ _AFFIXES = re.compile(r"^_+(?=[A-Za-z])|(?<=\w)(?:_kernel|Kernel)$")
 _MANGLED = re.compile(r"_Z(?=N?K?(?:St|L)?\d)")
 # HIP's suffix of a kernel descriptor, and the compiler's of a specialised copy.
 _SUFFIX = re.compile(r"(?:\.kd| \[clone \.kd\])$")
-# What holds digits that are no length comes first.
+# Digits that are no length come first.
 _PIECE = re.compile(
     r"L[a-z](?P<integer>n?\d+)E|[ST][0-9A-Z]*_|[EL]\d*_|D[Fv]\d+[_bx]?|(?P<length>\d+)"
     r"|(?P<opens>I)|(?P<closes>E)|."
 )
 _ANONYMOUS = re.compile(r"_GLOBAL__N_")
 _IDENTIFIER = re.compile(r"[^\W\d]\w*$")
-
-
-@dataclass(frozen=True, slots=True)
-class ShortNameRule:
-    """A name that contains `pattern` has the short name that `template` makes of its groups."""
-
-    pattern: re.Pattern[str]
-    template: str
-
-    def name_in(self, text: str) -> str | None:
-        """The short name, None if the pattern is not found in `text`."""
-        anchored = self.pattern.pattern.startswith("^")
-        match = self.pattern.match(text) if anchored else self.pattern.search(text)
-        if match is None:
-            return None
-        words = (_filled(word, match) for word in self.template.split())
-        return " ".join(word for word in words if word)
 
 
 def _filled(word: str, match: re.Match[str]) -> str:
@@ -97,10 +85,20 @@ _CONVERTED: dict[str | None, Callable[[str], str]] = {
 
 
 @cache
-def _rules() -> tuple[ShortNameRule, ...]:
-    return tuple(
-        ShortNameRule(re.compile(row["pattern"]), row["name"]) for row in bundled_document()["name"]
-    )
+def _rules() -> tuple[tuple[re.Pattern[str], str], ...]:
+    """Patterns, and the templates that make short names of their groups."""
+    return tuple((re.compile(row["pattern"]), row["name"]) for row in bundled_document()["name"])
+
+
+def _by_rules(text: str) -> str | None:
+    """The short name by the first rule whose pattern is found, None without one."""
+    for pattern, template in _rules():
+        find = pattern.match if pattern.pattern.startswith("^") else pattern.search
+        if match := find(text):
+            words = (_filled(word, match) for word in template.split())
+            if name := " ".join(word for word in words if word):
+                return name
+    return None
 
 
 @lru_cache(maxsize=4_096)
@@ -113,10 +111,7 @@ def short_name(name: str) -> str:
     """
     readable = readable_kernel(name)
     text = without_noise(readable)[:_SEARCHED]
-    named = next(
-        (named_by_rule for rule in _rules() if (named_by_rule := rule.name_in(text))), None
-    )
-    short = named or _function(text)
+    short = _by_rules(text) or _function(text)
     return short if len(short) <= len(readable) else readable
 
 
@@ -142,7 +137,7 @@ def _function(text: str) -> str:
 
 
 def _qualified(text: str) -> str:
-    """The function with its namespaces and template arguments: what stands before the parameters,
+    """The function with its namespaces and template arguments: the text before the parameters,
     behind the return type."""
     if "<" not in text and "(" not in text:
         return text

@@ -151,13 +151,13 @@ def open_source(path: str, progress: Callable[[float], None] | None = None) -> I
         shown = STDIN if path == "-" else path
         if stream.isatty():
             raise TraceError(f"{shown}: is a terminal; pipe a trace into it, or name a file")
-        found = os.fstat(stream.fileno())
-        regular = stat.S_ISREG(found.st_mode)
+        status = os.fstat(stream.fileno())
+        regular = stat.S_ISREG(status.st_mode)
         named = regular and path != "-"
 
         def report(count: int) -> None:
             if regular and progress is not None:
-                progress(min(count / max(found.st_size, 1), 1.0))
+                progress(min(count / max(status.st_size, 1), 1.0))
 
         source = ByteSource(stream, shown, file=Path(path) if named else None, progress=report)
         if not regular and not source.head and not source.truncated:

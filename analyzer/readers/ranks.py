@@ -120,7 +120,7 @@ def _why_apart(ranks: Sequence[tuple[int, Trace]]) -> str:
 
 def _wall_span(trace: Trace) -> tuple[int, int] | None:
     """First start and last end of all events on the wall clock, None if unknown."""
-    groups = [one for one in (trace.ops, trace.calls, trace.cpu_ops, trace.ranges) if len(one)]
+    groups = list(filter(len, (trace.ops, trace.calls, trace.cpu_ops, trace.ranges)))
     if not groups:
         return None
     start = min(int(group.start_ns[0]) for group in groups)
@@ -139,10 +139,10 @@ def _clock_findings(ranks: Sequence[tuple[int, Trace]]) -> list[Finding]:
     numbers of collectives are skipped. The clocks differ by at least the largest distance between
     the two intervals of one collective.
     """
-    (first, trace), *others = ranks
+    (first, trace), *later_ranks = ranks
     kinds, start_ns, end_ns = _collectives(trace)
     findings = []
-    for rank, other in others:
+    for rank, other in later_ranks:
         other_kinds, other_start_ns, other_end_ns = _collectives(other)
         if other_kinds != kinds or not kinds:
             continue
@@ -166,9 +166,9 @@ def _collectives(trace: Trace) -> tuple[list[str], Int64s, Int64s]:
     used = np.unique(ops.name)
     operation_of = {name: _operation(trace.names[name]) for name in used.tolist()}
     collective = [name for name, operation in operation_of.items() if operation]
-    mine = np.flatnonzero(np.isin(ops.name, collective))
-    kinds = [operation_of[name] for name in ops.name[mine].tolist()]
-    return kinds, ops.start_ns[mine] + trace.base_ns, ops.end_ns[mine] + trace.base_ns
+    ops = ops.take(np.isin(ops.name, collective))
+    kinds = [operation_of[name] for name in ops.name.tolist()]
+    return kinds, ops.start_ns + trace.base_ns, ops.end_ns + trace.base_ns
 
 
 def _operation(name: str) -> str:
@@ -214,7 +214,7 @@ def _merge(ranks: Sequence[tuple[int, Trace]], findings: Sequence[Finding]) -> T
     parts = []
     for place, (rank, trace) in enumerate(ranks):
         renamed = np.array([number[name] for name in trace.names], dtype=np.int32)
-        reshaped = np.array([shapes.setdefault(one, len(shapes)) for one in trace.shapes] + [-1])
+        reshaped = np.array([*(shapes.setdefault(s, len(shapes)) for s in trace.shapes), -1])
         parts.append(
             _Part(rank, trace, place, trace.base_ns - base_ns, renamed, reshaped.astype(np.int32))
         )
@@ -309,7 +309,7 @@ def _messages(parts: Sequence[_Part]) -> tuple[CollectiveMessages, tuple[Collect
     devices_before = 0
     for part in parts:
         own, devices = part.trace.messages, np.unique(part.trace.ops.device)
-        numbers = [table.setdefault(one, len(table)) for one in part.trace.message_table]
+        numbers = [table.setdefault(text, len(table)) for text in part.trace.message_table]
         moved.append(
             CollectiveMessages(
                 start_ns=own.start_ns + part.later_ns,

@@ -21,8 +21,8 @@ from decodescope.analyzer.trace import Trace
 
 _PIPE_IT = "unpack it: {} FILE | decodescope analyze -"
 _NOT_TRACES = tuple(
-    (re.compile(pattern, re.DOTALL), what, remedy)
-    for pattern, what, remedy in (
+    (re.compile(pattern, re.DOTALL), kind, remedy)
+    for pattern, kind, remedy in (
         (
             rb'\s*\{\s*"schema"\s*:\s*"[^"]*".*"nodes"\s*:\s*\[',
             "a PyTorch execution trace (Chakra), which has operators but no times and no GPU ops",
@@ -66,8 +66,8 @@ def is_no_trace(source: ByteSource) -> bool:
 
 def refuse(source: ByteSource) -> Trace:
     """Raise `TraceError`: what it is, and what to do instead."""
-    what, remedy = next(row[1:] for row in _NOT_TRACES if row[0].match(source.head))
-    raise TraceError(f"{source.path}: {what}; {remedy}")
+    kind, remedy = next(row[1:] for row in _NOT_TRACES if row[0].match(source.head))
+    raise TraceError(f"{source.path}: {kind}; {remedy}")
 
 
 def are_ranks(paths: Sequence[Path]) -> bool:
@@ -87,8 +87,8 @@ def _said_rank(path: Path) -> int | None:
                 beginning += piece
     except TraceError:
         return None
-    found = _RANK.search(beginning[:_LOOKED_AT_BYTES])
-    return None if found is None else int(found[1])
+    rank = _RANK.search(beginning[:_LOOKED_AT_BYTES])
+    return None if rank is None else int(rank[1])
 
 
 def load(path: Path | str, progress: Callable[[float], None] | None = None) -> Trace:

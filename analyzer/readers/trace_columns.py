@@ -1,9 +1,11 @@
 """The columns that all readers build: names as numbers, events in order, ops with their calls."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from decodescope.analyzer.schema.kernel_report import LaunchShape
 from decodescope.analyzer.schema.report import Finding
@@ -11,6 +13,7 @@ from decodescope.analyzer.trace import GpuOps, HostEvents, Int32s, Int64s
 
 UNNAMED = "(unnamed)"
 NOT_GIVEN = -1
+PROCESS_SHIFT = 32
 # Times beyond this are not usable.
 LIMIT_NS = 2**61
 # Grids have at most 2**31 - 1 blocks along an axis, or 2**32 threads.
@@ -27,8 +30,8 @@ def usable_base(base_ns: object, findings: list[Finding]) -> int:
         return 0
     if isinstance(base_ns, int) and abs(base_ns) < LIMIT_NS:
         return base_ns
-    what = "the wall clock of the file's time 0 is no usable time and ignored"
-    findings.append(Finding("bad_base_time", what))
+    message = "the wall clock of the file's time 0 is no usable time and ignored"
+    findings.append(Finding("bad_base_time", message))
     return 0
 
 
@@ -71,7 +74,6 @@ class Names:
         return np.fromiter(numbers, dtype=np.int32, count=len(texts))
 
     def of_text(self, text: str) -> int:
-        """The number of one text."""
         return self._ids[text]
 
     def findings(self) -> Iterator[Finding]:
@@ -134,6 +136,28 @@ def _extent(values: Sequence[int] | None) -> tuple[int, int, int] | None:
         return None
     x, y, z = (size or 0 for size in sizes)
     return x, y, z
+
+
+def gpu_ops(kind: int, **columns: NDArray[np.integer]) -> GpuOps:
+    """Ops of one kind with these columns; every other column is `NOT_GIVEN`."""
+    missing = np.full(len(columns["start_ns"]), NOT_GIVEN, dtype=np.int64)
+    filled: dict[str, Any] = {field.name: missing for field in fields(GpuOps)}
+    filled |= {"kind": np.full_like(missing, kind, dtype=np.int8), "shape": missing} | columns
+    return GpuOps(**filled | {"shape": filled["shape"].astype(np.int32)})
+
+
+def host_events(**columns: NDArray[np.integer]) -> HostEvents:
+    """Host events with these columns; every other column is `NOT_GIVEN`."""
+    missing = np.full(len(columns["start_ns"]), NOT_GIVEN, dtype=np.int64)
+    filled: dict[str, Any] = {field.name: missing for field in fields(HostEvents)}
+    return HostEvents(**filled | columns)
+
+
+def own_ids(ids: Int64s, place: Int64s | int, least: int = 1) -> Int64s:
+    """Ids that are unique among processes: each is raised by `place` * 2**32; `NOT_GIVEN` for those
+    below `least` or of more than 32 bits."""
+    valid = (ids >= least) & (ids < 1 << PROCESS_SHIFT)
+    return np.where(valid, ids + (place << PROCESS_SHIFT), NOT_GIVEN)
 
 
 def sorted_host_events(parts: Sequence[HostEvents], names: Int32s) -> HostEvents:
@@ -200,8 +224,8 @@ def join_launches(ops: GpuOps, calls: HostEvents) -> tuple[Int64s, int]:
     ids = calls.correlation[candidates]
     first = np.searchsorted(ids, ops.correlation[linked], side="left")
     after = np.searchsorted(ids, ops.correlation[linked], side="right")
-    found = after > first
-    launch[linked[found]] = candidates[first[found]]
+    known = after > first
+    launch[linked[known]] = candidates[first[known]]
     several = linked[after - first > 1]
     if len(several):
         launch[several] = _closest(ops.take(several), calls, candidates)

@@ -259,7 +259,7 @@ def _still_valid(events: Sequence[RecordedFrame]) -> list[RecordedFrame]:
     """The last greeting, the last state, all windows and the last `OLDER_EVENTS` others."""
     kept: list[RecordedFrame] = []
     seen: set[type] = set()
-    others = 0
+    older = 0
     for event in reversed(events):
         kind = type(event.message)
         if kind in (Hello, State):
@@ -267,8 +267,8 @@ def _still_valid(events: Sequence[RecordedFrame]) -> list[RecordedFrame]:
                 continue
             seen.add(kind)
         elif kind is not TraceReady:
-            others += 1
-            if others > OLDER_EVENTS:
+            older += 1
+            if older > OLDER_EVENTS:
                 continue
         kept.append(event)
     return kept[::-1]

@@ -9,18 +9,22 @@ import msgspec
 from decodescope.analyzer.attribution.ranges import Ranges, attribution, find_ranges
 from decodescope.analyzer.names.rules import bundled_rules
 from decodescope.analyzer.reports.device_report import device_reports, idle_by_name, largest_gaps
-from decodescope.analyzer.reports.given import NOTHING, Given
 from decodescope.analyzer.reports.health import health, no_verdict
 from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, launch_report
 from decodescope.analyzer.reports.range_reports import range_reports
-from decodescope.analyzer.reports.steady_report import interruption_reports, steady
+from decodescope.analyzer.reports.steady_report import (
+    interruption_reports,
+    steady_devices,
+    steady_state,
+    steady_steps,
+)
 from decodescope.analyzer.reports.structure_reports import (
     find_costs,
-    layer_reports,
     role_reports,
-    structure_report,
+    structure_reports,
     with_costs,
 )
+from decodescope.analyzer.reports.user_facts import NOTHING, Given
 from decodescope.analyzer.roofline.roofline import OpWork, op_work
 from decodescope.analyzer.roofline.verdict import Evidence, verdict
 from decodescope.analyzer.roofline.waterfall import waterfall
@@ -33,9 +37,9 @@ from decodescope.analyzer.schema.report import (
     WaterfallPart,
 )
 from decodescope.analyzer.schema.step_report import StepCost
-from decodescope.analyzer.structure.find import Structure, find_structure
 from decodescope.analyzer.structure.paths import with_inferred_paths
-from decodescope.analyzer.timing.interruptions.find import find_interruptions
+from decodescope.analyzer.structure.step_structure import Structure, find_structure
+from decodescope.analyzer.timing.interruptions.find_interruptions import find_interruptions
 from decodescope.analyzer.timing.interruptions.interruption import Interruption
 from decodescope.analyzer.timing.interruptions.steady import (
     InterruptedSteps,
@@ -96,7 +100,7 @@ def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
     step = steady_step(timeline.steps, interrupted, decode_steps(timeline))
     observer = _observer(timeline, step, interrupted)
     reported_interruptions = interruption_reports(timeline, interruptions)
-    structured = structure_report(timeline, own_ranges, structure, step)
+    structured, layers = structure_reports(timeline, own_ranges, structure, step)
     roles = role_reports(timeline, structure, step)
     costs = find_costs(timeline, step, given, structured, roles)
     trace_health = health(timeline, observer, reported_interruptions, ranges.tree.cut)
@@ -104,7 +108,7 @@ def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
         trace_health, findings=(*trace_health.findings, *costs.findings)
     )
     steps = _step_reports(timeline)
-    kept = steady(timeline, interruptions, interrupted, devices, steps)
+    kept_devices = steady_devices(timeline, interruptions, devices)
     report = Report(
         schema_version=SCHEMA_VERSION,
         source=trace.source,
@@ -117,7 +121,11 @@ def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
         verdict=no_verdict(trace_health)
         or verdict(
             Evidence(
-                *(kept.devices, launches, kept.steps, trace.capture, observer),
+                kept_devices,
+                launches,
+                steady_steps(steps, interrupted),
+                trace.capture,
+                observer,
                 whole="the steady state" if interruptions else "the window",
                 cost=costs.step,
             )
@@ -133,10 +141,10 @@ def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
         step_kinds=step_kinds(timeline),
         structure=structured,
         roles=with_costs(roles, costs),
-        layers=layer_reports(timeline, own_ranges, structure, step),
+        layers=layers,
         step_cost=costs.step,
         interruptions=reported_interruptions,
-        steady=kept.state,
+        steady=steady_state(timeline, interrupted, devices, kept_devices),
         communication=_communication(timeline),
     )
     columns = {one.name: getattr(timeline, one.name) for one in fields(timeline)}

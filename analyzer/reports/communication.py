@@ -1,78 +1,46 @@
 """Communication of ranks or of the GPUs of one trace: transfer, wait, straggler, collectives."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
+from msgspec import structs
 
-from decodescope.analyzer.collectives.matching import Group, find_groups
+from decodescope.analyzer.collectives.groups import Group, MatchedCollectives, match_collectives
 from decodescope.analyzer.collectives.participants import (
     CollectiveOperation,
     Participant,
-    bus_factor,
     find_participants,
-    message_bytes,
 )
-from decodescope.analyzer.collectives.skew import Skew, find_skew, steps_by_device
 from decodescope.analyzer.collectives.waits import (
     Entries,
     OpWaits,
-    SplitCommunication,
-    Waits,
-    entries,
-    find_straggler,
-    find_waits,
+    entries_of,
     op_waits,
     split_communication,
     transfer_starts,
 )
 from decodescope.analyzer.reports.distributions import percentiles
+from decodescope.analyzer.reports.skew_report import skew_report, steps_by_device
 from decodescope.analyzer.schema.communication_report import (
     ClockSource,
     CollectiveReport,
     CommunicationReport,
     RankCommunication,
     SkewReport,
-    StepSkew,
     Straggler,
 )
 from decodescope.analyzer.timing.timeline import Timeline
-from decodescope.analyzer.trace import Int64s
 
-MAX_STEPS = 20
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MatchedCollectives:
-    """The collectives of `participants`; `groups` run the same ones, and `group_waits` has the
-    waits of each group."""
-
-    operations: tuple[CollectiveOperation, ...]
-    participants: tuple[Participant, ...]
-    groups: tuple[Group, ...]
-    group_waits: tuple[Waits, ...]
-
-    @property
-    def waits(self) -> tuple[Waits, ...]:
-        """The waits of the groups with matched collectives."""
-        return tuple(waits for waits in self.group_waits if len(waits.transfer_ns))
-
-    @property
-    def by_durations(self) -> bool:
-        """Whether waits are found from durations."""
-        return any(waits.by_durations for waits in self.waits)
-
-
-def match_collectives(
-    operations: Sequence[CollectiveOperation],
-    participants: Sequence[Participant],
-    common_clock: bool,
-) -> MatchedCollectives:
-    """Match them. `common_clock` says whether the wall clocks of the participants are one."""
-    groups = find_groups(participants, operations, common_clock)
-    waits = [find_waits(group, common_clock) for group in groups]
-    return MatchedCollectives(tuple(operations), tuple(participants), tuple(groups), tuple(waits))
+# A straggler enters last this much more often than its even share (as a share of its collectives,
+# and in standard deviations of an even draw), and costs the others this part of the time in which
+# they communicate.
+MIN_EXCESS, MIN_SIGMAS, MIN_COST = 0.25, 4.0, 0.05
+# By operation, the factor of (n - 1) / n in nccl-tests (doc/PERFORMANCE.md) for n ranks: bus
+# bandwidth = message size ÷ time x factor x (n - 1) / n.
+_BUS_FACTORS = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_all": 1}
 
 
 def communication_report(
@@ -82,59 +50,48 @@ def communication_report(
     skew: SkewReport | None,
 ) -> CommunicationReport:
     """The communication of each of `ranks`, who waits for whom, and the collectives."""
-    participants, waits = matched.participants, matched.waits
-    all_entries = entries(len(participants), waits)
-    starts = transfer_starts(participants, waits)
+    participants, groups = matched.participants, matched.matched_groups
+    entries = [entries_of(number, groups) for number in range(len(participants))]
     parts = [
         split_communication(participant, start_ns)
-        for participant, start_ns in zip(participants, starts, strict=True)
+        for participant, start_ns in zip(
+            participants, transfer_starts(participants, groups), strict=True
+        )
     ]
-    clocks_ns = _clocks(len(participants), waits)
-    straggler, no_straggler = _straggler(participants, all_entries, parts)
-    places = {
-        rank: [place for place, one in enumerate(participants) if one.rank == rank]
-        for rank in ranks
-    }
-    return CommunicationReport(
-        ranks=tuple(
-            _rank_communication(
-                rank,
-                [parts[place] for place in of_rank],
-                [all_entries[place] for place in of_rank],
-                [clocks_ns[place] for place in of_rank],
+    # The clock of a participant is that of its group with the most collectives.
+    clocks_ns: dict[int, int] = {}
+    for group in sorted(groups, key=lambda group: len(group.transfer_ns)):
+        clocks_ns |= zip(group.members, group.clock_ns.tolist(), strict=True)
+    straggler, no_straggler = _straggler(participants, entries, parts)
+    rows = []
+    for rank in ranks:
+        places = [
+            place for place, participant in enumerate(participants) if participant.rank == rank
+        ]
+        split = sum((parts[place] for place in places), Counter[str]())
+        late_ns = [np.zeros(0, dtype=np.int64), *(entries[place].late_ns for place in places)]
+        rows.append(
+            RankCommunication(
+                rank=rank,
+                communication_ns=_communication_ns(split),
+                collectives=sum(entries[place].collectives for place in places),
+                last_entries=sum(entries[place].last for place in places),
+                caused_wait_ns=sum(entries[place].caused_ns for place in places),
+                lateness_ns=percentiles(np.concatenate(late_ns)),
+                clock_offset_ns=next(
+                    (clocks_ns[place] for place in places if place in clocks_ns), None
+                ),
+                **split,
             )
-            for rank, of_rank in places.items()
-        ),
+        )
+    return CommunicationReport(
+        ranks=tuple(rows),
         member=member,
-        clock=_clock_source(matched.by_durations) if waits else None,
+        clock=_clock_source(matched.by_durations) if groups else None,
         straggler=straggler,
         no_straggler=no_straggler,
-        collectives=_collectives(matched.operations, participants, matched.group_waits),
+        collectives=_collectives(matched),
         skew=skew,
-    )
-
-
-def _rank_communication(
-    rank: int,
-    parts: Sequence[SplitCommunication],
-    rank_entries: Sequence[Entries],
-    clocks_ns: Sequence[int | None],
-) -> RankCommunication:
-    """Sums over the devices of a rank."""
-    sums = {
-        field.name: sum(getattr(part, field.name) for part in parts)
-        for field in fields(SplitCommunication)
-    }
-    late_ns = [entries.late_ns for entries in rank_entries]
-    return RankCommunication(
-        rank=rank,
-        communication_ns=sums["transfer_ns"] + sums["wait_ns"] + sums["unsplit_ns"],
-        collectives=sum(entries.collectives for entries in rank_entries),
-        last_entries=sum(entries.last for entries in rank_entries),
-        caused_wait_ns=sum(entries.caused_ns for entries in rank_entries),
-        lateness_ns=percentiles(np.concatenate([*late_ns, np.zeros(0, dtype=np.int64)])),
-        clock_offset_ns=next((clock_ns for clock_ns in clocks_ns if clock_ns is not None), None),
-        **sums,
     )
 
 
@@ -145,23 +102,25 @@ def gpu_communication(timeline: Timeline) -> CommunicationReport | None:
         return None
     trace = timeline.trace
     spans, members = steps_by_device(trace, timeline.steps, matched.participants)
-    skew = find_skew(spans, members, matched.groups, matched.by_durations, common_clock=True)
-    first_op_ns = trace.base_ns + int(trace.ops.start_ns[0])
-    return communication_report(
-        matched,
-        [participant.rank for participant in matched.participants],
-        "GPU",
-        None if skew is None else skew_report(skew, first_op_ns),
+    skew = skew_report(
+        spans,
+        members,
+        matched.groups,
+        by_durations=matched.by_durations,
+        common_clock=True,
+        first_op_ns=trace.base_ns + int(trace.ops.start_ns[0]),
     )
+    ranks = [participant.rank for participant in matched.participants]
+    return communication_report(matched, ranks, "GPU", skew)
 
 
 def waits_of(timeline: Timeline) -> OpWaits | None:
     """How long each op waited for other GPUs, also of merged ranks; None without two GPUs that
     communicate. For views that draw time: computed anew by every call."""
     matched = _of_devices(timeline)
-    return (
-        None if matched is None else op_waits(timeline.trace, matched.participants, matched.waits)
-    )
+    if matched is None:
+        return None
+    return op_waits(timeline.trace, matched.participants, matched.matched_groups)
 
 
 def _of_devices(timeline: Timeline) -> MatchedCollectives | None:
@@ -178,144 +137,101 @@ def _clock_source(by_durations: bool) -> ClockSource:
 
 
 def _straggler(
-    participants: Sequence[Participant],
-    found: Sequence[Entries],
-    parts: Sequence[SplitCommunication],
+    participants: Sequence[Participant], entries: Sequence[Entries], parts: Sequence[Counter[str]]
 ) -> tuple[Straggler | None, str]:
-    """The straggler, its cost as a share of the median window of the devices; else why none."""
-    windows = [int(one.ops.end_ns.max() - one.ops.start_ns[0]) for one in participants]
-    window_ns = int(np.median(windows)) if windows else 0
-    shared = [one.transfer_ns + one.wait_ns + one.unsplit_ns for one in parts]
-    number, why_none = find_straggler(found, int(np.median(shared)) if shared else 0)
-    if number is None:
-        return None, why_none
-    one = found[number]
-    return (
-        Straggler(
-            rank=participants[number].rank,
-            collectives=one.collectives,
-            last_entries=one.last,
-            even_entries=one.even,
-            caused_wait_ns=one.caused_ns,
-            cost_ns=one.cost_ns,
-            cost_share=one.cost_ns / window_ns if window_ns else 0.0,
-        ),
-        "",
+    """The device whose lateness cost the others most, if it is a straggler by the rule above, with
+    its cost as a share of the median window of the devices; and why it is none: "" if one is
+    found."""
+    if not any(entry.collectives for entry in entries):
+        return None, "no collectives were matched"
+    number = int(np.argmax([entry.cost_ns for entry in entries]))
+    entered = entries[number]
+    last = f"entered {entered.last} of {entered.collectives} collectives last"
+    excess = entered.last - entered.even
+    if excess < max(MIN_EXCESS * entered.collectives, MIN_SIGMAS * entered.even_sigma):
+        return None, f"even: no rank is late often enough; the one that cost most {last}"
+    typical_ns = int(np.median([_communication_ns(split) for split in parts]))
+    if entered.cost_ns < MIN_COST * typical_ns:
+        share = f"{entered.cost_ns / typical_ns:.1%} of their communication"
+        return None, f"small: the rank that cost most {last}, but the others waited only {share}"
+    windows_ns = [int(device.ops.end_ns.max() - device.ops.start_ns[0]) for device in participants]
+    window_ns = int(np.median(windows_ns))
+    straggler = Straggler(
+        rank=participants[number].rank,
+        collectives=entered.collectives,
+        last_entries=entered.last,
+        even_entries=entered.even,
+        caused_wait_ns=entered.caused_ns,
+        cost_ns=entered.cost_ns,
+        cost_share=entered.cost_ns / window_ns if window_ns else 0.0,
     )
+    return straggler, ""
 
 
-def _clocks(participants: int, waits: Sequence[Waits]) -> list[int | None]:
-    """Of each participant, its clock's offset in the group with the most collectives."""
-    clocks: list[int | None] = [None] * participants
-    for wait in sorted(waits, key=lambda wait: len(wait.transfer_ns)):
-        for member, clock_ns in zip(wait.group.members, wait.group.clock_ns.tolist(), strict=True):
-            clocks[member] = clock_ns
-    return clocks
+def _communication_ns(split: Counter[str]) -> int:
+    return split["transfer_ns"] + split["wait_ns"] + split["unsplit_ns"]
 
 
-def _collectives(
-    operations: Sequence[CollectiveOperation],
-    participants: Sequence[Participant],
-    waits: Sequence[Waits],
-) -> tuple[CollectiveReport, ...]:
-    rows = []
-    for place, operation in enumerate(operations):
-        users = [number for number, one in enumerate(participants) if place in one.operation]
-        mine = [one for one in waits if one.group.operation == operation]
-        grouped = {number for one in mine for number in one.group.members}
-        for one in mine:
-            rows.append(_collective(operation, place, participants, one.group.members, one))
-        if alone := [number for number in users if number not in grouped]:
-            rows.append(_collective(operation, place, participants, alone, None))
+def _collectives(matched: MatchedCollectives) -> tuple[CollectiveReport, ...]:
+    participants, rows = matched.participants, []
+    for place, operation in enumerate(matched.operations):
+        groups = [group for group in matched.groups if group.operation == operation]
+        in_groups = {number for group in groups for number in group.members}
+        alone = [
+            number
+            for number, participant in enumerate(participants)
+            if number not in in_groups and place in participant.collectives.operation
+        ]
+        members: list[tuple[Sequence[int], Group | None]]
+        members = [(group.members, group) for group in groups]
+        members += [(alone, None)] if alone else []
+        for numbers, group in members:
+            users = [participants[number] for number in numbers]
+            rows.append(_collective(operation, place, users, group))
     rows.sort(key=lambda row: (-row.total_ns, row.operation, row.kind, row.ranks))
     return tuple(rows)
 
 
 def _collective(
-    operation: CollectiveOperation,
-    place: int,
-    participants: Sequence[Participant],
-    members: Sequence[int],
-    waits: Waits | None,
+    operation: CollectiveOperation, place: int, users: Sequence[Participant], group: Group | None
 ) -> CollectiveReport:
-    lengths = []
-    for number in members:
-        one = participants[number]
-        lengths.append(one.times(np.flatnonzero(one.operation == place)).length_ns)
-    matched = 0 if waits is None else len(waits.transfer_ns)
-    message_bytes, bus_bytes_per_s = _bandwidth(operation, participants, waits)
-    return CollectiveReport(
+    lengths_ns = np.concatenate(
+        [user.collectives.length_ns[user.collectives.operation == place] for user in users]
+    )
+    report = CollectiveReport(
         operation=operation.name,
         kind=operation.kind,
-        ranks=tuple(sorted({participants[number].rank for number in members})),
-        matched=matched,
-        unmatched=sum(map(len, lengths)) - matched * len(members),
-        total_ns=int(sum(int(length.sum()) for length in lengths)),
-        transfer_ns=None if waits is None else percentiles(waits.transfer_ns),
-        wait_ns=None if waits is None else percentiles(waits.wait_ns.ravel()),
-        clock=None if waits is None or not matched else _clock_source(waits.by_durations),
+        ranks=tuple(sorted({user.rank for user in users})),
+        matched=0,
+        unmatched=len(lengths_ns),
+        total_ns=int(lengths_ns.sum()),
         group=operation.group,
+    )
+    if group is None:
+        return report
+    matched = len(group.transfer_ns)
+    message_bytes, bus_bytes_per_s = _bandwidth(users[0], group)
+    return structs.replace(
+        report,
+        matched=matched,
+        unmatched=len(lengths_ns) - matched * len(users),
+        transfer_ns=percentiles(group.transfer_ns),
+        wait_ns=percentiles(group.wait_ns.ravel()),
+        clock=_clock_source(group.by_durations) if matched else None,
         message_bytes=message_bytes,
         bus_bytes_per_s=bus_bytes_per_s,
     )
 
 
-def _bandwidth(
-    operation: CollectiveOperation, participants: Sequence[Participant], waits: Waits | None
-) -> tuple[int | None, float | None]:
-    """The median size of the matched messages and the median of their bus bandwidth."""
-    if waits is None:
-        return None, None
-    group = waits.group
-    payload = participants[group.members[0]].bytes[group.op[0]]
-    size = message_bytes(operation.name, payload, len(group.members))
-    known = (size > 0) & (waits.transfer_ns > 0)
-    factor = bus_factor(operation.name, len(group.members))
+def _bandwidth(first: Participant, group: Group) -> tuple[int | None, float | None]:
+    """The median size of the matched messages and the median of their bus bandwidth; `first` is the
+    first member. Sizes are as nccl-tests counts them: the payload of a rank, of an all-gather that
+    of all ranks."""
+    count, operation = len(group.members), group.operation.name
+    size = first.collectives.bytes[group.op[0]] * (count if operation == "all_gather" else 1)
+    known = (size > 0) & (group.transfer_ns > 0)
+    factor = _BUS_FACTORS.get(operation)
     if not known.any() or factor is None:
         return None, None
-    rates = size[known] / waits.transfer_ns[known] * 1e9 * factor
+    rates = size[known] / group.transfer_ns[known] * 1e9 * (factor * ((count - 1) / count))
     return int(np.median(size[known])), float(np.median(rates))
-
-
-def skew_report(skew: Skew, first_op_ns: int) -> SkewReport:
-    """The report of the skew; `first_op_ns` is when the first op began, on the wall clock."""
-    start_ns, end_ns, length_ns = skew.start_spread_ns, skew.end_spread_ns, skew.length_spread_ns
-    key_ns = start_ns if skew.comparable else length_ns
-    worst = np.sort(np.argsort(-key_ns, kind="stable")[:MAX_STEPS])
-    began_ns, ended_ns = skew.start_ns.min(axis=0), skew.end_ns.max(axis=0)
-    last_to_start, last_to_end = skew.start_ns.argmax(axis=0), skew.end_ns.argmax(axis=0)
-    counts = np.bincount(last_to_start[start_ns > 0], minlength=len(skew.ranks)).tolist()
-    return SkewReport(
-        ranks=skew.ranks,
-        steps=len(skew.index),
-        start_spread_ns=percentiles(start_ns) if skew.comparable else None,
-        end_spread_ns=percentiles(end_ns) if skew.comparable else None,
-        duration_spread_ns=percentiles(length_ns),
-        last_to_start={
-            rank: count
-            for rank, count in zip(skew.ranks, counts, strict=True)
-            if count and skew.comparable
-        },
-        worst=tuple(
-            StepSkew(
-                index=int(skew.index[step]),
-                start_spread_ns=_value(start_ns, step, skew.comparable),
-                end_spread_ns=_value(end_ns, step, skew.comparable),
-                duration_spread_ns=int(length_ns[step]),
-                last_to_start=_rank(skew, last_to_start, start_ns, step),
-                last_to_end=_rank(skew, last_to_end, end_ns, step),
-                at_ns=_value(began_ns - first_op_ns, step, skew.comparable),
-                length_ns=_value(ended_ns - began_ns, step, skew.comparable),
-            )
-            for step in worst.tolist()
-        ),
-    )
-
-
-def _value(values_ns: Int64s, step: int, known: bool) -> int | None:
-    return int(values_ns[step]) if known else None
-
-
-def _rank(skew: Skew, last: Int64s, spread_ns: Int64s, step: int) -> int | None:
-    """The rank that was last, None if all were at once or there is no common clock."""
-    return skew.ranks[int(last[step])] if skew.comparable and spread_ns[step] else None

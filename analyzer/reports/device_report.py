@@ -3,7 +3,6 @@
 Which kernels communicate is in `names/roles.toml`.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -17,21 +16,19 @@ from decodescope.analyzer.schema.report import (
     DeviceReport,
     GapReport,
     GapTotal,
-    HostActivity,
     StreamReport,
 )
-from decodescope.analyzer.timing.gaps import HOST_WAIT
+from decodescope.analyzer.timing.gaps import HOST_WAIT, GapParts
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
 from decodescope.analyzer.timing.intervals import overlapped, union
+from decodescope.analyzer.timing.launches import launching_thread
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import (
     GRAPH,
     MEMCPY,
     MEMSET,
     GpuOps,
-    Int8s,
     Int64s,
-    Intervals,
     Trace,
     grouped,
     rows_by,
@@ -59,12 +56,11 @@ def _device_report(
     window_ns = int(busy.end_ns[-1] - busy.start_ns[0])
     floor_ns = timeline.floors_ns[device]
     measured = trace.capture is not None and trace.capture.kernel_floor_ns is not None
-    shared = communication(trace, trace.ops.take(op_rows))
+    by_kind, communication_ns, exposed_ns = _communication(trace, trace.ops.take(op_rows))
     streams = _stream_reports(timeline, op_rows, gap_rows)
-    if len(streams) == 1:
-        all_gaps, by_class, host_wait = streams[0].all_gaps, streams[0].gaps, streams[0].host_wait
-    else:
-        all_gaps, by_class, host_wait = idle_totals(timeline, gap_rows)
+    idle: StreamReport | IdleTotals = (
+        streams[0] if len(streams) == 1 else idle_totals(timeline, gap_rows)
+    )
     return DeviceReport(
         device=trace.device_label(device),
         name=trace.device_names.get(device, ""),
@@ -74,15 +70,15 @@ def _device_report(
         busy_ns=busy.busy_ns,
         idle_ns=window_ns - busy.busy_ns,
         overlap_ns=sum(stream.overlap_ns for stream in streams),
-        gaps=by_class,
-        host_wait=host_wait,
+        gaps=idle.gaps,
+        host_wait=idle.host_wait,
         kernel_floor_ns=floor_ns,
         kernel_floor_estimated=floor_ns is not None and not measured,
-        all_gaps=all_gaps,
+        all_gaps=idle.all_gaps,
         streams=streams,
-        communication_ns=shared.busy_ns,
-        exposed_communication_ns=shared.exposed_ns,
-        communication=shared.by_kind,
+        communication_ns=communication_ns,
+        exposed_communication_ns=exposed_ns,
+        communication=by_kind,
         copies_attributed_ns=int(attributed_ns[(kind == MEMCPY) | (kind == MEMSET)].sum()),
         graphs_attributed_ns=int(attributed_ns[kind == GRAPH].sum()),
     )
@@ -96,62 +92,50 @@ def _stream_reports(
     ended_by = rows_by(ops.stream[timeline.gaps.next[gap_rows]])
     none = np.zeros(0, dtype=np.int64)
     reports = []
-    for own in grouped(op_rows, ops.stream):
-        stream, begin, end = int(ops.stream[own[0]]), ops.start_ns[own], ops.end_ns[own]
-        all_gaps, by_class, host_wait = idle_totals(timeline, gap_rows[ended_by.get(stream, none)])
+    for stream_rows in grouped(op_rows, ops.stream):
+        begin, end = ops.start_ns[stream_rows], ops.end_ns[stream_rows]
+        stream = int(ops.stream[stream_rows[0]])
+        idle = idle_totals(timeline, gap_rows[ended_by.get(stream, none)])
         reports.append(
             StreamReport(
                 stream=stream,
-                gpu_ops=len(own),
+                gpu_ops=len(stream_rows),
                 busy_ns=union(begin, end).busy_ns,
                 overlap_ns=int(overlapped(begin, end).length_ns.sum()),
-                gaps=by_class,
-                host_wait=host_wait,
-                all_gaps=all_gaps,
+                gaps=idle.gaps,
+                host_wait=idle.host_wait,
+                all_gaps=idle.all_gaps,
             )
         )
     return tuple(reports)
 
 
-@dataclass(frozen=True, slots=True)
-class Communication:
-    """The communication of one device, in ns.
+def _communication(trace: Trace, ops: GpuOps) -> tuple[dict[str, int], int, int]:
+    """The communication among `ops`, those of one device sorted by start, in ns: the union of the
+    ops of each kind, the longest first; that of all of them; and its exposed part.
 
-    `busy_ns` is the union of its ops, `exposed_ns` the part of it in which no other op ran on the
-    device, `by_kind` the union of the ops of each kind, the longest first.
-    """
-
-    busy_ns: int
-    exposed_ns: int
-    by_kind: dict[str, int]
-
-
-def communication(trace: Trace, ops: GpuOps) -> Communication:
-    """The communication among `ops`: those of one device, sorted by start.
-
-    exposed_ns = length of the union of all ops - length of the union of the ops that do not
+    exposed = length of the union of all ops - length of the union of the ops that do not
     communicate.
     """
     used, place = np.unique(ops.name, return_inverse=True)
     kinds = [kernel_meaning(trace.names[name]).communication for name in used]
     if not any(kinds):
-        return Communication(0, 0, {})
+        return {}, 0, 0
     kind = np.array([kind or "" for kind in kinds])[place]
 
     def busy_ns(chosen: GpuOps) -> int:
         return union(chosen.start_ns, chosen.end_ns).busy_ns
 
-    busy_by_kind = {name: busy_ns(ops.take(kind == name)) for name in dict.fromkeys(kinds) if name}
-    return Communication(
-        busy_ns=busy_ns(ops.take(kind != "")),
-        exposed_ns=busy_ns(ops) - busy_ns(ops.take(kind == "")),
-        by_kind=dict(sorted(busy_by_kind.items(), key=lambda item: (-item[1], item[0]))),
-    )
+    by_kind = {name: busy_ns(ops.take(kind == name)) for name in dict.fromkeys(kinds) if name}
+    longest_first = dict(sorted(by_kind.items(), key=lambda item: (-item[1], item[0])))
+    exposed_ns = busy_ns(ops) - busy_ns(ops.take(kind == ""))
+    return longest_first, busy_ns(ops.take(kind != "")), exposed_ns
 
 
-def totals_by_name(kinds: Int8s, lengths_ns: Int64s, names: tuple[str, ...]) -> dict[str, GapTotal]:
-    """The total of the lengths for each name, in the order of `names`, which `kinds` indexes."""
-    return {name: total_of(lengths_ns[kinds == index]) for index, name in enumerate(names)}
+def _totals_by_kind(parts: GapParts, names: tuple[str, ...]) -> dict[str, GapTotal]:
+    """The total of the parts of each kind, in the order of `names`, which the kinds index."""
+    lengths_ns = parts.length_ns
+    return {name: total_of(lengths_ns[parts.kind == index]) for index, name in enumerate(names)}
 
 
 def idle_by_name(idle_ns: Int64s, names: tuple[str, ...] = GAP_CLASSES) -> dict[str, int]:
@@ -189,8 +173,8 @@ def idle_totals(timeline: Timeline, chosen: Int64s) -> IdleTotals:
     waits = timeline.host_waits.take(_rows_within(timeline.host_waits.gap, chosen))
     return IdleTotals(
         total_of(timeline.gaps.length_ns[chosen]),
-        totals_by_name(parts.kind, parts.length_ns, GAP_CLASSES),
-        totals_by_name(waits.label, waits.length_ns, HOST_WAIT_LABELS),
+        _totals_by_kind(parts, GAP_CLASSES),
+        _totals_by_kind(waits, HOST_WAIT_LABELS),
     )
 
 
@@ -203,16 +187,22 @@ def _rows_within(gap: Int64s, chosen: Int64s) -> Int64s:
 
 
 def gap_report(timeline: Timeline, ranges: Ranges, index: int) -> GapReport:
-    """Everything about the gap in row `index` of `timeline.gaps`."""
+    """Everything about the gap in row `index` of `timeline.gaps`; `host` is the activity of the
+    launching thread halfway through the longest part."""
     trace, gaps = timeline.trace, timeline.gaps
     device, start = int(gaps.device[index]), int(gaps.start_ns[index])
     call, ended_by = int(gaps.call[index]), int(gaps.next[index])
     step, node = int(timeline.steps.op_step[ended_by]), int(ranges.op_node[ended_by])
-    parts = timeline.parts.take(_of_gap(timeline.parts.gap, index))
-    waits = timeline.host_waits.take(_of_gap(timeline.host_waits.gap, index))
+    parts = timeline.parts.of_gaps(index, index + 1)
+    waits = timeline.host_waits.of_gaps(index, index + 1)
     longest = int(parts.length_ns.argmax())
-    waited_ns = _sums(waits.label, waits.length_ns, HOST_WAIT_LABELS)
+    waited_ns = _sums(waits, HOST_WAIT_LABELS)
     is_wait = parts.kind[longest] == HOST_WAIT
+    if trace.on_cpu:
+        thread: tuple[int, int] | None = (trace.cpu_pid, int(trace.ops.stream[ended_by]))
+    else:
+        thread = launching_thread(trace, timeline.launches, call)
+    middle_ns = int(parts.start_ns[longest] + parts.length_ns[longest] // 2)
     return GapReport(
         device=trace.device_label(device),
         at_ns=start - int(timeline.busy[device].start_ns[0]),
@@ -225,47 +215,14 @@ def gap_report(timeline: Timeline, ranges: Ranges, index: int) -> GapReport:
         stream=int(trace.ops.stream[ended_by]),
         step=step if step >= 0 else None,
         range=ranges.paths[node] if node >= 0 else None,
-        host=_host(timeline, index, parts.take(slice(longest, longest + 1))),
-        parts=idle_by_name(_sums(parts.kind, parts.length_ns, GAP_CLASSES)),
+        host=None if thread is None else host_activity(trace, middle_ns, *thread),
+        parts=idle_by_name(_sums(parts, GAP_CLASSES)),
         host_wait=idle_by_name(waited_ns, HOST_WAIT_LABELS),
     )
 
 
-def _of_gap(gap: Int64s, index: int) -> slice:
-    """The rows of one gap; `gap` is in order."""
-    return slice(*np.searchsorted(gap, [index, index + 1]).tolist())
-
-
-def _sums(kinds: Int8s, lengths_ns: Int64s, names: tuple[str, ...]) -> Int64s:
-    """The sum of the lengths of each kind."""
+def _sums(parts: GapParts, names: tuple[str, ...]) -> Int64s:
+    """The sum of the lengths of the parts of each kind."""
     sums = np.zeros(len(names), dtype=np.int64)
-    np.add.at(sums, kinds, lengths_ns)
+    np.add.at(sums, parts.kind, parts.length_ns)
     return sums
-
-
-def _host(timeline: Timeline, index: int, part: Intervals) -> HostActivity | None:
-    """What the launching thread was in halfway through one part of a gap."""
-    thread = _launching_thread(timeline, index)
-    if thread is None:
-        return None
-    middle_ns = int(part.start_ns[0] + part.length_ns[0] // 2)
-    return host_activity(timeline.trace, middle_ns, *thread)
-
-
-def _launching_thread(timeline: Timeline, index: int) -> tuple[int, int] | None:
-    """(pid, tid) of the gap's launch call, else of the thread with the most launch calls.
-
-    In a CPU capture, the thread that ran the operator that ended the gap.
-    """
-    trace, launches = timeline.trace, timeline.launches
-    if trace.on_cpu:
-        return trace.cpu_pid, int(trace.ops.stream[timeline.gaps.next[index]])
-    call = int(timeline.gaps.call[index])
-    if call >= 0:
-        return int(trace.calls.pid[call]), int(trace.calls.tid[call])
-    if not len(launches):
-        return None
-    pids, tids = trace.calls.pid[launches.call], trace.calls.tid[launches.call]
-    threads, counts = np.unique(np.stack((pids, tids), axis=1), axis=0, return_counts=True)
-    pid, tid = threads[counts.argmax()].tolist()
-    return pid, tid

@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 
-from msgspec.structs import replace
-
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.modelling.config import read_model_config
 from decodescope.analyzer.modelling.contradictions import (
@@ -13,16 +11,15 @@ from decodescope.analyzer.modelling.contradictions import (
 )
 from decodescope.analyzer.modelling.shape import StepShape, causal_pairs
 from decodescope.analyzer.modelling.step_work import (
-    RoleWork,
     role_work,
     step_bytes,
     step_flops,
     with_fused_roles,
 )
 from decodescope.analyzer.modelling.weights import Part, model_weights
-from decodescope.analyzer.reports.given import Given, GivenModel
+from decodescope.analyzer.reports.user_facts import Given, GivenModel
 from decodescope.analyzer.roofline.peaks import DatasheetPeak
-from decodescope.analyzer.roofline.roofline import Costs, compute_dtype, peak_fields, work_limit
+from decodescope.analyzer.roofline.roofline import Costs, compute_dtype, peak_fields
 from decodescope.analyzer.schema.report import CaptureInfo, Finding
 from decodescope.analyzer.schema.step_report import RoleReport, StepCost, StructureReport
 from decodescope.analyzer.timing.step_annotations import StepAnnotation
@@ -48,84 +45,67 @@ _PART_OF: Mapping[str, Part] = {
 def model_costs(
     timeline: Timeline,
     step: int,
-    given: Given,
+    facts: Given,
     structure: StructureReport,
     roles: tuple[RoleReport, ...],
     device_name: str,
     captured: Costs,
 ) -> Costs:
-    """The costs of `step` by the given model, else by the model that its capture names; `captured`
+    """The costs of `step` by the user's model, else by the model that its capture names; `captured`
     are those without a model. A model that contradicts the trace is not used: a finding says where.
     """
     capture, cost, peak = timeline.trace.capture, captured.step, captured.peak
-    model = given.model or (None if capture is None else _model_of(capture))
+    model = facts.model or (None if capture is None else _model_of(capture))
     if model is None:
         return captured
     annotation = kinds_of(timeline.trace, timeline.steps)[step]
+    present = [row.role for row in roles if row.ops_per_step]
     try:
-        shape = _step_shape(annotation, given)
-        if problems := _contradictions(timeline, annotation, given, model, structure, roles):
+        shape = _step_shape(annotation, facts)
+        tokens = annotation.query_tokens or annotation.batch or facts.batch or 1
+        trace_facts = TraceFacts(
+            layers=structure.layers or None,
+            product_sizes=product_sizes(timeline.trace.work, tokens),
+            roles=present if structure.layers else (),
+            batch=annotation.batch,
+        )
+        tensor_parallel = model.tensor_parallel
+        if problems := contradictions(model.shape, trace_facts, tensor_parallel, facts.batch):
             raise InputError("; ".join(problems))
         work = role_work(model.shape, shape, model.weights, model.tensor_parallel)
     except InputError as error:
-        if given.model is None:
+        if facts.model is None:
             return captured
         why = f"the model {model.shape.name} is not used: {error}"
         return Costs(cost, peak=peak, findings=(Finding("model_not_used", why),))
-    present = [row.role for row in roles if row.ops_per_step]
-    if given.model is not None or cost is None:
-        cost = _of_model(model, shape, work, device_name, peak)
-    return Costs(cost, with_fused_roles(work, present), _deciding(cost, peak), _dtypes(model))
-
-
-def with_cost(row: RoleReport, work: RoleWork, costs: Costs) -> RoleReport:
-    """The role with its bytes and FLOPs, and the time that these take at least."""
-    limit = work_limit(work, costs.peak, costs.dtypes.get(row.role, "bf16"))
-    return replace(
-        row,
-        bytes=work.bytes,
-        flops=work.flops,
-        limit_ns=None if limit is None else limit.ns,
-        bound=None if limit is None else limit.bound,
+    if facts.model is not None or cost is None:
+        cost = StepCost(
+            source="model",
+            model=model.shape.name,
+            dtype=model.shape.dtype,
+            bytes_per_step=step_bytes(work),
+            flops_per_step=step_flops(work),
+            batch=shape.batch,
+            kv_tokens=shape.kv_tokens,
+            query_tokens=shape.queries,
+            weights=model.weights_text,
+            tensor_parallel=model.tensor_parallel,
+            device_name=device_name,
+            **peak_fields(peak, model.shape.dtype),
+        )
+    if cost.measured_peak_bytes_per_s is not None:
+        flops_per_s = {} if peak is None else peak.flops_per_s
+        peak = DatasheetPeak(cost.measured_peak_bytes_per_s, "measured", flops_per_s)
+    dtypes = {
+        role: compute_dtype(model.weights.of(part), model.shape.dtype)
+        for role, part in _PART_OF.items()
+    }
+    return Costs(
+        cost,
+        with_fused_roles(work, present),
+        peak,
+        {**dtypes, "attention": model.shape.dtype},
     )
-
-
-def _dtypes(model: GivenModel) -> dict[str, str]:
-    dtype = model.shape.dtype
-    return {
-        role: compute_dtype(model.weights.of(part), dtype) for role, part in _PART_OF.items()
-    } | {"attention": dtype}
-
-
-def _of_model(
-    model: GivenModel,
-    shape: StepShape,
-    work: dict[str, RoleWork],
-    device_name: str,
-    peak: DatasheetPeak | None,
-) -> StepCost:
-    return StepCost(
-        source="model",
-        model=model.shape.name,
-        dtype=model.shape.dtype,
-        bytes_per_step=step_bytes(work),
-        flops_per_step=step_flops(work),
-        batch=shape.batch,
-        kv_tokens=shape.kv_tokens,
-        query_tokens=shape.queries,
-        weights=model.weights_text,
-        tensor_parallel=model.tensor_parallel,
-        device_name=device_name,
-        **peak_fields(peak, model.shape.dtype),
-    )
-
-
-def _deciding(cost: StepCost, peak: DatasheetPeak | None) -> DatasheetPeak | None:
-    """The peak for limits: the measured bandwidth, if there is one, with the known arithmetic."""
-    if cost.measured_peak_bytes_per_s is None:
-        return peak
-    flops_per_s = {} if peak is None else peak.flops_per_s
-    return DatasheetPeak(cost.measured_peak_bytes_per_s, "measured", flops_per_s)
 
 
 def _model_of(capture: CaptureInfo) -> GivenModel | None:
@@ -139,15 +119,15 @@ def _model_of(capture: CaptureInfo) -> GivenModel | None:
         return None
 
 
-def _step_shape(annotation: StepAnnotation, given: Given) -> StepShape:
-    batch = given.batch if annotation.batch is None else annotation.batch
+def _step_shape(annotation: StepAnnotation, facts: Given) -> StepShape:
+    batch = facts.batch if annotation.batch is None else annotation.batch
     if batch is None:
         raise InputError("the trace does not say how many requests a step has; give --batch")
     kv_tokens = annotation.kv_tokens
     if kv_tokens is None:
-        if given.context is None:
+        if facts.context is None:
             raise InputError("the trace does not say how long the KV cache is; give --context")
-        kv_tokens = batch * given.context
+        kv_tokens = batch * facts.context
     return StepShape(batch, kv_tokens, annotation.query_tokens, _pairs(annotation))
 
 
@@ -160,21 +140,3 @@ def _pairs(annotation: StepAnnotation) -> int | None:
         return None
     pairs = causal_pairs(tokens, squares, keys)
     return pairs if tokens <= pairs <= tokens * (annotation.kv_tokens or 0) else None
-
-
-def _contradictions(
-    timeline: Timeline,
-    annotation: StepAnnotation,
-    given: Given,
-    model: GivenModel,
-    structure: StructureReport,
-    roles: tuple[RoleReport, ...],
-) -> list[str]:
-    tokens = annotation.query_tokens or annotation.batch or given.batch or 1
-    facts = TraceFacts(
-        layers=structure.layers or None,
-        product_sizes=product_sizes(timeline.trace.work, tokens),
-        roles=[row.role for row in roles if row.ops_per_step] if structure.layers else (),
-        batch=annotation.batch,
-    )
-    return contradictions(model.shape, facts, model.tensor_parallel, given.batch)

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from msgspec.structs import replace
@@ -18,24 +17,10 @@ from decodescope.analyzer.schema.interruption_report import (
 from decodescope.analyzer.schema.report import GAP_CLASSES, DeviceReport, GapTotal, StepReport
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
 from decodescope.analyzer.timing.interruptions.interruption import Interruption
-from decodescope.analyzer.timing.interruptions.steady import (
-    InterruptedSteps,
-    InterruptedTime,
-    interrupted_on_device,
-)
+from decodescope.analyzer.timing.interruptions.steady import InterruptedSteps, interrupted_times
 from decodescope.analyzer.timing.interruptions.typical import kinds_by_name
-from decodescope.analyzer.timing.timeline import Timeline
-from decodescope.analyzer.trace import Int64s
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Steady:
-    """The steady state, and the devices and steps of the report without interruptions, for what
-    judges them."""
-
-    state: SteadyState | None
-    devices: tuple[DeviceReport, ...]
-    steps: tuple[StepReport, ...]
+from decodescope.analyzer.timing.intervals import covered_inside, lower_median
+from decodescope.analyzer.timing.timeline import Timeline, idle_inside
 
 
 def interruption_reports(
@@ -72,111 +57,46 @@ def _step(timeline: Timeline, interruption: Interruption) -> int | None:
     return 0 if starts_ns and starts_ns[0] < interruption.end_ns else None
 
 
-def steady(
+def steady_devices(
+    timeline: Timeline, interruptions: Sequence[Interruption], devices: Sequence[DeviceReport]
+) -> tuple[DeviceReport, ...]:
+    """The devices without interruptions."""
+    trace = timeline.trace
+    exposed_ns = Counter[int]()
+    for interruption in interruptions:
+        name = trace.names[trace.ops.name[interruption.op]]
+        if interruption.cause == "long_op" and kernel_meaning(name).communication:
+            exposed_ns[interruption.device] += interruption.length_ns
+    return tuple(
+        _steady_device(timeline, interruptions, device, report, exposed_ns[device])
+        for device, report in zip(timeline.busy, devices, strict=True)
+    )
+
+
+def _steady_device(
     timeline: Timeline,
     interruptions: Sequence[Interruption],
-    interrupted: InterruptedSteps,
-    devices: Sequence[DeviceReport],
-    steps: Sequence[StepReport],
-) -> Steady:
-    """The steady state (None on a CPU, or without an op), and what remains of devices and steps."""
-    if timeline.trace.on_cpu or not devices:
-        return Steady(None, tuple(devices), tuple(steps))
-    interrupted_times = [
-        interrupted_on_device(timeline, interruptions, device) for device in timeline.busy
-    ]
-    kept = tuple(_steady_device(*pair) for pair in zip(devices, interrupted_times, strict=True))
-    exposed = _exposed_interrupted_ns(timeline, interruptions)
-    judged = tuple(
-        replace(one, exposed_communication_ns=max(one.exposed_communication_ns - exposed[d], 0))
-        for one, d in zip(kept, timeline.busy, strict=True)
-    )
-    window_ns = sum(one.window_ns for one in kept)
-    idle_ns = sum(one.idle_ns for one in kept)
-    summaries = step_summaries(timeline, interrupted, steps)
-    state = SteadyState(
-        window_ns=window_ns,
-        busy_ns=sum(one.busy_ns for one in kept),
-        idle_ns=idle_ns,
-        interrupted_ns=sum(one.window_ns for one in interrupted_times),
-        idle_share=idle_ns / window_ns if window_ns else None,
-        step_ns=max(summaries, key=lambda one: one.steps).time_ns if summaries else None,
-        devices=tuple(
-            SteadyDevice(
-                device=one.device,
-                window_ns=one.window_ns,
-                busy_ns=one.busy_ns,
-                idle_ns=one.idle_ns,
-                interrupted_ns=less.window_ns,
-                gaps={name: total.total_ns for name, total in one.gaps.items() if total.total_ns},
-            )
-            for one, less in zip(kept, interrupted_times, strict=True)
-        ),
-        steps=summaries,
-    )
-    return Steady(state, judged, _steady_steps(steps, interrupted))
-
-
-def step_summaries(
-    timeline: Timeline, interrupted: InterruptedSteps, steps: Sequence[StepReport]
-) -> tuple[StepSummary, ...]:
-    """The medians of each kind of step, in the order in which the kinds appear."""
-    columns = timeline.steps
-    kinds = kinds_by_name(timeline)
-    after = columns.following
-    of_kind: dict[str, list[int]] = {}
-    for index in np.flatnonzero(columns.gpu_ops).tolist():
-        of_kind.setdefault(kinds[index], []).append(index)
-    summaries = []
-    for kind, indices in of_kind.items():
-        step_indices = np.array(indices)
-        followed = step_indices[
-            (after[step_indices] >= 0) & (columns.gpu_ops[after[step_indices]] > 0)
-        ]
-        timed = followed if len(followed) else step_indices
-        span_ns = (columns.span.length_ns - interrupted.span_ns)[step_indices]
-        busy_ns = (columns.busy_ns - interrupted.busy_ns)[step_indices]
-        host_ns = [
-            (steps[index].host_ns or 0) - int(interrupted.host_ns[index]) for index in step_indices
-        ]
-        summaries.append(
-            StepSummary(
-                kind=kind,
-                steps=len(step_indices),
-                interrupted_steps=int(
-                    np.count_nonzero(
-                        interrupted.time_ns[step_indices] | interrupted.host_ns[step_indices]
-                    )
-                ),
-                time_ns=_median((columns.time_ns - interrupted.time_ns)[timed]),
-                host_ns=_median(np.array(host_ns, dtype=np.int64)),
-                gpu_span_ns=_median(span_ns),
-                busy_ns=_median(busy_ns),
-                idle_ns=_median(span_ns - busy_ns),
-                launch_calls=_median(columns.launch_calls[step_indices]),
-                gpu_ops=_median(columns.gpu_ops[step_indices]),
-            )
-        )
-    return tuple(summaries)
-
-
-def _median(values: Int64s) -> int:
-    middle = (len(values) - 1) // 2
-    return int(np.partition(values, middle)[middle])
-
-
-def _steady_device(device: DeviceReport, interrupted: InterruptedTime) -> DeviceReport:
-    if not interrupted.window_ns:
-        return device
-    gaps = _without(device.gaps, dict(zip(GAP_CLASSES, interrupted.idle_ns.tolist(), strict=True)))
-    labels = dict(zip(HOST_WAIT_LABELS, interrupted.host_wait_ns.tolist(), strict=True))
+    device: int,
+    report: DeviceReport,
+    exposed_ns: int,
+) -> DeviceReport:
+    """One device; `exposed_ns` is how long single ops that communicate interrupted it, while
+    nothing else ran."""
+    interrupted = interrupted_times(interruptions, (device,))
+    if not len(interrupted):
+        return report
+    waits = timeline.host_waits.of_gaps(*timeline.gaps_of(device))
+    idle_ns = idle_inside(timeline.idle_of((device,)), interrupted).sum(axis=0).tolist()
+    waited_ns = idle_inside(waits, interrupted, len(HOST_WAIT_LABELS)).sum(axis=0).tolist()
+    busy_ns = int(covered_inside(timeline.busy[device], interrupted).sum())
     return replace(
-        device,
-        window_ns=device.window_ns - interrupted.window_ns,
-        busy_ns=device.busy_ns - interrupted.busy_ns,
-        idle_ns=device.idle_ns - int(interrupted.idle_ns.sum()),
-        gaps=gaps,
-        host_wait=_without(device.host_wait, labels),
+        report,
+        window_ns=report.window_ns - int(interrupted.length_ns.sum()),
+        busy_ns=report.busy_ns - busy_ns,
+        idle_ns=report.idle_ns - sum(idle_ns),
+        gaps=_without(report.gaps, dict(zip(GAP_CLASSES, idle_ns, strict=True))),
+        host_wait=_without(report.host_wait, dict(zip(HOST_WAIT_LABELS, waited_ns, strict=True))),
+        exposed_communication_ns=max(report.exposed_communication_ns - exposed_ns, 0),
     )
 
 
@@ -187,35 +107,90 @@ def _without(totals: dict[str, GapTotal], lost_ns: dict[str, int]) -> dict[str, 
     }
 
 
-def _exposed_interrupted_ns(
-    timeline: Timeline, interruptions: Sequence[Interruption]
-) -> Counter[int]:
-    """How long single ops that communicate interrupted each device, while nothing else ran."""
-    trace, exposed = timeline.trace, Counter[int]()
-    for interruption in interruptions:
-        name = trace.names[trace.ops.name[interruption.op]]
-        if interruption.cause == "long_op" and kernel_meaning(name).communication:
-            exposed[interruption.device] += interruption.length_ns
-    return exposed
-
-
-def _steady_steps(
+def steady_steps(
     steps: Sequence[StepReport], interrupted: InterruptedSteps
 ) -> tuple[StepReport, ...]:
-    return tuple(
-        step
-        if not interrupted.span_ns[step.index] or step.gpu_span_ns is None or step.idle_ns is None
-        else replace(
-            step,
-            gpu_span_ns=step.gpu_span_ns - int(interrupted.span_ns[step.index]),
-            busy_ns=step.busy_ns - int(interrupted.busy_ns[step.index]),
-            idle_ns=step.idle_ns - int(interrupted.idle_ns[step.index].sum()),
-            gaps=_less(step.gaps, idle_by_name(interrupted.idle_ns[step.index])),
+    """The steps without interruptions."""
+    kept = list(steps)
+    for index in np.flatnonzero(interrupted.span_ns).tolist():
+        step, idle_ns = steps[index], interrupted.idle_ns[index]
+        if step.gpu_span_ns is not None and step.idle_ns is not None:
+            lost_ns = idle_by_name(idle_ns)
+            gaps = {name: ns - lost_ns.get(name, 0) for name, ns in step.gaps.items()}
+            kept[index] = replace(
+                step,
+                gpu_span_ns=step.gpu_span_ns - int(interrupted.span_ns[index]),
+                busy_ns=step.busy_ns - int(interrupted.busy_ns[index]),
+                idle_ns=step.idle_ns - int(idle_ns.sum()),
+                gaps={name: ns for name, ns in gaps.items() if ns},
+            )
+    return tuple(kept)
+
+
+def steady_state(
+    timeline: Timeline,
+    interrupted: InterruptedSteps,
+    devices: Sequence[DeviceReport],
+    kept: Sequence[DeviceReport],
+) -> SteadyState | None:
+    """The steady state, `kept` being `devices` without interruptions; None on a CPU, and without
+    an op."""
+    if timeline.trace.on_cpu or not devices:
+        return None
+    steady = tuple(
+        SteadyDevice(
+            device=report.device,
+            window_ns=report.window_ns,
+            busy_ns=report.busy_ns,
+            idle_ns=report.idle_ns,
+            interrupted_ns=whole.window_ns - report.window_ns,
+            gaps={name: total.total_ns for name, total in report.gaps.items() if total.total_ns},
         )
-        for step in steps
+        for whole, report in zip(devices, kept, strict=True)
+    )
+    window_ns = sum(device.window_ns for device in steady)
+    idle_ns = sum(device.idle_ns for device in steady)
+    summaries = _step_summaries(timeline, interrupted)
+    return SteadyState(
+        window_ns=window_ns,
+        busy_ns=sum(device.busy_ns for device in steady),
+        idle_ns=idle_ns,
+        interrupted_ns=sum(device.interrupted_ns for device in steady),
+        idle_share=idle_ns / window_ns if window_ns else None,
+        step_ns=max(summaries, key=lambda kind: kind.steps).time_ns if summaries else None,
+        devices=steady,
+        steps=summaries,
     )
 
 
-def _less(gaps: dict[str, int], lost_ns: dict[str, int]) -> dict[str, int]:
-    kept = {name: ns - lost_ns.get(name, 0) for name, ns in gaps.items()}
-    return {name: ns for name, ns in kept.items() if ns}
+def _step_summaries(timeline: Timeline, interrupted: InterruptedSteps) -> tuple[StepSummary, ...]:
+    """The medians of each kind of step, in the order in which the kinds appear."""
+    columns = timeline.steps
+    kinds = kinds_by_name(timeline)
+    has_ops, after = columns.gpu_ops > 0, columns.following
+    is_followed = (after >= 0) & has_ops[after]
+    of_kind: dict[str, list[int]] = {}
+    for index in np.flatnonzero(has_ops).tolist():
+        of_kind.setdefault(kinds[index], []).append(index)
+    summaries = []
+    for kind, indices in of_kind.items():
+        rows = np.array(indices)
+        timed = rows[is_followed[rows]] if is_followed[rows].any() else rows
+        span_ns = (columns.span.length_ns - interrupted.span_ns)[rows]
+        busy_ns = (columns.busy_ns - interrupted.busy_ns)[rows]
+        is_interrupted = interrupted.time_ns[rows] | interrupted.host_ns[rows]
+        summaries.append(
+            StepSummary(
+                kind=kind,
+                steps=len(rows),
+                interrupted_steps=int(np.count_nonzero(is_interrupted)),
+                time_ns=lower_median((columns.time_ns - interrupted.time_ns)[timed]),
+                host_ns=lower_median((columns.host.length_ns - interrupted.host_ns)[rows]),
+                gpu_span_ns=lower_median(span_ns),
+                busy_ns=lower_median(busy_ns),
+                idle_ns=lower_median(span_ns - busy_ns),
+                launch_calls=lower_median(columns.launch_calls[rows]),
+                gpu_ops=lower_median(columns.gpu_ops[rows]),
+            )
+        )
+    return tuple(summaries)

@@ -29,18 +29,17 @@ def gpu_ops_per_step(report: Report) -> float | None:
 
 def idle_fraction(report: Report) -> float | None:
     """Idle time ÷ window, summed over the devices; None if no device was active."""
-    window_ns = sum(device.window_ns for device in report.devices)
-    if window_ns <= 0:
-        return None
-    return sum(device.idle_ns for device in report.devices) / window_ns
+    return _of_window(report, sum(device.idle_ns for device in report.devices))
 
 
 def communication_fraction(report: Report) -> float | None:
     """Communication time ÷ window, summed over the devices; None if no device was active."""
+    return _of_window(report, sum(device.communication_ns for device in report.devices))
+
+
+def _of_window(report: Report, time_ns: int) -> float | None:
     window_ns = sum(device.window_ns for device in report.devices)
-    if window_ns <= 0:
-        return None
-    return sum(device.communication_ns for device in report.devices) / window_ns
+    return time_ns / window_ns if window_ns > 0 else None
 
 
 def _mean(values: list[int]) -> float | None:
@@ -77,9 +76,9 @@ def window_bandwidths(report: Report) -> tuple[StepBandwidth, ...]:
         ("before the window", observer.unprofiled_step_ns),
         ("in the window", observer.profiled_step_ns),
     )
+    peaks = cost.measured_peak_bytes_per_s, cost.datasheet_peak_bytes_per_s
     return tuple(
-        StepBandwidth(moment, step_ns, bandwidth(
-            cost.bytes_per_step, step_ns, cost.measured_peak_bytes_per_s,
-            cost.datasheet_peak_bytes_per_s))
-        for moment, step_ns in moments if step_ns
-    )  # fmt: skip
+        StepBandwidth(moment, step_ns, bandwidth(cost.bytes_per_step, step_ns, *peaks))
+        for moment, step_ns in moments
+        if step_ns
+    )

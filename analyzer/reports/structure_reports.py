@@ -4,12 +4,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from msgspec.structs import replace
 
 from decodescope.analyzer.attribution.ranges import Ranges, replay_sources
 from decodescope.analyzer.names.kinds import ROLES
-from decodescope.analyzer.reports.given import Given
-from decodescope.analyzer.roofline.peaks import DatasheetPeak, datasheet_peak
-from decodescope.analyzer.roofline.roofline import Costs, captured_cost
+from decodescope.analyzer.reports.user_facts import Given
+from decodescope.analyzer.roofline.peaks import datasheet_peak
+from decodescope.analyzer.roofline.roofline import Costs, captured_cost, work_limit
 from decodescope.analyzer.schema.step_report import (
     Confidence,
     LayerPlace,
@@ -18,9 +19,14 @@ from decodescope.analyzer.schema.step_report import (
     StructureReport,
     StructureSource,
 )
-from decodescope.analyzer.structure.find import BY_PLACE, NO_LAYER, UNKNOWN_ROLE, Structure
 from decodescope.analyzer.structure.layers import MIN_LAYERS, StepLayers
 from decodescope.analyzer.structure.paths import layer_of_nodes
+from decodescope.analyzer.structure.step_structure import (
+    BY_PLACE,
+    NO_LAYER,
+    UNKNOWN_ROLE,
+    Structure,
+)
 from decodescope.analyzer.timing.intervals import attributed_ns
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Int64s, grouped
@@ -40,17 +46,19 @@ class _Layers:
     motif: tuple[int, ...]
 
 
-def structure_report(
+def structure_reports(
     timeline: Timeline, ranges: Ranges, structure: Structure, step: int | None
-) -> StructureReport:
-    """The layers of a step, the one that stands for the trace. `ranges` are those of the trace,
-    without inferred paths."""
-    rows, layers = _step_layers(timeline, ranges, structure, step)
-    if layers is None:
-        return NO_STRUCTURE
+) -> tuple[StructureReport, tuple[LayerReport, ...]]:
+    """The layers of a step, the one that stands for the trace: their number and sizes, and each in
+    order, with the ops before, behind and outside of them; () without layers. `ranges` are those of
+    the trace, without inferred paths."""
+    rows, found_layers = structure.of_step.get(-1 if step is None else step, (None, None))
+    layers = None if rows is None else _step_layers(timeline, ranges, rows, found_layers)
+    if rows is None or layers is None:
+        return NO_STRUCTURE, ()
     sizes = np.diff(layers.bounds)
     motifs = list(dict.fromkeys(layers.motif))
-    return StructureReport(
+    report = StructureReport(
         source=layers.source,
         layers=len(sizes),
         prologue_ops=layers.bounds[0],
@@ -62,6 +70,24 @@ def structure_report(
         confidence=layers.confidence,
         motif_layers=tuple(layers.motif.count(motif) for motif in motifs),
         step=step,
+    )
+    if step is None:
+        return report, ()
+    count = len(layers.motif)
+    place = _op_places(timeline, structure, step, count)
+    place[rows] = np.repeat(np.arange(count + 2), np.diff((0, *layers.bounds, len(rows))))
+    running, ns = _attributed_in_step(timeline, step)
+    time_ns = np.zeros(count + 3, dtype=np.int64)
+    np.add.at(time_ns, place[running], ns)
+    ops = np.bincount(place[timeline.steps.op_step == step], minlength=count + 3)
+    names: tuple[int | LayerPlace, ...] = ("prologue", *range(count), "epilogue", "outside")
+    motif_of = (None, *(motifs.index(motif) for motif in layers.motif), None, None)
+    return report, tuple(
+        LayerReport(layer=name, motif=motif, ops=number, ns_per_step=taken_ns)
+        for name, motif, number, taken_ns in zip(
+            names, motif_of, ops.tolist(), time_ns.tolist(), strict=True
+        )
+        if motif is not None or number or taken_ns
     )
 
 
@@ -101,34 +127,6 @@ def role_reports(
     )
 
 
-def layer_reports(
-    timeline: Timeline, ranges: Ranges, structure: Structure, step: int | None
-) -> tuple[LayerReport, ...]:
-    """The layers of a step in order, with what is before, behind and outside of them; () without
-    layers. `ranges` are those of the trace, without inferred paths."""
-    main_rows, layers = _step_layers(timeline, ranges, structure, step)
-    if layers is None or step is None:
-        return ()
-    count, op_step = len(layers.motif), timeline.steps.op_step
-    place = _op_places(timeline, structure, step, count)
-    bounds = (0, *layers.bounds, len(main_rows))
-    place[main_rows] = np.repeat(np.arange(count + 2), np.diff(bounds))
-    rows, ns = _attributed_in_step(timeline, step)
-    time_ns = np.zeros(count + 3, dtype=np.int64)
-    np.add.at(time_ns, place[rows], ns)
-    ops = np.bincount(place[op_step == step], minlength=count + 3)
-    names: tuple[int | LayerPlace, ...] = ("prologue", *range(count), "epilogue", "outside")
-    order = list(dict.fromkeys(layers.motif))
-    motifs = (None, *(order.index(motif) for motif in layers.motif), None, None)
-    return tuple(
-        LayerReport(layer=name, motif=motif, ops=number, ns_per_step=taken_ns)
-        for name, motif, number, taken_ns in zip(
-            names, motifs, ops.tolist(), time_ns.tolist(), strict=True
-        )
-        if motif is not None or number or taken_ns
-    )
-
-
 def _op_places(timeline: Timeline, structure: Structure, step: int, count: int) -> Int64s:
     """Where each op of the trace is in a step of `count` layers: 0 before them, 1 to count in one,
     count + 1 behind them, count + 2 outside: of another step, or on a device without layers."""
@@ -158,25 +156,18 @@ def _attributed_in_step(timeline: Timeline, step: int) -> tuple[Int64s, Int64s]:
 
 
 def _step_layers(
-    timeline: Timeline, ranges: Ranges, structure: Structure, step: int | None
-) -> tuple[Int64s, _Layers | None]:
-    """The ops of a step on its main device, in launch order, and their layers."""
-    rows, layers = structure.of_step.get(-1 if step is None else step, (None, None))
-    if rows is None:
-        return np.zeros(0, dtype=np.int64), None
+    timeline: Timeline, ranges: Ranges, rows: Int64s, layers: StepLayers | None
+) -> _Layers | None:
+    """The layers of a step, whose ops on its main device are `rows` in launch order; `layers` are
+    those found by repetition."""
     named = np.append(layer_of_nodes(ranges.tree), NO_LAYER)[ranges.op_node[rows]]
-    by = _named_by(timeline, ranges.reference_op[rows])
-    return rows, _checked(layers, named, by) if layers is not None else _from_ranges(named, by)
-
-
-def _named_by(timeline: Timeline, reference_op: Int64s) -> StructureSource:
-    """What most paths of a step are from, if they name its layers."""
-    sources = replay_sources(timeline.trace, reference_op)
+    sources = replay_sources(timeline.trace, ranges.reference_op[rows])
+    by: StructureSource = "ranges"
     others: tuple[Literal["capture", "annotations"], ...] = ("capture", "annotations")
     for source in others:
-        if 2 * sources.get(source, 0) > len(reference_op):
-            return source
-    return "ranges"
+        if 2 * sources.get(source, 0) > len(rows):
+            by = source
+    return _from_ranges(named, by) if layers is None else _checked(layers, named, by)
 
 
 def _checked(layers: StepLayers, named: Int64s, by: StructureSource) -> _Layers:
@@ -215,42 +206,41 @@ def _typical(sizes: Int64s) -> int:
 def find_costs(
     timeline: Timeline,
     step: int | None,
-    given: Given,
+    facts: Given,
     structure: StructureReport,
     roles: tuple[RoleReport, ...],
 ) -> Costs:
     """The costs of `step`. A model that contradicts the trace is not used: a finding says where."""
-    capture = timeline.trace.capture
-    device_name, peak = _device(timeline, step, given)
-    costs = Costs(None if capture is None else captured_cost(capture, given.peak), peak=peak)
-    if (given.model is None and capture is None) or step is None or timeline.trace.on_cpu:
+    trace, capture = timeline.trace, timeline.trace.capture
+    names = set(trace.device_names.values())
+    if capture is not None:
+        device_name = capture.device_name
+    elif step is not None:
+        device_name = trace.device_names.get(int(timeline.steps.device[step]), "")
+    else:
+        device_name = names.pop() if len(names) == 1 else ""
+    peak = facts.peak or datasheet_peak(device_name)
+    costs = Costs(None if capture is None else captured_cost(capture, facts.peak), peak=peak)
+    if (facts.model is None and capture is None) or step is None or trace.on_cpu:
         return costs
     # Traces without a model need none of the modules that model one.
     from decodescope.analyzer.reports.model_costs import model_costs
 
-    return model_costs(timeline, step, given, structure, roles, device_name, costs)
+    return model_costs(timeline, step, facts, structure, roles, device_name, costs)
 
 
 def with_costs(roles: tuple[RoleReport, ...], costs: Costs) -> tuple[RoleReport, ...]:
     """The roles with the bytes and FLOPs of each, and the time that these take at least."""
-    if not costs.work:
-        return roles
-    from decodescope.analyzer.reports.model_costs import with_cost
-
-    return tuple(
-        with_cost(row, costs.work[row.role], costs) if row.role in costs.work else row
-        for row in roles
-    )
-
-
-def _device(timeline: Timeline, step: int | None, given: Given) -> tuple[str, DatasheetPeak | None]:
-    """The name of the device that the step ran on, and its peak: the user's, else its vendor's."""
-    trace = timeline.trace
-    if trace.capture is not None:
-        name = trace.capture.device_name
-    elif step is not None:
-        name = trace.device_names.get(int(timeline.steps.device[step]), "")
-    else:
-        names = set(trace.device_names.values())
-        name = names.pop() if len(names) == 1 else ""
-    return name, given.peak or datasheet_peak(name)
+    rows = []
+    for row in roles:
+        if (work := costs.work.get(row.role)) is not None:
+            limit = work_limit(work, costs.peak, costs.dtypes.get(row.role, "bf16"))
+            row = replace(
+                row,
+                bytes=work.bytes,
+                flops=work.flops,
+                limit_ns=None if limit is None else limit.ns,
+                bound=None if limit is None else limit.bound,
+            )
+        rows.append(row)
+    return tuple(rows)

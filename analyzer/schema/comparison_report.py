@@ -10,9 +10,17 @@ from decodescope.analyzer.schema.run_report import Accuracy, RunReport
 ChangeVerdict = Literal["faster", "slower", "no_difference_shown", "unknown"]
 
 PartKind = Literal[
-    "role", "idle", "host_tail", "beyond_step", "not_busy",
-    "layer", "more_layers", "prologue", "epilogue", "outside",
-]  # fmt: skip
+    "role",
+    "idle",
+    "host_tail",
+    "beyond_step",
+    "not_busy",
+    "layer",
+    "more_layers",
+    "prologue",
+    "epilogue",
+    "outside",
+]
 
 
 class StepPartChange(Struct, frozen=True):
@@ -115,7 +123,7 @@ class RangeChange(Struct, frozen=True):
 
 
 class Pair(Struct, frozen=True):
-    """What changed from `base` to `other`, per step (for two traces without step markers in total;
+    """The changes from `base` to `other`, per step (for two traces without step markers in total;
     a finding says so). `idle_ns` has every gap class, and "all".
 
     `speed` is null if nothing was timed. `step_ns` is the step time that it compares: unprofiled if

@@ -10,8 +10,8 @@ from decodescope.analyzer.comparing.pair_changes import (
     kernel_changes,
     shortened,
 )
-from decodescope.analyzer.comparing.range_rows import RangeRow, ranges_by_path, time_figure
-from decodescope.analyzer.names.names import ShortNames
+from decodescope.analyzer.comparing.range_rows import ListedRange, ranges_by_path, time_figure
+from decodescope.analyzer.names.fitted_names import ShortNames
 from decodescope.analyzer.names.short_names import short_name
 from decodescope.analyzer.schema.comparison_report import Change, Pair, StepPartChange
 from decodescope.analyzer.schema.report import Report
@@ -235,21 +235,21 @@ def kernel_changes_table(
     )
 
 
-def aligned_ranges_table(pair: Pair) -> Table[RangeRow]:
+def aligned_ranges_table(pair: Pair) -> Table[ListedRange]:
     """Every aligned range by its whole path, with the ranges that a fused one replaces."""
     return range_changes_table(pair, ranges_by_path(pair), (pair.base, pair.other))
 
 
 def range_changes_table(
-    pair: Pair, rows: Sequence[RangeRow], names: tuple[str, str], *, counts: bool = True
-) -> Table[RangeRow]:
+    pair: Pair, rows: Sequence[ListedRange], names: tuple[str, str], *, counts: bool = True
+) -> Table[ListedRange]:
     """Times and `counts` of `rows`, which are ranges of `pair`; `names` are those of the sides."""
     figure = time_figure(pair)
 
     def keys(figure: str) -> tuple[str, str]:
         return f"{figure}.base", f"{figure}.other"
 
-    columns: tuple[Column[RangeRow], ...] = (
+    columns: tuple[Column[ListedRange], ...] = (
         Column(
             "path",
             "range",

@@ -10,7 +10,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from decodescope.analyzer.names.names import ShortNames, cut_middle
+from decodescope.analyzer.names.fitted_names import ShortNames, cut_middle
 from decodescope.analyzer.text import formatting
 from decodescope.analyzer.text.formatting import UNKNOWN
 from decodescope.analyzer.vocabulary.words import exact_change, exact_microseconds

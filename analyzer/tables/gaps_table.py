@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from decodescope.analyzer.names.names import ShortNames, cut_start
+from decodescope.analyzer.names.fitted_names import ShortNames, cut_start
 from decodescope.analyzer.schema.interruption_report import (
     InterruptionReport,
     SteadyDevice,

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from decodescope.analyzer.names.names import ShortNames
+from decodescope.analyzer.names.fitted_names import ShortNames
 from decodescope.analyzer.names.short_names import readable_kernel, short_name
 from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.tables.columns import (

@@ -36,38 +36,33 @@ def _small(digits: int) -> Callable[[float | None], str]:
 _SMALL = Kind(_small(3))
 _PERPLEXITY = Kind(_small(4))
 _PERPLEXITY_RATIO = Kind(lambda value: UNKNOWN if value is None else f"{value:.4f}")
+_VERDICT = Kind(
+    lambda verdict: UNKNOWN if verdict is None else verdict_words(verdict), number=False
+)
 
 
 def sides_table(sides: Sequence[Side]) -> Table[Side]:
     """One row a variant, or a trace of a diff."""
-    return Table(
-        "sides",
-        (*_SPEED, *_ERROR, *_STEP),
-        sides,
-        search=lambda side: f"{side.name} {side.about}",
-    )
+    columns = (*_SPEED, *_ERROR, *_BEATEN_BY, *_STEP)
+    return Table("sides", columns, sides, search=lambda side: f"{side.name} {side.about}")
 
 
 def rates_table(sides: Sequence[Side]) -> Table[Side]:
-    """The rates of the variants."""
     return sides_table(sides).only("name", "tokens_per_s", "interval", "rounds")
 
 
 def rates_and_accuracy_table(sides: Sequence[Side]) -> Table[Side]:
-    """The rates of the variants beside their error."""
-    errors = (column.key for column in _ERROR if column.key != "beaten_by")
-    return sides_table(sides).only("name", "tokens_per_s", "interval", *errors)
+    return sides_table(sides).only("name", "tokens_per_s", "interval", *_ERROR_KEYS)
 
 
 def accuracy_table(sides: Sequence[Side]) -> Table[Side]:
     """The error of the variants for which it was measured."""
     scored = [side for side in sides if side.accuracy is not None]
-    errors = (column.key for column in _ERROR if column.key != "beaten_by")
-    return sides_table(scored).only("name", *errors)
+    return sides_table(scored).only("name", *_ERROR_KEYS)
 
 
 def accuracy_notes(sides: Sequence[Side]) -> list[str]:
-    """What the error is against, and of what text."""
+    """The reference of the error, and the text it was measured on."""
     accuracies = (side.accuracy for side in sides)
     notes = (
         f"against {accuracy.reference}, {accuracy.positions} positions of {accuracy.text}"
@@ -92,12 +87,8 @@ def _judged(side: Side) -> Tone:
     return {"faster": "good", "slower": "bad"}.get(side.ratio.verdict, "plain")  # type: ignore[return-value]
 
 
-def _interval_of_ratio(ratio: SpeedRatio | None) -> str:
+def _ratio_interval(ratio: SpeedRatio | None) -> str:
     return interval_text(None if ratio is None else ratio.interval, ratio_text)
-
-
-def _of_ratio(text: Callable[[SpeedRatio], str]) -> Callable[[Side], str]:
-    return lambda side: UNKNOWN if side.ratio is None else text(side.ratio)
 
 
 _SPEED: tuple[Column[Side], ...] = (
@@ -123,7 +114,7 @@ _SPEED: tuple[Column[Side], ...] = (
         "95 % interval",
         RATE,
         "A bootstrap interval of their mean over the rounds.",
-        lambda side: side.interval and side.interval.low,
+        "interval.low",
         text=lambda side: interval_text(side.interval, significant),
         priority=8,
         tone="dim",
@@ -133,7 +124,7 @@ _SPEED: tuple[Column[Side], ...] = (
         "ratio",
         RATIO,
         "tokens/s ÷ those of the first side.",
-        lambda side: side.ratio and side.ratio.value,
+        "ratio.value",
         tone=_judged,
     ),
     Column(
@@ -141,19 +132,16 @@ _SPEED: tuple[Column[Side], ...] = (
         "95 % of ratio",
         RATIO,
         "A bootstrap interval of the ratio over the rounds.",
-        lambda side: side.ratio and side.ratio.interval and side.ratio.interval.low,
-        text=lambda side: _interval_of_ratio(side.ratio),
+        "ratio.interval.low",
+        text=lambda side: _ratio_interval(side.ratio),
         priority=2,
         tone="dim",
     ),
     Column(
         "ratio.verdict",
         "verdict",
-        TEXT,
+        _VERDICT,
         "What the interval shows.",
-        lambda side: side.ratio and side.ratio.verdict,
-        text=_of_ratio(lambda ratio: verdict_words(ratio.verdict)),
-        first="down",
         priority=6,
         tone=_judged,
     ),
@@ -188,13 +176,14 @@ _ERROR: tuple[Column[Side], ...] = (
         "Perplexity ÷ that of the reference.",
         priority=16,
     ),
+)
+_ERROR_KEYS = [column.key for column in _ERROR]
+_BEATEN_BY: tuple[Column[Side], ...] = (
     Column(
         "beaten_by",
         "beaten by",
-        TEXT,
+        Kind(beaten_text, number=False),
         "Which have more tokens/s or a smaller KL, and are worse in neither.",
-        text=lambda side: beaten_text(side.beaten_by),
-        first="down",
         priority=4,
         tone=lambda side: "good" if side.beaten_by == () else "dim",
     ),
@@ -231,9 +220,7 @@ def speed_table(pairs: Sequence[Pair]) -> Table[Pair]:
             "95 % interval",
             RATIO,
             "A bootstrap interval over the rounds.",
-            text=lambda pair: interval_text(
-                pair.speed.interval if pair.speed else None, ratio_text
-            ),
+            text=lambda pair: _ratio_interval(pair.speed),
             always=True,
         ),
         Column(
@@ -278,5 +265,4 @@ _COLUMNS: tuple[Column[RunReport], ...] = (
 
 
 def runs_table(runs: Sequence[RunReport]) -> Table[RunReport]:
-    """One row for each run."""
     return Table("runs", _COLUMNS, runs, key=lambda run: (run.variant, run.round))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
-from decodescope.analyzer.names.names import cut_middle
+from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.schema.interruption_report import SteadyState, StepSummary
 from decodescope.analyzer.schema.report import GAP_CLASSES, Report, StepReport
 from decodescope.analyzer.schema.step_report import RoleReport, StepKindReport

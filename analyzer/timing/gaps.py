@@ -16,10 +16,11 @@ op that ends last before it, `next` the op that ends it, [c0, c1] the launch cal
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
-from decodescope.analyzer.timing.intervals import Union, union
+from decodescope.analyzer.timing.intervals import Union, lower_median, union
 from decodescope.analyzer.timing.launches import LaunchCalls, calls_named, graph_launch_calls
 from decodescope.analyzer.trace import (
     KERNEL,
@@ -62,11 +63,16 @@ class Gaps(Intervals):
 class GapParts(Intervals):
     """The parts of gaps, none empty, in the order of the gaps and of time.
 
-    `gap` indexes the gaps, `kind` indexes `GAP_CLASSES`; a gap has at most one part of a class.
+    `gap` indexes the gaps, `kind` indexes `GAP_CLASSES`; a gap has at most one part of a class. Of
+    the pieces of host_wait, `kind` indexes `HOST_WAIT_LABELS`.
     """
 
     gap: Int64s
     kind: Int8s
+
+    def of_gaps(self, first: int, after: int) -> Self:
+        """The parts of the gaps [first, after)."""
+        return self.take(slice(*np.searchsorted(self.gap, (first, after)).tolist()))
 
 
 def busy_by_device(trace: Trace) -> dict[int, Union]:
@@ -173,7 +179,7 @@ def _floors(trace: Trace, gaps: Gaps, back_to_back: Bools) -> Floors:
     ahead = queued[ahead_ns >= QUEUED_AHEAD_NS]
     length_ns = gaps.length_ns[ahead]
     known = {
-        device: _lower_median(length_ns[gap_rows])
+        device: lower_median(length_ns[gap_rows])
         for device, gap_rows in rows_by(gaps.device[ahead]).items()
     }
     return dict.fromkeys(devices) | known
@@ -194,11 +200,6 @@ def floor_is_hidden(trace: Trace, gaps: Gaps) -> bool:
         return False
     most = int(counts.argmax())
     return bool(lengths[most] <= _TINY_NS and 2 * counts[most] > len(gaps))
-
-
-def _lower_median(values: Int64s) -> int:
-    middle = (len(values) - 1) // 2
-    return int(np.partition(values, middle)[middle])
 
 
 def _floor_of_each(gaps: Gaps, floors_ns: Floors) -> Int64s:

@@ -42,8 +42,7 @@ _MOST_REFUSED = 20
 class InferredSteps:
     """Steps in order of host start. `host` is from the start of a step's first launch call to the
     end of its last one. `following` is the step that begins with the next launch call of the
-    thread, -1 for none. `call_step` gives each launch call of the trace (in the order of
-    `LaunchCalls`) its step, -1 for none."""
+    thread, -1 for none. `call_step` gives each host call of the trace its step, -1 for none."""
 
     source: StepSource
     host: Intervals
@@ -106,18 +105,18 @@ def _steps(
     ]
     first_call = np.array([launches.call[thread.rows[first]] for thread, first, _ in parts])
     order = np.argsort(first_call, kind="stable")
-    call_step = np.full(len(launches), -1, dtype=np.int64)
+    call_step = np.full(len(trace.calls), -1, dtype=np.int64)
     end_ns = np.zeros(len(parts), dtype=np.int64)
     following = np.full(len(parts), -1, dtype=np.int64)
     for step, part in enumerate(order.tolist()):
         thread, first, after = parts[part]
-        rows = thread.rows[first:after]
-        call_step[rows] = step
-        end_ns[step] = trace.calls.end_ns[launches.call[rows]].max()
+        calls = launches.call[thread.rows[first:after]]
+        call_step[calls] = step
+        end_ns[step] = trace.calls.end_ns[calls].max()
     for step, part in enumerate(order.tolist()):
         thread, _, after = parts[part]
         if after < len(thread.rows):
-            following[step] = call_step[thread.rows[after]]
+            following[step] = call_step[launches.call[thread.rows[after]]]
     host = Intervals(trace.calls.start_ns[first_call[order]], end_ns)
     return InferredSteps(source, host, following, call_step)
 

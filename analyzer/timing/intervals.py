@@ -95,6 +95,11 @@ def covered_until(intervals: Intervals, times_ns: Int64s) -> Int64s:
     return np.asarray(before[index] - np.where(index > 0, inside, 0), dtype=np.int64)
 
 
+def covered_inside(intervals: Intervals, spans: Intervals) -> Int64s:
+    """How much of disjoint intervals, in order, lies inside each span."""
+    return covered_until(intervals, spans.end_ns) - covered_until(intervals, spans.start_ns)
+
+
 def attributed_ns(start_ns: Int64s, end_ns: Int64s) -> Int64s:
     """Attributed time of each interval: from the later of its start and the latest end of those
     before it (in order), to its end; 0 if it ends no later than they do.
@@ -113,6 +118,18 @@ def overlapped(start_ns: Int64s, end_ns: Int64s) -> Intervals:
     doubled = until > start_ns[1:]
     joined = union(start_ns[1:][doubled], until[doubled])
     return Intervals(joined.start_ns, joined.end_ns)
+
+
+def lower_median(values: Int64s) -> int:
+    """The median of at least one value; of an even number of them, the smaller of the two."""
+    middle = (len(values) - 1) // 2
+    return int(np.partition(values, middle)[middle])
+
+
+def upper_median(values: Int64s) -> int:
+    """The median of at least one value; of an even number of them, the larger of the two."""
+    middle = len(values) // 2
+    return int(np.partition(values, middle)[middle])
 
 
 def depth_at_starts(arrive_ns: Int64s, leave_ns: Int64s, at_ns: Int64s) -> Int64s:

@@ -13,6 +13,7 @@ from decodescope.analyzer.trace import (
     Columns,
     HostEvents,
     HostTimes,
+    Int8s,
     Int64s,
     Intervals,
     Trace,
@@ -73,18 +74,23 @@ def lost_launches(trace: Trace, launches: LaunchCalls) -> tuple[Int64s, int]:
     is_launch = calls_named(trace, KERNEL_LAUNCH) & ~while_capturing(trace)
     made = np.flatnonzero(is_launch & (calls.correlation > 0))
     made = made[np.sort(np.unique(calls.correlation[made], return_index=True)[1])]
-    ids, with_ops = calls.correlation[made], np.sort(calls.correlation[launches.call])
-    lost = np.searchsorted(with_ops, ids, "left") == np.searchsorted(with_ops, ids, "right")
+    lost = ~np.isin(calls.correlation[made], calls.correlation[launches.call])
     return made[lost], len(made)
+
+
+def first_matches(trace: Trace, events: HostEvents, patterns: Sequence[re.Pattern[str]]) -> Int8s:
+    """For each event, the index of the first pattern that is found in its name, -1 for none."""
+    used = np.bincount(events.name, minlength=len(trace.names))
+    matches = np.full(len(used), -1, dtype=np.int8)
+    for name in np.flatnonzero(used).tolist():
+        found_in = (i for i, pattern in enumerate(patterns) if pattern.search(trace.names[name]))
+        matches[name] = next(found_in, -1)
+    return np.asarray(matches[events.name], dtype=np.int8)
 
 
 def calls_named(trace: Trace, pattern: re.Pattern[str]) -> Bools:
     """For each host call, whether `pattern` is found in its name."""
-    used = np.bincount(trace.calls.name, minlength=len(trace.names))
-    matches = np.zeros(len(used), dtype=np.bool_)
-    for name in np.flatnonzero(used).tolist():
-        matches[name] = bool(pattern.search(trace.names[name]))
-    return np.asarray(matches[trace.calls.name], dtype=np.bool_)
+    return np.asarray(first_matches(trace, trace.calls, (pattern,)) == 0)
 
 
 def graph_launch_calls(trace: Trace) -> Bools:
@@ -102,6 +108,19 @@ def while_capturing(trace: Trace) -> Bools:
             depth = np.cumsum(begins[call_rows].astype(np.int64) - ends[call_rows])
             capturing[call_rows] = depth - min(int(depth.min()), 0) > 0
     return capturing
+
+
+def launching_thread(trace: Trace, launches: LaunchCalls, call: int) -> tuple[int, int] | None:
+    """(pid, tid) of a call; for -1 that of the thread with most launch calls, None without any."""
+    calls = trace.calls
+    if call >= 0:
+        return int(calls.pid[call]), int(calls.tid[call])
+    if not len(launches):
+        return None
+    threads = np.stack((calls.pid[launches.call], calls.tid[launches.call]), axis=1)
+    threads, counts = np.unique(threads, axis=0, return_counts=True)
+    pid, tid = threads[counts.argmax()].tolist()
+    return pid, tid
 
 
 def threads_at(

@@ -1,4 +1,4 @@
-"""The names that mark steps, and what those of serving engines say about their step.
+"""The names that mark steps, and the facts about their step that serving engines write in them.
 
 The formats are those that the engines' workers write:
 
@@ -17,7 +17,6 @@ TensorRT-LLM:
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from decodescope.analyzer.schema.step_report import StepKind
@@ -45,15 +44,42 @@ MARKERS = (
 _TRAILING_NUMBER = re.compile(_NUMBER)
 
 _N = r"([0-9]{1,18})"
-_SUMS = rf"\(sq{_N}sk{_N}(?:sqsq{_N})?(?:sqsk{_N})?\)"
-_VLLM_DETAILED = re.compile(rf"execute_(?:[0-9]+_)?context_{_N}{_SUMS}_generation_{_N}{_SUMS}$")
-_VLLM = re.compile(rf"execute_(?:[0-9]+_)?context_{_N}\({_N}\)_generation_{_N}\({_N}\)$")
-_VLLM_CACHED = re.compile(rf"execute_new_{_N}_cached_{_N}$")
+
+
+def _named(name: str) -> str:
+    return rf"(?P<{name}>[0-9]{{1,18}})"
+
+
+def _sums(of: str) -> str:
+    """Sums over the requests: of q, k, q² and q·k."""
+    q, k, qq, qk = (_named(f"{figure}_{of}") for figure in ("q", "k", "qq", "qk"))
+    return rf"\(sq{q}sk{k}(?:sqsq{qq})?(?:sqsk{qk})?\)"
+
+
+_PREFILL, _DECODE = _named("prefill"), _named("decode")
+# The formats that number the requests of both kinds, by engine.
+_REQUESTS = {
+    "vllm": (
+        re.compile(
+            rf"execute_(?:[0-9]+_)?context_{_PREFILL}{_sums('prefill')}"
+            rf"_generation_{_DECODE}{_sums('decode')}$"
+        ),
+        re.compile(
+            rf"execute_(?:[0-9]+_)?context_{_PREFILL}\({_named('q_prefill')}\)"
+            rf"_generation_{_DECODE}\({_named('q_decode')}\)$"
+        ),
+        # This format does not say whether a cached request still reads its prompt in chunks.
+        re.compile(rf"execute_new_{_PREFILL}_cached_{_DECODE}$"),
+    ),
+    "tensorrt-llm": (
+        re.compile(
+            rf"\[Executor\] _forward_step(?: [0-9]+)?: {_PREFILL} ctx reqs,(?: {_N} ctx tokens,)?"
+            rf" {_DECODE} gen reqs"
+        ),
+    ),
+}
 _SGLANG = re.compile(r"step\[\s*([A-Za-z_][A-Za-z_0-9]*)\b([^\]]*)\]$")
 _ATOM = re.compile(rf"(prefill|decode)\[bs={_N}(?:/[0-9]+)?\s+tok={_N}\b(.*)\]$")
-_TENSORRT_LLM = re.compile(
-    rf"\[Executor\] _forward_step(?: [0-9]+)?: {_N} ctx reqs,(?: {_N} ctx tokens,)? {_N} gen reqs"
-)
 _PAIR = re.compile(rf"(?:^|\s)([a-z_]+)={_N}(?=\s|$)")
 _KEY = re.compile(r"(?:^|\s)([a-z_]+)=")
 _PLAIN = re.compile(r"(decode|prefill)(?:[_ ](?:step|iteration|iter))?" + _NUMBER, re.IGNORECASE)
@@ -69,7 +95,7 @@ _SGLANG_KINDS: dict[str, StepKind] = {
 
 @dataclass(frozen=True, slots=True)
 class StepAnnotation:
-    """What a step's annotations say; None is "not said".
+    """The facts that a step's annotations tell; None for those that they do not.
 
     `batch` is the number of requests, `decode_requests` and `prefill_requests` are its parts.
     `query_tokens` is the number of tokens computed, `kv_tokens` the sum of the KV lengths of all
@@ -103,100 +129,80 @@ def step_kind(name: str) -> str:
 
 
 def parse_annotation(name: str) -> StepAnnotation:
-    """What a range's name says about its step; `UNKNOWN` for any other name, and for a name of the
+    """The step that a range's name tells of; `UNKNOWN` for any other name, and for a name of the
     formats above that is malformed or holds a number over `MOST`."""
-    for pattern, parse in _FORMATS:
-        if match := pattern.match(name):
-            found = parse(match)
-            return found if _plausible(found) else UNKNOWN
-    return UNKNOWN
+    annotation = UNKNOWN
+    if match := _SGLANG.match(name):
+        annotation = _sglang(match)
+    elif match := _ATOM.match(name):
+        annotation = _atom(match)
+    elif match := _PLAIN.match(name):
+        annotation = StepAnnotation("decode" if match[1].lower() == "decode" else "prefill")
+    else:
+        for engine, patterns in _REQUESTS.items():
+            if match := next((m for pattern in patterns if (m := pattern.match(name))), None):
+                annotation = _requests(engine, match)
+    numbers = (annotation.batch, annotation.query_tokens, annotation.kv_tokens)
+    return UNKNOWN if any((number or 0) > MOST for number in numbers) else annotation
 
 
 def supplemented(outer: StepAnnotation, inner: StepAnnotation) -> StepAnnotation:
-    """`outer`, with what only `inner` says."""
+    """`outer`, with the facts that only `inner` tells."""
     lacking = {
         field: getattr(inner, field)
-        for field in (
-            *("batch", "decode_requests", "prefill_requests", "query_tokens", "kv_tokens"),
-            *("query_squares", "query_keys"),
-        )
-        if getattr(outer, field) is None
+        for field in StepAnnotation.__slots__
+        if getattr(outer, field) in (None, "unknown")
     }
-    kind = inner.kind if outer.kind == "unknown" else outer.kind
-    return replace(outer, kind=kind, engine=outer.engine or inner.engine, **lacking)
+    return replace(outer, **lacking)
 
 
 def common(annotations: list[StepAnnotation]) -> StepAnnotation:
-    """What all of the annotations say alike."""
-    if not annotations:
-        return UNKNOWN
-    first, *others = annotations
-    alike = {
-        field: getattr(first, field)
-        for field in StepAnnotation.__slots__
-        if all(getattr(one, field) == getattr(first, field) for one in others)
-    }
+    """The facts that all of the annotations tell alike."""
+    alike = {}
+    for field in StepAnnotation.__slots__:
+        values = {getattr(annotation, field) for annotation in annotations}
+        if len(values) == 1:
+            alike[field] = values.pop()
     return StepAnnotation(**alike)
-
-
-def _plausible(found: StepAnnotation) -> bool:
-    numbers = (found.batch, found.query_tokens, found.kv_tokens)
-    return all(number is None or number <= MOST for number in numbers)
 
 
 def _of_requests(
     engine: str,
     prefill: int,
     decode: int,
-    *,
-    query_tokens: int | None = None,
-    kv_tokens: int | None = None,
+    query_tokens: int | None,
+    kv_tokens: int | None,
+    query_squares: int | None = None,
+    query_keys: int | None = None,
 ) -> StepAnnotation:
     kind: StepKind = "unknown"
     if prefill and decode:
         kind = "mixed"
     elif prefill or decode:
         kind = "prefill" if prefill else "decode"
-    batch = prefill + decode
-    return StepAnnotation(kind, batch, decode, prefill, query_tokens, kv_tokens, engine)
-
-
-def _numbers(match: re.Match[str]) -> list[int]:
-    return [int(group) for group in match.groups()]
-
-
-def _vllm_detailed(match: re.Match[str]) -> StepAnnotation:
-    context, *of_context, generation, g_sq, g_sk, g_sqsq, g_sqsk = match.groups()
-    c_sq, c_sk, c_sqsq, c_sqsk = of_context
-    return replace(
-        _of_requests(
-            "vllm",
-            int(context),
-            int(generation),
-            query_tokens=int(c_sq) + int(g_sq),
-            kv_tokens=int(c_sk) + int(g_sk),
-        ),
-        query_squares=_sum(c_sqsq, g_sqsq),
-        query_keys=_sum(c_sqsk, g_sqsk),
+    return StepAnnotation(
+        kind=kind,
+        batch=prefill + decode,
+        decode_requests=decode,
+        prefill_requests=prefill,
+        query_tokens=query_tokens,
+        kv_tokens=kv_tokens,
+        engine=engine,
+        query_squares=query_squares,
+        query_keys=query_keys,
     )
 
 
-def _sum(*texts: str | None) -> int | None:
-    """The sum of the numbers, None if one is not said."""
-    known = [int(text) for text in texts if text is not None]
-    return sum(known) if len(known) == len(texts) else None
-
-
-def _vllm(match: re.Match[str]) -> StepAnnotation:
-    context, context_tokens, generation, generation_tokens = _numbers(match)
-    return _of_requests(
-        "vllm", context, generation, query_tokens=context_tokens + generation_tokens
+def _requests(engine: str, match: re.Match[str]) -> StepAnnotation:
+    """The step of a format of `_REQUESTS`; a sum is known if it is given for both kinds."""
+    numbers = {name: int(text) for name, text in match.groupdict().items() if text is not None}
+    q, k, qq, qk = (
+        numbers[f"{figure}_prefill"] + numbers[f"{figure}_decode"]
+        if {f"{figure}_prefill", f"{figure}_decode"} <= numbers.keys()
+        else None
+        for figure in ("q", "k", "qq", "qk")
     )
-
-
-def _vllm_cached(match: re.Match[str]) -> StepAnnotation:
-    # This format does not say whether a cached request still reads its prompt in chunks.
-    return _of_requests("vllm", *_numbers(match))
+    return _of_requests(engine, numbers["prefill"], numbers["decode"], q, k, qq, qk)
 
 
 def _sglang(match: re.Match[str]) -> StepAnnotation:
@@ -227,26 +233,4 @@ def _atom(match: re.Match[str]) -> StepAnnotation:
     prefill = batch if match[1] == "prefill" else values.get("p", 0)
     if prefill > batch:
         return UNKNOWN
-    decode = batch - prefill
-    return _of_requests(
-        "atom", prefill, decode, query_tokens=query_tokens, kv_tokens=values.get("sk")
-    )
-
-
-def _tensorrt_llm(match: re.Match[str]) -> StepAnnotation:
-    return _of_requests("tensorrt-llm", int(match[1]), int(match[3]))
-
-
-def _plain(match: re.Match[str]) -> StepAnnotation:
-    return StepAnnotation("decode" if match[1].lower() == "decode" else "prefill")
-
-
-_FORMATS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], StepAnnotation]], ...] = (
-    (_VLLM_DETAILED, _vllm_detailed),
-    (_VLLM, _vllm),
-    (_VLLM_CACHED, _vllm_cached),
-    (_SGLANG, _sglang),
-    (_ATOM, _atom),
-    (_TENSORRT_LLM, _tensorrt_llm),
-    (_PLAIN, _plain),
-)
+    return _of_requests("atom", prefill, batch - prefill, query_tokens, values.get("sk"))

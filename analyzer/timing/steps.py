@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from decodescope.analyzer.timing.intervals import Union, covered_until, merged
+from decodescope.analyzer.timing.intervals import Union, covered_inside, merged
 from decodescope.analyzer.timing.launches import LaunchCalls
 from decodescope.analyzer.timing.step_annotations import MARKERS
 from decodescope.analyzer.trace import (
@@ -27,7 +27,7 @@ from decodescope.analyzer.trace import (
 )
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.timing.inferred_steps import InferredSteps, StepSource
+    from decodescope.analyzer.timing.inferred_steps import StepSource
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,86 +65,36 @@ class Steps:
     def __len__(self) -> int:
         return len(self.marker)
 
-    def median(self) -> int | None:
-        """The step with the (lower) median time among those followed by another step with ops.
-
-        If there is no such step, among all steps with ops; None if no step has any.
-        """
-        launched = np.flatnonzero(self.gpu_ops)
-        after = self.following[launched]
-        followed = launched[(after >= 0) & (self.gpu_ops[after] > 0)]
-        candidates = followed if len(followed) else launched
-        if not len(candidates):
-            return None
-        ordered = candidates[np.argsort(self.time_ns[candidates], kind="stable")]
-        return int(ordered[(len(ordered) - 1) // 2])
-
 
 def find_steps(trace: Trace, unions: dict[int, Union], launches: LaunchCalls) -> Steps:
     """The steps of a trace; empty if it has no step markers and shows no repetition of steps."""
-    marker = step_markers(trace)
+    marker, inferred = step_markers(trace), None
     if not len(marker):
         from decodescope.analyzer.timing.inferred_steps import infer_steps
 
         inferred = infer_steps(trace, unions, launches)
-        if inferred is not None:
-            return _inferred(trace, launches, inferred, unions)
-    call_step = _step_at(trace.ranges, marker, trace.calls.starts)
+    if inferred is not None:
+        source, host, following = inferred.source, inferred.host, inferred.following
+        call_step = inferred.call_step
+        marker = np.full(len(host), -1, dtype=np.int64)
+    else:
+        source = "markers" if len(marker) else "none"
+        host = Intervals(trace.ranges.start_ns[marker], trace.ranges.end_ns[marker])
+        following = _following(trace.ranges, marker)
+        call_step = _step_at(trace.ranges, marker, trace.calls.starts)
     if trace.on_cpu:
         op_step = _step_at(trace.ranges, marker, trace.cpu_op_starts)
     else:
-        op_step = _of_calls(trace, call_step)
-    return _steps(
-        unions,
-        trace,
-        source="markers" if len(marker) else "none",
-        marker=marker,
-        host=Intervals(trace.ranges.start_ns[marker], trace.ranges.end_ns[marker]),
-        following=_following(trace.ranges, marker),
-        launching=call_step[launches.call],
-        op_step=op_step,
-    )
-
-
-def _inferred(
-    trace: Trace, launches: LaunchCalls, inferred: "InferredSteps", unions: dict[int, Union]
-) -> Steps:
-    call_step = np.full(len(trace.calls), -1, dtype=np.int64)
-    call_step[launches.call] = inferred.call_step
-    return _steps(
-        unions,
-        trace,
-        source=inferred.source,
-        marker=np.full(len(inferred.host), -1, dtype=np.int64),
-        host=inferred.host,
-        following=inferred.following,
-        launching=inferred.call_step,
-        op_step=_of_calls(trace, call_step),
-    )
-
-
-def _of_calls(trace: Trace, call_step: Int64s) -> Int64s:
-    """The step of each op, given that of each host call."""
-    op_step = np.full(len(trace.ops), -1, dtype=np.int64)
-    linked = trace.ops.launch >= 0
-    op_step[linked] = call_step[trace.ops.launch[linked]]
-    return op_step
-
-
-def _steps(
-    unions: dict[int, Union],
-    trace: Trace,
-    *,
-    source: "StepSource",
-    marker: Int64s,
-    host: Intervals,
-    following: Int64s,
-    launching: Int64s,
-    op_step: Int64s,
-) -> Steps:
-    count = len(host)
+        op_step = np.append(call_step, -1)[trace.ops.launch]
+    count, launching = len(host), call_step[launches.call]
     device, devices, span = _spans(trace, op_step, count)
     gpu_ops = np.bincount(op_step[op_step >= 0], minlength=count).astype(np.int64)
+    until_next = span.start_ns[following] - span.start_ns
+    both = (following >= 0) & (gpu_ops > 0) & (gpu_ops[following] > 0) & (until_next > 0)
+    busy_ns = np.zeros(count, dtype=np.int64)
+    for used, indices in by_devices(devices).items():
+        busy = merged([unions[number] for number in used])
+        busy_ns[indices] = covered_inside(busy, span.take(np.array(indices)))
     return Steps(
         source=source,
         marker=marker,
@@ -153,8 +103,8 @@ def _steps(
         device=device,
         devices=devices,
         span=span,
-        time_ns=_times_ns(host.length_ns, span, gpu_ops, following),
-        busy_ns=_busy_ns(unions, devices, span),
+        time_ns=np.where(both, until_next, np.maximum(host.length_ns, span.length_ns)),
+        busy_ns=busy_ns,
         gpu_ops=gpu_ops,
         launch_calls=np.bincount(launching[launching >= 0], minlength=count).astype(np.int64),
         op_step=op_step,
@@ -179,13 +129,6 @@ def step_markers(trace: Trace) -> Int64s:
             chosen = np.flatnonzero(np.isin(trace.ranges.name, named))
             return _outermost(trace.ranges, chosen)
     return np.zeros(0, dtype=np.int64)
-
-
-def _times_ns(host_ns: Int64s, span: Intervals, gpu_ops: Int64s, following: Int64s) -> Int64s:
-    times = np.maximum(host_ns, span.length_ns)
-    until_next = span.start_ns[following] - span.start_ns
-    both = (following >= 0) & (gpu_ops > 0) & (gpu_ops[following] > 0)
-    return np.where(both & (until_next > 0), until_next, times)
 
 
 def _outermost(ranges: HostEvents, chosen: Int64s) -> Int64s:
@@ -247,13 +190,3 @@ def _spans(
         start[index] = trace.ops.start_ns[ops].min()
         end[index] = trace.ops.end_ns[ops].max()
     return device, tuple(used), Intervals(start, end)
-
-
-def _busy_ns(
-    unions: dict[int, Union], devices: Sequence[tuple[int, ...]], span: Intervals
-) -> Int64s:
-    total = np.zeros(len(devices), dtype=np.int64)
-    for used, steps in by_devices(devices).items():
-        busy, inside = merged([unions[device] for device in used]), span.take(np.array(steps))
-        total[steps] = covered_until(busy, inside.end_ns) - covered_until(busy, inside.start_ns)
-    return total

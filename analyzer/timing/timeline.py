@@ -16,8 +16,8 @@ from decodescope.analyzer.timing.gaps import (
     cut_gaps,
     find_gaps,
 )
-from decodescope.analyzer.timing.host_waits import HostWaits, find_host_waits
-from decodescope.analyzer.timing.intervals import Union, attributed_ns, covered_until, merged
+from decodescope.analyzer.timing.host_waits import find_host_waits
+from decodescope.analyzer.timing.intervals import Union, attributed_ns, covered_inside, merged
 from decodescope.analyzer.timing.launches import LaunchCalls, find_launch_calls
 from decodescope.analyzer.timing.steps import Steps, by_devices, find_steps
 from decodescope.analyzer.trace import (
@@ -52,7 +52,7 @@ class Timeline:
     launches: LaunchCalls
     gaps: Gaps
     parts: GapParts
-    host_waits: HostWaits
+    host_waits: GapParts
     floors_ns: Floors
     steps: Steps
 
@@ -64,13 +64,16 @@ class Timeline:
         durations_ns = self.trace.ops.length_ns.sum(dtype=np.float64)
         return bool(durations_ns - busy_ns > OVERLAP_SHARE * busy_ns)
 
+    def gaps_of(self, device: int) -> tuple[int, int]:
+        """The rows [first, after) of a device's gaps."""
+        first, after = np.searchsorted(self.gaps.device, (device, device + 1)).tolist()
+        return first, after
+
     def idle_of(self, devices: tuple[int, ...]) -> GapParts:
         """The parts of the intervals in which none of `devices` was busy; on one device, the parts
         of its gaps."""
         if len(devices) == 1:
-            gap_rows = np.searchsorted(self.gaps.device, (devices[0], devices[0] + 1))
-            first, after = np.searchsorted(self.parts.gap, gap_rows).tolist()
-            return self.parts.take(slice(first, after))
+            return self.parts.of_gaps(*self.gaps_of(devices[0]))
         gaps = find_gaps(self.trace, (merged([self.busy[device] for device in devices]),))
         return cut_gaps(self.trace, gaps, self.launches, self.floors_ns)[0]
 
@@ -121,13 +124,11 @@ def step_idle_ns(timeline: Timeline) -> Int64s:
     return idle_ns
 
 
-def idle_inside(parts: GapParts, spans: Intervals) -> Int64s:
-    """Time of the parts (of one union, in order) inside each span: int64 [spans, classes]."""
-    inside_ns = np.zeros((len(spans), len(GAP_CLASSES)), dtype=np.int64)
+def idle_inside(parts: GapParts, spans: Intervals, kinds: int = len(GAP_CLASSES)) -> Int64s:
+    """Time of the parts (of one union, in order) inside each span: int64 [spans, kinds]."""
+    inside_ns = np.zeros((len(spans), kinds), dtype=np.int64)
     for kind in np.flatnonzero(np.bincount(parts.kind)).tolist():
-        of_kind = parts.take(parts.kind == kind)
-        until_ns = covered_until(of_kind, spans.end_ns)
-        inside_ns[:, kind] = until_ns - covered_until(of_kind, spans.start_ns)
+        inside_ns[:, kind] = covered_inside(parts.take(parts.kind == kind), spans)
     return inside_ns
 
 

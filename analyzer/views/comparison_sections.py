@@ -64,7 +64,6 @@ class Summary:
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """A sentence for each failure of the gate."""
         return self.gate.failures if self.gate else ()
 
 

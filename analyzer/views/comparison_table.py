@@ -94,7 +94,7 @@ def _table(
 
 
 def comparison_markdown(compared: Comparison | Diff) -> str:
-    """What `comparison_table` shows, as Markdown."""
+    """The contents of `comparison_table` as Markdown."""
     summary = summary_of(compared)
     title = f"## {_escaped(summary.title)}"
     if summary.weights_note:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from decodescope.analyzer.names.names import cut_middle, short_kernels
+from decodescope.analyzer.names.fitted_names import cut_middle, short_kernels
 from decodescope.analyzer.schema.kernel_report import LaunchReport, Percentiles
 from decodescope.analyzer.schema.report import GapReport, Report
 from decodescope.analyzer.tables.columns import Table

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import RenderableType, RenderResult
 from rich.text import Text
 
-from decodescope.analyzer.names.names import cut_middle
+from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.schema.communication_report import (
     CommunicationReport,
     SkewReport,

@@ -83,7 +83,7 @@ STEP_NOTE = (
 
 
 def verdict_words(verdict: "ChangeVerdict") -> str:
-    """The verdict of a ratio's interval in words."""
+    """The verdict on a ratio in words."""
     return "no interval" if verdict == "unknown" else verdict.replace("_", " ")
 
 
@@ -197,7 +197,7 @@ def exact_change(ns: int) -> str:
 
 
 def overlap_words(report: Report) -> str:
-    """A sentence about the figures of kernels where ops overlap; "" where they do not."""
+    """The meaning of kernels' figures where ops overlap; "" where they do not."""
     if not report.overlapping:
         return ""
     total_ns = sum(kernel.total_ns for kernel in report.kernels)
@@ -239,10 +239,8 @@ def step_sizes(row: StepKindReport, report: Report) -> tuple[str, str]:
     user gave, marked so: they count for the step that stands for the trace only."""
     cost = report.step_cost if row == report.standing_kind else None
     batch, kv_tokens = (None, None) if cost is None else (cost.batch, cost.kv_tokens)
-    return _size(row.batch, batch), _size(row.kv_tokens, kv_tokens)
+    return _size_words(row.batch, batch), _size_words(row.kv_tokens, kv_tokens)
 
 
-def _size(recorded: int | None, by_user: int | None) -> str:
-    if recorded is None and by_user is not None:
-        return f"{count(by_user)} given"
-    return count(recorded)
+def _size_words(of_trace: int | None, of_user: int | None) -> str:
+    return count(of_trace) if of_trace is not None or of_user is None else f"{count(of_user)} given"

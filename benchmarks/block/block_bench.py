@@ -31,8 +31,8 @@ from decodescope.variants.model.workload import DType
 from decodescope.variants.steps.fused.model_parts import fused_model
 from decodescope.variants.steps.fused.support import require_support
 from decodescope.variants.steps.fused.tiling.shapes import step_shapes
-from decodescope.variants.steps.fused.tiling.tile_choice import tiles_for
 from decodescope.variants.steps.fused.tiling.tile_limits import this_target_gpu
+from decodescope.variants.steps.fused.tiling.tile_table import tiles_for
 from decodescope.variants.tuning.report import RoundSpread
 
 CACHE_LENGTHS = (64, 128, 256, 512)
@@ -104,7 +104,8 @@ def one_layer_model(source: ModelSource, device: str, dtype: DType, batch: int) 
         ModelError, InputError, MissingRequirement: as `require_support` and `load_model`.
     """
     if source.kind == "random" and source.preset is not None:
-        source = replace(source, preset=replace(source.preset, num_hidden_layers=1))
+        config = source.preset.config | {"num_hidden_layers": 1}
+        source = replace(source, preset=replace(source.preset, config=config))
     files = find_files(source)
     require_support(source.name, files.config, batch, device)
     model = load_model(source, device, dtype, files=files).model

@@ -29,6 +29,7 @@ from benchmarks.kernels.kernel_bench import launch_times
 from benchmarks.kernels.report import SCHEMA_VERSION
 from decodescope.analyzer.io.files import write_atomically
 from decodescope.kernels.device.overlap import can_overlap
+from decodescope.kernels.host.tile import Tile
 from decodescope.variants.machine.cache_folder import cache_folder
 from decodescope.variants.machine.clock import DeviceClock
 from decodescope.variants.machine.environment import environment
@@ -36,7 +37,7 @@ from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.machine.read_peak import ReadPeak, read_peak
 from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu, this_target_gpu
 from decodescope.variants.steps.fused.tiling.tile_table import (
-    TileEntry,
+    TileKey,
     encode_table,
     keep_tiles,
     table_with,
@@ -84,11 +85,11 @@ def run_gemm_bench(
         say(f"drawing {copies} matrices of {rows} x {columns}")
         operands = GemmOperands(rows, columns, max(tokens), copies, "cuda")
         sizes = tuple(measure_size(operands, one, conditions, DeviceClock(), say) for one in tokens)
-    entries = [entry for size in sizes for entry in found_tiles(operands, size)]
+    tiles = {key: tile for size in sizes for key, tile in found_tiles(operands, size)}
     if table is not None and known is not None:
-        write_atomically(table, encode_table(table_with(known, conditions.gpu.name, entries)))
+        write_atomically(table, encode_table(table_with(known, conditions.gpu.name, tiles)))
         say(f"written to the table {table}")
-    kept_in = keep_tiles(conditions.gpu, entries, cache_folder())
+    kept_in = keep_tiles(conditions.gpu, tiles, cache_folder())
     if kept_in is not None:
         say(f"kept for later runs in {kept_in}")
     return GemmBenchmark(
@@ -151,12 +152,12 @@ def measure_gemms(
     )
 
 
-def found_tiles(operands: GemmOperands, size: GemmSize) -> Iterator[TileEntry]:
+def found_tiles(operands: GemmOperands, size: GemmSize) -> Iterator[tuple[TileKey, Tile]]:
     """The fastest tile of each split-K GEMM whose result was right."""
     for gemm in size.gemms:
         if gemm.name in SPLIT_KINDS and gemm.error is None and gemm.candidate is not None:
             work = work_of(operands, size.tokens, SPLIT_KINDS[gemm.name])
-            yield TileEntry(work.key, gemm.candidate.tile)
+            yield work.key, gemm.candidate.tile
 
 
 def _timer(contender: Contender, clock: DeviceClock) -> Timer:

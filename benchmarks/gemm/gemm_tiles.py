@@ -9,7 +9,7 @@ from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu
 from decodescope.variants.steps.fused.tiling.tile_table import (
     GemmKind,
     TileKey,
-    cached_entries,
+    cached_tiles,
     shipped_table,
 )
 
@@ -115,9 +115,8 @@ def split_candidates(
 
 def measured_tile(work: GemmWork, gpu: TargetGpu, folder: Path | None) -> Tile | None:
     """The tile that was found for this GEMM on this machine, or else on a GPU of this name."""
-    cached = () if folder is None else cached_entries(gpu, folder)
-    entries = (*cached, *shipped_table().get(gpu.name, ()))
-    return next((entry.tile for entry in entries if entry.key == work.key), None)
+    cached = {} if folder is None else cached_tiles(gpu, folder)
+    return {**shipped_table().get(gpu.name, {}), **cached}.get(work.key)
 
 
 def unsplit_candidates(work: GemmWork, gpu: TargetGpu) -> tuple[Candidate, ...]:

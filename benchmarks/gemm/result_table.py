@@ -6,7 +6,7 @@ from benchmarks.gemm.gemm_report import PEERS, GemmBenchmark, GemmFigures
 from benchmarks.gemm.gemm_tiles import Candidate
 from benchmarks.kernels.result_table import share_text
 from decodescope.analyzer.text.formatting import UNKNOWN, bytes_size, microseconds, shorten
-from decodescope.variants.tuning.result_table import names_and_figures, result_page, tile_text
+from decodescope.variants.tuning.report import names_and_figures, result_page, tile_text
 
 _REFUSAL_CELLS = 60
 

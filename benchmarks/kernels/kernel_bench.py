@@ -24,8 +24,8 @@ from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload, DType
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.tiling.shapes import step_shapes
-from decodescope.variants.steps.fused.tiling.tile_choice import tiles_for
 from decodescope.variants.steps.fused.tiling.tile_limits import this_target_gpu
+from decodescope.variants.steps.fused.tiling.tile_table import tiles_for
 
 ROUNDS, REPLAYS = 6, 5
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from decodescope.analyzer.schema.report import Environment
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.steps.fused.tiling.shapes import TiledOperation
-from decodescope.variants.steps.fused.tiling.tile_choice import TileSource
+from decodescope.variants.steps.fused.tiling.tile_table import TileSource
 
 SCHEMA_VERSION = 1
 

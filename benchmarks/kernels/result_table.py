@@ -4,7 +4,7 @@ from rich.console import RenderableType
 
 from benchmarks.kernels.report import KernelBenchmark, KernelFigures, LaunchTimes
 from decodescope.analyzer.text.formatting import UNKNOWN, bytes_size, microseconds, percent
-from decodescope.variants.tuning.result_table import names_and_figures, result_page
+from decodescope.variants.tuning.report import names_and_figures, result_page
 
 
 def kernel_table(result: KernelBenchmark) -> RenderableType:

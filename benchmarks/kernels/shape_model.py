@@ -10,7 +10,7 @@ from decodescope.variants.model.source import ModelSource
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model
 from decodescope.variants.steps.fused.support import require_support
-from decodescope.variants.tuning.random_model import built_model
+from decodescope.variants.tuning.tile_tuning import built_model
 
 
 def shape_model(

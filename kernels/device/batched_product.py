@@ -46,8 +46,8 @@ def prefetch_rows(
 ):
     """Prefetch the first columns of this program's part of each row into the L2 cache.
 
-    Arguments as in `products`. This uses the time before `wait_for_previous`, when the loop itself
-    must not start yet. Without PDL there is no such time.
+    Arguments as in `batched_products`. This uses the time before `wait_for_previous`, when the loop
+    itself must not start yet. Without PDL there is no such time.
     """
     if PDL:
         LINE: tl.constexpr = _LINE_BYTES * 8 // w_ptr.dtype.element_ty.primitive_bitwidth
@@ -66,7 +66,7 @@ def prefetch_rows(
 
 
 @triton.jit
-def products(
+def batched_products(
     w_ptr,
     rows,
     x_ptr,

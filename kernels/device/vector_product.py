@@ -71,8 +71,8 @@ def first_blocks(
     SPLITS: tl.constexpr,
     AHEAD: tl.constexpr,
 ):
-    """What `products` can load before the previous kernel has ended: its first AHEAD blocks of W,
-    then its first block of g, or a zero without g."""
+    """The loads of `vector_products` before the previous kernel has ended: its first AHEAD blocks
+    of W, then its first block of g, or a zero without g."""
     STEPS: tl.constexpr = (K + SPLITS * BLOCK - 1) // (SPLITS * BLOCK)
     # With splits, every block but the first of all may reach past K; without, only the last one.
     UNEVEN: tl.constexpr = STEPS * SPLITS * BLOCK != K
@@ -92,7 +92,7 @@ def first_blocks(
 
 
 @triton.jit
-def products(
+def vector_products(
     first,
     w_ptr,
     rows,

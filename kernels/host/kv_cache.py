@@ -5,7 +5,7 @@ at 448; E5M2 has the range of float16 and usually goes without. Scales are in de
 captured graph serves every prompt.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -15,22 +15,11 @@ from decodescope.kernels.host.quantize import largest_value
 FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 
 
-@dataclass(frozen=True, slots=True)
-class KvScales:
+class KvScales(NamedTuple):
     """`k` and `v`: float32 [batch, KV heads], contiguous, positive and finite."""
 
     k: torch.Tensor
     v: torch.Tensor
-
-
-def scale_pointers(scales: KvScales | None) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-    """The scales of K and of V as kernel arguments."""
-    return (None, None) if scales is None else (scales.k, scales.v)
-
-
-def scale_tensors(scales: KvScales | None) -> tuple[torch.Tensor, ...]:
-    """The scales that a kernel reads."""
-    return () if scales is None else (scales.k, scales.v)
 
 
 def check_caches(

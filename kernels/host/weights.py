@@ -78,7 +78,6 @@ class WeightMatrix:
 
     @property
     def format(self) -> Format:
-        """How one element is stored."""
         return FORMATS[self.data.dtype]
 
     @property

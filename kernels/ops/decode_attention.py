@@ -58,8 +58,6 @@ from decodescope.kernels.host.kv_cache import (
     KvScales,
     check_caches,
     dense_rows,
-    scale_pointers,
-    scale_tensors,
 )
 from decodescope.kernels.host.launch import Launch, launch
 from decodescope.kernels.host.operation import KernelOperation, Tensors
@@ -81,8 +79,8 @@ def decode_attention_reference(
     first = 0 if window is None else max(0, position - window + 1)
     group = q.shape[1] // k_cache.shape[1]
     k, v = (
-        dense_rows(cache[:, :, first : position + 1], one).repeat_interleave(group, dim=1)
-        for cache, one in zip((k_cache, v_cache), scale_pointers(scales), strict=True)
+        dense_rows(cache[:, :, first : position + 1], scales_of).repeat_interleave(group, dim=1)
+        for cache, scales_of in zip((k_cache, v_cache), scales or (None, None), strict=True)
     )
     scores = scale * torch.einsum("bhd,bhtd->bht", q.double(), k)
     return torch.einsum("bht,bhtd->bhd", scores.softmax(dim=-1), v)
@@ -298,7 +296,7 @@ class DecodeAttention(KernelOperation):
             q,
             self.k_cache,
             self.v_cache,
-            *scale_pointers(self.scales),
+            *(self.scales or (None, None)),
             self.position,
             self.out,
             self.workspace.partials,
@@ -377,7 +375,7 @@ class DecodeAttention(KernelOperation):
     def inputs(self, position: int) -> Tensors:
         rows = slice(position + 1 - self.visible(position), position + 1)
         caches = self.k_cache[:, :, rows], self.v_cache[:, :, rows]
-        return self.q, *caches, *scale_tensors(self.scales)
+        return self.q, *caches, *(self.scales or ())
 
     def reference(self, position: int) -> Tensors:
         caches = self.k_cache, self.v_cache

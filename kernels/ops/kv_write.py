@@ -18,8 +18,6 @@ from decodescope.kernels.host.kv_cache import (
     KvScales,
     check_caches,
     codes,
-    scale_pointers,
-    scale_tensors,
 )
 from decodescope.kernels.host.launch import Launch, launch
 from decodescope.kernels.host.operation import KernelOperation, Tensors
@@ -118,7 +116,7 @@ class KvWrite(KernelOperation):
             v,
             k_cache,
             v_cache,
-            *scale_pointers(self.scales),
+            *(self.scales or (None, None)),
             self.position,
             capacity,
             k.stride(0),
@@ -132,7 +130,7 @@ class KvWrite(KernelOperation):
         )
 
     def inputs(self, position: int) -> Tensors:
-        return self.k, self.v, *scale_tensors(self.scales)
+        return self.k, self.v, *(self.scales or ())
 
     def outputs(self, position: int) -> Tensors:
         return self.k_cache[:, :, position], self.v_cache[:, :, position]
@@ -140,7 +138,7 @@ class KvWrite(KernelOperation):
     def reference(self, position: int) -> Tensors:
         rows = zip((self.k, self.v), (self.k_cache, self.v_cache), strict=True)
         written = (
-            kv_write_reference(*one, position, scale)
-            for one, scale in zip(rows, scale_pointers(self.scales), strict=True)
+            kv_write_reference(*row_and_cache, position, scale)
+            for row_and_cache, scale in zip(rows, self.scales or (None, None), strict=True)
         )
         return tuple(cache[:, :, position] for cache in written)

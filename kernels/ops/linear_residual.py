@@ -64,7 +64,7 @@ def _linear_residual_kernel(
     # Loaded before the sums, so that the end of the kernel does not wait for it. Only the last
     # program of a block writes here, after all of them have arrived.
     residual = tl.load(residual_ptr + rows, mask=mask, other=0.0).to(tl.float32)
-    sums = vector_product.products(
+    sums = vector_product.vector_products(
         first, w_ptr, inside, x_ptr, x_scale_ptr, None, 0.0, split, K, BLOCK, SPLITS, AHEAD
     )
     column, finishes = split_sums(sums[:, None], partial_ptr, counter_ptr, block, split, SPLITS)
@@ -108,7 +108,7 @@ def _linear_residual_batched_kernel(
     # Loaded before the loop, so that the end of the kernel does not wait for it. Only the last
     # program of a block writes here, after all of them have arrived.
     residual = tl.load(places, mask=mask, other=0.0)
-    sums = batched_product.products(
+    sums = batched_product.batched_products(
         w_ptr,
         inside,
         x_ptr,

@@ -61,7 +61,7 @@ def _norm_gate_up_kernel(
     first = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD)
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows, None)
     wait_for_previous(PDL)
-    sums = vector_product.products(
+    sums = vector_product.vector_products(
         first, w_ptr, inside, x_ptr, x_scale_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD
     )
     sums = sums * scale + bias
@@ -97,7 +97,7 @@ def _norm_gate_up_batched_kernel(
     batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL)
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], None)
     wait_for_previous(PDL)
-    sums = batched_product.products(
+    sums = batched_product.batched_products(
         w_ptr,
         inside,
         x_ptr,

@@ -44,8 +44,6 @@ from decodescope.kernels.host.kv_cache import (
     KvScales,
     check_caches,
     codes,
-    scale_pointers,
-    scale_tensors,
 )
 from decodescope.kernels.host.launch import Launch, launch
 from decodescope.kernels.host.operation import Tensors, parameters
@@ -129,7 +127,7 @@ def _norm_qkv_rope_kernel(
     blocks = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD)
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, head * D + rows, None)
     wait_for_previous(PDL)
-    sums = vector_product.products(
+    sums = vector_product.vector_products(
         blocks, w_ptr, inside, x_ptr, x_scale_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD
     )
     sums = sums * scale + bias
@@ -223,7 +221,7 @@ def _norm_qkv_rope_batched_kernel(
     token = tl.arange(0, TOKENS)[None, :]
     inverse = inverse_scales(k_scale_ptr, v_scale_ptr, head, token, token < BATCH, HEADS, KV_HEADS)
     wait_for_previous(PDL)
-    sums = batched_product.products(
+    sums = batched_product.batched_products(
         w_ptr,
         inside,
         x_ptr,
@@ -335,7 +333,7 @@ class NormQkvRope(Product):
             self.q,
             self.k_cache,
             self.v_cache,
-            *scale_pointers(self.scales),
+            *(self.scales or (None, None)),
             self.workspace.partials,
             self.workspace.counters,
             eps,
@@ -385,7 +383,7 @@ class NormQkvRope(Product):
 
     def inputs(self, position: int) -> Tensors:
         matrix = *parameters(self.norm), *parameters(self.qkv)
-        return self.x, *self.scales_of_x, *matrix, *scale_tensors(self.scales)
+        return self.x, *self.scales_of_x, *matrix, *(self.scales or ())
 
     def outputs(self, position: int) -> Tensors:
         return self.q, self.k_cache[:, :, position], self.v_cache[:, :, position]
@@ -394,5 +392,5 @@ class NormQkvRope(Product):
         sizes = position, self.q.shape[1], self.k_cache.shape[1]
         product = self.values, self.norm, self.qkv
         q, *rows = norm_qkv_rope_reference(*product, self.rope, *sizes, self.qk_norm)
-        written = zip(rows, scale_pointers(self.scales), strict=True)
-        return q, *(codes(one, self.k_cache.dtype, scale) for one, scale in written)
+        written = zip(rows, self.scales or (None, None), strict=True)
+        return q, *(codes(row, self.k_cache.dtype, scale) for row, scale in written)

@@ -43,14 +43,14 @@ def choose_reference(
 
     `position` is that of the token that gave the logits. The lowest of ids with equal scores wins.
     """
-    scaled = scaled_logits(logits, temperature)
-    scores = scaled + gumbel_noise(seed, position, logits)
+    scaled = scaled_logits_reference(logits, temperature)
+    scores = scaled + gumbel_noise_reference(seed, position, logits)
     kept = kept_tokens(scaled, top_k, top_p)
     scores = torch.where(kept, scores, -torch.inf)
     return (kept & (scores == scores.amax(-1, keepdim=True))).int().argmax(-1)
 
 
-def scaled_logits(logits: torch.Tensor, temperature: float) -> torch.Tensor:
+def scaled_logits_reference(logits: torch.Tensor, temperature: float) -> torch.Tensor:
     """logits / temperature in float32: NaN as -inf (never drawn), +inf as 1e38."""
     scaled = logits.float() * inverse_float32(temperature)
     return torch.where(scaled.isnan(), -torch.inf, scaled).clamp(max=_LARGEST)
@@ -69,7 +69,7 @@ def kept_tokens(scaled: torch.Tensor, top_k: int | None, top_p: float | None) ->
         kept = scaled >= scaled.topk(min(top_k, scaled.shape[-1]), dim=-1).values[:, -1:]
     if top_p is None or top_p >= 1:
         return kept
-    mass = torch.where(kept, probability_mass(scaled), 0)
+    mass = torch.where(kept, probability_mass_reference(scaled), 0)
     target = (mass.sum(-1, keepdim=True).double() * to_float32(top_p)).ceil().long()
     # Flipped so that a stable sort puts the highest id first among equals.
     order = scaled.shape[-1] - 1 - scaled.flip(-1).argsort(dim=-1, descending=True, stable=True)
@@ -78,7 +78,7 @@ def kept_tokens(scaled: torch.Tensor, top_k: int | None, top_p: float | None) ->
     return kept & torch.zeros_like(kept).scatter(-1, order, above < target)
 
 
-def probability_mass(scaled: torch.Tensor) -> torch.Tensor:
+def probability_mass_reference(scaled: torch.Tensor) -> torch.Tensor:
     """floor(2^40 exp(z - max z)), int64: its sums do not depend on their order.
 
     The exponential is Cephes' expf: 2^n times a polynomial.
@@ -92,7 +92,7 @@ def probability_mass(scaled: torch.Tensor) -> torch.Tensor:
     return ((factor * 16777216.0).long() << 16) >> (-halvings).long()
 
 
-def gumbel_noise(seed: int, position: int, like: torch.Tensor) -> torch.Tensor:
+def gumbel_noise_reference(seed: int, position: int, like: torch.Tensor) -> torch.Tensor:
     """g = -log(-log u), float32, with the shape [batch, vocabulary] and device of `like`."""
     batch, vocabulary = like.shape
     counters = torch.arange(-(-vocabulary // 4), device=like.device)

@@ -49,7 +49,6 @@ class SamplingWorkspace:
 
     @property
     def batch(self) -> int:
-        """Largest number of sequences."""
         return int(self.state.shape[0])
 
     def check(self, batch: int, device: torch.device) -> None:

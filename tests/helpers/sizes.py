@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from decodescope.variants.model.presets import PRESETS
+from decodescope.variants.model.presets import presets
 from decodescope.variants.steps.fused.tiling.shapes import StepShapes
 from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu
 
@@ -15,14 +15,14 @@ def preset_shapes(
     name: str, batch: int = 1, capacity: int = 2048, element_bytes: int = 2
 ) -> StepShapes:
     """A public model's step in bf16 (2) or fp32 (4), or with FP8 weights (1)."""
-    preset = PRESETS[name]
+    config = presets()[name].config
     return StepShapes(
-        hidden=preset.hidden_size,
-        heads=preset.num_attention_heads,
-        kv_heads=preset.num_key_value_heads,
-        head_dim=preset.head_dim,
-        intermediate=preset.intermediate_size,
-        vocab=preset.vocab_size,
+        hidden=config["hidden_size"],
+        heads=config["num_attention_heads"],
+        kv_heads=config["num_key_value_heads"],
+        head_dim=config["head_dim"],
+        intermediate=config["intermediate_size"],
+        vocab=config["vocab_size"],
         batch=batch,
         capacity=capacity,
         activation_bytes=max(2, element_bytes),

@@ -33,7 +33,6 @@ class ComparisonLink:
 
     @property
     def pid(self) -> int | None:
-        """The process id, None without a process."""
         return self._child.pid
 
     async def start(self, config: ComparisonConfig) -> None:

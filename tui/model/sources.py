@@ -17,7 +17,7 @@ from decodescope.tui.link.base import Link, Playback
 from decodescope.tui.model.view import Choice
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.reports.given import Given
+    from decodescope.analyzer.reports.user_facts import Given
 
 
 # As recordings are named while they grow, too.

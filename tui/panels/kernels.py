@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
-from decodescope.analyzer.names.names import short_kernel
+from decodescope.analyzer.names.fitted_names import short_kernel
 from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.tables.kernels_table import blocks_of, kernels_table
 from decodescope.analyzer.tables.launches_table import LaunchRow, launch_columns

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from rich.style import Style
 
-from decodescope.analyzer.names.names import cut_middle
+from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.schema.report import RangeKind
 from decodescope.analyzer.tables.ranges_table import table_of_lines
 from decodescope.tui.commands import Command

@@ -62,7 +62,6 @@ class CompareRequest:
     each_round: bool = False
 
     def config_of(self, variant: str) -> WorkerConfig:
-        """The workload, for one variant."""
         return msgspec.structs.replace(self.config, variant=variant)
 
 

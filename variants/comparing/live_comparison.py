@@ -27,38 +27,15 @@ from decodescope.variants.machine.child_process import end_with_parent, exit_now
 _RECEIVE_BYTES = 1 << 16
 
 
-class _Interruption:
-    """Turns the first SIGINT or SIGTERM into `KeyboardInterrupt`, but never inside a frame."""
-
-    def __init__(self) -> None:
-        self._asked = self._raised = self._held = False
-
-    def handle(self, number: int, frame: FrameType | None) -> None:
-        """The signals' handler."""
-        self._asked = True
-        self._raise()
-
-    def __enter__(self) -> None:
-        self._held = True
-
-    def __exit__(self, *_: object) -> None:
-        self._held = False
-        self._raise()
-
-    def _raise(self) -> None:
-        if self._asked and not self._raised and not self._held:
-            self._raised = True
-            raise KeyboardInterrupt
-
-
 class _App:
-    """The app's end of the conversation; a thread waits for its `Quit`."""
+    """The app's end of the conversation. Its `Quit`, which a thread waits for, and the first SIGINT
+    or SIGTERM raise `KeyboardInterrupt`, but never inside a frame."""
 
     def __init__(self, control: socket.socket) -> None:
         self._socket = control
-        self._interruption = _Interruption()
+        self._asked = self._interrupted = self._sending = False
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._interruption.handle)
+            signal.signal(number, self._on_signal)
         threading.Thread(target=self._listen, daemon=True).start()
 
     def tell(self, message: Struct) -> None:
@@ -68,8 +45,21 @@ class _App:
             OSError: the app is gone.
             KeyboardInterrupt: the comparison was interrupted meanwhile.
         """
-        with self._interruption:
+        self._sending = True
+        try:
             self._socket.sendall(encode_frame(message))
+        finally:
+            self._sending = False
+            self._interrupt()
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._asked = True
+        self._interrupt()
+
+    def _interrupt(self) -> None:
+        if self._asked and not self._interrupted and not self._sending:
+            self._interrupted = True
+            raise KeyboardInterrupt
 
     def _listen(self) -> None:
         decoder = FrameDecoder(Quit)

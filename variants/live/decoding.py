@@ -28,42 +28,29 @@ class StepFigures:
 class RecentSteps:
     """The newest step times that fit in `WINDOW_NS`, at least one.
 
-    The loop appends to `fresh`, a plain list, so a step costs one append; everything else happens
-    when figures are read.
+    The loop appends to `times_ns`. Older steps are dropped when figures are read, so a step costs
+    one append.
     """
 
     def __init__(self, batch: int) -> None:
         self._batch = batch
-        self._times: deque[int] = deque()
-        self._sum_ns = 0
-        self.fresh: list[int] = []
-
-    def clear(self) -> None:
-        """Discard all steps."""
-        self._times.clear()
-        self._sum_ns = 0
-        self.fresh.clear()
+        self.times_ns: deque[int] = deque()
 
     def figures(self) -> StepFigures | None:
         """Figures over the recent steps; None before the first."""
-        self._absorb()
-        steps = len(self._times)
+        times_ns, sum_ns = self.times_ns, sum(self.times_ns)
+        while sum_ns > WINDOW_NS and len(times_ns) > 1:
+            sum_ns -= times_ns.popleft()
+        steps = len(times_ns)
         if not steps:
             return None
-        ordered = sorted(self._times)
+        ordered = sorted(times_ns)
         return StepFigures(
             steps=steps,
-            tokens_per_s=self._batch * steps * 1e9 / max(self._sum_ns, 1),
+            tokens_per_s=self._batch * steps * 1e9 / max(sum_ns, 1),
             p50_ns=ordered[(steps - 1) // 2],
             p99_ns=ordered[-(-99 * steps // 100) - 1],
         )
-
-    def _absorb(self) -> None:
-        self._times.extend(self.fresh)
-        self._sum_ns += sum(self.fresh)
-        self.fresh.clear()
-        while self._sum_ns > WINDOW_NS and len(self._times) > 1:
-            self._sum_ns -= self._times.popleft()
 
 
 class Decoding:
@@ -110,12 +97,12 @@ class Decoding:
         if self.left == 0:
             self.next_generation()
         step, add, clock_ns = self.step.step, self._session.tap.add, self._clock_ns
-        after_step, times = self._session.pacer.after_step, self._recent.fresh
+        after_step, times_ns = self._session.pacer.after_step, self._recent.times_ns
         deadline_ns = clock_ns() + duration_ns
         count = 0
         for _ in range(self.left):
             add(step())
-            times += after_step()
+            times_ns += after_step()
             count += 1
             if clock_ns() >= deadline_ns:
                 break
@@ -131,7 +118,7 @@ class Decoding:
         alone = RecentSteps(self._session.batch)
         self._session.pacer.before_first()
         self._session.tap.add(self.step.step())
-        alone.fresh += self._session.pacer.after_step() + self._session.pacer.drain()
+        alone.times_ns += self._session.pacer.after_step() + self._session.pacer.drain()
         self.count(1)
         self._read(self._session.tap.finish())
         figures = alone.figures()
@@ -165,11 +152,11 @@ class Decoding:
 
     def settle_times(self) -> None:
         """Wait for the launched steps, and read their times."""
-        self._recent.fresh += self._session.pacer.drain()
+        self._recent.times_ns += self._session.pacer.drain()
 
     def leave_out_pause(self) -> None:
         """Measure from now on; earlier steps do not count."""
-        self._recent.clear()
+        self._recent.times_ns.clear()
         self._session.pacer.before_first()
 
     def give_up(self) -> None:

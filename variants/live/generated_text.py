@@ -40,7 +40,6 @@ class TokenTap:
         return self._arrived() + self._fetch()
 
     def clear(self) -> None:
-        """Discard the ids that were not fetched yet."""
         self._ids.clear()
         self._arriving = None
 
@@ -97,24 +96,13 @@ class TextTail:
             return
         self._pending += ids
         known = len(self._decode(self._context)) if self._context else 0
-        whole = len(self._pending)
-        text = self._decode(self._context + self._pending)
-        if text.endswith(_INCOMPLETE):
-            whole, text = self._whole_part(text)
-        if not whole:
-            return
-        self.text = (self.text + text[known:])[-TAIL_CHARACTERS:]
-        self._context = (self._context + self._pending[:whole])[-_CONTEXT_TOKENS:]
-        del self._pending[:whole]
-
-    def _whole_part(self, text: str) -> tuple[int, str]:
-        """The number of pending tokens up to the last whole character, and their text."""
-        assert self._decode is not None
-        for waiting in range(1, _MAX_PARTIAL + 1):
-            whole = len(self._pending) - waiting
-            if whole < 0:
+        count = len(self._pending)
+        # As many tokens as end with a whole character; all of them if the character stays broken.
+        for whole in (*range(count, max(-1, count - _MAX_PARTIAL - 1), -1), count):
+            text = self._decode(self._context + self._pending[:whole]) if whole else ""
+            if not text.endswith(_INCOMPLETE):
                 break
-            shorter = self._decode(self._context + self._pending[:whole]) if whole else ""
-            if not shorter.endswith(_INCOMPLETE):
-                return whole, shorter
-        return len(self._pending), text
+        if whole:
+            self.text = (self.text + text[known:])[-TAIL_CHARACTERS:]
+            self._context = (self._context + self._pending[:whole])[-_CONTEXT_TOKENS:]
+            del self._pending[:whole]

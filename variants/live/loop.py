@@ -32,7 +32,6 @@ from decodescope.variants.live.session import TorchSession
 from decodescope.variants.live.stages import Stages
 from decodescope.variants.live.windows import WindowFiles, WindowSchedule
 from decodescope.variants.measuring.window import window_plan
-from decodescope.variants.steps.decode_step import DecodeStep
 
 POLL_NS = 20_000_000
 PUBLISH_NS = 100_000_000
@@ -210,17 +209,14 @@ class LiveLoop:
 
     def _adopt(self, settings: Settings, variant: str) -> bool:
         """Prepare the session for `settings`; a failure is reported, not raised."""
-        try:
-            self._session.adopt(settings, variant, self._stages)
-        except Exception as error:  # reading weights raises anything
-            self._stages.failed()
-            self._report("the settings stay as they were", error)
-        else:
+        adopted = self._attempted(
+            "the settings stay as they were",
+            lambda: self._session.adopt(settings, variant, self._stages),
+        )
+        if adopted:
             self._stages.model = self._session.settings.model or ""
             self._channel.send(self._session.hello())
-            return True
-        self._session.release()
-        return False
+        return adopted
 
     def _drop_step(self) -> None:
         """Free the current variant's memory; the model stays loaded."""
@@ -232,17 +228,15 @@ class LiveLoop:
     def _build(self, variant: str) -> bool:
         """Build and start `variant`; a failure is reported, not raised."""
         self._channel.send(State("building", variant))
-        step: DecodeStep | None = None
-        try:
-            step = self._session.build(variant, lambda stage: self._stages(stage, variant))
-        except Exception as error:  # compilers and third-party variants raise anything
-            self._stages.failed()
-            self._report(f"variant {variant} cannot be built", error)
-        if step is None:
-            self._session.release()
+        built = self._attempted(
+            f"variant {variant} cannot be built",
+            lambda: self._decoding.begin(
+                self._session.build(variant, lambda stage: self._stages(stage, variant))
+            ),
+        )
+        if not built:
             return False
         self._stages.done()
-        self._decoding.begin(step)
         self._variant = variant
         self._paused = self._capture_requested = False
         self._single_steps = 0
@@ -252,6 +246,18 @@ class LiveLoop:
         gc.disable()
         self._announce("running")
         return True
+
+    def _attempted(self, failure: str, action: Callable[[], None]) -> bool:
+        """Whether `action` succeeded; an error of it is reported, and its memory is freed."""
+        try:
+            action()
+        except Exception as error:  # weights, compilers and third-party variants raise anything
+            self._stages.failed()
+            self._report(failure, error)
+        else:
+            return True
+        self._session.release()
+        return False
 
     def _fail(self, variant: str) -> None:
         """Nothing can run; wait for another choice."""
@@ -283,11 +289,11 @@ class LiveLoop:
         self._session.release()
         self._announce("paused" if self._built else "failed")
 
-    def _report(self, what: str, error: Exception) -> None:
+    def _report(self, outcome: str, error: Exception) -> None:
         if not isinstance(error, DecodescopeError):
             traceback.print_exception(error)
         known = self._session.explain(error) or known_error(error)
-        self._channel.send(Failure(f"{what}: {known}", known.exit_code, fatal=False))
+        self._channel.send(Failure(f"{outcome}: {known}", known.exit_code, fatal=False))
 
     def _announce(self, state: WorkerState) -> None:
         self._channel.send(State(state, self._variant))

@@ -66,12 +66,10 @@ class TorchSession:
 
     @property
     def batch(self) -> int:
-        """The number of sequences."""
         return self._prepared.workload.batch
 
     @property
     def new_tokens(self) -> int:
-        """Decode steps of a generation."""
         return self._prepared.workload.new_tokens
 
     @property

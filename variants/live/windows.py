@@ -21,12 +21,10 @@ class WindowSchedule:
         self._not_before_ns: int | None = None
 
     def variant_started(self) -> None:
-        """Call when a variant starts to run."""
         self._steps = 0
         self._not_before_ns = None
 
     def stepped(self, steps: int) -> None:
-        """Call after `steps` unprofiled steps."""
         self._steps += steps
 
     def due(self, now_ns: int) -> bool:

@@ -16,15 +16,15 @@ def cache_folder() -> Path:
     return user_cache_path("decodescope")
 
 
-def keep_measured(path: Path, measured: Struct, what: str) -> bool:
+def keep_measured(path: Path, measured: Struct, title: str) -> bool:
     """Write `measured` to `path` as JSON, and create its folder if it is missing.
 
-    Returns False if that fails. stderr then says that `what` is not kept for later runs.
+    Returns False if that fails. stderr then says that `title` is not kept for later runs.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, msgspec.json.encode(measured))
     except (OSError, InputError) as error:
-        sys.stderr.write(f"{what} not kept for later runs: {error}\n")
+        sys.stderr.write(f"{title} not kept for later runs: {error}\n")
         return False
     return True

@@ -37,7 +37,7 @@ class DeviceClock:
         """
         for _ in range(WARM_UP_CALLS):
             call()
-        marks = [_timing_event() for _ in range(calls + 1)]
+        marks = [timing_event() for _ in range(calls + 1)]
         marks[0].record()
         for mark in marks[1:]:
             call()
@@ -53,7 +53,7 @@ class DeviceClock:
         for _ in range(WARM_UP_CALLS):
             call()
         torch.cuda.synchronize()
-        first, last = _timing_event(), _timing_event()
+        first, last = timing_event(), timing_event()
         first.record()
         for _ in range(calls):
             call()
@@ -74,6 +74,6 @@ class _Replay:
         self.graph.replay()
 
 
-def _timing_event() -> torch.cuda.Event:
+def timing_event() -> torch.cuda.Event:
     """A CUDA event that records its time."""
     return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]

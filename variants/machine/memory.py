@@ -94,5 +94,5 @@ def _message(doing: str, device: str, on_host: bool) -> str:
         torch.cuda.empty_cache()
         free_bytes, total_bytes = torch.cuda.mem_get_info()
         message += f", {free_bytes / _GIB:.1f} of {total_bytes / _GIB:.1f} GiB are free"
-    others = "processes" if on_host else "GPU processes"
-    return f"{message}; try a smaller model, --batch or --context, or end other {others}"
+    processes = "processes" if on_host else "GPU processes"
+    return f"{message}; try a smaller model, --batch or --context, or end other {processes}"

@@ -113,7 +113,6 @@ def this_gpu() -> GpuIdentity:
 
 
 def today() -> date:
-    """The current day in UTC."""
     return datetime.now(UTC).date()
 
 

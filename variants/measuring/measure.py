@@ -4,7 +4,6 @@ from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter_ns
-from typing import Protocol
 
 import torch
 
@@ -12,6 +11,7 @@ from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.analyzer.reports.distributions import step_times
 from decodescope.analyzer.schema.graph_reference import GraphReference
 from decodescope.analyzer.schema.report import CaptureInfo
+from decodescope.variants.machine.clock import timing_event
 from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.measuring.window import (
     Subject,
@@ -144,60 +144,45 @@ def _timed_steps(
     return (*times, *pacer.drain())
 
 
-def _timing_event() -> torch.cuda.Event:
-    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-
-
 def _synchronize(device: str) -> None:
     if device == "cuda":
         torch.cuda.synchronize()
 
 
-class StepPacer(Protocol):
+class StepPacer:
     """Per-step times of a decode loop, from the end of one step to the end of the next.
 
-    On "cuda" a step's time is the device time from the end of the previous step (or from
-    `before_first`) to its own end, measured with events on the current stream, so idle time that
-    the host causes counts. The host waits for the step `RUN_AHEAD_STEPS` back, never for the
-    newest, so timing does not leave the device idle. On "cpu" the host clock is read.
+    On "cpu" the host clock is read. On "cuda" a step's time is the device time from the end of the
+    previous step (or from `before_first`) to its own end, measured with events on the current
+    stream, so idle time that the host causes counts. The host waits for the step `RUN_AHEAD_STEPS`
+    back, never for the newest, so timing does not leave the device idle.
     """
+
+    def __init__(self) -> None:
+        self._last_ns = 0
 
     def before_first(self) -> None:
         """Mark the start of the first step, also after a pause, reset or prefill.
 
         Steps that were not drained are discarded.
         """
-
-    def after_step(self) -> list[int]:
-        """Mark the end of a step; returns the times in ns of newly finished steps, oldest first."""
-
-    def drain(self) -> list[int]:
-        """Wait for all marked steps; returns the times in ns not yet returned, oldest first."""
-
-
-def step_pacer(device: str) -> StepPacer:
-    """The pacer of "cuda" or "cpu"."""
-    return _CudaEvents() if device.startswith("cuda") else _HostClock()
-
-
-class _HostClock:
-    def __init__(self) -> None:
-        self._last_ns = 0
-
-    def before_first(self) -> None:
         self._last_ns = perf_counter_ns()
 
     def after_step(self) -> list[int]:
-        now_ns = perf_counter_ns()
-        step_ns = now_ns - self._last_ns
-        self._last_ns = now_ns
-        return [step_ns]
+        """Mark the end of a step; returns the times in ns of newly finished steps, oldest first."""
+        before_ns, self._last_ns = self._last_ns, perf_counter_ns()
+        return [self._last_ns - before_ns]
 
     def drain(self) -> list[int]:
+        """Wait for all marked steps; returns the times in ns not yet returned, oldest first."""
         return []
 
 
-class _CudaEvents:
+def step_pacer(device: str) -> StepPacer:
+    return _CudaEvents() if device.startswith("cuda") else StepPacer()
+
+
+class _CudaEvents(StepPacer):
     def __init__(self) -> None:
         self._marks: deque[torch.cuda.Event] = deque()
         self._spare: list[torch.cuda.Event] = []
@@ -221,7 +206,7 @@ class _CudaEvents:
         return [self._pop_step_ns() for _ in range(len(self._marks) - 1)]
 
     def _mark(self) -> None:
-        event = self._spare.pop() if self._spare else _timing_event()
+        event = self._spare.pop() if self._spare else timing_event()
         event.record()
         self._marks.append(event)
 

@@ -58,7 +58,6 @@ class Prepared:
     def subject(
         self, variant: str, read_peak: ReadPeak | None, kernel_floor_ns: int | None
     ) -> Subject:
-        """`variant` of this model on this device, with what was measured of the device."""
         return Subject(self.loaded, self.workload, self.device, variant, read_peak, kernel_floor_ns)
 
 

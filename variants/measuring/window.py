@@ -46,7 +46,6 @@ class WindowPlan:
 
     @property
     def total(self) -> int:
-        """The number of all steps."""
         return self.warm + self.lead + self.steps
 
 

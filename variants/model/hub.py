@@ -97,8 +97,8 @@ def _hub_answers() -> bool:
     return True
 
 
-def _unreachable(what: str) -> MissingRequirement:
+def _unreachable(missing: str) -> MissingRequirement:
     return MissingRequirement(
-        f"model not found: {what} not in the local cache and the hub cannot be reached; "
+        f"model not found: {missing} not in the local cache and the hub cannot be reached; "
         "check the name and the network, or use `tiny` or a preset's random weights"
     )

@@ -107,7 +107,6 @@ class LoadedModel:
 
 
 def torch_dtype(dtype: DType) -> torch.dtype:
-    """torch's dtype for "bf16", "fp16" or "fp32"."""
     return _TORCH_DTYPES[dtype]
 
 
@@ -131,7 +130,7 @@ def find_files(source: ModelSource) -> ModelFiles:
     """
     if source.kind == "random":
         assert source.preset is not None
-        return ModelFiles(None, source.preset.config_fields(), True)
+        return ModelFiles(None, source.preset.config, True)
     if source.folder is not None:
         return ModelFiles(str(source.folder), read_config(source.folder / "config.json"), True)
     assert source.hub_id is not None

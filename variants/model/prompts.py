@@ -50,23 +50,23 @@ def _rows(ids: list[int], batch: int) -> torch.Tensor:
     return torch.tensor(ids, dtype=torch.int64).expand(batch, -1).contiguous()
 
 
-def encoded_text(loaded: LoadedModel, text: str, what: str) -> list[int]:
-    """The token ids of `text`, which `what` names in errors.
+def encoded_text(loaded: LoadedModel, text: str, title: str) -> list[int]:
+    """The token ids of `text`, which `title` names in errors.
 
     Raises:
         ModelError: the model has no tokenizer, one that fails, or one of another model.
     """
     if loaded.tokenizer is None:
-        raise ModelError(f"{what}: {loaded.name} has no tokenizer; use --prompt-ids")
+        raise ModelError(f"{title}: {loaded.name} has no tokenizer; use --prompt-ids")
     try:
         ids = [int(token) for token in loaded.tokenizer.encode(text)]
     except Exception as error:  # tokenizers raise nearly every type
         raise ModelError(
-            f"{what}: the tokenizer of {loaded.name} fails ({first_line(error)}); use --prompt-ids"
+            f"{title}: the tokenizer of {loaded.name} fails ({first_line(error)}); use --prompt-ids"
         ) from error
     if max(ids, default=0) >= loaded.vocab_size:
         raise ModelError(
-            f"{what}: the tokenizer of {loaded.name} gives id {max(ids)}, but the model's "
+            f"{title}: the tokenizer of {loaded.name} gives id {max(ids)}, but the model's "
             f"vocabulary ends at {loaded.vocab_size - 1}; use the tokenizer of this model, or "
             "--prompt-ids"
         )

@@ -132,9 +132,9 @@ def _check_scale(name: str, key: str, scale: StoredTensor, rows: int) -> None:
         raise _refused(name, f"{key} is {list(scale.shape)} for {rows} rows")
 
 
-def _refused(name: str, what: str) -> ModelError:
+def _refused(name: str, reason: str) -> ModelError:
     return ModelError(
-        f"{name}: {what}; only F8_E4M3, F8_E5M2 and I8 weights of Linear layers, with one scale "
+        f"{name}: {reason}; only F8_E4M3, F8_E5M2 and I8 weights of Linear layers, with one scale "
         "for each row or matrix, are read as they are; choose such a checkpoint"
     )
 

@@ -49,7 +49,6 @@ class QuantizedMatrix(nn.Module):
 
     @property
     def tensors(self) -> Iterator[torch.Tensor]:
-        """Elements and scales."""
         yield self.data
         if self.scale is not None:
             yield self.scale

@@ -1,5 +1,6 @@
 """Random weights in the shape of a preset."""
 
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ def build_random(preset: Preset, device: str, dtype: torch.dtype) -> Any:
     Drawn on the device with a fixed seed: normal with standard deviation 0.02, norm weights 1,
     biases 0. The same device and version give the same weights. On "meta" there are none.
     """
-    config = AutoConfig.for_model(**preset.config_fields())
+    config = AutoConfig.for_model(**deepcopy(preset.config))
     with torch.device(device):
         model = AutoModelForCausalLM.from_config(config, dtype=dtype)
     if device != "meta":

@@ -9,7 +9,7 @@ from typing import Literal
 
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.analyzer.protocol.messages import ModelInfo
-from decodescope.variants.model.presets import PRESETS, Preset
+from decodescope.variants.model.presets import Preset, presets
 
 SourceKind = Literal["hub", "folder", "random", "tiny"]
 RANDOM_SUFFIX = "@random"
@@ -57,8 +57,8 @@ def resolve_model(name: str) -> ModelSource:
         return ModelSource(name, "tiny", folder=_checked_folder(tiny_folder(), name))
     if name.endswith(RANDOM_SUFFIX):
         return _random_source(name)
-    if name in PRESETS:
-        preset = PRESETS[name]
+    if name in presets():
+        preset = presets()[name]
         return ModelSource(name, "hub", hub_id=preset.hub_id, preset=preset)
     path = Path(name).expanduser()
     if path.is_dir():
@@ -71,7 +71,6 @@ def resolve_model(name: str) -> ModelSource:
 
 
 def tiny_folder() -> Path:
-    """The folder of the bundled model."""
     return Path(__file__).resolve().parents[1] / "tiny"
 
 
@@ -79,7 +78,7 @@ def offered_models() -> tuple[ModelInfo, ...]:
     """The models that need no path: the bundled one, and each preset with random weights and with
     those of the hub."""
     offered = [ModelInfo(TINY, "bundled, trained", TINY_PARAMETERS)]
-    for preset in PRESETS.values():
+    for preset in presets().values():
         name, size = preset.name, preset.parameters
         offered.append(ModelInfo(name + RANDOM_SUFFIX, "random weights, no download", size))
         offered.append(ModelInfo(name, f"weights of {preset.hub_id}", size))
@@ -117,8 +116,8 @@ def read_config(path: Path) -> dict[str, object]:
     return config
 
 
-def read_object(path: Path, what: str) -> dict[str, object]:
-    """Read the JSON object in `path`, which `what` names in errors.
+def read_object(path: Path, title: str) -> dict[str, object]:
+    """Read the JSON object in `path`, which `title` names in errors.
 
     Raises:
         ModelError: unreadable, too large, or not a JSON object.
@@ -127,15 +126,15 @@ def read_object(path: Path, what: str) -> dict[str, object]:
         size = path.stat().st_size
         if size > _MAX_JSON_BYTES:
             raise ModelError(
-                f"{path}: {size:,} bytes are too many for a {what} (at most {_MAX_JSON_BYTES:,})"
+                f"{path}: {size:,} bytes are too many for a {title} (at most {_MAX_JSON_BYTES:,})"
             )
         content = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise ModelError(f"{path}: unreadable {what} ({error})") from error
+        raise ModelError(f"{path}: unreadable {title} ({error})") from error
     except RecursionError as error:
-        raise ModelError(f"{path}: unreadable {what} (nested too deeply)") from error
+        raise ModelError(f"{path}: unreadable {title} (nested too deeply)") from error
     if not isinstance(content, dict):
-        raise ModelError(f"{path}: not a {what} (a JSON object is expected)")
+        raise ModelError(f"{path}: not a {title} (a JSON object is expected)")
     return content
 
 
@@ -145,11 +144,11 @@ def _short(value: object) -> str:
 
 
 def _random_source(name: str) -> ModelSource:
-    preset = PRESETS.get(name.removesuffix(RANDOM_SUFFIX))
+    preset = presets().get(name.removesuffix(RANDOM_SUFFIX))
     if preset is None:
         raise InputError(
             f"unknown model {name!r}{_did_you_mean(name)}; random weights exist for the presets "
-            f"{', '.join(PRESETS)}"
+            f"{', '.join(presets())}"
         )
     return ModelSource(name, "random", preset=preset)
 
@@ -179,7 +178,7 @@ def _looks_like_path(name: str) -> bool:
 
 
 def _nearest(name: str) -> str | None:
-    known = [TINY, *PRESETS, *(preset + RANDOM_SUFFIX for preset in PRESETS)]
+    known = [TINY, *presets(), *(preset + RANDOM_SUFFIX for preset in presets())]
     matches = get_close_matches(name.lower(), known, n=1, cutoff=_SIMILAR)
     return matches[0] if matches else None
 

@@ -49,7 +49,6 @@ class DecodeWorkload:
 
 
 def default_dtype(device: str) -> DType:
-    """The usual dtype on a device: bf16 on CUDA, fp32 on the CPU."""
     return "bf16" if device == "cuda" else "fp32"
 
 

@@ -108,10 +108,10 @@ class StepFlops:
 def _multiplied_elements(model: nn.Module) -> int:
     """Elements of the weight matrices of all modules but the embedding tables."""
     tables = nn.Embedding | QuantizedEmbedding
-    others = (module for module in model.modules() if not isinstance(module, tables))
     weights = (
         module.data if isinstance(module, QuantizedLinear) else getattr(module, "weight", None)
-        for module in others
+        for module in model.modules()
+        if not isinstance(module, tables)
     )
     return sum(
         weight.numel()

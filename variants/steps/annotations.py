@@ -70,33 +70,28 @@ def range_paths(model: nn.Module) -> dict[str, str]:
 
 class LayerRanges:
     """Ranges around a model's parts, off until `set(True)`. While off, a step pays nothing for
-    hooks, and `open` costs one shared context manager that does nothing."""
+    hooks, and `open` costs one shared context manager that does nothing. `enabled`: they are on."""
 
     def __init__(self, model: nn.Module | None) -> None:
         self._model = model
         self._handles: list[RemovableHandle] = []
         self._open: list[annotate] = []
-        self._enabled = False
+        self.enabled = False
 
     def set(self, enabled: bool) -> None:
         """Install the hooks, or remove them all; a repeated call changes nothing."""
-        if enabled == self._enabled:
+        if enabled == self.enabled:
             return
-        self._enabled = enabled
+        self.enabled = enabled
         if enabled and self._model is not None:
             for path, module in ranged_modules(self._model):
                 self._hook(path.rpartition("/")[2], module)
         while self._handles and not enabled:
             self._handles.pop().remove()
 
-    @property
-    def enabled(self) -> bool:
-        """Whether ranges are on."""
-        return self._enabled
-
     def open(self, name: str) -> AbstractContextManager[None]:
         """A range `name` around a block, if ranges are on."""
-        return annotate(name) if self._enabled else _NOTHING
+        return annotate(name) if self.enabled else _NOTHING
 
     def _hook(self, name: str, module: nn.Module) -> None:
         def enter(module: nn.Module, args: object) -> None:

@@ -1,16 +1,25 @@
-"""What `decodescope tune --json` prints. Times are nanoseconds, with fractions."""
+"""The result of `decodescope tune`, as JSON and for a terminal. Times are in ns."""
 
 from collections.abc import Sequence
 from statistics import median
 
 from msgspec import Struct
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from decodescope.analyzer.schema.report import Environment
+from decodescope.analyzer.text.formatting import microseconds, shorten
+from decodescope.kernels.host.tile import MAX_REGISTERS, Tile
 from decodescope.variants.steps.fused.tiling.shapes import StepTiles, TiledOperation
-from decodescope.variants.steps.fused.tiling.tile_choice import TileSource
-from decodescope.variants.steps.fused.tiling.tuner import TunedOperation
+from decodescope.variants.steps.fused.tiling.tile_table import TileSource
+from decodescope.variants.steps.fused.tiling.tuner import Trial, TunedOperation
 
 SCHEMA_VERSION = 1
+
+_MACHINE = ("gpu", "driver", "cuda", "torch", "triton", "transformers", "decodescope", "commit")
+_REFUSAL_CELLS = 60
 
 
 class RoundSpread(Struct, frozen=True):
@@ -57,3 +66,81 @@ class TuningReport(Struct, frozen=True):
     before_over_after: RoundSpread
     environment: Environment
     variant: str = "fused"
+
+
+def tune_table(result: TuningReport) -> RenderableType:
+    """A row for each tile of each operation in the last pass, the fastest step first."""
+    table = names_and_figures(("operation", "tile", ""), ("step µs",))
+    for tuned in result.passes[-1]:
+        for trial in tuned.ranking:
+            name = tuned.operation if trial is tuned.ranking[0] else ""
+            table.add_row(name, tile_text(trial.tile), _mark(trial, tuned), _trial_time(trial))
+        table.add_section()
+    title = (
+        f"tiles of the fused step of {result.model}, {result.dtype}, batch {result.batch}, "
+        f"position {result.position}"
+    )
+    ranges = " to ".join(_step_range(spread) for spread in (result.before_ns, result.after_ns))
+    notes = [
+        "tile: rows x columns, warps, stages, splits, r: most registers; each measured in the "
+        "whole step",
+        f"step µs: {ranges}; before/after {spread_text(result.before_over_after)}",
+    ]
+    return result_page(title, table, notes, result.environment)
+
+
+def tile_text(tile: Tile) -> str:
+    """A tile in one cell: rows x columns, warps, stages, splits, and its limit of registers."""
+    sizes = (tile.num_warps, tile.num_stages, tile.splits)
+    limit = f", r{tile.max_registers}" if tile.max_registers < MAX_REGISTERS else ""
+    return f"{tile.rows} x {tile.columns}, {', '.join(map(str, sizes))}{limit}"
+
+
+def spread_text(spread: RoundSpread) -> str:
+    """A ratio's median and its range over the rounds."""
+    return f"{spread.median:.2f} ({spread.min:.2f}-{spread.max:.2f})"
+
+
+def _mark(trial: Trial, tuned: TunedOperation) -> str:
+    marks = (("chosen", tuned.chosen), ("before", tuned.before))
+    return ", ".join(name for name, tile in marks if trial.tile == tile)
+
+
+def _trial_time(trial: Trial) -> str:
+    if trial.step_ns is not None:
+        return microseconds(trial.step_ns)
+    return shorten(f"not possible: {(trial.refusal or '').partition(chr(10))[0]}", _REFUSAL_CELLS)
+
+
+def _step_range(spread: RoundSpread) -> str:
+    us = (microseconds(value) for value in (spread.median, spread.min, spread.max))
+    return "{} ({}-{})".format(*us)
+
+
+def names_and_figures(names: tuple[str, ...], figures: tuple[str, ...]) -> Table:
+    """An empty table: columns of names, then right-aligned figures."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in names:
+        table.add_column(name, overflow="fold")
+    for name in figures:
+        table.add_column(name, justify="right", overflow="fold")
+    return table
+
+
+def result_page(
+    title: str,
+    table: Table,
+    notes: list[str],
+    environment: Environment,
+    errors: tuple[str, ...] = (),
+) -> RenderableType:
+    """A title, a table, the errors, notes, and the machine and versions of the measurement."""
+    machine = ", ".join(f"{key} {environment[key]}" for key in _MACHINE if environment.get(key))
+    failed = [Text(error, style="bold red") for error in errors]
+    return Group(
+        Text(title, style="bold"),
+        table,
+        *failed,
+        *(Text(note, style="dim") for note in notes),
+        Text(machine, style="dim"),
+    )

@@ -1,24 +1,38 @@
 """`tune`: finds the tiles of a model's fused step on this GPU and keeps them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import msgspec
 import torch
+from transformers import AutoModelForCausalLM
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.errors import InputError, ModelError
 from decodescope.analyzer.io.files import write_atomically
 from decodescope.variants.machine.cache_folder import cache_folder
 from decodescope.variants.machine.clock import DeviceClock
 from decodescope.variants.machine.environment import environment
 from decodescope.variants.machine.memory import memory_errors
-from decodescope.variants.model.source import resolve_model
+from decodescope.variants.model.loading import (
+    LoadedModel,
+    check_fits,
+    find_files,
+    loaded_model,
+    torch_dtype,
+)
+from decodescope.variants.model.quantized_weights import quantization_of, quantize_model
+from decodescope.variants.model.random_weights import build_random
+from decodescope.variants.model.source import ModelSource, resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.fused_step import FusedStep, build_fused
 from decodescope.variants.steps.fused.model_parts import fused_model
+from decodescope.variants.steps.fused.support import require_support
 from decodescope.variants.steps.fused.tiling.shapes import (
     TILED_OPERATIONS,
     StepShapes,
@@ -26,7 +40,6 @@ from decodescope.variants.steps.fused.tiling.shapes import (
     TiledOperation,
     step_shapes,
 )
-from decodescope.variants.steps.fused.tiling.tile_choice import tiles_for
 from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu, this_target_gpu
 from decodescope.variants.steps.fused.tiling.tile_table import (
     TileTable,
@@ -34,10 +47,10 @@ from decodescope.variants.steps.fused.tiling.tile_table import (
     encode_table,
     keep_tiles,
     table_with,
-    tile_entries,
+    tiles_by_key,
+    tiles_for,
 )
 from decodescope.variants.steps.fused.tiling.tuner import REPLAYS, TunedOperation, tune_model
-from decodescope.variants.tuning.random_model import random_model
 from decodescope.variants.tuning.report import SCHEMA_VERSION, RoundSpread, TuningReport
 
 # An operation's best tile may depend on its neighbours' tiles. The first pass compiles the kernels,
@@ -88,12 +101,12 @@ def run_tuning(
         tiles, passes = tune_in_passes(launch_with, start.tiles, operations, shapes, gpu, say)
         say("measuring the step before and after")
         before_ns, after_ns = time_both(launch_with, start.tiles, tiles, DeviceClock())
-    found = tile_entries(shapes, tiles, operations)
+    measured_tiles = tiles_by_key(shapes, tiles, operations)
     if table is not None and known is not None:
-        updated = table_with(known, gpu.name, found)
+        updated = table_with(known, gpu.name, measured_tiles)
         write_atomically(table, encode_table(updated))
         say(f"written to the table {table}")
-    kept_in = keep_tiles(gpu, found, cache_folder())
+    kept_in = keep_tiles(gpu, measured_tiles, cache_folder())
     if kept_in is not None:
         say(f"kept for later runs in {kept_in}")
     return TuningReport(
@@ -151,11 +164,11 @@ def tune_in_passes(
     """Tune until a pass changes nothing, at most `MAX_PASSES` times."""
     tiles, passes = start, []
     for _ in range(MAX_PASSES):
-        found = tune_model(launch_with, tiles, operations, shapes, gpu, say)
-        passes.append(found.operations)
-        if found.tiles == tiles:
+        tuned = tune_model(launch_with, tiles, operations, shapes, gpu, say)
+        passes.append(tuned.operations)
+        if tuned.tiles == tiles:
             break
-        tiles = found.tiles
+        tiles = tuned.tiles
     return tiles, tuple(passes)
 
 
@@ -167,3 +180,47 @@ def time_both(
     rounds = [[median(clock.each_ns(step, REPLAYS)) for step in steps] for _ in range(ROUNDS)]
     first, last = zip(*rounds, strict=True)
     return RoundSpread.of(first), RoundSpread.of(last)
+
+
+def random_model(
+    source: ModelSource, workload: DecodeWorkload, device: str, spec: VariantSpec
+) -> LoadedModel:
+    """`source` with random weights on `device`, stored as `spec` says; fetches only config.json of
+    a hub model.
+
+    Raises:
+        ModelError: unreadable files, a model that the fused kernels cannot run, or one with fewer
+            positions than the workload needs.
+        InputError: a batch that the fused kernels cannot run.
+        MissingRequirement: model not found, no Triton, a GPU that is too old, or GPU memory ran
+            out.
+    """
+    fields = find_files(source).config
+    require_support(source.name, fields, workload.batch, device, spec)
+    with memory_errors(f"building {source.name} in {workload.dtype}", device):
+        if source.preset is not None:
+            model = build_random(source.preset, device, torch_dtype(workload.dtype))
+        else:
+            model = built_model(source.name, fields, torch_dtype(workload.dtype), device)
+        loaded = loaded_model(model, None, "random", source.name)
+        if (quantization := quantization_of(spec)) is not None:
+            quantize_model(source.name, model, quantization)
+    check_fits(loaded, workload)
+    return loaded
+
+
+def built_model(name: str, fields: Mapping[str, Any], dtype: torch.dtype, device: str) -> Any:
+    """The transformers model that the `fields` of a config.json describe; on a device other than
+    "meta", its weights are random.
+
+    Raises:
+        ModelError: a configuration that transformers cannot build.
+    """
+    try:
+        config = CONFIG_MAPPING[fields["model_type"]].from_dict(deepcopy(dict(fields)))
+        with torch.device(device):
+            return AutoModelForCausalLM.from_config(config, dtype=dtype)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # transformers raises nearly every type for a broken configuration
+        raise ModelError(f"{name}: unreadable model configuration ({error})") from error

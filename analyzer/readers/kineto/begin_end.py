@@ -101,7 +101,7 @@ def _closing(marks: _Marks) -> Int64s:
     thread = -1
     opened: list[tuple[int, int]] = []
     of_name: dict[int, list[int]] = {}
-    for mark, where, name, ends in zip(*(one.tolist() for one in columns), strict=True):
+    for mark, where, name, ends in zip(*(column.tolist() for column in columns), strict=True):
         if where != thread:
             thread, opened, of_name = where, [], defaultdict(list)
         if not ends:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from decodescope.analyzer.readers.trace_columns import gpu_ops
 from decodescope.analyzer.trace import (
     CPU_DEVICE,
     CPU_OPERATOR,
@@ -56,10 +57,10 @@ def name_by_properties(properties: Mapping[str, object]) -> str:
     memory = properties.get("totalGlobalMem")
     if properties.get("warpSize") != 64 or not isinstance(memory, int):
         return ""
-    found = tuple(properties.get(one) for one in ("computeMajor", "computeMinor", "numSms"))
-    for (*figures, gibibytes), name in _DEVICES.items():
+    figures = [properties.get(key) for key in ("computeMajor", "computeMinor", "numSms")]
+    for (*known, gibibytes), name in _DEVICES.items():
         size = gibibytes * 2**30
-        if found == tuple(figures) and (1 - _MEMORY_TOLERANCE) * size <= memory <= size:
+        if figures == known and (1 - _MEMORY_TOLERANCE) * size <= memory <= size:
             return name
     return ""
 
@@ -67,20 +68,14 @@ def name_by_properties(properties: Mapping[str, object]) -> str:
 def leaf_operators(cpu_ops: HostEvents, names: Sequence[str]) -> GpuOps:
     """The leaf operators as GPU ops on `CPU_DEVICE`, one stream for each thread."""
     leaf = cpu_ops.take(_leaves(cpu_ops, names))
-    none = np.full(len(leaf), -1, dtype=np.int64)
-    return GpuOps(
+    return gpu_ops(
+        CPU_OPERATOR,
         start_ns=leaf.start_ns,
         end_ns=leaf.end_ns,
         name=leaf.name,
         device=np.full(len(leaf), CPU_DEVICE, dtype=np.int64),
         stream=leaf.tid,
-        kind=np.full(len(leaf), CPU_OPERATOR, dtype=np.int8),
-        correlation=none,
         external_id=leaf.external_id,
-        graph_id=none,
-        graph_node_id=none,
-        launch=none,
-        shape=none.astype(np.int32),
     )
 
 
@@ -90,18 +85,18 @@ def _leaves(cpu_ops: HostEvents, names: Sequence[str]) -> Int64s:
     working = np.flatnonzero(works[cpu_ops.name]) if len(names) else np.zeros(0, dtype=np.int64)
     order = working[np.lexsort((-cpu_ops.end_ns[working], cpu_ops.start_ns[working]))]
     leaves = [
-        _leaves_of_thread(mine, cpu_ops, whole[cpu_ops.name[mine]])
-        for mine in grouped(order, cpu_ops.tid)
+        _leaves_of_thread(rows, cpu_ops, whole[cpu_ops.name[rows]])
+        for rows in grouped(order, cpu_ops.tid)
     ]
     return np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *leaves]))
 
 
-def _leaves_of_thread(mine: Int64s, cpu_ops: HostEvents, whole: Bools) -> Int64s:
+def _leaves_of_thread(rows: Int64s, cpu_ops: HostEvents, whole: Bools) -> Int64s:
     """The leaves among one thread's operators, which are sorted by start and longest first."""
-    start, end = cpu_ops.start_ns[mine], cpu_ops.end_ns[mine]
+    start, end = cpu_ops.start_ns[rows], cpu_ops.end_ns[rows]
     earliest = np.iinfo(np.int64).min
     whole_until = np.maximum.accumulate(np.where(whole, end, earliest))
     outside = np.concatenate(([True], start[1:] >= whole_until[:-1]))
-    mine, start, end = mine[outside], start[outside], end[outside]
+    rows, start, end = rows[outside], start[outside], end[outside]
     parent = np.concatenate((start[1:] < end[:-1], [False]))
-    return mine[~parent]
+    return rows[~parent]

@@ -7,7 +7,7 @@ JSON numbers in microseconds are converted exactly. A float64 of an absolute tim
 import re
 from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -16,6 +16,7 @@ from decodescope.analyzer.readers.trace_columns import LIMIT_NS, NOT_GIVEN
 from decodescope.analyzer.trace import Bools, Int64s
 
 Id = int | str | float | None
+_Value = TypeVar("_Value")
 _NONE = msgspec.Raw(b"")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _PLAIN = b"0123456789.,"
@@ -57,9 +58,7 @@ class EventArgs(msgspec.Struct, gc=False):
     old_external_id: Id = msgspec.field(default=NOT_GIVEN, name="external id")
 
 
-_KEYS = tuple((one.name, one.encode_name, one.type) for one in msgspec.structs.fields(EventArgs))
-_JSON_KEYS = tuple((name, key) for name, key, kind in _KEYS if kind is msgspec.Raw)
-_ID_KEYS = tuple((name, key) for name, key, kind in _KEYS if kind is not msgspec.Raw)
+_FIELDS = msgspec.structs.fields(EventArgs)
 
 
 class Event(msgspec.Struct, gc=False):
@@ -73,6 +72,14 @@ class Event(msgspec.Struct, gc=False):
     ts: msgspec.Raw = _NONE
     dur: msgspec.Raw = _NONE
     args: EventArgs | None = None
+
+
+def decoded(decoder: msgspec.json.Decoder[_Value], text: bytes | str) -> _Value | None:
+    """The value of a JSON text; None if it is broken, or of another type."""
+    try:
+        return decoder.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def clean_text(text: str) -> str:
@@ -97,8 +104,10 @@ def event_of(value: object) -> Event | None:
         return None
     args = value.get("args")
     known = args if isinstance(args, dict) else {}
-    ids: dict[str, Any] = {name: _text(known.get(key)) for name, key in _ID_KEYS}
-    kept: dict[str, Any] = {name: _json(known.get(key)) for name, key in _JSON_KEYS}
+    kept: dict[str, Any] = {
+        field.name: (_json if field.type is msgspec.Raw else _text)(known.get(field.encode_name))
+        for field in _FIELDS
+    }
     return Event(
         ph=_text(value.get("ph")) or "",
         cat=_text(value.get("cat")),
@@ -107,7 +116,7 @@ def event_of(value: object) -> Event | None:
         tid=_text(value.get("tid")),
         ts=_literal(value.get("ts")),
         dur=_literal(value.get("dur")),
-        args=EventArgs(**ids, **kept),
+        args=EventArgs(**kept),
     )
 
 
@@ -134,7 +143,7 @@ def to_nanoseconds(numbers: Sequence[msgspec.Raw]) -> tuple[Int64s, Bools]:
     if fast is not None and len(fast) == len(numbers):
         within = np.abs(fast) <= LIMIT_NS
         return np.where(within, fast, 0), within
-    slow = [_one(bytes(number)) for number in numbers]
+    slow = [_nanoseconds(bytes(number)) for number in numbers]
     usable = np.array([value is not None for value in slow], dtype=np.bool_)
     return np.array([value or 0 for value in slow], dtype=np.int64), usable
 
@@ -169,7 +178,7 @@ def _fixed_point(text: bytes) -> Int64s | None:
     return np.asarray(digits * 10 ** (3 - decimals), dtype=np.int64)
 
 
-def _one(literal: bytes) -> int | None:
+def _nanoseconds(literal: bytes) -> int | None:
     try:
         value = Decimal(literal.strip(b'" \t\r\n').decode("ascii"))
     except (InvalidOperation, UnicodeDecodeError):

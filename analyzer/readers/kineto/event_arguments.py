@@ -17,14 +17,15 @@ and `name`.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
-from decodescope.analyzer.readers.kineto.event import EventArgs, clean_text
+from decodescope.analyzer.readers.kineto.event import EventArgs, clean_text, decoded
 from decodescope.analyzer.readers.trace_columns import MAX_NAME, NOT_GIVEN, Names, Shapes
 from decodescope.analyzer.schema.graph_reference import GraphReference, ReferenceOp
 from decodescope.analyzer.trace import (
@@ -39,8 +40,9 @@ from decodescope.analyzer.trace import (
 
 # Kineto's take about 40 bytes; text that is kept for each shape must stay small.
 _MAX_SHAPE_BYTES = 256
-_Value = TypeVar("_Value")
 # Numbers in broken files come as text.
+_Key = TypeVar("_Key", bound=Sequence[Any])
+_Value = TypeVar("_Value")
 _extents = msgspec.json.Decoder(list[int], strict=False)
 _amounts = msgspec.json.Decoder(int, strict=False)
 # A list of ranks is cut by the profiler; text that is kept for each message must stay small.
@@ -54,53 +56,57 @@ _DICT_KEYS = ("module_fqn", "str", "annotation", "name")
 _values = msgspec.json.Decoder()
 
 
+class Parsed(dict[_Key, _Value]):
+    """The value of each key that is asked for, which `parse` computes once. The value of a text
+    longer than `longest` is not kept."""
+
+    def __init__(self, parse: Callable[[_Key], _Value], longest: int = sys.maxsize) -> None:
+        super().__init__()
+        self._parse = parse
+        self._longest = longest
+
+    def __missing__(self, key: _Key) -> _Value:
+        value = self._parse(key)
+        if len(key) <= self._longest:
+            self[key] = value
+        return value
+
+
 class ShapeColumn:
     """Numbers shapes by their text, so that each distinct one is parsed once."""
 
     def __init__(self) -> None:
         self.shapes = Shapes()
-        self._by_text = _ShapeNumbers(self.shapes)
+        self._numbers = Parsed(self._number, _MAX_SHAPE_BYTES)
 
     def index(self, args: Iterable[EventArgs]) -> Int32s:
         """The shape of each event, `NOT_GIVEN` if it has none."""
         texts = [
             b"\0".join((arg.grid, arg.block, arg.registers, arg.shared_memory)) for arg in args
         ]
-        numbers = map(self._by_text.__getitem__, texts)
-        return np.fromiter(numbers, dtype=np.int32, count=len(texts))
+        return np.fromiter(map(self._numbers.__getitem__, texts), dtype=np.int32, count=len(texts))
 
-
-class _ShapeNumbers(dict[bytes, int]):
-    def __init__(self, shapes: Shapes) -> None:
-        super().__init__()
-        self._shapes = shapes
-
-    def __missing__(self, text: bytes) -> int:
+    def _number(self, text: bytes) -> int:
         if len(text) > _MAX_SHAPE_BYTES:
             return NOT_GIVEN
         grid, block, registers, shared_memory = text.split(b"\0")
-        self[text] = number = self._shapes.of(
-            _decoded(_extents, grid),
-            _decoded(_extents, block),
-            _decoded(_amounts, registers),
-            _decoded(_amounts, shared_memory),
+        return self.shapes.of(
+            decoded(_extents, grid),
+            decoded(_extents, block),
+            decoded(_amounts, registers),
+            decoded(_amounts, shared_memory),
         )
-        return number
-
-
-def _decoded(decoder: msgspec.json.Decoder[_Value], text: bytes) -> _Value | None:
-    try:
-        return decoder.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
 
 
 class MessageRows:
-    """Collects the messages of batches of GPU events; each distinct one is parsed once."""
+    """Collects the messages of batches of GPU events; each distinct one is parsed once.
+
+    `table` holds the distinct messages, in order of their numbers.
+    """
 
     def __init__(self) -> None:
-        self._by_text: dict[bytes, int] = {}
-        self._table: list[CollectiveMessage] = []
+        self.table: list[CollectiveMessage] = []
+        self._numbers = Parsed(self._number)
         self._parts: list[CollectiveMessages] = []
 
     def add(self, args: Sequence[EventArgs], ops: GpuOps) -> None:
@@ -108,10 +114,14 @@ class MessageRows:
         rows = [row for row, arg in enumerate(args) if arg.collective]
         if not rows:
             return
-        numbers = [self._number(args[row]) for row in rows]
+        texts = (
+            (arg.collective, arg.in_elements, arg.dtype, arg.group_ranks)
+            for arg in (args[row] for row in rows)
+        )
+        numbers = np.array([self._numbers[tuple(map(bytes, fields))] for fields in texts])
         chosen = ops.take(np.array(rows))
         self._parts.append(
-            CollectiveMessages(chosen.start_ns, chosen.device, chosen.stream, np.array(numbers))
+            CollectiveMessages(chosen.start_ns, chosen.device, chosen.stream, numbers)
         )
 
     def rows(self) -> CollectiveMessages:
@@ -119,42 +129,21 @@ class MessageRows:
         joined = CollectiveMessages.concatenate(self._parts)
         return joined.take(np.lexsort((joined.stream, joined.device, joined.start_ns)))
 
-    def table(self) -> tuple[CollectiveMessage, ...]:
-        """The distinct messages, in order of their numbers."""
-        return tuple(self._table)
-
-    def _number(self, arg: EventArgs) -> int:
-        parts = (arg.collective, arg.in_elements, arg.dtype, arg.group_ranks)
-        text = b"\0".join(parts)
-        number = self._by_text.get(text)
-        if number is None:
-            number = self._by_text[text] = len(self._table)
-            small = [part if len(part) <= _MAX_MESSAGE_BYTES else b"" for part in parts]
-            collective, in_elements, dtype, ranks = small
-            self._table.append(
-                CollectiveMessage(
-                    collective=_text(collective),
-                    in_elements=_amount(in_elements),
-                    dtype=_text(dtype),
-                    group=_text(ranks),
-                )
+    def _number(self, texts: tuple[bytes, ...]) -> int:
+        small = (text if len(text) <= _MAX_MESSAGE_BYTES else b"" for text in texts)
+        collective, in_elements, dtype, ranks = small
+        elements = decoded(_amounts, in_elements)
+        self.table.append(
+            CollectiveMessage(
+                collective=decoded(_texts, collective) or "",
+                in_elements=elements
+                if elements is not None and 0 <= elements <= _LARGEST
+                else None,
+                dtype=decoded(_texts, dtype) or "",
+                group=decoded(_texts, ranks) or "",
             )
-        return number
-
-
-def _text(text: bytes) -> str:
-    try:
-        return _texts.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return ""
-
-
-def _amount(text: bytes) -> int | None:
-    try:
-        value = _amounts.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    return value if 0 <= value <= _LARGEST else None
+        )
+        return len(self.table) - 1
 
 
 class KernelColumn:
@@ -162,7 +151,8 @@ class KernelColumn:
 
     def __init__(self, names: Names) -> None:
         self._parts: list[CallKernels] = []
-        self._numbers = _NameNumbers(names)
+        self._names = names
+        self._numbers = Parsed(self._number)
 
     def add(self, args: Sequence[EventArgs], calls: HostEvents) -> None:
         """Append the calls of one batch that name a kernel."""
@@ -179,28 +169,16 @@ class KernelColumn:
         single = parts.take(first[count == 1])
         return replace(single, correlation=ids[count == 1], name=names[single.name])
 
-
-class _NameNumbers(dict[bytes, int]):
-    """The number of each name, which is decoded once."""
-
-    def __init__(self, names: Names) -> None:
-        super().__init__()
-        self._names = names
-
-    def __missing__(self, text: bytes) -> int:
-        try:
-            name = clean_text(_texts.decode(text))
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            name = ""
-        self[text] = number = self._names.of_text(name) if name else _NOT_A_NAME
-        return number
+    def _number(self, text: bytes) -> int:
+        name = clean_text(decoded(_texts, text) or "")
+        return self._names.of_text(name) if name else _NOT_A_NAME
 
 
 class AnnotationColumn:
     """Takes GPU ops batch by batch; the first op of a node decides on its annotation."""
 
     def __init__(self) -> None:
-        self._known: dict[bytes, str] = {}
+        self._paths = Parsed(_path_in)
         self._nodes: dict[int, ReferenceOp] = {}
         self._seen: set[int] = set()
 
@@ -222,32 +200,19 @@ class AnnotationColumn:
         return GraphReference(tuple(op for _, op in nodes)) if nodes else None
 
     def _path(self, args: EventArgs) -> str:
-        for text in (args.module_fqn, args.text, args.annotation, args.label):
-            if text:
-                key = bytes(text)
-                if key not in self._known:
-                    self._known[key] = _path_in(key)
-                if self._known[key]:
-                    return self._known[key]
-        return ""
+        texts = filter(None, (args.module_fqn, args.text, args.annotation, args.label))
+        return next(filter(None, (self._paths[bytes(text)] for text in texts)), "")
 
 
 def _path_in(text: bytes) -> str:
     """The path in one JSON value; "" if it has none."""
-    try:
-        found = next(_texts_in(_values.decode(text)), "")
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return ""
-    return _as_path(clean_text(found))
+    return _as_path(clean_text(next(_texts_in(decoded(_values, text)), "")))
 
 
 def _texts_in(value: object) -> Iterator[str]:
     """The texts of a value, of a list's last entry first: torch lets later entries win."""
     if isinstance(value, str):
-        try:
-            inside = _values.decode(value) if value[:1] in ("[", "{") else None
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            inside = None
+        inside = decoded(_values, value) if value[:1] in ("[", "{") else None
         if isinstance(inside, list | dict):
             yield from _texts_in(inside)
         elif value:

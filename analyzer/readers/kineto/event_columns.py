@@ -1,7 +1,6 @@
 """Sorts typed events by category and turns each category into columns."""
 
 from collections import Counter
-from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -28,8 +27,16 @@ _CALL_CATEGORIES = (
     *("cuda_runtime", "cuda_driver", "Runtime", "Driver", "hip_runtime", "hip_driver"),
     *("xpu_runtime", "xpu_driver", "privateuse1_runtime", "privateuse1_driver"),
 )
-_CPU_OP_CATEGORIES = ("cpu_op", "Operator")
-_RANGE_CATEGORIES = ("user_annotation",)
+# What events of a category become; other categories have no group.
+_GROUP_OF: dict[str | None, str] = {
+    **dict.fromkeys(_GPU_KINDS, "gpu"),
+    **dict.fromkeys(_CALL_CATEGORIES, "calls"),
+    **dict.fromkeys(("cpu_op", "Operator"), "cpu_ops"),
+    "user_annotation": "ranges",
+    "python_function": "python",
+    "overhead": "overhead",
+}
+_Groups = dict[str, list[Event]]
 # Categories whose meaning is known, and which no figure needs.
 _UNUSED_CATEGORIES = frozenset(
     (
@@ -51,38 +58,15 @@ _MODULE_PREFIX = "nn.Module: "
 _NO_ARGS = EventArgs()
 # CUPTI numbers a node `graph id << 32 | number`; some versions of torch write the number alone.
 _FIRST_PACKED = 1 << 32
-_Part = TypeVar("_Part", GpuOps, HostEvents)
 _ZERO = msgspec.Raw(b"0")
 _MARKS = frozenset("BE")
 
 
-class _Groups:
-    """Events by what they become; other categories have no group."""
-
-    __slots__ = ("calls", "cpu_ops", "gpu", "into", "overhead", "python", "ranges")
-
-    def __init__(self) -> None:
-        self.gpu: list[Event] = []
-        self.calls: list[Event] = []
-        self.cpu_ops: list[Event] = []
-        self.ranges: list[Event] = []
-        self.python: list[Event] = []
-        self.overhead: list[Event] = []
-        self.into: dict[str | None, list[Event]] = {
-            **dict.fromkeys(_GPU_KINDS, self.gpu),
-            **dict.fromkeys(_CALL_CATEGORIES, self.calls),
-            **dict.fromkeys(_CPU_OP_CATEGORIES, self.cpu_ops),
-            **dict.fromkeys(_RANGE_CATEGORIES, self.ranges),
-            "python_function": self.python,
-            "overhead": self.overhead,
-        }
-
-
 class EventColumns:
-    """Takes batches of events; after `finish`, `gpu`, `calls`, `cpu_ops`, `ranges` and `overhead`
-    (the profiler's own pauses) hold their columns in parts, `work` the operators' known work,
-    `kernels` the kernels that calls name, `annotations` those of graph nodes, and `messages` what
-    collectives exchange.
+    """Takes batches of events; after `pairs.finish`, `gpu`, `calls`, `cpu_ops`, `ranges` and
+    `overhead` (the profiler's own pauses) hold their columns in parts, `work` the operators' known
+    work, `kernels` the kernels that calls name, `annotations` those of graph nodes, and `messages`
+    what collectives exchange.
 
     `events` counts all events, `with_phase` those with a phase, `timed` those that last some time,
     `dropped` those without a usable time or duration, `unknown` the timed ones whose category is
@@ -112,10 +96,9 @@ class EventColumns:
 
     def add(self, batch: list[Event]) -> None:
         """Append one batch."""
-        groups = _Groups()
-        keepers = {category: group.append for category, group in groups.into.items()}
-        find = keepers.get
-        others: list[str | None] = []
+        groups = _no_events()
+        find = {category: groups[name].append for category, name in _GROUP_OF.items()}.get
+        outside: list[str | None] = []
         marks: list[Event] = []
         without_phase = 0
         for event in batch:
@@ -125,46 +108,36 @@ class EventColumns:
                 if keep is not None:
                     keep(event)
                 else:
-                    others.append(event.cat)
+                    outside.append(event.cat)
             elif phase in _MARKS:
                 marks.append(event)
             elif phase == "b":
-                others.append(f"{event.cat or _NO_CATEGORY} (asynchronous)")
+                outside.append(f"{event.cat or _NO_CATEGORY} (asynchronous)")
             elif not phase:
                 without_phase += 1
         self.events += len(batch)
         self.with_phase += len(batch) - without_phase
-        self._count(groups, others)
+        self._count(groups, outside)
         if not self.timed:
             self.phases.update(event.ph for event in batch)
-        groups.ranges += _modules(groups.python)
         self._add_groups(groups)
         if marks:
             self._add_marks(marks)
 
-    def finish(self) -> None:
-        """End the events that were begun. Nothing can be added afterwards."""
-        self.pairs.finish()
-
-    def _count(self, groups: _Groups, others: list[str | None]) -> None:
-        self.timed += len(others) + sum(
-            len(known)
-            for known in (
-                *(groups.gpu, groups.calls, groups.cpu_ops, groups.ranges),
-                *(groups.python, groups.overhead),
-            )
-        )
-        for category, number in Counter(others).items():
+    def _count(self, groups: _Groups, outside: list[str | None]) -> None:
+        self.timed += len(outside) + sum(map(len, groups.values()))
+        for category, number in Counter(outside).items():
             if category not in _UNUSED_CATEGORIES:
                 self.unknown[category or _NO_CATEGORY] += number
 
     def _add_groups(self, groups: _Groups) -> None:
-        self._add_gpu(groups.gpu)
-        self._add_host(groups.calls, self.calls, kernels=self.kernels)
-        self._add_host(groups.cpu_ops, self.cpu_ops, self.work)
-        self._add_host(groups.ranges, self.ranges)
+        groups["ranges"] += _modules(groups["python"])
+        self._add_gpu(groups["gpu"])
+        self._add_host(groups["calls"], self.calls, kernels=self.kernels)
+        self._add_host(groups["cpu_ops"], self.cpu_ops, self.work)
+        self._add_host(groups["ranges"], self.ranges)
         dropped = self.dropped
-        self._add_host(groups.overhead, self.overhead)
+        self._add_host(groups["overhead"], self.overhead)
         self.dropped = dropped
 
     def _add_marks(self, marks: list[Event]) -> None:
@@ -177,28 +150,20 @@ class EventColumns:
         pid = self._integers([mark.pid for mark in marks])
         tid = self._integers([mark.tid for mark in marks])
         first = self.pairs.add(marks, at_ns, pid, tid)
-        groups, others = _Groups(), list[str | None]()
+        groups, outside = _no_events(), list[str | None]()
         places = dict[int, int]()
         for place, mark in enumerate(marks, first):
             if mark.ph == "B":
                 mark.dur = _ZERO
                 places[id(mark)] = place
-                group = groups.into.get(mark.cat)
-                if group is not None:
-                    group.append(mark)
+                if mark.cat in _GROUP_OF:
+                    groups[_GROUP_OF[mark.cat]].append(mark)
                 else:
-                    others.append(mark.cat)
-        self._count(groups, others)
-        groups.ranges += _modules(groups.python)
+                    outside.append(mark.cat)
+        self._count(groups, outside)
         self._add_groups(groups)
-        self._begin(self.gpu, groups.gpu, places)
-        self._begin(self.calls, groups.calls, places)
-        self._begin(self.cpu_ops, groups.cpu_ops, places)
-        self._begin(self.ranges, groups.ranges, places)
-        self._begin(self.overhead, groups.overhead, places)
-
-    def _begin(self, group: list[_Part], events: list[Event], places: dict[int, int]) -> None:
-        self.pairs.began(group, [places[id(event)] for event in events])
+        for name in ("gpu", "calls", "cpu_ops", "ranges", "overhead"):
+            self.pairs.began(getattr(self, name), [places[id(event)] for event in groups[name]])
 
     def _times(self, events: list[Event]) -> tuple[list[Event], Int64s, Int64s]:
         start_ns, start_usable = to_nanoseconds([event.ts for event in events])
@@ -213,8 +178,9 @@ class EventColumns:
     def _add_gpu(self, events: list[Event]) -> None:
         events, start, end = self._times(events)
         args = [event.args or _NO_ARGS for event in events]
-        device = _given([arg.device for arg in args], [event.pid for event in events])
-        stream = _given([arg.stream for arg in args], [event.tid for event in events])
+        pairs = list(zip(args, events, strict=True))
+        device = [event.pid if arg.device is None else arg.device for arg, event in pairs]
+        stream = [event.tid if arg.stream is None else arg.stream for arg, event in pairs]
         kinds = [_GPU_KINDS[event.cat or ""] for event in events]
         graph_id = self._integers([arg.graph_id for arg in args])
         nodes = self._integers([arg.graph_node_id for arg in args])
@@ -264,11 +230,11 @@ class EventColumns:
             kernels.add(args, part)
 
     def _external_ids(self, args: list[EventArgs]) -> Int64s:
-        found = self._integers([arg.external_id for arg in args])
-        missing = found == NOT_GIVEN
+        ids = self._integers([arg.external_id for arg in args])
+        missing = ids == NOT_GIVEN
         if missing.any():
-            found[missing] = self._integers([arg.old_external_id for arg in args])[missing]
-        return found
+            ids[missing] = self._integers([arg.old_external_id for arg in args])[missing]
+        return ids
 
     def _integers(self, values: list[Id]) -> Int64s:
         try:
@@ -287,6 +253,10 @@ class EventColumns:
         return number if abs(number) < 2**62 else NOT_GIVEN
 
 
+def _no_events() -> _Groups:
+    return {name: [] for name in _GROUP_OF.values()}
+
+
 def _packed_nodes(graph_id: Int64s, node: Int64s) -> Int64s:
     """`graph id << 32 | number` of each node, also where the number is given alone."""
     alone = (node >= 0) & (node < _FIRST_PACKED) & (graph_id > 0) & (graph_id < _FIRST_PACKED >> 1)
@@ -299,8 +269,3 @@ def _modules(python: list[Event]) -> list[Event]:
     for event in modules:
         event.name = (event.name or "").removeprefix(_MODULE_PREFIX)
     return modules
-
-
-def _given(ids: list[Id], replacements: list[Id]) -> list[Id]:
-    """The ids, with the replacement of each one that is missing."""
-    return [other if one is None else one for one, other in zip(ids, replacements, strict=True)]

@@ -45,7 +45,7 @@ def read_kineto(source: ByteSource) -> Trace:
     events = EventStream(source)
     for batch in events.batches():
         columns.add(batch)
-    columns.finish()
+    columns.pairs.finish()
     if not columns.events and events.stopped:
         raise TraceError(f"{path}: {events.stopped}, no event before; give a Chrome trace")
     if not columns.events and (events.truncated or events.broken_at is not None):
@@ -64,22 +64,21 @@ def read_kineto_bytes(data: bytes, path: str) -> Trace:
 
 
 def _assemble(columns: EventColumns, events: EventStream, path: str) -> Trace:
-    findings = [Finding(*found) for found in _reader_findings(columns, events)]
-    findings += columns.names.findings()
+    findings = [*_reader_findings(columns, events), *columns.names.findings()]
 
-    def stored(key: str, kind: type[_Stored], code: str, what: str) -> _Stored | None:
+    def stored(key: str, kind: type[_Stored], code: str, title: str) -> _Stored | None:
         """The value that decodescope wrote under `key`; a finding if it is unreadable."""
         if key not in events.metadata:
             return None
         try:
             return msgspec.convert(events.metadata[key], kind)
         except msgspec.ValidationError as error:
-            findings.append(Finding(code, f"{what} is unreadable and ignored ({error})"))
+            findings.append(Finding(code, f"{title} is unreadable and ignored ({error})"))
             return None
 
     capture = stored(CAPTURE_KEY, CaptureInfo, "bad_capture_info", "the decodescope block")
-    what = "the reference of the graph replays"
-    reference = stored(REFERENCE_KEY, GraphReference, "bad_reference", what)
+    title = "the reference of the graph replays"
+    reference = stored(REFERENCE_KEY, GraphReference, "bad_reference", title)
     if reference is None:
         reference = columns.annotations.reference()
     rows = stored(WORK_KEY, WorkRows, "bad_operator_work", "the operators' work")
@@ -112,7 +111,7 @@ def _assemble(columns: EventColumns, events: EventStream, path: str) -> Trace:
         overhead=sorted_host_events(columns.overhead, moved),
         call_kernels=columns.kernels.table(moved),
         messages=columns.messages.rows(),
-        message_table=columns.messages.table(),
+        message_table=tuple(columns.messages.table),
     )
     return _without_lead(trace)
 
@@ -150,32 +149,34 @@ def _without_lead(trace: Trace) -> Trace:
     )
 
 
-def _reader_findings(columns: EventColumns, events: EventStream) -> Iterator[tuple[str, str]]:
+def _reader_findings(columns: EventColumns, events: EventStream) -> Iterator[Finding]:
     if events.truncated:
-        yield "truncated", f"the file ends early; its {columns.events} whole events are used"
+        yield Finding(
+            "truncated", f"the file ends early; its {columns.events} whole events are used"
+        )
     if events.broken_at is not None:
-        yield (
+        yield Finding(
             "broken_json",
             f"no JSON from byte {events.broken_at} on; "
             f"the {columns.events} events before it are used",
         )
     if events.stopped:
-        yield (
+        yield Finding(
             "cut_trace",
             f"{events.stopped} at byte {events.stopped_at}, as no profiler writes; "
             f"the {columns.events} events before it are used",
         )
     if columns.dropped:
-        yield (
+        yield Finding(
             "dropped_events",
             f"{columns.dropped} events without a usable start or duration were left out",
         )
     if events.skipped:
-        yield "no_events", f"{events.skipped} entries of the event list are no events"
+        yield Finding("no_events", f"{events.skipped} entries of the event list are no events")
     yield from unread_findings(columns, events.metadata)
     pauses = HostEvents.concatenate(columns.overhead)
     if len(pauses):
-        yield (
+        yield Finding(
             "profiler_overhead",
             f"the profiler reports {len(pauses)} pauses of its own, "
             f"{int(pauses.length_ns.sum()) / 1e6:.3f} ms in all",
@@ -209,8 +210,8 @@ def _rank(metadata: dict[str, object]) -> int | None:
 def _without_copied_ids(gpu: GpuOps) -> GpuOps:
     """Drop external ids that are copies of correlation ids, as old versions wrote them: they name
     no operators."""
-    given = gpu.external_id > 0
-    if given.any() and (gpu.external_id[given] == gpu.correlation[given]).all():
+    known = gpu.external_id > 0
+    if known.any() and (gpu.external_id[known] == gpu.correlation[known]).all():
         return replace(gpu, external_id=np.full_like(gpu.external_id, -1))
     return gpu
 
@@ -228,9 +229,7 @@ def _promote_profiler_steps(
     return cpu_ops.take(~moving), joined.take(order)
 
 
-def unread_findings(
-    columns: EventColumns, metadata: Mapping[str, object]
-) -> Iterator[tuple[str, str]]:
+def unread_findings(columns: EventColumns, metadata: Mapping[str, object]) -> Iterator[Finding]:
     """(code, message) of each finding: events that never end or begin, kernels that were counted
     and not timed, what is not understood, and errors that the profiler logged.
 
@@ -239,16 +238,16 @@ def unread_findings(
     """
     pairs, unknown = columns.pairs, Counter(columns.unknown)
     if not columns.timed:
-        others = {phase: n for phase, n in columns.phases.items() if phase not in ("", "M")}
-        unknown = Counter({f"phase {phase}": number for phase, number in others.items()})
+        phases = columns.phases.items()
+        unknown = Counter({f"phase {phase}": n for phase, n in phases if phase not in ("", "M")})
     if pairs.unclosed or pairs.unopened:
-        yield (
+        yield Finding(
             "open_ended_events",
             f"{pairs.unclosed:,} events begin and never end, {pairs.unopened:,} ends have no "
             "begin; they were left out",
         )
     if counted := unknown.pop(_COUNTED, 0):
-        yield (
+        yield Finding(
             "counted_kernels",
             f"{counted:,} kernels were counted by hardware counters, not timed: their durations in "
             f"the file ({_COUNTED}) are made up and not read; record without profiler_metrics to "
@@ -256,13 +255,13 @@ def unread_findings(
         )
     has_ops = any(len(part) for part in columns.gpu)
     if unknown and (not has_ops or unknown.total() >= RELEVANT_SHARE * columns.timed):
-        yield "not_understood", f"not understood and in no figure: {_listed(unknown)}"
+        yield Finding("not_understood", f"not understood and in no figure: {_listed(unknown)}")
     errors = metadata.get("ERROR")
     if isinstance(errors, list) and errors:
-        said = _cut(str(errors[0]), _LOG_LENGTH)
-        yield (
+        first = _cut(str(errors[0]), _LOG_LENGTH)
+        yield Finding(
             "profiler_errors",
-            f"the profiler logged {len(errors)} error{'s' * (len(errors) > 1)}: {said}",
+            f"the profiler logged {len(errors)} error{'s' * (len(errors) > 1)}: {first}",
         )
 
 

@@ -8,13 +8,14 @@ figure is better than a guess.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from typing import Annotated
 
 import msgspec
 import numpy as np
 
-from decodescope.analyzer.readers.kineto.event import EventArgs
+from decodescope.analyzer.readers.kineto.event import EventArgs, decoded
 from decodescope.analyzer.trace import Bools, HostEvents, OperatorWork
 
 WORK_KEY = "decodescope_work"
@@ -73,7 +74,7 @@ class WorkColumns:
     """Takes operator calls batch by batch; `work()` returns their rows."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, bytes, bytes, bytes, bytes], tuple[int, int] | None] = {}
+        self._work_of = cache(_bytes_and_flops)
         self._events: list[HostEvents] = []
         self._rows: list[tuple[int, int, bool]] = []
 
@@ -81,15 +82,15 @@ class WorkColumns:
         self, names: Sequence[str | None], args: Sequence[EventArgs], events: HostEvents
     ) -> None:
         """Append one batch of operators: their names, arguments and columns."""
-        mine: list[int] = []
+        products: list[int] = []
         for index, name in enumerate(names):
-            if name in _MATRICES and args[index].input_dims:
-                found = self._of_call(name, args[index])
-                if found is not None:
-                    mine.append(index)
-                    self._rows.append((*found, name == _LINEAR))
-        if mine:
-            self._events.append(events.take(np.array(mine)))
+            if name in _MATRICES and (arg := args[index]).input_dims:
+                texts = (arg.input_dims, arg.input_types, arg.input_strides, arg.concrete_inputs)
+                if (work := self._work_of(name, *map(bytes, texts))) is not None:
+                    products.append(index)
+                    self._rows.append((*work, name == _LINEAR))
+        if products:
+            self._events.append(events.take(np.array(products)))
 
     def work(self) -> OperatorWork:
         """The rows by external id, without rows that share their id, and without `linear` if the
@@ -102,28 +103,13 @@ class WorkColumns:
         own = kept[first[(count == 1) & (ids > 0)]]
         return OperatorWork(events.external_id[own], moved[own], flops[own])
 
-    def _of_call(self, name: str, args: EventArgs) -> tuple[int, int] | None:
-        key = (
-            name,
-            bytes(args.input_dims),
-            bytes(args.input_types),
-            bytes(args.input_strides),
-            bytes(args.concrete_inputs),
-        )
-        if key not in self._known:
-            try:
-                self._known[key] = _bytes_and_flops(*key)
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-                self._known[key] = None
-        return self._known[key]
-
 
 def _wraps_another(events: HostEvents, is_linear: Bools) -> Bools:
     """Which events are `linear` with another event inside it on the same thread."""
     wraps = np.zeros(len(events), dtype=np.bool_)
-    for mine in events.by_thread():
-        outer = mine[is_linear[mine]]
-        inner = np.sort(events.start_ns[mine[~is_linear[mine]]])
+    for rows in events.by_thread():
+        outer = rows[is_linear[rows]]
+        inner = np.sort(events.start_ns[rows[~is_linear[rows]]])
         following = np.searchsorted(inner, events.start_ns[outer])
         inside = following < len(inner)
         wraps[outer[inside]] = inner[following[inside]] < events.end_ns[outer[inside]]
@@ -133,8 +119,13 @@ def _wraps_another(events: HostEvents, is_linear: Bools) -> Bools:
 def _bytes_and_flops(
     name: str, dims: bytes, types: bytes, strides: bytes, concrete: bytes
 ) -> tuple[int, int] | None:
-    decoded_strides = _shapes.decode(strides) if strides else []
-    tensors = _tensors(_shapes.decode(dims), _texts.decode(types), decoded_strides)
+    """The bytes and FLOPs of a call from its name and the JSON of its inputs' sizes, types and
+    strides, and of all inputs; None if they are not known."""
+    shapes, type_names = decoded(_shapes, dims), decoded(_texts, types)
+    steps = decoded(_shapes, strides) if strides else []
+    if shapes is None or type_names is None or steps is None:
+        return None
+    tensors = _tensors(shapes, type_names, steps)
     at, out = _MATRICES[name]
     if tensors is None or len(tensors) < at + 2:
         return None
@@ -146,8 +137,11 @@ def _bytes_and_flops(
         return None
     output_bytes = left.element_bytes
     if name == "aten::_scaled_mm" and concrete:
-        given = _texts.decode(concrete)[_SCALED_OUT_DTYPE : _SCALED_OUT_DTYPE + 1]
-        output_bytes = _DTYPE_BYTES.get("".join(given), output_bytes)
+        arguments = decoded(_texts, concrete)
+        if arguments is None:
+            return None
+        dtype = "".join(arguments[_SCALED_OUT_DTYPE : _SCALED_OUT_DTYPE + 1])
+        output_bytes = _DTYPE_BYTES.get(dtype, output_bytes)
     total = sum(tensor.bytes for tensor in tensors if tensor is not None)
     if len(tensors) <= out or tensors[out] is None:
         total += prod(shape) * output_bytes

@@ -79,8 +79,8 @@ class EventStream:
         """Batches of events in file order. Raises `TraceError` if this is not a JSON trace."""
         first = self._peek()
         if first == b"":
-            what = "a broken gzip file" if self._source.truncated else "an empty file"
-            raise self._error(f"{what}, not a trace", "record it again")
+            kind = "a broken gzip file" if self._source.truncated else "an empty file"
+            raise self._error(f"{kind}, not a trace", "record it again")
         if first not in (b"{", b"["):
             raise self._error("not a JSON trace", "give a Kineto or Chrome trace (.json, .json.gz)")
         try:
@@ -171,7 +171,7 @@ class EventStream:
     def _blank_non_finite(self) -> bool:
         """Replace values such as nan and inf, which are not JSON, by ""; whether there were any."""
         before = self._buffer
-        self._buffer = _NON_FINITE.sub(lambda found: b'""'.ljust(len(found[0])), before)
+        self._buffer = _NON_FINITE.sub(lambda match: b'""'.ljust(len(match[0])), before)
         return self._buffer != before
 
     def _careful_batch(self) -> tuple[list[Event], bool]:
@@ -271,8 +271,8 @@ class EventStream:
         self._buffer, self._at = b"".join(pieces), 0
         return added > 0
 
-    def _error(self, what: str, remedy: str) -> TraceError:
-        return TraceError(f"{self._source.path}: {what}; {remedy}")
+    def _error(self, problem: str, remedy: str) -> TraceError:
+        return TraceError(f"{self._source.path}: {problem}; {remedy}")
 
 
 def _skip(text: str, position: int) -> int:

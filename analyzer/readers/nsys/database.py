@@ -58,7 +58,6 @@ class NsysDatabase:
             raise self._error(*_what_else(self.tables))
 
     def close(self) -> None:
-        """Close the file."""
         self._connection.close()
 
     def unreadable(self, error: Exception) -> TraceError:
@@ -72,8 +71,8 @@ class NsysDatabase:
             remedy = "damaged or cut short; export it again with nsys export --type sqlite"
         return TraceError(f"{self.path}: SQLite says {text!r}; {remedy}")
 
-    def _error(self, what: str, remedy: str) -> TraceError:
-        return TraceError(f"{self.path}: {what}; {remedy}")
+    def _error(self, problem: str, remedy: str) -> TraceError:
+        return TraceError(f"{self.path}: {problem}; {remedy}")
 
     def _connect(self, source: ByteSource) -> sqlite3.Connection:
         """Open the file; a pipe's or a compressed file's database is held in memory."""
@@ -152,15 +151,13 @@ class NsysDatabase:
     def texts(self, ids: Iterable[int]) -> dict[int, str]:
         """The strings of these ids that the file has."""
         wanted = sorted(set(ids))
-        found: dict[int, str] = {}
-        if not self.has("StringIds", "value"):
-            return found
+        texts: dict[int, str] = {}
         for at in range(0, len(wanted), _IDS_IN_ONE_QUERY):
             listed = ",".join(map(str, wanted[at : at + _IDS_IN_ONE_QUERY]))
             for key, value in self.rows("StringIds", ("id", "value"), f"id IN ({listed})"):
                 if isinstance(key, int) and isinstance(value, str):
-                    found[key] = value
-        return found
+                    texts[key] = value
+        return texts
 
     def _integer(self, table: str, column: str) -> str:
         if not self.has(table, column):
@@ -216,11 +213,8 @@ def _what_else(tables: Collection[str]) -> tuple[str, str]:
     """The error for a database without Nsight's tables: what it is, and what to do."""
     if any(table.startswith(_OF_ROCPD) for table in tables):
         return "a rocpd database of rocprofv3", "record with rocprofv3 --output-format json"
-    what = "an nvprof database" if _OF_NVPROF in tables else "an SQLite database"
-    return (
-        f"{what}, not an Nsight Systems export",
-        "make one with nsys export --type sqlite",
-    )
+    kind = "an nvprof database" if _OF_NVPROF in tables else "an SQLite database"
+    return f"{kind}, not an Nsight Systems export", "make one with nsys export --type sqlite"
 
 
 def _open(file: Path) -> sqlite3.Connection:

@@ -11,7 +11,14 @@ from dataclasses import replace
 import numpy as np
 
 from decodescope.analyzer.readers.nsys.database import NsysDatabase, unpacked
-from decodescope.analyzer.readers.trace_columns import NOT_GIVEN, Names, Shapes, row_numbers
+from decodescope.analyzer.readers.trace_columns import (
+    NOT_GIVEN,
+    Names,
+    Shapes,
+    gpu_ops,
+    host_events,
+    row_numbers,
+)
 from decodescope.analyzer.trace import (
     GRAPH,
     KERNEL,
@@ -56,7 +63,7 @@ _EMITTED = re.compile(r", (?:seq = |op_id = |sizes = \[)")
 _OPERATOR = re.compile(r"[a-z_]\w*::\w+(?:\.\w+)?$|autograd::|\w+Backward\d*$")
 
 
-def gpu_ops(database: NsysDatabase, names: Names, shapes: Shapes) -> _ProcessOps:
+def all_gpu_ops(database: NsysDatabase, names: Names, shapes: Shapes) -> _ProcessOps:
     """All GPU ops with usable times, not yet joined with their calls, and each one's global pid.
 
     A graph that was traced as a whole is one op of kind GRAPH, unless its nodes are there too.
@@ -70,20 +77,16 @@ def gpu_ops(database: NsysDatabase, names: Names, shapes: Shapes) -> _ProcessOps
 def _ops(rows: dict[str, Int64s], name: Int32s, kind: int) -> _ProcessOps:
     in_graph = rows["graphNodeId"] > 0
     graph = np.where(rows["graphId"] > 0, rows["graphId"], rows["graphNodeId"] >> 32)
-    none = np.full(len(name), NOT_GIVEN, dtype=np.int64)
-    ops = GpuOps(
+    ops = gpu_ops(
+        kind,
         start_ns=rows["start_ns"],
         end_ns=rows["end_ns"],
         name=name,
         device=rows["deviceId"],
         stream=rows["streamId"],
-        kind=np.full(len(name), kind, dtype=np.int8),
         correlation=rows["correlationId"],
-        external_id=none,
         graph_id=np.where(in_graph, graph, NOT_GIVEN),
         graph_node_id=np.where(in_graph, rows["graphNodeId"], NOT_GIVEN),
-        launch=none,
-        shape=none.astype(np.int32),
     )
     return ops, rows["globalPid"]
 
@@ -104,7 +107,7 @@ def _shapes(rows: dict[str, Int64s], shapes: Shapes) -> Int32s:
     distinct = zip(*(rows[column][first].tolist() for column in _SHAPE), strict=True)
     numbers = []
     for values in distinct:
-        parts = (unpacked(*one) for one in zip(values, _SHAPE.values(), strict=True))
+        parts = map(unpacked, values, _SHAPE.values())
         grid, block, (registers, static, dynamic) = parts
         numbers.append(shapes.of(grid, block, registers, static + dynamic))
     return np.array(numbers, dtype=np.int32)[index]
@@ -202,14 +205,13 @@ class _RangeTexts:
 
 def _host_events(rows: dict[str, Int64s], name: Int32s, correlation: Int64s) -> HostEvents:
     global_tid = rows["globalTid"]
-    return HostEvents(
+    return host_events(
         start_ns=rows["start_ns"],
         end_ns=rows["end_ns"],
         name=name,
         pid=process_of(global_tid),
         tid=np.where(global_tid < 0, NOT_GIVEN, global_tid & 0xFFFFFF),
         correlation=correlation,
-        external_id=np.full(len(name), NOT_GIVEN, dtype=np.int64),
     )
 
 

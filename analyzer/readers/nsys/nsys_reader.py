@@ -15,15 +15,16 @@ from decodescope.analyzer.readers.byte_source import ByteSource
 from decodescope.analyzer.readers.nsys.database import SQLITE_ERRORS, NsysDatabase
 from decodescope.analyzer.readers.nsys.events import (
     GPU_TABLES,
+    all_gpu_ops,
     api_calls,
-    gpu_ops,
     nvtx_ranges,
     process_of,
 )
 from decodescope.analyzer.readers.trace_columns import (
-    NOT_GIVEN,
+    PROCESS_SHIFT,
     Names,
     Shapes,
+    own_ids,
     sorted_gpu_ops,
     sorted_host_events,
     usable_base,
@@ -31,7 +32,6 @@ from decodescope.analyzer.readers.trace_columns import (
 from decodescope.analyzer.schema.report import Finding, Source
 from decodescope.analyzer.trace import GRAPH, GpuOps, HostEvents, Int64s, Trace
 
-_PROCESS_SHIFT = 32
 _GPU_NAME_TABLES = ("TARGET_INFO_GPU", "TARGET_INFO_CUDA_GPU")
 _DEVICE_TABLE = "TARGET_INFO_CUDA_DEVICE"
 _Events = TypeVar("_Events", GpuOps, HostEvents)
@@ -42,7 +42,7 @@ _OVERHEAD_TABLE = "CUPTI_ACTIVITY_KIND_OVERHEAD"
 _WARNING, _ERROR = 2, 3
 
 
-def own_ids(gpu: GpuOps, gpu_pid: Int64s, calls: HostEvents) -> tuple[GpuOps, HostEvents]:
+def own_correlations(gpu: GpuOps, gpu_pid: Int64s, calls: HostEvents) -> tuple[GpuOps, HostEvents]:
     """The same with correlation ids that are unique across processes.
 
     An op without a process belongs to the only process of the file; if there are several, to none.
@@ -53,11 +53,7 @@ def own_ids(gpu: GpuOps, gpu_pid: Int64s, calls: HostEvents) -> tuple[GpuOps, Ho
         place = np.searchsorted(processes, pid)
         if len(processes) > 1:
             place = np.where(pid < 0, len(processes), place)
-        ids = events.correlation
-        real = (ids > 0) & (ids < 1 << _PROCESS_SHIFT)
-        return replace(
-            events, correlation=np.where(real, ids + (place << _PROCESS_SHIFT), NOT_GIVEN)
-        )
+        return replace(events, correlation=own_ids(events.correlation, place))
 
     return unique(gpu, gpu_pid), unique(calls, calls.pid)
 
@@ -91,20 +87,20 @@ def own_devices(
                 )
             )
     for device in np.unique(moved).tolist():
-        here = moved == device
-        pids, place = np.unique(gpu_pid[here], return_inverse=True)
+        on_device = moved == device
+        pids, place = np.unique(gpu_pid[on_device], return_inverse=True)
         if len(pids) > 1:
-            stream[here] += place << _PROCESS_SHIFT
+            stream[on_device] += place << PROCESS_SHIFT
     return replace(gpu, device=moved, stream=stream)
 
 
 def _gpu_numbers(database: NsysDatabase) -> dict[tuple[int, int], int]:
     """(pid, CUDA ordinal) -> GPU, if the file maps it to exactly one."""
-    found: dict[tuple[int, int], set[int]] = {}
+    numbers_of: dict[tuple[int, int], set[int]] = {}
     for pid, ordinal, number in database.rows(_DEVICE_TABLE, ("pid", "cudaId", "gpuId")):
         if isinstance(pid, int) and isinstance(ordinal, int) and isinstance(number, int):
-            found.setdefault((pid, ordinal), set()).add(number)
-    return {key: numbers.pop() for key, numbers in found.items() if len(numbers) == 1}
+            numbers_of.setdefault((pid, ordinal), set()).add(number)
+    return {key: numbers.pop() for key, numbers in numbers_of.items() if len(numbers) == 1}
 
 
 def gpu_names(database: NsysDatabase) -> dict[int, str]:
@@ -145,14 +141,14 @@ def refuse_nsys_report(source: ByteSource) -> Trace:
 def _trace(database: NsysDatabase) -> Trace:
     names, shapes = Names(), Shapes()
     findings: list[Finding] = []
-    gpu, global_pid = gpu_ops(database, names, shapes)
+    gpu, global_pid = all_gpu_ops(database, names, shapes)
     calls = api_calls(database, names)
     ranges, operators, left_open = nvtx_ranges(database, names)
     gpu_pid = process_of(global_pid)
-    gpu, calls = own_ids(gpu, gpu_pid, calls)
+    gpu, calls = own_correlations(gpu, gpu_pid, calls)
     gpu = own_devices(database, gpu, gpu_pid, findings)
     whole_graphs = int(np.count_nonzero(gpu.kind == GRAPH))
-    findings += (Finding(*found) for found in _findings(database, left_open, whole_graphs))
+    findings += _findings(database, left_open, whole_graphs)
     findings += names.findings()
     base_ns = usable_base(_base_ns(database), findings)
     table, moved = names.sorted_table()
@@ -172,27 +168,25 @@ def _trace(database: NsysDatabase) -> Trace:
     )
 
 
-def _findings(
-    database: NsysDatabase, left_open: int, whole_graphs: int
-) -> Iterator[tuple[str, str]]:
+def _findings(database: NsysDatabase, left_open: int, whole_graphs: int) -> Iterator[Finding]:
     if not any(table in database.tables for table in GPU_TABLES):
-        yield "no_cuda_trace", "the file has no CUDA tables; record with --trace=cuda,nvtx"
+        yield Finding("no_cuda_trace", "the file has no CUDA tables; record with --trace=cuda,nvtx")
     if database.dropped:
-        yield (
+        yield Finding(
             "dropped_events",
             f"{database.dropped} events without a usable start or end were left out",
         )
     if left_open:
-        yield "open_ended_events", f"{left_open} ranges that never ended are not read"
+        yield Finding("open_ended_events", f"{left_open} ranges that never ended are not read")
     if whole_graphs:
-        yield (
+        yield Finding(
             "graph_level_trace",
             f"{whole_graphs} graph launches were recorded as one span each: no figures of "
             "their kernels and gaps; record with --cuda-graph-trace=node",
         )
     pauses, total_ns = _overhead(database)
     if pauses:
-        yield (
+        yield Finding(
             "profiler_overhead",
             f"the profiler reports {pauses} pauses of its own, {total_ns / 1e6:.3f} ms in all",
         )
@@ -202,7 +196,9 @@ def _findings(
         if severity in (_WARNING, _ERROR)
     ]
     if messages:
-        yield "nsys_diagnostics", f"Nsight Systems warned {len(messages)} times: {messages[0]}"
+        yield Finding(
+            "nsys_diagnostics", f"Nsight Systems warned {len(messages)} times: {messages[0]}"
+        )
 
 
 def _overhead(database: NsysDatabase) -> tuple[int, int]:

@@ -229,12 +229,12 @@ class Devices:
             return "DtoD" if source == target else "PtoP"
         return "DtoH" if self.is_gpu(source) else "HtoD"
 
-    def _assign(self, handle: int, given: int | None) -> int:
+    def _assign(self, handle: int, number: int | None) -> int:
         """Number a GPU as the document does, else with the first number that is free."""
-        if given is None or not 0 <= given < _MAX_DEVICES or given in self._taken:
+        if number is None or not 0 <= number < _MAX_DEVICES or number in self._taken:
             while self._next in self._taken:
                 self._next += 1
-            given = self._next
-        self._taken.add(given)
-        self._numbers[handle] = given
-        return given
+            number = self._next
+        self._taken.add(number)
+        self._numbers[handle] = number
+        return number

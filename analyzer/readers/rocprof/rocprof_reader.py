@@ -1,7 +1,8 @@
 """Reads the JSON of rocprofv3 (`--output-format json`) into a `Trace`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, compress
 from typing import TypeVar
 
 import numpy as np
@@ -24,14 +25,16 @@ from decodescope.analyzer.readers.trace_columns import (
     NOT_GIVEN,
     Names,
     Shapes,
+    gpu_ops,
+    host_events,
     last_before,
+    own_ids,
     sorted_gpu_ops,
     sorted_host_events,
 )
 from decodescope.analyzer.schema.report import Finding, Source
 from decodescope.analyzer.trace import KERNEL, MEMCPY, GpuOps, HostEvents, Int64s, Trace
 
-_PROCESS_SHIFT = 32
 _MARK = "roctxMark"
 _Record = TypeVar("_Record", bound=Record)
 
@@ -55,8 +58,8 @@ class ProcessColumns:
         self.devices = Devices(process.agents)
         records = process.buffer_records
         kernels, copies = records.kernel_dispatch, records.memory_copy
-        streams = (*(one.stream_id for one in kernels), *(one.stream_id for one in copies))
-        self._by_stream = any(one.handle for one in streams)
+        streams = chain((op.stream_id for op in kernels), (copy.stream_id for copy in copies))
+        self._by_stream = any(stream.handle for stream in streams)
         gpu = GpuOps.concatenate((self._kernels(kernels, process), self._copies(copies)))
         hip = self._calls(records.hip_api, process.strings)
         hsa = self._calls(records.hsa_api, process.strings)
@@ -67,33 +70,32 @@ class ProcessColumns:
 
     def _kernels(self, records: Sequence[Dispatch], process: Process) -> GpuOps:
         kept, start_ns, end_ns = self._usable(records)
-        symbols = {one.kernel_id: one for one in process.kernel_symbols}
-        names = {
-            one.kernel_id: one.formatted_kernel_name or one.demangled_kernel_name or one.kernel_name
-            for one in process.kernel_symbols
-        }
-        infos = [one.dispatch_info for one in kept]
+        symbols = {symbol.kernel_id: symbol for symbol in process.kernel_symbols}
+        infos = [record.dispatch_info for record in kept]
         queues = (
-            [op.stream_id for op in kept] if self._by_stream else [info.queue_id for info in infos]
+            record.stream_id if self._by_stream else record.dispatch_info.queue_id
+            for record in kept
         )
-        return self._ops(
-            (start_ns, end_ns),
-            [names.get(info.kernel_id) for info in infos],
-            [self.devices.number(info.agent_id.handle) for info in infos],
-            self._apart([queue.handle for queue in queues], 0),
-            _ids(kept),
+        shapes = [self._shape(info, symbols.get(info.kernel_id)) for info in infos]
+        return gpu_ops(
             KERNEL,
-            [self._shape(info, symbols.get(info.kernel_id)) for info in infos],
+            start_ns=start_ns,
+            end_ns=end_ns,
+            name=self._names.index([_kernel_name(symbols.get(info.kernel_id)) for info in infos]),
+            device=_integers([self.devices.number(info.agent_id.handle) for info in infos]),
+            stream=self._own([queue.handle for queue in queues], 0),
+            correlation=self._own(_ids(kept), 1),
+            shape=_integers(shapes),
         )
 
     def _shape(self, info: DispatchInfo, symbol: KernelSymbol | None) -> int:
         """The number of the launch shape; rocprofv3 counts the work-items of a grid."""
-        threads, block = info.grid_size, info.workgroup_size
+        grid, block = info.grid_size, info.workgroup_size
         registers = symbol.arch_vgpr_count if symbol else None
         return self._shapes.of(
             [
-                -(-all_ // each) if each > 0 else 0
-                for all_, each in zip(threads, block, strict=True)
+                -(-threads // size) if size > 0 else 0
+                for threads, size in zip(grid, block, strict=True)
             ],
             list(block),
             registers + symbol.accum_vgpr_count if symbol and registers is not None else None,
@@ -101,103 +103,77 @@ class ProcessColumns:
         )
 
     def _copies(self, records: Sequence[Copy]) -> GpuOps:
-        gpu = self.devices.is_gpu
-        of_gpus = [
-            one for one in records if gpu(one.src_agent_id.handle) or gpu(one.dst_agent_id.handle)
-        ]
+        is_gpu = self.devices.is_gpu
+        of_gpus = [record for record in records if any(map(is_gpu, _ends(record)))]
         self.host_copies += len(records) - len(of_gpus)
         kept, start_ns, end_ns = self._usable(of_gpus)
-        ways = [(one.src_agent_id.handle, one.dst_agent_id.handle) for one in kept]
-        streams = [one.stream_id.handle if self._by_stream else NOT_GIVEN for one in kept]
-        return self._ops(
-            (start_ns, end_ns),
-            [f"Memcpy {self.devices.way(*way)}" for way in ways],
-            [self.devices.number(one if gpu(one) else to) for one, to in ways],
-            self._apart(streams, 0),
-            _ids(kept),
+        streams = [record.stream_id.handle if self._by_stream else NOT_GIVEN for record in kept]
+        gpus = [next(filter(is_gpu, _ends(record))) for record in kept]
+        return gpu_ops(
             MEMCPY,
-        )
-
-    def _ops(
-        self,
-        times: tuple[Int64s, Int64s],
-        texts: Sequence[str | None],
-        devices: Sequence[int],
-        streams: Int64s,
-        ids: Sequence[int],
-        kind: int,
-        shapes: Sequence[int] | None = None,
-    ) -> GpuOps:
-        start_ns, end_ns = times
-        none = np.full(len(texts), NOT_GIVEN, dtype=np.int64)
-        return GpuOps(
             start_ns=start_ns,
             end_ns=end_ns,
-            name=self._names.index(texts),
-            device=_integers(devices),
-            stream=streams,
-            kind=np.full(len(texts), kind, dtype=np.int8),
-            correlation=self._apart(ids, 1),
-            external_id=none,
-            graph_id=none,
-            graph_node_id=none,
-            launch=none,
-            shape=(none if shapes is None else _integers(shapes)).astype(np.int32),
+            name=self._names.index([f"Memcpy {self.devices.way(*_ends(copy))}" for copy in kept]),
+            device=_integers([self.devices.number(gpu) for gpu in gpus]),
+            stream=self._own(streams, 0),
+            correlation=self._own(_ids(kept), 1),
         )
 
     def _calls(self, records: Sequence[ApiCall], strings: Strings) -> HostEvents:
-        kept, start_ns, end_ns = self._usable(records)
-        texts = [_operation(one, strings) for one in kept]
-        return self._host_events(kept, texts, start_ns, end_ns, self._apart(_ids(kept), 1))
+        calls = self._host_events(records, lambda call: _operation(call, strings))
+        return replace(calls, correlation=own_ids(calls.correlation, self._place))
 
     def _ranges(self, records: Sequence[ApiCall], strings: Strings) -> HostEvents:
         texts = {entry.key: entry.value for entry in strings.marker_api}
         ranges = [
-            one
-            for one in records
-            if one.correlation_id.internal in texts
-            and not (_operation(one, strings) or "").startswith(_MARK)
+            marker
+            for marker in records
+            if marker.correlation_id.internal in texts
+            and not (_operation(marker, strings) or "").startswith(_MARK)
         ]
-        kept, start_ns, end_ns = self._usable(ranges)
-        messages = [texts[one.correlation_id.internal] for one in kept]
-        none = np.full(len(kept), NOT_GIVEN, dtype=np.int64)
-        return self._host_events(kept, messages, start_ns, end_ns, none)
+        events = self._host_events(ranges, lambda marker: texts[marker.correlation_id.internal])
+        return replace(events, correlation=np.full_like(events.correlation, NOT_GIVEN))
 
     def _host_events(
-        self,
-        records: Sequence[ApiCall],
-        texts: Sequence[str | None],
-        start_ns: Int64s,
-        end_ns: Int64s,
-        correlation: Int64s,
+        self, records: Sequence[ApiCall], text_of: Callable[[ApiCall], str | None]
     ) -> HostEvents:
-        return HostEvents(
+        """The usable records as events; `correlation` is the document's own."""
+        kept, start_ns, end_ns = self._usable(records)
+        return host_events(
             start_ns=start_ns,
             end_ns=end_ns,
-            name=self._names.index(texts),
-            pid=_integers([self._pid] * len(records)),
-            tid=_integers([one.thread_id for one in records]),
-            correlation=correlation,
-            external_id=np.full(len(records), NOT_GIVEN, dtype=np.int64),
+            name=self._names.index([text_of(record) for record in kept]),
+            pid=_integers([self._pid] * len(kept)),
+            tid=_integers([record.thread_id for record in kept]),
+            correlation=_integers(_ids(kept)),
         )
 
     def _usable(self, records: Sequence[_Record]) -> tuple[list[_Record], Int64s, Int64s]:
         """The records with a start and an end not before it, and these times."""
-        start_ns = _integers([one.start_timestamp for one in records])
-        end_ns = _integers([one.end_timestamp for one in records])
+        start_ns = _integers([record.start_timestamp for record in records])
+        end_ns = _integers([record.end_timestamp for record in records])
         usable = (start_ns > 0) & (start_ns <= end_ns) & (end_ns <= LIMIT_NS)
         self.dropped += int(np.count_nonzero(~usable))
-        kept = [one for one, keep in zip(records, usable.tolist(), strict=True) if keep]
+        kept = list(compress(records, usable.tolist()))
         return kept, start_ns[usable], end_ns[usable]
 
-    def _apart(self, numbers: Sequence[int], least: int) -> Int64s:
-        own = _integers(numbers)
-        valid = (own >= least) & (own < 1 << _PROCESS_SHIFT)
-        return np.where(valid, own + (self._place << _PROCESS_SHIFT), NOT_GIVEN)
+    def _own(self, numbers: Sequence[int], least: int) -> Int64s:
+        return own_ids(_integers(numbers), self._place, least)
 
 
 def _ids(records: Sequence[Record]) -> list[int]:
-    return [one.correlation_id.internal for one in records]
+    return [record.correlation_id.internal for record in records]
+
+
+def _ends(copy: Copy) -> tuple[int, int]:
+    """The agents that a copy reads from and writes to."""
+    return copy.src_agent_id.handle, copy.dst_agent_id.handle
+
+
+def _kernel_name(symbol: KernelSymbol | None) -> str | None:
+    if symbol is None:
+        return None
+    return symbol.formatted_kernel_name or symbol.demangled_kernel_name or symbol.kernel_name
 
 
 def _operation(call: ApiCall, strings: Strings) -> str | None:
@@ -217,17 +193,17 @@ def _integers(values: Sequence[int]) -> Int64s:
 def _enclosing(inner: HostEvents, outer: HostEvents) -> Int64s:
     """For each inner call the outer one of its thread that it lies in (the last to begin before
     it), else -1."""
-    found = np.full(len(inner), -1, dtype=np.int64)
-    mine = np.flatnonzero(np.isin(inner.tid, outer.tid))
-    if not len(mine):
-        return found
+    enclosing = np.full(len(inner), -1, dtype=np.int64)
+    rows = np.flatnonzero(np.isin(inner.tid, outer.tid))
+    if not len(rows):
+        return enclosing
     order = np.lexsort((outer.start_ns, outer.tid))
     by_thread = replace(outer.take(order), correlation=outer.tid[order])
-    last = order[last_before(inner.start_ns[mine], inner.tid[mine], by_thread)]
-    began = outer.start_ns[last] <= inner.start_ns[mine]
-    inside = began & (outer.end_ns[last] >= inner.end_ns[mine])
-    found[mine[inside]] = last[inside]
-    return found
+    last = order[last_before(inner.start_ns[rows], inner.tid[rows], by_thread)]
+    began = outer.start_ns[last] <= inner.start_ns[rows]
+    inside = began & (outer.end_ns[last] >= inner.end_ns[rows])
+    enclosing[rows[inside]] = last[inside]
+    return enclosing
 
 
 def _launched_by(gpu: GpuOps, inner: HostEvents, outer: HostEvents) -> GpuOps:
@@ -258,7 +234,7 @@ def read_rocprof(source: ByteSource) -> Trace:
         ProcessColumns(process, names, shapes, place) for place, process in enumerate(processes)
     ]
     table, moved = names.sorted_table()
-    findings = [Finding(*found) for found in _findings(parts)]
+    findings = [*_findings(parts)]
     calls = sorted_host_events([part.calls for part in parts], moved)
     gpu = GpuOps.concatenate([part.gpu for part in parts])
     return Trace(
@@ -282,16 +258,20 @@ def read_rocprof(source: ByteSource) -> Trace:
     )
 
 
-def _findings(parts: Sequence[ProcessColumns]) -> Iterator[tuple[str, str]]:
+def _findings(parts: Sequence[ProcessColumns]) -> Iterator[Finding]:
     if not any(len(part.gpu) for part in parts):
-        yield "no_kernel_trace", "the file has no kernels; record with rocprofv3 --runtime-trace"
+        yield Finding(
+            "no_kernel_trace", "the file has no kernels; record with rocprofv3 --runtime-trace"
+        )
     elif not any(len(part.calls) for part in parts):
-        yield (
+        yield Finding(
             "no_hip_trace",
             "the file has no HIP calls, so nothing is known of launches; record with rocprofv3 "
             "--runtime-trace",
         )
     if dropped := sum(part.dropped for part in parts):
-        yield "dropped_events", f"{dropped} records without a usable start or end were left out"
+        yield Finding(
+            "dropped_events", f"{dropped} records without a usable start or end were left out"
+        )
     if copies := sum(part.host_copies for part in parts):
-        yield "host_copies", f"{copies} copies between host memories were left out"
+        yield Finding("host_copies", f"{copies} copies between host memories were left out")

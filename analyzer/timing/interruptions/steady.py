@@ -12,23 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from decodescope.analyzer.schema.report import GAP_CLASSES
-from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
 from decodescope.analyzer.timing.interruptions.interruption import Interruption
-from decodescope.analyzer.timing.intervals import covered_until, depth_changes
+from decodescope.analyzer.timing.intervals import covered_inside, depth_changes
 from decodescope.analyzer.timing.steps import Steps, by_devices
 from decodescope.analyzer.timing.timeline import Timeline, idle_inside
 from decodescope.analyzer.trace import Columns, Int64s, Intervals
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class InterruptedTime:
-    """The interrupted time of one device, in ns: of its window, its busy time, each class of idle
-    (as in `GAP_CLASSES`), and each label of host_wait (as in `HOST_WAIT_LABELS`)."""
-
-    window_ns: int
-    busy_ns: int
-    idle_ns: Int64s
-    host_wait_ns: Int64s
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,30 +29,6 @@ class InterruptedSteps(Columns):
     span_ns: Int64s
     busy_ns: Int64s
     idle_ns: Int64s
-
-
-def interrupted_on_device(
-    timeline: Timeline, interruptions: Sequence[Interruption], device: int
-) -> InterruptedTime:
-    """The interrupted time of a device."""
-    interrupted = _all_interrupted(interruptions, (device,))
-    if not len(interrupted):
-        classes, labels = len(GAP_CLASSES), len(HOST_WAIT_LABELS)
-        return InterruptedTime(0, 0, np.zeros(classes, np.int64), np.zeros(labels, np.int64))
-    busy_ns = int(_inside_ns(timeline.busy[device], interrupted).sum())
-    parts = timeline.idle_of((device,))
-    gap_rows = np.searchsorted(timeline.gaps.device, (device, device + 1))
-    first, after = np.searchsorted(timeline.host_waits.gap, gap_rows).tolist()
-    waits = timeline.host_waits.take(slice(first, after))
-    waited_ns = np.zeros(len(HOST_WAIT_LABELS), dtype=np.int64)
-    for label in range(len(HOST_WAIT_LABELS)):
-        waited_ns[label] = _inside_ns(waits.take(waits.label == label), interrupted).sum()
-    return InterruptedTime(
-        window_ns=int(interrupted.length_ns.sum()),
-        busy_ns=busy_ns,
-        idle_ns=idle_inside(parts, interrupted).sum(axis=0, dtype=np.int64),
-        host_wait_ns=waited_ns,
-    )
 
 
 def interrupted_in_steps(
@@ -80,14 +44,14 @@ def interrupted_in_steps(
         return interrupted
     markers = steps.host
     hosts = [interruption.host for interruption in interruptions if interruption.host is not None]
-    host_ns[:] = _inside_ns(_merged(hosts), markers)
+    host_ns[:] = covered_inside(_merged(hosts), markers)
     for devices, rows in by_devices(steps.devices).items():
         step_indices = np.array(rows)
         times = Intervals(
             steps.span.start_ns[step_indices],
             steps.span.start_ns[step_indices] + steps.time_ns[step_indices],
         )
-        time_ns[step_indices] = _inside_ns(_all_interrupted(interruptions, devices), times)
+        time_ns[step_indices] = covered_inside(interrupted_times(interruptions, devices), times)
         span_ns[step_indices], idle_ns[step_indices] = interrupted_inside(
             timeline, interruptions, devices, steps.span.take(step_indices)
         )
@@ -106,7 +70,7 @@ def interrupted_inside(
 ) -> tuple[Int64s, Int64s]:
     """How long all of `devices` are interrupted in each span, and the part of that in each class of
     idle ([spans, classes])."""
-    interrupted = _all_interrupted(interruptions, devices)
+    interrupted = interrupted_times(interruptions, devices)
     idle_ns = np.zeros((len(spans), len(GAP_CLASSES)), dtype=np.int64)
     idle = timeline.idle_of(devices)
     for start, end in zip(interrupted.start_ns.tolist(), interrupted.end_ns.tolist(), strict=True):
@@ -114,14 +78,15 @@ def interrupted_inside(
         clipped = spans.take(touched)
         clipped = Intervals(np.maximum(clipped.start_ns, start), np.minimum(clipped.end_ns, end))
         idle_ns[touched] += idle_inside(idle, clipped)
-    return _inside_ns(interrupted, spans), idle_ns
+    return covered_inside(interrupted, spans), idle_ns
 
 
 def steady_step(
     steps: Steps, interrupted: InterruptedSteps, among: Int64s | None = None
 ) -> int | None:
-    """The step with the (lower) median steady time, as `Steps.median`, but one without an
-    interruption if there is any. Only the steps `among` count, if any of them has ops."""
+    """The step with the (lower) median steady time among those followed by another step with ops,
+    else among all with ops; without an interruption, if there is such a step. Only the steps
+    `among` count, if any of them has ops. None if no step has any."""
     launched = np.flatnonzero(steps.gpu_ops)
     if among is not None and steps.gpu_ops[among].any():
         launched = among[steps.gpu_ops[among] > 0]
@@ -140,7 +105,7 @@ def steady_step(
     return None
 
 
-def _all_interrupted(interruptions: Sequence[Interruption], devices: tuple[int, ...]) -> Intervals:
+def interrupted_times(interruptions: Sequence[Interruption], devices: tuple[int, ...]) -> Intervals:
     """The times at which each of `devices` is interrupted, from the first op of the trace on."""
     of_each = [
         _merged(
@@ -153,20 +118,17 @@ def _all_interrupted(interruptions: Sequence[Interruption], devices: tuple[int, 
         for device in devices
     ]
     joined = Intervals.concatenate(of_each)
-    times_ns, depth = depth_changes(joined.start_ns, joined.end_ns)
-    all_held = np.flatnonzero(depth[:-1] == len(devices)) if len(depth) else times_ns
-    return Intervals(times_ns[all_held], times_ns[all_held + 1])
+    return _deeper(joined.start_ns, joined.end_ns, len(devices))
 
 
 def _merged(intervals: Sequence[tuple[int, int]]) -> Intervals:
     """The union of intervals in any order."""
-    start_ns = np.array([start_ns for start_ns, _ in intervals], dtype=np.int64)
-    end_ns = np.array([end_ns for _, end_ns in intervals], dtype=np.int64)
+    start_ns, end_ns = np.array(intervals, dtype=np.int64).reshape(-1, 2).T
+    return _deeper(start_ns, end_ns, 1)
+
+
+def _deeper(start_ns: Int64s, end_ns: Int64s, least: int) -> Intervals:
+    """The times inside at least `least` of some intervals."""
     times_ns, depth = depth_changes(start_ns, end_ns)
-    inside = np.flatnonzero(depth[:-1] > 0) if len(depth) else times_ns
+    inside = np.flatnonzero(depth[:-1] >= least)
     return Intervals(times_ns[inside], times_ns[inside + 1])
-
-
-def _inside_ns(intervals: Intervals, spans: Intervals) -> Int64s:
-    """How much of disjoint intervals, in order, lies inside each span."""
-    return covered_until(intervals, spans.end_ns) - covered_until(intervals, spans.start_ns)

@@ -6,13 +6,15 @@ it. Steps of one kind (`kinds_by_name`) have the same places.
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from decodescope.analyzer.timing.intervals import upper_median
 from decodescope.analyzer.timing.step_annotations import step_kind
 from decodescope.analyzer.timing.timeline import Timeline
-from decodescope.analyzer.trace import Bools, Columns, Int64s, rows_by
+from decodescope.analyzer.trace import Bools, Int64s, rows_by
 
 MIN_INTERRUPTION_NS = 100_000
 STEP_SHARE = 0.2
@@ -35,16 +37,13 @@ class StepMedians:
     all_ns: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PlaceTimes(Columns):
-    """For each of some ops: the upper median over the instances of its place, the median distance
-    from it, how many instances there are (0 for an op outside of steps), and a number for the
-    place."""
+class Outlier(NamedTuple):
+    """Row `row` of some ops is far above the upper median of the instances at its place, of which
+    there are `others` more."""
 
-    typical_ns: Int64s
-    spread_ns: Int64s
-    instances: Int64s
-    place: Int64s
+    row: int
+    typical_ns: int
+    others: int
 
 
 def kinds_by_name(timeline: Timeline) -> list[str]:
@@ -53,12 +52,6 @@ def kinds_by_name(timeline: Timeline) -> list[str]:
     names = [timeline.step_name(index) for index in range(len(timeline.steps))]
     kinds = {name: _COUNTS.sub("*", step_kind(name)) for name in set(names)}
     return [kinds[name] for name in names]
-
-
-def upper_median(values: Int64s) -> int:
-    """The median of at least one value; of an even number of them, the larger of the two."""
-    middle = len(values) // 2
-    return int(np.partition(values, middle)[middle])
 
 
 def step_medians(timeline: Timeline) -> StepMedians:
@@ -91,12 +84,10 @@ def is_outside(values_ns: Int64s, typical_ns: Int64s | int, spread_ns: Int64s | 
     )
 
 
-def rare(times: PlaceTimes, outside: Bools) -> Bools:
-    """`outside` without places where more than two instances, and more than 10 %, are outside."""
-    if not outside.any():
-        return outside
-    counts = np.bincount(times.place[outside], minlength=int(times.place.max()) + 1)[times.place]
-    return outside & ((counts < FEW) | (counts <= _RARE_SHARE * times.instances))
+def outside_of_all(values_ns: Int64s, all_ns: Int64s) -> tuple[Bools, int]:
+    """Whether each value is far above the upper median of `all_ns`, and this median."""
+    typical_ns = upper_median(all_ns)
+    return is_outside(values_ns, typical_ns, upper_median(np.abs(all_ns - typical_ns))), typical_ns
 
 
 def most_unexplained(steps: int) -> float:
@@ -112,35 +103,37 @@ def longest(lengths_ns: Int64s, chosen: Bools) -> list[int]:
     return sorted(places[order].tolist())
 
 
-def place_times(timeline: Timeline, kind: Int64s, ops: Int64s, values_ns: Int64s) -> PlaceTimes:
-    """The typical times at the place of each of `ops`; `values_ns` has a value for each op of the
-    trace, `kind` numbers the kind of each step."""
-    place = _places(timeline, kind, ops)
-    rows = np.flatnonzero(place >= 0)
-    rows = rows[np.lexsort((values_ns[rows], place[rows]))]
-    group = _numbered(place[rows])
+def outliers(
+    timeline: Timeline, medians: StepMedians, ops: Int64s, values_ns: Int64s
+) -> tuple[list[Outlier], Int64s]:
+    """The longest of `ops` whose values are outliers at their place, in order, unless more than two
+    instances of the place, and more than 10 %, are; and the rows of the ops with fewer than `FEW`
+    instances. `values_ns` has a value for each op of the trace.
+    """
+    place = _places(timeline, medians.kind, ops)
+    placed = np.flatnonzero(place >= 0)
+    placed = placed[np.lexsort((values_ns[placed], place[placed]))]
+    group = _numbered(place[placed])
     counts = np.bincount(group)
     middle = np.cumsum(counts) - counts + counts // 2
-    typical_ns = values_ns[rows][middle]
-    distance_ns = np.abs(values_ns[rows] - typical_ns[group])
+    typical_ns = values_ns[placed][middle]
+    distance_ns = np.abs(values_ns[placed] - typical_ns[group])
     spread_ns = distance_ns[np.lexsort((distance_ns, group))][middle]
+    # Ops outside of steps are of group -1: the last row, without instances.
     group_of = np.full(len(place), -1, dtype=np.int64)
-    group_of[rows] = group
-    op_group = group_of[ops]
-    return PlaceTimes(
-        typical_ns=_of_groups(typical_ns, op_group),
-        spread_ns=_of_groups(spread_ns, op_group),
-        instances=_of_groups(counts, op_group),
-        place=op_group,
+    group_of[placed] = group
+    group = group_of[ops]
+    instances, typical_ns, spread_ns = (
+        np.append(column, 0)[group] for column in (counts, typical_ns, spread_ns)
     )
-
-
-def _of_groups(values: Int64s, group: Int64s) -> Int64s:
-    """The value of each group; 0 for group -1."""
-    result = np.zeros(len(group), dtype=np.int64)
-    known = group >= 0
-    result[known] = values[group[known]]
-    return result
+    several = instances >= FEW
+    outside = is_outside(values_ns[ops], typical_ns, spread_ns) & several
+    outside_of = np.bincount(group[outside], minlength=len(counts) + 1)[group]
+    outside &= (outside_of < FEW) | (outside_of <= _RARE_SHARE * instances)
+    return [
+        Outlier(row, int(typical_ns[row]), int(instances[row]) - 1)
+        for row in longest(values_ns[ops], outside)
+    ], np.flatnonzero(~several)
 
 
 def _places(timeline: Timeline, kind: Int64s, ops: Int64s) -> Int64s:

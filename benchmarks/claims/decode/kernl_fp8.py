@@ -12,7 +12,7 @@ from benchmarks.claims.decode.rows import tokens_per_s
 from benchmarks.claims.report import Race, Row
 from benchmarks.claims.rows import speed_up
 from decodescope.analyzer.text.formatting import bytes_size, percent
-from decodescope.variants.model.presets import PRESETS
+from decodescope.variants.model.presets import presets
 from decodescope.variants.model.quantized_weights import quantization_of, quantized_bytes
 from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.workload_costs import model_bytes
@@ -75,7 +75,7 @@ def _stored(name: str) -> Row:
 
 @cache
 def _shape() -> object:
-    return build_random(PRESETS["llama-2-7b"], "meta", torch.float16)
+    return build_random(presets()["llama-2-7b"], "meta", torch.float16)
 
 
 def _perplexity(race: Race, name: str) -> Row:

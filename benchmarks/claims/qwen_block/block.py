@@ -30,8 +30,8 @@ from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DType
 from decodescope.variants.steps.fused.model_parts import fused_model
 from decodescope.variants.steps.fused.tiling.shapes import step_shapes
-from decodescope.variants.steps.fused.tiling.tile_choice import tiles_for
 from decodescope.variants.steps.fused.tiling.tile_limits import this_target_gpu
+from decodescope.variants.steps.fused.tiling.tile_table import tiles_for
 from decodescope.variants.tuning.report import RoundSpread
 
 MODEL = "qwen2.5-0.5b@random"
@@ -95,7 +95,7 @@ def measure_qwen_block(setup: Setup) -> Measured:
     rows = [
         *(row for one, race in zip(figures, races, strict=True) for row in block_rows(one, race)),
         *projection_rows(projected, floor_ns),
-        *launch_rows(launches, source.preset.num_hidden_layers),
+        *launch_rows(launches, source.preset.config["num_hidden_layers"]),
     ]
     return Measured(tuple(rows), (*races, projected), _NOTES)
 

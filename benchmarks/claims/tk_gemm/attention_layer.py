@@ -25,7 +25,7 @@ from benchmarks.claims.tk_gemm.toy_layer import LayerShape, ToyAttention
 from benchmarks.claims.traced import Traced, traced
 from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.analyzer.text.formatting import duration, percent
-from decodescope.variants.model.presets import PRESETS
+from decodescope.variants.model.presets import presets
 from decodescope.variants.model.source import ModelSource
 from decodescope.variants.steps.fused.model_parts import fused_model
 from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu, this_target_gpu
@@ -157,17 +157,17 @@ def fp8_layer(gpu: TargetGpu, shape: LayerShape, racing: Racing, device: str) ->
 
 def transformers_layer(shape: LayerShape, racing: Racing, device: str) -> Layer:
     """transformers' attention of the same shape in bfloat16, from its norm to the residual."""
-    preset = replace(
-        PRESETS["llama-3.1-8b"],
-        name="llama-3-70b attention",
-        hidden_size=shape.hidden,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.kv_heads,
-        head_dim=shape.head_dim,
+    preset = presets()["llama-3.1-8b"]
+    sizes = {
+        "hidden_size": shape.hidden,
+        "num_attention_heads": shape.heads,
+        "num_key_value_heads": shape.kv_heads,
+        "head_dim": shape.head_dim,
         # Only the attention is run.
-        intermediate_size=shape.head_dim,
-        vocab_size=shape.head_dim,
-    )
+        "intermediate_size": shape.head_dim,
+        "vocab_size": shape.head_dim,
+    }
+    preset = replace(preset, name="llama-3-70b attention", config=preset.config | sizes)
     source = ModelSource(preset.name, "random", preset=preset)
     model = one_layer_model(source, device, "bf16", 1)
     layer = model.model.layers[0]

@@ -17,7 +17,7 @@ from decodescope.cli.options import (
 from decodescope.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.reports.given import Given
+    from decodescope.analyzer.reports.user_facts import Given
 
 
 @click.command("analyze")
@@ -48,13 +48,13 @@ def analyze_command(
         raise InputError(f"--json and --format {output_format}: give one of the two")
     output_format = "json" if as_json else output_format or "table"
     rows = chosen_rows(by, output_format)
-    given = GivenOptions(**given_texts).read()
+    facts = GivenOptions(**given_texts).read()
     if len(files) > 1:
-        _analyze_ranks(files, output_format, rows, given)
+        _analyze_ranks(files, output_format, rows, facts)
         return
     from decodescope import analyzer
 
-    analysis = analyzer.analyze(analyzer.load(files[0]), given)
+    analysis = analyzer.analyze(analyzer.load(files[0]), facts)
     if output_format == "json":
         print_json(analysis.report)
     elif output_format == "csv":
@@ -72,10 +72,10 @@ def analyze_command(
         print_table(analysis.report, partial(report_table, by=rows))
 
 
-def _analyze_ranks(files: tuple[Path, ...], output_format: str, rows: str, given: "Given") -> None:
-    from decodescope.analyzer.reports.ranks import analyze_ranks
+def _analyze_ranks(files: tuple[Path, ...], output_format: str, rows: str, facts: "Given") -> None:
+    from decodescope.analyzer.reports.rank_analysis import analyze_ranks
 
-    ranks = analyze_ranks(files, given)
+    ranks = analyze_ranks(files, facts)
     if output_format == "json":
         print_json(ranks.report)
     elif output_format == "table":

@@ -31,8 +31,6 @@ from decodescope.cli.output import (
 
 if TYPE_CHECKING:
     from decodescope.analyzer.comparing.comparison_messages import ComparisonEvent
-    from decodescope.analyzer.schema.comparison_report import Comparison
-    from decodescope.variants.comparing.command import CompareOutcome
 
 
 @click.command()
@@ -66,6 +64,8 @@ def compare(
     """Measure variants in turn (A B A B ...); report which is faster, and how certain that is."""
     if (baseline is None) != (fail_on_regression is None):
         raise InputError("--baseline and --fail-on-regression: give both, or neither")
+    from decodescope import analyzer
+    from decodescope.analyzer.comparing.regression_gate import check_baseline, read_baseline
     from decodescope.analyzer.views.comparison_table import comparison_table
     from decodescope.variants.comparing.command import CompareRequest, compare_variants
 
@@ -77,23 +77,23 @@ def compare(
         text=None if text is None else _read(text, "--text").decode(errors="replace"),
         keep=out,
     )
-    gate = None
+    before = None
     if baseline is not None and fail_on_regression is not None:
-        from decodescope.analyzer.comparing.regression_gate import check_baseline, read_baseline
-
-        held = _read(baseline, "--baseline")
-        before = read_baseline(held, str(baseline), request.variants, fail_on_regression)
-        gate = partial(check_baseline, baseline=before)
+        saved = _read(baseline, "--baseline")
+        before = read_baseline(saved, str(baseline), request.variants, fail_on_regression)
         request = replace(request, baseline=before)
     with progress(say) as show, compare_variants(request, partial(_tell, show)) as outcome:
         comparison = outcome.comparison
         try:
-            if gate is not None:
-                comparison = gate(comparison)
+            if before is not None:
+                comparison = check_baseline(comparison, before)
         finally:
             # Whatever the gate says, the runs are kept.
             if out is not None:
-                _write(out, outcome, comparison)
+                traces = outcome.traces.items()
+                analyses = {name: analyzer.analyze(analyzer.load(trace)) for name, trace in traces}
+                title = f"{comparison.runs[0].model}: {', '.join(analyses)}"
+                write_comparison(out, "comparison", comparison, title, analyses)
     print_result(comparison, comparison_table, as_json)
     end_on_regression(comparison.comparison.gate)
 
@@ -103,19 +103,6 @@ def _tell(show: Callable[[str], None], event: "ComparisonEvent") -> None:
 
     if isinstance(event, ComparisonProgress):
         show(event.describe())
-
-
-def _write(folder: Path, outcome: "CompareOutcome", comparison: "Comparison") -> None:
-    from decodescope import analyzer
-    from decodescope.analyzer.exporting import html_page
-    from decodescope.analyzer.views.comparison_table import comparison_markdown
-
-    analyses = {
-        name: analyzer.analyze(analyzer.load(trace)) for name, trace in outcome.traces.items()
-    }
-    title = f"{comparison.runs[0].model}: {', '.join(analyses)}"
-    page = html_page(title, analyses, comparison)
-    write_comparison(folder, "comparison", comparison, comparison_markdown(comparison), page)
 
 
 def _read(path: Path, option: str) -> bytes:

@@ -41,18 +41,16 @@ def diff(
 
     options = GivenOptions(**given_texts)
     check_out(out, "diff", (base, other, *options.files))
-    given = options.read()
-    before, after = (analyzer.analyze(analyzer.load(file), given) for file in (base, other))
+    facts = options.read()
+    before, after = (analyzer.analyze(analyzer.load(file), facts) for file in (base, other))
     result = diff_reports(before.report, after.report)
     if fail_on_regression is not None:
         result = gate_diff(result, fail_on_regression)
     if out is not None:
-        from decodescope.analyzer.exporting import html_page, source_name
-        from decodescope.analyzer.views.comparison_table import comparison_markdown
+        from decodescope.analyzer.exporting import source_name
 
         names = source_name(before), source_name(after)
         analyses = {f"A: {names[0]}": before, f"B: {names[1]}": after}
-        page = html_page(" → ".join(names), analyses, result)
-        write_comparison(out, "diff", result, comparison_markdown(result), page)
+        write_comparison(out, "diff", result, " → ".join(names), analyses)
     print_result(result, comparison_table, as_json)
     end_on_regression(result.gate)

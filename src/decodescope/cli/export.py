@@ -40,9 +40,9 @@ def export(
     rows = chosen_rows(by, target)
     options = GivenOptions(**given_texts)
     check_writable(output, "-o", [*files, *options.files])
-    given = options.read()
+    facts = options.read()
     if len(files) > 1:
-        export_ranks(analyzer.analyze_ranks(files, given), target, output, rows)
+        export_ranks(analyzer.analyze_ranks(files, facts), target, output, rows)
     else:
-        export_analysis(analyzer.analyze(analyzer.load(files[0]), given), target, output, rows)
+        export_analysis(analyzer.analyze(analyzer.load(files[0]), facts), target, output, rows)
     say_written(output, target)

@@ -1,8 +1,8 @@
 """The options that say what a trace itself does not: captures, the model, the peak, rules."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 import rich_click as click
 
@@ -10,7 +10,7 @@ from decodescope.analyzer.errors import InputError
 from decodescope.cli.options import FILE, file_option, number_option, together
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.reports.given import Given, GivenModel
+    from decodescope.analyzer.reports.user_facts import Given, GivenModel
 
 _AMOUNT = click.IntRange(min=1)
 given_options = together(
@@ -71,14 +71,8 @@ class GivenOptions:
     peak: str | None = None
     roles: Path | None = None
 
-    @classmethod
-    def taken_from(cls, options: dict[str, Any]) -> Self:
-        """Takes its options out of all `options` of a command."""
-        return cls(**{field.name: options.pop(field.name) for field in fields(cls)})
-
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that are read."""
         return self.captures if self.roles is None else (*self.captures, self.roles)
 
     def __bool__(self) -> bool:
@@ -91,7 +85,7 @@ class GivenOptions:
             TraceError: a capture is no trace.
             InputError: a capture has no captured launches, or another option says what cannot be.
         """
-        from decodescope.analyzer.reports.given import NOTHING, Given
+        from decodescope.analyzer.reports.user_facts import NOTHING, Given
 
         if not self:
             return NOTHING
@@ -115,7 +109,7 @@ class GivenOptions:
     def _model(self) -> "GivenModel | None":
         from decodescope.analyzer.modelling.config import read_model_config
         from decodescope.analyzer.modelling.weights import model_weights
-        from decodescope.analyzer.reports.given import GivenModel
+        from decodescope.analyzer.reports.user_facts import GivenModel
 
         if self.model is None:
             needless = ("weights", "batch", "context", "tensor_parallel")

@@ -13,9 +13,9 @@ from decodescope.cli.output import print_table
 def models() -> None:
     """List the models that need no download, and the presets."""
     from decodescope.variants.listings import models_table
-    from decodescope.variants.model.presets import PRESETS
+    from decodescope.variants.model.presets import presets
 
-    print_table(tuple(PRESETS.values()), models_table)
+    print_table(tuple(presets().values()), models_table)
 
 
 @click.command()

@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 @click.argument("files", metavar="FILE...", type=FILE, nargs=-1)
 @app_options
 @given_options
-def open_files(files: tuple[Path, ...], **options: Any) -> None:
+def open_files(
+    files: tuple[Path, ...],
+    once: bool,
+    page: str | None,
+    size: tuple[int, int] | None,
+    **given_texts: Any,
+) -> None:
     """Open traces or recordings in the app; without a file, a bundled recording.
 
     The recording of a run that has not ended is followed. FILE may be a pipe, or - for the standard
@@ -31,20 +37,20 @@ def open_files(files: tuple[Path, ...], **options: Any) -> None:
     from decodescope.tui.model.sources import TraceSource, source_for
 
     shown = tuple(newest(file) for file in files)
-    given = GivenOptions.taken_from(options)
-    showing = AppOptions(**options)
+    options = GivenOptions(**given_texts)
+    showing = AppOptions(once, page, size)
     place = showing.place()
     if place is None:
         raise InputError("open: needs a terminal; without one, add --once or use analyze FILE")
     with _pipes_in_files(shown or _first_bundled()) as paths:
         source = TraceSource(paths) if len(paths) > 1 else source_for(paths[0])
-        if given:
+        if options:
             if not isinstance(source, TraceSource):
                 raise InputError(
                     f"{paths[0]} is a recording, which says what --capture, --model and the other "
                     "options for traces say; leave them out"
                 )
-            source = TraceSource(source.paths, given.read())
+            source = TraceSource(source.paths, options.read())
         if place != "drawing":
             remember_opened(files)
         show_app(source, place, showing)

@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from textual.strip import Strip
 
+    from decodescope.analyzer.reports.analysis import Analysis
     from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate
 
 Result = TypeVar("Result")
 
 
 def print_json(structure: object) -> None:
-    """JSON on stdout, on one line."""
     click.echo(encode_json(structure))
 
 
@@ -100,13 +100,22 @@ def check_out(folder: Path | None, name: str, inputs: Iterable[Path | None]) -> 
 
 
 def write_comparison(
-    folder: Path, name: str, result: "Comparison | Diff", markdown: str, page: str
+    folder: Path,
+    name: str,
+    result: "Comparison | Diff",
+    title: str,
+    analyses: "Mapping[str, Analysis]",
 ) -> None:
-    """Write a comparison as JSON, Markdown and HTML; creates the folder if it is missing.
+    """Write a comparison as JSON, Markdown and HTML; creates the folder if it is missing. `title`
+    is that of the page, which has a view for each of `analyses`.
 
     Raises:
         InputError: the folder or a file cannot be written.
     """
+    from decodescope.analyzer.exporting import html_page
+    from decodescope.analyzer.views.comparison_table import comparison_markdown
+
+    markdown, page = comparison_markdown(result), html_page(title, analyses, result)
     make_folder(folder, "--out")
     write_json(folder / f"{name}.json", result)
     write_atomically(folder / f"{name}.md", markdown.encode(errors="replace"))
@@ -120,10 +129,10 @@ def end_on_regression(gate: "Gate | None") -> None:
         raise RegressionFound("regression: " + "; ".join(gate.failures))
 
 
-def say_written(path: Path, what: str) -> None:
+def say_written(path: Path, kind: str) -> None:
     """Report a written file; what went to standard output needs no report."""
     if not is_stdout(path):
-        say(f"wrote {path} ({what})")
+        say(f"wrote {path} ({kind})")
 
 
 def say(text: str) -> None:

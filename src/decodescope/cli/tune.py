@@ -74,7 +74,7 @@ def tune(
         )
     workload = DecodeWorkload(batch, context, tokens, parse_dtype(dtype))
     require_gpu("tune")
-    from decodescope.variants.tuning.result_table import tune_table
+    from decodescope.variants.tuning.report import tune_table
     from decodescope.variants.tuning.tile_tuning import run_tuning
 
     with progress(say) as show, library_output_to_stderr():

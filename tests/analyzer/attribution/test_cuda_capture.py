@@ -8,8 +8,8 @@ import pytest
 
 from decodescope.analyzer import Given, analyze, load
 from decodescope.analyzer.attribution.capture_choice import NOT_USED
-from decodescope.analyzer.structure.find import NO_LAYER
 from decodescope.analyzer.structure.paths import LAYER_PART
+from decodescope.analyzer.structure.step_structure import NO_LAYER
 from decodescope.analyzer.trace import Trace
 
 DATA = Path(__file__).parents[2] / "data"

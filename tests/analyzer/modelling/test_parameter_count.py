@@ -9,7 +9,7 @@ import torch
 import transformers
 
 from decodescope.analyzer.modelling.config import bundled_models, model_shape, read_model_config
-from decodescope.variants.model.presets import PRESETS
+from decodescope.variants.model.presets import presets
 from tests.helpers.modelling.parameters import parameter_count
 
 # Millions of parameters, and where they are published. Where a document rounds to billions, the
@@ -117,10 +117,11 @@ def test_bundled_models_have_their_published_size(name: str) -> None:
 
 def test_bundled_models_agree_with_the_presets() -> None:
     agreed = 0
-    for preset in PRESETS.values():
+    for preset in presets().values():
         shape = read_model_config(preset.hub_id)
         assert parameter_count(shape) == preset.parameters
-        assert (shape.hidden, shape.head_dim) == (preset.hidden_size, preset.head_dim)
+        assert shape.hidden == preset.config["hidden_size"]
+        assert shape.head_dim == preset.config["head_dim"]
         agreed += 1
     assert agreed == 6
 

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from decodescope.analyzer import analyze
-from decodescope.analyzer.names.names import MIN_CELLS, short_kernels
+from decodescope.analyzer.names.fitted_names import MIN_CELLS, short_kernels
 from decodescope.analyzer.names.short_names import readable_kernel
 from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.analyzer.views.table_parts import rich_table

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from decodescope.analyzer.names.names import cut_middle, cut_start, short_kernel
+from decodescope.analyzer.names.fitted_names import cut_middle, cut_start, short_kernel
 from tests.helpers.hostile import anything
 from tests.helpers.rich_report import ELEMENTWISE
 

@@ -40,7 +40,7 @@ def test_names_of_engines_are_known(kind: str, names: str) -> None:
 def test_a_rule_of_the_users_precedes(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text("[[rule]]\npattern = 'flash'\nkind = 'product'\nrole = 'o'\n")
-    own, bundled = rules_with(path).meanings(["my_FLASH_thing", "silu"])
+    own, bundled = map(rules_with(path).meaning, ("my_FLASH_thing", "silu"))
     assert (own.kind, own.letter, own.role) == ("product", KINDS["product"], "o")
     assert (bundled.kind, bundled.letter) == ("activation", KINDS["activation"])
 

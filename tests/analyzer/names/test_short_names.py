@@ -7,15 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer import load
+from decodescope.analyzer.names.fitted_names import short_kernels
 from decodescope.analyzer.names.kinds import (
-    COMMUNICATIONS,
     FAMILIES,
     KINDS,
     OTHER_OPERATION,
     ROLES,
     UNKNOWN,
 )
-from decodescope.analyzer.names.names import short_kernels
 from decodescope.analyzer.names.rules import bundled_document, kernel_meaning
 from decodescope.analyzer.names.short_names import readable_kernel, short_name
 from decodescope.analyzer.recordings.bundled import bundled_recordings
@@ -25,6 +24,14 @@ from tests.helpers.hostile import HOSTILE, SHOWN, anything
 from tests.helpers.recorded.decode_ops import recorded_steps
 
 OPERATIONS = {row["operation"] for row in bundled_document()["operation"]} | {OTHER_OPERATION}
+COMMUNICATIONS = {
+    "expert exchange",
+    "NVSHMEM",
+    "MSCCL++",
+    "NCCL/RCCL",
+    "custom collective",
+    "copy between GPUs",
+}
 CELLS = 200
 
 

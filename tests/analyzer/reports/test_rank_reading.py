@@ -13,8 +13,8 @@ import pytest
 from decodescope.analyzer import analyze_ranks
 from decodescope.analyzer.errors import DecodescopeError, TraceError
 from decodescope.analyzer.reports import rank_reading
-from decodescope.analyzer.reports.given import NOTHING
 from decodescope.analyzer.reports.rank_reading import read_ranks
+from decodescope.analyzer.reports.user_facts import NOTHING
 from tests.helpers.kineto_events import call, document, op, span
 from tests.helpers.processes import children, gone
 

@@ -9,7 +9,7 @@ from decodescope.analyzer.modelling.config import read_model_config
 from decodescope.analyzer.modelling.weights import model_weights
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.reports.analysis import analyze
-from decodescope.analyzer.reports.given import Given, GivenModel
+from decodescope.analyzer.reports.user_facts import Given, GivenModel
 from decodescope.analyzer.roofline.peaks import parse_peak
 from decodescope.analyzer.schema.report import Report
 from tests.helpers.kineto_events import call, op, span, trace_of

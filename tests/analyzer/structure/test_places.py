@@ -3,7 +3,7 @@
 import pytest
 
 from decodescope.analyzer.names.kinds import ROLES
-from decodescope.analyzer.structure.find import roles_in_step
+from decodescope.analyzer.structure.step_structure import roles_in_step
 from tests.helpers.recorded.decode_ops import (
     RecordedStep,
     allowed_roles,

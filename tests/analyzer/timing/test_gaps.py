@@ -25,7 +25,7 @@ def pieces(analysis: Analysis, gap: int) -> tuple[Piece, ...]:
     assert edges[1:] == parts.end_ns.tolist()
     waited = [
         (f"host_wait: {HOST_WAIT_LABELS[label]}", ns)
-        for label, ns in zip(waits.label.tolist(), waits.length_ns.tolist(), strict=True)
+        for label, ns in zip(waits.kind.tolist(), waits.length_ns.tolist(), strict=True)
     ]
     if waited:
         late = parts.take(parts.kind == HOST_WAIT)

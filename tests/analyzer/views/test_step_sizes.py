@@ -8,7 +8,7 @@ from decodescope.analyzer import analyze
 from decodescope.analyzer.html.report_page import VariantView, html_report
 from decodescope.analyzer.modelling.config import read_model_config
 from decodescope.analyzer.modelling.weights import model_weights
-from decodescope.analyzer.reports.given import Given, GivenModel
+from decodescope.analyzer.reports.user_facts import Given, GivenModel
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.text.formatting import UNKNOWN
 from decodescope.analyzer.views.report_table import report_table

@@ -29,7 +29,7 @@ from benchmarks.block.block_bench import (
 from benchmarks.block.report import BlockBenchmark
 from benchmarks.block.result_table import block_table
 from decodescope.analyzer.errors import ModelError
-from decodescope.variants.model.presets import PRESETS
+from decodescope.variants.model.presets import presets
 from decodescope.variants.model.source import ModelSource
 from decodescope.variants.model.workload import DType
 from decodescope.variants.steps.fused.model_parts import fused_model
@@ -168,10 +168,17 @@ def test_cosine_is_the_smallest_of_all_sequences() -> None:
 
 
 def test_random_weights_exercise_every_part_of_the_block(device: str) -> None:
-    small = replace(
-        PRESETS["qwen2.5-0.5b"], hidden_size=128, num_attention_heads=2, num_key_value_heads=1,
-        vocab_size=64, intermediate_size=96, bos_token_id=1, eos_token_id=2,
-    )  # fmt: skip
+    preset = presets()["qwen2.5-0.5b"]
+    sizes = {
+        "hidden_size": 128,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "vocab_size": 64,
+        "intermediate_size": 96,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    }
+    small = replace(preset, config=preset.config | sizes)
     source = ModelSource("small@random", "random", preset=small)
     model = one_layer_model(source, device, "fp32", batch=1)
     layer = model.model.layers[0]

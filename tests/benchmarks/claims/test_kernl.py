@@ -15,7 +15,7 @@ from benchmarks.harness import cold_graphs
 from decodescope.variants.machine.clock import DeviceClock
 from decodescope.variants.steps.fused.tiling.rules import default_tiles, interpreter_tiles
 from decodescope.variants.steps.fused.tiling.shapes import TILED_OPERATIONS, StepShapes
-from decodescope.variants.steps.fused.tiling.tile_choice import ChosenTiles
+from decodescope.variants.steps.fused.tiling.tile_table import ChosenTiles
 from tests.helpers.fake_clock import FakeClock
 
 Measure = Callable[[Setup, Layer], Measured]

@@ -78,8 +78,8 @@ def test_a_measured_tile_is_tried_first(tmp_path: Path) -> None:
     figures = GemmFigures("int8", candidate=Candidate(found))
     wrong = GemmFigures("w8a8", error="wrong", candidate=Candidate(found))
     # Tokens are rounded up to a power of two.
-    entries = list(found_tiles(operands, GemmSize(4, (figures, wrong), {})))
-    assert keep_tiles(H200, entries, tmp_path) is not None
+    tiles = dict(found_tiles(operands, GemmSize(4, (figures, wrong), {})))
+    assert keep_tiles(H200, tiles, tmp_path) is not None
     assert [one.tile for one in split_candidates(work, H200, tmp_path)] == [found, *rules]
     other = replace(work, kind="gemm_w8a8")
     assert found not in [one.tile for one in split_candidates(other, H200, tmp_path)]

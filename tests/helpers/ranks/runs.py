@@ -9,7 +9,7 @@ import numpy as np
 
 from decodescope.analyzer import analyze
 from decodescope.analyzer.readers.ranks import merge_ranks
-from decodescope.analyzer.reports.ranks import ranks_communication
+from decodescope.analyzer.reports.rank_analysis import ranks_communication
 from decodescope.analyzer.schema.communication_report import (
     ClockSource,
     CollectiveReport,

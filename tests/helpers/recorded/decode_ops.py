@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 
 from decodescope.analyzer.names.rules import NameMeaning, bundled_rules
-from decodescope.analyzer.structure.find import names_without_numbers
 from decodescope.analyzer.structure.layers import StepLayers, find_layers
+from decodescope.analyzer.structure.step_structure import names_without_numbers
 from decodescope.analyzer.trace import Int64s
 
 _PATH = Path(__file__).resolve().parents[2] / "data" / "decode_ops.json.gz"
@@ -103,7 +103,7 @@ def allowed_roles(path: str) -> frozenset[str] | None:
 @cache
 def meaning_of(name: str) -> NameMeaning:
     """What one name says by the bundled rules."""
-    return bundled_rules().meanings([name])[0]
+    return bundled_rules().meaning(name)
 
 
 def letters_of(names: list[str]) -> str:

@@ -3,7 +3,7 @@ import torch
 import triton
 import triton.language as tl
 
-from decodescope.kernels.device.vector_product import first_blocks, products
+from decodescope.kernels.device.vector_product import first_blocks, vector_products
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 
@@ -39,7 +39,9 @@ def _products_kernel(
     lane = tl.arange(0, ROWS)
     rows = tl.minimum(lane, N - 1)
     first = first_blocks(w_ptr, rows, g_ptr, split, K, BLOCK, SPLITS, AHEAD)
-    sums = products(first, w_ptr, rows, x_ptr, None, g_ptr, 1e-5, split, K, BLOCK, SPLITS, AHEAD)
+    sums = vector_products(
+        first, w_ptr, rows, x_ptr, None, g_ptr, 1e-5, split, K, BLOCK, SPLITS, AHEAD
+    )
     tl.store(sums_ptr + split * ROWS + lane, sums)
 
 

@@ -1,4 +1,5 @@
 import math
+from functools import partial
 from typing import get_args
 
 import pytest
@@ -13,6 +14,7 @@ from decodescope.kernels.host.quantize import (
     quantized_rows,
 )
 from decodescope.kernels.host.weights import WeightMatrix
+from tests.helpers.refusals import refuses
 
 FORMATS: tuple[NarrowFormat, ...] = get_args(NarrowFormat)
 # Half the distance of neighbouring elements: E4M3 2^-4, E5M2 2^-3 of the value; INT8 half a step,
@@ -75,16 +77,13 @@ def test_without_scales_elements_are_rounded_as_they_are() -> None:
     assert data.float().tolist() == [[0.3125, -57344.0, 0.0, 2.0**-16]]
 
 
-@pytest.mark.parametrize(
-    ("matrix", "format", "scaled", "complaint"),
-    [
+test_refuses = refuses(
+    (partial(quantized_rows, matrix, format, scaled), complaint)
+    for matrix, format, scaled, complaint in [
         (torch.ones(3), "int8", True, r"\[3\]: must be a matrix"),
         (torch.ones(2, 2).int(), "int8", True, "floating-point"),
         (torch.ones(2, 2), "int8", False, "int8 without scales"),
         (torch.tensor([[1.0], [math.nan]]), "fp8_e4m3", True, "row 1 .* NaN or an infinity"),
         (torch.tensor([[-math.inf], [1.0]]), "fp8_e5m2", False, "row 0 .* NaN or an infinity"),
-    ],
+    ]
 )
-def test_refuses(matrix: torch.Tensor, format: NarrowFormat, scaled: bool, complaint: str) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        quantized_rows(matrix, format, scaled)

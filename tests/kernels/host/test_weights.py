@@ -1,7 +1,10 @@
+from functools import partial
+
 import pytest
 import torch
 
 from decodescope.kernels.host.weights import Format, WeightMatrix
+from tests.helpers.refusals import refuses
 
 DATA = torch.arange(6.0).view(2, 3)
 
@@ -32,9 +35,9 @@ def test_a_scale_multiplies_its_row() -> None:
     assert WeightMatrix(DATA).dense(torch.float32).equal(DATA)
 
 
-@pytest.mark.parametrize(
-    ("data", "scale", "bias", "complaint"),
-    [
+test_refuses = refuses(
+    (partial(WeightMatrix, data, scale, bias), complaint)
+    for data, scale, bias, complaint in [
         (torch.zeros(6), None, None, r"weights \[6\].*contiguous matrix"),
         (torch.zeros(3, 2).T, None, None, "contiguous matrix"),
         (torch.zeros(0, 3), None, None, r"weights \[0, 3\].*not empty"),
@@ -49,10 +52,5 @@ def test_a_scale_multiplies_its_row() -> None:
         (DATA, None, torch.ones(2, 1), r"bias \[2, 1\].*\[2\]"),
         (DATA, None, torch.ones(4)[::2], r"bias .*strides \(2,\)"),
         (DATA, None, torch.ones(2, device="meta"), "bias .* on meta"),
-    ],
+    ]
 )
-def test_refuses(
-    data: torch.Tensor, scale: torch.Tensor | None, bias: torch.Tensor | None, complaint: str
-) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        WeightMatrix(data, scale, bias)

@@ -19,6 +19,7 @@ from decodescope.kernels.ops.decode_attention import (
     DecodeAttention,
     decode_attention_reference,
 )
+from tests.helpers.refusals import refuses
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 TOLERANCE = {
@@ -296,11 +297,10 @@ REFUSED: list[tuple[dict[str, object], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "complaint"), REFUSED)
-def test_refuses_what_it_cannot_do(change: dict[str, object], complaint: str) -> None:
-    case = replace(attention("cpu", kv_heads=2, group=1), **change)
-    with pytest.raises(ValueError, match=complaint):
-        case.run()
+test_refuses_what_it_cannot_do = refuses(
+    (replace(attention("cpu", kv_heads=2, group=1), **change).run, complaint)
+    for change, complaint in REFUSED
+)
 
 
 @pytest.mark.parametrize("head_dim", [30, 33, 258])

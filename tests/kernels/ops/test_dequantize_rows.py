@@ -12,6 +12,7 @@ from decodescope.kernels.ops.dequantize_rows import (
     dequantize_rows_reference,
 )
 from tests.helpers.kernel_inputs import LIMITS, random, relative_error
+from tests.helpers.refusals import refuses
 
 FORMATS = pytest.mark.parametrize("stored", list(NARROW_DTYPES.values()), ids=list(NARROW_DTYPES))
 
@@ -68,16 +69,13 @@ def test_the_bytes_are_elements_scales_and_the_matrix(device: str) -> None:
     assert DequantizeRows(WeightMatrix(data), out).bytes_moved(0) == 6 * 40 * 3
 
 
-@pytest.mark.parametrize(
-    ("data", "bias", "out", "complaint"),
-    [
+test_refuses = refuses(
+    (DequantizeRows(WeightMatrix(data, None, bias), out).launch, complaint)
+    for data, bias, out, complaint in [
         (torch.zeros(2, 8), None, torch.zeros(2, 8), "must be FP8 or INT8"),
         (torch.zeros(2, 8).char(), torch.zeros(2), torch.zeros(2, 8), "with a bias"),
         (torch.zeros(2, 8).char(), None, torch.zeros(2, 9), r"\[2, 8\]"),
         (torch.zeros(2, 8).char(), None, torch.zeros(2, 8).int(), "out is torch.int32"),
         (torch.zeros(2, 8).char(), None, torch.zeros(2, 16)[:, ::2], "must be contiguous"),
-    ],
+    ]
 )
-def test_refuses(data, bias, out, complaint: str) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        DequantizeRows(WeightMatrix(data, None, bias), out).launch()

@@ -3,6 +3,7 @@ import torch
 
 from decodescope.kernels.ops.kv_write import KvWrite, kv_write_reference
 from tests.helpers.kernel_inputs import at, random
+from tests.helpers.refusals import refuses
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 
@@ -65,9 +66,9 @@ ROW = torch.zeros(1, 2, 8)
 CACHE = torch.zeros(1, 2, 3, 8)
 
 
-@pytest.mark.parametrize(
-    ("k", "v", "k_cache", "v_cache", "complaint"),
-    [
+test_refuses = refuses(
+    (KvWrite(k, v, k_cache, v_cache, at(0, "cpu")).launch, complaint)
+    for k, v, k_cache, v_cache, complaint in [
         (torch.zeros(1, 8), ROW, CACHE, CACHE, r"must be \[batch, kv_heads, D\]"),
         (ROW, torch.zeros(1, 1, 8), CACHE, CACHE, r"v .*\[1, 2, 8\]"),
         (ROW, ROW, torch.zeros(1, 2, 3, 4), CACHE, r"k_cache .*\[1, 2, 3, 8\]"),
@@ -75,17 +76,8 @@ CACHE = torch.zeros(1, 2, 3, 8)
         (ROW, ROW, CACHE, CACHE.half(), "v_cache is torch.float16"),
         (ROW, ROW, torch.zeros(1, 3, 2, 8).transpose(1, 2), CACHE, "contiguous"),
         (ROW.int(), ROW.int(), CACHE.int(), CACHE.int(), "k is torch.int32"),
-    ],
+    ]
 )
-def test_refuses(
-    k: torch.Tensor,
-    v: torch.Tensor,
-    k_cache: torch.Tensor,
-    v_cache: torch.Tensor,
-    complaint: str,
-) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        KvWrite(k, v, k_cache, v_cache, at(0, "cpu")).launch()
 
 
 def test_refuses_a_position_of_another_kind() -> None:

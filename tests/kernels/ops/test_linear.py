@@ -5,6 +5,7 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
 from decodescope.kernels.ops.linear import Linear, linear_reference
+from tests.helpers.refusals import refuses
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 
@@ -111,9 +112,9 @@ TILE = Tile(2, 8)
 SHARED = torch.zeros(1, 8)
 
 
-@pytest.mark.parametrize(
-    ("x", "out", "tile", "norm", "complaint"),
-    [
+test_refuses = refuses(
+    (Linear(x, WEIGHT, out, tile, norm).launch, complaint)
+    for x, out, tile, norm, complaint in [
         (torch.zeros(8), torch.zeros(1, 6), TILE, None, r"x \[8\]: must be \[1 to 64, 8\]"),
         (torch.zeros(65, 8), torch.zeros(65, 6), TILE, None, "1 to 64"),
         (torch.zeros(1, 9), torch.zeros(1, 6), TILE, None, r"x .*\[1, 8\]"),
@@ -138,13 +139,8 @@ SHARED = torch.zeros(1, 8)
             Norm(torch.zeros(8), 1e-6),
             "a norm of 2 tokens",
         ),
-    ],
+    ]
 )
-def test_refuses(
-    x: torch.Tensor, out: torch.Tensor, tile: Tile, norm: Norm | None, complaint: str
-) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        Linear(x, WEIGHT, out, tile, norm).launch()
 
 
 @pytest.mark.gpu

@@ -6,12 +6,13 @@ import torch
 from decodescope.kernels.host.product import product_options
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import WeightMatrix
-from decodescope.kernels.host.workspace import Workspace, new_workspace
+from decodescope.kernels.host.workspace import new_workspace
 from decodescope.kernels.ops.linear_residual import (
     LinearResidual,
     linear_residual_reference,
     split_workspace,
 )
+from tests.helpers.refusals import refuses
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 
@@ -183,9 +184,9 @@ TILE, SPLIT_TILE, BATCH_TILE = Tile(4, 8), Tile(4, 8, splits=2), Tile(16, 16, sp
 WORKSPACE = new_workspace(16, 2, "cpu")
 
 
-@pytest.mark.parametrize(
-    ("x", "residual", "tile", "workspace", "complaint"),
-    [
+test_refuses = refuses(
+    (LinearResidual(x, WEIGHT, residual, tile, workspace).launch, complaint)
+    for x, residual, tile, workspace, complaint in [
         (torch.zeros(8), RESIDUAL, TILE, WORKSPACE, r"x \[8\]: must be \[1 to 64, 8\]"),
         (torch.zeros(65, 8), torch.zeros(65, 6), TILE, WORKSPACE, r"x \[65, 8\]: .*1 to 64"),
         (torch.zeros(0, 8), torch.zeros(0, 6), TILE, WORKSPACE, "1 to 64"),
@@ -206,13 +207,8 @@ WORKSPACE = new_workspace(16, 2, "cpu")
         (X3, RESIDUAL3, Tile(16, 8), WORKSPACE, "tile of 16 x 8"),
         (X3, RESIDUAL3, BATCH_TILE, new_workspace(2 * 16 * 16 - 1, 1, "cpu"), "needs 512 and 1"),
         (X3, RESIDUAL3, BATCH_TILE, new_workspace(2 * 16 * 16, 0, "cpu"), "needs 512 and 1"),
-    ],
+    ]
 )
-def test_refuses(
-    x: torch.Tensor, residual: torch.Tensor, tile: Tile, workspace: Workspace, complaint: str
-) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        LinearResidual(x, WEIGHT, residual, tile, workspace).launch()
 
 
 @pytest.mark.gpu

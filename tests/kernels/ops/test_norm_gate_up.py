@@ -6,6 +6,7 @@ from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
 from decodescope.kernels.ops.norm_gate_up import NormGateUp, norm_gate_up_reference
+from tests.helpers.refusals import refuses
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 
@@ -126,9 +127,9 @@ X, OUT, TILE = torch.zeros(1, 8), torch.zeros(1, 3), Tile(4, 8)
 NORM = Norm(torch.ones(8), 1e-6)
 
 
-@pytest.mark.parametrize(
-    ("x", "norm", "gate_up", "out", "tile", "complaint"),
-    [
+test_refuses = refuses(
+    (NormGateUp(x, norm, gate_up, out, tile).launch, complaint)
+    for x, norm, gate_up, out, tile, complaint in [
         (torch.zeros(8), NORM, GATE_UP, OUT, TILE, r"x \[8\]: must be \[1 to 64, 8\]"),
         (torch.zeros(65, 8), NORM, GATE_UP, torch.zeros(65, 3), TILE, "1 to 64"),
         (torch.zeros(1, 9), NORM, GATE_UP, OUT, TILE, r"x .*\[1, 8\]"),
@@ -149,18 +150,8 @@ NORM = Norm(torch.ones(8), 1e-6)
         (X, NORM, GATE_UP, OUT, Tile(4, 8, splits=2), "tile of 2 splits"),
         (torch.zeros(2, 8), None, GATE_UP, torch.zeros(2, 3), Tile(8, 16), "at least 16 x 16"),
         (torch.zeros(2, 8), NORM, GATE_UP, torch.zeros(2, 3), Tile(16, 16), "a norm of 2 tokens"),
-    ],
+    ]
 )
-def test_refuses(
-    x: torch.Tensor,
-    norm: Norm | None,
-    gate_up: WeightMatrix,
-    out: torch.Tensor,
-    tile: Tile,
-    complaint: str,
-) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        NormGateUp(x, norm, gate_up, out, tile).launch()
 
 
 @pytest.mark.gpu

@@ -15,6 +15,7 @@ from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
 from decodescope.kernels.host.workspace import new_workspace
 from decodescope.kernels.ops.norm_qkv_rope import NormQkvRope, norm_qkv_rope_reference
 from decodescope.kernels.ops.rope import RopeTable
+from tests.helpers.refusals import refuses
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 
@@ -269,9 +270,9 @@ CORRECT: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
+test_refuses = refuses(
+    (NormQkvRope(**(CORRECT | change)).launch, complaint)
+    for change, complaint in [
         ({"x": torch.zeros(8)}, r"x \[8\]: must be \[1 to 64, 8\]"),
         ({"x": torch.zeros(65, 8)}, "1 to 64"),
         ({"x": torch.zeros(1, 9)}, r"x .*\[1, 8\]"),
@@ -307,11 +308,8 @@ CORRECT: dict[str, Any] = {
         ({"workspace": new_workspace(19, 5, "cpu")}, "needs 20 and 5"),
         ({"workspace": new_workspace(20, 4, "cpu")}, "needs 20 and 5"),
         ({"workspace": new_workspace(20, 5, "meta")}, "workspace on meta"),
-    ],
+    ]
 )
-def test_refuses(change: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        NormQkvRope(**(CORRECT | change)).launch()
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm
 from decodescope.kernels.host.weights import Norm
 from decodescope.kernels.ops.rms_norm import MAX_FEATURES, RmsNorm, rms_norm_reference
 from tests.helpers.kernel_inputs import LIMITS, poisoned, random, relative_error
+from tests.helpers.refusals import refuses
 
 DTYPES = list(LIMITS)
 
@@ -84,9 +85,9 @@ def test_a_row_of_zeros_is_zeros(device: str) -> None:
     assert not out.any()
 
 
-@pytest.mark.parametrize(
-    ("x", "weight", "out", "complaint"),
-    [
+test_refuses = refuses(
+    (RmsNorm(x, Norm(weight, 1e-6), out).launch, complaint)
+    for x, weight, out, complaint in [
         (torch.zeros(8), torch.zeros(8), torch.zeros(8), r"\[rows, features\]"),
         (torch.zeros(2, 8).long(), torch.zeros(8), torch.zeros(2, 8), "x is torch.int64"),
         (torch.zeros(2, 8), torch.zeros(7), torch.zeros(2, 8), r"norm weight .*must be .*\[8\]"),
@@ -99,8 +100,5 @@ def test_a_row_of_zeros_is_zeros(device: str) -> None:
             torch.zeros(1, MAX_FEATURES + 1),
             f"must be 1 to {MAX_FEATURES}",
         ),
-    ],
+    ]
 )
-def test_refuses(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, complaint: str) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        RmsNorm(x, Norm(weight, 1e-6), out).launch()

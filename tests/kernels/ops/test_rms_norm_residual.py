@@ -10,6 +10,7 @@ from decodescope.kernels.ops.rms_norm_residual import (
     rms_norm_residual_reference,
 )
 from tests.helpers.kernel_inputs import LIMITS, poisoned, random, relative_error
+from tests.helpers.refusals import refuses
 
 
 @pytest.mark.parametrize("dtype", list(LIMITS))
@@ -81,23 +82,14 @@ def test_out_may_be_x(device: str) -> None:
 ROWS = torch.zeros(2, 8)
 
 
-@pytest.mark.parametrize(
-    ("x", "residual", "weight", "out", "complaint"),
-    [
+test_refuses = refuses(
+    (RmsNormResidual(x, residual, Norm(weight, 1e-6), out).launch, complaint)
+    for x, residual, weight, out, complaint in [
         (torch.zeros(8), ROWS, torch.zeros(8), torch.zeros(2, 8), r"x \[8\]"),
         (torch.zeros(2, 8), torch.zeros(1, 8), torch.zeros(8), ROWS, r"residual .*\[2, 8\]"),
         (torch.zeros(2, 8), torch.zeros(2, 8).half(), torch.zeros(8), ROWS, "residual is .*16"),
         (torch.zeros(2, 8), torch.zeros(2, 8), torch.zeros(8, 1), ROWS, r"weight .*\[8\]"),
         (torch.zeros(2, 16)[:, :8], torch.zeros(2, 8), torch.zeros(8), ROWS, "contiguous"),
         (torch.zeros(2, 8), ROWS, torch.zeros(8), ROWS, "out is the residual"),
-    ],
+    ]
 )
-def test_refuses(
-    x: torch.Tensor,
-    residual: torch.Tensor,
-    weight: torch.Tensor,
-    out: torch.Tensor,
-    complaint: str,
-) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        RmsNormResidual(x, residual, Norm(weight, 1e-6), out).launch()

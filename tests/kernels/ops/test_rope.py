@@ -1,9 +1,12 @@
+from functools import partial
+
 import pytest
 import torch
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from decodescope.kernels.ops.rope import RopeTable, Rotate, rotated_reference
 from tests.helpers.kernel_inputs import at, random, relative_error
+from tests.helpers.refusals import refuses
 
 # One rounding: at most half a unit of fp16, a whole one of bf16, which the interpreter truncates.
 LIMITS = {torch.float32: 3e-7, torch.float16: 5e-4, torch.bfloat16: 8e-3}
@@ -120,24 +123,21 @@ def test_table_reports_its_sizes() -> None:
     assert (rope.positions, rope.head_dim) == (6, 40)
 
 
-@pytest.mark.parametrize(
-    ("cos", "sin", "complaint"),
-    [
+test_refuses_tables = refuses(
+    (partial(RopeTable, cos, sin), complaint)
+    for cos, sin, complaint in [
         (torch.zeros(3), torch.zeros(3), "must be .positions, head_dim / 2."),
         (torch.zeros(0, 2), torch.zeros(0, 2), "not empty"),
         (torch.zeros(3, 2).half(), torch.zeros(3, 2).half(), "cos .*must be torch.float32"),
         (torch.zeros(3, 2), torch.zeros(3, 3), r"sin .*\[3, 2\]"),
         (torch.zeros(3, 2), torch.zeros(2, 3).T, "contiguous"),
-    ],
+    ]
 )
-def test_refuses_tables(cos: torch.Tensor, sin: torch.Tensor, complaint: str) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        RopeTable(cos, sin)
 
 
-@pytest.mark.parametrize(
-    ("q", "k", "position", "complaint"),
-    [
+test_refuses = refuses(
+    (Rotate(q, k, table(3, 8, "cpu"), position).launch, complaint)
+    for q, k, position, complaint in [
         (torch.zeros(1, 8), torch.zeros(1, 1, 8), at(0, "cpu"), "batch, heads, head_dim"),
         (torch.zeros(1, 1, 6), torch.zeros(1, 1, 6), at(0, "cpu"), "head_dim 6.*rotates 8"),
         (torch.zeros(1, 1, 8), torch.zeros(2, 1, 8), at(0, "cpu"), r"k .*\[1, 1, 8\]"),
@@ -145,8 +145,5 @@ def test_refuses_tables(cos: torch.Tensor, sin: torch.Tensor, complaint: str) ->
         (torch.zeros(1, 1, 8), torch.zeros(1, 8, 1).mT, at(0, "cpu").long(), "position"),
         (torch.zeros(1, 1, 8).int(), torch.zeros(1, 1, 8).int(), at(0, "cpu"), "q is torch.int32"),
         (torch.zeros(1, 1, 16)[..., ::2], torch.zeros(1, 1, 8), at(0, "cpu"), "last one must be 1"),
-    ],
+    ]
 )
-def test_refuses(q: torch.Tensor, k: torch.Tensor, position: torch.Tensor, complaint: str) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        Rotate(q, k, table(3, 8, "cpu"), position).launch()

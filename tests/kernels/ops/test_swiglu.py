@@ -4,6 +4,7 @@ from transformers.activations import ACT2FN
 
 from decodescope.kernels.ops.swiglu import BLOCK, Swiglu, swiglu_reference
 from tests.helpers.kernel_inputs import LIMITS, poisoned, random, relative_error
+from tests.helpers.refusals import refuses
 
 
 @pytest.mark.parametrize("dtype", list(LIMITS))
@@ -48,16 +49,13 @@ def test_out_may_be_the_gate(device: str) -> None:
     assert relative_error(gate, expected) < LIMITS[torch.float32]
 
 
-@pytest.mark.parametrize(
-    ("gate", "up", "out", "complaint"),
-    [
+test_refuses = refuses(
+    (Swiglu(gate, up, out).launch, complaint)
+    for gate, up, out, complaint in [
         (torch.zeros(8), torch.zeros(8), torch.zeros(8), r"\[rows, features\]"),
         (torch.zeros(1, 8).int(), torch.zeros(1, 8), torch.zeros(1, 8), "gate is torch.int32"),
         (torch.zeros(1, 8), torch.zeros(1, 9), torch.zeros(1, 8), r"up .*\[1, 8\]"),
         (torch.zeros(1, 8), torch.zeros(1, 8), torch.zeros(1, 8).half(), "out is torch.float16"),
         (torch.zeros(2, 16)[:, ::2], torch.zeros(2, 8), torch.zeros(2, 8), "last one must be 1"),
-    ],
+    ]
 )
-def test_refuses(gate: torch.Tensor, up: torch.Tensor, out: torch.Tensor, complaint: str) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        Swiglu(gate, up, out).launch()

@@ -9,11 +9,11 @@ from transformers.generation.logits_process import TopKLogitsWarper, TopPLogitsW
 
 from decodescope.kernels.sampling.reference import (
     choose_reference,
-    gumbel_noise,
+    gumbel_noise_reference,
     kept_tokens,
     philox,
-    probability_mass,
-    scaled_logits,
+    probability_mass_reference,
+    scaled_logits_reference,
 )
 
 WORD = 0xFFFFFFFF
@@ -45,7 +45,7 @@ def test_philox_gives_the_published_words(
 
 
 def test_noise_matches_float64() -> None:
-    noise = gumbel_noise(11, 5, torch.empty(3, 50_001))
+    noise = gumbel_noise_reference(11, 5, torch.empty(3, 50_001))
     counters = torch.arange(12_501)
     zeros = torch.zeros_like(counters)
     for sequence in range(3):
@@ -60,7 +60,7 @@ def test_noise_matches_float64() -> None:
 def test_mass_is_the_exponential_in_fixed_point() -> None:
     scaled = torch.cat([-torch.linspace(0, 40, 10_001), torch.tensor([-torch.inf])])[None]
     expected = scaled.double().exp() * 2**40
-    mass = probability_mass(scaled)
+    mass = probability_mass_reference(scaled)
     assert mass[0, 0] == 2**40
     torch.testing.assert_close(mass.double(), expected, rtol=3e-7, atol=1)
 
@@ -107,7 +107,9 @@ def test_draws_follow_the_softmax(temperature: float, filters: dict[str, Any]) -
     row = random_logits(1, vocabulary)
     ids = choose_reference(row.expand(draws, -1), 17, temperature=temperature, seed=2024, **filters)
     counts = torch.bincount(ids, minlength=vocabulary).double()
-    kept = kept_tokens(scaled_logits(row, temperature), filters.get("top_k"), filters.get("top_p"))
+    kept = kept_tokens(
+        scaled_logits_reference(row, temperature), filters.get("top_k"), filters.get("top_p")
+    )
     weights = torch.where(kept, row.double() / temperature, -torch.inf)[0].softmax(-1)
     expected = draws * weights
     assert counts[expected == 0].sum() == 0

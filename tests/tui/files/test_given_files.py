@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Input
 
-from decodescope.analyzer.reports.given import Given
+from decodescope.analyzer.reports.user_facts import Given
 from decodescope.analyzer.schema.comparison_report import Diff
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.sources import TraceSource

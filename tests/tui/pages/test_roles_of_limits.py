@@ -6,7 +6,7 @@ from pathlib import Path
 from decodescope.analyzer.modelling.config import read_model_config
 from decodescope.analyzer.modelling.weights import model_weights
 from decodescope.analyzer.names.kinds import ROLES
-from decodescope.analyzer.reports.given import Given, GivenModel
+from decodescope.analyzer.reports.user_facts import Given, GivenModel
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.sources import TraceSource
 from tests.helpers.app import recorded

@@ -12,7 +12,7 @@ times = st.lists(st.integers(1, 2 * WINDOW_NS), min_size=1, max_size=60)
 def test_figures_are_those_of_the_newest_steps_within_the_window(step_ns, batch, looks):
     recent = RecentSteps(batch)
     for count, step in enumerate(step_ns):
-        recent.fresh.append(step)
+        recent.times_ns.append(step)
         if count in looks:
             recent.figures()
     figures = recent.figures()
@@ -34,6 +34,6 @@ def test_figures_are_those_of_the_newest_steps_within_the_window(step_ns, batch,
 def test_no_steps_give_no_figures():
     recent = RecentSteps(1)
     assert recent.figures() is None
-    recent.fresh.append(5)
-    recent.clear()
+    recent.times_ns.append(5)
+    recent.times_ns.clear()
     assert recent.figures() is None

@@ -17,7 +17,7 @@ from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.measuring.measure import measure_run, phases
 from decodescope.variants.measuring.window import Subject
 from decodescope.variants.model.loading import load_model
-from decodescope.variants.model.presets import PRESETS
+from decodescope.variants.model.presets import presets
 from decodescope.variants.model.prompts import make_prompt
 from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.source import resolve_model
@@ -200,7 +200,7 @@ def test_windows_follow_one_another_on_the_gpu(load_small: Load, tmp_path: Path)
 
 
 def test_random_weights_are_built_in_place() -> None:
-    preset = PRESETS["qwen2.5-0.5b"]
+    preset = presets()["qwen2.5-0.5b"]
     torch.cuda.empty_cache()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
@@ -208,7 +208,7 @@ def test_random_weights_are_built_in_place() -> None:
     peak_bytes = torch.cuda.max_memory_allocated() - before
     assert {parameter.device.type for parameter in model.parameters()} == {"cuda"}
     assert model.model.rotary_emb.inv_freq.dtype == torch.float32
-    table_bytes = 2 * preset.vocab_size * preset.hidden_size
+    table_bytes = 2 * preset.config["vocab_size"] * preset.config["hidden_size"]
     assert peak_bytes < 2 * preset.parameters + 3 * table_bytes
     again = build_random(preset, "cuda", torch.bfloat16)
     for name, tensor in model.state_dict().items():

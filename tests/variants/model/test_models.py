@@ -25,18 +25,23 @@ from tests.helpers import families
 SMALL_PRESET = Preset(
     name="small",
     hub_id="none/none",
-    model_type="qwen2",
-    hidden_size=64,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    head_dim=16,
-    intermediate_size=96,
-    vocab_size=4096,
-    max_position_embeddings=256,
-    rope_theta=1e4,
-    rms_norm_eps=1e-6,
-    tie_word_embeddings=True,
+    parameters=0,
+    config={
+        "model_type": "qwen2",
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "intermediate_size": 96,
+        "vocab_size": 4096,
+        "max_position_embeddings": 256,
+        "rms_norm_eps": 1e-6,
+        "tie_word_embeddings": True,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e4},
+    },
 )
 
 
@@ -103,7 +108,9 @@ def test_custom_code_runs_only_when_trusted(tmp_path: Path) -> None:
 def test_random_weights_are_seeded_and_shaped_like_trained_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("decodescope.variants.model.source.PRESETS", {"small": SMALL_PRESET})
+    monkeypatch.setattr(
+        "decodescope.variants.model.source.presets", lambda: {"small": SMALL_PRESET}
+    )
     torch.manual_seed(1)
     first = load_model(resolve_model("small@random"), "cpu", "bf16")
     torch.manual_seed(2)

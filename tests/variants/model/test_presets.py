@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from decodescope.variants.model.presets import PRESETS
+from decodescope.variants.model.presets import presets
 from decodescope.variants.model.random_weights import build_random
 
 # Parameter counts as the model cards give them.
@@ -16,28 +16,28 @@ PUBLISHED = {
 
 
 def test_every_preset_is_a_published_size() -> None:
-    assert {name: preset.parameters for name, preset in PRESETS.items()} == PUBLISHED
+    assert {name: preset.parameters for name, preset in presets().items()} == PUBLISHED
 
 
 @pytest.mark.parametrize("name", list(PUBLISHED))
 def test_transformers_builds_the_same_shape(name: str) -> None:
-    preset = PRESETS[name]
+    preset = presets()[name]
     model = build_random(preset, "meta", torch.bfloat16)
     config = model.config
     assert sum(parameter.numel() for parameter in model.parameters()) == PUBLISHED[name]
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
-    assert config.rope_parameters["rope_theta"] == preset.rope_theta
-    assert config.max_position_embeddings == preset.max_position_embeddings
-    assert config.rms_norm_eps == preset.rms_norm_eps
-    assert getattr(config, "sliding_window", None) == preset.sliding_window
+    assert config.rope_parameters["rope_theta"] == preset.config["rope_parameters"]["rope_theta"]
+    assert config.max_position_embeddings == preset.config["max_position_embeddings"]
+    assert config.rms_norm_eps == preset.config["rms_norm_eps"]
+    assert getattr(config, "sliding_window", None) == preset.config.get("sliding_window")
     attention = model.model.layers[0].self_attn
-    assert (attention.q_proj.bias is not None) == (preset.model_type == "qwen2")
-    assert hasattr(attention, "q_norm") == (preset.model_type == "qwen3")
+    assert (attention.q_proj.bias is not None) == (preset.config["model_type"] == "qwen2")
+    assert hasattr(attention, "q_norm") == (preset.config["model_type"] == "qwen3")
 
 
 def test_long_context_models_rescale_their_frequencies() -> None:
-    scaled = build_random(PRESETS["llama-3.2-1b"], "meta", torch.bfloat16).config.rope_parameters
+    scaled = build_random(presets()["llama-3.2-1b"], "meta", torch.bfloat16).config.rope_parameters
     assert scaled["rope_type"] == "llama3"
     assert scaled["factor"] == 32.0
     assert scaled["original_max_position_embeddings"] == 8192
-    assert PRESETS["llama-2-7b"].rope_scaling is None
+    assert presets()["llama-2-7b"].config["rope_parameters"]["rope_type"] == "default"

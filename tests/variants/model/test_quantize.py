@@ -269,13 +269,13 @@ def test_every_format_has_an_element_type() -> None:
 
 @pytest.mark.gpu
 def test_on_a_gpu_the_peak_is_the_model_and_one_layer() -> None:
-    from decodescope.variants.model.presets import PRESETS
+    from decodescope.variants.model.presets import presets
     from decodescope.variants.model.random_weights import build_random
 
     # The model gets segments of its own, not rooms in larger ones that other tests have left.
     gc.collect()
     torch.cuda.empty_cache()
-    model = build_random(PRESETS["llama-3.2-1b"], "cuda", torch.bfloat16)
+    model = build_random(presets()["llama-3.2-1b"], "cuda", torch.bfloat16)
     whole, layer = model_bytes(model), model_bytes(model.model.layers[0])
     gc.collect()
     torch.cuda.empty_cache()

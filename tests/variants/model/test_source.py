@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
-from decodescope.variants.model.presets import PRESETS
+from decodescope.variants.model.presets import presets
 from decodescope.variants.model.source import needs_custom_code, read_config, resolve_model
 
 
@@ -19,7 +19,7 @@ def make_folder(folder: Path, *files: str) -> Path:
 def test_each_kind_of_name(tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "model", "config.json", "model.safetensors")
     assert resolve_model("tiny").kind == "tiny"
-    assert resolve_model("llama-3.2-1b@random").preset is PRESETS["llama-3.2-1b"]
+    assert resolve_model("llama-3.2-1b@random").preset is presets()["llama-3.2-1b"]
     assert resolve_model("llama-3.2-1b").hub_id == "meta-llama/Llama-3.2-1B"
     assert resolve_model("someone/some-model").hub_id == "someone/some-model"
     assert resolve_model("gpt2").kind == "hub"

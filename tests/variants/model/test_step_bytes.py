@@ -5,7 +5,7 @@ import pytest
 import torch
 from transformers import AutoConfig
 
-from decodescope.variants.model.presets import PRESETS
+from decodescope.variants.model.presets import presets
 from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.workload_costs import KvBytes, layer_windows, weight_bytes_read
 
@@ -14,7 +14,7 @@ from decodescope.variants.model.workload_costs import KvBytes, layer_windows, we
     ("name", "gigabytes"), [("llama-3.2-1b", 2.4716), ("llama-3.1-8b", 15.0098)]
 )
 def test_known_models(name: str, gigabytes: float) -> None:
-    model = build_random(PRESETS[name], "meta", torch.bfloat16)
+    model = build_random(presets()[name], "meta", torch.bfloat16)
     assert weight_bytes_read(model, 1) == pytest.approx(gigabytes * 1e9, abs=0.1e6)
 
 
@@ -33,14 +33,14 @@ def test_weights_by_hand(build_small: Callable[..., Any], architecture: str, tie
 
 
 def test_kv_bytes_by_hand() -> None:
-    config = AutoConfig.for_model(**PRESETS["llama-3.2-1b"].config_fields())
+    config = AutoConfig.for_model(**presets()["llama-3.2-1b"].config)
     kv = KvBytes(config, batch=3, element_bytes=2)
     assert kv.at(0) == 0
     assert kv.at(1000) == 2 * 3 * 16 * 8 * 64 * 2 * 1000
 
 
 def test_a_sliding_window_bounds_what_is_read() -> None:
-    config = AutoConfig.for_model(**PRESETS["mistral-7b"].config_fields())
+    config = AutoConfig.for_model(**presets()["mistral-7b"].config)
     assert layer_windows(config) == (4096,) * 32
     kv = KvBytes(config, batch=1, element_bytes=2)
     assert kv.at(4000) == 2 * 32 * 8 * 128 * 2 * 4000

@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from decodescope.variants.model.loading import LoadedModel
-from decodescope.variants.model.presets import PRESETS
+from decodescope.variants.model.presets import presets
 from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import StepFlops
@@ -65,6 +65,6 @@ def test_convolution_layers_of_gpt2_and_its_position_table() -> None:
 
 
 def test_llama_1b_by_hand() -> None:
-    model = build_random(PRESETS["llama-3.2-1b"], "meta", torch.bfloat16)
+    model = build_random(presets()["llama-3.2-1b"], "meta", torch.bfloat16)
     weights = 16 * (2 * 2048 * 2048 + 2 * 512 * 2048 + 3 * 8192 * 2048) + 128_256 * 2048
     assert StepFlops(model, 1).at(128) == 2 * weights + 16 * 4 * 32 * 64 * 129

@@ -25,19 +25,19 @@ from decodescope.variants.steps.fused.tiling.shapes import (
     TiledOperation,
     step_shapes,
 )
-from decodescope.variants.steps.fused.tiling.tile_choice import ChosenTiles
 from decodescope.variants.steps.fused.tiling.tile_table import (
-    cached_entries,
+    ChosenTiles,
+    cached_tiles,
     decode_table,
     encode_table,
-    tile_entries,
+    tiles_by_key,
 )
 from decodescope.variants.steps.fused.tiling.tuner import REPLAYS, TunedTiles
 from decodescope.variants.tuning import tile_tuning
-from decodescope.variants.tuning.random_model import random_model
 from decodescope.variants.tuning.report import TuningReport
 from decodescope.variants.tuning.tile_tuning import (
     launches_of,
+    random_model,
     read_table,
     run_tuning,
     time_both,
@@ -151,11 +151,11 @@ def test_the_tiles_found_are_kept_and_written_down(
     start = interpreter_tiles(shapes)
     assert result.position == 24
     assert result.tiles == replace(start, head=replace(start.head, rows=start.head.rows // 4))
-    expected = tile_entries(shapes, result.tiles)
-    assert set(cached_entries(H200, tmp_path / "cache")) == set(expected)
+    expected = tiles_by_key(shapes, result.tiles)
+    assert cached_tiles(H200, tmp_path / "cache") == expected
     assert f"written to the table {table}" in said
     assert any(line.startswith(f"kept for later runs in {tmp_path / 'cache'}") for line in said)
-    assert set(decode_table(table.read_bytes())[H200.name]) == set(expected)
+    assert decode_table(table.read_bytes())[H200.name] == expected
     assert isinstance(result, TuningReport)
     assert result.before_over_after.rounds == (1.0,) * tile_tuning.ROUNDS
 
@@ -178,9 +178,9 @@ def test_measured_operations_are_measured_again_only_if_all_are(
     run_tuning("llama-3.2-1b@random", WORKLOAD, FUSED, table, said.append)
     expected = set(unmeasured or TILED_OPERATIONS)
     assert set(*tuner.operations) == expected
-    assert {entry.key.operation for entry in cached_entries(H200, tmp_path / "cache")} == expected
+    assert {key.operation for key in cached_tiles(H200, tmp_path / "cache")} == expected
     written = decode_table(table.read_bytes())[H200.name]
-    assert {entry.key.operation for entry in written} == expected
+    assert {key.operation for key in written} == expected
     reported = [line for line in said if line.startswith("measured before: ")]
     assert bool(reported) == bool(unmeasured)
 
@@ -190,12 +190,12 @@ def test_a_table_keeps_entries_of_other_gpus_and_shapes(
 ) -> None:
     table = tmp_path / "tiles.json"
     parts = tile_tuning.fused_model(tuned_model.model)
-    others = tile_entries(step_shapes(parts, 16, WORKLOAD.cache_length), START)
+    others = tiles_by_key(step_shapes(parts, 16, WORKLOAD.cache_length), START)
     table.write_bytes(encode_table({"Other": others, H200.name: others}))
     run_tuning("llama-3.2-1b@random", WORKLOAD, FUSED, table, silent)
     written = decode_table(table.read_bytes())
     assert written["Other"] == others
-    assert set(others) < set(written[H200.name])
+    assert others.items() < written[H200.name].items()
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"A": [{"tile": 1}]}', b"\xff"])

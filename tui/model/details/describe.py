@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from decodescope.analyzer.names.names import short_kernels
+from decodescope.analyzer.names.fitted_names import short_kernels
 from decodescope.analyzer.roofline.advice import gap_advice
 from decodescope.analyzer.schema.report import GapReport, RangeReport, Report
 from decodescope.analyzer.text.formatting import UNKNOWN, count, duration, percent

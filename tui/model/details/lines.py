@@ -28,7 +28,7 @@ _INFERRED_LAYER = re.compile(r"(?:^|/)layer\.(\d+|\*)$")
 def op_role_lines(window: Window, row: int) -> Iterator[DetailLine]:
     """The role of an op, how it is known, and its layer; nothing for what is not known."""
     from decodescope.analyzer.names.kinds import ROLES
-    from decodescope.analyzer.structure.find import KNOWN_BY, NO_LAYER, UNKNOWN_ROLE
+    from decodescope.analyzer.structure.step_structure import KNOWN_BY, NO_LAYER, UNKNOWN_ROLE
 
     structure = window.analysis.structure
     known, layer = int(structure.confidence[row]), int(structure.layer[row])
@@ -117,6 +117,6 @@ def _roles(window: Window, chosen: "Bools") -> list[tuple[str, int, int]]:
 
 def _known_by(window: Window, chosen: "Bools") -> str:
     """How the roles of the chosen ops are known, at worst."""
-    from decodescope.analyzer.structure.find import KNOWN_BY
+    from decodescope.analyzer.structure.step_structure import KNOWN_BY
 
     return KNOWN_BY[int(window.analysis.structure.confidence[chosen].max(initial=0))]

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 from decodescope.analyzer.reports.step_figures import communication_fraction
@@ -22,7 +23,7 @@ _TITLE = "Compare"
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _CandidateRow:
     """A candidate, its complete runs and its last rate, and whether it is measured now."""
 
     candidate: Candidate
@@ -64,15 +65,14 @@ class ComparisonSetupPanel(ComparisonTable):
         if ranks is not None and (files := _rank_files(candidates, ranks)):
             self._title = "Ranks: who waits for whom"
             return TableRows(waiting_table(ranks.communication, files))
-        if view.kind == "trace":
-            rows = [_Row(candidate, 0, None, "") for candidate in candidates]
-            columns = _candidate_columns("file")
-            return TableRows(Table("files", columns, rows, key=_name, search=_name))
-        self._note = f"{state.rounds} rounds + - · enter chooses · c compares"
-        # Nothing can be chosen meanwhile, and the rows below are needed.
-        rows = [_row(each, state) for each in candidates if each.chosen or not state.busy]
-        columns = (*_candidate_columns("variant"), *_RUNS)
-        return TableRows(Table("variants", columns, rows, key=_name, search=_name))
+        are_files = view.kind == "trace"
+        if not are_files:
+            self._note = f"{state.rounds} rounds + - · enter chooses · c compares"
+            # Nothing can be chosen meanwhile, and the rows below are needed.
+            candidates = tuple(each for each in candidates if each.chosen or not state.busy)
+        noun, rows = "file" if are_files else "variant", [_row(each, state) for each in candidates]
+        columns = (*_candidate_columns(noun), *(() if are_files else _RUNS))
+        return TableRows(Table(f"{noun}s", columns, rows, key=_name, search=_name))
 
     def wanted_rows(self, width: int) -> int | None:
         if isinstance(self._shown, Empty):
@@ -89,37 +89,36 @@ def _why_none(view: View) -> str:
     return "the worker knows the variants, and is still starting; d compares with a file"
 
 
-def _row(candidate: Candidate, state: ComparisonState) -> _Row:
+def _row(candidate: Candidate, state: ComparisonState) -> _CandidateRow:
     runs = [run for run in state.runs if run.variant == candidate.name]
     now, progress = "", state.progress
     if state.busy and progress is not None and progress.variant == candidate.name:
         now = "measuring"
     elif state.busy and candidate.chosen and len(runs) < state.rounds:
         now = "waits"
-    return _Row(candidate, len(runs), runs[-1].tokens_per_s if runs else None, now)
+    return _CandidateRow(candidate, len(runs), runs[-1].tokens_per_s if runs else None, now)
 
 
-def _name(row: _Row) -> str:
-    return row.candidate.name
+_name = attrgetter("candidate.name")
 
 
-def _box(row: _Row) -> str:
+def _box(row: _CandidateRow) -> str:
     if row.candidate.unavailable is not None:
         return UNKNOWN
     return "[x]" if row.candidate.chosen else "[ ]"
 
 
-def _about(row: _Row) -> str:
+def _about(row: _CandidateRow) -> str:
     candidate = row.candidate
     about = candidate.unavailable or candidate.about
     return f"{candidate.name}  {about}" if about else candidate.name
 
 
-def _dull(row: _Row) -> Tone:
+def _dull(row: _CandidateRow) -> Tone:
     return "plain" if row.candidate.unavailable is None else "faint"
 
 
-def _candidate_columns(noun: str) -> tuple[Column[_Row], ...]:
+def _candidate_columns(noun: str) -> tuple[Column[_CandidateRow], ...]:
     return (
         Column(
             "chosen",
@@ -137,7 +136,7 @@ def _candidate_columns(noun: str) -> tuple[Column[_Row], ...]:
             noun,
             NAME,
             "What can be compared, or why it cannot.",
-            _name,
+            "candidate.name",
             text=_about,
             fit=lambda row, cells: _about(row),
             least=12,
@@ -146,7 +145,7 @@ def _candidate_columns(noun: str) -> tuple[Column[_Row], ...]:
     )
 
 
-_RUNS: tuple[Column[_Row], ...] = (
+_RUNS: tuple[Column[_CandidateRow], ...] = (
     Column(
         "runs",
         "runs",

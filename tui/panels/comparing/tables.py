@@ -4,7 +4,7 @@ from collections.abc import Hashable
 from typing import Any, ClassVar
 
 from decodescope.analyzer.comparing.pair_changes import KernelChange
-from decodescope.analyzer.comparing.range_rows import RangeRow, range_tree
+from decodescope.analyzer.comparing.range_rows import ListedRange, range_tree
 from decodescope.analyzer.comparing.sides import pair_with_first, sides_of
 from decodescope.analyzer.schema.comparison_report import Comparison, Pair, StepPartChange
 from decodescope.analyzer.schema.report import Report
@@ -92,23 +92,18 @@ class ComparisonTable(TablePanel):
         """Select nothing."""
 
     def action_start(self) -> None:
-        """Compare the chosen candidates."""
         self.post_message(AskComparison("start"))
 
     def action_cancel(self) -> None:
-        """Cancel the comparison."""
         self.post_message(AskComparison("cancel"))
 
     def action_rounds(self, by: int) -> None:
-        """Measure more or fewer rounds."""
         self.post_message(AskComparison("rounds", by=by))
 
     def action_other_file(self) -> None:
-        """Name a file to compare with."""
         self.post_message(AskComparison("file"))
 
     def action_end_worker(self) -> None:
-        """End the live worker."""
         self.post_message(AskComparison("end_worker"))
 
 
@@ -235,5 +230,5 @@ class ComparisonRangesPanel(_ChangesTable):
 
     def changes(
         self, pair: Pair, windows: tuple[Report, Report], names: tuple[str, str]
-    ) -> Table[RangeRow]:
+    ) -> Table[ListedRange]:
         return range_changes_table(pair, range_tree(pair, windows), names)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
-from decodescope.analyzer.names.names import ShortNames
+from decodescope.analyzer.names.fitted_names import ShortNames
 from decodescope.analyzer.names.short_names import short_name
 from decodescope.analyzer.schema.report import GapReport
 from decodescope.analyzer.tables.gaps_table import gap_columns

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.style import Style
 from textual import events
 
-from decodescope.analyzer.names.names import short_kernel
+from decodescope.analyzer.names.fitted_names import short_kernel
 from decodescope.analyzer.text.formatting import flops_rate, percent, significant
 from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS
 from decodescope.tui.commands import Command

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from rich.cells import cell_len
 from rich.style import Style
 
+from decodescope.analyzer.names.fitted_names import cut_middle, short_kernel
 from decodescope.analyzer.names.kinds import FAMILIES
-from decodescope.analyzer.names.names import cut_middle, short_kernel
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.text.plain import plain_line

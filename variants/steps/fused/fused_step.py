@@ -31,8 +31,8 @@ from decodescope.variants.steps.fused.plan import StepPlan, step_plan, step_work
 from decodescope.variants.steps.fused.program import StepGraph, StepProgram
 from decodescope.variants.steps.fused.tiling.rules import interpreter_tiles
 from decodescope.variants.steps.fused.tiling.shapes import StepTiles, step_shapes
-from decodescope.variants.steps.fused.tiling.tile_choice import report_unmeasured, tiles_for
 from decodescope.variants.steps.fused.tiling.tile_limits import this_target_gpu
+from decodescope.variants.steps.fused.tiling.tile_table import report_unmeasured, tiles_for
 
 # From Triton, from its compiler's passes, and from the driver that loads a kernel.
 _RUNTIME_ERRORS = ("Failed to find C", "PassManager::run", "kernel image", "PTX")
@@ -82,7 +82,7 @@ class FusedStep(DecodeStep):
         self, loaded: LoadedModel, workload: DecodeWorkload, plan: StepPlan, graphed: bool = False
     ) -> None:
         super().__init__(loaded, workload, plan.ranges)
-        self._plan = plan
+        self.plan = plan
         self._graphed = graphed
         # One with the logits kept, for forced steps, and one without; each is made when needed.
         self._programs: dict[bool, StepProgram] = {}
@@ -90,21 +90,16 @@ class FusedStep(DecodeStep):
         element_bytes = plan.cache.k.element_size()
         self._kv_bytes = KvBytes(loaded.model.config, workload.batch, element_bytes)
 
-    @property
-    def plan(self) -> StepPlan:
-        """The memory and choices of the step."""
-        return self._plan
-
     def kv_bytes_read(self, position: int) -> int:
         """Bytes of K and V, and of their scales, that a step at cache length `position` reads."""
-        scales = (self._plan.cache.k_scales, self._plan.cache.v_scales)
+        scales = (self.plan.cache.k_scales, self.plan.cache.v_scales)
         scale_bytes = sum(tensor.nbytes for tensor in scales if tensor is not None)
         return super().kv_bytes_read(position) + scale_bytes
 
     def warm_up(self) -> None:
         """Compile the kernels and capture the graph, on meaningless tokens."""
-        self._plan.buffers.tokens.zero_()
-        self._plan.buffers.position.zero_()
+        self.plan.buffers.tokens.zero_()
+        self.plan.buffers.position.zero_()
         self._run(keep_logits=False)
 
     def with_tiles(self, tiles: StepTiles) -> "FusedStep":
@@ -112,9 +107,9 @@ class FusedStep(DecodeStep):
 
         Give a prompt to whichever of the two goes on.
         """
-        device = self._plan.rope.cos.device
-        workspace = step_workspace(self._plan.parts, self._workload.batch, tiles, device)
-        plan = replace(self._plan, tiles=tiles, workspace=workspace)
+        device = self.plan.rope.cos.device
+        workspace = step_workspace(self.plan.parts, self._workload.batch, tiles, device)
+        plan = replace(self.plan, tiles=tiles, workspace=workspace)
         return FusedStep(self._loaded, self._workload, plan)
 
     def launch_at(self, position: int) -> None:
@@ -123,14 +118,14 @@ class FusedStep(DecodeStep):
         Steps without their own CUDA graph can be captured. Each replay then decodes at the captured
         position. The step must be given a prompt again before it goes on.
         """
-        self._plan.buffers.position.fill_(position)
+        self.plan.buffers.position.fill_(position)
         self._program(keep_logits=False).run()
 
     def ungraphed(self) -> "FusedStep | None":
         """The same plan, launch by launch; None of a step without graphs."""
         if not self._graphed:
             return None
-        return FusedStep(self._loaded, self._workload, self._plan)
+        return FusedStep(self._loaded, self._workload, self.plan)
 
     def node_paths(self) -> dict[int, str]:
         """As `DecodeStep.node_paths`: those of the graphs captured so far."""
@@ -138,11 +133,11 @@ class FusedStep(DecodeStep):
         return {node: path for program in programs for node, path in program.node_paths.items()}
 
     def _prefill(self, ids: torch.Tensor) -> torch.Tensor:
-        buffers, context = self._plan.buffers, self._workload.context
+        buffers, context = self.plan.buffers, self._workload.context
         prompt, first = buffers.tokens[:, :context], buffers.tokens[:, context]
         prompt.copy_(ids)
         with converting_with(weights_on(prompt.device), self._model):
-            logits = prefill(self._model, prompt, self._plan.cache)
+            logits = prefill(self._model, prompt, self.plan.cache)
         first.copy_(self._choose(logits, context - 1))
         buffers.position.fill_(context)
         return first
@@ -152,7 +147,7 @@ class FusedStep(DecodeStep):
 
         A step with a graph captures a second one, which keeps the logits, at its first forced step.
         """
-        buffers = self._plan.buffers
+        buffers = self.plan.buffers
         if forced:
             buffers.tokens[:, self.position].copy_(ids)
         try:
@@ -165,20 +160,20 @@ class FusedStep(DecodeStep):
 
     def _rewind(self, position: int) -> None:
         """Set the position back; later rows of the cache are not seen, then overwritten."""
-        self._plan.buffers.position.fill_(position)
+        self.plan.buffers.position.fill_(position)
 
     def _run(self, keep_logits: bool) -> None:
         try:
             self._program(keep_logits).run()
         except Exception as error:
-            failure = compile_failure(self._plan.spec, error)
+            failure = compile_failure(self.plan.spec, error)
             if failure is None:
                 raise
             raise failure from error
 
     def _program(self, keep_logits: bool) -> StepProgram:
         if keep_logits not in self._programs:
-            plan = self._plan
+            plan = self.plan
             operations = step_operations(plan, keep_logits)
             if self._graphed:
                 program: StepProgram = StepGraph(operations, plan.ranges, plan.pdl, str(plan.spec))

@@ -39,7 +39,6 @@ class KvCache:
 
     @property
     def capacity(self) -> int:
-        """Positions it can hold."""
         return int(self.k.shape[3])
 
     def layer(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:

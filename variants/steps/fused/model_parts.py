@@ -46,7 +46,6 @@ class FusedLayer:
 
     @property
     def matrices(self) -> tuple[WeightMatrix, ...]:
-        """The matrices that its products read."""
         return self.qkv, self.o, self.gate_up, self.down
 
 
@@ -67,27 +66,22 @@ class FusedModel:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The model's dtype, that of activations."""
         return self.final_norm.weight.dtype
 
     @property
     def device(self) -> torch.device:
-        """The device of the model."""
         return self.final_norm.weight.device
 
     @property
     def hidden(self) -> int:
-        """Features of the residual stream."""
         return self.embedding.columns
 
     @property
     def intermediate(self) -> int:
-        """Features between gate/up and down."""
         return self.layers[0].down.columns
 
     @property
     def vocab(self) -> int:
-        """Logits per token."""
         return self.head.rows
 
 

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -31,21 +31,7 @@ Path = tuple[str, ...]
 _Result = TypeVar("_Result")
 
 
-class TorchAnnotations(Protocol):
-    """The used part of `torch.cuda._graph_annotations`."""
-
-    def enable_annotations(self) -> None: ...
-
-    def mark_kernels(self, annotation: str) -> AbstractContextManager[object]: ...
-
-    def resolve_pending_annotations(self) -> None: ...
-
-    def remap_to_exec_graph(self, torch_cuda_graph: Any) -> None: ...
-
-    def get_kernel_annotations(self) -> dict[int, list[Any]]: ...
-
-
-def torch_annotations() -> TorchAnnotations | None:
+def torch_annotations() -> Any:
     """torch's module if it can name the nodes of a capture here; else None, and nothing is said.
 
     Asks the driver, so it is for code that uses CUDA already. A torch without CUDA is not asked.
@@ -77,17 +63,17 @@ class NodeMarks:
     the naming: the calls go on, and no node has a name.
     """
 
-    def __init__(self, annotations: TorchAnnotations) -> None:
+    def __init__(self, annotations: Any) -> None:
         self._torch = annotations
         self._failed = False
         self._names: set[str] = set()
         # How many notes each node has that others named, None before `begin`.
-        self._others: dict[int, int] | None = None
+        self._counts_before: dict[int, int] | None = None
 
     def begin(self) -> None:
         """Get ready for a capture."""
         self._attempt(self._torch.enable_annotations)
-        self._others = self._attempt(self._counted)
+        self._counts_before = self._attempt(self._counted)
         # A capture that failed elsewhere may have left scopes, which would count as of this one.
         self._attempt(self._torch.resolve_pending_annotations)
         self._taken()
@@ -125,7 +111,7 @@ class NodeMarks:
 
     def _opened(self, name: str) -> AbstractContextManager[object]:
         self._names.add(name)
-        scope = self._torch.mark_kernels(name)
+        scope: AbstractContextManager[object] = self._torch.mark_kernels(name)
         scope.__enter__()
         return scope
 
@@ -135,12 +121,12 @@ class NodeMarks:
     def _taken(self) -> dict[int, str]:
         """Take the notes that are not of others out of torch's dictionary."""
         names: dict[int, str] = {}
-        others = self._others
-        if others is None:
+        before = self._counts_before
+        if before is None:
             return names
         with suppress(Exception):
             notes = self._torch.get_kernel_annotations()
-            for node in [node for node in notes if len(notes[node]) > others.get(node, 0)]:
+            for node in [node for node in notes if len(notes[node]) > before.get(node, 0)]:
                 # Earlier notes are of a graph that is gone, whose number this one has.
                 note = notes.pop(node)[-1]
                 name = note.get("str") if isinstance(note, dict) else None

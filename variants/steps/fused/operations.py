@@ -46,8 +46,8 @@ Pair = tuple[torch.Tensor, torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What a product reads: x, the norm that it has to apply itself, if any, and the scales of E4M3
-    x."""
+    """The inputs of a product: x, the norm that it has to apply itself, if any, and the scales of
+    E4M3 x."""
 
     x: torch.Tensor
     norm: Norm | None = None
@@ -55,8 +55,8 @@ class _Source:
 
 
 def step_operations(plan: StepPlan, keep_logits: bool = False) -> tuple[PlacedOperation, ...]:
-    """What decodes the token at the device's position: it writes the next token behind it and moves
-    the position on by one. With `keep_logits` the logits stay in their buffer.
+    """The operations that decode the token at the device's position: they write the next token
+    behind it and move the position on by one. With `keep_logits` the logits stay in their buffer.
     """
     builder = _Builder(plan)
     builder.step(keep_logits)
@@ -256,7 +256,7 @@ class _Builder:
             self._torch("sampling", choose_largest, logits, buffers.position, buffers.tokens)
 
     def _normed(self, path: str, norm: Norm, weight: WeightMatrix, added: bool = False) -> _Source:
-        """What the product with `weight` reads of the residual stream after `norm`.
+        """The inputs that the product with `weight` reads of the residual stream after `norm`.
 
         `path` is that of a norm in a launch of its own. Unless `added`, the output of the
         projection before is not in the residual stream yet if additions are left to the norms.

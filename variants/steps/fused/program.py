@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -14,7 +15,6 @@ from decodescope.variants.steps.fused.node_annotations import (
     Call,
     NodeMarks,
     Path,
-    TorchAnnotations,
     torch_annotations,
 )
 
@@ -111,7 +111,7 @@ class StepGraph(StepProgram):
         ranges: LayerRanges,
         pdl: bool,
         variant: str,
-        annotations: Callable[[], TorchAnnotations | None] = torch_annotations,
+        annotations: Callable[[], Any] = torch_annotations,
     ) -> None:
         super().__init__(operations, ranges, pdl)
         self._variant = variant

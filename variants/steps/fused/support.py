@@ -38,7 +38,7 @@ def require_support(
     """Refuse a model or batch that the fused kernels of `spec` cannot run; needs no weights.
 
     `name` is the model's, for the message; `fields` its config.json, or
-    `preset.config_fields()` of a preset.
+    `preset.config` of a preset.
 
     Raises:
         ModelError: a model they cannot run, with every reason.
@@ -129,8 +129,8 @@ def _window_reasons(config: Any) -> Iterator[str]:
     layers, whatever the config says, but transformers' cache follows the config."""
     window = getattr(config, "sliding_window", None)
     types = set(getattr(config, "layer_types", None) or ())
-    if others := types - {"full_attention", "sliding_attention"}:
-        yield f"{', '.join(sorted(others))} (only full and sliding attention)"
+    if unknown := types - {"full_attention", "sliding_attention"}:
+        yield f"{', '.join(sorted(unknown))} (only full and sliding attention)"
     elif config.model_type == "llama" and (window is not None or "sliding_attention" in types):
         yield "a sliding window in a llama model"
     elif config.model_type == "mistral" and types:

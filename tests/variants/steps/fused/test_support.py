@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
-from decodescope.variants.model.presets import PRESETS
+from decodescope.variants.model.presets import presets
 from decodescope.variants.model.source import read_config, tiny_folder
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import find_variant
@@ -26,9 +26,9 @@ def test_every_family_is_supported(name: str) -> None:
     require_support(name, FAMILIES[name], 16, "cpu")
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", presets())
 def test_every_preset_is_supported(name: str) -> None:
-    require_support(name, PRESETS[name].config_fields(), 1, "cpu")
+    require_support(name, presets()[name].config, 1, "cpu")
 
 
 def test_the_config_of_a_checkpoint_is_read_as_it_is() -> None:
@@ -164,7 +164,7 @@ def test_a_checkpoint_in_e4m3_needs_them_too(
 def test_the_variants_check_refuses_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "an A100")
-    fields = PRESETS["llama-3.2-1b"].config_fields()
+    fields = presets()["llama-3.2-1b"].config
     asked = "m", fields, DecodeWorkload(), "cuda"
     check = find_variant("fp8").check
     assert check is not None

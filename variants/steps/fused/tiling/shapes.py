@@ -24,12 +24,10 @@ class StepTiles:
     head: Tile
 
     def of(self, operation: TiledOperation) -> Tile:
-        """The tile of one operation."""
         tile: Tile = getattr(self, operation)
         return tile
 
     def with_tile(self, operation: TiledOperation, tile: Tile) -> "StepTiles":
-        """The same tiles with another one for `operation`."""
         return replace(self, **{operation: tile})
 
 

@@ -1,7 +1,7 @@
-"""Tiles that were measured: those that come with decodescope, and those of this machine.
+"""Tiles that were measured, and the tiles of a step: measured ones if there are any, else defaults.
 
-tile_table.json maps a GPU's name, as torch reports it, to a list of entries. An entry has what was
-measured, `key`, and the best tile for it:
+tile_table.json has those that come with decodescope. It maps a GPU's name, as torch reports it, to
+a list of entries. An entry has what was measured, `key`, and the best tile for it:
 
     {"NVIDIA H200": [{"key": {"operation": "down", "rows": 2048, "columns": 8192, "unit": 1,
                               "batch": 1, "element_bytes": 2},
@@ -16,16 +16,24 @@ are kept in the user's cache folder, a file for each kind of GPU.
 """
 
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
+from decodescope.analyzer.schema.report import Finding
+from decodescope.analyzer.schema.run_report import DEFAULT_TILES
 from decodescope.kernels.host.tile import Tile
-from decodescope.variants.machine.cache_folder import keep_measured
+from decodescope.variants.machine.cache_folder import cache_folder, keep_measured
+from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.spec import VariantSpec
+from decodescope.variants.steps.fused.tiling.candidates import tile_candidates
 from decodescope.variants.steps.fused.tiling.shapes import (
     TILED_OPERATIONS,
     StepShapes,
@@ -33,13 +41,14 @@ from decodescope.variants.steps.fused.tiling.shapes import (
     TiledOperation,
     power_of_2_from,
 )
-from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu
+from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu, tile_fits
 
 # A GEMM by itself (`kernels/ops/split_k_gemm.py`): what x and the weights are.
 GemmKind = Literal["gemm_w8a8", "gemm_w8a16", "gemm_int8"]
+TileSource = Literal["cache", "table", "default"]
 
 
-class TileKey(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class TileKey(Struct, frozen=True, order=True, forbid_unknown_fields=True, omit_defaults=True):
     """The case that a tile was measured for; operations with equal keys have the same best tile."""
 
     operation: TiledOperation | GemmKind
@@ -52,14 +61,81 @@ class TileKey(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     fp8_x: bool = False
 
 
-class TileEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """One measured choice."""
-
+class _Entry(Struct, frozen=True, forbid_unknown_fields=True):
     key: TileKey
     tile: Tile
 
 
-TileTable = Mapping[str, tuple[TileEntry, ...]]
+class _Kept(Struct, frozen=True):
+    gpu: TargetGpu
+    entries: tuple[_Entry, ...]
+
+
+MeasuredTiles = Mapping[TileKey, Tile]
+TileTable = Mapping[str, MeasuredTiles]
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenTiles:
+    """Tiles for a step, and where each comes from."""
+
+    tiles: StepTiles
+    sources: Mapping[TiledOperation, TileSource]
+
+    @property
+    def unmeasured(self) -> tuple[TiledOperation, ...]:
+        """Operations whose tile is only a default."""
+        return tuple(name for name in TILED_OPERATIONS if self.sources[name] == "default")
+
+
+def tiles_for(shapes: StepShapes, gpu: TargetGpu, folder: Path | None = None) -> ChosenTiles:
+    """The tiles for one step: measured on this machine, else shipped as measured, else the default.
+
+    `folder` is where measurements are kept, None for the user's cache folder. A measured tile that
+    does not fit these shapes is ignored.
+
+    Raises:
+        MissingRequirement: no tile fits the GPU's shared memory; names the limit.
+    """
+    measured: dict[TileSource, MeasuredTiles] = {
+        "cache": cached_tiles(gpu, folder or cache_folder()),
+        "table": shipped_table().get(gpu.name, {}),
+    }
+    tiles: dict[TiledOperation, Tile] = {}
+    sources: dict[TiledOperation, TileSource] = {}
+    for operation in TILED_OPERATIONS:
+        key = tile_key(operation, shapes)
+        fitting = (
+            (source, known[key])
+            for source, known in measured.items()
+            if key in known and tile_fits(known[key], operation, shapes, gpu)
+        )
+        default: tuple[TileSource, Tile] = ("default", tile_candidates(operation, shapes, gpu)[0])
+        sources[operation], tiles[operation] = next(fitting, default)
+    return ChosenTiles(StepTiles(**tiles), sources)
+
+
+def report_unmeasured(
+    chosen: ChosenTiles, gpu: TargetGpu, model: str, workload: DecodeWorkload, spec: VariantSpec
+) -> tuple[Finding, ...]:
+    """The tiles that are only defaults, and the command that measures them: one finding, and once
+    in a process a line on stderr; none if all tiles were measured."""
+    if not chosen.unmeasured:
+        return ()
+    command = ["decodescope", "tune", "--model", model]
+    command += ["--batch", str(workload.batch), "--context", str(workload.context)]
+    command += ["--tokens", str(workload.new_tokens), "--dtype", workload.dtype]
+    if (formats := spec.formats) != VariantSpec("fused"):
+        command += ["--variant", str(formats)]
+    names = ", ".join(chosen.unmeasured)
+    line = f"tiles not measured on {gpu.name} for {names}: {shlex.join(command)}"
+    _write_once(f"{line}\n")
+    return (Finding(DEFAULT_TILES, line),)
+
+
+@cache
+def _write_once(line: str) -> None:
+    sys.stderr.write(line)
 
 
 def tile_key(operation: TiledOperation, shapes: StepShapes) -> TileKey:
@@ -79,23 +155,16 @@ def tile_key(operation: TiledOperation, shapes: StepShapes) -> TileKey:
     )
 
 
-def tile_entries(
+def tiles_by_key(
     shapes: StepShapes, tiles: StepTiles, operations: Iterable[TiledOperation] = TILED_OPERATIONS
-) -> tuple[TileEntry, ...]:
-    """One step's tiles of some operations as entries."""
-    return tuple(TileEntry(tile_key(name, shapes), tiles.of(name)) for name in operations)
+) -> dict[TileKey, Tile]:
+    """One step's tiles of some operations by their keys."""
+    return {tile_key(name, shapes): tiles.of(name) for name in operations}
 
 
-def updated(old: Iterable[TileEntry], new: Iterable[TileEntry]) -> tuple[TileEntry, ...]:
-    """All entries, ordered by key; a new entry replaces an old one with the same key."""
-    tiles = {entry.key: entry.tile for entry in (*old, *new)}
-    keys = sorted(tiles, key=lambda key: msgspec.structs.astuple(key))
-    return tuple(TileEntry(key, tiles[key]) for key in keys)
-
-
-def table_with(table: TileTable, gpu: str, entries: Iterable[TileEntry]) -> TileTable:
-    """The table with these entries of that GPU added, or in place of those with the same key."""
-    return {**table, gpu: updated(table.get(gpu, ()), entries)}
+def table_with(table: TileTable, gpu: str, tiles: MeasuredTiles) -> TileTable:
+    """The table with these tiles of that GPU added, or in place of those with the same key."""
+    return {**table, gpu: {**table.get(gpu, {}), **tiles}}
 
 
 def decode_table(data: bytes) -> TileTable:
@@ -104,16 +173,22 @@ def decode_table(data: bytes) -> TileTable:
     Raises:
         msgspec.DecodeError: another format, an invalid tile, or a key that occurs twice.
     """
-    table = msgspec.json.decode(data, type=dict[str, tuple[TileEntry, ...]])
-    for gpu, entries in table.items():
-        if len({entry.key for entry in entries}) < len(entries):
+    table = {}
+    for gpu, entries in msgspec.json.decode(data, type=dict[str, tuple[_Entry, ...]]).items():
+        table[gpu] = {entry.key: entry.tile for entry in entries}
+        if len(table[gpu]) < len(entries):
             raise msgspec.ValidationError(f"{gpu}: a key comes twice")
     return table
 
 
 def encode_table(table: TileTable) -> bytes:
-    """A table as indented JSON."""
-    return msgspec.json.format(msgspec.json.encode(table), indent=1) + b"\n"
+    """A table as indented JSON; the entries of a GPU are in the order of their keys."""
+    entries = {gpu: _entries(tiles) for gpu, tiles in table.items()}
+    return msgspec.json.format(msgspec.json.encode(entries), indent=1) + b"\n"
+
+
+def _entries(tiles: MeasuredTiles) -> tuple[_Entry, ...]:
+    return tuple(_Entry(key, tiles[key]) for key in sorted(tiles))
 
 
 def shipped_table() -> TileTable:
@@ -121,12 +196,7 @@ def shipped_table() -> TileTable:
     return decode_table(Path(__file__).with_name("tile_table.json").read_bytes())
 
 
-class _Kept(Struct, frozen=True):
-    gpu: TargetGpu
-    entries: tuple[TileEntry, ...]
-
-
-def cached_entries(gpu: TargetGpu, folder: Path) -> tuple[TileEntry, ...]:
+def cached_tiles(gpu: TargetGpu, folder: Path) -> dict[TileKey, Tile]:
     """The tiles measured on this kind of GPU with this driver, Triton and decodescope.
 
     A file from other versions is ignored, and so is a damaged one, with a line on stderr.
@@ -135,21 +205,21 @@ def cached_entries(gpu: TargetGpu, folder: Path) -> tuple[TileEntry, ...]:
     try:
         kept = msgspec.json.decode(path.read_bytes(), type=_Kept)
     except FileNotFoundError:
-        return ()
+        return {}
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
         sys.stderr.write(f"measured tiles ignored: {path}: {error}\n")
-        return ()
-    return kept.entries if kept.gpu == gpu else ()
+        return {}
+    return {entry.key: entry.tile for entry in kept.entries} if kept.gpu == gpu else {}
 
 
-def keep_tiles(gpu: TargetGpu, measured: Iterable[TileEntry], folder: Path) -> Path | None:
+def keep_tiles(gpu: TargetGpu, measured: MeasuredTiles, folder: Path) -> Path | None:
     """Add tiles for later runs; returns the file that keeps them.
 
     If that fails, writes the reason to stderr and returns None.
     """
     path = _path(gpu, folder)
-    entries = updated(cached_entries(gpu, folder), measured)
-    return path if keep_measured(path, _Kept(gpu, entries), "measured tiles") else None
+    tiles = {**cached_tiles(gpu, folder), **measured}
+    return path if keep_measured(path, _Kept(gpu, _entries(tiles)), "measured tiles") else None
 
 
 def _path(gpu: TargetGpu, folder: Path) -> Path:

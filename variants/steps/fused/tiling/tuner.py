@@ -131,13 +131,15 @@ def _tune_operation(
 ) -> TunedOperation:
     before = tiles.of(operation)
     trials = [Trial(before, step_ns(tiles))]
-    others = (tile for tile in dict.fromkeys(choices) if tile != before)
-    trials += (_trial(tiles.with_tile(operation, tile), operation, step_ns) for tile in others)
-    ranking = tuple(sorted(trials, key=_rank))
+    rivals = (tile for tile in dict.fromkeys(choices) if tile != before)
+    trials += (_trial(tiles.with_tile(operation, tile), operation, step_ns) for tile in rivals)
+    ranking = tuple(sorted(trials, key=lambda trial: (trial.step_ns is None, trial.step_ns)))
     rival = ranking[0].tile
     if rival == before:
         return TunedOperation(operation, before, before, ranking, (), ())
-    old, new = _duel(tiles, tiles.with_tile(operation, rival), step_ns)
+    # In turn, so that clock drift affects both.
+    new_tiles = tiles.with_tile(operation, rival)
+    old, new = zip(*((step_ns(tiles), step_ns(new_tiles)) for _ in range(DUEL_ROUNDS)), strict=True)
     chosen = rival if max(new) < min(old) else before
     return TunedOperation(operation, before, chosen, ranking, old, new)
 
@@ -147,18 +149,6 @@ def _trial(tiles: StepTiles, operation: TiledOperation, step_ns: StepTimer) -> T
         return Trial(tiles.of(operation), step_ns(tiles))
     except (OutOfResources, PTXASError, ValueError) as error:
         return Trial(tiles.of(operation), None, str(error))
-
-
-def _duel(
-    old: StepTiles, new: StepTiles, step_ns: StepTimer
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Times of both, measured in turn, so that clock drift affects both."""
-    pairs = [(step_ns(old), step_ns(new)) for _ in range(DUEL_ROUNDS)]
-    return tuple(first for first, _ in pairs), tuple(second for _, second in pairs)
-
-
-def _rank(trial: Trial) -> float:
-    return float("inf") if trial.step_ns is None else trial.step_ns
 
 
 def _summary(result: TunedOperation) -> str:

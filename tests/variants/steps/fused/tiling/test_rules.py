@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from decodescope.kernels.host.tile import Tile
-from decodescope.variants.model.presets import PRESETS
+from decodescope.variants.model.presets import presets
 from decodescope.variants.steps.fused.tiling.rules import default_tiles
 from decodescope.variants.steps.fused.tiling.shapes import StepTiles, TiledOperation
 from tests.helpers.sizes import preset_shapes
@@ -102,7 +102,7 @@ def test_rows_are_loaded_at_once_in_blocks_with_little_padding(
     assert shapes.intermediate <= block * blocks <= shapes.intermediate * 9 / 8
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", presets())
 @pytest.mark.parametrize("batch", [1, 8])
 def test_multiprocessors_have_work_if_the_shapes_allow_it(name: str, batch: int) -> None:
     """All of them at batch 1; half of them are enough for tiles of tensor-core products."""

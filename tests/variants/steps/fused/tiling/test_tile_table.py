@@ -8,22 +8,21 @@ import pytest
 from hypothesis import given
 
 from decodescope.kernels.host.tile import Tile
-from decodescope.variants.steps.fused.tiling import tile_choice
+from decodescope.variants.steps.fused.tiling import tile_table
 from decodescope.variants.steps.fused.tiling.rules import default_tiles
 from decodescope.variants.steps.fused.tiling.shapes import TILED_OPERATIONS, StepShapes, StepTiles
-from decodescope.variants.steps.fused.tiling.tile_choice import tiles_for
 from decodescope.variants.steps.fused.tiling.tile_limits import tile_fits
 from decodescope.variants.steps.fused.tiling.tile_table import (
-    TileEntry,
     TileTable,
-    cached_entries,
+    cached_tiles,
     decode_table,
     encode_table,
     keep_tiles,
     shipped_table,
-    tile_entries,
+    table_with,
     tile_key,
-    updated,
+    tiles_by_key,
+    tiles_for,
 )
 from tests.helpers.sizes import H200, any_shapes, preset_shapes
 
@@ -44,16 +43,16 @@ ENTRY = (
 
 @pytest.fixture
 def no_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tile_choice, "shipped_table", dict)
+    monkeypatch.setattr(tile_table, "shipped_table", dict)
 
 
 def ship(monkeypatch: pytest.MonkeyPatch, table: TileTable) -> None:
-    monkeypatch.setattr(tile_choice, "shipped_table", lambda: table)
+    monkeypatch.setattr(tile_table, "shipped_table", lambda: table)
 
 
 @given(any_shapes())
 def test_a_table_survives_json(shapes: StepShapes) -> None:
-    table = {"A": tile_entries(shapes, default_tiles(shapes, 132)), "B": ()}
+    table = {"A": tiles_by_key(shapes, default_tiles(shapes, 132)), "B": {}}
     assert decode_table(encode_table(table)) == table
 
 
@@ -64,13 +63,13 @@ def test_e4m3_activations_have_tiles_of_their_own() -> None:
     fp8_x = replace(narrow, fp8_x=True)
     same = {name for name in TILED_OPERATIONS if tile_key(name, narrow) == tile_key(name, fp8_x)}
     assert same == {"attention", "head"}
-    (entry,) = tile_entries(fp8_x, TUNED, ["o"])
-    assert b'"element_bytes": 1,\n    "fp8_x": true\n' in encode_table({"A": (entry,)})
+    tiles = tiles_by_key(fp8_x, TUNED, ["o"])
+    assert b'"element_bytes": 1,\n    "fp8_x": true\n' in encode_table({"A": tiles})
 
 
 def test_an_entry_reads_as_documented() -> None:
-    (entry,) = decode_table(b'{"NVIDIA H200":[' + ENTRY + b"]}")["NVIDIA H200"]
-    assert entry == TileEntry(tile_key("o", SHAPES), TUNED.o)
+    tiles = decode_table(b'{"NVIDIA H200":[' + ENTRY + b"]}")["NVIDIA H200"]
+    assert tiles == {tile_key("o", SHAPES): TUNED.o}
 
 
 @pytest.mark.parametrize(
@@ -95,21 +94,15 @@ def test_a_table_in_another_format_is_refused(old: bytes, new: bytes) -> None:
 def test_the_shipped_table_has_only_tiles_that_can_run() -> None:
     table = shipped_table()
     assert "NVIDIA H200" in table
-    assert (
-        encode_table(table) == (Path(tile_choice.__file__).parent / "tile_table.json").read_bytes()
-    )
-    for entries in table.values():
-        assert entries == updated((), entries)
+    assert encode_table(table) == Path(tile_table.__file__).with_suffix(".json").read_bytes()
 
 
 def test_new_entries_replace_old_ones_of_their_key() -> None:
-    old = tile_entries(SHAPES, default_tiles(SHAPES, 132))
-    other = tile_entries(replace(SHAPES, batch=4), TUNED)
-    merged = updated((*old, *other), tile_entries(SHAPES, TUNED))
-    assert {entry.key: entry.tile for entry in merged} == {
-        entry.key: entry.tile for entry in (*other, *tile_entries(SHAPES, TUNED))
-    }
-    assert len(merged) == 2 * len(TILED_OPERATIONS)
+    old = tiles_by_key(SHAPES, default_tiles(SHAPES, 132))
+    other = tiles_by_key(replace(SHAPES, batch=4), TUNED)
+    table = table_with({"A": {**old, **other}, "B": old}, "A", tiles_by_key(SHAPES, TUNED))
+    assert table == {"A": {**other, **tiles_by_key(SHAPES, TUNED)}, "B": old}
+    assert len(table["A"]) == 2 * len(TILED_OPERATIONS)
 
 
 @pytest.mark.parametrize(("batch", "counted"), [(1, 1), (2, 2), (3, 4), (8, 8), (9, 16)])
@@ -127,8 +120,8 @@ def test_cache_lengths_share_a_measurement_and_other_sizes_do_not() -> None:
 
 def test_kept_tiles_are_found_only_with_the_same_gpu_and_versions(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "folder"
-    keep_tiles(H200, tile_entries(SHAPES, TUNED), folder)
-    assert set(cached_entries(H200, folder)) == set(tile_entries(SHAPES, TUNED))
+    keep_tiles(H200, tiles_by_key(SHAPES, TUNED), folder)
+    assert cached_tiles(H200, folder) == tiles_by_key(SHAPES, TUNED)
     for changed in (
         {"name": "NVIDIA H100"},
         {"driver": "590.1"},
@@ -136,28 +129,28 @@ def test_kept_tiles_are_found_only_with_the_same_gpu_and_versions(tmp_path: Path
         {"decodescope": "0.2"},
         {"multiprocessors": 66},
     ):
-        assert cached_entries(msgspec.structs.replace(H200, **changed), folder) == ()
+        assert cached_tiles(msgspec.structs.replace(H200, **changed), folder) == {}
 
 
 def test_a_second_model_is_added_and_another_version_starts_empty(tmp_path: Path) -> None:
     other = preset_shapes("qwen3-0.6b")
-    keep_tiles(H200, tile_entries(SHAPES, TUNED), tmp_path)
-    keep_tiles(H200, tile_entries(other, TUNED), tmp_path)
-    assert len(cached_entries(H200, tmp_path)) == 2 * len(TILED_OPERATIONS)
+    keep_tiles(H200, tiles_by_key(SHAPES, TUNED), tmp_path)
+    keep_tiles(H200, tiles_by_key(other, TUNED), tmp_path)
+    assert len(cached_tiles(H200, tmp_path)) == 2 * len(TILED_OPERATIONS)
     newer = msgspec.structs.replace(H200, triton="3.7.0")
-    keep_tiles(newer, tile_entries(other, TUNED), tmp_path)
-    assert len(cached_entries(newer, tmp_path)) == len(TILED_OPERATIONS)
-    assert cached_entries(H200, tmp_path) == ()
+    keep_tiles(newer, tiles_by_key(other, TUNED), tmp_path)
+    assert len(cached_tiles(newer, tmp_path)) == len(TILED_OPERATIONS)
+    assert cached_tiles(H200, tmp_path) == {}
 
 
 def test_a_damaged_cache_is_ignored(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], no_table: None
 ) -> None:
-    keep_tiles(H200, tile_entries(SHAPES, TUNED), tmp_path)
+    keep_tiles(H200, tiles_by_key(SHAPES, TUNED), tmp_path)
     (path,) = tmp_path.iterdir()
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])
-    assert cached_entries(H200, tmp_path) == ()
+    assert cached_tiles(H200, tmp_path) == {}
     (line,) = capsys.readouterr().err.splitlines()
     assert str(path) in line
     for index in range(0, len(whole), 3):
@@ -171,7 +164,7 @@ def test_a_folder_that_cannot_be_written_is_reported(
 ) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
-    keep_tiles(H200, tile_entries(SHAPES, TUNED), blocked / "cache")
+    keep_tiles(H200, tiles_by_key(SHAPES, TUNED), blocked / "cache")
     assert "not kept" in capsys.readouterr().err.splitlines()[-1]
 
 
@@ -179,7 +172,7 @@ def test_the_cache_comes_before_the_table_and_the_table_before_defaults(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     defaults = default_tiles(SHAPES, H200.multiprocessors)
-    shipped = {H200.name: (TileEntry(tile_key("down", SHAPES), Tile(1, 8192, 8)),)}
+    shipped = {H200.name: {tile_key("down", SHAPES): Tile(1, 8192, 8)}}
     ship(monkeypatch, {})
     nothing = tiles_for(SHAPES, H200, tmp_path)
     assert nothing.tiles == defaults
@@ -190,7 +183,7 @@ def test_the_cache_comes_before_the_table_and_the_table_before_defaults(
     assert found.sources["down"] == "table"
     assert "down" not in found.unmeasured
     assert tiles_for(SHAPES, msgspec.structs.replace(H200, name="B"), tmp_path).tiles == defaults
-    keep_tiles(H200, tile_entries(SHAPES, TUNED), tmp_path)
+    keep_tiles(H200, tiles_by_key(SHAPES, TUNED), tmp_path)
     own = tiles_for(SHAPES, H200, tmp_path)
     assert own.tiles == TUNED
     assert set(own.sources.values()) == {"cache"}
@@ -200,7 +193,7 @@ def test_the_cache_comes_before_the_table_and_the_table_before_defaults(
 def test_a_measurement_serves_every_size_of_its_key(tmp_path: Path, no_table: None) -> None:
     for batch, served in ((1, (1,)), (8, (5, 6, 7, 8))):
         measured = replace(SHAPES, batch=batch)
-        keep_tiles(H200, tile_entries(measured, default_tiles(measured, 132)), tmp_path)
+        keep_tiles(H200, tiles_by_key(measured, default_tiles(measured, 132)), tmp_path)
         for other, capacity in ((other, capacity) for other in served for capacity in (1025, 2048)):
             shapes = replace(SHAPES, batch=other, capacity=capacity)
             assert tiles_for(shapes, H200, tmp_path).unmeasured == ()
@@ -221,6 +214,6 @@ def test_a_measurement_serves_every_size_of_its_key(tmp_path: Path, no_table: No
 def test_a_measured_tile_that_cannot_run_is_not_taken(
     tmp_path: Path, no_table: None, operation: str, tile: Tile
 ) -> None:
-    keep_tiles(H200, tile_entries(SHAPES, TUNED.with_tile(operation, tile)), tmp_path)  # type: ignore[arg-type]
+    keep_tiles(H200, tiles_by_key(SHAPES, TUNED.with_tile(operation, tile)), tmp_path)  # type: ignore[arg-type]
     found = tiles_for(SHAPES, H200, tmp_path)
     assert found.unmeasured == (operation,)

@@ -17,7 +17,7 @@ from decodescope.kernels.ops.linear_residual import (
     linear_residual_reference,
     split_workspace,
 )
-from decodescope.variants.model.presets import PRESETS
+from decodescope.variants.model.presets import presets
 from decodescope.variants.steps.fused.tiling.candidates import MAX_CANDIDATES, tile_candidates
 from decodescope.variants.steps.fused.tiling.rules import default_tiles, interpreter_tiles
 from decodescope.variants.steps.fused.tiling.shapes import (
@@ -214,7 +214,7 @@ def test_float32_products_keep_within_registers(
 
 @pytest.mark.parametrize("element_bytes", [1, 2, 4])
 @pytest.mark.parametrize("batch", [*range(1, 18), 31, 32, 33, 63, 64])
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", presets())
 def test_defaults_of_public_models_run_on_every_supported_gpu(
     name: str, batch: int, element_bytes: int
 ) -> None:

@@ -7,7 +7,7 @@ from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.tiling.rules import default_tiles
 from decodescope.variants.steps.fused.tiling.shapes import TILED_OPERATIONS
-from decodescope.variants.steps.fused.tiling.tile_choice import ChosenTiles, report_unmeasured
+from decodescope.variants.steps.fused.tiling.tile_table import ChosenTiles, report_unmeasured
 from tests.helpers.sizes import H200, preset_shapes
 
 TILES = default_tiles(preset_shapes("llama-3.2-1b"), 132)

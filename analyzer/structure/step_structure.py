@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from decodescope.analyzer.names.kinds import ROLES
+from decodescope.analyzer.names.kinds import ROLE_OF_LETTER, ROLES
 from decodescope.analyzer.names.rules import NameMeaning, NameRules
 from decodescope.analyzer.structure.layers import Layer, StepLayers, feed_forward, find_layers
 from decodescope.analyzer.timing.timeline import Timeline
@@ -30,11 +30,6 @@ KNOWN_BY = ("name", "place", "unknown")
 # Inductor numbers its kernels in order of appearance.
 _NUMBERED = re.compile(r"^(triton_\w*)_\d+$")
 _MOST_OPS = 50_000
-_ROLE_OF_KIND = {
-    "A": "attention", "N": "norm", "r": "rope", "k": "kv_write", "g": "activation",
-    "G": "gate_up", "R": "router", "X": "experts", "q": "quantise", "c": "communication",
-    "t": "sampling", "m": "copy", "C": "copy",
-}  # fmt: skip
 # Kinds whose role no place changes.
 _FIXED = "Arkqct"
 _NUMBER = {role: number for number, role in enumerate(ROLES)}
@@ -63,8 +58,9 @@ def find_structure(timeline: Timeline, rules: NameRules) -> Structure:
     """The layers of every step, and the role of every op: by name and place in a step, by the kind
     of its name elsewhere."""
     trace = timeline.trace
-    meanings = rules.meanings(trace.names) if len(trace.ops) else []
-    alone = roles_in_step("".join(meaning.letter for meaning in meanings), _named(meanings), None)
+    meanings = [rules.meaning(name) for name in trace.names] if len(trace.ops) else []
+    letters = "".join(meaning.letter for meaning in meanings)
+    alone = roles_in_step(letters, [meaning.role for meaning in meanings], None)
     by_name = alone[trace.ops.name]
     structure = Structure(
         layer=np.full(len(trace.ops), NO_LAYER, dtype=np.int32),
@@ -132,10 +128,6 @@ def _sequences(timeline: Timeline) -> Iterator[tuple[int, Int64s]]:
     yield from ((-1, rows) for rows in grouped(outside, ops.launch))
 
 
-def _named(meanings: list[NameMeaning]) -> list[str | None]:
-    return [meaning.role for meaning in meanings]
-
-
 def names_without_numbers(names: Sequence[str]) -> Int64s:
     """A number for each name, equal for names that differ in Inductor's number only."""
     numbers: dict[str, int] = {}
@@ -174,7 +166,7 @@ def roles_in_step(letters: str, named: list[str | None], layers: StepLayers | No
         _prologue(step, layers.layers[0].start)
         _epilogue(step, layers.layers[-1].end, len(layers.layers))
     roles = [
-        role or _ROLE_OF_KIND.get(letter, "other")
+        role or ROLE_OF_LETTER.get(letter, "other")
         for role, letter in zip(step.roles, step.letters, strict=True)
     ]
     return np.array([_NUMBER[role] for role in roles], dtype=np.int8)
@@ -182,7 +174,7 @@ def roles_in_step(letters: str, named: list[str | None], layers: StepLayers | No
 
 def _layer(step: _Step, layer: Layer) -> None:
     for kind in _FIXED:
-        step.fill(layer.start, layer.end, _ROLE_OF_KIND[kind], kind)
+        step.fill(layer.start, layer.end, ROLE_OF_LETTER[kind], kind)
     _before_attention(step, layer.start, layer.attention)
     step.fill(layer.attention, layer.after_attention, "attention")
     begin, last = feed_forward(step.letters, layer.after_attention, layer.end)

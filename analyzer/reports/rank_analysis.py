@@ -7,19 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
-from decodescope.analyzer.collectives.participants import Participant, find_participants
-from decodescope.analyzer.collectives.skew import find_skew, rank_steps
-from decodescope.analyzer.collectives.waits import Waits
+from decodescope.analyzer.collectives.groups import MatchedCollectives, match_collectives
+from decodescope.analyzer.collectives.participants import find_participants
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.readers.ranks import merge_ranks
 from decodescope.analyzer.reports.analysis import Analysis, analyze
-from decodescope.analyzer.reports.communication import (
-    communication_report,
-    match_collectives,
-    skew_report,
-)
-from decodescope.analyzer.reports.given import NOTHING, Given
+from decodescope.analyzer.reports.communication import communication_report
 from decodescope.analyzer.reports.rank_reading import read_ranks
+from decodescope.analyzer.reports.skew_report import rank_steps, skew_report
+from decodescope.analyzer.reports.user_facts import NOTHING, Given
 from decodescope.analyzer.schema.communication_report import CommunicationReport
 from decodescope.analyzer.schema.ranks_report import RankReport, RanksReport
 from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding
@@ -88,15 +84,19 @@ def ranks_communication(
     says whether the wall clocks of the traces are one."""
     operations, participants = find_participants(ranks)
     matched = match_collectives(operations, participants, common_clock)
-    spans = [rank_steps(*one) for one in ranks]
-    skew = find_skew(spans, participants, matched.groups, matched.by_durations, common_clock)
-    report = communication_report(
-        matched,
-        [rank for rank, _, _ in ranks],
-        "rank",
-        None if skew is None else skew_report(skew, _first_op_ns(ranks)),
+    began_ns = [
+        trace.base_ns + int(trace.ops.start_ns[0]) for _, trace, _ in ranks if len(trace.ops)
+    ]
+    skew = skew_report(
+        {rank: rank_steps(trace, steps) for rank, trace, steps in ranks},
+        participants,
+        matched.groups,
+        by_durations=matched.by_durations,
+        common_clock=common_clock,
+        first_op_ns=min(began_ns, default=0),
     )
-    return report, tuple(_clock_findings(matched.waits, participants, common_clock))
+    report = communication_report(matched, [rank for rank, _, _ in ranks], "rank", skew)
+    return report, _clock_findings(matched, common_clock)
 
 
 def _refuse_twice(paths: Sequence[str]) -> None:
@@ -109,28 +109,20 @@ def _refuse_twice(paths: Sequence[str]) -> None:
             named.add((status.st_dev, status.st_ino))
 
 
-def _clock_findings(
-    waits: Sequence[Waits], participants: Sequence[Participant], common_clock: bool
-) -> list[Finding]:
+def _clock_findings(matched: MatchedCollectives, common_clock: bool) -> tuple[Finding, ...]:
     """Clocks that share a base, and yet disagree by more than a transfer takes."""
-    apart = [wait for wait in waits if common_clock and wait.by_durations]
+    apart = [group for group in matched.matched_groups if common_clock and group.by_durations]
     if not apart:
-        return []
-    group = max((wait.group for wait in apart), key=lambda group: int(np.ptp(group.clock_ns)))
+        return ()
+    group = max(apart, key=lambda group: int(np.ptp(group.clock_ns)))
     first, last = int(group.clock_ns.argmin()), int(group.clock_ns.argmax())
-    ranks = [participants[group.members[place]].rank for place in (last, first)]
+    ranks = [matched.participants[group.members[place]].rank for place in (last, first)]
     ahead_ns = int(np.ptp(group.clock_ns))
-    return [
+    return (
         Finding(
             "clocks_apart",
             f"by the ends of their collectives, the clock of rank {ranks[0]} is "
             f"{ahead_ns / 1e3:.1f} µs ahead of rank {ranks[1]}'s, longer than a transfer takes; "
             "waits are found from durations, and times across ranks are off by that much",
-        )
-    ]
-
-
-def _first_op_ns(ranks: Sequence[tuple[int, Trace, Steps]]) -> int:
-    """When the first op of all ranks began, on the wall clock."""
-    began = (trace.base_ns + int(trace.ops.start_ns[0]) for _, trace, _ in ranks if len(trace.ops))
-    return min(began, default=0)
+        ),
+    )

@@ -6,7 +6,7 @@ the median of the instances, and median + 20 x the median distance from it; and 
 instances, or 10 % of them, are. What recurs belongs to the steps.
 
 With fewer than three instances, or outside of steps, it is compared with all gaps of its device in
-the same way, and more is asked of it. If the trace shows the cause (see `host_record.KNOWN`), it
+the same way, and more is asked of it. If the trace shows the cause (see `causes.Piece`), it
 is at least 20 % as long as a step is without such gaps; else three times as long. Without steps, it
 takes at least 1 % of the window and 1 ms if the cause is shown, else 20 % and ten times what 99 %
 of the gaps take. Three such gaps of similar length between ops of the same two names recur.
@@ -15,14 +15,15 @@ The interruption is the excess over the median; the rest of the gap or op stays.
 leaf operators stand for GPU ops, there is none.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
 
 from decodescope.analyzer.names.short_names import short_name
 from decodescope.analyzer.text.formatting import duration, shorten
-from decodescope.analyzer.timing.interruptions.causes import GapCauses, Piece
-from decodescope.analyzer.timing.interruptions.interruption import NAME_CELLS, Cause, Interruption
+from decodescope.analyzer.timing.interruptions.causes import NAME_CELLS, GapCauses, Piece
+from decodescope.analyzer.timing.interruptions.interruption import Cause, Interruption
 from decodescope.analyzer.timing.interruptions.typical import (
     FEW,
     MIN_INTERRUPTION_NS,
@@ -30,14 +31,12 @@ from decodescope.analyzer.timing.interruptions.typical import (
     OUTLIER_FACTOR,
     STEP_SHARE,
     StepMedians,
-    is_outside,
     longest,
     min_interruption_ns,
     most_unexplained,
-    place_times,
-    rare,
+    outliers,
+    outside_of_all,
     step_medians,
-    upper_median,
 )
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import KERNEL, Bools, GpuOps, Int64s, rows_by
@@ -47,10 +46,12 @@ _UNEXPLAINED_STEPS = 3
 _UNEXPLAINED_SHARE, _KNOWN_SHARE, _KNOWN_NS = 0.2, 0.01, 1_000_000
 _USUAL = 0.99
 _ALONE = 0.9
+_BEGINNING = -(2**62)
 
 
 def find_interruptions(timeline: Timeline) -> tuple[Interruption, ...]:
-    """All interruptions of the devices, by device and time; empty for a clean trace."""
+    """All interruptions of the devices, by device and time; empty for a clean trace. Unexplained
+    ones are left out if a device has more of them than single ones."""
     if timeline.trace.on_cpu or not len(timeline.trace.ops):
         return ()
     causes, medians = GapCauses(timeline), step_medians(timeline)
@@ -59,25 +60,16 @@ def find_interruptions(timeline: Timeline) -> tuple[Interruption, ...]:
         *_long_ops(timeline, medians),
         *_before_ops(timeline, causes, medians),
     ]
-    return tuple(
-        sorted(
-            _single(timeline, interruptions),
-            key=lambda interruption: (interruption.device, interruption.start_ns),
-        )
-    )
-
-
-def _single(timeline: Timeline, interruptions: list[Interruption]) -> list[Interruption]:
-    """`interruptions` without unexplained ones if a device has more of them than single ones."""
-    devices = [
+    unexplained = Counter(
         interruption.device for interruption in interruptions if interruption.cause in _UNEXPLAINED
-    ]
-    most = max((devices.count(device) for device in set(devices)), default=0)
-    if most <= most_unexplained(len(timeline.steps)):
-        return interruptions
-    return [
-        interruption for interruption in interruptions if interruption.cause not in _UNEXPLAINED
-    ]
+    )
+    if max(unexplained.values(), default=0) > most_unexplained(len(timeline.steps)):
+        interruptions = [
+            interruption for interruption in interruptions if interruption.cause not in _UNEXPLAINED
+        ]
+    return tuple(
+        sorted(interruptions, key=lambda interruption: (interruption.device, interruption.start_ns))
+    )
 
 
 def _before_ops(
@@ -91,30 +83,22 @@ def _before_ops(
     first = int(launches.call[0])
     first_ns = min(int(trace.calls.start_ns[first]), int(trace.ops.start_ns[0]))
     least_ns = max(MIN_INTERRUPTION_NS, int(medians.all_ns * STEP_SHARE))
-    device = int(trace.ops.device[launches.first_op[0]])
-    pieces = [causes.of_pause(pause) for pause in range(min(len(trace.overhead), MOST))]
-    until = int(np.searchsorted(trace.calls.start_ns, first_ns))
-    calls = trace.calls.take(slice(0, until))
-    chosen = (calls.end_ns <= first_ns) & (calls.length_ns >= least_ns)
-    chosen &= (calls.pid == trace.calls.pid[first]) & (calls.tid == trace.calls.tid[first])
-    pieces += [causes.of_call(call) for call in np.flatnonzero(chosen)[:MOST].tolist()]
-    reached_ns = None
-    for piece in sorted((p for p in pieces if p is not None), key=lambda p: p.start_ns):
-        inside = reached_ns is not None and piece.start_ns < reached_ns
-        if not piece.known or piece.end_ns > first_ns or piece.length_ns < least_ns or inside:
-            continue
-        reached_ns = piece.end_ns
-        yield Interruption(
-            device=device,
-            start_ns=piece.start_ns,
-            end_ns=piece.end_ns,
-            cause=piece.cause,
-            evidence=f"{piece.evidence}; before the first op of the trace",
-            call=piece.call,
-            op=-1,
-            host=(piece.start_ns, piece.end_ns),
-            before_ops=True,
-        )
+    pieces = causes.covers(_BEGINNING, first_ns, least_ns, first)
+    reached_ns = _BEGINNING
+    for piece in sorted(pieces, key=lambda piece: piece.start_ns):
+        if piece.known and piece.end_ns <= first_ns and piece.start_ns >= reached_ns:
+            reached_ns = piece.end_ns
+            yield Interruption(
+                device=int(trace.ops.device[launches.first_op[0]]),
+                start_ns=piece.start_ns,
+                end_ns=piece.end_ns,
+                cause=piece.cause,
+                evidence=f"{piece.evidence}; before the first op of the trace",
+                call=piece.call,
+                op=-1,
+                host=(piece.start_ns, piece.end_ns),
+                before_ops=True,
+            )
 
 
 def _long_gaps(
@@ -123,25 +107,19 @@ def _long_gaps(
     """The interruptions in gaps, each gap as one or several pieces, not sorted."""
     gaps = timeline.gaps
     long = np.flatnonzero(gaps.length_ns >= MIN_INTERRUPTION_NS)
-    long = long[gaps.length_ns[long] >= min_interruption_ns(timeline, medians, gaps.next[long])]
+    least_ns = min_interruption_ns(timeline, medians, gaps.next[long])
+    is_long = gaps.length_ns[long] >= least_ns
+    long, least_ns = long[is_long], least_ns[is_long]
     if not len(long):
         return
-    length_ns = gaps.length_ns[long]
     before_ns = np.zeros(len(timeline.trace.ops), dtype=np.int64)
     before_ns[gaps.next] = gaps.length_ns
-    times = place_times(timeline, medians.kind, gaps.next[long], before_ns)
-    several = times.instances >= FEW
-    outside = rare(times, is_outside(length_ns, times.typical_ns, times.spread_ns) & several)
-    for place in longest(length_ns, outside):
-        row, typical_ns = int(long[place]), int(times.typical_ns[place])
-        others = int(times.instances[place]) - 1
-        least_ns = int(min_interruption_ns(timeline, medians, gaps.next[[row]])[0])
-        pieces = causes.of_gap(row, least_ns)
+    outside, few = outliers(timeline, medians, gaps.next[long], before_ns)
+    for row, typical_ns, others in outside:
+        pieces = causes.of_gap(int(long[row]), int(least_ns[row]))
         compared = f"at the same place of {others} other steps"
-        yield from _excess(timeline, row, pieces, typical_ns, compared)
-    few = long[~several]
-    if len(few):
-        yield from _few_gaps(timeline, causes, few, medians)
+        yield from _excess(timeline, int(long[row]), pieces, typical_ns, compared)
+    yield from _few_gaps(timeline, causes, long[few], medians)
 
 
 def _few_gaps(
@@ -150,11 +128,10 @@ def _few_gaps(
     """The interruptions in the long gaps `few`, which have no instances to compare with."""
     gaps = timeline.gaps
     for device, places in rows_by(gaps.device[few]).items():
-        all_ns = gaps.length_ns[gaps.device == device]
-        typical_ns = upper_median(all_ns)
-        spread_ns = upper_median(np.abs(all_ns - typical_ns))
+        all_ns = gaps.length_ns[slice(*timeline.gaps_of(device))]
         rows = few[places]
-        rows = rows[is_outside(gaps.length_ns[rows], typical_ns, spread_ns)]
+        outside, typical_ns = outside_of_all(gaps.length_ns[rows], all_ns)
+        rows = rows[outside]
         rows = rows[~_recurring(timeline, rows)]
         if not len(rows):
             continue
@@ -196,15 +173,12 @@ def _recurring(timeline: Timeline, rows: Int64s) -> Bools:
     gaps, names = timeline.gaps, timeline.trace.ops.name
     length_ns, prev, after = gaps.length_ns[rows], names[gaps.prev[rows]], names[gaps.next[rows]]
     order = np.lexsort((length_ns, after, prev))
-    keys = (prev[order], after[order])
-    new = np.zeros(len(rows), dtype=np.int64)
-    if len(rows) > 1:
-        same = np.all([key[1:] == key[:-1] for key in keys], axis=0)
-        similar = 2 * length_ns[order][:-1] >= length_ns[order][1:]
-        new[1:] = np.cumsum(~(same & similar))
-    counts = np.bincount(new)[new] if len(rows) else new
+    length_ns, prev, after = length_ns[order], prev[order], after[order]
+    similar = (prev[1:] == prev[:-1]) & (after[1:] == after[:-1])
+    similar &= 2 * length_ns[:-1] >= length_ns[1:]
+    group = np.cumsum(np.append(True, ~similar)[: len(rows)]) - 1
     recurring = np.zeros(len(rows), dtype=np.bool_)
-    recurring[order] = counts >= FEW
+    recurring[order] = np.bincount(group)[group] >= FEW
     return recurring
 
 
@@ -278,16 +252,11 @@ def _long_ops(timeline: Timeline, medians: StepMedians) -> Iterator[Interruption
     long = long[length_ns[long] >= min_interruption_ns(timeline, medians, long)]
     if not len(long):
         return
-    times = place_times(timeline, medians.kind, long, length_ns)
-    several = times.instances >= FEW
-    outside = rare(times, is_outside(length_ns[long], times.typical_ns, times.spread_ns) & several)
-    for place in longest(length_ns[long], outside):
-        op, typical_ns = int(long[place]), int(times.typical_ns[place])
-        start_ns, end_ns = _alone(ops, op, typical_ns)
-        if end_ns - start_ns >= _ALONE * (int(length_ns[op]) - typical_ns):
-            compared = f"at the same place of {int(times.instances[place]) - 1} other steps"
-            yield _long_op(timeline, op, (start_ns, end_ns), f"{duration(typical_ns)} {compared}")
-    few = long[~several]
+    outside, few = outliers(timeline, medians, long, length_ns)
+    for row, typical_ns, others in outside:
+        compared = f"at the same place of {others} other steps"
+        yield from _long_op(timeline, int(long[row]), typical_ns, compared)
+    few = long[few]
     for op in few[np.argsort(-length_ns[few], kind="stable")[:MOST]].tolist():
         yield from _few_ops(timeline, medians, op)
 
@@ -299,30 +268,25 @@ def _few_ops(timeline: Timeline, medians: StepMedians, op: int) -> Iterator[Inte
     device, length_ns = int(ops.device[op]), int(ops.length_ns[op])
     same = (ops.name == ops.name[op]) & (ops.shape == ops.shape[op]) & (ops.device == device)
     all_ns = ops.length_ns[same]
-    typical_ns = upper_median(all_ns)
-    outside = is_outside(ops.length_ns[op], typical_ns, upper_median(np.abs(all_ns - typical_ns)))
-    start_ns, end_ns = _alone(ops, op, typical_ns)
-    busy, steps = timeline.busy[device], int(np.count_nonzero(timeline.steps.gpu_ops))
-    rest_ns = int(busy.end_ns[-1] - busy.start_ns[0]) - (end_ns - start_ns)
-    step_ns = medians.all_ns if steps >= FEW else rest_ns // max(steps, 1)
-    is_alone = end_ns - start_ns >= _ALONE * (length_ns - typical_ns)
-    if outside and is_alone and len(all_ns) > FEW and length_ns >= _UNEXPLAINED_STEPS * step_ns:
-        compared = f"in {len(all_ns) - 1} others of its name and shape"
-        yield _long_op(timeline, op, (start_ns, end_ns), f"{duration(typical_ns)} {compared}")
+    outside, typical_ns = outside_of_all(ops.length_ns[op], all_ns)
+    compared = f"in {len(all_ns) - 1} others of its name and shape"
+    for interruption in _long_op(timeline, op, typical_ns, compared):
+        busy, steps = timeline.busy[device], int(np.count_nonzero(timeline.steps.gpu_ops))
+        rest_ns = int(busy.end_ns[-1] - busy.start_ns[0]) - interruption.length_ns
+        step_ns = medians.all_ns if steps >= FEW else rest_ns // max(steps, 1)
+        if outside and len(all_ns) > FEW and length_ns >= _UNEXPLAINED_STEPS * step_ns:
+            yield interruption
 
 
-def _long_op(timeline: Timeline, op: int, span: tuple[int, int], typical: str) -> Interruption:
+def _long_op(timeline: Timeline, op: int, typical_ns: int, compared: str) -> Iterator[Interruption]:
+    """An op that ran longer than is typical, if hardly anything ran beside it in that time."""
     ops = timeline.trace.ops
-    name = shorten(short_name(timeline.trace.names[ops.name[op]]), NAME_CELLS)
-    return Interruption(
-        device=int(ops.device[op]),
-        start_ns=span[0],
-        end_ns=span[1],
-        cause="long_op",
-        evidence=f"{name} ran for {duration(int(ops.length_ns[op]))}; {typical} (median)",
-        call=-1,
-        op=op,
-    )
+    length_ns = int(ops.length_ns[op])
+    start_ns, end_ns = _alone(ops, op, typical_ns)
+    if end_ns - start_ns >= _ALONE * (length_ns - typical_ns):
+        name = shorten(short_name(timeline.trace.names[ops.name[op]]), NAME_CELLS)
+        ran = f"{name} ran for {duration(length_ns)}; {duration(typical_ns)} {compared} (median)"
+        yield Interruption(int(ops.device[op]), start_ns, end_ns, "long_op", ran, call=-1, op=op)
 
 
 def _alone(ops: GpuOps, op: int, typical_ns: int) -> tuple[int, int]:
