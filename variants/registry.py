@@ -82,13 +82,13 @@ def available_variants(device: str) -> tuple[VariantInfo, ...]:
     A package's entry point that fails to load is listed with the reason and hides no other.
     """
     installed, broken = _installed()
-    return (*(_info(variant, device) for variant in (*_BUILT_IN, *installed)), *broken)
 
+    def info(variant: Variant) -> VariantInfo:
+        reason = _why_not(variant, device)
+        interpreted = reason is None and _is_interpreted(variant, device)
+        return VariantInfo(variant.name, variant.summary, reason, interpreted)
 
-def _info(variant: Variant, device: str) -> VariantInfo:
-    reason = _why_not(variant, device)
-    interpreted = reason is None and _is_interpreted(variant, device)
-    return VariantInfo(variant.name, variant.summary, reason, interpreted)
+    return (*map(info, (*_BUILT_IN, *installed)), *broken)
 
 
 def build_variant(

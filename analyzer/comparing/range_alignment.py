@@ -43,11 +43,11 @@ def align_ranges(
     rows: list[RangeChange] = []
     pending = _matched_level("", _tree(base, base_steps), _tree(other, other_steps))[::-1]
     while pending:
-        match = pending.pop()
-        rows.append(match.row())
-        for name, node in reversed(match.base.items()):
-            if name in match.other:
-                below = _matched_level(f"{node.path}/", node.children, match.other[name].children)
+        row, base_nodes, other_nodes = pending.pop()
+        rows.append(row)
+        for name, node in reversed(base_nodes.items()):
+            if name in other_nodes:
+                below = _matched_level(f"{node.path}/", node.children, other_nodes[name].children)
                 pending += reversed(below)
     return tuple(rows)
 
@@ -64,43 +64,34 @@ def layer_sums(reports: Sequence[RangeReport], steps: int) -> dict[str, dict[str
     return sums
 
 
-@dataclass(slots=True)
-class _Match:
-    """Ranges of both sides that are compared as one row; one side may be empty."""
-
-    path: str
-    base: _Siblings
-    other: _Siblings
-
-    def row(self) -> RangeChange:
-        fused = bool(self.base and self.other) and self.base.keys() != self.other.keys()
-        return RangeChange(
-            path=self.path,
-            replaced=tuple(node.path for node in self.base.values()) if fused else (),
-            **{name: Change(_sum(self.base, name), _sum(self.other, name)) for name in FIGURES},
+def _matched_level(
+    prefix: str, base: _Siblings, other: _Siblings
+) -> list[tuple[RangeChange, _Siblings, _Siblings]]:
+    """The rows of one level with the ranges of both sides that each stands for, the largest first:
+    the children of one range on both sides. One side of a row may be empty."""
+    groups = _fusion_groups(base, other)
+    groups += [{name} for name in {*base, *other}.difference(*groups)]
+    matches = []
+    for group in groups:
+        sides = [
+            {name: side[name] for name in sorted(group) if name in side} for side in (base, other)
+        ]
+        fused = all(sides) and sides[0].keys() != sides[1].keys()
+        row = RangeChange(
+            path=prefix + _joined_name(group),
+            replaced=tuple(node.path for node in sides[0].values()) if fused else (),
+            **{name: Change(*(_sum(side, name) for side in sides)) for name in FIGURES},
         )
-
-    def largest_ns(self) -> float:
-        return max(_sum(side, "attributed_ns") or 0.0 for side in (self.base, self.other))
+        matches.append((row, sides[0], sides[1]))
+    return sorted(matches, key=lambda match: (-_largest_ns(match[0]), match[0].path))
 
 
 def _sum(nodes: _Siblings, figure: str) -> float | None:
     return sum(node.figures[figure] for node in nodes.values()) if nodes else None
 
 
-def _matched_level(prefix: str, base: _Siblings, other: _Siblings) -> list[_Match]:
-    """The rows of one level, the largest first: the children of one range on both sides."""
-    groups = _fusion_groups(base, other)
-    groups += [{name} for name in {*base, *other}.difference(*groups)]
-    matches = [
-        _Match(
-            prefix + _joined_name(group),
-            {name: base[name] for name in sorted(group) if name in base},
-            {name: other[name] for name in sorted(group) if name in other},
-        )
-        for group in groups
-    ]
-    return sorted(matches, key=lambda match: (-match.largest_ns(), match.path))
+def _largest_ns(row: RangeChange) -> float:
+    return max(row.attributed_ns.base or 0.0, row.attributed_ns.other or 0.0)
 
 
 def _fusion_groups(base: Iterable[str], other: Iterable[str]) -> list[set[str]]:

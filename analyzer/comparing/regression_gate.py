@@ -72,7 +72,10 @@ def read_baseline(
             `variants`.
     """
     _check_allowed(allowed_percent)
-    baseline = Baseline(path, allowed_percent, _read_runs(baseline_json, path))
+    runs = decode_saved(baseline_json, path, _BaselineRuns, _NEW_BASELINE).runs
+    if not runs or not all(0 < (run.tokens_per_s or 0) < math.inf for run in runs):
+        raise InputError(f"{path}: has no measured runs; {_NEW_BASELINE}")
+    baseline = Baseline(path, allowed_percent, runs)
     if missing := [name for name in baseline.rates if name not in variants]:
         raise InputError(
             f"{path}: the baseline has {', '.join(missing)}, which this comparison lacks; "
@@ -182,13 +185,6 @@ def _check_allowed(allowed_percent: float) -> None:
         raise InputError(
             f"--fail-on-regression {allowed_percent:g}: must be a percentage from 0 to below 100"
         )
-
-
-def _read_runs(baseline_json: bytes, path: str) -> tuple[_BaselineRun, ...]:
-    runs = decode_saved(baseline_json, path, _BaselineRuns, _NEW_BASELINE).runs
-    if not runs or not all(0 < (run.tokens_per_s or 0) < math.inf for run in runs):
-        raise InputError(f"{path}: has no measured runs; {_NEW_BASELINE}")
-    return runs
 
 
 def _software_findings(baseline: Baseline, comparison: Comparison) -> list[Finding]:

@@ -7,7 +7,6 @@ charts and the text next to them.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup
 from msgspec.structs import replace
 
 from decodescope.analyzer.comparing.sides import sides_of
@@ -27,7 +26,6 @@ from decodescope.analyzer.schema.comparison_report import (
     Comparison,
     ComparisonResult,
     Diff,
-    VariantRates,
 )
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import GAP_CLASSES, CaptureInfo, Report
@@ -90,7 +88,7 @@ def html_report(
         ranks=ranks if ranks is not None and ranks.communication.collectives else None,
         changes=changes,
         runs=runs,
-        rates=_rates(changes.variants) if changes else None,
+        rates=rates_svg(changes.variants) if changes else None,
         ratios=ratios_svg(changes.pairs) if changes else None,
         standings=standings_svg(changes.standings, changes.variants) if changes else None,
         rates_table=rates_and_accuracy_table(sides),
@@ -148,11 +146,6 @@ def _changes(
     if len(views) == 2:
         pair = replace(pair, base=views[0].name, other=views[1].name)
     return ComparisonResult(0, (), (pair,), comparison.findings, comparison.gate)
-
-
-def _rates(variants: Sequence[VariantRates]) -> Markup | None:
-    timed = [variant for variant in variants if variant.mean is not None]
-    return rates_svg(timed) if timed else None
 
 
 def _models(views: Sequence[VariantView], runs: Sequence[RunReport]) -> list[dict[str, object]]:

@@ -22,17 +22,17 @@ class Drawing:
     def __init__(self, height: float, title: str, description: str, width: float = CHART_WIDTH):
         self.width = width
         self.height = height
-        self._root = ElementTree.Element(
+        self.root = ElementTree.Element(
             "svg",
             {
-                "viewBox": f"0 0 {_short(width)} {_short(height)}",
+                "viewBox": f"0 0 {short(width)} {short(height)}",
                 "role": "img",
                 "aria-label": plain_line(f"{title}. {description}"),
                 "class": "chart",
             },
         )
-        ElementTree.SubElement(self._root, "title").text = plain_line(title)
-        ElementTree.SubElement(self._root, "desc").text = plain_line(description)
+        ElementTree.SubElement(self.root, "title").text = plain_line(title)
+        ElementTree.SubElement(self.root, "desc").text = plain_line(description)
 
     def rect(
         self, x: float, y: float, width: float, height: float, kind: str, tip: str = ""
@@ -52,8 +52,7 @@ class Drawing:
     ) -> None:
         """Many rectangles (x, y, width, height) as one shape, in a tenth of the bytes."""
         path = "".join(
-            f"M{_short(x)} {_short(y)}h{_short(w)}v{_short(h)}h{_short(-w)}z"
-            for x, y, w, h in boxes
+            f"M{short(x)} {short(y)}h{short(w)}v{short(h)}h{short(-w)}z" for x, y, w, h in boxes
         )
         if path:
             shape = self._add("path", kind)
@@ -61,14 +60,15 @@ class Drawing:
             self._tip(shape, tip)
 
     def polygon(self, points: Iterable[tuple[float, float]], kind: str, tip: str = "") -> None:
-        shape = self._add("polygon", kind)
-        shape.set("points", " ".join(f"{_short(x)},{_short(y)}" for x, y in points))
-        self._tip(shape, tip)
+        self._tip(self.through(points, "polygon", kind), tip)
 
-    def polyline(self, points: Iterable[tuple[float, float]], kind: str) -> None:
-        """A line through `points`."""
-        shape = self._add("polyline", kind)
-        shape.set("points", " ".join(f"{_short(x)},{_short(y)}" for x, y in points))
+    def through(
+        self, points: Iterable[tuple[float, float]], tag: str, kind: str
+    ) -> ElementTree.Element:
+        """A polygon or a polyline through `points`."""
+        shape = self._add(tag, kind)
+        shape.set("points", " ".join(f"{short(x)},{short(y)}" for x, y in points))
+        return shape
 
     def text(self, x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> None:
         """One line of text whose baseline is at `y`; `anchor` is start, middle or end."""
@@ -79,22 +79,12 @@ class Drawing:
 
     def markup(self) -> Markup:
         """The element as escaped markup for a page."""
-        return Markup(ElementTree.tostring(self._root, encoding="unicode"))
-
-    def file(self, style: str) -> str:
-        """The drawing as an SVG file of its own, with its style sheet."""
-        size = {"width": _short(self.width), "height": _short(self.height)}
-        root = ElementTree.Element(
-            "svg", {"xmlns": "http://www.w3.org/2000/svg", **self._root.attrib, **size}
-        )
-        ElementTree.SubElement(root, "style").text = style
-        root.extend(self._root)
-        return ElementTree.tostring(root, encoding="unicode") + "\n"
+        return Markup(ElementTree.tostring(self.root, encoding="unicode"))
 
     def _add(self, tag: str, kind: str, **numbers: float) -> ElementTree.Element:
-        shape = ElementTree.SubElement(self._root, tag)
+        shape = ElementTree.SubElement(self.root, tag)
         for name, value in numbers.items():
-            shape.set(name, _short(value))
+            shape.set(name, short(value))
         if kind:
             shape.set("class", kind)
         return shape
@@ -116,15 +106,6 @@ def ticks(limit: float, most: int = 10) -> list[float]:
     return [step * index for index in range(int(limit / step) + 1)]
 
 
-def log_ticks(low: float, high: float) -> list[float]:
-    """Round values from `low` > 0 to `high` for a logarithmic axis: powers of ten, or 1, 2 and 5
-    times those, or all digits, the more the shorter the axis is."""
-    digits = (1,) if high / low > 1000 else (1, 2, 5) if high / low > 10 else range(1, 10)
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    round_values = [digit * 10.0**power for power in powers for digit in digits]
-    return [value for value in round_values if low <= value <= high]
-
-
 def time_ticks(limit_ns: int, most: int = 10) -> list[tuple[float, str]]:
     """Round times from 0 to at most `limit_ns`, each in ns and as text in one unit."""
     factor, unit = next((f, u) for f, u in TIME_UNITS if limit_ns >= 2 * f or f == 1)
@@ -137,5 +118,6 @@ def _descending(step: float) -> Iterable[float]:
         step /= 10
 
 
-def _short(value: float) -> str:
+def short(value: float) -> str:
+    """At most two decimals."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if value else "0"

@@ -31,9 +31,12 @@ _FRONTIER_HEIGHT = 300.0
 _SMALLEST_KL = 1e-12
 
 
-def rates_svg(variants: Sequence[VariantRates]) -> Markup:
+def rates_svg(variants: Sequence[VariantRates]) -> Markup | None:
     """Left: tokens/s from zero, a dot per round. Right: the same dots and the interval of the mean,
-    as deviation from the variant's own mean, which shows the noise."""
+    as deviation from the variant's own mean, which shows the noise. None if nothing was timed."""
+    variants = [variant for variant in variants if variant.mean is not None]
+    if not variants:
+        return None
     height = _AXIS_PX + len(variants) * _ROW_PX
     about = ", ".join(f"{variant.variant}: {rate(variant.mean)}" for variant in variants)
     drawing = Drawing(height, "tokens/s of each variant, a dot per round", about)

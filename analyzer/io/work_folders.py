@@ -8,7 +8,6 @@ import re
 import shutil
 import tempfile
 from pathlib import Path
-from types import TracebackType
 
 _PREFIX, _SUFFIX = "decodescope-", ".tmp"
 _NAME = re.compile(rf"{_PREFIX}[a-z0-9_]+{re.escape(_SUFFIX)}")
@@ -29,12 +28,7 @@ class WorkFolder:
     def __enter__(self) -> Path:
         return self.path
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.remove()
 
     def remove(self) -> None:

@@ -31,7 +31,7 @@ class MessageFrame(Struct, frozen=True, array_like=True, tag="m"):
 
 class WindowFrame(Struct, frozen=True, array_like=True, tag="w"):
     t_ns: RecordedNs
-    ready: TraceReady
+    message: TraceReady
     trace_gz: bytes
 
 

@@ -105,11 +105,10 @@ class Recording:
                         cut = f"{self.path}: {error} at byte {self.end}; kept the rest"
                         self.findings = (Finding("recording_cut", cut),)
                     break
-                message = frame.ready if isinstance(frame, WindowFrame) else frame.message
-                _check_protocol(self.path, message)
+                _check_protocol(self.path, frame.message)
                 t_ns = max(frame.t_ns, self.duration_ns)
-                if not isinstance(message, STATISTICS):
-                    self.events.append(RecordedFrame(t_ns, message, self.end))
+                if not isinstance(frame.message, STATISTICS):
+                    self.events.append(RecordedFrame(t_ns, frame.message, self.end))
                 self.offsets.append(self.end)
                 self.end = file.tell()
                 # Last: whoever sees it in another thread finds all of the frame.
@@ -125,21 +124,15 @@ class Recording:
         """The frames with a captured window, oldest first."""
         return tuple(frame for frame in self.events if isinstance(frame.message, TraceReady))
 
-    @property
-    def frames(self) -> Iterator[RecordedFrame]:
-        """All frames in the order they were written, each read when it is needed."""
-        return self.frames_from(0)
-
-    def frames_from(self, number: int) -> Iterator[RecordedFrame]:
-        """The frames from the one with this number on, each read when it is needed; also those that
-        are added before the last one was taken."""
+    def frames(self, number: int = 0) -> Iterator[RecordedFrame]:
+        """The frames from the one with this number on, in the order they were written, each read
+        when it is needed; also those that are added before the last one was taken."""
         if number >= len(self.times_ns):
             return
         with self.opened() as file:
             file.seek(self.offsets[number])
             while number < len(self.times_ns):
-                frame = read_frame(file)
-                message = frame.ready if isinstance(frame, WindowFrame) else frame.message
+                message = read_frame(file).message
                 yield RecordedFrame(self.times_ns[number], message, self.offsets[number])
                 number += 1
 
@@ -158,7 +151,7 @@ class Recording:
         first = max(number - recent, 0)
         start = self.offsets[first] if first < len(self.offsets) else self.end
         count = bisect_left(self.events, start, key=lambda event: event.offset)
-        tail = islice(self.frames_from(first), number - first)
+        tail = islice(self.frames(first), number - first)
         return _last_windows([*_still_valid(self.events[:count]), *tail])
 
     def marks(self) -> tuple[RecordingMark, ...]:

@@ -121,11 +121,7 @@ def _markdown_table(table: Table[Any]) -> str:
     rules = ["--:" if column.kind.number else ":--" for column in columns]
     heads = [_escaped(column.heading) for column in columns]
     rows = [[_escaped(column.cell(row)) for column in columns] for row in table.rows]
-    return "\n".join(_markdown_row(row) for row in (heads, rules, *rows))
-
-
-def _markdown_row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, rules, *rows))
 
 
 def _escaped(text: str) -> str:

@@ -42,7 +42,7 @@ def write_hours(source: Path, hours: int, path: Path) -> int:
         trace.write_bytes(gzip.decompress(recording.packed_trace(window)))
         assert isinstance(window.message, TraceReady)
         traces.append(msgspec.structs.replace(window.message, path=str(trace)))
-    stats = [f.message for f in recording.frames if isinstance(f.message, Stats)]
+    stats = [f.message for f in recording.frames() if isinstance(f.message, Stats)]
     now, windows = [0], 0
     with closing(RecordingWriter(path, 1 << 30, lambda: now[0])) as writer:
         for event in recording.events:

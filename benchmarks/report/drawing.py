@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+from xml.etree import ElementTree
 
-from decodescope.analyzer.html.svg import Drawing, log_ticks, ticks
+from decodescope.analyzer.html.svg import Drawing, short, ticks
 
 _STYLE = Path(__file__).with_name("plot.css").read_text(encoding="utf-8")
 _WIDTH, _COLORS = 860.0, 7
@@ -46,6 +47,29 @@ class Series:
     labels: tuple[str, ...] = ()
 
 
+class Plot(Drawing):
+    """A drawing that is written as a file of its own."""
+
+    def file(self, style: str) -> str:
+        """The drawing as an SVG file of its own, with its style sheet."""
+        size = {"width": short(self.width), "height": short(self.height)}
+        root = ElementTree.Element(
+            "svg", {"xmlns": "http://www.w3.org/2000/svg", **self.root.attrib, **size}
+        )
+        ElementTree.SubElement(root, "style").text = style
+        root.extend(self.root)
+        return ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Round values from `low` > 0 to `high` for a logarithmic axis: powers of ten, or 1, 2 and 5
+    times those, or all digits, the more the shorter the axis is."""
+    digits = (1,) if high / low > 1000 else (1, 2, 5) if high / low > 10 else range(1, 10)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    values = [digit * 10.0**power for power in powers for digit in digits]
+    return [value for value in values if low <= value <= high]
+
+
 def bars_file(title: str, unit: str, bars: Sequence[Bar]) -> str:
     """Horizontal bars from zero, by group; a dashed line is a bar's limit."""
     rows = len(bars) + len({bar.group for bar in bars})
@@ -53,7 +77,7 @@ def bars_file(title: str, unit: str, bars: Sequence[Bar]) -> str:
     left = max(120.0, 44 + 7.8 * max(len(bar.name) for bar in bars))
     right = 24 + 7.6 * max(len(bar.text) for bar in bars)
     described = ", ".join(f"{bar.group} {bar.name}: {bar.text}" for bar in bars)
-    drawing = Drawing(height, title, described, _WIDTH)
+    drawing = Plot(height, title, described, _WIDTH)
     drawing.text(12, 22, title, "title")
     most = max(max(bar.high, bar.limit or 0.0) for bar in bars)
     scale = (_WIDTH - left - right) / most
@@ -92,7 +116,7 @@ def lines_file(
     ys = [y for one in series for _, y in one.points]
     across, up = _Axis.over(xs, _LEFT, _WIDTH - _RIGHT), _Axis.over(ys, _HEIGHT, _TOP)
     height = _HEIGHT + 48 + _LEGEND * math.ceil(len(series) / 2)
-    drawing = Drawing(height, title, ", ".join(one.name for one in series), _WIDTH)
+    drawing = Plot(height, title, ", ".join(one.name for one in series), _WIDTH)
     drawing.text(12, 22, title, "title")
     for at in marks or across.marks:
         drawing.line(across.place(at), _TOP, across.place(at), _HEIGHT, "grid")
@@ -113,7 +137,7 @@ def _series(drawing: Drawing, one: Series, number: int, across: "_Axis", up: "_A
     color = number % _COLORS
     places = [(across.place(x), up.place(y)) for x, y in one.points]
     if one.joined:
-        drawing.polyline(places, one.limit or f"l{color}")
+        drawing.through(places, "polyline", one.limit or f"l{color}")
     if one.limit is None:
         for (x, y), (_, value) in zip(places, one.points, strict=True):
             drawing.circle(x, y, 4, f"f{color}", f"{one.name}: {value:,.4g}")

@@ -220,7 +220,7 @@ async def test_recordings_keep_meters_and_replays_show_them(tmp_path):
     for message in said:
         writer.write(message)
     writer.close()
-    assert [frame.message for frame in read_recording(path).frames] == said
+    assert [frame.message for frame in read_recording(path).frames()] == said
     link = ReplayLink(path)
     await link.start()
     jumped = (await until(link, is_a(Jumped)))[-1]

@@ -360,7 +360,7 @@ async def test_a_recording_link_passes_on_and_records_every_event(path, tmp_path
     assert inner.sent == [Pause()]
     await link.close()
     assert inner.closed
-    frames = [frame.message for frame in read_recording(path).frames]
+    frames = [frame.message for frame in read_recording(path).frames()]
     assert [type(message) for message in frames] == [Progress, TraceReady, Stats, Failure, Bye]
 
 

@@ -184,7 +184,7 @@ class ReplayLink(Link):
             self._broken(error)
             return
         if not self._jumping:
-            self._frames = recording.frames_from(number)
+            self._frames = recording.frames(number)
             self._waiting.append(Jumped(t_ns, tuple(events)))
 
     async def _play(self, recording: Recording) -> None:

@@ -1,7 +1,6 @@
 """`decodescope compare`: measures several variants of one model in turn, and compares them."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import quote
@@ -49,7 +48,7 @@ class CompareRequest:
 
     `text` is scored for accuracy (None: `accuracy_text.scored_text` chooses one). Traces are kept
     in the folder `keep`, created if missing, as <variant>-round<i>.json.gz; with None they are
-    deleted when the outcome's context ends. The workload of a `baseline` must be the same. With
+    deleted. The workload of a `baseline` must be the same. With
     `each_round`, the runs so far are compared after each complete round too.
     """
 
@@ -65,18 +64,7 @@ class CompareRequest:
         return msgspec.structs.replace(self.config, variant=variant)
 
 
-@dataclass(frozen=True, slots=True)
-class CompareOutcome:
-    """The comparison, and for each variant the trace of the last complete round."""
-
-    comparison: Comparison
-    traces: dict[str, Path]
-
-
-@contextmanager
-def compare_variants(
-    request: CompareRequest, tell: Tell, run: RunJobs = run_job
-) -> Iterator[CompareOutcome]:
+def compare_variants(request: CompareRequest, tell: Tell, run: RunJobs = run_job) -> Comparison:
     """Measure the variants in turn, round by round (A B C A B C ...), each in a new process.
 
     A new process for every run matches what a user's run costs: it includes one-time costs, the
@@ -111,7 +99,7 @@ def compare_variants(
         rounds.measure()
         accuracies = {} if rounds.interrupted else rounds.score()
         tell(ComparisonProgress(request.repeats))
-        yield CompareOutcome(rounds.compared(accuracies), rounds.traces)
+        return rounds.compared(accuracies)
 
 
 def _checked_variants(request: CompareRequest) -> tuple[str, ...]:

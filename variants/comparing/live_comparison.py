@@ -93,8 +93,7 @@ def main(arguments: list[str]) -> int:
 
 def _compare(app: _App, config: ComparisonConfig) -> int:
     request = CompareRequest(config.config, config.variants, config.rounds, each_round=True)
-    with compare_variants(request, app.tell) as outcome:
-        app.tell(ComparisonDone(outcome.comparison))
+    app.tell(ComparisonDone(compare_variants(request, app.tell)))
     app.tell(Bye("done"))
     return 0
 

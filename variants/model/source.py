@@ -65,7 +65,7 @@ def resolve_model(name: str) -> ModelSource:
         return ModelSource(name, "folder", folder=_checked_folder(path, name))
     if _looks_like_path(name):
         raise MissingRequirement(f"model not found: there is no folder {name}")
-    if not _HUB_ID.fullmatch(name) or ("/" not in name and _nearest(name)):
+    if not _HUB_ID.fullmatch(name) or ("/" not in name and _did_you_mean(name)):
         raise InputError(f"unknown model {name!r}{_did_you_mean(name)}; see `decodescope models`")
     return ModelSource(name, "hub", hub_id=name)
 
@@ -177,12 +177,8 @@ def _looks_like_path(name: str) -> bool:
     return name.startswith((".", "/", "~")) or name.count("/") > 1 or name.endswith("/")
 
 
-def _nearest(name: str) -> str | None:
-    known = [TINY, *presets(), *(preset + RANDOM_SUFFIX for preset in presets())]
-    matches = get_close_matches(name.lower(), known, n=1, cutoff=_SIMILAR)
-    return matches[0] if matches else None
-
-
 def _did_you_mean(name: str) -> str:
-    nearest = _nearest(name)
-    return f" (did you mean {nearest}?)" if nearest else ""
+    """The model of the nearest name, for an error; "" if none is similar."""
+    known = [TINY, *presets(), *(preset + RANDOM_SUFFIX for preset in presets())]
+    nearest = get_close_matches(name.lower(), known, n=1, cutoff=_SIMILAR)
+    return f" (did you mean {nearest[0]}?)" if nearest else ""

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.schema.report import SamplingSettings
@@ -58,10 +58,9 @@ def parse_dtype(name: str) -> DType:
     Raises:
         InputError: any other name.
     """
-    for dtype in get_args(DType):
-        if name == dtype:
-            return dtype  # type: ignore[no-any-return]
-    raise InputError(f"--dtype {name}: must be one of {', '.join(get_args(DType))}")
+    if name not in get_args(DType):
+        raise InputError(f"--dtype {name}: must be one of {', '.join(get_args(DType))}")
+    return cast(DType, name)
 
 
 def _check_sampling(sampling: SamplingSettings) -> None:

@@ -205,8 +205,12 @@ class AnnotationColumn:
 
 
 def _path_in(text: bytes) -> str:
-    """The path in one JSON value; "" if it has none."""
-    return _as_path(clean_text(next(_texts_in(decoded(_values, text)), "")))
+    """The path in one JSON value: a module's full name as a path ("layers.0.mlp": "layers.0/mlp"),
+    other text as it is; "" if it has none."""
+    name = clean_text(next(_texts_in(decoded(_values, text)), ""))
+    if not _MODULE.fullmatch(name):
+        return name.strip("/")[:MAX_NAME]
+    return _NUMBERED.sub("\0\\1", name).replace(".", "/").replace("\0", ".")[:MAX_NAME]
 
 
 def _texts_in(value: object) -> Iterator[str]:
@@ -225,10 +229,3 @@ def _texts_in(value: object) -> Iterator[str]:
         for entry in reversed(value):
             if isinstance(entry, str | dict):
                 yield from _texts_in(entry)
-
-
-def _as_path(text: str) -> str:
-    """A module's full name as a path ("layers.0.mlp": "layers.0/mlp"); other text as it is."""
-    if not _MODULE.fullmatch(text):
-        return text.strip("/")[:MAX_NAME]
-    return _NUMBERED.sub("\0\\1", text).replace(".", "/").replace("\0", ".")[:MAX_NAME]

@@ -249,5 +249,4 @@ def _database(location: str) -> sqlite3.Connection:
 
 
 def _has_content(path: str) -> bool:
-    file = Path(path)
-    return file.exists() and file.stat().st_size > 0
+    return os.path.exists(path) and os.path.getsize(path) > 0

@@ -151,10 +151,7 @@ def _compared(
             setup.say(event.describe())
 
     try:
-        with compare_variants(
-            CompareRequest(what.config, variants, what.rounds), tell, runs
-        ) as outcome:
-            return outcome.comparison
+        return compare_variants(CompareRequest(what.config, variants, what.rounds), tell, runs)
     except DecodescopeError as error:
         if runs.running not in what.peers:
             raise

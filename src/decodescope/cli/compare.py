@@ -82,16 +82,18 @@ def compare(
         saved = _read(baseline, "--baseline")
         before = read_baseline(saved, str(baseline), request.variants, fail_on_regression)
         request = replace(request, baseline=before)
-    with progress(say) as show, compare_variants(request, partial(_tell, show)) as outcome:
-        comparison = outcome.comparison
+    with progress(say) as show:
+        comparison = compare_variants(request, partial(_tell, show))
         try:
             if before is not None:
                 comparison = check_baseline(comparison, before)
         finally:
             # Whatever the gate says, the runs are kept.
             if out is not None:
-                traces = outcome.traces.items()
-                analyses = {name: analyzer.analyze(analyzer.load(trace)) for name, trace in traces}
+                analyses = {
+                    name: analyzer.analyze(analyzer.load(window.source.path))
+                    for name, window in comparison.windows.items()
+                }
                 title = f"{comparison.runs[0].model}: {', '.join(analyses)}"
                 write_comparison(out, "comparison", comparison, title, analyses)
     print_result(comparison, comparison_table, as_json)

@@ -100,7 +100,7 @@ def interruptible() -> Iterator[EndingSignal]:
     def interrupt(number: int, frame: FrameType | None) -> None:
         interruption.number = number
         for caught_number in caught:
-            signal.signal(caught_number, _ignore)
+            signal.signal(caught_number, lambda number, frame: None)
         time.sleep(_ONE_SIGNAL_S)
         for caught_number in caught:
             signal.signal(caught_number, signal.SIG_DFL)
@@ -112,7 +112,3 @@ def interruptible() -> Iterator[EndingSignal]:
     if interruption.number is None:
         for number, handler in caught.items():
             signal.signal(number, handler)
-
-
-def _ignore(number: int, frame: FrameType | None) -> None:
-    pass

@@ -26,9 +26,17 @@ class _File(click.Path):
 FILE = _File(path_type=Path)
 # What transformers reads from a checkpoint's folder.
 _CHECKPOINT_FILES = (
-    "*config.json", "*.safetensors", "*.safetensors.index.json", "*.model", "*.py",
-    "tokenizer*", "vocab*", "merges*", "*_tokens*.json", "chat_template*",
-)  # fmt: skip
+    "*config.json",
+    "*.safetensors",
+    "*.safetensors.index.json",
+    "*.model",
+    "*.py",
+    "tokenizer*",
+    "vocab*",
+    "merges*",
+    "*_tokens*.json",
+    "chat_template*",
+)
 DEFAULT_TOKENS = 128
 
 Command = Callable[..., None]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, log_ticks, ticks, time_ticks
+from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks, time_ticks
 from decodescope.analyzer.html.svg_step_time import histogram_svg, queue_svg, waterfalls_svg
 from decodescope.analyzer.html.svg_timeline import MAX_STREAMS, excerpt_svg, step_svg, steps_svg
 from decodescope.analyzer.html.svg_variants import rates_svg, ratios_svg, standings_svg
@@ -265,7 +265,7 @@ def test_every_round_is_a_dot() -> None:
         VariantRates("a", (100.0, 101.0, 99.0), 100.0, Interval(99.0, 101.0, 0.95), None),
         VariantRates("b", (400.0,), 400.0, None, None),
     ]
-    root = parsed(rates_svg(variants))
+    root = parsed(rates_svg(variants) or "")
     assert len(list(root.iter("circle"))) == 2 * 4
     bars = [float(s.get("width", 0)) for s in root.iter("rect") if s.get("class") == "bar"]
     assert bars[1] / bars[0] == pytest.approx(4.0, rel=0.001)
@@ -345,27 +345,3 @@ def test_ticks_of_time_share_a_unit() -> None:
     assert time_ticks(15_800_000)[1] == (2e6, "2 ms")
     assert time_ticks(1_560_000)[1] == (2e5, "200 µs")
     assert ticks(0) == [0.0]
-
-
-@given(st.floats(1e-6, 1e6), st.floats(1.01, 1e9))
-def test_marks_of_a_logarithmic_axis_are_round_rising_and_inside(low, factor):
-    high = low * factor
-    marks = log_ticks(low, high)
-    assert marks == sorted(set(marks))
-    assert all(low <= mark <= high for mark in marks)
-    assert all(float(f"{mark:.0e}") == pytest.approx(mark) for mark in marks)
-    assert len(marks) <= 20
-    assert len(marks) >= 2 or factor < 4
-
-
-def test_a_drawing_as_a_file_has_its_size_and_its_style():
-    drawing = Drawing(40, "title", "about", 200)
-    drawing.polyline([(0, 1), (2, 3.456)], "line")
-    root = parsed(drawing.file(".line { stroke: red; }"))
-    space = "{http://www.w3.org/2000/svg}"
-    assert (root.tag, root.get("width"), root.get("height")) == (f"{space}svg", "200", "40")
-    assert [part.tag for part in root] == [
-        f"{space}{tag}" for tag in ("style", "title", "desc", "polyline")
-    ]
-    assert root[0].text == ".line { stroke: red; }"
-    assert root[3].get("points") == "0,1 2,3.46"

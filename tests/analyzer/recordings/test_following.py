@@ -49,7 +49,7 @@ def path(tmp_path: Path) -> Path:
 def parts(recording: Recording) -> tuple[object, ...]:
     return (
         list(recording.times_ns), list(recording.offsets), recording.events, recording.end,
-        recording.findings, [frame.message for frame in recording.frames],
+        recording.findings, [frame.message for frame in recording.frames()],
     )  # fmt: skip
 
 
@@ -61,7 +61,7 @@ def test_however_the_bytes_arrive_every_frame_is_read_once(
     path = tmp_path_factory.mktemp("run") / "run.dsrec"
     file = GrowingFile(path)
     with closing(FollowedRecording(file.partial)) as followed:
-        one_by_one = followed.recording.frames_from(0)
+        one_by_one = followed.recording.frames(0)
         taken = []
         for start, end in zip([0, *cuts], [*cuts, len(DATA)], strict=True):
             file.append(DATA[start:end])
@@ -121,10 +121,10 @@ def test_followers_do_not_hinder_the_writer_or_each_other(path: Path) -> None:
     for follower in (first, second):
         assert follower.read_on()
         assert (follower.growing, follower.ending()) == (False, "complete")
-        assert [frame.message for frame in follower.recording.frames] == MESSAGES[-2:]
+        assert [frame.message for frame in follower.recording.frames()] == MESSAGES[-2:]
         follower.close()
         with pytest.raises(TraceError, match="no longer followed"):
-            next(follower.recording.frames)
+            next(follower.recording.frames())
 
 
 def test_a_killed_writer_is_noticed_and_what_it_wrote_stays(path: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_killed_writer_is_noticed_and_what_it_wrote_stays(path: Path) -> None:
             assert followed.read_on()
             assert not followed.growing
             assert followed.ending() == "unfinished"
-            assert [frame.message.text for frame in followed.recording.frames] == ["0", "1", "2"]
+            assert [frame.message.text for frame in followed.recording.frames()] == ["0", "1", "2"]
     assert growing_file(path) is None
     assert not is_being_written(partial)
 
@@ -169,7 +169,7 @@ def test_a_recording_that_replaces_nothing_is_removed(path: Path) -> None:
         writer.close()
         followed.read_on()
         assert (followed.growing, followed.ending()) == (False, "removed")
-        assert [frame.message for frame in followed.recording.frames] == MESSAGES[:1]
+        assert [frame.message for frame in followed.recording.frames()] == MESSAGES[:1]
 
 
 @pytest.mark.parametrize("left", [0, 30, len(DATA) - 1])
@@ -195,8 +195,8 @@ def test_bytes_that_disappear_between_two_looks_are_an_error_when_they_are_read(
         assert followed.read_on()
         assert followed.recording.findings == ()
         with pytest.raises(TraceError, match="unreadable frame"):
-            list(followed.recording.frames)
-        assert next(followed.recording.frames_from(len(MESSAGES))).message == MESSAGES[0]
+            list(followed.recording.frames())
+        assert next(followed.recording.frames(len(MESSAGES))).message == MESSAGES[0]
     file.abandon()
 
 
@@ -235,7 +235,7 @@ def test_a_file_system_without_locks_still_takes_recordings(path: Path, monkeypa
     with closing(RecordingWriter(path)) as writer:
         writer.write(MESSAGES[0])
         assert growing_file(path) is None
-    assert [frame.message for frame in read_recording(path).frames] == MESSAGES[:1]
+    assert [frame.message for frame in read_recording(path).frames()] == MESSAGES[:1]
 
 
 def test_a_writer_that_cannot_make_its_file_says_so(tmp_path: Path) -> None:

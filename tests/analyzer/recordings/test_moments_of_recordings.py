@@ -48,7 +48,7 @@ def test_the_past_of_any_moment_is_what_a_reader_from_the_start_would_know(data)
             for number, choice in enumerate(choices)
         ]
         recording = read_recording(record(folder / "r.dsrec", messages, max_windows_per_variant=99))
-        frames = list(recording.frames)
+        frames = list(recording.frames())
         number = data.draw(st.integers(0, len(frames)))
         recent = data.draw(st.integers(0, 12))
         past = recording.past(number, recent)

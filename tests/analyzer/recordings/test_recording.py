@@ -26,8 +26,8 @@ def path(tmp_path) -> Path:
 def test_messages_come_back_with_their_times(path):
     messages = [hello(), Progress("a", "b"), State("running", "eager"), stats(1), Bye("quit")]
     recording = read_recording(record(path, messages))
-    assert [frame.message for frame in recording.frames] == messages
-    assert [frame.t_ns for frame in recording.frames] == [300_000_000 * i for i in range(1, 6)]
+    assert [frame.message for frame in recording.frames()] == messages
+    assert [frame.t_ns for frame in recording.frames()] == [300_000_000 * i for i in range(1, 6)]
     assert recording.duration_ns == 1_500_000_000
     assert recording.findings == ()
     assert recording.windows == ()
@@ -38,7 +38,7 @@ def test_the_file_has_its_name_only_when_it_is_closed(path):
     writer.write(hello())
     assert not path.exists()
     partial = path.with_name("run.dsrec.partial")
-    assert [frame.message for frame in read_recording(partial).frames] == [hello()]
+    assert [frame.message for frame in read_recording(partial).frames()] == [hello()]
     writer.close()
     writer.close()
     writer.write(Bye("after the end"))
@@ -49,8 +49,8 @@ def test_a_recording_left_by_a_killed_run_is_never_touched(path):
     partial = path.with_name("run.dsrec.partial")
     record(path, [hello()]).rename(partial)
     record(path, [Bye("quit")])
-    assert [frame.message for frame in read_recording(partial).frames] == [hello()]
-    assert [frame.message for frame in read_recording(path).frames] == [Bye("quit")]
+    assert [frame.message for frame in read_recording(partial).frames()] == [hello()]
+    assert [frame.message for frame in read_recording(path).frames()] == [Bye("quit")]
 
 
 def test_a_recording_goes_through_a_pipe(tmp_path):
@@ -73,7 +73,7 @@ def test_an_interrupted_run_still_finishes_its_recording(path):
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    assert len(list(read_recording(path).frames)) == 1
+    assert len(list(read_recording(path).frames())) == 1
 
 
 def test_statistics_are_thinned_to_four_a_second_and_nothing_else_is(path):
@@ -81,10 +81,10 @@ def test_statistics_are_thinned_to_four_a_second_and_nothing_else_is(path):
     for seq in range(100):
         messages += [stats(seq), Log("info", str(seq))]
     record(path, messages, interval_ns=25_000_000)
-    kept = [f for f in read_recording(path).frames if isinstance(f.message, Stats)]
+    kept = [f for f in read_recording(path).frames() if isinstance(f.message, Stats)]
     assert len(kept) == 20
     assert all(b.t_ns - a.t_ns >= 250_000_000 for a, b in pairwise(kept))
-    assert sum(isinstance(f.message, Log) for f in read_recording(path).frames) == 100
+    assert sum(isinstance(f.message, Log) for f in read_recording(path).frames()) == 100
 
 
 def test_windows_are_embedded_and_bounded_per_variant(path, tmp_path):
@@ -124,7 +124,7 @@ def test_a_long_run_has_a_window_every_five_minutes_and_all_that_were_asked_for(
 
 def test_a_window_whose_file_is_gone_is_left_out(path):
     record(path, [TraceReady("/nowhere/window-0001.json", capture(), False), Bye("x")])
-    assert [frame.message for frame in read_recording(path).frames] == [Bye("x")]
+    assert [frame.message for frame in read_recording(path).frames()] == [Bye("x")]
 
 
 def test_the_last_window_is_the_trace_of_a_recording(path, tmp_path):
@@ -170,7 +170,7 @@ def test_a_disk_that_fills_up_is_said_once(path, monkeypatch):
     writer.write(Bye("y"))
     writer.close()
     partial = read_recording(path.with_name("run.dsrec.partial"))
-    assert [frame.message for frame in partial.frames] == [hello()]
+    assert [frame.message for frame in partial.frames()] == [hello()]
 
 
 def test_closing_waits_for_a_window_being_packed(path, tmp_path, monkeypatch):

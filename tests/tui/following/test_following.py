@@ -309,7 +309,7 @@ async def test_the_death_of_a_worker_is_recorded_once(path):
         link = RecordingLink(inner, RecordingWriter(path))
         assert [await link.receive() for _ in events] == list(events)
         await link.close()
-        messages = [frame.message for frame in read_recording(path).frames]
+        messages = [frame.message for frame in read_recording(path).frames()]
         assert [type(message) for message in messages] == recorded
         assert not isinstance(messages[-1], Failure) or messages[-1].fatal
 

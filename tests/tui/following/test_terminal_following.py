@@ -63,7 +63,7 @@ def test_a_run_is_followed_by_its_name_to_its_end(path: Path, run) -> None:
         path.with_name("end").touch()
         terminal.until(lambda: terminal.shows("ended"))
         assert run.wait(PATIENCE_S) == 0
-        last = [frame.message for frame in read_recording(path).frames][-1]
+        last = [frame.message for frame in read_recording(path).frames()][-1]
         terminal.until(lambda: rate(terminal) == int(last.tokens_per_s))
         terminal.child.send("q")
         terminal.until(terminal.gone)

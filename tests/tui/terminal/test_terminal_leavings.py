@@ -71,7 +71,7 @@ def test_a_signal_ends_the_worker_and_keeps_the_recording(name, tmp_path, monkey
         assert restored(terminal.raw)
         assert not alive(worker)
         assert list((tmp_path / "temporary").iterdir()) == []
-        assert list(read_recording(tmp_path / "run.dsrec").frames)
+        assert list(read_recording(tmp_path / "run.dsrec").frames())
         assert not (tmp_path / "run.dsrec.partial").exists()
     finally:
         terminal.child.close(force=True)

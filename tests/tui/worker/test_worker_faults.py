@@ -222,7 +222,7 @@ async def test_a_full_disk_ends_the_recording_and_not_the_run(tmp_path, small_di
     await until(link, is_a(type(stats(1))), PATIENCE_S)
     await link.close()
     assert path.read_bytes() == b"an older recording"
-    assert next(type(f.message) for f in read_recording(partial).frames) is type(hello())
+    assert next(type(f.message) for f in read_recording(partial).frames()) is type(hello())
 
 
 async def test_the_title_says_that_the_run_is_recorded_until_it_is_not(tmp_path, monkeypatch):
@@ -275,7 +275,7 @@ def test_heartbeats_are_not_recorded_and_other_settings_have_windows_of_their_ow
     recorded(path, *run, *run)
     recording = read_recording(path)
     assert len(recording.windows) == 6
-    kinds = [type(frame.message) for frame in recording.frames]
+    kinds = [type(frame.message) for frame in recording.frames()]
     assert Heartbeat not in kinds
     assert kinds.count(Meters) == 2
     assert Meters not in [type(event.message) for event in recording.events]

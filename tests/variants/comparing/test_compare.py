@@ -91,15 +91,15 @@ def codes(findings: tuple[Finding, ...]) -> list[str]:
 
 def test_variants_take_turns_and_rounds_are_numbered() -> None:
     run = FakeRuns()
-    with compare_variants(request(), nothing, run) as outcome:
-        runs = outcome.comparison.runs
+    compared = compare_variants(request(), nothing, run)
+    runs = compared.runs
     assert run.ran == ["eager", "slow/er", "other"] * 3
     assert [(one.variant, one.round) for one in runs] == [
         (variant, round) for round in range(3) for variant in ("eager", "slow/er", "other")
     ]
     assert [one.tokens_per_s for one in runs] == [110.0 + 10 * number for number in range(9)]
-    assert outcome.comparison.comparison.rounds == 3
-    pairs = [(pair.base, pair.other) for pair in outcome.comparison.comparison.pairs]
+    assert compared.comparison.rounds == 3
+    pairs = [(pair.base, pair.other) for pair in compared.comparison.pairs]
     assert ("eager", "slow/er") in pairs
     assert ("slow/er", "other") in pairs
 
@@ -137,31 +137,27 @@ def test_a_baseline_of_another_workload_is_refused_before_the_first_run(
 ) -> None:
     run = FakeRuns()
     asked = request(baseline=baseline(**changes))
-    with pytest.raises(InputError, match=words), compare_variants(asked, nothing, run):
-        pass
+    with pytest.raises(InputError, match=words):
+        compare_variants(asked, nothing, run)
     assert run.jobs == []
 
 
 def test_a_baseline_of_the_same_workload_is_accepted() -> None:
     run = FakeRuns()
-    with compare_variants(request(baseline=baseline()), nothing, run):
-        assert run.ran
+    compare_variants(request(baseline=baseline()), nothing, run)
+    assert run.ran
     # How many tokens a prompt's text has is not known yet.
     config = msgspec.structs.replace(CONFIG, prompt="def")
     asked = replace(request(baseline=baseline(context=3)), config=config)
     run = FakeRuns()
-    with (
-        pytest.raises(InputError, match="context 3 against 128"),
-        compare_variants(asked, nothing, run),
-    ):
-        pass
+    with pytest.raises(InputError, match="context 3 against 128"):
+        compare_variants(asked, nothing, run)
     assert run.ran == ["eager"]
 
 
 def test_accuracy_is_scored_once_and_added_to_every_run_of_its_variant() -> None:
     run = FakeRuns()
-    with compare_variants(request(text="to score"), nothing, run) as outcome:
-        comparison = outcome.comparison
+    comparison = compare_variants(request(text="to score"), nothing, run)
     (job,) = (job for job in run.jobs if isinstance(job, AccuracyJob))
     assert job is run.jobs[-1]
     assert (job.variants, job.text) == (("eager", "slow/er", "other"), "to score")
@@ -174,36 +170,34 @@ def test_accuracy_is_scored_once_and_added_to_every_run_of_its_variant() -> None
 
 
 def test_windows_are_those_of_the_last_round(tmp_path: Path) -> None:
-    with compare_variants(request(keep=tmp_path / "new" / "out"), nothing, FakeRuns()) as outcome:
-        windows = outcome.comparison.windows
-    assert outcome.traces == {
-        "eager": tmp_path / "new/out/eager-round2.json.gz",
-        "slow/er": tmp_path / "new/out/slow%2Fer-round2.json.gz",
-        "other": tmp_path / "new/out/other-round2.json.gz",
-    }
+    folder = tmp_path / "new" / "out"
+    windows = compare_variants(request(keep=folder), nothing, FakeRuns()).windows
     assert {name: window.source.path for name, window in windows.items()} == {
-        name: str(path) for name, path in outcome.traces.items()
+        "eager": f"{folder}/eager-round2.json.gz",
+        "slow/er": f"{folder}/slow%2Fer-round2.json.gz",
+        "other": f"{folder}/other-round2.json.gz",
     }
-    kept = sorted(path.name for path in (tmp_path / "new" / "out").iterdir())
+    kept = sorted(path.name for path in folder.iterdir())
     assert kept == sorted(
         f"{name}-round{round}.json.gz"
         for name in ("eager", "slow%2Fer", "other")
         for round in range(3)
     )
-    assert all(path.read_bytes() == TRACE.read_bytes() for path in outcome.traces.values())
+    assert all(path.read_bytes() == TRACE.read_bytes() for path in folder.iterdir())
 
 
-def test_without_a_folder_traces_are_deleted_with_the_outcome() -> None:
-    with compare_variants(request(), nothing, FakeRuns()) as outcome:
-        paths = list(outcome.traces.values())
-        assert all(path.read_bytes() == TRACE.read_bytes() for path in paths)
+def test_without_a_folder_traces_are_deleted() -> None:
+    run = FakeRuns()
+    windows = compare_variants(request(), nothing, run).windows
+    paths = [Path(window.source.path) for window in windows.values()]
+    written = [job.trace_path for job in run.jobs if isinstance(job, RunJob)]
+    assert [str(path) for path in paths] == written[-3:]
     assert not any(path.exists() or path.parent.exists() for path in paths)
 
 
 def test_progress_names_round_variant_and_the_last_rate() -> None:
     reported: list[ComparisonEvent] = []
-    with compare_variants(request("eager", "other", repeats=2), reported.append, FakeRuns()):
-        pass
+    compare_variants(request("eager", "other", repeats=2), reported.append, FakeRuns())
     assert [one.describe() for one in reported if isinstance(one, ComparisonProgress)] == [
         "round 1 of 2: eager",
         "round 1 of 2: eager: busy",
@@ -227,8 +221,7 @@ def test_each_round_is_compared_with_those_before_it_if_asked() -> None:
     reported: list[ComparisonEvent] = []
     run = FakeRuns({("other", 1): MissingRequirement("no room")})
     asked = request("eager", "other", repeats=4, each_round=True)
-    with compare_variants(asked, reported.append, run) as outcome:
-        done = outcome.comparison
+    done = compare_variants(asked, reported.append, run)
     compared = [one.comparison for one in reported if isinstance(one, RoundCompared)]
     assert [one.comparison.rounds for one in compared] == [1, 1, 2, 3]
     assert [len(one.runs) for one in compared] == [2, 2, 4, 6]
@@ -245,19 +238,15 @@ def test_a_failure_in_the_first_round_ends_it_and_names_the_variant(
     kind: type[Exception], tmp_path: Path
 ) -> None:
     run = FakeRuns({("slow/er", 0): kind("no room")})
-    with (
-        pytest.raises(kind, match=r"^variant slow/er failed: no room$"),
-        compare_variants(request(keep=tmp_path), nothing, run),
-    ):
-        raise AssertionError("there is nothing to compare")
+    with pytest.raises(kind, match=r"^variant slow/er failed: no room$"):
+        compare_variants(request(keep=tmp_path), nothing, run)
     assert run.ran == ["eager", "slow/er"]
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_later_failure_drops_its_round_for_every_variant(tmp_path: Path) -> None:
     run = FakeRuns({("slow/er", 2): MissingRequirement("its process was killed by SIGKILL")})
-    with compare_variants(request(repeats=4, keep=tmp_path), nothing, run) as outcome:
-        comparison = outcome.comparison
+    comparison = compare_variants(request(repeats=4, keep=tmp_path), nothing, run)
     assert [one.round for one in comparison.runs] == [0, 0, 0, 1, 1, 1, 3, 3, 3]
     assert comparison.comparison.rounds == 3
     message = next(f.message for f in comparison.comparison.findings if f.code == "round_left_out")
@@ -265,28 +254,24 @@ def test_a_later_failure_drops_its_round_for_every_variant(tmp_path: Path) -> No
         "round 3 of 4 is left out: variant slow/er failed: its process was killed by SIGKILL"
     )
     assert not list(tmp_path.glob("*round2*"))
-    assert all("round3" in path.name for path in outcome.traces.values())
+    assert all("round3" in window.source.path for window in comparison.windows.values())
 
 
 def test_an_interrupt_keeps_the_complete_rounds(tmp_path: Path) -> None:
     run = FakeRuns({("other", 2): KeyboardInterrupt()})
-    with compare_variants(request(repeats=5, keep=tmp_path), nothing, run) as outcome:
-        comparison = outcome.comparison
+    comparison = compare_variants(request(repeats=5, keep=tmp_path), nothing, run)
     assert [one.round for one in comparison.runs] == [0, 0, 0, 1, 1, 1]
     assert codes(comparison.comparison.findings)[0] == "interrupted"
     assert "round 3 of 5" in comparison.comparison.findings[0].message
     assert not any(isinstance(job, AccuracyJob) for job in run.jobs)
     assert len(list(tmp_path.iterdir())) == 6
-    assert all("round1" in path.name for path in outcome.traces.values())
+    assert all("round1" in window.source.path for window in comparison.windows.values())
 
 
 def test_an_interrupt_before_a_complete_round_is_raised(tmp_path: Path) -> None:
     run = FakeRuns({("other", 0): KeyboardInterrupt()})
-    with (
-        pytest.raises(KeyboardInterrupt),
-        compare_variants(request(keep=tmp_path), nothing, run),
-    ):
-        raise AssertionError("there is nothing to compare")
+    with pytest.raises(KeyboardInterrupt):
+        compare_variants(request(keep=tmp_path), nothing, run)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -295,8 +280,7 @@ def test_an_interrupt_before_a_complete_round_is_raised(tmp_path: Path) -> None:
     [(KeyboardInterrupt(), "interrupted"), (MissingRequirement("no room"), "accuracy_missing")],
 )
 def test_without_accuracy_the_rates_are_still_there(error: BaseException, code: str) -> None:
-    with compare_variants(request(), nothing, FakeRuns({("accuracy", 0): error})) as outcome:
-        comparison = outcome.comparison
+    comparison = compare_variants(request(), nothing, FakeRuns({("accuracy", 0): error}))
     assert len(comparison.runs) == 9
     assert all(one.accuracy is None for one in comparison.runs)
     assert code in codes(comparison.comparison.findings)
@@ -323,10 +307,7 @@ def test_without_accuracy_the_rates_are_still_there(error: BaseException, code: 
 def test_bad_requests_are_refused_before_the_first_run(wrong: dict[str, Any], words: str) -> None:
     run = FakeRuns()
     right = {"config": CONFIG, "variants": ("eager", "other"), "repeats": 3}
-    with (
-        pytest.raises((InputError, MissingRequirement), match=words) as caught,
-        compare_variants(CompareRequest(**(right | wrong)), nothing, run),
-    ):
-        raise AssertionError("it was not refused")
+    with pytest.raises((InputError, MissingRequirement), match=words) as caught:
+        compare_variants(CompareRequest(**(right | wrong)), nothing, run)
     assert run.jobs == []
     assert "\n" not in str(caught.value)
