@@ -6,11 +6,11 @@ output adds (colours, bars, sorting) it derives from the declaration.
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from operator import attrgetter
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from decodescope.analyzer.names.fitted_names import ShortNames, cut_middle
+from decodescope.analyzer.names.fitted_names import cut_middle
+from decodescope.analyzer.tables.figures import path_reader
 from decodescope.analyzer.text import formatting
 from decodescope.analyzer.text.formatting import UNKNOWN
 from decodescope.analyzer.vocabulary.words import exact_change, exact_microseconds
@@ -84,11 +84,6 @@ RANGE = replace(NAME, least=14, code=True)
 CODE = replace(TEXT, code=True)
 
 
-def kernel_kind(names: ShortNames) -> Kind:
-    """The kind of a column of kernels: short names, distinct among `names`."""
-    return replace(RANGE, least=16, fit=names.of)
-
-
 @dataclass(frozen=True, slots=True)
 class Column(Generic[Row]):
     """One column.
@@ -149,7 +144,7 @@ class Column(Generic[Row]):
     def reader(self) -> Callable[[Row], Any]:
         """The reader of the figure of a row, for many rows."""
         value = self.value or self.key
-        return _path_reader(value) if isinstance(value, str) else value
+        return path_reader(value) if isinstance(value, str) else value
 
     def sorted_by(self, row: Row) -> Any:
         """The value that the row is sorted by, None if it is unknown."""
@@ -184,50 +179,6 @@ class Column(Generic[Row]):
         return self.tone(row) if callable(self.tone) else self.tone
 
 
-@cache
-def _path_reader(path: str) -> Callable[[Any], Any]:
-    """The reader of a path of attributes; None if one of them is None."""
-    first, *others = path.split(".")
-    of_first = attrgetter(first)
-    if not others:
-        return of_first
-
-    def read(row: Any) -> Any:
-        value = of_first(row)
-        for part in others:
-            if value is None:
-                return None
-            value = getattr(value, part)
-        return value
-
-    return read
-
-
-def per_step(total: str, steps: int | None) -> Callable[[Any], float]:
-    """The reader of a total by its path, or of its mean over so many steps."""
-    read = _path_reader(total)
-    return read if steps is None else lambda row: read(row) / (steps or 1)
-
-
-def quotient(part: str, whole: str) -> Callable[[Any], float | None]:
-    """The reader of `part` ÷ `whole`, two paths; None if one is unknown, or the whole is 0."""
-    read_part, read_whole = _path_reader(part), _path_reader(whole)
-
-    def read(row: Any) -> float | None:
-        figure, of = read_part(row), read_whole(row)
-        return None if figure is None or not of else figure / of
-
-    return read
-
-
-def columns_of(part: str, *columns: Column[Row]) -> tuple[Column[Row], ...]:
-    """Columns whose figures are those of a part of each row, under their keys."""
-    return tuple(
-        replace(column, value=f"{part}.{column.key}") if column.value is None else column
-        for column in columns
-    )
-
-
 class Mark(NamedTuple):
     """A colour and a letter beside the first column: of a family of ops, of a class of gaps, or of
     a part of a step."""
@@ -257,6 +208,10 @@ class Table(Generic[Row]):
     tone: Callable[[Row], Tone] | None = None
     depth: Callable[[Row], int] | None = None
     is_total: Callable[[Row], bool] = lambda row: False
+
+    def bar(self, column: Column[Row], row: Row) -> str:
+        """A bar of the share of a row."""
+        return "" if self.is_total(row) else column.bar_text(row)
 
     @property
     def more(self) -> int:

@@ -22,10 +22,9 @@ from decodescope.analyzer.tables.columns import (
     Column,
     Mark,
     Table,
-    kernel_kind,
-    quotient,
 )
 from decodescope.analyzer.tables.devices_table import device_column
+from decodescope.analyzer.tables.figures import quotient
 from decodescope.analyzer.vocabulary.words import device_words, gap_causes
 
 _IDLE_SHARE = quotient("figures.idle_ns", "figures.window_ns")
@@ -47,7 +46,7 @@ def gap_columns(
     devices: Sequence[DeviceReport], names: ShortNames, causes: Callable[[GapReport], str]
 ) -> tuple[Column[GapReport], ...]:
     """The columns of gaps; `names` has the ops around them, `causes` words their classes."""
-    kernel = replace(kernel_kind(names), least=20)
+    kernel = replace(RANGE, least=20, fit=names.of)
     return (
         Column(
             "gap_class",

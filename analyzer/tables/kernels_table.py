@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from decodescope.analyzer.names.fitted_names import ShortNames
 from decodescope.analyzer.names.short_names import readable_kernel, short_name
@@ -16,14 +17,13 @@ from decodescope.analyzer.tables.columns import (
     MICROSECONDS,
     NUMBER,
     PERCENT,
+    RANGE,
     TEXT,
     Column,
     Mark,
     Table,
-    columns_of,
-    kernel_kind,
-    per_step,
 )
+from decodescope.analyzer.tables.figures import columns_of, per_step
 from decodescope.analyzer.text.formatting import extent_text
 
 # No short name is longer.
@@ -45,7 +45,7 @@ def kernels_table(
     name: Column[KernelReport] = Column(
         "name",
         "operator" if on_cpu else "kernel",
-        kernel_kind(names),
+        replace(RANGE, fit=names.of),
         "The kernel, by its short name.",
         sort=lambda kernel: short_name(kernel.name).lower(),
         least=28,

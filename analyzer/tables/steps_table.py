@@ -20,8 +20,8 @@ from decodescope.analyzer.tables.columns import (
     Column,
     Mark,
     Table,
-    quotient,
 )
+from decodescope.analyzer.tables.figures import quotient
 from decodescope.analyzer.vocabulary.class_colors import ROLE_FAMILIES
 from decodescope.analyzer.vocabulary.words import ROLE_KNOWN_BY, ops_word, step_sizes
 

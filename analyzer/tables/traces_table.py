@@ -15,9 +15,8 @@ from decodescope.analyzer.tables.columns import (
     TEXT,
     Column,
     Table,
-    columns_of,
-    quotient,
 )
+from decodescope.analyzer.tables.figures import columns_of, quotient
 from decodescope.analyzer.text.formatting import weights_note
 
 

@@ -4,14 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from decodescope.analyzer.schema.report import WaterfallPart
-from decodescope.analyzer.tables.columns import (
-    PERCENT,
-    SIGNED_DURATION,
-    TEXT,
-    Column,
-    Mark,
-    Table,
-)
+from decodescope.analyzer.tables.columns import PERCENT, SIGNED_DURATION, TEXT, Column, Mark, Table
 from decodescope.analyzer.vocabulary.words import part_words
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -134,11 +135,10 @@ def _fitting(columns: Sequence[Column[Row]], natural: Sequence[int], width: int)
 
 def _bars(table: Table[Row]) -> list[Column[Row]]:
     """A bar of each share that has one, dropped before anything else."""
-
-    def bar(column: Column[Row]) -> Column[Row]:
-        def text(row: Row) -> str:
-            return "" if table.is_total(row) else column.bar_text(row)
-
-        return Column(f"{column.key} bar", "", TEXT, column.help, text=text, priority=99)
-
-    return [bar(column) for column in table.shown() if column.bar]
+    return [
+        Column(
+            f"{column.key} bar", "", TEXT, column.help, text=partial(table.bar, column), priority=99
+        )
+        for column in table.shown()
+        if column.bar
+    ]
