@@ -1,8 +1,8 @@
 """One measured run as text for a terminal."""
 
-from functools import partial
+from collections.abc import Iterator
 
-from rich.console import RenderableType, RenderResult
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from decodescope.analyzer.schema.run_report import RunReport
@@ -18,7 +18,7 @@ from decodescope.analyzer.text.formatting import (
     weights_note,
 )
 from decodescope.analyzer.views.table_parts import (
-    Fitted,
+    MEDIUM_WIDTH,
     facts,
     section,
     times_text,
@@ -29,14 +29,14 @@ from decodescope.analyzer.views.table_parts import (
 
 def run_table(report: RunReport) -> RenderableType:
     """Title, figures, waterfall, verdict, findings and the generated text."""
-    return Fitted(partial(_parts, report))
+    return Group(*_parts(report))
 
 
-def _parts(report: RunReport, width: int) -> RenderResult:
+def _parts(report: RunReport) -> Iterator[RenderableType]:
     yield _title(report)
     yield ""
-    yield facts(_rows(report), width)
-    yield from waterfall_section(report.waterfall, width)
+    yield facts(_rows(report))
+    yield from waterfall_section(report.waterfall, MEDIUM_WIDTH)
     yield ""
     yield verdict_text(report.verdict)
     yield from (

@@ -38,12 +38,13 @@ def plain_table() -> RichTable:
     return RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
 
 
-def facts(rows: Mapping[str, str], width: int) -> RichTable:
-    """Names, each with what is known, one to a row; long texts wrap."""
+def facts(rows: Mapping[str, str], width: int | None = None) -> RichTable:
+    """Names, each with what is known, one to a row; long texts wrap, at `width` where it is given
+    and else at that of the terminal."""
     table = plain_table()
     table.show_header = False
     table.add_column(style="dim", no_wrap=True)
-    table.add_column(max_width=width - max(map(len, rows)) - 4)
+    table.add_column(max_width=None if width is None else width - max(map(len, rows)) - 4)
     for row in rows.items():
         table.add_row(*row)
     return table
