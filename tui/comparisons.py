@@ -118,12 +118,12 @@ class Comparisons:
         link = self._link = self._link or ComparisonLink()
         await feed.hold()
         waits = feed.view().died is None and feed.view().state not in ("ended", "failed")
-        # Only then, so that the last events of an earlier one do not count for this one.
         error = ""
         try:
             await link.start(config)
         except DecodescopeError as problem:
             error = str(problem)
+        # Only then, so that the last events of an earlier one do not count for this one.
         self._held = feed
         begun = self.state.begun(config, self._clock.monotonic())
         self._set(replace(begun, worker_paused=waits))

@@ -21,9 +21,9 @@ def recording_of(asked: Asked) -> Path | None:
         return None
     for path in bundled_recordings():
         head = recording_head(path)
-        if head is None or (head.model, head.variant) != (asked.model, asked.variant):
+        if head is None or (head.hello.model, head.variant) != (asked.model, asked.variant):
             continue
-        if head.batch == asked.batch and asked.dtype in (None, head.dtype):
+        if head.hello.batch == asked.batch and asked.dtype in (None, head.hello.dtype):
             return path
     return None
 

@@ -85,7 +85,7 @@ def available_variants(device: str) -> tuple[VariantInfo, ...]:
 
     def info(variant: Variant) -> VariantInfo:
         reason = _why_not(variant, device)
-        interpreted = reason is None and _is_interpreted(variant, device)
+        interpreted = reason is None and variant.requires_cuda and device != "cuda"
         return VariantInfo(variant.name, variant.summary, reason, interpreted)
 
     return (*map(info, (*_BUILT_IN, *installed)), *broken)
@@ -160,11 +160,7 @@ def is_interpreted(name: str, device: str) -> bool:
 
     Its times then say nothing.
     """
-    return _is_interpreted(find_variant(name), device)
-
-
-def _is_interpreted(variant: Variant, device: str) -> bool:
-    return variant.requires_cuda and device != "cuda"
+    return find_variant(name).requires_cuda and device != "cuda"
 
 
 def find_variant(name: str) -> Variant:

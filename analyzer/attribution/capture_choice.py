@@ -10,9 +10,10 @@ from decodescope.analyzer.attribution.capture_paths import capture_reference
 from decodescope.analyzer.attribution.captured_replays import CapturedReplays, GraphLaunch, fits
 from decodescope.analyzer.attribution.graph_match import GraphMatch
 from decodescope.analyzer.attribution.range_tree import PathTree, host_nodes
-from decodescope.analyzer.attribution.replays import match_captured
+from decodescope.analyzer.attribution.replays import GraphReplays, match_captured
 from decodescope.analyzer.schema.graph_reference import CapturedGraph, GraphReference, ReferenceOp
 from decodescope.analyzer.schema.report import Finding
+from decodescope.analyzer.timing.launches import graph_launch_calls
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Trace
 
@@ -36,30 +37,30 @@ def choose_captures(
     trace = timeline.trace
     reference = capture_reference(captures)
     own = trace.reference
-    files = list(dict.fromkeys(one.source.path for one in captures))
+    files = list(dict.fromkeys(profile.source.path for profile in captures))
     if own is not None and own.of_step and own.ops:
         why = "the trace brings the ops of its own step without the graph, which name its replays"
         return own, tuple(_unused(file, why) for file in files)
-    linked = trace.ops.launch >= 0
-    is_graph = np.zeros(len(trace.calls) + 1, dtype=np.bool_)
-    is_graph[timeline.launches.call[timeline.launches.is_graph]] = True
-    replayed = linked & is_graph[trace.ops.launch]
+    replayed = np.append(graph_launch_calls(trace), False)[trace.ops.launch]
     if not replayed.any():
         return own, tuple(_unused(file, "the trace has no graph replay") for file in files)
     tree = PathTree()
     node = np.full(len(trace.ops), -1, dtype=np.int64)
     starts = trace.calls.starts.take(trace.ops.launch[replayed])
     node[replayed] = host_nodes(trace, tree, starts, np.zeros(len(starts), dtype=np.bool_))
-    launches, matches, matcher = match_captured(timeline, tree, node, replayed, reference)
-    used = {one.graph for one in matches if one is not None}
+    launches, matches, matcher = match_captured(
+        GraphReplays(timeline, tree, node, replayed), reference
+    )
+    used = {match.graph for match in matches if match is not None}
     findings = []
     for file in files:
-        graphs = [(k, one) for k, one in enumerate(reference.graphs) if one.file == file]
-        if not any(k in used for k, _ in graphs):
-            why = _why_not([one for _, one in graphs], launches, matches, matcher)
+        numbers = [k for k, graph in enumerate(reference.graphs) if graph.file == file]
+        if used.isdisjoint(numbers):
+            graphs = [reference.graphs[k] for k in numbers]
+            why = _why_not(graphs, launches, matches, matcher)
             findings.append(_unused(file, why))
     annotated = () if own is None else tuple(op for op in own.ops if op.node is not None)
-    kept = _only(reference, {reference.graphs[one].group for one in used}, annotated)
+    kept = _only(reference, {reference.graphs[k].group for k in used}, annotated)
     findings += _telling_nothing(kept)
     return kept if used else own, tuple(findings)
 
@@ -80,10 +81,10 @@ def _telling_nothing(reference: GraphReference) -> Iterator[Finding]:
             around.setdefault(graph.file, path.rsplit("/", 1)[-1])
     for file, number in alike.items():
         if number >= _ONE_PATH * nodes[file]:
-            what = f"nothing below {around[file]}" if around[file] else "nothing"
+            named = f"nothing below {around[file]}" if around[file] else "nothing"
             yield Finding(
                 TELLS_NOTHING,
-                f"the capture {file} names {what} for {number:,} of {nodes[file]:,} nodes, so it "
+                f"the capture {file} names {named} for {number:,} of {nodes[file]:,} nodes, so it "
                 "does not tell the ops of a graph apart; for modules, record trace and capture "
                 "without torch.compile and with Python stacks",
             )
@@ -108,21 +109,22 @@ def _why_not(
     matches: list[GraphMatch | None],
     matcher: CapturedReplays,
 ) -> str:
-    batches = sorted({one.batch for one in launches if one.batch is not None})
-    sizes = sorted({one.batch for one in graphs if one.batch is not None})
-    if batches and len(sizes) and not any(fits(one, batch) for one in graphs for batch in batches):
+    batches = sorted({launch.batch for launch in launches if launch.batch is not None})
+    sizes = sorted({graph.batch for graph in graphs if graph.batch is not None})
+    fitting = any(fits(graph, batch) for graph in graphs for batch in batches)
+    if batches and sizes and not fitting:
         return (
             f"it captured batch {_listed(sizes)}, and the trace replays graphs for batch "
             f"{_listed(batches)}"
         )
-    left = [launch for launch, one in zip(launches, matches, strict=True) if one is None]
+    left = [launch for launch, match in zip(launches, matches, strict=True) if match is None]
     if not left:
         return "other graphs fit the trace's replays"
-    best = max((matcher.best[one.group] for one in graphs), default=0.0)
+    best = max((matcher.best[graph.group] for graph in graphs), default=0.0)
     if best > 0:
         return "several of its graphs fit the trace's replays, with different paths"
-    replayed = sorted({len(one.ops) for one in left})
-    captured = sorted({one.ops for one in graphs})
+    replayed = sorted({len(launch.ops) for launch in left})
+    captured = sorted({graph.ops for graph in graphs})
     return (
         f"its graphs, of {_listed(captured)} ops, are others than those that the trace replays, "
         f"of {_listed(replayed)} ops: another model, batch size or version"

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import PurePath
 
 import numpy as np
@@ -24,7 +25,7 @@ from decodescope.analyzer.timing.launches import (
     while_capturing,
 )
 from decodescope.analyzer.timing.step_annotations import is_step_name
-from decodescope.analyzer.trace import HostEvents, Int64s, Trace
+from decodescope.analyzer.trace import HostEvents, Trace
 
 MEMCPY_NODE, MEMSET_NODE = "memcpy", "memset"
 _COPY = re.compile(r"Memcpy", re.IGNORECASE)
@@ -57,12 +58,10 @@ class _Graph:
     ended: bool = False
     nodes: list[_Node] = field(default_factory=list)
 
-
-@dataclass(slots=True)
-class _Result:
-    ops: list[ReferenceOp] = field(default_factory=list)
-    graphs: list[CapturedGraph] = field(default_factory=list)
-    groups: int = 0
+    @property
+    def around(self) -> tuple[int, ...]:
+        """The ranges around its begin, else those around its first node."""
+        return self.nodes[0].ranges if self.began_in is None else self.began_in
 
 
 def capture_reference(captures: Sequence[Trace]) -> GraphReference:
@@ -74,17 +73,19 @@ def capture_reference(captures: Sequence[Trace]) -> GraphReference:
     Raises:
         InputError: a profile has no captured launches.
     """
-    result = _Result()
+    ops: list[ReferenceOp] = []
+    graphs: list[CapturedGraph] = []
+    number = count()
     for trace in captures:
-        before = len(result.ops)
-        for graphs in _by_group(trace, [one for one in _graphs(trace) if one.nodes]):
-            _add(trace, graphs, result)
-        if len(result.ops) == before:
+        before = len(ops)
+        for group in _by_group(trace, [graph for graph in _graphs(trace) if graph.nodes]):
+            _add(trace, group, next(number), ops, graphs)
+        if len(ops) == before:
             raise InputError(
                 f"{trace.source.path}: no captured launches, so no profile of a graph's capture; "
                 "give the file that the engine recorded while it captured its graphs"
             )
-    return GraphReference(tuple(result.ops), tuple(result.graphs))
+    return GraphReference(tuple(ops), tuple(graphs))
 
 
 def _graphs(trace: Trace) -> Iterator[_Graph]:
@@ -139,91 +140,97 @@ def _by_group(trace: Trace, graphs: Sequence[_Graph]) -> list[list[_Graph]]:
     else below one outermost range that was open when each began; else a graph is alone."""
     groups: dict[tuple[str, int], list[_Graph]] = {}
     for number, graph in enumerate(graphs):
-        around = graph.nodes[0].ranges if graph.began_in is None else graph.began_in
-        named = [row for row in around if _CAPTURE.match(_name(trace, row))]
-        shown = [row for row in around if _part(_name(trace, row)) is not None]
+        annotation = _annotation(trace, graph)
+        shown = [row for row in graph.began_in or () if _part(_name(trace, row)) is not None]
         key = ("graph", number)
-        if named:
-            key = ("range", named[0])
-        elif shown and graph.began_in is not None:
+        if annotation is not None:
+            key = ("range", annotation)
+        elif shown:
             key = ("range", shown[0])
         groups.setdefault(key, []).append(graph)
     return list(groups.values())
 
 
-def _add(trace: Trace, graphs: Sequence[_Graph], result: _Result) -> None:
-    tree, nodes = _tree(trace, graphs)
-    paths = tree.paths()
-    label, batch = _label(trace, graphs[0])
+def _annotation(trace: Trace, graph: _Graph) -> int | None:
+    """The range around a capture by which its engine names it."""
+    return next((row for row in graph.around if _CAPTURE.match(_name(trace, row))), None)
+
+
+def _add(
+    trace: Trace,
+    group: Sequence[_Graph],
+    number: int,
+    ops: list[ReferenceOp],
+    graphs: list[CapturedGraph],
+) -> None:
+    """Append the graphs of one group and their nodes."""
+    tree, places = _tree(trace, [node for graph in group for node in graph.nodes])
+    paths = (*tree.paths(), "")
+    place = iter(places)
+    label, batch = _label(trace, group[0])
     cut = any(finding.code in _CUT for finding in trace.findings)
-    row = iter(nodes)
-    for graph in graphs:
-        named = all(node.name for node in graph.nodes)
-        result.graphs.append(
+    for graph in group:
+        graphs.append(
             CapturedGraph(
-                first=len(result.ops),
+                first=len(ops),
                 ops=len(graph.nodes),
-                group=result.groups,
+                group=number,
                 file=trace.source.path,
                 label=label,
                 batch=batch,
                 cut=cut or not graph.ended,
             )
         )
-        for node in graph.nodes:
-            at = next(row)
-            known = named or node.name in (MEMCPY_NODE, MEMSET_NODE)
-            operator = _operator_name(trace, node.operator)
-            result.ops.append(
-                ReferenceOp(
-                    stream=0,
-                    name=node.name if known else "",
-                    path=paths[at] if at != NO_NODE else "",
-                    operator=operator,
-                )
+        named = all(node.name for node in graph.nodes)
+        ops += [
+            ReferenceOp(
+                stream=0,
+                name=node.name if named or node.name in (MEMCPY_NODE, MEMSET_NODE) else "",
+                path=paths[next(place)],
+                operator=_operator_name(trace, node.operator),
             )
-    result.groups += 1
+            for node in graph.nodes
+        ]
 
 
-def _tree(trace: Trace, graphs: Sequence[_Graph]) -> tuple[PathTree, list[int]]:
+def _tree(trace: Trace, nodes: Sequence[_Node]) -> tuple[PathTree, list[int]]:
     """The paths of one group's nodes as a tree, and each node's number in it."""
-    parts: dict[int, str | None] = {}
+    rows = {row for node in nodes for row in node.ranges}
+    parts = {row: part for row in rows if (part := _part(_name(trace, row))) is not None}
     instances: dict[tuple[int, int], int] = {}
-    count: Counter[tuple[int, str]] = Counter()
+    alike: Counter[tuple[int, str]] = Counter()
     place: list[int] = []
-    ends = []
-    for node in (node for graph in graphs for node in graph.nodes):
+    innermost = []
+    for node in nodes:
         at = NO_NODE
         for row in node.ranges:
-            part = parts[row] if row in parts else parts.setdefault(row, _part(_name(trace, row)))
-            if part is None:
+            if row not in parts:
                 continue
             if (at, row) not in instances:
                 instances[at, row] = len(place)
-                place.append(count[at, part])
-                count[at, part] += 1
+                place.append(alike[at, parts[row]])
+                alike[at, parts[row]] += 1
             at = instances[at, row]
-        ends.append((at, node.operator))
+        innermost.append(at)
     tree, numbers = PathTree(), {NO_NODE: NO_NODE}
     for (parent, row), instance in instances.items():
-        shown = parts[row] or ""
-        name = f"{shown}[{place[instance]}]" if count[parent, shown] > 1 else shown
+        name = parts[row]
+        if alike[parent, name] > 1:
+            name = f"{name}[{place[instance]}]"
         numbers[instance] = tree.child(numbers[parent], name)
     nodes_of = []
-    for at, operator in ends:
-        called, top = _operator_name(trace, operator), numbers[at]
-        nodes_of.append(top if called is None else tree.child(top, called, operator=True))
+    for node, at in zip(nodes, innermost, strict=True):
+        operator, top = _operator_name(trace, node.operator), numbers[at]
+        nodes_of.append(top if operator is None else tree.child(top, operator, operator=True))
     return tree, nodes_of
 
 
 def _label(trace: Trace, graph: _Graph) -> tuple[str, int | None]:
     """The annotation around a capture, and the batch size that it or the file's name says."""
-    around = graph.nodes[0].ranges if graph.began_in is None else graph.began_in
-    for one in around:
-        if match := _CAPTURE.match(_name(trace, one)):
-            return _name(trace, one), int(match[1])
-    by_file = _BATCH_FILE.search(PurePath(trace.source.path).name)
-    return "", int(by_file[1]) if by_file else None
+    row = _annotation(trace, graph)
+    label = "" if row is None else _name(trace, row)
+    batch = _CAPTURE.match(label) or _BATCH_FILE.search(PurePath(trace.source.path).name)
+    return label, int(batch[1]) if batch else None
 
 
 def _part(name: str) -> str | None:
@@ -249,42 +256,24 @@ def open_events(
 
     An event is open from its start until just before its end. At most `MAX_OPEN` are counted.
     """
-    if not len(calls):
-        return
-    pid, tid = int(calls.pid[0]), int(calls.tid[0])
-    sources = (trace.ranges, trace.cpu_ops)
-    rows = [_during(one, pid, tid, calls) for one in sources]
-    start = np.concatenate([one.start_ns[mine] for one, mine in zip(sources, rows, strict=True)])
-    end = np.concatenate([one.end_ns[mine] for one, mine in zip(sources, rows, strict=True)])
-    kind = np.repeat((0, 1), [len(mine) for mine in rows])
-    order = np.lexsort((kind, -end, start))
-    columns = (start[order], end[order], kind[order], np.concatenate(rows)[order])
-    events = zip(*(column.tolist() for column in columns), strict=True)
-    pending = next(events, None)
+    columns = []
+    for kind, events in enumerate((trace.ranges, trace.cpu_ops, calls)):
+        overlaps = (events.pid == calls.pid[0]) & (events.tid == calls.tid[0])
+        overlaps &= (events.start_ns <= calls.start_ns[-1]) & (events.end_ns > calls.start_ns[0])
+        rows = np.arange(len(calls)) if events is calls else np.flatnonzero(overlaps)
+        kinds = np.full(len(rows), kind)
+        columns.append((events.start_ns[rows], events.end_ns[rows], kinds, rows))
+    start, end, kinds, rows = (np.concatenate(column) for column in zip(*columns, strict=True))
+    is_call = kinds == 2
+    order = np.lexsort((kinds, -end, is_call, start))
+    sorted_columns = (column[order].tolist() for column in (start, end, kinds, rows, is_call))
     opened: list[tuple[int, int, int]] = []
-    for at in calls.start_ns.tolist():
-        while pending is not None and pending[0] <= at:
-            begin, until, which, row = pending
-            opened = (
-                [one for one in opened if one[0] > begin] if _any_over(opened, begin) else opened
+    for start_ns, end_ns, kind, row, of_call in zip(*sorted_columns, strict=True):
+        opened = [event for event in opened if event[0] > start_ns]
+        if of_call:
+            yield (
+                tuple(row for _, kind, row in opened if kind == 0),
+                tuple(row for _, kind, row in opened if kind == 1),
             )
-            if len(opened) < MAX_OPEN:
-                opened.append((until, which, row))
-            pending = next(events, None)
-        if _any_over(opened, at):
-            opened = [one for one in opened if one[0] > at]
-        yield (
-            tuple(row for _, which, row in opened if which == 0),
-            tuple(row for _, which, row in opened if which == 1),
-        )
-
-
-def _any_over(opened: list[tuple[int, int, int]], at: int) -> bool:
-    return any(event[0] <= at for event in opened)
-
-
-def _during(events: HostEvents, pid: int, tid: int, calls: HostEvents) -> Int64s:
-    """The thread's events that overlap with the time of the calls."""
-    overlapping = (events.pid == pid) & (events.tid == tid)
-    overlapping &= (events.start_ns <= calls.start_ns[-1]) & (events.end_ns > calls.start_ns[0])
-    return np.flatnonzero(overlapping)
+        elif len(opened) < MAX_OPEN:
+            opened.append((end_ns, kind, row))

@@ -24,7 +24,7 @@ from decodescope.analyzer.attribution.graph_match import (
 from decodescope.analyzer.attribution.range_tree import folded_name
 from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.schema.graph_reference import CapturedGraph, GraphReference
-from decodescope.analyzer.trace import MEMCPY, MEMSET, Int64s, Trace, grouped, rows_in
+from decodescope.analyzer.trace import MEMCPY, MEMSET, Int64s, Trace, rows_in
 
 _MEMORY_NODES = {"copy": MEMCPY_NODE, "fill": MEMSET_NODE}
 _TYPE = re.compile(r"\[\d+\]$")
@@ -125,7 +125,17 @@ class CapturedReplays:
         """The match of a kind of launch with one graph, its partners as nodes of the reference."""
         if (kind, index) not in self._matches:
             graph = self.reference.graphs[index]
-            match = match_graph(self._replays[kind], self._nodes_of(graph))
+            if index not in self._nodes:
+                ops = self.reference.ops[graph.first : graph.first + graph.ops]
+                names = [self._number(op.name) if op.name else UNNAMED for op in ops]
+                # The innermost module's type stands for a node without an operator.
+                modules = [_TYPE.sub("", op.path.rsplit("/", 1)[-1]) for op in ops]
+                callers = [
+                    op.operator or folded_name(module)
+                    for op, module in zip(ops, modules, strict=True)
+                ]
+                self._nodes[index] = Nodes(np.array(names, np.int64), callers, graph.cut)
+            match = match_graph(self._replays[kind], self._nodes[index])
             if match is not None:
                 self.best[graph.group] = max(self.best[graph.group], match.matched)
                 partner = np.where(match.partner >= 0, match.partner + graph.first, -1)
@@ -143,7 +153,10 @@ class CapturedReplays:
         return name
 
     def _number(self, name: str) -> int:
-        return self._numbers.setdefault(_as_node(name), len(self._numbers))
+        """The number of a kernel's name as nodes have it; copies and fills have one name each."""
+        memory = kernel_meaning(name).memory
+        as_node = name.removesuffix(".kd") if memory is None else _MEMORY_NODES[memory]
+        return self._numbers.setdefault(as_node, len(self._numbers))
 
     def _kind(self, name: Int64s, launch: GraphLaunch) -> int:
         """The number of the launch's sequence of names."""
@@ -161,31 +174,6 @@ class CapturedReplays:
             texts = [self.trace.names[number] for number in ops.name[op_rows].tolist()]
             self._replays.append(Replay(names, texts, ordered, by_name))
         return self._kind_of[key]
-
-    def _nodes_of(self, graph: CapturedGraph) -> Nodes:
-        if graph.first not in self._nodes:
-            ops = self.reference.ops[graph.first : graph.first + graph.ops]
-            names = [self._number(op.name) if op.name else UNNAMED for op in ops]
-            callers = [op.operator or _kind_of_module(op.path) for op in ops]
-            self._nodes[graph.first] = Nodes(np.array(names, np.int64), callers, graph.cut)
-        return self._nodes[graph.first]
-
-
-def graph_launches(
-    trace: Trace, replayed: Int64s, op_step: Int64s, batch_of: dict[int, int | None]
-) -> list[GraphLaunch]:
-    """The graph launches of a trace in the order of their calls. `replayed` are the ops of graph
-    launches, `op_step` each op's step (-1: none), `batch_of` the batch size around a call."""
-    ops, calls = trace.ops, trace.calls
-    launches = []
-    for op_rows in grouped(replayed, ops.launch):
-        call = int(ops.launch[op_rows[0]])
-        if (ops.graph_node_id[op_rows] >= 0).all():
-            op_rows = op_rows[np.argsort(ops.graph_node_id[op_rows], kind="stable")]
-        step = int(op_step[op_rows[0]])
-        turn = (int(calls.pid[call]), int(calls.tid[call]), step)
-        launches.append(GraphLaunch(op_rows, turn, batch_of.get(call)))
-    return launches
 
 
 def fits(graph: CapturedGraph, batch: int | None) -> bool:
@@ -217,14 +205,3 @@ def follow_nodes(
             at = rows_in(node_id[ops], nodes)
             if (at >= 0).all() and (name[ops[at]] == name[launch.ops]).all():
                 matches[index] = replace(match, partner=match.partner[at])
-
-
-def _as_node(name: str) -> str:
-    """A kernel's name as nodes have it; copies and fills have one name each."""
-    memory = kernel_meaning(name).memory
-    return name.removesuffix(".kd") if memory is None else _MEMORY_NODES[memory]
-
-
-def _kind_of_module(path: str) -> str:
-    """The innermost module's type, which stands for a node without an operator."""
-    return folded_name(_TYPE.sub("", path.rsplit("/", 1)[-1]))

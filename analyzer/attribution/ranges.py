@@ -25,6 +25,7 @@ from decodescope.analyzer.attribution.replays import (
     EXACT,
     NONE,
     PARTIAL,
+    GraphReplays,
     Partners,
     find_partners,
     parts_below,
@@ -73,17 +74,17 @@ def find_ranges(timeline: Timeline) -> Ranges:
     row_of_call = np.full(len(trace.calls) + 1, -1, dtype=np.int64)
     row_of_call[launches.call] = np.arange(len(launches))
     row = np.asarray(row_of_call[trace.ops.launch])
-    replayed = row >= 0
-    replayed[replayed] = launches.is_graph[row[replayed]]
+    replayed = np.append(launches.is_graph, False)[row]
     launched_at, call_node = _host_nodes(trace, launches, tree, row)
-    replays = find_partners(timeline, tree, launched_at, replayed)
-    op_node = _enter_replays(trace, tree, launched_at, replayed, replays)
-    partners = np.bincount(row[replays.reference_op >= 0], minlength=len(launches))
-    for graph in np.flatnonzero(launches.is_graph & (call_node >= 0) & (partners == 0)).tolist():
+    replays = GraphReplays(timeline, tree, launched_at, replayed)
+    partners = find_partners(replays)
+    op_node = _enter_replays(replays, partners)
+    paired = np.bincount(row[partners.reference_op >= 0], minlength=len(launches))
+    for graph in np.flatnonzero(launches.is_graph & (call_node >= 0) & (paired == 0)).tolist():
         call_node[graph] = tree.child(int(call_node[graph]), GRAPH_REPLAY)
     matched = np.full(len(row), np.nan)
-    matched[replayed] = (partners / launches.ops)[row[replayed]]
-    confidence = np.where(replayed, replays.confidence, EXACT)
+    matched[replayed] = (paired / launches.ops)[row[replayed]]
+    confidence = np.where(replayed, partners.confidence, EXACT)
     node_confidence, node_matched = _node_confidences(
         tree, launched_at, op_node, np.flatnonzero(replayed & (confidence == PARTIAL)), matched
     )
@@ -93,7 +94,7 @@ def find_ranges(timeline: Timeline) -> Ranges:
         paths=tree.paths(),
         tree=tree,
         confidence=np.where(op_node == NO_NODE, NONE, confidence).astype(np.int8),
-        reference_op=replays.reference_op,
+        reference_op=partners.reference_op,
         node_confidence=node_confidence,
         node_matched=node_matched,
     )
@@ -144,27 +145,26 @@ def _host_nodes(
     return op_node, call_node
 
 
-def _enter_replays(
-    trace: Trace, tree: PathTree, node: Int64s, replayed: Bools, partners: Partners
-) -> Int64s:
+def _enter_replays(replays: GraphReplays, partners: Partners) -> Int64s:
     """Each op's node, given that of its launch: replayed ops move to their partner's path, or to
     `(graph replay)` if they have no partner."""
+    tree, node, reference = replays.tree, replays.node, replays.timeline.trace.reference
     entered = node.copy()
     paired = np.flatnonzero(partners.reference_op >= 0)
-    if trace.reference is not None and len(paired):
+    if reference is not None and len(paired):
         pairs, pair = distinct_pairs(node[paired], partners.reference_op[paired])
         nodes = []
-        of_step = trace.reference.of_step
+        of_step = reference.of_step
         for top, partner in pairs:
-            op = trace.reference.ops[partner]
-            above = reference_path(trace.reference, tree, top) or "" if of_step else ""
+            op = reference.ops[partner]
+            above = reference_path(reference, replays, top) or "" if of_step else ""
             below = op.path.removeprefix(above).strip("/")
             parts = below.split("/") if below else []
-            for part in parts if of_step else parts_below(tree, top, parts):
+            for part in parts if of_step else parts_below(replays.names_around(top), parts):
                 top = tree.child(top, part, operator=part == op.operator)
             nodes.append(top)
         entered[paired] = np.array(nodes, dtype=np.int64)[pair]
-    lost = np.flatnonzero(replayed & (partners.reference_op < 0) & (node != NO_NODE))
+    lost = np.flatnonzero(replays.replayed & (partners.reference_op < 0) & (node != NO_NODE))
     tops, which = np.unique(node[lost], return_inverse=True)
     unknown = [tree.child(top, GRAPH_REPLAY) for top in tops.tolist()]
     entered[lost] = np.array(unknown, dtype=np.int64)[which]

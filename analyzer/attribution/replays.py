@@ -8,7 +8,7 @@ captured graphs or annotations, the nodes of the graph are the partners.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,6 @@ from decodescope.analyzer.attribution.captured_replays import (
     CapturedReplays,
     GraphLaunch,
     follow_nodes,
-    graph_launches,
 )
 from decodescope.analyzer.attribution.graph_match import GraphMatch
 from decodescope.analyzer.attribution.range_tree import NO_NODE, PathTree
@@ -26,7 +25,7 @@ from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.schema.graph_reference import GraphReference
 from decodescope.analyzer.schema.step_report import Confidence
 from decodescope.analyzer.timing.timeline import Timeline
-from decodescope.analyzer.trace import Bools, GpuOps, Int8s, Int64s, Trace, grouped, rows_in
+from decodescope.analyzer.trace import Bools, Int8s, Int64s, Trace, grouped, rows_in
 
 _Replay = tuple[int, int, int]
 
@@ -48,78 +47,88 @@ class Partners:
     reference_op: Int64s
     confidence: Int8s
 
+    def add(self, op_rows: Int64s, reference_op: Int64s, certain: bool) -> None:
+        """Give some ops their partners; those with -1 stay as they are."""
+        paired = reference_op >= 0
+        self.reference_op[op_rows[paired]] = reference_op[paired]
+        self.confidence[op_rows[paired]] = EXACT if certain else PARTIAL
 
-def find_partners(timeline: Timeline, tree: PathTree, node: Int64s, replayed: Bools) -> Partners:
-    """Find the partner in the reference of every op that a graph launch put on a device.
 
-    `node` is the range around each op's launch; `replayed` marks the ops of graph launches. Without
-    a reference, no op has a partner.
-    """
-    trace = timeline.trace
-    count = len(trace.ops)
+@dataclass(frozen=True, slots=True, eq=False)
+class GraphReplays:
+    """The ops that graph launches put on a device: `replayed` marks them among all ops. `node` is
+    the range of `tree` around each op's launch."""
+
+    timeline: Timeline
+    tree: PathTree
+    node: Int64s
+    replayed: Bools
+
+    def names_around(self, node: int) -> list[str]:
+        """The names of a range and of those around it, outermost first."""
+        return [self.tree.names[ancestor] for ancestor in self.tree.chain(node)]
+
+
+def find_partners(replays: GraphReplays) -> Partners:
+    """Find the partner of every replayed op; without a reference, none has one."""
+    reference, count = replays.timeline.trace.reference, len(replays.node)
     partners = Partners(np.full(count, -1, dtype=np.int64), np.full(count, NONE, dtype=np.int8))
-    if trace.reference is not None and replayed.any():
-        attribute = _attribute_replays if trace.reference.of_step else _attribute_nodes
-        attribute(timeline, tree, node, replayed, trace.reference, partners)
+    if reference is not None and replays.replayed.any():
+        attribute = _attribute_replays if reference.of_step else _attribute_nodes
+        attribute(replays, reference, partners)
     return partners
 
 
 def _attribute_replays(
-    timeline: Timeline,
-    tree: PathTree,
-    node: Int64s,
-    replayed: Bools,
-    reference: GraphReference,
-    partners: Partners,
+    replays: GraphReplays, reference: GraphReference, partners: Partners
 ) -> None:
     """Fill in the partners among the ops of an ungraphed step."""
-    trace, op_step = timeline.trace, timeline.steps.op_step
-    names, sequence = _common_names(trace, reference)
-    in_step = np.where(op_step >= 0, node, NO_NODE)
-    for top in np.unique(in_step[replayed & (in_step != NO_NODE)]).tolist():
-        below = _reference_below(reference, tree, top)
+    op_step = replays.timeline.steps.op_step
+    names, sequence = _common_names(replays.timeline.trace, reference)
+    in_step = np.where(op_step >= 0, replays.node, NO_NODE)
+    for top in np.unique(in_step[replays.replayed & (in_step != NO_NODE)]).tolist():
+        below = _reference_below(reference, replays, top)
         if len(below):
-            inside = np.flatnonzero((in_step != NO_NODE) & tree.within([top])[in_step])
-            own = replayed & (in_step == top)
-            steps = list(grouped(inside, op_step))
-            _attribute(trace.ops, names, steps, own, (below, sequence.take(below)), partners)
-    _follow_graph_nodes(trace.ops, node, replayed, op_step, partners)
+            inside = (in_step != NO_NODE) & replays.tree.within([top])[in_step]
+            own = replays.replayed & (in_step == top)
+            aligned = _aligned(replays.timeline, names, inside, own, sequence.take(below))
+            for op_rows, partner, certain in aligned:
+                partners.add(op_rows, np.append(below, -1)[partner], certain)
+    _follow_graph_nodes(replays, partners)
 
 
-def reference_path(reference: GraphReference, tree: PathTree, node: int) -> str | None:
+def reference_path(reference: GraphReference, replays: GraphReplays, node: int) -> str | None:
     """The node's path from the reference's step marker down; None outside such a marker."""
     marker = next((op.path.split("/")[0] for op in reference.ops if op.path), None)
-    names = [tree.names[ancestor] for ancestor in tree.chain(node)]
+    names = replays.names_around(node)
     return "/".join(names[names.index(marker) :]) if marker in names else None
 
 
-def _reference_below(reference: GraphReference, tree: PathTree, top: int) -> Int64s:
+def _reference_below(reference: GraphReference, replays: GraphReplays, top: int) -> Int64s:
     """The reference's ops at or below the range `top`."""
-    prefix = reference_path(reference, tree, top)
+    prefix = reference_path(reference, replays, top)
     if prefix is None:
         return np.zeros(0, dtype=np.int64)
     inside = [op.path == prefix or op.path.startswith(prefix + "/") for op in reference.ops]
     return np.flatnonzero(inside)
 
 
-def _attribute(
-    ops: GpuOps,
-    names: Int64s,
-    steps: Sequence[Int64s],
-    replayed: Bools,
-    wanted: tuple[Int64s, OpSequence],
-    partners: Partners,
-) -> None:
-    """Align the replayed ops of each step with some of the reference's ops (`wanted`: their indices
-    and their sequence); `names` are the numbers of all ops' names."""
-    below, sequence = wanted
+def _aligned(
+    timeline: Timeline, names: Int64s, inside: Bools, replayed: Bools, sequence: OpSequence
+) -> Iterator[tuple[Int64s, Int64s, bool]]:
+    """The `replayed` ops of each step, aligned with some of the reference's ops (`sequence`): the
+    ops of a step that are `inside` the range, the partner of each in the sequence (-1: none), and
+    whether the partners are certain. `names` are the numbers of all ops' names."""
+    ops = timeline.trace.ops
     by_nodes = bool((ops.graph_node_id[replayed] >= 0).all())
     known: dict[tuple[bytes, ...], tuple[Int64s, bool]] = {}
-    for op_rows in steps:
+    for op_rows in grouped(np.flatnonzero(inside), timeline.steps.op_step):
         own = replayed[op_rows]
         if not own.any():
             continue
-        step = OpSequence(names[op_rows], _device_streams(ops.device[op_rows], ops.stream[op_rows]))
+        device_streams = np.stack((ops.device[op_rows], ops.stream[op_rows]))
+        _, stream = np.unique(device_streams, axis=1, return_inverse=True)
+        step = OpSequence(names[op_rows], stream.ravel())
         order = None
         if by_nodes:
             order = np.lexsort((ops.graph_node_id[op_rows], ops.launch[op_rows]))
@@ -127,10 +136,7 @@ def _attribute(
         key = tuple(column.tobytes() for column in shape)
         if key not in known:
             known[key] = align_step(step, own, order, sequence)
-        partner, certain = known[key]
-        paired = partner >= 0
-        partners.reference_op[op_rows[paired]] = below[partner[paired]]
-        partners.confidence[op_rows[paired]] = EXACT if certain else PARTIAL
+        yield op_rows, *known[key]
 
 
 def _common_names(trace: Trace, reference: GraphReference) -> tuple[Int64s, OpSequence]:
@@ -148,29 +154,21 @@ def _common_names(trace: Trace, reference: GraphReference) -> tuple[Int64s, OpSe
     return table[trace.ops.name], OpSequence(names, streams)
 
 
-def _device_streams(device: Int64s, stream: Int64s) -> Int64s:
-    """A number for each stream of each device."""
-    _, devices = np.unique(device, return_inverse=True)
-    numbers, streams = np.unique(stream, return_inverse=True)
-    return np.asarray(devices * len(numbers) + streams, dtype=np.int64)
-
-
-def _follow_graph_nodes(
-    ops: GpuOps, node: Int64s, replayed: Bools, op_step: Int64s, partners: Partners
-) -> None:
+def _follow_graph_nodes(replays: GraphReplays, partners: Partners) -> None:
     """Give an op the partner of its graph node in a replay whose alignment is certain.
 
     This attributes replays with missing ops. Both replays must be the same launch of the same graph
     within their steps and below the same range (`node`); the node then decides every op of such a
     replay. CUPTI numbers a node `graph id << 32 | number within the graph`.
     """
-    rows = np.flatnonzero(replayed & (ops.graph_node_id >= 0) & (op_step >= 0))
+    ops, op_step = replays.timeline.trace.ops, replays.timeline.steps.op_step
+    rows = np.flatnonzero(replays.replayed & (ops.graph_node_id >= 0) & (op_step >= 0))
     certain: dict[_Replay, tuple[Int64s, Int64s]] = {}
     doubtful: list[tuple[_Replay, Int64s]] = []
     launched: dict[_Replay, int] = {}
     for op_rows in grouped(rows, ops.launch):
         graph = int(ops.graph_node_id[op_rows[0]]) >> 32
-        in_step = (int(op_step[op_rows[0]]), int(node[op_rows[0]]), graph)
+        in_step = (int(op_step[op_rows[0]]), int(replays.node[op_rows[0]]), graph)
         launched[in_step] = launched.get(in_step, -1) + 1
         replay = (in_step[1], graph, launched[in_step])
         if (partners.confidence[op_rows] == EXACT).all():
@@ -187,45 +185,38 @@ def _follow_graph_nodes(
             partners.confidence[op_rows] = np.where(at >= 0, EXACT, NONE)
 
 
-def _attribute_nodes(
-    timeline: Timeline,
-    tree: PathTree,
-    node: Int64s,
-    replayed: Bools,
-    reference: GraphReference,
-    partners: Partners,
-) -> None:
+def _attribute_nodes(replays: GraphReplays, reference: GraphReference, partners: Partners) -> None:
     """Fill in the partners among the nodes of captured graphs, else those that torch annotated."""
     if reference.graphs:
-        launches, matches, _ = match_captured(timeline, tree, node, replayed, reference)
+        launches, matches, _ = match_captured(replays, reference)
         for launch, match in zip(launches, matches, strict=True):
             if match is not None:
-                has_partner = match.partner >= 0
-                partners.reference_op[launch.ops[has_partner]] = match.partner[has_partner]
-                partners.confidence[launch.ops[has_partner]] = EXACT if match.certain else PARTIAL
+                partners.add(launch.ops, match.partner, match.certain)
     annotated = [(op.node, row) for row, op in enumerate(reference.ops) if op.node is not None]
-    node_id = timeline.trace.ops.graph_node_id
-    left = np.flatnonzero(replayed & (partners.reference_op < 0) & (node_id > 0))
+    node_id = replays.timeline.trace.ops.graph_node_id
+    left = np.flatnonzero(replays.replayed & (partners.reference_op < 0) & (node_id > 0))
     if annotated and len(left):
         nodes, rows = np.array(sorted(annotated), dtype=np.int64).T
-        at = rows_in(nodes, node_id[left])
-        partners.reference_op[left[at >= 0]] = rows[at[at >= 0]]
-        partners.confidence[left[at >= 0]] = EXACT
+        partners.add(left, np.append(rows, -1)[rows_in(nodes, node_id[left])], certain=True)
 
 
 def match_captured(
-    timeline: Timeline, tree: PathTree, node: Int64s, replayed: Bools, reference: GraphReference
+    replays: GraphReplays, reference: GraphReference
 ) -> tuple[list[GraphLaunch], list[GraphMatch | None], CapturedReplays]:
-    """The graph launches of a trace, the captured graph that each ran, and what matched them."""
-    trace = timeline.trace
-    rows = np.flatnonzero(replayed)
-    calls, first = np.unique(trace.ops.launch[rows], return_index=True)
-    tops = node[rows[first]].tolist()
-    batches = {
-        top: batch_of([tree.names[ancestor] for ancestor in tree.chain(top)]) for top in set(tops)
-    }
-    batch = {call: batches[top] for call, top in zip(calls.tolist(), tops, strict=True)}
-    launches = graph_launches(trace, rows, timeline.steps.op_step, batch)
+    """The graph launches of a trace in the order of their calls, the captured graph that each ran,
+    and what matched them."""
+    trace, op_step = replays.timeline.trace, replays.timeline.steps.op_step
+    ops, calls = trace.ops, trace.calls
+    batches: dict[int, int | None] = {}
+    launches = []
+    for op_rows in grouped(np.flatnonzero(replays.replayed), ops.launch):
+        call, top = int(ops.launch[op_rows[0]]), int(replays.node[op_rows[0]])
+        if top not in batches:
+            batches[top] = batch_of(replays.names_around(top))
+        turn = (int(calls.pid[call]), int(calls.tid[call]), int(op_step[op_rows[0]]))
+        if (ops.graph_node_id[op_rows] >= 0).all():
+            op_rows = op_rows[np.argsort(ops.graph_node_id[op_rows], kind="stable")]
+        launches.append(GraphLaunch(op_rows, turn, batches[top]))
     matcher = CapturedReplays(trace, reference)
     matches = matcher.find(launches)
     follow_nodes(trace, launches, matches)
@@ -243,10 +234,9 @@ def batch_of(names: Sequence[str]) -> int | None:
     return None
 
 
-def parts_below(tree: PathTree, top: int, parts: Sequence[str]) -> Sequence[str]:
-    """The parts of a node's path that the ranges around its launch do not have already: modules
+def parts_below(around: Sequence[str], parts: Sequence[str]) -> Sequence[str]:
+    """The parts of a node's path that the ranges `around` its launch do not have already: modules
     around the capture may be open around the launch too."""
-    around = [tree.names[ancestor] for ancestor in tree.chain(top)]
     own = [_INSTANCE.sub("", part) for part in parts[:-1]]
     for shared in range(min(len(around), len(own)), 0, -1):
         if around[-shared:] == own[:shared]:

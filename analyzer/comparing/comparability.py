@@ -1,6 +1,6 @@
 """Reasons that make two measurements hard to compare: other workloads, incomplete windows."""
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 
 from decodescope.analyzer.schema.report import Finding, Report
 from decodescope.analyzer.text.formatting import sampling_words
@@ -25,7 +25,7 @@ _IGNORED_CODES = frozenset(
 )
 
 
-def workload_differences(base: Struct, other: Struct) -> tuple[str, ...]:
+def workload_differences(base: object, other: object) -> tuple[str, ...]:
     """Each difference between the workloads of two runs or captures, as "batch 1 against 4".
 
     Speeds are comparable if there is none. Fields that one of them lacks or that are unset are
@@ -39,7 +39,7 @@ def workload_differences(base: Struct, other: Struct) -> tuple[str, ...]:
     )
 
 
-def _word(workload: Struct, name: str) -> str:
+def _word(workload: object, name: str) -> str:
     value = getattr(workload, name)
     return sampling_words(value) if name == "sampling" else str(value)
 

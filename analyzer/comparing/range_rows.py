@@ -1,7 +1,6 @@
 """The aligned ranges of a pair as rows of a list: all, those that changed most, or as a tree."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from msgspec.structs import asdict
 
@@ -38,18 +37,9 @@ def ranges_by_path(pair: Pair) -> list[ListedRange]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class MostChanged:
-    """The first `rows` of a pair, named without the `prefix` that their paths share; `more` ranges
-    changed less."""
-
-    rows: tuple[ListedRange, ...]
-    prefix: str
-    more: int
-
-
-def most_changed_ranges(pair: Pair) -> MostChanged:
-    """The innermost ranges whose time and idle time, added up, changed most."""
+def most_changed_ranges(pair: Pair) -> tuple[list[ListedRange], str, int]:
+    """The innermost ranges whose time and idle time, added up, changed most, named without the
+    path that they share; that path with its "/"; and how many ranges changed less."""
     figure = time_figure(pair)
     outer = {prefix for row in pair.ranges for prefix in _prefixes(row.path)}
     innermost = [row for row in pair.ranges if f"{row.path}/" not in outer]
@@ -57,8 +47,8 @@ def most_changed_ranges(pair: Pair) -> MostChanged:
     shown = innermost[:_MOST_ROWS]
     shared = set.intersection(*(set(_prefixes(row.path)) for row in shown)) if shown else set()
     prefix = max(shared, key=len, default="")
-    rows = (_row(row, _short_name(row, prefix)) for row in shown)
-    return MostChanged(tuple(rows), prefix, len(innermost) - len(shown))
+    rows = [_row(row, _short_name(row, prefix)) for row in shown]
+    return rows, prefix, len(innermost) - len(shown)
 
 
 def _prefixes(path: str) -> Iterator[str]:
@@ -94,10 +84,10 @@ def _fused_paths(change: RangeChange, other_paths: Iterable[str]) -> list[str]:
     """The ranges of both sides that the row of a fused range adds up, those of the base first."""
     prefix, _, fused = change.path.rpartition("/")
     parts = set(fused.split("+"))
-    paths = [path.rpartition("/") for path in other_paths]
-    contained = [
-        f"{parent}{slash}{name}"
-        for parent, slash, name in paths
-        if parent == prefix and parts.issuperset(name.split("+"))
-    ]
+    contained = (
+        path
+        for path in other_paths
+        if path.rpartition("/")[0] == prefix
+        and parts.issuperset(path.rpartition("/")[2].split("+"))
+    )
     return list(dict.fromkeys((*change.replaced, *contained)))

@@ -84,7 +84,7 @@ def read_baseline(
     return baseline
 
 
-def require_same_workload(baseline: Baseline, run: Struct) -> None:
+def require_same_workload(baseline: Baseline, run: object) -> None:
     """Compare the baseline's runs with a run, or with what is known of it before it is measured.
 
     Raises:

@@ -85,7 +85,7 @@ def has_gpu(nvml: Any = None) -> bool:
 
 
 def _try(call: Callable[[], Value]) -> Value | None:
-    """What `call` returns; None if NVML raises, which it does for all that a GPU cannot report."""
+    """The result of `call`; None if NVML raises, which it does for all that a GPU cannot report."""
     try:
         return call()
     except Exception:  # its errors, a missing module, or a function that an old driver lacks

@@ -130,11 +130,11 @@ def pattern_of(text: str) -> Pattern:
     Raises:
         re.error, RecursionError, OverflowError: it is no regular expression.
     """
-    words, others = _words_apart(text)
-    if not others:
+    words, expressions = _words_apart(text)
+    if not expressions:
         return Pattern(words, None)
-    anchored = all(alternative.startswith("^") for alternative in others)
-    return Pattern(words, re.compile("|".join(others), re.IGNORECASE), anchored)
+    anchored = all(alternative.startswith("^") for alternative in expressions)
+    return Pattern(words, re.compile("|".join(expressions), re.IGNORECASE), anchored)
 
 
 def _words_apart(pattern: str) -> tuple[tuple[str, ...], list[str]]:
@@ -206,9 +206,9 @@ def rules_with(path: Path) -> NameRules:
         raise InputError(f"{path}: cannot be read as rules ({why})") from error
     bundled = bundled_rules()
     communication = [rule for rule in bundled.rules if rule.meaning.communication]
-    others = [rule for rule in bundled.rules if not rule.meaning.communication]
+    compute = [rule for rule in bundled.rules if not rule.meaning.communication]
     users = _user_rules(text, str(path))
-    return NameRules((*communication, *users, *others), bundled.operations)
+    return NameRules((*communication, *users, *compute), bundled.operations)
 
 
 def _bundled_rule(row: Mapping[str, Any]) -> NameRule:

@@ -103,7 +103,7 @@ def _by_rules(text: str) -> str | None:
 
 @lru_cache(maxsize=4_096)
 def short_name(name: str) -> str:
-    """What engineers call the kernel `name`, as `plain_line`.
+    """The name by which engineers call the kernel `name`, as `plain_line`.
 
     It is the name of the first `[[name]]` rule of `roles.toml` that is found; otherwise that of the
     function, without return type, namespaces, template arguments, parameters and "_kernel". It is

@@ -27,7 +27,8 @@ WorkerState = Literal["loading", "building", "running", "capturing", "paused", "
 
 
 class WorkerConfig(Struct, frozen=True):
-    """What to decode and how; `run` uses it too. The worker reads it from a JSON file.
+    """The model, variant and workload to decode; `run` uses it too. The worker reads it from a JSON
+    file.
 
     None leaves the choice to the process that imports torch: `model` is llama-3.2-1b@random on CUDA
     and tiny on the CPU, `device` is CUDA if available, `dtype` bf16 on CUDA and fp32 on the CPU,
@@ -91,7 +92,8 @@ class VariantInfo(Struct, frozen=True):
 
 
 class Hello(Struct, frozen=True, tag="hello"):
-    """What runs: the first message after loading, and sent again when the settings have changed.
+    """The running variant and its machine: the first message after loading, and sent again when the
+    settings have changed.
 
     `gpu_uuid` identifies the worker's GPU to NVML; None on the CPU. `settings` are what was asked
     for, with the model's name; None in recordings of version 1.
@@ -160,7 +162,7 @@ class Heartbeat(Struct, frozen=True, tag="alive"):
 
 
 class Meters(Struct, frozen=True, tag="meters"):
-    """What NVML reads of the worker's GPU; None for what this GPU or driver does not report.
+    """The meters of the worker's GPU as NVML reads them; None for those that it does not report.
 
     `utilization_percent` is the share of the time in which a kernel ran. `throttle` names the
     reasons why the clock is below what was asked for; a GPU that idles is not throttled.

@@ -35,8 +35,12 @@ def usable_base(base_ns: object, findings: list[Finding]) -> int:
     return 0
 
 
-class _Numbers(dict[str | None, int]):
-    """Assigns the next number to each new text; `shortened` counts those longer than `MAX_NAME`."""
+class Names(dict[str | None, int]):
+    """The number of each text, in order of appearance; None and "" are `UNNAMED`.
+
+    Of a text longer than `MAX_NAME` the middle is left out, so that what repeats names stays small;
+    `shortened` counts such texts.
+    """
 
     shortened = 0
 
@@ -44,57 +48,37 @@ class _Numbers(dict[str | None, int]):
         if not text:
             return self[UNNAMED]
         if len(text) > MAX_NAME:
+            middle = f" … {len(text):,} characters … "
+            half = (MAX_NAME - len(middle)) // 2
             before = len(self)
-            number = self[_shortened(text)]
+            number = self[text[:half] + middle + text[-half:]]
             self.shortened += len(self) - before
             return number
         self[text] = number = len(self)
         return number
 
-
-def _shortened(text: str) -> str:
-    """At most `MAX_NAME` characters: the beginning, the length and the end."""
-    middle = f" … {len(text):,} characters … "
-    half = (MAX_NAME - len(middle)) // 2
-    return text[:half] + middle + text[-half:]
-
-
-class Names:
-    """Interns strings in order of appearance; None and "" are `UNNAMED`.
-
-    Of a name longer than `MAX_NAME` the middle is left out, so that what repeats names stays small.
-    """
-
-    def __init__(self) -> None:
-        self._ids = _Numbers()
-
     def index(self, texts: Sequence[str | None]) -> Int32s:
         """The number of each text."""
-        numbers = map(self._ids.__getitem__, texts)
-        return np.fromiter(numbers, dtype=np.int32, count=len(texts))
-
-    def of_text(self, text: str) -> int:
-        return self._ids[text]
+        return np.fromiter(map(self.__getitem__, texts), dtype=np.int32, count=len(texts))
 
     def findings(self) -> Iterator[Finding]:
         """The findings on texts that were left out of the names."""
-        if self._ids.shortened:
+        if self.shortened:
             yield Finding(
                 "long_names",
-                f"{self._ids.shortened} names are longer than {MAX_NAME:,} characters: "
+                f"{self.shortened} names are longer than {MAX_NAME:,} characters: "
                 "their middle is left out",
             )
 
     def texts(self) -> tuple[str, ...]:
         """The texts in order of their numbers."""
-        return tuple(text for text in self._ids if text)
+        return tuple(filter(None, self))
 
     def sorted_table(self) -> tuple[tuple[str, ...], Int32s]:
         """The names in alphabetical order, and the new number of each old one."""
         table = tuple(sorted(self.texts()))
         moved = np.zeros(len(table), dtype=np.int32)
-        for new, text in enumerate(table):
-            moved[self._ids[text]] = new
+        moved[self.index(table)] = np.arange(len(table))
         return table, moved
 
 

@@ -11,18 +11,11 @@ HEAD_FRAMES = 64
 
 @dataclass(frozen=True, slots=True)
 class RecordingHead:
-    """The head of a recording, for a list of files. `variant` is the one that ran first, "" if the
-    head does not say; `date` is when the run began, in ISO 8601, or ""."""
+    """The first greeting of a recording, and the variant that ran first, "" if the head does not
+    say."""
 
-    path: Path
-    size_bytes: int
-    model: str
+    hello: Hello
     variant: str
-    device_name: str
-    dtype: str
-    batch: int
-    context: int
-    date: str
 
 
 def bundled_recordings() -> tuple[Path, ...]:
@@ -43,14 +36,4 @@ def recording_head(path: Path) -> RecordingHead | None:
     if hello is None:
         return None
     states = (message.variant for message in messages if isinstance(message, State))
-    return RecordingHead(
-        path=path,
-        size_bytes=path.stat().st_size,
-        model=hello.model,
-        variant=next(filter(None, states), ""),
-        device_name=hello.device_name,
-        dtype=hello.dtype,
-        batch=hello.batch,
-        context=hello.context,
-        date=str(hello.environment.get("date") or ""),
-    )
+    return RecordingHead(hello, next(filter(None, states), ""))

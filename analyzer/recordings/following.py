@@ -56,22 +56,19 @@ class FollowedRecording:
             if self._file.closed:
                 return False
             try:
-                return self._read_on()
+                # Asked first: what the writer wrote before it ended is read below.
+                growing = is_growing(self._file)
+                size = os.fstat(self._file.fileno()).st_size
+                if size < self.recording.end:
+                    raise TraceError(f"{self.path}: was cut while it was read")
+                if growing and (size == self._size or size < len(HEADER)):
+                    return False
+                self._size = size
+                self.recording.read_on(growing=growing)
             except OSError as error:
                 raise TraceError(f"{self.path}: cannot be read ({error.strerror})") from error
-
-    def _read_on(self) -> bool:
-        # Asked first: what the writer wrote before it ended is read below.
-        growing = is_growing(self._file)
-        size = os.fstat(self._file.fileno()).st_size
-        if size < self.recording.end:
-            raise TraceError(f"{self.path}: was cut while it was read")
-        if growing and (size == self._size or size < len(HEADER)):
-            return False
-        self._size = size
-        self.recording.read_on(growing=growing)
-        self.growing = growing and not self.recording.findings
-        return True
+            self.growing = growing and not self.recording.findings
+            return True
 
     def ending(self) -> Ending:
         """The fate of the file: the run finished it and it has its name, or the run was killed

@@ -152,7 +152,7 @@ class Recording:
         start = self.offsets[first] if first < len(self.offsets) else self.end
         count = bisect_left(self.events, start, key=lambda event: event.offset)
         tail = islice(self.frames(first), number - first)
-        return _last_windows([*_still_valid(self.events[:count]), *tail])
+        return _that_matter([*self.events[:count], *tail], start)
 
     def marks(self) -> tuple[RecordingMark, ...]:
         """Its windows and its changes of variant, in order."""
@@ -248,32 +248,23 @@ def _check_protocol(path: Path, message: WorkerMessage) -> None:
         )
 
 
-def _still_valid(events: Sequence[RecordedFrame]) -> list[RecordedFrame]:
-    """The last greeting, the last state, all windows and the last `OLDER_EVENTS` others."""
+def _that_matter(frames: Sequence[RecordedFrame], recent: int) -> list[RecordedFrame]:
+    """The last window of each variant, the frames from byte `recent` on, and of those before it the
+    last greeting, the last state and the last `OLDER_EVENTS` others."""
     kept: list[RecordedFrame] = []
-    seen: set[type] = set()
-    older = 0
-    for event in reversed(events):
-        kind = type(event.message)
-        if kind in (Hello, State):
-            if kind in seen:
-                continue
-            seen.add(kind)
-        elif kind is not TraceReady:
-            older += 1
-            if older > OLDER_EVENTS:
-                continue
-        kept.append(event)
-    return kept[::-1]
-
-
-def _last_windows(frames: Sequence[RecordedFrame]) -> list[RecordedFrame]:
-    kept: list[RecordedFrame] = []
-    seen: set[str] = set()
+    seen: set[object] = set()
+    others = 0
     for frame in reversed(frames):
+        key: object = frame.offset
         if isinstance(frame.message, TraceReady):
-            if frame.message.capture.variant in seen:
+            key = frame.message.capture.variant
+        elif frame.offset < recent and isinstance(frame.message, Hello | State):
+            key = type(frame.message)
+        elif frame.offset < recent:
+            others += 1
+            if others > OLDER_EVENTS:
                 continue
-            seen.add(frame.message.capture.variant)
-        kept.append(frame)
+        if key not in seen:
+            kept.append(frame)
+            seen.add(key)
     return kept[::-1]

@@ -76,14 +76,11 @@ class RecordingWriter:
         """
         t_ns = self._clock_ns() - self._start_ns
         with self._lock:
-            file = self._file
-            frame = self._frame(t_ns, message) if file is not None else None
-            if file is None or frame is None:
-                return
-            if (data := encoded(frame)) is None:
+            frame = None if self._file is None else self._frame(t_ns, message)
+            if self._file is None or frame is None or (data := encoded(frame)) is None:
                 return
             try:
-                file.append(data)
+                self._file.append(data)
                 self._frames += 1
                 self._has_figures |= isinstance(message, Stats | TraceReady)
             except OSError as error:

@@ -1,6 +1,5 @@
 """One trace in, all its figures out."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
@@ -28,7 +27,6 @@ from decodescope.analyzer.reports.user_facts import NOTHING, Given
 from decodescope.analyzer.roofline.roofline import OpWork, op_work
 from decodescope.analyzer.roofline.verdict import Evidence, verdict
 from decodescope.analyzer.roofline.waterfall import waterfall
-from decodescope.analyzer.schema.communication_report import CommunicationReport
 from decodescope.analyzer.schema.report import (
     SCHEMA_VERSION,
     Observer,
@@ -36,7 +34,6 @@ from decodescope.analyzer.schema.report import (
     StepReport,
     WaterfallPart,
 )
-from decodescope.analyzer.schema.step_report import StepCost
 from decodescope.analyzer.structure.paths import with_inferred_paths
 from decodescope.analyzer.structure.step_structure import Structure, find_structure
 from decodescope.analyzer.timing.interruptions.find_interruptions import find_interruptions
@@ -79,36 +76,58 @@ class Analysis(Timeline):
         return waits_of(self) if len(self.busy) > 1 else None
 
 
-def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
+def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
     """Compute every figure of `Report`. Works for any trace, also one without GPU activity.
 
     Raises:
-        InputError: what is `given` beside the trace is not what it should be.
+        InputError: one of the `facts` beside the trace is not what it should be.
     """
     timeline = find_timeline(trace)
-    if given.captures:
-        timeline = _with_captures(timeline, given.captures)
-        trace = timeline.trace
+    # Few traces come with captures or have several GPUs; the others do without these modules.
+    if facts.captures:
+        from decodescope.analyzer.attribution.capture_choice import choose_captures
+
+        reference, findings = choose_captures(timeline, facts.captures)
+        trace = replace(trace, reference=reference, findings=(*trace.findings, *findings))
+        timeline = replace(timeline, trace=trace)
+    communication = None
+    if len(timeline.busy) > 1:
+        from decodescope.analyzer.reports.communication import gpu_communication
+
+        communication = gpu_communication(timeline)
     own_ranges = find_ranges(timeline)
-    structure = find_structure(timeline, given.rules or bundled_rules())
+    structure = find_structure(timeline, facts.rules or bundled_rules())
     ranges = with_inferred_paths(timeline, own_ranges, structure)
-    work = op_work(trace, ranges.reference_op, given.peak)
-    devices = device_reports(timeline)
+    work = op_work(trace, ranges.reference_op, facts.peak)
+    devices, steps = device_reports(timeline), _step_reports(timeline)
     launches = launch_report(timeline)
     interruptions = find_interruptions(timeline)
     interrupted = interrupted_in_steps(timeline, interruptions)
+    kept_devices = steady_devices(timeline, interruptions, devices)
     step = steady_step(timeline.steps, interrupted, decode_steps(timeline))
     observer = _observer(timeline, step, interrupted)
     reported_interruptions = interruption_reports(timeline, interruptions)
     structured, layers = structure_reports(timeline, own_ranges, structure, step)
     roles = role_reports(timeline, structure, step)
-    costs = find_costs(timeline, step, given, structured, roles)
+    costs = find_costs(timeline, step, facts, structured, roles)
     trace_health = health(timeline, observer, reported_interruptions, ranges.tree.cut)
     trace_health = msgspec.structs.replace(
         trace_health, findings=(*trace_health.findings, *costs.findings)
     )
-    steps = _step_reports(timeline)
-    kept_devices = steady_devices(timeline, interruptions, devices)
+    judgement = no_verdict(trace_health)
+    parts: tuple[WaterfallPart, ...] = ()
+    if judgement is None:
+        evidence = Evidence(
+            kept_devices,
+            launches,
+            steady_steps(steps, interrupted),
+            trace.capture,
+            observer,
+            whole="the steady state" if interruptions else "the window",
+            cost=costs.step,
+        )
+        judgement = verdict(evidence)
+        parts = waterfall(timeline, step, observer, costs.step, interruptions)
     report = Report(
         schema_version=SCHEMA_VERSION,
         source=trace.source,
@@ -118,25 +137,12 @@ def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
         steps=steps,
         kernels=kernel_reports(timeline, work),
         ranges=range_reports(timeline, ranges),
-        verdict=no_verdict(trace_health)
-        or verdict(
-            Evidence(
-                kept_devices,
-                launches,
-                steady_steps(steps, interrupted),
-                trace.capture,
-                observer,
-                whole="the steady state" if interruptions else "the window",
-                cost=costs.step,
-            )
-        ),
+        verdict=judgement,
         capture=trace.capture,
         observer=observer,
         largest_gaps=largest_gaps(timeline, ranges),
         attribution=attribution(own_ranges, int((ranges.op_node != own_ranges.op_node).sum())),
-        waterfall=()
-        if no_verdict(trace_health) or step is None or observer is None
-        else _waterfall(timeline, observer, step, costs.step, interruptions),
+        waterfall=parts,
         kernels_ranked_by="attributed_ns" if timeline.overlapping else "total_ns",
         step_kinds=step_kinds(timeline),
         structure=structured,
@@ -145,11 +151,10 @@ def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
         step_cost=costs.step,
         interruptions=reported_interruptions,
         steady=steady_state(timeline, interrupted, devices, kept_devices),
-        communication=_communication(timeline),
+        communication=communication,
     )
-    columns = {one.name: getattr(timeline, one.name) for one in fields(timeline)}
     return Analysis(
-        **columns,
+        **{column.name: getattr(timeline, column.name) for column in fields(timeline)},
         ranges=ranges,
         structure=structure,
         work=work,
@@ -157,25 +162,6 @@ def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
         median_step=step,
         report=report,
     )
-
-
-def _with_captures(timeline: Timeline, captures: tuple[Trace, ...]) -> Timeline:
-    # Few traces come with captures, and every command pays for what this module imports.
-    from decodescope.analyzer.attribution.capture_choice import choose_captures
-
-    trace = timeline.trace
-    reference, findings = choose_captures(timeline, captures)
-    trace = replace(trace, reference=reference, findings=(*trace.findings, *findings))
-    return replace(timeline, trace=trace)
-
-
-def _communication(timeline: Timeline) -> CommunicationReport | None:
-    if len(timeline.busy) < 2:
-        return None
-    # As with captures: most traces are of one GPU.
-    from decodescope.analyzer.reports.communication import gpu_communication
-
-    return gpu_communication(timeline)
 
 
 def _step_reports(timeline: Timeline) -> tuple[StepReport, ...]:
@@ -203,18 +189,6 @@ def _step_reports(timeline: Timeline) -> tuple[StepReport, ...]:
         )
         for index, (host_ns, busy_ns, span_ns, gpu_ops, calls, idle_ns) in enumerate(rows)
     )
-
-
-def _waterfall(
-    timeline: Timeline,
-    observer: Observer,
-    step: int,
-    cost: StepCost | None,
-    interruptions: Sequence[Interruption],
-) -> tuple[WaterfallPart, ...]:
-    if observer.profiled_step_ns is None:
-        return ()
-    return waterfall(timeline, step, observer.profiled_step_ns, cost, interruptions)
 
 
 def _observer(

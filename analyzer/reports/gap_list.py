@@ -2,7 +2,7 @@
 
 import re
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -42,11 +42,9 @@ def chosen_gaps(timeline: Timeline, ranges: Ranges, choice: GapChoice) -> Int64s
     if choice.step is not None:
         chosen &= _inside_step(timeline, choice.step)
     if choice.gap_class is not None:
-        of_class = parts.kind == GAP_CLASSES.index(choice.gap_class)
-        of_class &= _in_bucket(parts.length_ns, choice.bucket_ns)
-        with_part = np.zeros(len(gaps), dtype=np.bool_)
-        with_part[parts.gap[of_class]] = True
-        chosen &= with_part
+        of_class = parts.take(parts.kind == GAP_CLASSES.index(choice.gap_class))
+        in_bucket = _in_bucket(of_class.length_ns, choice.bucket_ns)
+        chosen &= np.isin(np.arange(len(gaps)), of_class.gap[in_bucket])
     else:
         chosen &= _in_bucket(gaps.length_ns, choice.bucket_ns)
     return np.flatnonzero(chosen)
@@ -148,14 +146,15 @@ class GapTable:
 
     def matching(self, pattern: re.Pattern[str]) -> set[int]:
         """The places of gaps whose class, ops, launch call or range match."""
-        timeline, names = self._timeline, self._timeline.trace.names
-        ops, gaps = timeline.trace.ops, timeline.gaps
-        matches = _matches(self._classes, lambda index: GAP_CLASSES[index], pattern)
-        matches |= _matches(ops.name[gaps.prev], lambda index: names[index], pattern)
-        matches |= _matches(ops.name[gaps.next], lambda index: names[index], pattern)
-        matches |= _matches(self._calls(), lambda index: names[index], pattern)
-        node = self._ranges.op_node[gaps.next]
-        matches |= _matches(node, lambda index: self._ranges.paths[index], pattern)
+        names, ops, gaps = self._timeline.trace.names, self._timeline.trace.ops, self._timeline.gaps
+        texts: tuple[tuple[NDArray[np.integer], Sequence[str]], ...] = (
+            (self._classes, GAP_CLASSES),
+            (ops.name[gaps.prev], names),
+            (ops.name[gaps.next], names),
+            (self._calls(), names),
+            (self._ranges.op_node[gaps.next], self._ranges.paths),
+        )
+        matches = np.any([_matches(index, of, pattern) for index, of in texts], axis=0)
         return set(np.flatnonzero(matches[self.rows]).tolist())
 
     def _values(self, field: Field) -> NDArray[np.int64]:
@@ -197,10 +196,10 @@ def _ranks(texts: tuple[str, ...]) -> Int64s:
     return ranks
 
 
-def _matches(
-    index: NDArray[np.integer], text_of: Callable[[int], str], pattern: re.Pattern[str]
-) -> Bools:
-    """For each index, whether its text matches; negative ones have none."""
+def _matches(index: NDArray[np.integer], texts: Sequence[str], pattern: re.Pattern[str]) -> Bools:
+    """For each index of `texts`, whether its text matches; negative ones have none."""
     used, where = np.unique(index, return_inverse=True)
-    matches = [one >= 0 and pattern.search(text_of(one)) is not None for one in used.tolist()]
+    matches = [
+        number >= 0 and pattern.search(texts[number]) is not None for number in used.tolist()
+    ]
     return np.array(matches, dtype=np.bool_)[where]

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from decodescope.analyzer.attribution.range_tree import MAX_PATH, MAX_PATHS
-from decodescope.analyzer.roofline.verdict import DISTORTED
 from decodescope.analyzer.schema.interruption_report import InterruptionReport
 from decodescope.analyzer.schema.report import Finding, Health, HealthStatus, Observer, Verdict
 from decodescope.analyzer.text.formatting import count, duration
@@ -56,10 +55,10 @@ def health(
     """
     trace = timeline.trace
     unlinked = 0 if trace.on_cpu else int(np.count_nonzero(trace.ops.launch < 0))
-    own = [Finding(*found) for found in _findings(timeline, observer, unlinked)]
+    own = [Finding(*finding) for finding in _findings(timeline, observer, unlinked)]
     if interruptions:
         own.append(Finding("interruptions", _interruptions(interruptions)))
-    identity = (Finding(*found) for found in identity_findings(trace))
+    identity = (Finding(*finding) for finding in identity_findings(trace))
     findings = (*identity, *trace.findings, *own)
     if ranges_cut:
         findings += (
@@ -121,13 +120,15 @@ def _findings(
             f"{graph_count - with_ops} of {graph_count} graph launches have no GPU op in the "
             "trace: what they ran is missing from every figure",
         )
-    if observer is not None and observer.ratio is not None and observer.ratio > DISTORTED:
+    if observer is not None and observer.is_distorted:
         yield (
             "distorted_window",
             f"a profiled step took {observer.ratio:.2f} times as long: gaps and launch times "
             "are of slowed steps" + "; the verdict rests on unprofiled ones" * (not trace.on_cpu),
         )
-    if _hides_floor(timeline):
+    measured = trace.capture is not None and trace.capture.kernel_floor_ns is not None
+    estimated = not measured and not trace.on_cpu and len(timeline.gaps) >= MIN_BURST_GAPS
+    if estimated and floor_is_hidden(trace, timeline.gaps):
         yield (
             "coarse_timestamps",
             "the timestamps hide the time between ops that are queued back to back (they are whole "
@@ -145,14 +146,6 @@ def _findings(
         )
     elif not steps.gpu_ops.any():
         yield "empty_steps", "no GPU op was launched inside a step marker"
-
-
-def _hides_floor(timeline: Timeline) -> bool:
-    capture = timeline.trace.capture
-    measured = capture is not None and capture.kernel_floor_ns is not None
-    if measured or timeline.trace.on_cpu or len(timeline.gaps) < MIN_BURST_GAPS:
-        return False
-    return floor_is_hidden(timeline.trace, timeline.gaps)
 
 
 def _interruptions(interruptions: Sequence[InterruptionReport]) -> str:
@@ -184,8 +177,8 @@ def identity_findings(trace: Trace) -> Iterator[tuple[str, str]]:
         yield "graph_capture", sentence
     if not len(trace.ops):
         foreign = any(finding.code == "not_understood" for finding in trace.findings)
-        what = "op of a CUDA, ROCm or XPU device" if foreign else "kernel, copy or fill"
-        yield "no_gpu_activity", f"no {what} in this trace: {_why(trace, captures, foreign)}"
+        missing = "op of a CUDA, ROCm or XPU device" if foreign else "kernel, copy or fill"
+        yield "no_gpu_activity", f"no {missing} in this trace: {_why(trace, captures, foreign)}"
 
 
 def no_verdict(health: Health) -> Verdict | None:
@@ -238,7 +231,7 @@ def _why(trace: Trace, captures: GraphCaptures, foreign: bool) -> str:
     if len(trace.calls):
         return f"none of its {count(len(trace.calls))} API calls launches or copies anything"
     host = ((trace.cpu_ops, "operator"), (trace.ranges, "range"))
-    held = " and ".join(_some(len(found), what) for found, what in host if len(found))
+    held = " and ".join(_some(len(events), noun) for events, noun in host if len(events))
     if not held:
         return "nothing in it is understood" if trace.source.events else "it is empty"
     option = _HOW_TO_RECORD.get(trace.source.format, "ProfilerActivity.CUDA")
@@ -246,8 +239,8 @@ def _why(trace: Trace, captures: GraphCaptures, foreign: bool) -> str:
     return f"it holds {held} of the host only{wanted}"
 
 
-def _some(number: int, what: str) -> str:
-    return f"{count(number)} {what}{'s' * (number != 1)}"
+def _some(number: int, noun: str) -> str:
+    return f"{count(number)} {noun}{'s' * (number != 1)}"
 
 
 def _apis(trace: Trace, chosen: Bools) -> str:

@@ -47,7 +47,7 @@ class RangeShare:
 
 @dataclass(frozen=True, slots=True)
 class KernelProfile:
-    """What the launches of one kernel have in common, and how they differ.
+    """The common facts of the launches of one kernel, and how they differ.
 
     `lengths` and `gaps` are distributions of durations and of the gaps that its launches ended.
     `shapes` has each launch shape and how often, most frequent first. `ranges` are those with the
@@ -74,7 +74,7 @@ def kernels_within(analysis: Analysis, path: str) -> tuple[KernelReport, ...]:
 
 def longest_kernels_within(analysis: Analysis, path: str, most: int) -> list[tuple[str, int, int]]:
     """Name, count and time (attributed time, if ops overlap) of the first `most` kernels of
-    `kernels_within`, without what else is known of them."""
+    `kernels_within`, without the other figures."""
     times = kernel_times(analysis, analysis.ranges.ops_within(path)).take(slice(most))
     names = [analysis.trace.names[name] for name in times.name.tolist()]
     ranked_ns = times.attributed_ns if analysis.overlapping else times.total_ns
@@ -84,7 +84,14 @@ def longest_kernels_within(analysis: Analysis, path: str, most: int) -> list[tup
 def kernel_launches(analysis: Analysis, name: str, within: str | None = None) -> KernelLaunches:
     """The ops of the kernel `name`, those of the range `within` if one is given; none if the trace
     has no such kernel."""
-    return _facts(analysis, _ops_of(analysis, name, within))
+    trace = analysis.trace
+    number = bisect_left(trace.names, name)
+    if number >= len(trace.names) or trace.names[number] != name:
+        return _facts(analysis, np.zeros(0, dtype=np.int64))
+    chosen = (trace.ops.name == number) & (trace.ops.kind == trace.kernel_kind)
+    if within is not None:
+        chosen &= analysis.ranges.ops_within(within)
+    return _facts(analysis, np.flatnonzero(chosen))
 
 
 def op_facts(analysis: Analysis, row: int) -> KernelLaunches:
@@ -117,54 +124,39 @@ def _facts(analysis: Analysis, op_rows: Int64s) -> KernelLaunches:
 def kernel_profile(
     analysis: Analysis, name: str, within: str | None = None
 ) -> KernelProfile | None:
-    """What there is to say of one kernel, None if the window (or the range) does not have it."""
+    """The profile of one kernel, None if the window (or the range) does not have it."""
     kernels = analysis.report.kernels if within is None else kernels_within(analysis, within)
-    report = next((one for one in kernels if one.name == name), None)
+    report = next((kernel for kernel in kernels if kernel.name == name), None)
     if report is None:
         return None
-    trace = analysis.trace
+    trace, paths = analysis.trace, analysis.ranges.paths
     launches = kernel_launches(analysis, name, within)
-    shapes = [(trace.shapes[one], times) for one, times in _counts(trace.ops.shape[launches.op])]
-    ranges = _ranges(analysis, launches)
+    shapes = [
+        (trace.shapes[shape], times) for shape, times in _counts(trace.ops.shape[launches.op])
+    ]
+    node = analysis.ranges.op_node[launches.op]
+    attributed_ns = np.zeros(len(paths), dtype=np.int64)
+    inside = node != NO_NODE
+    np.add.at(attributed_ns, node[inside], launches.attributed_ns[inside])
+    ranges = [
+        RangeShare(paths[number], times, int(attributed_ns[number]))
+        for number, times in _counts(node)
+    ]
+    ranges.sort(key=lambda share: (-share.attributed_ns, share.path))
     call = trace.ops.launch[launches.op]
     return KernelProfile(
         report=report,
         lengths=percentiles(launches.length_ns),
         gaps=percentiles(launches.gap_ns[launches.gap_ns > 0]),
-        shapes=tuple(sorted(shapes, key=lambda one: -one[1])),
-        ranges=ranges[:_TOP_RANGES],
+        shapes=tuple(sorted(shapes, key=lambda shape: -shape[1])),
+        ranges=tuple(ranges[:_TOP_RANGES]),
         other_ranges=len(ranges[_TOP_RANGES:]),
         streams=tuple(np.unique(trace.ops.stream[launches.op]).tolist()),
-        calls=tuple(trace.names[one] for one, _ in _counts(trace.calls.name[call[call >= 0]])),
+        calls=tuple(trace.names[api] for api, _ in _counts(trace.calls.name[call[call >= 0]])),
     )
-
-
-def _ops_of(analysis: Analysis, name: str, within: str | None) -> Int64s:
-    trace = analysis.trace
-    number = bisect_left(trace.names, name)
-    if number >= len(trace.names) or trace.names[number] != name:
-        return np.zeros(0, dtype=np.int64)
-    chosen = (trace.ops.name == number) & (trace.ops.kind == trace.kernel_kind)
-    if within is not None:
-        chosen &= analysis.ranges.ops_within(within)
-    return np.flatnonzero(chosen)
-
-
-def _ranges(analysis: Analysis, launches: KernelLaunches) -> tuple[RangeShare, ...]:
-    """The ranges of the launches, that with the most attributed time first."""
-    ranges = analysis.ranges
-    node = ranges.op_node[launches.op]
-    attributed_ns = np.zeros(len(ranges.paths), dtype=np.int64)
-    inside = node != NO_NODE
-    np.add.at(attributed_ns, node[inside], launches.attributed_ns[inside])
-    shares = [
-        RangeShare(ranges.paths[one], times, int(attributed_ns[one]))
-        for one, times in _counts(node)
-    ]
-    return tuple(sorted(shares, key=lambda one: (-one.attributed_ns, one.path)))
 
 
 def _counts(numbers: NDArray[np.integer]) -> list[tuple[int, int]]:
     """Each number that occurs and is not negative, and how often."""
     count = np.bincount(numbers[numbers >= 0])
-    return [(one, int(count[one])) for one in np.flatnonzero(count).tolist()]
+    return [(number, int(count[number])) for number in np.flatnonzero(count).tolist()]

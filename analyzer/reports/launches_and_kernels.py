@@ -19,9 +19,11 @@ def launch_report(timeline: Timeline) -> LaunchReport:
     begin_ns = trace.ops.start_ns[launches.first_op]
     queue_ns = begin_ns - calls.end_ns
     depth = launches.queue_depth
+    apis, counts = np.unique(calls.name, return_counts=True)
+    most_first = np.lexsort((apis, -counts)).tolist()
     return LaunchReport(
         calls=len(launches),
-        by_api=_by_api(trace.names, calls.name),
+        by_api={trace.names[apis[row]]: int(counts[row]) for row in most_first},
         graph_launches=int(launches.is_graph.sum()),
         gpu_ops_per_graph_launch=tuple(launches.ops[launches.is_graph].tolist()),
         api_ns=percentiles(calls.length_ns),
@@ -114,17 +116,8 @@ def _shapes(name: Int32s, shape: Int32s) -> dict[int, tuple[int, int]]:
     names, shapes = np.divmod(pairs, distinct)
     order = np.lexsort((earliest, -ops_of, names))
     of_name, best, count = np.unique(names[order], return_index=True, return_counts=True)
-    columns = (of_name, shapes[order][best], count)
-    return {
-        one: (most, several)
-        for one, most, several in zip(*(column.tolist() for column in columns), strict=True)
-    }
-
-
-def _by_api(names: tuple[str, ...], called: Int32s) -> dict[str, int]:
-    apis, counts = np.unique(called, return_counts=True)
-    pairs = sorted(zip(counts.tolist(), apis.tolist(), strict=True), key=lambda p: (-p[0], p[1]))
-    return {names[name]: count for count, name in pairs}
+    most_often = zip(shapes[order][best].tolist(), count.tolist(), strict=True)
+    return dict(zip(of_name.tolist(), most_often, strict=True))
 
 
 def _short_kernels(timeline: Timeline) -> ShortKernels | None:

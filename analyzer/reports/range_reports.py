@@ -19,15 +19,26 @@ def range_reports(timeline: Timeline, ranges: Ranges) -> tuple[RangeReport, ...]
     sum of their attributed times, which decides what is largest if ops overlap; `idle_ns` the time
     of the gaps that they ended. Gaps before ops without a path are in no row.
     """
-    tree = ranges.tree
-    gpu_ns = _gpu_ns(timeline.trace.ops, tree, ranges.op_node)
-    attributed_ns = tree.add_up(_attributed_ns(ranges, timeline))
-    gpu_ops = tree.add_up(_counts(ranges.op_node, len(tree)))
-    launch_calls = tree.add_up(_counts(ranges.call_node, len(tree)))
-    idle_ns = tree.add_up(_idle_ns(ranges, timeline))
+    tree, ops, parts = ranges.tree, timeline.trace.ops, timeline.parts
+    gpu_ns = _gpu_ns(ops, tree, ranges.op_node)
+    idle_ns = np.zeros((len(tree), len(GAP_CLASSES)), dtype=np.int64)
+    ended_by = ranges.op_node[timeline.gaps.next[parts.gap]]
+    ended = ended_by != NO_NODE
+    np.add.at(idle_ns, (ended_by[ended], parts.kind[ended]), parts.length_ns[ended])
+    has_path = ranges.op_node != NO_NODE
+    attributed_ns = np.zeros(len(tree), dtype=np.int64)
+    np.add.at(attributed_ns, ranges.op_node[has_path], timeline.attributed_ns[has_path])
+    gpu_ops, launch_calls = (
+        np.bincount(nodes[nodes != NO_NODE], minlength=len(tree))
+        for nodes in (ranges.op_node, ranges.call_node)
+    )
+    idle_ns, attributed_ns, gpu_ops, launch_calls = (
+        tree.add_up(column) for column in (idle_ns, attributed_ns, gpu_ops, launch_calls)
+    )
     reports = []
     for node in _in_order(tree, attributed_ns if timeline.overlapping else gpu_ns, gpu_ops):
         matched = float(ranges.node_matched[node])
+        kind: RangeKind = "operator" if tree.operator[node] else "range"
         reports.append(
             RangeReport(
                 path=ranges.paths[node],
@@ -37,40 +48,12 @@ def range_reports(timeline: Timeline, ranges: Ranges) -> tuple[RangeReport, ...]
                 confidence=CONFIDENCES[ranges.node_confidence[node]],
                 idle_ns=int(idle_ns[node].sum()),
                 gaps=idle_by_name(idle_ns[node]),
-                kind=_kind(tree, node),
+                kind="inferred" if tree.inferred[node] else kind,
                 matched=None if np.isnan(matched) else matched,
                 attributed_ns=int(attributed_ns[node]),
             )
         )
     return tuple(reports)
-
-
-def _kind(tree: PathTree, node: int) -> RangeKind:
-    if tree.inferred[node]:
-        return "inferred"
-    return "operator" if tree.operator[node] else "range"
-
-
-def _counts(nodes: Int64s, count: int) -> Int64s:
-    return np.bincount(nodes[nodes != NO_NODE], minlength=count).astype(np.int64)
-
-
-def _attributed_ns(ranges: Ranges, timeline: Timeline) -> Int64s:
-    """Attributed time of the ops of each node itself."""
-    attributed = np.zeros(len(ranges.tree), dtype=np.int64)
-    op_rows = np.flatnonzero(ranges.op_node != NO_NODE)
-    np.add.at(attributed, ranges.op_node[op_rows], timeline.attributed_ns[op_rows])
-    return attributed
-
-
-def _idle_ns(ranges: Ranges, timeline: Timeline) -> Int64s:
-    """Gap time of each node itself, by class: [nodes, classes]."""
-    idle = np.zeros((len(ranges.tree), len(GAP_CLASSES)), dtype=np.int64)
-    parts = timeline.parts
-    node = ranges.op_node[timeline.gaps.next[parts.gap]]
-    ended = np.flatnonzero(node != NO_NODE)
-    np.add.at(idle, (node[ended], parts.kind[ended].astype(np.int64)), parts.length_ns[ended])
-    return idle
 
 
 def _gpu_ns(ops: GpuOps, tree: PathTree, op_node: Int64s) -> Int64s:

@@ -30,11 +30,11 @@ class RanksAnalysis:
     report: RanksReport
     traces: tuple[tuple[int, Trace], ...]
     merged: Analysis | None
-    given: Given = NOTHING
+    facts: Given = NOTHING
 
     def alone(self) -> tuple[tuple[int, Analysis], ...]:
         """(rank, its own analysis), for views that draw time; computed anew by every call."""
-        return tuple((rank, analyze(trace, self.given)) for rank, trace in self.traces)
+        return tuple((rank, analyze(trace, self.facts)) for rank, trace in self.traces)
 
     def all_merged(self, wanted: str) -> Analysis:
         """The analysis of the merged trace.
@@ -48,21 +48,21 @@ class RanksAnalysis:
         return self.merged
 
 
-def analyze_ranks(paths: Sequence[Path | str], given: Given = NOTHING) -> RanksAnalysis:
-    """Read and analyse one file for each rank; `given` counts for each.
+def analyze_ranks(paths: Sequence[Path | str], facts: Given = NOTHING) -> RanksAnalysis:
+    """Read and analyse one file for each rank; the `facts` hold for each.
 
     Raises:
-        InputError: no file, one file twice, or two files with the same events; or what is `given`
-            is not what it should be.
+        InputError: no file, one file twice, or two files with the same events; or one of the
+            `facts` is not what it should be.
         TraceError: a file is not a trace.
     """
     if not paths:
         raise InputError("no trace files; name one for each rank")
     _refuse_twice([str(path) for path in paths])
-    read = read_ranks([str(path) for path in paths], given)
-    ranks = merge_ranks([one.trace for one in read])
-    of_trace = {id(one.trace): one for one in read}
-    merged = None if ranks.merged is None else analyze(ranks.merged, given)
+    read = read_ranks([str(path) for path in paths], facts)
+    ranks = merge_ranks([rank.trace for rank in read])
+    of_trace = {id(rank.trace): rank for rank in read}
+    merged = None if ranks.merged is None else analyze(ranks.merged, facts)
     communication, findings = ranks_communication(
         [(rank, trace, of_trace[id(trace)].steps) for rank, trace in ranks.ranks],
         common_clock=merged is not None,
@@ -74,7 +74,7 @@ def analyze_ranks(paths: Sequence[Path | str], given: Given = NOTHING) -> RanksA
         findings=(*ranks.findings, *findings),
         communication=communication,
     )
-    return RanksAnalysis(report, ranks.ranks, merged, given)
+    return RanksAnalysis(report, ranks.ranks, merged, facts)
 
 
 def ranks_communication(

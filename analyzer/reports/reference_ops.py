@@ -23,39 +23,24 @@ def reference_from(
         IndexError: the window has no step of that number.
     """
     trace, ranges, steps = analysis.trace, analysis.ranges, analysis.steps
-    marker = path_part(analysis.step_name(step))
+    marker, tree = path_part(analysis.step_name(step)), ranges.tree
     op_rows = np.flatnonzero(steps.op_step == step % len(steps))
-    paths = {
-        node: _path_from(analysis, node, marker)
-        for node in np.unique(ranges.op_node[op_rows]).tolist()
-    }
+    paths = {}
+    for node in np.unique(ranges.op_node[op_rows]).tolist():
+        names = [tree.names[above] for above in tree.chain(node) if not tree.operator[above]]
+        paths[node] = "/".join(names[names.index(marker) :]) if marker in names else ""
     work = op_work(trace, ranges.reference_op)
-    rows = zip(
-        *(op_rows.tolist(), trace.ops.stream[op_rows].tolist(), trace.ops.name[op_rows].tolist()),
-        *(
-            ranges.op_node[op_rows].tolist(),
-            work.bytes[op_rows].tolist(),
-            work.flops[op_rows].tolist(),
-        ),
-        strict=True,
-    )
     better = deeper or {}
-    return GraphReference(
-        tuple(
+    ops = []
+    for op in op_rows.tolist():
+        moved, computed = int(work.bytes[op]), int(work.flops[op])
+        ops.append(
             ReferenceOp(
-                stream=stream,
-                name=trace.names[name],
-                path=better.get(op, paths[node]),
+                stream=int(trace.ops.stream[op]),
+                name=trace.names[trace.ops.name[op]],
+                path=better.get(op, paths[int(ranges.op_node[op])]),
                 bytes=None if moved == UNKNOWN else moved,
                 flops=None if computed == UNKNOWN else computed,
             )
-            for op, stream, name, node, moved, computed in rows
         )
-    )
-
-
-def _path_from(analysis: Analysis, node: int, marker: str | None) -> str:
-    """The ranges (no operators) from the step's marker down to a node of the tree."""
-    tree = analysis.ranges.tree
-    names = [tree.names[ancestor] for ancestor in tree.chain(node) if not tree.operator[ancestor]]
-    return "/".join(names[names.index(marker) :]) if marker in names else ""
+    return GraphReference(tuple(ops))

@@ -71,7 +71,7 @@ def roofline_model(report: Report) -> RooflineModel:
 
 def _step(report: Report) -> RooflinePoint | None:
     cost, observer = report.step_cost, report.observer
-    step_ns = (observer.unprofiled_step_ns or observer.profiled_step_ns) if observer else None
+    step_ns = None if observer is None else observer.step_ns
     if cost is None or not (step_ns and cost.flops_per_step and cost.bytes_per_step > 0):
         return None
     return RooflinePoint(

@@ -163,8 +163,8 @@ def _step_layers(
     named = np.append(layer_of_nodes(ranges.tree), NO_LAYER)[ranges.op_node[rows]]
     sources = replay_sources(timeline.trace, ranges.reference_op[rows])
     by: StructureSource = "ranges"
-    others: tuple[Literal["capture", "annotations"], ...] = ("capture", "annotations")
-    for source in others:
+    recorded: tuple[Literal["capture", "annotations"], ...] = ("capture", "annotations")
+    for source in recorded:
         if 2 * sources.get(source, 0) > len(rows):
             by = source
     return _from_ranges(named, by) if layers is None else _checked(layers, named, by)

@@ -1,4 +1,4 @@
-"""What to do next, by what bounds a step and by why the GPU was idle."""
+"""Advice by the bound of a step, and by why the GPU was idle."""
 
 from collections.abc import Mapping
 
@@ -42,7 +42,7 @@ _GAP_ADVICE = {
 
 
 def gap_advice(gap_class: str, label: str | None, call: str | None) -> str:
-    """What to do about a gap of this class; `label` is what the host did in a host_wait, `call` the
+    """Advice about a gap of this class; `label` is the host's activity in a host_wait, `call` the
     launch call that ended the gap."""
     late = gap_class in ("launch_call", "launch_latency") or label == "python"
     if late and call is not None and "GraphLaunch" in call:

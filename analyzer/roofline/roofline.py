@@ -16,7 +16,7 @@ from decodescope.analyzer.roofline.peaks import DatasheetPeak, datasheet_peak
 from decodescope.analyzer.schema.kernel_report import Roofline
 from decodescope.analyzer.schema.report import CaptureInfo, Finding
 from decodescope.analyzer.schema.step_report import StepCost
-from decodescope.analyzer.trace import CPU_OPERATOR, KERNEL, Int64s, Trace
+from decodescope.analyzer.trace import CPU_OPERATOR, KERNEL, Int64s, Trace, rows_in
 
 if TYPE_CHECKING:
     from decodescope.analyzer.modelling.step_work import RoleWork
@@ -42,11 +42,8 @@ def op_work(trace: Trace, reference_op: Int64s, peak: DatasheetPeak | None = Non
     if trace.reference is not None:
         known = np.flatnonzero(reference_op >= 0)
         partners = [
-            (
-                UNKNOWN if one.bytes is None else one.bytes,
-                UNKNOWN if one.flops is None else one.flops,
-            )
-            for one in trace.reference.ops
+            [UNKNOWN if figure is None else figure for figure in (op.bytes, op.flops)]
+            for op in trace.reference.ops
         ]
         work = np.array(partners, dtype=np.int64).reshape(-1, 2)
         moved[known], computed[known] = work[reference_op[known]].T
@@ -81,16 +78,37 @@ def rooflines(trace: Trace, work: OpWork, chosen: Int64s) -> dict[int, Roofline]
     totals = [np.zeros(len(names), dtype=column.dtype) for column in values]
     for total, column in zip(totals, values, strict=True):
         np.add.at(total, row, column)
-    rows = zip(names.tolist(), *(total.tolist() for total in totals), strict=True)
-    return {name: _roofline(*figures) for name, *figures in rows}
+    rooflines_by_name = {}
+    for name, calls, total_ns, moved, computed, memory_s, compute_s, slowest_s in zip(
+        names.tolist(), *(total.tolist() for total in totals), strict=True
+    ):
+        limit: Literal["memory", "compute"] | None = None
+        if memory_s >= compute_s or memory_s >= slowest_s:
+            limit = "memory"
+        elif compute_s > memory_s:
+            limit = "compute"
+        limit_ns = (compute_s if limit == "compute" else memory_s) * 1e9
+        rooflines_by_name[name] = Roofline(
+            calls=calls,
+            total_ns=total_ns,
+            bytes=moved,
+            flops=computed,
+            bytes_per_s=moved * 1e9 / total_ns if total_ns else 0.0,
+            flops_per_s=computed * 1e9 / total_ns if total_ns else 0.0,
+            limit=limit,
+            share_of_limit=limit_ns / total_ns if limit is not None and total_ns else None,
+        )
+    return rooflines_by_name
 
 
-def _peaks(trace: Trace, device: int, given: DatasheetPeak | None) -> tuple[float, float, float]:
+def _peaks(
+    trace: Trace, device: int, users_peak: DatasheetPeak | None
+) -> tuple[float, float, float]:
     """bytes/s, FLOP/s of the capture's dtype and of the slowest dtype; NaN if unknown."""
     capture = trace.capture
-    sheet = given or datasheet_peak(trace.device_names.get(device, ""))
+    sheet = users_peak or datasheet_peak(trace.device_names.get(device, ""))
     flops_per_s = sheet.flops_per_s if sheet else {}
-    measured = capture.measured_peak_bytes_per_s if capture and not given else None
+    measured = capture.measured_peak_bytes_per_s if capture and not users_peak else None
     return (
         measured or (sheet.bytes_per_s if sheet else math.nan),
         flops_per_s.get(capture.dtype, math.nan) if capture else math.nan,
@@ -102,40 +120,12 @@ def _longest_of_each_operator(trace: Trace) -> tuple[Int64s, Int64s]:
     """Ops, and the row of `Trace.work` with the work of each."""
     ops, operators = trace.ops, trace.work.external_id
     kernels = np.flatnonzero((ops.kind == KERNEL) | (ops.kind == CPU_OPERATOR))
-    row = np.searchsorted(operators, ops.external_id[kernels])
-    is_known = np.append(operators, UNKNOWN)[row] == ops.external_id[kernels]
-    is_known &= ops.external_id[kernels] >= 0
+    row = rows_in(operators, ops.external_id[kernels])
+    is_known = (row >= 0) & (ops.external_id[kernels] >= 0)
     op, row = kernels[is_known], row[is_known]
     order = np.lexsort((-ops.length_ns[op], row))
     rows, first = np.unique(row[order], return_index=True)
     return op[order[first]], rows
-
-
-def _roofline(
-    calls: int,
-    total_ns: int,
-    moved: int,
-    computed: int,
-    memory_s: float,
-    compute_s: float,
-    slowest_s: float,
-) -> Roofline:
-    limit: Literal["memory", "compute"] | None = None
-    if memory_s >= compute_s or memory_s >= slowest_s:
-        limit = "memory"
-    elif compute_s > memory_s:
-        limit = "compute"
-    limit_ns = (compute_s if limit == "compute" else memory_s) * 1e9
-    return Roofline(
-        calls=calls,
-        total_ns=total_ns,
-        bytes=moved,
-        flops=computed,
-        bytes_per_s=moved * 1e9 / total_ns if total_ns else 0.0,
-        flops_per_s=computed * 1e9 / total_ns if total_ns else 0.0,
-        limit=limit,
-        share_of_limit=limit_ns / total_ns if limit is not None and total_ns else None,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +171,8 @@ def compute_dtype(weights: "WeightFormat", activations: str) -> str:
     return "fp8" if weights.compute == "fp8" else activations
 
 
-def captured_cost(capture: CaptureInfo, given: DatasheetPeak | None = None) -> StepCost | None:
-    """The cost of a step of one of decodescope's own runs; `given` replaces the peaks."""
+def captured_cost(capture: CaptureInfo, users_peak: DatasheetPeak | None = None) -> StepCost | None:
+    """The cost of a step of one of decodescope's own runs; `users_peak` replaces the peaks."""
     if capture.device == "cpu" or capture.bytes_per_step <= 0:
         return None
     return StepCost(
@@ -193,8 +183,8 @@ def captured_cost(capture: CaptureInfo, given: DatasheetPeak | None = None) -> S
         flops_per_step=capture.flops_per_step,
         batch=capture.batch,
         device_name=capture.device_name,
-        measured_peak_bytes_per_s=None if given else capture.measured_peak_bytes_per_s,
-        **peak_fields(given or datasheet_peak(capture.device_name), capture.dtype),
+        measured_peak_bytes_per_s=None if users_peak else capture.measured_peak_bytes_per_s,
+        **peak_fields(users_peak or datasheet_peak(capture.device_name), capture.dtype),
     )
 
 

@@ -1,4 +1,4 @@
-"""What bounds a decode step: one cause, the figures that show it, and what to do next. The figures
+"""The bound of a decode step: one cause, the figures that show it, and what to do next. The figures
 that decide come first.
 
 - communication: communication that no other op covers is the largest part of the window.
@@ -10,8 +10,8 @@ that decide come first.
 - unknown: none of the first four, and the bandwidth is unknown; the next step makes it known.
 
 The first that holds is the bound; of memory and compute, the nearer to its peak. If the profiler
-slowed the steps by more than `DISTORTED`, the verdict rests on the unprofiled step: it is busy, and
-idle for other causes than the host, for as long as a profiled one; the rest is the host's.
+distorts the steps (`Observer.is_distorted`), the verdict rests on the unprofiled step: it is busy,
+and idle for other causes than the host, for as long as a profiled one; the rest is the host's.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +46,6 @@ LAUNCH_BOUND_IDLE_SHARE = 0.15
 LAUNCH_BOUND_QUEUE_DEPTH = 1.0
 MEMORY_BOUND_MBU = 0.6
 COMPUTE_BOUND_SHARE = 0.6
-DISTORTED = 1.25
 _LATE_CLASSES = ("host_wait", "launch_call", "launch_latency")
 _IDLE_WORDS = {
     "unlinked": "idle before ops whose launch call is not in the trace",
@@ -62,8 +61,8 @@ _MIN_SHARE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a verdict rests on: devices and steps without interruptions. `capture`, `observer`
-    and `cost` are None if unknown; `whole` names the devices' window in reasons."""
+    """The figures that a verdict rests on: devices and steps without interruptions. `capture`,
+    `observer` and `cost` are None if unknown; `whole` names the devices' window in reasons."""
 
     devices: Sequence[DeviceReport]
     launches: LaunchReport
@@ -74,18 +73,27 @@ class Evidence:
     cost: StepCost | None = None
 
     @property
-    def step_ns(self) -> int | None:
-        """The time in which a step reads its bytes, unprofiled if known."""
-        if self.observer is None:
-            return None
-        return self.observer.unprofiled_step_ns or self.observer.profiled_step_ns
-
-    @property
     def step_words(self) -> str:
-        """Which step `step_ns` is of, with its time."""
+        """The step that reads its bytes, unprofiled if that one was timed, with its time."""
         unprofiled = self.observer is not None and self.observer.unprofiled_step_ns
         kind = "an unprofiled step" if unprofiled else "a profiled step"
         return f"{kind} ({duration(self.step_ns)})"
+
+    @property
+    def step_ns(self) -> int | None:
+        """The time of that step."""
+        return None if self.observer is None else self.observer.step_ns
+
+    @property
+    def is_distorted(self) -> bool:
+        """Whether the profiler slowed the steps, so that the window does not show why they wait."""
+        return self.observer is not None and self.observer.is_distorted
+
+    @property
+    def step_busy_ns(self) -> float:
+        """Mean busy time of a profiled step; its kernels may overlap less than unprofiled ones."""
+        busy_ns = [step.busy_ns for step in self.steps if step.gpu_ops]
+        return sum(busy_ns) / len(busy_ns) if busy_ns else 0.0
 
 
 def verdict(evidence: Evidence) -> Verdict:
@@ -139,10 +147,6 @@ class _Nearness:
     reason: str
 
 
-def _is_distorted(observer: Observer | None) -> bool:
-    return observer is not None and observer.ratio is not None and observer.ratio > DISTORTED
-
-
 def _budget(evidence: Evidence) -> _Budget:
     """The window of all devices; under a profiler that distorts, the unprofiled step."""
     devices = evidence.devices
@@ -153,11 +157,11 @@ def _budget(evidence: Evidence) -> _Budget:
     busy_ns = sum(device.busy_ns for device in devices)
     exposed_ns = sum(device.exposed_communication_ns for device in devices)
     steps = [step for step in evidence.steps if step.gpu_ops]
-    if not steps or evidence.observer is None or not _is_distorted(evidence.observer):
+    if not steps or evidence.observer is None or not evidence.is_distorted:
         window_ns = sum(device.window_ns for device in devices)
         return _Budget(evidence.whole, window_ns, busy_ns, exposed_ns, idle)
     total_ns = float(evidence.observer.unprofiled_step_ns or 0)
-    step_busy_ns = min(_step_busy_ns(evidence), total_ns)
+    step_busy_ns = min(evidence.step_busy_ns, total_ns)
     kept = {name: sum(step.gaps.get(name, 0) for step in steps) / len(steps) for name in idle}
     kept |= dict.fromkeys(_LATE_CLASSES, 0.0)
     room_ns = total_ns - step_busy_ns
@@ -168,12 +172,6 @@ def _budget(evidence: Evidence) -> _Budget:
     return _Budget("the unprofiled step", total_ns, step_busy_ns, exposed_ns, kept)
 
 
-def _step_busy_ns(evidence: Evidence) -> float:
-    """Mean busy time of a profiled step; its kernels may overlap less than unprofiled ones."""
-    busy_ns = [step.busy_ns for step in evidence.steps if step.gpu_ops]
-    return sum(busy_ns) / len(busy_ns) if busy_ns else 0.0
-
-
 def _bound(evidence: Evidence, spent: _Budget, memory: _Nearness, compute: _Nearness) -> Bound:
     waits_ns = sum(spent.idle_ns.values()) - spent.late_ns
     others_ns = (spent.late_ns, waits_ns, spent.busy_ns - spent.exposed_ns)
@@ -181,17 +179,13 @@ def _bound(evidence: Evidence, spent: _Budget, memory: _Nearness, compute: _Near
         return "communication"
     if memory.holds or compute.holds:
         return "memory" if (memory.share or 0.0) >= (compute.share or 0.0) else "compute"
-    if spent.share(spent.late_ns) > LAUNCH_BOUND_IDLE_SHARE and _is_shallow(evidence):
+    # A profiler that distorts also empties the queue.
+    depth = evidence.launches.median_queue_depth
+    shallow = depth is not None and depth <= LAUNCH_BOUND_QUEUE_DEPTH
+    late = spent.share(spent.late_ns) > LAUNCH_BOUND_IDLE_SHARE
+    if late and (shallow or evidence.is_distorted):
         return "launch"
     return "unknown" if memory.share is None else "kernels"
-
-
-def _is_shallow(evidence: Evidence) -> bool:
-    """Whether the host is not ahead; a profiler that distorts also empties the queue."""
-    depth = evidence.launches.median_queue_depth
-    return _is_distorted(evidence.observer) or (
-        depth is not None and depth <= LAUNCH_BOUND_QUEUE_DEPTH
-    )
 
 
 def _spent_reasons(evidence: Evidence, spent: _Budget, bound: Bound) -> Iterator[tuple[Bound, str]]:
@@ -203,17 +197,17 @@ def _spent_reasons(evidence: Evidence, spent: _Budget, bound: Bound) -> Iterator
         late = f"idle for the host: {duration(round(spent.late_ns))}"
     yield "launch", f"{late}, {share:.1%} of {spent.of}, {over} {LAUNCH_BOUND_IDLE_SHARE:.0%}"
     observer = evidence.observer
-    if observer is not None and _is_distorted(observer):
+    if observer is not None and evidence.is_distorted:
         yield (
             "launch",
             f"profiled steps took {observer.ratio:.2f} times as long as unprofiled ones: judged by "
             f"the unprofiled step ({duration(observer.unprofiled_step_ns)}) and the busy time of a "
-            f"profiled one ({duration(round(_step_busy_ns(evidence)))})",
+            f"profiled one ({duration(round(evidence.step_busy_ns))})",
         )
     depth = evidence.launches.median_queue_depth
     if depth is None:
         yield "launch", "no launch call is linked to its work: queue depth unknown"
-    elif not _is_distorted(observer):
+    elif not evidence.is_distorted:
         shallow = "at most" if depth <= LAUNCH_BOUND_QUEUE_DEPTH else "more than"
         reason = f"median queue depth: {depth:g}, {shallow} {LAUNCH_BOUND_QUEUE_DEPTH:g}"
         yield "launch", reason
@@ -226,26 +220,27 @@ def _spent_reasons(evidence: Evidence, spent: _Budget, bound: Bound) -> Iterator
         )
 
 
+def _near(share: float, least: float, rate: str, peak: str) -> _Nearness:
+    holds = share >= least
+    compared = "at least" if holds else "below"
+    return _Nearness(share, holds, f"{rate}, {share:.1%} of the {peak}, {compared} {least:.0%}")
+
+
 def _memory(evidence: Evidence) -> _Nearness:
     cost, step_ns = evidence.cost, evidence.step_ns
     if cost is None and evidence.capture is None:
-        unknown = "bandwidth unknown: the trace does not say how many bytes a step reads"
+        unknown = "the trace does not say how many bytes a step reads"
     elif cost is None or not step_ns:
-        unknown = "bandwidth unknown: no step time or no bytes per step"
+        unknown = "no step time or no bytes per step"
     else:
         measured, on_paper = cost.measured_peak_bytes_per_s, cost.datasheet_peak_bytes_per_s
         used = bandwidth(cost.bytes_per_step, step_ns, measured, on_paper)
         if used.mbu is not None:
-            name = "measured" if measured else cost.peak_source
-            bound = used.mbu >= MEMORY_BOUND_MBU
-            reason = (
-                f"{evidence.step_words} reads {used.achieved_bytes_per_s / 1e9:.1f} GB/s, "
-                f"{used.mbu:.1%} of the peak ({name}), "
-                f"{'at least' if bound else 'below'} {MEMORY_BOUND_MBU:.0%}"
-            )
-            return _Nearness(used.mbu, bound, reason)
-        unknown = f"bandwidth unknown: no peak known for {cost.device_name or 'this device'}"
-    return _Nearness(None, False, unknown)
+            rate = f"{evidence.step_words} reads {used.achieved_bytes_per_s / 1e9:.1f} GB/s"
+            peak = f"peak ({'measured' if measured else cost.peak_source})"
+            return _near(used.mbu, MEMORY_BOUND_MBU, rate, peak)
+        unknown = f"no peak known for {cost.device_name or 'this device'}"
+    return _Nearness(None, False, f"bandwidth unknown: {unknown}")
 
 
 def _compute(evidence: Evidence) -> _Nearness:
@@ -253,18 +248,12 @@ def _compute(evidence: Evidence) -> _Nearness:
     if cost is None or cost.flops_per_step is None or not step_ns:
         return _Nearness(None, False, "")
     flops_per_s = cost.flops_per_step * 1e9 / step_ns
-    done = f"{evidence.step_words} computes {flops_per_s / 1e12:.2f} TFLOP/s"
-    peak = cost.peak_flops_per_s
-    if peak is None:
+    rate = f"{evidence.step_words} computes {flops_per_s / 1e12:.2f} TFLOP/s"
+    if cost.peak_flops_per_s is None:
         name = cost.device_name or "this device"
-        return _Nearness(None, False, f"{done}; no {cost.dtype} peak known for {name}")
-    share = flops_per_s / peak
-    bound = share >= COMPUTE_BOUND_SHARE
-    reason = (
-        f"{done}, {share:.1%} of the dense {cost.dtype} peak ({cost.peak_source}), "
-        f"{'at least' if bound else 'below'} {COMPUTE_BOUND_SHARE:.0%}"
-    )
-    return _Nearness(share, bound, reason)
+        return _Nearness(None, False, f"{rate}; no {cost.dtype} peak known for {name}")
+    peak = f"dense {cost.dtype} peak ({cost.peak_source})"
+    return _near(flops_per_s / cost.peak_flops_per_s, COMPUTE_BOUND_SHARE, rate, peak)
 
 
 def _kernels_reason(evidence: Evidence, spent: _Budget) -> str:
@@ -282,10 +271,9 @@ def _kernels_reason(evidence: Evidence, spent: _Budget) -> str:
         parts.append(f"kernels reach {reached:.0%} of the bandwidth while they run")
     else:
         parts.append(f"the GPU is busy {busy_share:.0%} of {spent.of}")
-    idle = sorted(spent.idle_ns.items(), key=lambda one: -one[1])
     parts += [
         f"{spent.share(ns):.0%} of {spent.of} is {_IDLE_WORDS[name]}"
-        for name, ns in idle
+        for name, ns in sorted(spent.idle_ns.items(), key=lambda item: -item[1])
         if spent.share(ns) >= _MIN_SHARE
     ]
     return "; ".join(parts)
@@ -296,8 +284,15 @@ def _next(evidence: Evidence, spent: _Budget, bound: Bound) -> Iterator[str]:
         yield UNLINKED_ADVICE
     if bound == "launch":
         yield _launch_advice(evidence)
+    elif bound == "unknown" and evidence.capture is not None:
+        known = evidence.step_ns and evidence.cost is not None
+        yield RECORD + (
+            "the measured peak of the GPU" if known else "the bytes and the time of a step"
+        )
+    elif bound == "unknown" and evidence.cost is not None:
+        yield GIVE_PEAK
     elif bound == "unknown":
-        yield _how_to_know(evidence)
+        yield f"{NAME_MODEL}; or {RECORD}the bytes of a step and the peak of the GPU"
     elif bound == "memory":
         yield _fewer_bytes(evidence.capture.variant if evidence.capture else "")
     else:
@@ -324,29 +319,15 @@ def _fewer_bytes(variant: str) -> str:
 
 
 def _launch_advice(evidence: Evidence) -> str:
-    """What to do about the largest part of the late time."""
-    late = dict.fromkeys(LATE_ADVICE, 0)
+    """Advice about the largest part of the late time."""
+    late_ns = dict.fromkeys(LATE_ADVICE, 0)
     for device in evidence.devices:
         for name, total in device.host_wait.items():
-            late[name] += total.total_ns
-    calls_ns = sum(
-        device.gaps[name].total_ns
-        for device in evidence.devices
-        for name in ("launch_call", "launch_latency")
-    )
-    late["python"] += calls_ns
-    largest = max(late, key=lambda name: late[name])
+            late_ns[name] += total.total_ns
+        for name in ("launch_call", "launch_latency"):
+            late_ns["python"] += device.gaps[name].total_ns
+    largest = max(late_ns, key=lambda name: late_ns[name])
     launches = evidence.launches
     if largest == "python" and 2 * launches.graph_launches > launches.calls:
         return GRAPH_ADVICE
     return LATE_ADVICE[largest]
-
-
-def _how_to_know(evidence: Evidence) -> str:
-    if evidence.capture is None and evidence.cost is None:
-        return f"{NAME_MODEL}; or {RECORD}the bytes of a step and the peak of the GPU"
-    if evidence.capture is None:
-        return GIVE_PEAK
-    if evidence.step_ns and evidence.cost is not None:
-        return f"{RECORD}the measured peak of the GPU"
-    return f"{RECORD}the bytes and the time of a step"

@@ -22,6 +22,7 @@ from decodescope.analyzer.schema.step_report import (
 )
 
 SCHEMA_VERSION = 2
+DISTORTED = 1.25
 
 GAP_CLASSES = (
     "unlinked",
@@ -274,6 +275,16 @@ class Observer(Struct, frozen=True):
     unprofiled_step_ns: int | None
     profiled_step_ns: int | None
     ratio: float | None
+
+    @property
+    def step_ns(self) -> int | None:
+        """The time of a step, unprofiled if that was timed."""
+        return self.unprofiled_step_ns or self.profiled_step_ns
+
+    @property
+    def is_distorted(self) -> bool:
+        """Whether profiled steps took over `DISTORTED` times as long as unprofiled ones."""
+        return self.ratio is not None and self.ratio > DISTORTED
 
 
 class WaterfallPart(Struct, frozen=True):

@@ -122,26 +122,18 @@ def _shared_expert_end(letters: str, begin: int, end: int) -> int:
 
 def _stretches(letters: str, groups: Sequence[tuple[int, int]]) -> list[list[Layer]]:
     """Consecutive layers, as long as one ends where the next begins."""
-    found: list[list[Layer]] = []
-    stretch: list[Layer] = []
+    stretches: list[list[Layer]] = []
     start: int | None = None
     for place, (first, after) in enumerate(groups):
         until = groups[place + 1][0] if place + 1 < len(groups) else len(letters)
         end = _layer_end(letters, after, until)
-        if end is None:
-            if stretch:
-                found.append(stretch)
-            stretch, start = [], None
-            continue
-        if start is not None:
-            stretch.append(Layer(start, first, after, end))
-        else:
-            stretch = [Layer(first, first, after, end)]
+        if end is not None:
+            if start is None:
+                stretches.append([])
+            stretches[-1].append(Layer(first if start is None else start, first, after, end))
         start = end
-    if stretch:
-        found.append(stretch)
-    whole = [_with_first_start(letters, one) for one in found]
-    return [one for one in whole if all(_has_products(letters, layer) for layer in one)]
+    whole = [_with_first_start(letters, stretch) for stretch in stretches]
+    return [stretch for stretch in whole if all(_has_products(letters, layer) for layer in stretch)]
 
 
 def _layer_end(letters: str, after: int, until: int) -> int | None:
@@ -215,19 +207,19 @@ def _with_motifs(
             motifs.setdefault(key, len(motifs))
     ops = [len(by_kind[keys.index(key)]) for key in motifs]
     kinds = [by_kind[keys.index(key)] for key in motifs]
-    found = []
+    with_motif = []
     for layer, key, kind in zip(layers, keys, by_kind, strict=True):
         if key not in motifs:
             motif = _nearest(kind, kinds)
             if motif == len(kinds):
                 kinds.append(kind)
                 ops.append(len(kind))
-            found.append(replace(layer, motif=motif))
+            with_motif.append(replace(layer, motif=motif))
         else:
-            found.append(replace(layer, motif=motifs[key], exact=True))
-    order = list(dict.fromkeys(layer.motif for layer in found))
-    numbered = [replace(layer, motif=order.index(layer.motif)) for layer in found]
-    return numbered, tuple(ops[place] for place in order), sum(layer.exact for layer in found)
+            with_motif.append(replace(layer, motif=motifs[key], exact=True))
+    order = list(dict.fromkeys(layer.motif for layer in with_motif))
+    numbered = [replace(layer, motif=order.index(layer.motif)) for layer in with_motif]
+    return numbered, tuple(ops[place] for place in order), sum(layer.exact for layer in with_motif)
 
 
 def _repeat(keys: Sequence[bytes]) -> bool:
@@ -241,8 +233,8 @@ def _nearest(kind: str, kinds: Sequence[str]) -> int:
     own = numbers(kind)
     best, at = _SIMILAR, len(kinds)
     for place, other in enumerate(kinds):
-        theirs = numbers(other)
-        share = 2 * int(common_lengths(own, theirs)[-1]) / (len(own) + len(theirs))
+        of_motif = numbers(other)
+        share = 2 * int(common_lengths(own, of_motif)[-1]) / (len(own) + len(of_motif))
         if share >= best:
             best, at = share, place
     return at

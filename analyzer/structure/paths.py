@@ -76,10 +76,10 @@ def _nodes(tree: PathTree, structure: Structure, node: Int64s, ops: Int64s) -> I
     layer, role = structure.layer[ops].astype(np.int64), structure.role[ops].astype(np.int64)
     part = np.where(layer != NO_LAYER, layer + 2, np.where(structure.prologue[ops], 0, 1))
     rows, which = np.unique(np.column_stack((node, part, role)), axis=0, return_inverse=True)
-    found = []
+    nodes = []
     for top, place, number in rows.tolist():
         while top != NO_NODE and (tree.operator[top] or tree.names[top] == GRAPH_REPLAY):
             top = tree.parents[top]
         name = ("prologue", "epilogue")[place] if place < 2 else f"layer.{place - 2}"
-        found.append(tree.child(tree.child(top, name, inferred=True), ROLES[number], inferred=True))
-    return np.array(found, dtype=np.int64)[which.ravel()]
+        nodes.append(tree.child(tree.child(top, name, inferred=True), ROLES[number], inferred=True))
+    return np.array(nodes, dtype=np.int64)[which.ravel()]

@@ -119,8 +119,8 @@ def _sequences(timeline: Timeline) -> Iterator[tuple[int, Int64s]]:
     trace, op_step = timeline.trace, timeline.steps.op_step
     ops = trace.ops
     order = np.lexsort((ops.start_ns, ops.graph_node_id, ops.launch))
-    mine = order[op_step[order] >= 0]
-    for step_rows in grouped(mine, op_step):
+    in_steps = order[op_step[order] >= 0]
+    for step_rows in grouped(in_steps, op_step):
         devices = sorted(grouped(step_rows, ops.device), key=len, reverse=True)
         yield from ((int(op_step[rows[0]]), rows) for rows in devices)
     graphs = timeline.launches.call[timeline.launches.is_graph]
@@ -192,20 +192,15 @@ def _before_attention(step: _Step, start: int, end: int) -> None:
     for first, following in zip(products, [*products[1:], end], strict=True):
         step.fill(first, first + 1, "qkv")
         step.fill(first, following, "qkv", "S")
-        _normalised(step, first + 1, following)
+        # Norms of q and k in several kernels, with the casts and products of elements around them.
+        if qk_norm := _QK_NORM.search(step.letters, first + 1, following):
+            step.fill(qk_norm.start(), qk_norm.end(), "qk_norm")
     step.fill(start, end, "qk_norm", "N")
     residual = step.letters.rfind("+", products[-1], end)
     step.fill(residual + 1 if residual >= 0 else end, end, "kv_write", "C")
     step.fill(products[-1], end, "copy", "m")
     step.fill(products[-1], end, "rope")
     step.fill(start, end, "qkv")
-
-
-def _normalised(step: _Step, start: int, end: int) -> None:
-    """Norms of q and k in several kernels, with the casts and products of elements around them."""
-    qk_norm = _QK_NORM.search(step.letters, start, end)
-    if qk_norm:
-        step.fill(qk_norm.start(), qk_norm.end(), "qk_norm")
 
 
 def _output(step: _Step, start: int, end: int) -> None:

@@ -1,1 +1,1 @@
-"""What ran when: busy and idle time, gaps and their classes, launches, steps."""
+"""Busy and idle time, gaps and their classes, launches, steps."""

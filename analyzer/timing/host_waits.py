@@ -1,4 +1,4 @@
-"""What the launching thread did while the GPU waited for it: host_wait, cut into pieces.
+"""The activity of the launching thread while the GPU waited for it: host_wait, cut into pieces.
 
 At each moment the thread is in one of `HOST_WAIT_LABELS`: in a CUDA call of one of the kinds, or in
 its own code ("python") where no CUDA call runs. If calls are nested, the first kind in the order of

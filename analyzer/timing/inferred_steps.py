@@ -16,7 +16,7 @@ if these explain too little, of all its launch calls ("repetition").
 - All steps together hold at least half of the trace's ops; otherwise there are none.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -82,43 +82,28 @@ def infer_steps(
     threads = list(_threads(trace, unions, launches, names, first_name))
     sources: tuple[StepSource, ...] = ("graphs", "repetition")
     for source in sources:
-        found = [_cycles(thread, names, first_name, source) for thread in threads]
-        held = sum(
-            int(thread.ops[first:after].sum())
-            for thread, cycles in zip(threads, found, strict=True)
-            for first, after in cycles
-        )
-        if held and 2 * held >= len(trace.ops):
-            return _steps(trace, launches, threads, found, source)
-    return None
-
-
-def _steps(
-    trace: Trace,
-    launches: LaunchCalls,
-    threads: Sequence[_Thread],
-    found: Sequence[list[tuple[int, int]]],
-    source: StepSource,
-) -> InferredSteps:
-    parts = [
-        (thread, *cycle) for thread, cycles in zip(threads, found, strict=True) for cycle in cycles
-    ]
-    first_call = np.array([launches.call[thread.rows[first]] for thread, first, _ in parts])
-    order = np.argsort(first_call, kind="stable")
+        cycles = [
+            (launches.call[thread.rows], thread.ops, first, after)
+            for thread in threads
+            for first, after in _cycles(thread, names, first_name, source)
+        ]
+        in_steps = sum(int(ops[first:after].sum()) for _, ops, first, after in cycles)
+        if in_steps and 2 * in_steps >= len(trace.ops):
+            break
+    else:
+        return None
+    cycles.sort(key=lambda cycle: int(cycle[0][cycle[2]]))
     call_step = np.full(len(trace.calls), -1, dtype=np.int64)
-    end_ns = np.zeros(len(parts), dtype=np.int64)
-    following = np.full(len(parts), -1, dtype=np.int64)
-    for step, part in enumerate(order.tolist()):
-        thread, first, after = parts[part]
-        calls = launches.call[thread.rows[first:after]]
-        call_step[calls] = step
-        end_ns[step] = trace.calls.end_ns[calls].max()
-    for step, part in enumerate(order.tolist()):
-        thread, _, after = parts[part]
-        if after < len(thread.rows):
-            following[step] = call_step[launches.call[thread.rows[after]]]
-    host = Intervals(trace.calls.start_ns[first_call[order]], end_ns)
-    return InferredSteps(source, host, following, call_step)
+    for step, (calls, _, first, after) in enumerate(cycles):
+        call_step[calls[first:after]] = step
+    begin_ns = [trace.calls.start_ns[calls[first]] for calls, _, first, _ in cycles]
+    end_ns = [trace.calls.end_ns[calls[first:after]].max() for calls, _, first, after in cycles]
+    following = [
+        call_step[calls[after]] if after < len(calls) else -1 for calls, *_, after in cycles
+    ]
+    return InferredSteps(
+        source, Intervals(np.array(begin_ns), np.array(end_ns)), np.array(following), call_step
+    )
 
 
 def _names_in_order(trace: Trace, launches: LaunchCalls) -> tuple[Int64s, Int64s]:
@@ -180,7 +165,10 @@ def _cycles(
             continue
         shortest = int((begins[2:] - begins[:-2]).argmin())
         first, after = begins[[shortest, shortest + 2]].tolist()
-        layers = _layers(_names_of(thread.rows[first:after], names, first_name))
+        two_cycles = [
+            names[first_name[row] : first_name[row + 1]] for row in thread.rows[first:after]
+        ]
+        layers = _layers(np.concatenate(two_cycles))
         if layers is None:
             refused += 1
             if refused > _MOST_REFUSED:
@@ -195,11 +183,6 @@ def _cycles(
                 taken[first:after] = True
                 cycles.append((first, after))
     return sorted(cycles)
-
-
-def _names_of(rows: Int64s, names: Int64s, first_name: Int64s) -> Int64s:
-    parts = [names[first_name[row] : first_name[row + 1]] for row in rows.tolist()]
-    return np.concatenate(parts)
 
 
 def _layers(two_cycles: Int64s) -> Run | None:
@@ -291,9 +274,11 @@ def _placed(
     ops_before = np.concatenate(([0], np.cumsum(thread.ops)))
     begins = [int(edges[first + 1]) - cut.before for first, _ in occurrences]
     ends = [int(edges[after]) + 1 + cut.after for _, after in occurrences]
-    typical = np.median([ops_before[min(end, len(thread.rows))] - ops_before[max(begin, 0)]
-                         for begin, end in zip(begins, ends, strict=True)])  # fmt: skip
-    most_ops = 1.25 * float(typical) + MIN_OPS
+    ops = [
+        ops_before[min(end, len(thread.rows))] - ops_before[max(begin, 0)]
+        for begin, end in zip(begins, ends, strict=True)
+    ]
+    most_ops = 1.25 * float(np.median(ops)) + MIN_OPS
     joined = -1
     for index, (first, after) in enumerate(occurrences):
         begin, end, most = max(begins[index], joined), ends[index], int(edges[after + 1])

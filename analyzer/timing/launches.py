@@ -54,12 +54,17 @@ def find_launch_calls(trace: Trace) -> LaunchCalls:
     linked = np.flatnonzero(trace.ops.launch >= 0)
     call, first, ops = np.unique(trace.ops.launch[linked], return_index=True, return_counts=True)
     first_op = linked[first]
+    queue_depth = np.zeros(len(call), dtype=np.int64)
+    ops_of = rows_by(trace.ops.device)
+    for device, launch_rows in rows_by(trace.ops.device[first_op]).items():
+        at_ns = trace.calls.start_ns[call[launch_rows]]
+        queue_depth[launch_rows] = depth_at_starts(*times_in_queue(trace, ops_of[device]), at_ns)
     return LaunchCalls(
         call=call,
         first_op=first_op,
         ops=ops,
         is_graph=graph_launch_calls(trace)[call],
-        queue_depth=queue_depth_at_calls(trace, call, first_op),
+        queue_depth=queue_depth,
     )
 
 
@@ -179,21 +184,14 @@ class _Queue(Intervals):
     depth: Int64s
 
 
-def queue_depth_at_calls(trace: Trace, call: Int64s, first_op: Int64s) -> Int64s:
-    """The depth of the device's queue at the start of each `call`, including its own ops."""
-    depth = np.zeros(len(call), dtype=np.int64)
-    ops_of = rows_by(trace.ops.device)
-    for device, launch_rows in rows_by(trace.ops.device[first_op]).items():
-        at_ns = trace.calls.start_ns[call[launch_rows]]
-        depth[launch_rows] = depth_at_starts(*times_in_queue(trace, ops_of[device]), at_ns)
-    return depth
-
-
 def queue_depth_over_time(trace: Trace, unions: dict[int, Union]) -> QueueDepth | None:
     """The figures of `QueueDepth`; None if no op is linked or no time passed."""
     ops_of = rows_by(trace.ops.device)
-    found = (_queue(trace, ops_of[device], busy) for device, busy in unions.items())
-    queues = [queue for queue in found if queue is not None]
+    queues = [
+        queue
+        for device, busy in unions.items()
+        if (queue := _queue(trace, ops_of[device], busy)) is not None
+    ]
     if not queues:
         return None
     window_ns = sum(int(queue.length_ns.sum()) for queue in queues)
@@ -211,10 +209,10 @@ def queue_depth_over_time(trace: Trace, unions: dict[int, Union]) -> QueueDepth 
     )
 
 
-def _queue(trace: Trace, mine: Int64s, busy: Union) -> _Queue | None:
-    """The queue of the device with the ops `mine`; None if none is linked or its window has no
+def _queue(trace: Trace, op_rows: Int64s, busy: Union) -> _Queue | None:
+    """The queue of the device with the ops `op_rows`; None if none is linked or its window has no
     length."""
-    launched_ns, started_ns = times_in_queue(trace, mine)
+    launched_ns, started_ns = times_in_queue(trace, op_rows)
     begin, end = busy.start_ns[:1], busy.end_ns[-1:]
     if not len(launched_ns) or begin[0] == end[0]:
         return None
@@ -237,13 +235,13 @@ def _deepest_in_parts(queues: Sequence[_Queue]) -> tuple[int, tuple[int, ...]]:
         until = np.searchsorted(queue.start_ns, starts + part_ns, side="left")
         bounds = np.column_stack((first, until)).ravel()
         # reduceat returns the element at `first` if no interval is between the two bounds.
-        found = np.maximum.reduceat(np.append(queue.depth, 0), bounds)[::2]
-        deepest = np.maximum(deepest, np.where(first < until, found, 0))
+        deepest_of_queue = np.maximum.reduceat(np.append(queue.depth, 0), bounds)[::2]
+        deepest = np.maximum(deepest, np.where(first < until, deepest_of_queue, 0))
     return part_ns, tuple(deepest.tolist())
 
 
-def times_in_queue(trace: Trace, mine: Int64s) -> tuple[Int64s, Int64s]:
-    """When each linked op among `mine` was launched, and when it started (at the earliest then)."""
-    linked = mine[trace.ops.launch[mine] >= 0]
+def times_in_queue(trace: Trace, op_rows: Int64s) -> tuple[Int64s, Int64s]:
+    """When each linked op of some was launched, and when it started (at the earliest then)."""
+    linked = op_rows[trace.ops.launch[op_rows] >= 0]
     launched_ns = trace.calls.start_ns[trace.ops.launch[linked]]
     return launched_ns, np.maximum(trace.ops.start_ns[linked], launched_ns)

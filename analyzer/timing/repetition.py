@@ -45,19 +45,19 @@ def maximal_runs(names: Int64s, *, min_repeats: int = 2) -> tuple[Run, ...]:
     """
     if min_repeats < 2:
         raise ValueError(f"min_repeats is {min_repeats}, it must be at least 2")
-    length, ranks, found = 1, [], [np.zeros((0, 3), dtype=np.int64)]
+    length, ranks, runs = 1, [], [np.zeros((0, 3), dtype=np.int64)]
     rank, distance = _ranked(names)
     # If no distance exceeds k / 2, neither does the period of a run that is not found yet: by Fine
     # and Wilf's theorem, its stretches of k names would give the whole run one shorter period.
     while (2 * distance > length).any():
         ranks.append(rank)
-        found += [_long_runs(distance, length), _short_runs(ranks, distance, length)]
+        runs += [_long_runs(distance, length), _short_runs(ranks, distance, length)]
         if length * min_repeats >= 2 * len(names) or len(rank) <= length:
             break
         pairs = rank[:-length] * (int(rank.max()) + 1) + rank[length:]
         rank, distance = _ranked(pairs)
         length *= 2
-    start, end, period = np.concatenate(found).T
+    start, end, period = np.concatenate(runs).T
     enough = np.flatnonzero(end - start >= min_repeats * period)
     ordered = enough[np.lexsort((start[enough], period[enough], (start - end)[enough]))]
     return tuple(Run(*row) for row in np.column_stack((start, end, period))[ordered].tolist())
@@ -102,8 +102,8 @@ def _short_runs(ranks: list[Int64s], distance: Int64s, length: int) -> Int64s:
     return np.unique(np.column_stack((start, end, period))[complete], axis=0)
 
 
-def _equal(rank: Int64s, one: Int64s, other: Int64s) -> Bools:
-    """Whether the ranks at the positions `one` and, further on, `other` exist and are equal."""
-    inside = (one >= 0) & (other < len(rank))
-    inside[inside] = rank[one[inside]] == rank[other[inside]]
+def _equal(rank: Int64s, first: Int64s, other: Int64s) -> Bools:
+    """Whether the ranks at the positions `first` and, further on, `other` exist and are equal."""
+    inside = (first >= 0) & (other < len(rank))
+    inside[inside] = rank[first[inside]] == rank[other[inside]]
     return inside

@@ -1,7 +1,8 @@
-"""What kind of step each one is, its batch and its KV length: from annotations, or the capture."""
+"""The kind of each step, its batch and its KV length: from annotations, or the capture."""
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
@@ -46,11 +47,11 @@ def decode_steps(timeline: Timeline) -> Int64s | None:
 
 
 def kinds_of(trace: Trace, steps: Steps) -> tuple[StepAnnotation, ...]:
-    """What is known of each step.
+    """The known facts of each step.
 
-    A marker's name says it; what that lacks, the engine annotations inside the marker on its thread
-    say, as far as all outermost ones agree. In a capture of ours, the steps of batch B read
-    B * (position + 1 + index) KV entries. `UNKNOWN` for inferred steps.
+    A marker's name tells them; those that it lacks are told by the engine annotations inside the
+    marker on its thread, as far as all outermost ones agree. In a capture of ours, the steps of
+    batch B read B * (position + 1 + index) KV entries. `UNKNOWN` for inferred steps.
     """
     if steps.source != "markers":
         return (UNKNOWN,) * len(steps)
@@ -65,14 +66,12 @@ def kinds_of(trace: Trace, steps: Steps) -> tuple[StepAnnotation, ...]:
     capture = trace.capture
     if capture is None or capture.steps != len(annotations) or capture.batch <= 0:
         return tuple(annotations)
+    batch, length = capture.batch, capture.position + 1
+    own = StepAnnotation("decode", batch, batch, 0, batch, engine="decodescope")
     return tuple(
-        supplemented(annotation, _captured(capture.batch, capture.position + 1 + index))
+        supplemented(annotation, replace(own, kv_tokens=batch * (length + index)))
         for index, annotation in enumerate(annotations)
     )
-
-
-def _captured(batch: int, length: int) -> StepAnnotation:
-    return StepAnnotation("decode", batch, batch, 0, batch, batch * length, "decodescope")
 
 
 def _inner_annotations(trace: Trace, marker: Int64s) -> Iterable[tuple[int, list[StepAnnotation]]]:

@@ -122,24 +122,19 @@ def by_devices(devices: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], list
 
 def step_markers(trace: Trace) -> Int64s:
     """Indices of the outermost ranges that mark steps, in order of start."""
-    present = np.unique(trace.ranges.name)
+    ranges, outermost = trace.ranges, []
+    present = np.unique(ranges.name).tolist()
     for pattern in MARKERS:
-        named = [name for name in present.tolist() if pattern.match(trace.names[name])]
-        if named:
-            chosen = np.flatnonzero(np.isin(trace.ranges.name, named))
-            return _outermost(trace.ranges, chosen)
-    return np.zeros(0, dtype=np.int64)
-
-
-def _outermost(ranges: HostEvents, chosen: Int64s) -> Int64s:
-    latest: dict[tuple[int, int], int] = {}
-    kept = []
-    for index in chosen.tolist():
-        thread = (int(ranges.pid[index]), int(ranges.tid[index]))
-        if int(ranges.start_ns[index]) >= latest.get(thread, -(2**62)):
-            kept.append(index)
-            latest[thread] = int(ranges.end_ns[index])
-    return np.array(kept, dtype=np.int64)
+        names = [name for name in present if pattern.match(trace.names[name])]
+        ends_ns: dict[tuple[int, int], int] = {}
+        for row in np.flatnonzero(np.isin(ranges.name, names)).tolist():
+            thread = (int(ranges.pid[row]), int(ranges.tid[row]))
+            if int(ranges.start_ns[row]) >= ends_ns.get(thread, -(2**62)):
+                outermost.append(row)
+                ends_ns[thread] = int(ranges.end_ns[row])
+        if outermost:
+            break
+    return np.array(outermost, dtype=np.int64)
 
 
 def _following(ranges: HostEvents, marker: Int64s) -> Int64s:

@@ -89,10 +89,14 @@ def find_timeline(trace: Trace) -> Timeline:
     launches = find_launch_calls(trace)
     gaps = find_gaps(trace, busy.values())
     parts, floors_ns = cut_gaps(trace, gaps, launches)
+    op_attributed_ns = np.zeros(len(trace.ops), dtype=np.int64)
+    for op_rows in rows_by(trace.ops.device).values():
+        ops = trace.ops.take(op_rows)
+        op_attributed_ns[op_rows] = attributed_ns(ops.start_ns, ops.end_ns)
     return Timeline(
         trace=trace,
         busy=busy,
-        attributed_ns=_attributed_ns(trace.ops),
+        attributed_ns=op_attributed_ns,
         launches=launches,
         gaps=gaps,
         parts=parts,
@@ -100,13 +104,6 @@ def find_timeline(trace: Trace) -> Timeline:
         floors_ns=floors_ns,
         steps=find_steps(trace, busy, launches),
     )
-
-
-def _attributed_ns(ops: GpuOps) -> Int64s:
-    attributed = np.zeros(len(ops), dtype=np.int64)
-    for op_rows in rows_by(ops.device).values():
-        attributed[op_rows] = attributed_ns(ops.start_ns[op_rows], ops.end_ns[op_rows])
-    return attributed
 
 
 def step_idle_ns(timeline: Timeline) -> Int64s:

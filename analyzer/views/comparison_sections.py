@@ -176,13 +176,13 @@ def step_change_sections(pair: Pair) -> Iterator[Section]:
 
 def range_section(pair: Pair) -> Section:
     """The innermost ranges whose busy (if ops overlap: attributed) and idle time changed most."""
-    changed = most_changed_ranges(pair)
+    rows, shared_path, more = most_changed_ranges(pair)
     notes = [
-        f"all in {changed.prefix[:-1]}" if changed.prefix else "",
-        f"{changed.more} more changed less" if changed.more else "",
+        f"all in {shared_path[:-1]}" if shared_path else "",
+        f"{more} more changed less" if more else "",
         "attributed times, because ops overlap" if pair.overlapping else "",
     ]
-    table = range_changes_table(pair, changed.rows, (pair.base, pair.other), counts=False)
+    table = range_changes_table(pair, rows, (pair.base, pair.other), counts=False)
     return Section(
         f"Ranges that changed most: {pair.base} to {pair.other}",
         table,

@@ -18,11 +18,12 @@ from benchmarks.block.attention_block import (
     reference_output,
 )
 from benchmarks.block.report import SCHEMA_VERSION, BlockBenchmark, BlockFigures, BlockTimes
+from benchmarks.harness.launch_clock import LaunchClock
 from benchmarks.harness.turns import Check, Contestant, Timer, take_turns
 from benchmarks.kernels.operands import SEED
 from decodescope.analyzer.errors import ModelError
 from decodescope.kernels.device.overlap import can_overlap
-from decodescope.variants.machine.clock import Call, DeviceClock
+from decodescope.variants.machine.clock import Call
 from decodescope.variants.machine.environment import environment
 from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.model.loading import find_files, load_model
@@ -84,7 +85,7 @@ def run_block_bench(
             with memory_errors("measuring attention blocks", "cuda"):
                 inputs = random_inputs(parts, batch, length)
                 subject = Subject(layer_model, parts, inputs, tiles, pdl)
-                figures.append(measure_block(subject, dtype, DeviceClock()))
+                figures.append(measure_block(subject, dtype, LaunchClock()))
     return BlockBenchmark(
         schema_version=SCHEMA_VERSION,
         model=model,
@@ -133,7 +134,7 @@ def spread_weights(layer: Any) -> None:
 def measure_block(
     subject: Subject,
     dtype: DType,
-    clock: DeviceClock,
+    clock: LaunchClock,
     rounds: int = ROUNDS,
     calls: int = CALLS,
     blocks_per_graph: int = BLOCKS_PER_GRAPH,
@@ -168,7 +169,7 @@ def measure_block(
     )
 
 
-def time_ways(ways: Mapping[str, Way], clock: DeviceClock, rounds: int, calls: int) -> BlockTimes:
+def time_ways(ways: Mapping[str, Way], clock: LaunchClock, rounds: int, calls: int) -> BlockTimes:
     """Each round times every way once, in turn, so that clock drift affects all of them."""
 
     def timer(way: Way) -> Timer:
@@ -205,7 +206,7 @@ def _ways(
     eager: EagerBlock,
     fused: FusedBlock,
     inputs: BlockInputs,
-    clock: DeviceClock,
+    clock: LaunchClock,
     blocks_per_graph: int,
 ) -> dict[str, Way]:
     growing, fixed = GrowingCache(inputs), FixedCache(inputs)

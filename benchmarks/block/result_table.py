@@ -3,8 +3,9 @@
 from rich.console import RenderableType
 
 from benchmarks.block.report import BlockBenchmark, BlockFigures
+from benchmarks.harness.tables import names_and_figures, result_page
 from decodescope.analyzer.text.formatting import UNKNOWN, microseconds
-from decodescope.variants.tuning.report import names_and_figures, result_page, spread_text
+from decodescope.variants.tuning.report import spread_text
 
 
 def block_table(result: BlockBenchmark) -> RenderableType:

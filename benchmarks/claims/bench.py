@@ -15,10 +15,10 @@ from benchmarks.claims.report import (
     Source,
 )
 from benchmarks.claims.watching import ClockWatch
+from benchmarks.harness.launch_clock import LaunchClock
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.machine.meters import open_meters
 from decodescope.analyzer.roofline.peaks import datasheet_peak
-from decodescope.variants.machine.clock import DeviceClock
 from decodescope.variants.machine.environment import environment, gpu_uuid
 from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.machine.read_peak import read_peak
@@ -39,7 +39,7 @@ def run_claims(
     gpu = torch.cuda.get_device_properties(0)
     peak, datasheet = read_peak("cuda"), datasheet_peak(gpu.name)
     racing = Racing(
-        DeviceClock(),
+        LaunchClock(),
         gpu.L2_cache_size,
         None if peak is None else peak.bytes_per_s,
         {} if datasheet is None else dict(datasheet.flops_per_s),

@@ -15,9 +15,10 @@ import torch
 from benchmarks.claims.report import EntrantFigures, Race
 from benchmarks.harness.cold_graphs import cold_timer, copies_needed, launches_per_replay
 from benchmarks.harness.errors import relative_error
+from benchmarks.harness.launch_clock import LaunchClock
 from benchmarks.harness.turns import Check, Contestant, Outcome, Timer, take_turns
 from decodescope.kernels.host.operation import KernelOperation
-from decodescope.variants.machine.clock import Call, DeviceClock
+from decodescope.variants.machine.clock import Call
 
 Tensors = tuple[torch.Tensor, ...]
 FlopsDtype = Literal["bf16", "fp16", "fp8", "fp32"]
@@ -98,7 +99,7 @@ class Racing:
 
     def __init__(
         self,
-        clock: DeviceClock,
+        clock: LaunchClock,
         l2_bytes: int,
         peak_bytes_per_s: float | None,
         flops_per_s: dict[str, float],

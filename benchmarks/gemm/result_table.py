@@ -4,9 +4,10 @@ from rich.console import RenderableType
 
 from benchmarks.gemm.gemm_report import PEERS, GemmBenchmark, GemmFigures
 from benchmarks.gemm.gemm_tiles import Candidate
+from benchmarks.harness.tables import names_and_figures, result_page
 from benchmarks.kernels.result_table import share_text
 from decodescope.analyzer.text.formatting import UNKNOWN, bytes_size, microseconds, shorten
-from decodescope.variants.tuning.report import names_and_figures, result_page, tile_text
+from decodescope.variants.tuning.report import tile_text
 
 _REFUSAL_CELLS = 60
 

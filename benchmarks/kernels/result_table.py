@@ -2,9 +2,9 @@
 
 from rich.console import RenderableType
 
+from benchmarks.harness.tables import names_and_figures, result_page
 from benchmarks.kernels.report import KernelBenchmark, KernelFigures, LaunchTimes
 from decodescope.analyzer.text.formatting import UNKNOWN, bytes_size, microseconds, percent
-from decodescope.variants.tuning.report import names_and_figures, result_page
 
 
 def kernel_table(result: KernelBenchmark) -> RenderableType:

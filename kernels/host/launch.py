@@ -7,11 +7,13 @@ of tensors.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Launch:
     """A kernel with its arguments; each call launches it on the current stream.
 
@@ -19,17 +21,12 @@ class Launch:
     `tensors` are kept alive, because the arguments hold only their addresses.
     """
 
-    __slots__ = ("_arguments", "_runner", "_tensors")
-
-    def __init__(
-        self, runner: Callable[..., Any], arguments: tuple[Any, ...], tensors: tuple[Any, ...] = ()
-    ) -> None:
-        self._runner = runner
-        self._arguments = arguments
-        self._tensors = tensors
+    runner: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    tensors: tuple[Any, ...] = ()
 
     def __call__(self) -> None:
-        self._runner(*self._arguments)
+        self.runner(*self.arguments)
 
 
 def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **named: Any) -> Launch:

@@ -198,10 +198,11 @@ def _recording(entry: FileEntry) -> FileEntry:
 
     kind = GROWING if is_being_written(entry.path) else "recording"
     head = recording_head(entry.path)
-    about = (head.variant, head.model, head.device_name) if head is not None else ()
+    about = (head.variant, head.hello.model, head.hello.device_name) if head is not None else ()
     modified_s = entry.modified_s
     if entry.place == "bundled":
         modified_s = None
+        date = head.hello.environment.get("date") if head is not None else ""
         with contextlib.suppress(ValueError):
-            modified_s = datetime.fromisoformat(head.date if head is not None else "").timestamp()
+            modified_s = datetime.fromisoformat(str(date)).timestamp()
     return replace(entry, kind=kind, about=" · ".join(filter(None, about)), modified_s=modified_s)

@@ -116,7 +116,7 @@ def _checked_variants(request: CompareRequest) -> tuple[str, ...]:
         raise InputError("--text: the text is empty")
     names = []
     for variant in request.variants:
-        name = read_request(request.config_of(variant)).variant
+        name = read_request(request.config_of(variant)).variant.name
         if name in names:
             raise InputError(
                 f"--variants {listed}: {name} is named twice; name each once (the interval covers "

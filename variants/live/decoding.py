@@ -2,10 +2,10 @@
 
 import gc
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from decodescope.analyzer.protocol.messages import Stats
+from decodescope.analyzer.reports.distributions import step_times, tokens_per_s
 from decodescope.variants.live.generated_text import TextTail
 from decodescope.variants.live.session import TorchSession
 from decodescope.variants.steps.decode_step import DecodeStep
@@ -15,42 +15,11 @@ COLLECT_NS = 1_000_000_000
 WINDOW_NS = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class StepFigures:
-    """`tokens_per_s` = batch x steps / sum of the step times; p50 and p99 by nearest rank."""
-
-    steps: int
-    tokens_per_s: float
-    p50_ns: int
-    p99_ns: int
-
-
-class RecentSteps:
-    """The newest step times that fit in `WINDOW_NS`, at least one.
-
-    The loop appends to `times_ns`. Older steps are dropped when figures are read, so a step costs
-    one append.
-    """
-
-    def __init__(self, batch: int) -> None:
-        self._batch = batch
-        self.times_ns: deque[int] = deque()
-
-    def figures(self) -> StepFigures | None:
-        """Figures over the recent steps; None before the first."""
-        times_ns, sum_ns = self.times_ns, sum(self.times_ns)
-        while sum_ns > WINDOW_NS and len(times_ns) > 1:
-            sum_ns -= times_ns.popleft()
-        steps = len(times_ns)
-        if not steps:
-            return None
-        ordered = sorted(times_ns)
-        return StepFigures(
-            steps=steps,
-            tokens_per_s=self._batch * steps * 1e9 / max(sum_ns, 1),
-            p50_ns=ordered[(steps - 1) // 2],
-            p99_ns=ordered[-(-99 * steps // 100) - 1],
-        )
+def keep_recent(times_ns: deque[int]) -> None:
+    """Leave the newest step times that fit in `WINDOW_NS`, at least one."""
+    sum_ns = sum(times_ns)
+    while sum_ns > WINDOW_NS and len(times_ns) > 1:
+        sum_ns -= times_ns.popleft()
 
 
 class Decoding:
@@ -62,7 +31,8 @@ class Decoding:
     def __init__(self, session: TorchSession, clock_ns: Callable[[], int]) -> None:
         self._session = session
         self._clock_ns = clock_ns
-        self._recent = RecentSteps(session.batch)
+        # A step costs one append; old times are dropped when figures are read.
+        self._times_ns: deque[int] = deque()
         self._text = TextTail(session.decode)
         self._new_text = False
         self._generation = self._tokens = self._collect_at_ns = 0
@@ -72,14 +42,14 @@ class Decoding:
     @property
     def step_ns(self) -> int | None:
         """The median time of the recent steps, None before the first."""
-        figures = self._recent.figures()
-        return figures.p50_ns if figures else None
+        keep_recent(self._times_ns)
+        return step_times(self._times_ns).p50 if self._times_ns else None
 
     def begin(self, step: DecodeStep) -> None:
         """Decode with `step` from now on, from the session's first prompt."""
         self.step = step
         self._generation = self.left = 0
-        self._recent = RecentSteps(self._session.batch)
+        self._times_ns.clear()
         self._text = TextTail(self._session.decode)
 
     def drop(self) -> None:
@@ -97,7 +67,7 @@ class Decoding:
         if self.left == 0:
             self.next_generation()
         step, add, clock_ns = self.step.step, self._session.tap.add, self._clock_ns
-        after_step, times_ns = self._session.pacer.after_step, self._recent.times_ns
+        after_step, times_ns = self._session.pacer.after_step, self._times_ns
         deadline_ns = clock_ns() + duration_ns
         count = 0
         for _ in range(self.left):
@@ -109,21 +79,18 @@ class Decoding:
         self.count(count)
         return count
 
-    def run_one(self) -> StepFigures:
-        """Run one step and wait for it. The GPU was idle before it, so its time is not counted with
-        the recent ones."""
+    def run_one(self) -> list[int]:
+        """Run one step, wait for it and return its time. The GPU was idle before it, so its time is
+        not counted with the recent ones."""
         assert self.step is not None
         if self.left == 0:
             self.next_generation()
-        alone = RecentSteps(self._session.batch)
         self._session.pacer.before_first()
         self._session.tap.add(self.step.step())
-        alone.times_ns += self._session.pacer.after_step() + self._session.pacer.drain()
+        step_ns = self._session.pacer.after_step() + self._session.pacer.drain()
         self.count(1)
         self._read(self._session.tap.finish())
-        figures = alone.figures()
-        assert figures is not None
-        return figures
+        return step_ns
 
     def count(self, steps: int) -> None:
         """Count `steps` steps of this generation that have run."""
@@ -152,11 +119,11 @@ class Decoding:
 
     def settle_times(self) -> None:
         """Wait for the launched steps, and read their times."""
-        self._recent.times_ns += self._session.pacer.drain()
+        self._times_ns += self._session.pacer.drain()
 
     def leave_out_pause(self) -> None:
         """Measure from now on; earlier steps do not count."""
-        self._recent.times_ns.clear()
+        self._times_ns.clear()
         self._session.pacer.before_first()
 
     def give_up(self) -> None:
@@ -166,16 +133,17 @@ class Decoding:
         self._session.tap.clear()
 
     def stats(
-        self, variant: str, seq: int, dropped: int, alone: StepFigures | None = None
+        self, variant: str, seq: int, dropped: int, alone_ns: Sequence[int] = ()
     ) -> Stats | None:
-        """The figures of the recent steps, or of one that ran `alone`; None before the first."""
+        """The figures of the recent steps, or of one that ran alone; None before the first."""
         assert self.step is not None
-        if alone is None:
+        if not alone_ns:
             self._read(self._session.tap.exchange())
-        figures = alone or self._recent.figures()
-        if figures is None:
+            keep_recent(self._times_ns)
+        step_ns = alone_ns or self._times_ns
+        if not step_ns:
             return None
-        position = self.step.position
+        times, position = step_times(step_ns), self.step.position
         return Stats(
             seq=seq,
             dropped=dropped,
@@ -183,10 +151,10 @@ class Decoding:
             tokens=self._tokens,
             position=position,
             round=self._generation,
-            steps=figures.steps,
-            tokens_per_s=figures.tokens_per_s,
-            step_p50_ns=figures.p50_ns,
-            step_p99_ns=figures.p99_ns,
+            steps=len(step_ns),
+            tokens_per_s=tokens_per_s(step_ns, self._session.batch),
+            step_p50_ns=times.p50,
+            step_p99_ns=times.p99,
             bytes_per_step=self.step.weight_bytes_read + self.step.kv_bytes_read(position),
             text=self._text.text,
         )

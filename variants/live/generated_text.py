@@ -31,7 +31,12 @@ class TokenTap:
             return []
         arrived = self._arrived()
         if self._ids:
-            self._start_copy(self._column())
+            column = self._column()
+            host = torch.empty(column.shape, dtype=column.dtype, pin_memory=True)
+            host.copy_(column, non_blocking=True)
+            done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            done.record()
+            self._arriving = (host, done)
             self._ids.clear()
         return arrived
 
@@ -60,13 +65,6 @@ class TokenTap:
 
     def _column(self) -> torch.Tensor:
         return torch.stack(self._ids)[:, 0]
-
-    def _start_copy(self, column: torch.Tensor) -> None:
-        host = torch.empty(column.shape, dtype=column.dtype, pin_memory=True)
-        host.copy_(column, non_blocking=True)
-        done = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        done.record()
-        self._arriving = (host, done)
 
 
 class TextTail:

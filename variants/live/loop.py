@@ -6,7 +6,7 @@ clock are arguments, so that tests run the loop without a model.
 
 import gc
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 
 from decodescope.analyzer.errors import DecodescopeError, InputError, known_error
@@ -27,7 +27,7 @@ from decodescope.analyzer.protocol.messages import (
     WorkerState,
 )
 from decodescope.variants.live.channel import Channel
-from decodescope.variants.live.decoding import Decoding, StepFigures
+from decodescope.variants.live.decoding import Decoding
 from decodescope.variants.live.session import TorchSession
 from decodescope.variants.live.stages import Stages
 from decodescope.variants.live.windows import WindowFiles, WindowSchedule
@@ -104,9 +104,9 @@ class LiveLoop:
         self._publish(self._decoding.run_one())
         self._obey(self._channel.receive())
 
-    def _publish(self, alone: StepFigures | None = None) -> None:
+    def _publish(self, alone_ns: Sequence[int] = ()) -> None:
         dropped = self._channel.dropped
-        stats = self._decoding.stats(self._variant, self._seq + 1, dropped, alone)
+        stats = self._decoding.stats(self._variant, self._seq + 1, dropped, alone_ns)
         if stats is not None:
             self._seq += 1
             self._channel.send_stats(stats)
@@ -240,7 +240,7 @@ class LiveLoop:
         self._variant = variant
         self._paused = self._capture_requested = False
         self._single_steps = 0
-        self._schedule.variant_started()
+        self._schedule = WindowSchedule()
         gc.collect()
         gc.freeze()
         gc.disable()

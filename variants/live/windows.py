@@ -10,7 +10,7 @@ KEPT_FILES = 4
 
 
 class WindowSchedule:
-    """The first window comes soon after a variant starts, later ones every `MIN_INTERVAL_NS`.
+    """The windows of one variant: the first soon after it starts, others every `MIN_INTERVAL_NS`.
 
     After a window that took t, the next one waits at least t / `MAX_SHARE_OF_TIME`, so windows take
     at most that share of the time.
@@ -19,10 +19,6 @@ class WindowSchedule:
     def __init__(self) -> None:
         self._steps = 0
         self._not_before_ns: int | None = None
-
-    def variant_started(self) -> None:
-        self._steps = 0
-        self._not_before_ns = None
 
     def stepped(self, steps: int) -> None:
         self._steps += steps

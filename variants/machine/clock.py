@@ -1,7 +1,6 @@
 """Times launches with device events, and captures them in CUDA graphs."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
@@ -27,7 +26,12 @@ class DeviceClock:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             body()
-        return _Replay(graph, body)
+
+        def replay(held: Call = body) -> None:
+            """Replays the graph; holds `body`, whose tensors are at the addresses that it uses."""
+            graph.replay()
+
+        return replay
 
     def each_ns(self, call: Call, calls: int) -> list[float]:
         """The time of each of `calls` calls, queued back to back, after a warm-up.
@@ -44,34 +48,6 @@ class DeviceClock:
             mark.record()
         marks[-1].synchronize()
         return [before.elapsed_time(after) * 1e6 for before, after in pairwise(marks)]
-
-    def mean_ns(self, call: Call, calls: int) -> float:
-        """The mean time of a call, from the start of the first to the end of the last.
-
-        Starts from an idle device after a warm-up, so that the host's launch time counts.
-        """
-        for _ in range(WARM_UP_CALLS):
-            call()
-        torch.cuda.synchronize()
-        first, last = timing_event(), timing_event()
-        first.record()
-        for _ in range(calls):
-            call()
-        last.record()
-        last.synchronize()
-        total_ns: float = first.elapsed_time(last) * 1e6
-        return total_ns / calls
-
-
-@dataclass(frozen=True, slots=True)
-class _Replay:
-    """A captured graph. Holding `body` keeps alive the tensors whose addresses the graph uses."""
-
-    graph: torch.cuda.CUDAGraph
-    body: Call
-
-    def __call__(self) -> None:
-        self.graph.replay()
 
 
 def timing_event() -> torch.cuda.Event:

@@ -31,15 +31,20 @@ def launch_all(choices: Iterable[Choice], launch: Callable[[Choice], object]) ->
         except torch.OutOfMemoryError:
             raise
         except (TritonError, RuntimeError, ValueError) as error:
-            # A compilation error quotes the kernel first and ends with what is wrong.
-            lines = str(error).strip().splitlines() or [type(error).__name__]
-            return lines[-1 if isinstance(error, CompilationError) else 0]
+            return compile_reason(error)
         return None
 
     distinct = list(dict.fromkeys(choices))
     with ThreadPoolExecutor(_COMPILERS) as pool:
         refusals = zip(distinct, pool.map(refusal, distinct), strict=True)
         return {choice: reason for choice, reason in refusals if reason is not None}
+
+
+def compile_reason(error: Exception) -> str:
+    """The line of a launch's error that says what is wrong."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    # A compilation error quotes the kernel first and ends with what is wrong.
+    return lines[-1 if isinstance(error, CompilationError) else 0].strip()
 
 
 def _bind_thread() -> None:

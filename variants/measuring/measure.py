@@ -52,7 +52,6 @@ class Measurement:
 
     prefill_ns: int
     step_ns: tuple[int, ...]
-    prompt_token_ids: list[list[int]]
     output_token_ids: list[list[int]]
     bytes_per_step: int
     capture: CaptureInfo
@@ -95,7 +94,11 @@ def measure_run(
     plan = phases(workload.new_tokens)
     with memory_errors(f"decoding with variant {subject.variant}", device):
         step.prefill(prompt)
-        ids, prefill_ns = _timed_prefill(step, prompt, device)
+        _synchronize(device)
+        began_ns = perf_counter_ns()
+        ids = [step.prefill(prompt)]
+        _synchronize(device)
+        prefill_ns = perf_counter_ns() - began_ns
         ids += [step.step() for _ in range(plan.warm_up)]
         _next_phase(step, plan, workload, ids)
         first_timed = step.position
@@ -109,7 +112,7 @@ def measure_run(
         capture = capture_info(subject, step, plan.window, step_times(step_ns).p50)
         capture_window(step, plan.window, capture, trace_path, session, reference, output.append)
         output_ids = torch.stack(output[: workload.new_tokens], dim=1).tolist()
-    return Measurement(prefill_ns, step_ns, prompt.tolist(), output_ids, bytes_per_step, capture)
+    return Measurement(prefill_ns, step_ns, output_ids, bytes_per_step, capture)
 
 
 def _next_phase(
@@ -119,17 +122,6 @@ def _next_phase(
     if plan.rewind:
         step.reset(workload.context)
         del ids[1:]
-
-
-def _timed_prefill(
-    step: DecodeStep, prompt: torch.Tensor, device: str
-) -> tuple[list[torch.Tensor], int]:
-    """The first new ids, in a list that the steps extend, and the prefill's time in ns."""
-    _synchronize(device)
-    began_ns = perf_counter_ns()
-    first = step.prefill(prompt)
-    _synchronize(device)
-    return [first], perf_counter_ns() - began_ns
 
 
 def _timed_steps(

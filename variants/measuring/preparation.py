@@ -76,18 +76,17 @@ def prepare(config: WorkerConfig, say: Callable[[str], None]) -> Prepared:
     request = read_request(config)
     device, source, workload = request.device, request.source, request.workload
     say(f"loading {source.name}")
-    variant = find_variant(request.variant)
     started_ns = perf_counter_ns()
     files = find_files(source)
     require_loadable(source, files, config.trust_remote_code, workload)
-    _check_variant(request, source.name, files.config)
+    _check_variant(request, files.config)
     loaded = load_model(
         source,
         device,
         workload.dtype,
         config.trust_remote_code,
         workload,
-        variant.spec,
+        request.variant.spec,
         files,
     )
     load_ns = perf_counter_ns() - started_ns
@@ -105,9 +104,9 @@ def check_change(prepared: Prepared, config: WorkerConfig) -> None:
     if _same_weights(prepared, request):
         workload = _with_prompt(config, request.workload, prepared.loaded)
         check_fits(prepared.loaded, workload)
-        require_runnable(request.variant, prepared.loaded, workload, request.device)
+        require_runnable(request.variant.name, prepared.loaded, workload, request.device)
     else:
-        _check_variant(request, request.source.name, find_files(request.source).config)
+        _check_variant(request, find_files(request.source).config)
 
 
 def prepare_again(prepared: Prepared, config: WorkerConfig, say: Callable[[str], None]) -> Prepared:
@@ -137,10 +136,9 @@ def _same_weights(prepared: Prepared, request: Request) -> bool:
     return (loaded.name, workload.dtype) == (request.source.name, request.workload.dtype)
 
 
-def _check_variant(request: Request, name: str, fields: Mapping[str, object]) -> None:
-    variant = find_variant(request.variant)
-    if variant.check is not None:
-        variant.check(name, fields, request.workload, request.device)
+def _check_variant(request: Request, fields: Mapping[str, object]) -> None:
+    if request.variant.check is not None:
+        request.variant.check(request.source.name, fields, request.workload, request.device)
 
 
 def _with_prompt(
@@ -158,9 +156,8 @@ def _prepared(
 ) -> Prepared:
     workload = _with_prompt(config, request.workload, loaded)
     check_fits(loaded, workload)
-    spec = find_variant(request.variant).spec
-    require_memory(loaded.name, loaded.model, workload, request.device, 0, spec)
-    config = msgspec.structs.replace(config, variant=request.variant)
+    require_memory(loaded.name, loaded.model, workload, request.device, 0, request.variant.spec)
+    config = msgspec.structs.replace(config, variant=request.variant.name)
     return Prepared(config, request.device, loaded, workload, load_ns)
 
 

@@ -4,12 +4,13 @@ Imports no torch, so that `compare` can check its request without loading it.
 """
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.protocol.messages import WorkerConfig
-from decodescope.analyzer.schema.report import SamplingSettings, Weights
+from decodescope.analyzer.schema.report import Weights
 from decodescope.variants.machine.environment import (
     choose_device,
     device_name,
@@ -17,7 +18,7 @@ from decodescope.variants.machine.environment import (
 )
 from decodescope.variants.model.source import ModelSource, SourceKind, resolve_model
 from decodescope.variants.model.workload import DecodeWorkload, default_dtype, parse_dtype
-from decodescope.variants.registry import require_variant
+from decodescope.variants.registry import Variant, require_variant
 
 DEFAULT_CONTEXT = 128
 DEFAULT_MODELS = {"cuda": "llama-3.2-1b@random", "cpu": "tiny"}
@@ -26,30 +27,15 @@ DEFAULT_MODELS = {"cuda": "llama-3.2-1b@random", "cpu": "tiny"}
 _WEIGHTS: dict[SourceKind, Weights] = {"random": "random", "tiny": "bundled"}
 
 
-class PlannedRun(Struct, frozen=True):
-    """The fields of a `RunReport` that are known before the run, for any variant. The context of a
-    prompt's text is known once it is tokenised."""
-
-    model: str
-    weights: Weights
-    device: str
-    device_name: str
-    dtype: str
-    batch: int
-    context: int | UnsetType
-    tokens: int
-    sampling: SamplingSettings | None
-
-
 @dataclass(frozen=True, slots=True)
 class Request:
     """A checked request. `device` is "cuda" or "cpu"; the workload's context is a lower bound until
-    a prompt's text is tokenised; `variant` is the variant's own name."""
+    a prompt's text is tokenised."""
 
     device: str
     workload: DecodeWorkload
     source: ModelSource
-    variant: str
+    variant: Variant
 
 
 def read_request(config: WorkerConfig) -> Request:
@@ -73,18 +59,19 @@ def read_request(config: WorkerConfig) -> Request:
     )
     variant = require_variant(config.variant, device)
     source = resolve_model(DEFAULT_MODELS[device] if config.model is None else config.model)
-    return Request(device, workload, source, variant.name)
+    return Request(device, workload, source, variant)
 
 
-def planned_run(config: WorkerConfig) -> PlannedRun:
-    """The fields of the workload in the report that `config` will give.
+def planned_run(config: WorkerConfig) -> SimpleNamespace:
+    """The fields of a `RunReport` that are known before `config` runs, for any variant. The context
+    of a prompt's text is unset: it is known once the text is tokenised.
 
     Raises:
         InputError, ModelError, MissingRequirement: as `read_request`.
     """
     request = read_request(config)
     workload = request.workload
-    return PlannedRun(
+    return SimpleNamespace(
         model=request.source.name,
         weights=_WEIGHTS.get(request.source.kind, "pretrained"),
         device=request.device,

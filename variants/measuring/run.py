@@ -90,9 +90,7 @@ def _measured_report(
     times = step_times(measured.step_ns)
     on_cuda = prepared.device == "cuda"
     sheet = datasheet_peak_bytes_per_s(capture.device_name) if on_cuda else None
-    untimed = _untimed_report(
-        prepared, measured.prompt_token_ids, measured.output_token_ids, measured.bytes_per_step
-    )
+    untimed = _untimed_report(prepared, measured.output_token_ids, measured.bytes_per_step)
     return replace(
         untimed,
         timed_steps=len(measured.step_ns),
@@ -119,19 +117,15 @@ def _interpreted_report(
     prepared: Prepared, step: DecodeStep, say: Callable[[str], None]
 ) -> RunReport:
     """The tokens that `step` decodes; each step takes the interpreter seconds."""
-    workload, prompt = prepared.workload, prepared.prompt(0)
+    workload = prepared.workload
     with memory_errors(f"decoding with variant {prepared.config.variant}", prepared.device):
-        ids = [step.prefill(prompt)]
+        ids = [step.prefill(prepared.prompt(0))]
         for number in range(1, workload.new_tokens):
             say(f"interpreting step {number} of {workload.new_tokens - 1}")
             ids.append(step.step())
     positions = range(workload.context, workload.context + max(1, workload.new_tokens - 1))
-    report = _untimed_report(
-        prepared,
-        prompt.tolist(),
-        torch.stack(ids, dim=1).tolist(),
-        mean_bytes_read(step, positions),
-    )
+    output_ids = torch.stack(ids, dim=1).tolist()
+    report = _untimed_report(prepared, output_ids, mean_bytes_read(step, positions))
     message = f"{prepared.config.variant} {INTERPRETED}"
     findings = (*prepared.loaded.findings, Finding("interpreted", message))
     return replace(
@@ -147,10 +141,7 @@ def _interpreted_report(
 
 
 def _untimed_report(
-    prepared: Prepared,
-    prompt_token_ids: list[list[int]],
-    output_token_ids: list[list[int]],
-    bytes_per_step: int,
+    prepared: Prepared, output_token_ids: list[list[int]], bytes_per_step: int
 ) -> RunReport:
     """The report of the decoded tokens and the environment, without figures of time."""
     loaded, workload = prepared.loaded, prepared.workload
@@ -166,7 +157,7 @@ def _untimed_report(
         context=workload.context,
         tokens=workload.new_tokens,
         sampling=workload.sampling,
-        prompt_token_ids=prompt_token_ids,
+        prompt_token_ids=prepared.prompt(0).tolist(),
         output_token_ids=output_token_ids,
         output_text=loaded.decode(output_token_ids[0]) if loaded.decode else None,
         timed_steps=0,

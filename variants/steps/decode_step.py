@@ -210,15 +210,11 @@ def token_choice(workload: DecodeWorkload, device: torch.device) -> TokenChoice:
     """
     sampling = workload.sampling
     if sampling is None:
-        return _greedy
+        return lambda logits, position: logits.argmax(-1)
     if device.type == "cuda":
         return _kernel_choice(sampling, workload.batch, device)
     options = asdict(sampling)
     return lambda logits, position: choose_reference(logits, position, **options)
-
-
-def _greedy(logits: torch.Tensor, position: int) -> torch.Tensor:
-    return logits.argmax(-1)
 
 
 def _kernel_choice(sampling: SamplingSettings, batch: int, device: torch.device) -> TokenChoice:

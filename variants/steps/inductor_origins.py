@@ -9,13 +9,13 @@ joins them with "+".
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from torch import fx
 
 from decodescope.variants.steps.decode_step import CallSite
 
-_CALL_METHOD = "    def call("
-_CALL_FUNCTION = "def call("
+_CALL_FUNCTION = re.compile(r"^(?:    )?def call\(.*", re.MULTILINE)
 _NODES = re.compile(r"^# Topologically Sorted Source Nodes: \[(.*?)\]")
 _CALLS = (
     (re.compile(r"^(?:\w+ = )?(triton_\w+)\.run\("), ""),
@@ -47,7 +47,7 @@ def source_nodes(graph: fx.Graph, paths: Mapping[str, str]) -> dict[str, SourceN
     return {
         node.name: SourceNode(
             range_of([name for name, _ in node.meta.get("nn_module_stack", {}).values()], paths),
-            _target_name(node.target) in _PRODUCTS,
+            getattr(node.target, "__name__", node.target) in _PRODUCTS,
         )
         for node in graph.nodes
     }
@@ -82,16 +82,9 @@ def call_sites(code: str, nodes: Mapping[str, SourceNode]) -> tuple[CallSite, ..
 
 def _call_body(code: str) -> Iterator[str]:
     """The stripped lines of the function that calls the kernels, the last one of that name."""
-    lines = code.splitlines()
-    starts = [
-        number
-        for number, line in enumerate(lines)
-        if line.startswith((_CALL_FUNCTION, _CALL_METHOD))
-    ]
-    for line in lines[starts[-1] + 1 :] if starts else []:
-        if line and not line[0].isspace():
-            return
-        yield line.strip()
+    _, *bodies = _CALL_FUNCTION.split(code)
+    lines = bodies[-1].splitlines() if bodies else []
+    return map(str.strip, takewhile(lambda line: not line or line[0].isspace(), lines))
 
 
 def _operator(line: str) -> str | None:
@@ -99,10 +92,6 @@ def _operator(line: str) -> str | None:
         if match := pattern.match(line):
             return namespace + match[1].replace(".", "::")
     return None
-
-
-def _target_name(target: object) -> str:
-    return target if isinstance(target, str) else getattr(target, "__name__", "")
 
 
 class _SitePaths:

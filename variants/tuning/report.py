@@ -1,6 +1,6 @@
 """The result of `decodescope tune`, as JSON and for a terminal. Times are in ns."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 
 from msgspec import Struct
@@ -70,7 +70,10 @@ class TuningReport(Struct, frozen=True):
 
 def tune_table(result: TuningReport) -> RenderableType:
     """A row for each tile of each operation in the last pass, the fastest step first."""
-    table = names_and_figures(("operation", "tile", ""), ("step µs",))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("operation", "tile", ""):
+        table.add_column(name, overflow="fold")
+    table.add_column("step µs", justify="right", overflow="fold")
     for tuned in result.passes[-1]:
         for trial in tuned.ranking:
             name = tuned.operation if trial is tuned.ranking[0] else ""
@@ -80,13 +83,19 @@ def tune_table(result: TuningReport) -> RenderableType:
         f"tiles of the fused step of {result.model}, {result.dtype}, batch {result.batch}, "
         f"position {result.position}"
     )
-    ranges = " to ".join(_step_range(spread) for spread in (result.before_ns, result.after_ns))
-    notes = [
+    before, after = (spread_text(ns, microseconds) for ns in (result.before_ns, result.after_ns))
+    notes = (
         "tile: rows x columns, warps, stages, splits, r: most registers; each measured in the "
         "whole step",
-        f"step µs: {ranges}; before/after {spread_text(result.before_over_after)}",
-    ]
-    return result_page(title, table, notes, result.environment)
+        f"step µs: {before} to {after}; before/after {spread_text(result.before_over_after)}",
+        machine_text(result.environment),
+    )
+    return Group(Text(title, style="bold"), table, *(Text(note, style="dim") for note in notes))
+
+
+def machine_text(environment: Environment) -> str:
+    """The machine and versions of a measurement in one line."""
+    return ", ".join(f"{key} {environment[key]}" for key in _MACHINE if environment.get(key))
 
 
 def tile_text(tile: Tile) -> str:
@@ -96,9 +105,9 @@ def tile_text(tile: Tile) -> str:
     return f"{tile.rows} x {tile.columns}, {', '.join(map(str, sizes))}{limit}"
 
 
-def spread_text(spread: RoundSpread) -> str:
-    """A ratio's median and its range over the rounds."""
-    return f"{spread.median:.2f} ({spread.min:.2f}-{spread.max:.2f})"
+def spread_text(spread: RoundSpread, text: Callable[[float], str] = "{:.2f}".format) -> str:
+    """The median of a ratio, or of a figure that `text` writes, and its range over the rounds."""
+    return "{} ({}-{})".format(*map(text, (spread.median, spread.min, spread.max)))
 
 
 def _mark(trial: Trial, tuned: TunedOperation) -> str:
@@ -110,37 +119,3 @@ def _trial_time(trial: Trial) -> str:
     if trial.step_ns is not None:
         return microseconds(trial.step_ns)
     return shorten(f"not possible: {(trial.refusal or '').partition(chr(10))[0]}", _REFUSAL_CELLS)
-
-
-def _step_range(spread: RoundSpread) -> str:
-    us = (microseconds(value) for value in (spread.median, spread.min, spread.max))
-    return "{} ({}-{})".format(*us)
-
-
-def names_and_figures(names: tuple[str, ...], figures: tuple[str, ...]) -> Table:
-    """An empty table: columns of names, then right-aligned figures."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in names:
-        table.add_column(name, overflow="fold")
-    for name in figures:
-        table.add_column(name, justify="right", overflow="fold")
-    return table
-
-
-def result_page(
-    title: str,
-    table: Table,
-    notes: list[str],
-    environment: Environment,
-    errors: tuple[str, ...] = (),
-) -> RenderableType:
-    """A title, a table, the errors, notes, and the machine and versions of the measurement."""
-    machine = ", ".join(f"{key} {environment[key]}" for key in _MACHINE if environment.get(key))
-    failed = [Text(error, style="bold red") for error in errors]
-    return Group(
-        Text(title, style="bold"),
-        table,
-        *failed,
-        *(Text(note, style="dim") for note in notes),
-        Text(machine, style="dim"),
-    )

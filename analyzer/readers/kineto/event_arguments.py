@@ -171,7 +171,7 @@ class KernelColumn:
 
     def _number(self, text: bytes) -> int:
         name = clean_text(decoded(_texts, text) or "")
-        return self._names.of_text(name) if name else _NOT_A_NAME
+        return self._names[name] if name else _NOT_A_NAME
 
 
 class AnnotationColumn:

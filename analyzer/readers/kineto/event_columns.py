@@ -249,7 +249,7 @@ class EventColumns:
         try:
             number = int(value)
         except (ValueError, OverflowError):
-            return -2 - self.names.of_text(str(value))
+            return -2 - self.names[str(value)]
         return number if abs(number) < 2**62 else NOT_GIVEN
 
 

@@ -150,22 +150,15 @@ def _without_lead(trace: Trace) -> Trace:
 
 
 def _reader_findings(columns: EventColumns, events: EventStream) -> Iterator[Finding]:
+    used = f"the {columns.events} events before it are used"
     if events.truncated:
-        yield Finding(
-            "truncated", f"the file ends early; its {columns.events} whole events are used"
-        )
+        message = f"the file ends early; its {columns.events} whole events are used"
+        yield Finding("truncated", message)
     if events.broken_at is not None:
-        yield Finding(
-            "broken_json",
-            f"no JSON from byte {events.broken_at} on; "
-            f"the {columns.events} events before it are used",
-        )
+        yield Finding("broken_json", f"no JSON from byte {events.broken_at} on; {used}")
     if events.stopped:
-        yield Finding(
-            "cut_trace",
-            f"{events.stopped} at byte {events.stopped_at}, as no profiler writes; "
-            f"the {columns.events} events before it are used",
-        )
+        place = f"{events.stopped} at byte {events.stopped_at}"
+        yield Finding("cut_trace", f"{place}, as no profiler writes; {used}")
     if columns.dropped:
         yield Finding(
             "dropped_events",
@@ -273,17 +266,11 @@ def _cut(text: str, length: int) -> str:
 def _listed(unknown: Counter[str]) -> str:
     """The largest categories with their counts, and whose they are."""
     largest = unknown.most_common()
-    parts = [
-        f"{number:,} events of {_cut(category, _NAME_LENGTH)}"
-        for category, number in largest[:_LISTED]
-    ]
+    parts = [f"{n:,} events of {_cut(name, _NAME_LENGTH)}" for name, n in largest[:_LISTED]]
     if more := largest[_LISTED:]:
         rest = sum(number for _, number in more)
         parts.append(f"{rest:,} of {len(more)} more categories")
-    owners = {
-        name
-        for prefix, name in _ACCELERATORS.items()
-        if any(category.startswith(prefix) for category in unknown)
-    }
+    accelerators = _ACCELERATORS.items()
+    owners = {name for start, name in accelerators for text in unknown if text.startswith(start)}
     whose = f" (of the accelerator {' and '.join(sorted(owners))})" if owners else ""
     return f"{', '.join(parts)}{whose}; the devices read are those of CUDA, ROCm and XPU"

@@ -175,32 +175,25 @@ def nvtx_ranges(database: NsysDatabase, names: Names) -> tuple[HostEvents, HostE
     ranges = f'"eventType" IN {_RANGE_TYPES}' if database.has(_NVTX_TABLE, "eventType") else "1"
     left_open = f'{ranges} AND "end" IS NULL' if database.has(_NVTX_TABLE, "end") else "0"
     closed = f'{ranges} AND "end" IS NOT NULL' if database.has(_NVTX_TABLE, "end") else ranges
-    texts = _RangeTexts(names)
-    rows = database.events(_NVTX_TABLE, ("globalTid", "textId"), closed, texts.index)
+    operators: set[int] = set()
+
+    def number(text: str) -> int:
+        """The number of a range's text without PyTorch's suffixes."""
+        emitted = _EMITTED.search(text)
+        if emitted is None:
+            return names[text]
+        text = text[: emitted.start()]
+        if _OPERATOR.match(text):
+            operators.add(names[text])
+        return names[text]
+
+    rows = database.events(_NVTX_TABLE, ("globalTid", "textId"), closed, number)
     registered = named(database, names, rows["textId"])
     name = np.where(rows["text"] >= 0, rows["text"].astype(np.int32), registered)
     events = _host_events(rows, name, np.full(len(name), NOT_GIVEN, dtype=np.int64))
-    is_operator = np.isin(rows["text"], sorted(texts.operators))
+    is_operator = np.isin(rows["text"], sorted(operators))
     left = database.count(_NVTX_TABLE, left_open)
     return events.take(~is_operator), events.take(is_operator), left
-
-
-class _RangeTexts:
-    """Interns range texts without PyTorch's suffixes; `operators` are the numbers of operators."""
-
-    def __init__(self, names: Names) -> None:
-        self._names = names
-        self.operators: set[int] = set()
-
-    def index(self, text: str) -> int:
-        emitted = _EMITTED.search(text)
-        if emitted is None:
-            return self._names.of_text(text)
-        text = text[: emitted.start()]
-        index = self._names.of_text(text)
-        if _OPERATOR.match(text):
-            self.operators.add(index)
-        return index
 
 
 def _host_events(rows: dict[str, Int64s], name: Int32s, correlation: Int64s) -> HostEvents:

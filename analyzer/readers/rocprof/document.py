@@ -4,7 +4,7 @@ Source: ROCm's rocprofiler-sdk, which writes it (`generateJSON.cpp`), and its JS
 only some versions write have a default.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 import msgspec
@@ -46,12 +46,6 @@ class Extent(Struct, gc=False):
     y: int = 0
     z: int = 0
 
-    def __iter__(self) -> Iterator[int]:
-        return iter((self.x, self.y, self.z))
-
-
-_UNKNOWN = Extent()
-
 
 class DispatchInfo(Struct, gc=False):
     """Where a kernel ran, and which; both sizes are in work-items (threads)."""
@@ -59,8 +53,8 @@ class DispatchInfo(Struct, gc=False):
     agent_id: Handle
     queue_id: Handle
     kernel_id: int
-    workgroup_size: Extent = field(default_factory=lambda: _UNKNOWN)
-    grid_size: Extent = field(default_factory=lambda: _UNKNOWN)
+    workgroup_size: Extent = field(default_factory=Extent)
+    grid_size: Extent = field(default_factory=Extent)
     group_segment_size: int | None = None
 
 

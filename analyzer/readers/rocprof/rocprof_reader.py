@@ -6,6 +6,7 @@ from itertools import chain, compress
 from typing import TypeVar
 
 import numpy as np
+from msgspec.structs import astuple
 
 from decodescope.analyzer.readers.byte_source import ByteSource
 from decodescope.analyzer.readers.rocprof.document import (
@@ -90,14 +91,14 @@ class ProcessColumns:
 
     def _shape(self, info: DispatchInfo, symbol: KernelSymbol | None) -> int:
         """The number of the launch shape; rocprofv3 counts the work-items of a grid."""
-        grid, block = info.grid_size, info.workgroup_size
+        grid, block = astuple(info.grid_size), astuple(info.workgroup_size)
         registers = symbol.arch_vgpr_count if symbol else None
         return self._shapes.of(
             [
                 -(-threads // size) if size > 0 else 0
                 for threads, size in zip(grid, block, strict=True)
             ],
-            list(block),
+            block,
             registers + symbol.accum_vgpr_count if symbol and registers is not None else None,
             info.group_segment_size,
         )

@@ -176,8 +176,8 @@ class GapCauses:
         is_longer = False
         if len(others_ns):
             median_ns = int(np.median(others_ns))
-            others = f"{len(others_ns)} other calls (median)"
-            of = "1 other call" if len(others_ns) == 1 else others
+            many = f"{len(others_ns)} other calls (median)"
+            of = "1 other call" if len(others_ns) == 1 else many
             evidence += f", its {of} {duration(median_ns)}"
             is_longer = len(others_ns) >= 3 and end_ns - start_ns > OUTLIER_FACTOR * median_ns
         if cause == "launch" and call in self._first_replays:

@@ -115,9 +115,9 @@ def _long_gaps(
     before_ns = np.zeros(len(timeline.trace.ops), dtype=np.int64)
     before_ns[gaps.next] = gaps.length_ns
     outside, few = outliers(timeline, medians, gaps.next[long], before_ns)
-    for row, typical_ns, others in outside:
+    for row, typical_ns, other_steps in outside:
         pieces = causes.of_gap(int(long[row]), int(least_ns[row]))
-        compared = f"at the same place of {others} other steps"
+        compared = f"at the same place of {other_steps} other steps"
         yield from _excess(timeline, int(long[row]), pieces, typical_ns, compared)
     yield from _few_gaps(timeline, causes, long[few], medians)
 
@@ -253,8 +253,8 @@ def _long_ops(timeline: Timeline, medians: StepMedians) -> Iterator[Interruption
     if not len(long):
         return
     outside, few = outliers(timeline, medians, long, length_ns)
-    for row, typical_ns, others in outside:
-        compared = f"at the same place of {others} other steps"
+    for row, typical_ns, other_steps in outside:
+        compared = f"at the same place of {other_steps} other steps"
         yield from _long_op(timeline, int(long[row]), typical_ns, compared)
     few = long[few]
     for op in few[np.argsort(-length_ns[few], kind="stable")[:MOST]].tolist():

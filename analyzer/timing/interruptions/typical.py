@@ -39,11 +39,11 @@ class StepMedians:
 
 class Outlier(NamedTuple):
     """Row `row` of some ops is far above the upper median of the instances at its place, of which
-    there are `others` more."""
+    there are `other_steps` more."""
 
     row: int
     typical_ns: int
-    others: int
+    other_steps: int
 
 
 def kinds_by_name(timeline: Timeline) -> list[str]:

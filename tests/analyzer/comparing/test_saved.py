@@ -1,4 +1,4 @@
-"""What `compare --json` and `diff --json` wrote is read again, or refused with one line."""
+"""Output of `compare --json` and `diff --json` is read again, or refused with one line."""
 
 from pathlib import Path
 

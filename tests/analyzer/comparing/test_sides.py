@@ -74,11 +74,11 @@ def windows(draw: st.DrawFn):
 @given(windows(), windows())
 def test_waterfalls_share_one_scale(base, other) -> None:
     sides = sides_of(diff_reports(base, other))
-    found = waterfalls_of(sides)
+    waterfalls = waterfalls_of(sides)
     steps = [sum(part.ns for part in report.waterfall) for report in (base, other)]
-    assert [bar.step_ns for bar in found.bars] == steps
-    assert found.scale_ns == max(steps)
-    for bar, report in zip(found.bars, (base, other), strict=True):
+    assert [bar.step_ns for bar in waterfalls.bars] == steps
+    assert waterfalls.scale_ns == max(steps)
+    for bar, report in zip(waterfalls.bars, (base, other), strict=True):
         at = 0
         for _, start_ns, ns in bar.parts:
             assert (start_ns, ns > 0) == (at, True)
@@ -88,11 +88,11 @@ def test_waterfalls_share_one_scale(base, other) -> None:
         drawn = {part: ns for part, _, ns in bar.parts if part in GAP_CLASSES}
         assert drawn == {part: ns for part, ns in idle.items() if ns}
     for place, report in enumerate((base, other)):
-        table = {name: lengths[place] for name, lengths in found.table}
+        table = {name: lengths[place] for name, lengths in waterfalls.table}
         assert all(table.get(part.part, 0) == part.ns for part in report.waterfall)
 
 
 def test_sides_without_a_waterfall_have_no_bar() -> None:
-    found = waterfalls_of(sides_of(diff_reports(window_of(waterfall=()), WINDOWS["eager"])))
-    assert [bar.name for bar in found.bars] == ["B"]
+    waterfalls = waterfalls_of(sides_of(diff_reports(window_of(waterfall=()), WINDOWS["eager"])))
+    assert [bar.name for bar in waterfalls.bars] == ["B"]
     assert waterfalls_of(()).scale_ns == 0

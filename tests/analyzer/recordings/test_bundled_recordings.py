@@ -42,9 +42,9 @@ def test_they_are_small_and_their_heads_say_what_they_are() -> None:
         head = recording_head(path)
         assert head is not None
         assert head.variant == path.stem.removeprefix("h200-llama-3.2-1b-")
-        assert head.device_name == "NVIDIA H200"
-        assert head.model.startswith("llama-3.2-1b")
-        assert head.date.startswith("20")
+        assert head.hello.device_name == "NVIDIA H200"
+        assert head.hello.model.startswith("llama-3.2-1b")
+        assert head.hello.environment["date"].startswith("20")
 
 
 def test_every_op_is_linked_and_belongs_to_a_step(analysis: Analysis) -> None:

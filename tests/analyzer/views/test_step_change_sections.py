@@ -27,13 +27,13 @@ def layered(ns: int, layers: int = 20, idle_ns: int = 70) -> Report:
 
 
 def hostile_diff() -> Diff:
-    found = diff_reports(layered(1_500, 3), layered(2_501, 3))
-    assert found.pair.step is not None
+    diff = diff_reports(layered(1_500, 3), layered(2_501, 3))
+    assert diff.pair.step is not None
     rows = tuple(
-        msgspec.structs.replace(row, part=HOSTILE, kind="role") for row in found.pair.step.roles
+        msgspec.structs.replace(row, part=HOSTILE, kind="role") for row in diff.pair.step.roles
     )
-    step = msgspec.structs.replace(found.pair.step, roles=rows[:1], layers=rows[:1])
-    return msgspec.structs.replace(found, pair=msgspec.structs.replace(found.pair, step=step))
+    step = msgspec.structs.replace(diff.pair.step, roles=rows[:1], layers=rows[:1])
+    return msgspec.structs.replace(diff, pair=msgspec.structs.replace(diff.pair, step=step))
 
 
 def sections_of(pair: Pair) -> tuple[Section, Section]:
@@ -85,16 +85,16 @@ def test_more_layers_are_said_to_be_compared_by_their_mean() -> None:
 
 def test_without_steps_there_is_no_table() -> None:
     whole = msgspec.structs.replace(layered(9), steps=(), roles=(), layers=())
-    found = diff_reports(whole, layered(9))
-    assert tuple(step_change_sections(found.pair)) == ()
-    for text in (text_of(comparison_table(found)), comparison_markdown(found)):
+    diff = diff_reports(whole, layered(9))
+    assert tuple(step_change_sections(diff.pair)) == ()
+    for text in (text_of(comparison_table(diff)), comparison_markdown(diff)):
         assert "By role" not in text
 
 
 def test_every_output_has_both_tables() -> None:
-    found = diff_reports(layered(1_500), layered(2_501, idle_ns=90))
-    page = html_report("a title", [], found)
-    for text in (text_of(comparison_table(found)), comparison_markdown(found), page):
+    diff = diff_reports(layered(1_500), layered(2_501, idle_ns=90))
+    page = html_report("a title", [], diff)
+    for text in (text_of(comparison_table(diff)), comparison_markdown(diff), page):
         for words in ("By role", "By layer", "idle: host_wait", "layer 7", "+20.020", "+20.040"):
             assert words in text.replace("\\", ""), words
     rows = re.findall(r'<th scope="row">layer \d+</th>', page)
@@ -102,14 +102,14 @@ def test_every_output_has_both_tables() -> None:
 
 
 def test_hostile_parts_stay_text() -> None:
-    found = hostile_diff()
-    markdown = comparison_markdown(found)
+    diff = hostile_diff()
+    markdown = comparison_markdown(diff)
     tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(markdown)
     inline = [token for token in tokens if token.type == "inline"]
     shown = ["".join(child.content for child in token.children or ()) for token in inline]
     assert shown.count(plain_line(HOSTILE)) == 2
     assert {child.type for token in inline for child in token.children or ()} <= {"text"}
-    page = html_report("a title", [], found)
+    page = html_report("a title", [], diff)
     assert "<img" not in page
     assert page.count(r"\x1b[31mred\nnew\u202e") == 2
     for text in (markdown, page):

@@ -12,7 +12,7 @@ from benchmarks.claims.kernl.layer import Layer
 from benchmarks.claims.kernl.sequences import PYTORCH, halved, paired, paired_rows
 from benchmarks.claims.racing import Racing
 from benchmarks.harness import cold_graphs
-from decodescope.variants.machine.clock import DeviceClock
+from benchmarks.harness.launch_clock import LaunchClock
 from decodescope.variants.steps.fused.tiling.rules import default_tiles, interpreter_tiles
 from decodescope.variants.steps.fused.tiling.shapes import TILED_OPERATIONS, StepShapes
 from decodescope.variants.steps.fused.tiling.tile_table import ChosenTiles
@@ -73,7 +73,7 @@ def test_every_entrant_computes_the_same(claim: str, layer: Layer) -> None:
 @pytest.mark.parametrize("claim", CLAIMS)
 @torch.no_grad()
 def test_every_entrant_has_both_times_on_the_gpu(claim: str, layer: Layer) -> None:
-    racing = Racing(DeviceClock(), 1 << 20, 1e12, {"fp16": 1e15}, 2)
+    racing = Racing(LaunchClock(), 1 << 20, 1e12, {"fp16": 1e15}, 2)
     result = CLAIMS[claim](Setup(racing, lambda text: None), layer)
     for race in result.races:
         for entrant in race.entrants:

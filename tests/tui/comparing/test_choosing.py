@@ -1,4 +1,4 @@
-"""What the list of candidates shows while a comparison runs, and that nothing is chosen then."""
+"""The list of candidates while a comparison runs, when nothing can be chosen."""
 
 from pathlib import Path
 

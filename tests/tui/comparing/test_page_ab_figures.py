@@ -36,7 +36,7 @@ def test_the_time_left_is_that_of_the_runs_left(took_s: list[float], spent_s: fl
     last = {run.variant: run.took_s for run in state.runs}
     mean = sum(took_s) / len(took_s)
     runs_left = ["ab"[number % 2] for number in range(len(took_s), 8)]
-    whole = sum(last.get(one, mean) for one in runs_left)
+    whole = sum(last.get(name, mean) for name in runs_left)
     left = state.left_s(now)
     assert left == pytest.approx(whole, rel=1e-6, abs=1e-6)
     later = state.left_s(now + spent_s)
@@ -61,12 +61,12 @@ def test_before_the_first_run_and_after_the_last_no_time_is_known() -> None:
 @given(st.integers(1, 10**9), st.integers(1, 10**9), st.integers(1, 200))
 def test_the_bars_of_a_page_share_one_scale(faster: int, slower: int, cells: int) -> None:
     rates = {"eager": (1e9 / slower,) * 3, "compiled": (1e9 / faster,) * 3}
-    found = waterfalls_of(sides_of(comparison(3, **rates)))
-    assert found.scale_ns == max(bar.step_ns for bar in found.bars)
-    for bar in found.bars:
-        drawn = bar_parts(bar, found.scale_ns, cells)
-        assert len(drawn) == max(round(bar.step_ns * cells / found.scale_ns), 1)
+    waterfalls = waterfalls_of(sides_of(comparison(3, **rates)))
+    assert waterfalls.scale_ns == max(bar.step_ns for bar in waterfalls.bars)
+    for bar in waterfalls.bars:
+        drawn = bar_parts(bar, waterfalls.scale_ns, cells)
+        assert len(drawn) == max(round(bar.step_ns * cells / waterfalls.scale_ns), 1)
         for part, _, ns in bar.parts:
-            assert abs(drawn.count(part) - ns * cells / found.scale_ns) <= 1
+            assert abs(drawn.count(part) - ns * cells / waterfalls.scale_ns) <= 1
         order = [part for part, _, _ in bar.parts]
         assert drawn == sorted(drawn, key=order.index)

@@ -14,7 +14,7 @@ from tests.tui.comparing.scripted_comparison import comparison, done, whole_roun
 
 
 def table(page: Page) -> str:
-    """What follows the title of the table, until the next one."""
+    """The lines below the title of the table, until the next table."""
     text = text_of(page.app)
     for title in ("Roles: ", "Layers: "):
         if title in text:

@@ -151,7 +151,7 @@ def test_bundled_recordings_are_as_old_as_their_runs() -> None:
     for path in bundled_recordings():
         head = recording_head(path)
         found = look(path, "bundled").modified_s
-        assert found == datetime.fromisoformat(head.date).timestamp()
+        assert found == datetime.fromisoformat(head.hello.environment["date"]).timestamp()
 
 
 def test_a_bundled_recording_without_a_date_shows_none(folder: Path, run) -> None:

@@ -94,10 +94,10 @@ def test_variants_take_turns_and_rounds_are_numbered() -> None:
     compared = compare_variants(request(), nothing, run)
     runs = compared.runs
     assert run.ran == ["eager", "slow/er", "other"] * 3
-    assert [(one.variant, one.round) for one in runs] == [
+    assert [(run.variant, run.round) for run in runs] == [
         (variant, round) for round in range(3) for variant in ("eager", "slow/er", "other")
     ]
-    assert [one.tokens_per_s for one in runs] == [110.0 + 10 * number for number in range(9)]
+    assert [run.tokens_per_s for run in runs] == [110.0 + 10 * number for number in range(9)]
     assert compared.comparison.rounds == 3
     pairs = [(pair.base, pair.other) for pair in compared.comparison.pairs]
     assert ("eager", "slow/er") in pairs
@@ -161,7 +161,7 @@ def test_accuracy_is_scored_once_and_added_to_every_run_of_its_variant() -> None
     (job,) = (job for job in run.jobs if isinstance(job, AccuracyJob))
     assert job is run.jobs[-1]
     assert (job.variants, job.text) == (("eager", "slow/er", "other"), "to score")
-    assert {one.variant: one.accuracy for one in comparison.runs} == {
+    assert {run.variant: run.accuracy for run in comparison.runs} == {
         "eager": ACCURACY,
         "slow/er": None,
         "other": None,
@@ -198,7 +198,7 @@ def test_without_a_folder_traces_are_deleted() -> None:
 def test_progress_names_round_variant_and_the_last_rate() -> None:
     reported: list[ComparisonEvent] = []
     compare_variants(request("eager", "other", repeats=2), reported.append, FakeRuns())
-    assert [one.describe() for one in reported if isinstance(one, ComparisonProgress)] == [
+    assert [event.describe() for event in reported if isinstance(event, ComparisonProgress)] == [
         "round 1 of 2: eager",
         "round 1 of 2: eager: busy",
         "round 1 of 2: other",
@@ -210,11 +210,11 @@ def test_progress_names_round_variant_and_the_last_rate() -> None:
         "accuracy: busy",
         "comparing",
     ]
-    measured = [one.report for one in reported if isinstance(one, RunMeasured)]
-    assert [(one.variant, one.round, one.tokens_per_s) for one in measured] == [
+    measured = [event.report for event in reported if isinstance(event, RunMeasured)]
+    assert [(run.variant, run.round, run.tokens_per_s) for run in measured] == [
         ("eager", 0, 110.0), ("other", 0, 120.0), ("eager", 1, 130.0), ("other", 1, 140.0),
     ]  # fmt: skip
-    assert not any(isinstance(one, RoundCompared) for one in reported)
+    assert not any(isinstance(event, RoundCompared) for event in reported)
 
 
 def test_each_round_is_compared_with_those_before_it_if_asked() -> None:
@@ -222,11 +222,11 @@ def test_each_round_is_compared_with_those_before_it_if_asked() -> None:
     run = FakeRuns({("other", 1): MissingRequirement("no room")})
     asked = request("eager", "other", repeats=4, each_round=True)
     done = compare_variants(asked, reported.append, run)
-    compared = [one.comparison for one in reported if isinstance(one, RoundCompared)]
-    assert [one.comparison.rounds for one in compared] == [1, 1, 2, 3]
-    assert [len(one.runs) for one in compared] == [2, 2, 4, 6]
+    compared = [event.comparison for event in reported if isinstance(event, RoundCompared)]
+    assert [comparison.comparison.rounds for comparison in compared] == [1, 1, 2, 3]
+    assert [len(comparison.runs) for comparison in compared] == [2, 2, 4, 6]
     assert "round_left_out" in codes(compared[1].comparison.findings)
-    assert all(one.accuracy is None for one in compared[-1].runs)
+    assert all(run.accuracy is None for run in compared[-1].runs)
     # The last one is the comparison that is returned, but for accuracy.
     assert compared[-1].comparison.pairs == done.comparison.pairs
     assert compared[-1].windows == done.windows
@@ -247,7 +247,7 @@ def test_a_failure_in_the_first_round_ends_it_and_names_the_variant(
 def test_a_later_failure_drops_its_round_for_every_variant(tmp_path: Path) -> None:
     run = FakeRuns({("slow/er", 2): MissingRequirement("its process was killed by SIGKILL")})
     comparison = compare_variants(request(repeats=4, keep=tmp_path), nothing, run)
-    assert [one.round for one in comparison.runs] == [0, 0, 0, 1, 1, 1, 3, 3, 3]
+    assert [run.round for run in comparison.runs] == [0, 0, 0, 1, 1, 1, 3, 3, 3]
     assert comparison.comparison.rounds == 3
     message = next(f.message for f in comparison.comparison.findings if f.code == "round_left_out")
     assert message == (
@@ -260,7 +260,7 @@ def test_a_later_failure_drops_its_round_for_every_variant(tmp_path: Path) -> No
 def test_an_interrupt_keeps_the_complete_rounds(tmp_path: Path) -> None:
     run = FakeRuns({("other", 2): KeyboardInterrupt()})
     comparison = compare_variants(request(repeats=5, keep=tmp_path), nothing, run)
-    assert [one.round for one in comparison.runs] == [0, 0, 0, 1, 1, 1]
+    assert [run.round for run in comparison.runs] == [0, 0, 0, 1, 1, 1]
     assert codes(comparison.comparison.findings)[0] == "interrupted"
     assert "round 3 of 5" in comparison.comparison.findings[0].message
     assert not any(isinstance(job, AccuracyJob) for job in run.jobs)
@@ -282,7 +282,7 @@ def test_an_interrupt_before_a_complete_round_is_raised(tmp_path: Path) -> None:
 def test_without_accuracy_the_rates_are_still_there(error: BaseException, code: str) -> None:
     comparison = compare_variants(request(), nothing, FakeRuns({("accuracy", 0): error}))
     assert len(comparison.runs) == 9
-    assert all(one.accuracy is None for one in comparison.runs)
+    assert all(run.accuracy is None for run in comparison.runs)
     assert code in codes(comparison.comparison.findings)
 
 

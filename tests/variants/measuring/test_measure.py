@@ -61,8 +61,7 @@ def test_a_run_gives_the_tokens_of_greedy_generation(
     loaded = load_small("llama", eos_token_id=None)
     result = measured(loaded, DecodeWorkload(2, 9, tokens, "fp32"), tmp_path / "window.json")
 
-    prompt = torch.tensor(result.prompt_token_ids)
-    assert prompt.shape == (2, 9)
+    prompt = make_prompt(loaded, DecodeWorkload(2, 9, tokens, "fp32"))
     expected = loaded.model.generate(
         prompt,
         attention_mask=torch.ones_like(prompt),

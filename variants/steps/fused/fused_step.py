@@ -4,7 +4,6 @@ from dataclasses import replace
 from subprocess import CalledProcessError
 
 import torch
-from triton.compiler.errors import CompilationError
 from triton.errors import TritonError
 from triton.runtime.errors import OutOfResources
 
@@ -12,6 +11,7 @@ from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.schema.report import Finding
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.ops.dequantize_rows import DequantizeRows
+from decodescope.variants.machine.compile_ahead import compile_reason
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.quantized_weights import (
     Convert,
@@ -220,8 +220,12 @@ def compile_failure(spec: VariantSpec, error: Exception) -> MissingRequirement |
         )
     if not _is_about_compiling(error):
         return None
+    if isinstance(error, CalledProcessError):
+        reason = f"{error.cmd[0]} ended with exit code {error.returncode}"
+    else:
+        reason = compile_reason(error)
     return MissingRequirement(
-        f"variant {spec}: its kernels cannot be compiled here ({_reason(error)}); check that "
+        f"variant {spec}: its kernels cannot be compiled here ({reason}); check that "
         "Triton has a C compiler, Python's headers and a folder to write to, or choose another "
         "variant"
     )
@@ -231,11 +235,3 @@ def _is_about_compiling(error: Exception) -> bool:
     if isinstance(error, RuntimeError):
         return any(words in str(error) for words in _RUNTIME_ERRORS)
     return isinstance(error, (TritonError, CalledProcessError, OSError))
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, CalledProcessError):
-        return f"{error.cmd[0]} ended with exit code {error.returncode}"
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    # A compilation error quotes the kernel first and ends with what is wrong.
-    return lines[-1 if isinstance(error, CompilationError) else 0].strip()

@@ -60,22 +60,22 @@ class NodeMarks:
 
     `begin` before the capture, then inside it `around` its calls and `resolve` behind them, then
     `paths_of` the graph; `discard` if the capture fails. The first error of torch's module ends
-    the naming: the calls go on, and no node has a name.
+    the naming: the calls go on, and no node has a name. Nor has one without `annotations`.
     """
 
     def __init__(self, annotations: Any) -> None:
         self._torch = annotations
-        self._failed = False
+        self._failed = annotations is None
         self._names: set[str] = set()
         # How many notes each node has that others named, None before `begin`.
         self._counts_before: dict[int, int] | None = None
 
     def begin(self) -> None:
         """Get ready for a capture."""
-        self._attempt(self._torch.enable_annotations)
+        self._attempt(lambda: self._torch.enable_annotations())
         self._counts_before = self._attempt(self._counted)
         # A capture that failed elsewhere may have left scopes, which would count as of this one.
-        self._attempt(self._torch.resolve_pending_annotations)
+        self._attempt(lambda: self._torch.resolve_pending_annotations())
         self._taken()
 
     def around(self, calls: Iterable[tuple[Path, Call]]) -> Iterator[tuple[Path, Call]]:
@@ -85,12 +85,12 @@ class NodeMarks:
 
     def resolve(self) -> None:
         """Call inside the capture, behind its last call."""
-        self._attempt(self._torch.resolve_pending_annotations)
+        self._attempt(lambda: self._torch.resolve_pending_annotations())
 
     def paths_of(self, graph: Any) -> dict[int, str]:
         """The path of each named node of `graph`, which the capture has made, by its number in
         profiles of replays; none after an error. torch's module keeps nothing of them."""
-        self._attempt(partial(self._torch.remap_to_exec_graph, graph))
+        self._attempt(lambda: self._torch.remap_to_exec_graph(graph))
         if self._failed:
             self.discard()
             return {}

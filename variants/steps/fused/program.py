@@ -140,35 +140,22 @@ class StepGraph(StepProgram):
 
     def _captured(self) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
-        offered = self._annotations()
-        marks = None if offered is None else NodeMarks(offered)
+        marks = NodeMarks(self._annotations())
+        marks.begin()
         try:
-            self._capture_into(graph, marks)
-        except torch.OutOfMemoryError:
-            raise
-        except RuntimeError as error:
+            # Other threads (a profiler's) may use the device during the capture.
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                self._call_within_ranges(marks.around(self._calls()))
+                marks.resolve()
+        except BaseException as error:
+            marks.discard()
+            if not isinstance(error, RuntimeError) or isinstance(error, torch.OutOfMemoryError):
+                raise
             # Ending a broken capture raises as well, and hides what broke it.
             reason = str(error.__context__ or error).strip().partition("\n")[0]
             raise MissingRequirement(
                 f"variant {self._variant}: its step cannot be captured as a CUDA graph "
                 f"({reason}); choose the variant without +graph"
             ) from error
-        if marks is not None:
-            self.node_paths = marks.paths_of(graph)
+        self.node_paths = marks.paths_of(graph)
         return graph
-
-    def _capture_into(self, graph: torch.cuda.CUDAGraph, marks: NodeMarks | None) -> None:
-        # Other threads (a profiler's) may use the device during the capture.
-        capture = torch.cuda.graph(graph, capture_error_mode="thread_local")
-        if marks is None:
-            with capture:
-                super().run()
-            return
-        marks.begin()
-        try:
-            with capture:
-                self._call_within_ranges(marks.around(self._calls()))
-                marks.resolve()
-        except BaseException:
-            marks.discard()
-            raise

@@ -102,12 +102,6 @@ def unsupported_fields(fields: Mapping[str, object]) -> str | None:
 def _reasons(config: Any) -> Iterator[str]:
     if config.hidden_act not in _SILU:
         yield f"the activation {config.hidden_act} (only silu)"
-    yield from _head_reasons(config)
-    yield from _rope_reasons(config)
-    yield from _window_reasons(config)
-
-
-def _head_reasons(config: Any) -> Iterator[str]:
     size = head_dim(config)
     if size % 2 or not MIN_HEAD_DIM <= size <= MAX_HEAD_DIM:
         yield f"head_dim {size} (only even ones from {MIN_HEAD_DIM} to {MAX_HEAD_DIM})"
@@ -116,12 +110,10 @@ def _head_reasons(config: Any) -> Iterator[str]:
             f"{config.num_attention_heads} heads on {config.num_key_value_heads} KV heads "
             "(must be a multiple)"
         )
-
-
-def _rope_reasons(config: Any) -> Iterator[str]:
-    rope = config.rope_parameters
-    if rope.get("partial_rotary_factor") not in (None, 1, 1.0):
-        yield f"partial_rotary_factor {rope['partial_rotary_factor']} (only whole heads)"
+    rotated = config.rope_parameters.get("partial_rotary_factor")
+    if rotated not in (None, 1, 1.0):
+        yield f"partial_rotary_factor {rotated} (only whole heads)"
+    yield from _window_reasons(config)
 
 
 def _window_reasons(config: Any) -> Iterator[str]:

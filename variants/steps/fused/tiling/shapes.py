@@ -72,12 +72,8 @@ class StepShapes:
 
     def element_bytes(self, operation: TiledOperation) -> int:
         """The size of one element of what `operation` reads: weights, or K and V."""
-        match operation:
-            case "attention":
-                return self.kv_bytes
-            case "head":
-                return self.head_bytes
-        return self.weight_bytes
+        special = {"attention": self.kv_bytes, "head": self.head_bytes}
+        return special.get(operation, self.weight_bytes)
 
     def shape(self, operation: TiledOperation) -> Shape:
         """The shape that `operation` reads in one layer (the head: in one step)."""

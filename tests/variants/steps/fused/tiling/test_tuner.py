@@ -179,9 +179,6 @@ class FakeClock:
         assert calls == tuner.REPLAYS
         return [7.0, 1000.0, 5.0, 6.0, 7.5]
 
-    def mean_ns(self, call: Call, calls: int) -> float:
-        raise AssertionError
-
 
 def test_the_time_of_a_step_is_the_median_of_its_replays() -> None:
     launched = []
