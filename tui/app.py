@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.app import SystemCommand
@@ -16,11 +16,10 @@ from decodescope.analyzer.protocol.messages import Failure
 from decodescope.tui.actions.files import FileController
 from decodescope.tui.actions.pages import PageController
 from decodescope.tui.actions.run import RunController
-from decodescope.tui.background import AnalysisDone, Background, FileDone, NotRemembered, ReadSoFar
 from decodescope.tui.commands import COMMANDS, REPLAY_COMMANDS, bindings
 from decodescope.tui.comparisons import Comparisons
 from decodescope.tui.feeds import Feeds
-from decodescope.tui.library import FilesRead, Library, Listed
+from decodescope.tui.library import Library
 from decodescope.tui.model.feed import open_feed
 from decodescope.tui.model.focus import Focus
 from decodescope.tui.model.sources import Source
@@ -29,7 +28,7 @@ from decodescope.tui.model.view import AppClock, Moment, View
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.painter import Painter
 from decodescope.tui.panels.details import DetailsPanel
-from decodescope.tui.panels.messages import AskComparison, FileRequest, GoTo, PageRequest
+from decodescope.tui.panels.messages import AskComparison, AskFile, GoTo, PageRequest
 from decodescope.tui.panels.sheet import Brush
 from decodescope.tui.screens.main import MainScreen
 from decodescope.tui.style.palette import ASCII, DARK, LIGHT, UNICODE, Inks, themed_inks
@@ -67,40 +66,24 @@ class DecodescopeApp(TerminalApp):
         of what is remembered and of keys; None remembers nothing. `comparison` measures variants
         in turn. `mount_ahead`: pages are mounted before they are shown, while no key is pressed."""
         super().__init__(traits or TerminalTraits())
-        clock = clock or AppClock()
+        clock, folder = clock or AppClock(), folder or Path.cwd()
         feed = open_feed(source, clock)
         self._mount_ahead = mount_ahead
         self._focus = Focus(page or PAGES[0].name)
         self._places = places
         self._memory = Memory(places.state if places is not None else None)
-        self._background = Background(self, clock, folder)
-        self._library = Library(self, self._focus, self._memory, clock, folder, source)
-        self._comparisons = Comparisons(self, clock, self._comparison_changed, comparison)
+        self._comparisons = Comparisons(self, clock, self._changed, comparison)
         self._painter = Painter(clock, feed, self._focus, self._comparisons)
+        self._library = Library(
+            self, self._focus, self._memory, clock, self._painter, folder, source
+        )
         self._feeds = Feeds(
-            self,
-            feed,
-            clock,
-            self._focus,
-            self._painter,
-            self._background,
-            self._library,
-            self._memory,
+            self, feed, clock, self._focus, self._painter, self._library, self._memory, folder
         )
-        self._runs = RunController(self, self._feeds, self._painter, self._background, clock)
-        self._pages = PageController(
-            self, self._feeds, self._focus, self._painter, self._library, self._runs
-        )
-        self._files = FileController(
-            self,
-            self._feeds,
-            self._focus,
-            self._painter,
-            self._library,
-            self._background,
-            self._pages,
-            clock,
-        )
+        self._runs = RunController(self._feeds)
+        self._pages = PageController(self._feeds, self._runs)
+        self._files = FileController(self._feeds, self._pages)
+        self._take_actions()
         self._choose_theme()
 
     # What whoever runs the app asks
@@ -112,7 +95,6 @@ class DecodescopeApp(TerminalApp):
         return live.view().fatal if live is not None else None
 
     def view(self) -> View:
-        """The view of the source that is shown."""
         return self._feeds.view()
 
     @property
@@ -127,14 +109,12 @@ class DecodescopeApp(TerminalApp):
     # Begin and end
 
     def get_default_screen(self) -> Screen[None]:
-        """The main screen."""
         feed = self._feeds.shown
         view = self._focus.applied(feed.view())
         self._main = MainScreen(self._brush(), view, Moment(feed.now()), PAGES)
         return self._main
 
     def on_mount(self) -> None:
-        """Start reading the source."""
         self._painter.begin(self._main)
         self.theme_changed_signal.subscribe(self, self._recolour)
         self._read_keymap()
@@ -173,7 +153,7 @@ class DecodescopeApp(TerminalApp):
     def _recolour(self, theme: Theme) -> None:
         self._main.use(self._brush())
         if self._traits.color:
-            self._background.remember(self._memory, theme=theme.name)
+            self._feeds.remember(theme=theme.name)
 
     def _read_keymap(self) -> None:
         problem = self._memory.problem
@@ -192,65 +172,31 @@ class DecodescopeApp(TerminalApp):
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         return self._pages.system_commands()
 
-    def action_page(self, name: str) -> None:
-        self._pages.show(name)
-
-    def action_clear(self) -> None:
-        self._pages.clear()
-
     def action_command_palette(self) -> None:
         self._pages.palette()
 
-    def action_freeze(self) -> None:
-        self._pages.freeze()
-
-    def action_copy(self) -> None:
-        self._pages.copy()
-
-    def action_help(self) -> None:
-        self._pages.help()
-
-    def action_variants(self) -> None:
-        self._runs.variants()
-
-    async def action_choose(self, index: int) -> None:
-        await self._runs.choose(index)
-
-    async def action_pause(self) -> None:
-        await self._runs.pause()
-
-    def action_settings(self) -> None:
-        self._runs.settings()
-
-    async def action_step(self) -> None:
-        await self._runs.step()
-
-    async def action_capture(self) -> None:
-        await self._runs.capture()
-
-    async def action_restart(self) -> None:
-        await self._runs.restart()
-
-    async def action_seek_mark(self, kind: Literal["window", "switch"], forward: bool) -> None:
-        await self._runs.seek_mark(kind, forward)
-
-    async def action_speed(self, steps: int) -> None:
-        await self._runs.speed(steps)
-
-    async def action_follow(self) -> None:
-        await self._runs.follow()
-
-    def action_seek_time(self) -> None:
-        self._runs.seek_time()
-
-    def action_save_svg(self) -> None:
-        self._files.save_svg()
-
-    def action_export(self) -> None:
-        self._files.export()
-
-    async def action_open(self) -> None:
-        await self._files.open()
+    def _take_actions(self) -> None:
+        """Textual looks for the method of an action on the app: each is one of a controller."""
+        pages, runs, files = self._pages, self._runs, self._files
+        self.action_page = pages.show
+        self.action_clear = pages.clear
+        self.action_freeze = pages.freeze
+        self.action_copy = pages.copy
+        self.action_help = pages.help
+        self.action_variants = runs.variants
+        self.action_choose = runs.choose
+        self.action_pause = runs.pause
+        self.action_settings = runs.settings
+        self.action_step = runs.step
+        self.action_capture = runs.capture
+        self.action_restart = runs.restart
+        self.action_seek_mark = runs.seek_mark
+        self.action_speed = runs.speed
+        self.action_follow = runs.follow
+        self.action_seek_time = runs.seek_time
+        self.action_save_svg = files.save_svg
+        self.action_export = files.export
+        self.action_open = files.open
 
     # Messages of panels
 
@@ -258,8 +204,7 @@ class DecodescopeApp(TerminalApp):
     def _answer_page_request(self, message: PageRequest) -> None:
         self._pages.answer(message)
 
-    @on(FileRequest)
-    async def _answer_file_request(self, message: FileRequest) -> None:
+    async def on_ask_file(self, message: AskFile) -> None:
         await self._files.answer(message)
 
     async def on_go_to(self, message: GoTo) -> None:
@@ -269,28 +214,8 @@ class DecodescopeApp(TerminalApp):
         view = self._painter.shown()[0]
         await self._comparisons.obey(message, view, self._feeds.shown)
 
-    def _comparison_changed(self) -> None:
+    def _changed(self) -> None:
         self._painter.changed(self._feeds.shown)
-
-    # Messages of what runs in the background
-
-    def on_analysis_done(self, message: AnalysisDone) -> None:
-        self._feeds.analysis_done(message)
-
-    def on_not_remembered(self, message: NotRemembered) -> None:
-        self._feeds.warn(message.problem)
-
-    def on_file_done(self, message: FileDone) -> None:
-        self._files.written(message)
-
-    def on_read_so_far(self, message: ReadSoFar) -> None:
-        self._files.read_so_far(message)
-
-    def on_listed(self, message: Listed) -> None:
-        self._files.listed(message)
-
-    async def on_files_read(self, message: FilesRead) -> None:
-        await self._files.read(message)
 
 
 def all_actions() -> dict[str, str]:

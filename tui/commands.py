@@ -13,13 +13,23 @@ from textual.widget import Widget
 
 from decodescope.tui.model.view import View
 
+# Where Textual displays a key otherwise.
+_SHOWN = {
+    "enter": "enter",
+    "backspace": "backspace",
+    "pageup": "PgUp",
+    "pagedown": "PgDn",
+    "home": "Home",
+    "end": "End",
+}
 # In the order of the choices.
 CHOICE_KEYS = "1234567890"
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """An action of the app and its `key`, displayed as `shown` if that differs.
+    """An action of the app and its `key`, or several joined with commas. Help and footer display
+    the first, or `shown`.
 
     An empty `label` keeps it out of the footer; a low `priority` stays there longest.
     """
@@ -34,60 +44,146 @@ class Command:
 
     @property
     def shown_key(self) -> str:
-        """The key as help and footer display it."""
-        return self.shown or self.key
+        first = self.key.partition(",")[0]
+        return self.shown or _SHOWN.get(first) or format_key(first)
 
 
 COMMANDS = (
-    Command("help", "question_mark", "Help", "All keys, and what each figure means",
-            "help", 1, "?"),
-    Command("variants", "v", "Switch variant or file",
-            "List the variants or the opened files; a number chooses one", "switch", 2),
-    Command("freeze", "space", "Freeze the view",
-            "Stop repainting and analysing, or resume; the run itself continues", "freeze", 5),
-    Command("pause", "p", "Pause or resume", "Pause the worker or the replay, or resume it",
-            "pause", 3),
-    Command("settings", "S", "Settings",
-            "Model, context, batch, sampling and prompt of the live run", "settings", 8),
+    Command("help", "question_mark", "Help", "All keys, and what each figure means", "help", 1),
+    Command(
+        "variants",
+        "v",
+        "Switch variant or file",
+        "List the variants or the opened files; a number chooses one",
+        "switch",
+        2,
+    ),
+    Command(
+        "freeze",
+        "space",
+        "Freeze the view",
+        "Stop repainting and analysing, or resume; the run itself continues",
+        "freeze",
+        5,
+    ),
+    Command(
+        "pause", "p", "Pause or resume", "Pause the worker or the replay, or resume it", "pause", 3
+    ),
+    Command(
+        "settings",
+        "S",
+        "Settings",
+        "Model, context, batch, sampling and prompt of the live run",
+        "settings",
+        8,
+    ),
     Command("step", "x", "One step", "While paused: run one decode step"),
-    Command("capture", "t", "Capture a trace",
-            "Write the next window as .json.gz into the current folder", "trace", 4),
-    Command("open", "o", "Open a recording or trace",
-            "Choose a bundled recording, or type a path", "open", 6),
-    Command("copy", "y", "Copy the page", "Copy what the page shows as text to the clipboard",
-            "copy", 8),
-    Command("export", "e", "Export",
-            "Write what is shown: a Chrome trace, a page, tables, a picture, or text", "export", 9),
-    Command("restart", "R", "Restart", "Restart the worker, or replay from the start",
-            "restart", 9),
-    Command("save_svg", "ctrl+s", "Screenshot",
-            "Write the screen as SVG into the current folder", "svg", 10, "^s"),
-    Command("command_palette", "ctrl+p", "Command palette", "Search all actions",
-            "palette", 7, "^p"),
-    Command("clear", "escape", "Clear the selection",
-            "Hide the banner; then drop search and filter; then the selection; then show all",
-            shown="esc"),
-    Command("quit", "q,ctrl+c", "Quit", "Stop the worker and leave", "quit", 0, "q"),
-)  # fmt: skip
+    Command(
+        "capture",
+        "t",
+        "Capture a trace",
+        "Write the next window as .json.gz into the current folder",
+        "trace",
+        4,
+    ),
+    Command(
+        "open",
+        "o",
+        "Open a recording or trace",
+        "Choose a bundled recording, or type a path",
+        "open",
+        6,
+    ),
+    Command(
+        "copy", "y", "Copy the page", "Copy what the page shows as text to the clipboard", "copy", 8
+    ),
+    Command(
+        "export",
+        "e",
+        "Export",
+        "Write what is shown: a Chrome trace, a page, tables, a picture, or text",
+        "export",
+        9,
+    ),
+    Command(
+        "restart", "R", "Restart", "Restart the worker, or replay from the start", "restart", 9
+    ),
+    Command(
+        "save_svg",
+        "ctrl+s",
+        "Screenshot",
+        "Write the screen as SVG into the current folder",
+        "svg",
+        10,
+        "^s",
+    ),
+    Command(
+        "command_palette", "ctrl+p", "Command palette", "Search all actions", "palette", 7, "^p"
+    ),
+    Command(
+        "clear",
+        "escape",
+        "Clear the selection",
+        "Hide the banner; then drop search and filter; then the selection; then show all",
+    ),
+    Command("quit", "q,ctrl+c", "Quit", "Stop the worker and leave", "quit", 0),
+)
 
 REPLAY_COMMANDS = (
-    Command("seek_mark('window',False)", "left_curly_bracket", "Previous window",
-            "In a replay, go to the window before", "window", 4, "{ }"),
-    Command("seek_mark('window',True)", "right_curly_bracket", "Next window",
-            "In a replay, go to the window after", shown="}"),
-    Command("seek_mark('switch',False)", "left_parenthesis", "Previous switch",
-            "In a replay, go to where another variant began before", shown="("),
-    Command("seek_mark('switch',True)", "right_parenthesis", "Next switch",
-            "In a replay, go to where another variant begins", shown=")"),
-    Command("speed(-1)", "less_than_sign", "Slower", "Replay more slowly, down to 0.25x",
-            "speed", 4, "< >"),
-    Command("speed(1)", "greater_than_sign", "Faster",
-            "Replay faster, up to 32x and then as fast as possible", shown=">"),
-    Command("follow", "F", "Follow the run",
-            "While it is being recorded, go to its newest moment and stay there", "follow", 3),
-    Command("seek_time", "colon", "Go to a time", "In a replay, go to a time that you type",
-            "time", 5, ":"),
-)  # fmt: skip
+    Command(
+        "seek_mark('window',False)",
+        "left_curly_bracket",
+        "Previous window",
+        "In a replay, go to the window before",
+        "window",
+        4,
+        "{ }",
+    ),
+    Command(
+        "seek_mark('window',True)",
+        "right_curly_bracket",
+        "Next window",
+        "In a replay, go to the window after",
+    ),
+    Command(
+        "seek_mark('switch',False)",
+        "left_parenthesis",
+        "Previous switch",
+        "In a replay, go to where another variant began before",
+    ),
+    Command(
+        "seek_mark('switch',True)",
+        "right_parenthesis",
+        "Next switch",
+        "In a replay, go to where another variant begins",
+    ),
+    Command(
+        "speed(-1)",
+        "less_than_sign",
+        "Slower",
+        "Replay more slowly, down to 0.25x",
+        "speed",
+        4,
+        "< >",
+    ),
+    Command(
+        "speed(1)",
+        "greater_than_sign",
+        "Faster",
+        "Replay faster, up to 32x and then as fast as possible",
+    ),
+    Command(
+        "follow",
+        "F",
+        "Follow the run",
+        "While it is being recorded, go to its newest moment and stay there",
+        "follow",
+        3,
+    ),
+    Command(
+        "seek_time", "colon", "Go to a time", "In a replay, go to a time that you type", "time", 5
+    ),
+)
 
 
 def rekeyed(
@@ -124,10 +220,12 @@ class KeyedWidget(Widget, can_focus=False):
 
     NAME: ClassVar[str]
     COMMANDS: ClassVar[tuple[Command, ...]] = ()
+    _scope: ClassVar[str] = ""
 
     def __init_subclass__(cls, **options: Any) -> None:
         if "COMMANDS" in vars(cls):
-            cls.BINDINGS = bindings(cls.COMMANDS, getattr(cls, "NAME", "table"))
+            cls._scope = getattr(cls, "NAME", "table")
+            cls.BINDINGS = bindings(cls.COMMANDS, cls._scope)
             options.setdefault("can_focus", bool(cls.COMMANDS))
         super().__init_subclass__(**options)
 
@@ -137,13 +235,7 @@ class KeyedWidget(Widget, can_focus=False):
 
     def use_keys(self, keymap: Mapping[str, str]) -> None:
         """Name the user's keys in `commands`."""
-        ids = [
-            binding.id
-            for binding in self.BINDINGS
-            if isinstance(binding, Binding) and binding.id is not None
-        ]
-        if ids:
-            self.commands = rekeyed(self.COMMANDS, ids[0].partition(".")[0], keymap)
+        self.commands = rekeyed(self.COMMANDS, self._scope, keymap)
 
 
 def reachable(local: Sequence[Command], everywhere: Iterable[Command]) -> tuple[Command, ...]:

@@ -1,111 +1,112 @@
-"""The feeds of the app: the one that is shown, and the live worker's. Their events are read, and
-their windows analysed."""
+"""The feeds of the app: the one that is shown, and the live worker's. Their events are read, their
+windows analysed, and what is shown is written to files."""
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import msgspec
 from textual.app import App
 
-from decodescope.analyzer.errors import DecodescopeError
+from decodescope.analyzer.errors import DecodescopeError, known_error
 from decodescope.analyzer.protocol.messages import Hello, Settings, TraceReady
-from decodescope.tui.background import AnalysisDone, Background
+from decodescope.tui.background import analyse_files, every_twentieth, save_trace
 from decodescope.tui.library import Library, window_health
 from decodescope.tui.link.base import LinkEvent
 from decodescope.tui.model.feed import Feed
 from decodescope.tui.model.focus import Focus
-from decodescope.tui.model.sources import Asked, LiveSource
+from decodescope.tui.model.sources import LiveSource, TraceSource
 from decodescope.tui.model.user_files import Memory
 from decodescope.tui.model.view import AppClock, View
+from decodescope.tui.model.windows import Job
 from decodescope.tui.painter import Painter
 
 LOG_INTERVAL_S = 1.0
 
 
+@dataclass(eq=False)
 class Feeds:
     """`shown` is the feed on the screen, `live` that of the live worker, None without one: it stays
     open, paused, while a recording or a trace is shown. `asked` are the settings that the user
-    asked the worker for last."""
+    asked the worker for last. Files go to `folder`."""
 
-    def __init__(
-        self,
-        app: App[None],
-        first: Feed,
-        clock: AppClock,
-        focus: Focus,
-        painter: Painter,
-        background: Background,
-        library: Library,
-        memory: Memory,
-    ) -> None:
-        self.shown = first
-        self.live = first if first.kind == "live" else None
-        self.asked: Settings | None = None
-        self._app = app
-        self._clock = clock
-        self._focus = focus
-        self._painter = painter
-        self._background = background
-        self._library = library
-        self._memory = memory
+    app: App[None]
+    shown: Feed
+    clock: AppClock
+    focus: Focus
+    painter: Painter
+    library: Library
+    memory: Memory
+    folder: Path
+    live: Feed | None = field(init=False)
+    asked: Settings | None = None
+    _analysing: bool = False
+
+    def __post_init__(self) -> None:
+        self.live = self.shown if self.shown.kind == "live" else None
 
     def begin(self) -> None:
-        """Start reading the first feed."""
-        self._app.set_interval(LOG_INTERVAL_S, self._read_log)
+        self.app.set_interval(LOG_INTERVAL_S, self._read_log)
         self.show(self.shown)
         # Neither the worker nor the first paint waits for it.
-        self._app.call_after_refresh(self._begin_preview, self.shown)
+        preview = partial(self._preview, self.shown)
+        self.app.call_after_refresh(self.app.run_worker, preview, name="preview")
 
     def view(self) -> View:
-        """The view of the source that is shown."""
         return self.shown.view()
 
     def show(self, feed: Feed) -> None:
         """Show `feed` in place of what is shown."""
         self.shown = feed
-        self._focus.forget()
+        self.focus.forget()
         if feed.link is not None and not feed.started:
             feed.started = True
-            self._app.run_worker(self._read(feed), name="link")
-        self._painter.follow(feed)
+            self.app.run_worker(self._read(feed), name="link")
+        self.painter.follow(feed)
         if feed.kind == "trace" and not feed.started:
             feed.started = True
             feed.select_first(feed.now())
         self.analyse()
 
     def select_file(self, index: int) -> None:
-        """Show the trace file at `index`."""
         self.shown.select_file(index, self.shown.now())
         self.analyse()
-        self._painter.paint()
+        self.painter.paint()
 
     def analyse(self) -> None:
-        """Analyse the latest window, unless the view is frozen."""
-        if not self._painter.frozen:
-            self._background.analyse(self.shown)
+        """Analyse the latest window in a thread, one at a time and not while the view is frozen."""
+        feed = self.shown
+        if self.painter.frozen or self._analysing or (job := feed.windows.take()) is None:
+            return
+        self._analysing = True
+        self.app.run_worker(self._analyse(feed, job), name="analysis")
 
-    def analysis_done(self, message: AnalysisDone) -> None:
-        """Show the window or the error, and start the analysis that became due, if any."""
-        feed, job, window = message.feed, message.job, message.window
-        self._background.analysed()
-        if window is not None:
-            feed.analysed(job, window)
-        else:
-            feed.not_analysed(job, message.error)
-        if feed.kind == "trace" and len(job.paths) == 1:
-            unreadable = f"unreadable: {message.error}"
-            health = unreadable if window is None else window_health(window)
-            self._library.health(job.paths[0], health)
-        self._painter.changed(feed)
-        self.analyse()
+    def write(
+        self, content: str, write: Callable[[], Path | None], path: Path | None = None
+    ) -> None:
+        """Call `write` in a thread, then say where the `content` ("trace", "screenshot") is: at
+        `path`, else where `write` says; or why it was not written."""
+        self.app.run_worker(self._write(content, write, path), name=content)
+
+    def save_trace(self, source: Path, variant: str) -> None:
+        stem = f"decodescope-{variant}-{self.timestamp()}"
+        self.write("trace", partial(save_trace, source, self.folder, stem))
+
+    def timestamp(self) -> str:
+        """The time, for names of files."""
+        return self.clock.local().strftime("%Y%m%d-%H%M%S")
+
+    def remember(self, **fields: object) -> None:
+        """Keep `fields` for later runs."""
+        self.app.run_worker(self._remember(fields), name="memory")
 
     def warn(self, text: str) -> None:
-        """Add a warning to the log of what is shown."""
         self.shown.note("warning", text)
-        self._painter.changed(self.shown)
+        self.painter.changed(self.shown)
 
     async def close(self) -> None:
-        """End the worker and the replay."""
         for feed in {self.shown, self.live or self.shown}:
             if feed.link is not None:
                 await feed.link.close()
@@ -117,33 +118,89 @@ class Feeds:
             while (event := await feed.link.receive()) is not None:
                 self._receive(feed, event)
         except (DecodescopeError, OSError) as error:
-            feed.cannot_start(str(error))
-            self._painter.changed(feed)
+            feed.set(state="failed", detail="")
+            feed.alarm(str(error))
+            self.painter.changed(feed)
 
     def _receive(self, feed: Feed, event: LinkEvent) -> None:
         feed.receive(event, feed.now())
         if feed.kind == "live" and isinstance(event, Hello) and self.asked and event.settings:
             # Only what a worker accepted is worth remembering.
-            kept = msgspec.structs.replace(event.settings, prompt=None, prompt_ids=None)
-            self._background.remember(self._memory, settings=kept)
+            self.remember(
+                settings=msgspec.structs.replace(event.settings, prompt=None, prompt_ids=None)
+            )
         if isinstance(event, TraceReady) and event.requested and feed.kind == "live":
-            self._background.save_trace(Path(event.path), event.capture.variant)
+            self.save_trace(Path(event.path), event.capture.variant)
         self.analyse()
-        self._painter.changed(feed)
+        self.painter.changed(feed)
+
+    async def _analyse(self, feed: Feed, job: Job) -> None:
+        """Show the window, or why there is none; then start the analysis that became due."""
+        given = feed.source.given if isinstance(feed.source, TraceSource) else None
+        progress = every_twentieth(partial(self.app.call_later, self._read_so_far, feed))
+        window, problem = None, ""
+        try:
+            window = await asyncio.to_thread(analyse_files, job.paths, job.at, progress, given)
+        except (DecodescopeError, OSError) as error:
+            # Of an old window the file may be gone: that is no problem.
+            gone = feed.kind != "trace" and not job.paths[0].exists()
+            problem = "" if gone else str(error)
+        except Exception as error:
+            problem = f"{job.paths[0]}: the analysis failed ({type(error).__name__}: {error})"
+        self._analysing = False
+        if window is not None:
+            feed.analysed(job, window)
+        else:
+            feed.not_analysed(job, problem)
+        if feed.kind == "trace" and len(job.paths) == 1:
+            health = f"unreadable: {problem}" if window is None else window_health(window)
+            self.library.health(job.paths[0], health)
+        self.painter.changed(feed)
+        self.analyse()
+
+    def _read_so_far(self, feed: Feed, share: float) -> None:
+        feed.read_so_far(share)
+        self.painter.paint()
+
+    async def _write(
+        self, content: str, write: Callable[[], Path | None], path: Path | None
+    ) -> None:
+        error = ""
+        try:
+            path = await asyncio.to_thread(write) or path
+        except OSError as problem:
+            where = f"{problem.filename}: " if problem.filename else ""
+            error = f"{where}{problem.strerror or problem}"
+        except Exception as problem:
+            error = str(known_error(problem))
+        feed = self.shown
+        if error:
+            feed.alarm(f"{content} not written: {error}")
+        else:
+            assert path is not None
+            self.app.notify(str(path), title=f"{content.capitalize()} written")
+            if content == "trace":
+                self.library.captured.insert(0, path)
+            feed.note("info", f"{content} written to {path}")
+        self.painter.changed(feed)
+
+    async def _remember(self, fields: dict[str, object]) -> None:
+        before = self.memory.problem
+        await asyncio.to_thread(partial(self.memory.change, **fields))
+        if self.memory.problem != before:
+            self.warn(self.memory.problem)
 
     def _read_log(self) -> None:
         if self.live is not None and self.live.read_printed():
-            self._painter.changed(self.live)
+            self.painter.changed(self.live)
 
-    def _begin_preview(self, feed: Feed) -> None:
-        if isinstance(feed.source, LiveSource) and feed.source.asked is not None:
-            self._app.run_worker(self._preview(feed, feed.source.asked), name="preview")
-
-    async def _preview(self, feed: Feed, asked: Asked) -> None:
+    async def _preview(self, feed: Feed) -> None:
+        if not isinstance(feed.source, LiveSource) or feed.source.asked is None:
+            return
         from decodescope.tui.previews import read_preview, recording_of
 
-        path = await asyncio.to_thread(recording_of, asked)
-        preview = await read_preview(path, self._clock) if path is not None else None
+        path = await asyncio.to_thread(recording_of, feed.source.asked)
+        preview = await read_preview(path, self.clock) if path is not None else None
         if preview is not None:
-            feed.preview(preview)
-            self._painter.changed(feed)
+            feed.set(preview=preview)
+            self.painter.changed(feed)

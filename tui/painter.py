@@ -19,7 +19,8 @@ from decodescope.tui.screens.main import MainScreen
 PAINT_INTERVAL_S = 0.25
 ANSWER_INTERVAL_S, ANSWERS_WITHIN_S = 0.03, 0.5
 AGE_INTERVAL_S = 1.0
-MOUNT_INTERVAL_S, AFTER_KEY_S = 0.03, 0.1
+# A key that comes meanwhile would wait for a mount: it begins after a pause.
+MOUNT_INTERVAL_S, MOUNT_AFTER_S = 0.03, 0.5
 
 
 class Painter:
@@ -38,16 +39,15 @@ class Painter:
         self._due: Timer | None = None
         self._ages: Timer | None = None
         self._mounts: Timer | None = None
-        self._answers_until = -math.inf
+        self._answers_until = self._busy_s = -math.inf
 
     def begin(self, screen: MainScreen) -> None:
-        """Paint on `screen` from now on."""
         self._screen = screen
         self._ages = screen.set_interval(AGE_INTERVAL_S, self._paint_ages)
 
     def mount_ahead(self) -> None:
-        """Mount the panels of every page before it is shown: one panel at a time, while no key was
-        pressed just before and no window is analysed. It ends with the screen."""
+        """Mount the panels of every page before it is shown: one panel at a time, while for
+        `MOUNT_AFTER_S` no key was pressed and no window was analysed. It ends with the screen."""
         self._mounts = self.screen.set_interval(MOUNT_INTERVAL_S, self._mount_next)
 
     @property
@@ -58,7 +58,6 @@ class Painter:
 
     @property
     def frozen(self) -> bool:
-        """Whether the view is frozen."""
         return self._frozen is not None
 
     def shown(self) -> tuple[View, Moment]:
@@ -72,7 +71,6 @@ class Painter:
         self.thaw()
 
     def freeze(self) -> None:
-        """Keep showing the current view."""
         assert self._ages is not None
         self._ages.pause()
         self._frozen = (self._feed.view(), replace(self._moment(), frozen=True))
@@ -99,6 +97,7 @@ class Painter:
             self._due.stop()
             self._due = self.screen.set_timer(ANSWER_INTERVAL_S, self.paint)
         self._answers_until = now_s + ANSWERS_WITHIN_S
+        self._busy_s = now_s
 
     def paint(self) -> None:
         """Paint now; nothing before there is a screen."""
@@ -125,10 +124,9 @@ class Painter:
 
     def _mount_next(self) -> None:
         assert self._mounts is not None
-        pressed_s = self._answers_until - ANSWERS_WITHIN_S
-        if monotonic() < pressed_s + AFTER_KEY_S or self._feed.windows.analysing:
-            return
-        if not self.screen.mount_ahead():
+        if self._feed.windows.analysing:
+            self._busy_s = monotonic()
+        elif monotonic() > self._busy_s + MOUNT_AFTER_S and not self.screen.mount_ahead():
             self._mounts.stop()
 
     def _paint_ages(self) -> None:

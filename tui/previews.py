@@ -9,7 +9,7 @@ from decodescope.analyzer.machine.meters import has_gpu
 from decodescope.analyzer.recordings.bundled import bundled_recordings, recording_head
 from decodescope.tui.background import analyse_files
 from decodescope.tui.link.base import Jumped
-from decodescope.tui.model.feed import Feed, open_feed
+from decodescope.tui.model.feed import open_feed
 from decodescope.tui.model.sources import Asked, ReplaySource
 from decodescope.tui.model.view import AppClock, Moment, Preview
 
@@ -39,20 +39,15 @@ async def read_preview(path: Path, clock: AppClock) -> Preview | None:
         if not isinstance(event, Jumped):
             return None
         feed.receive(event, feed.now())
-        return await _preview_of(feed)
+        if (job := feed.windows.take()) is None:
+            return None
+        feed.analysed(job, await asyncio.to_thread(analyse_files, job.paths, job.at))
+        view = feed.view()
+        if view.hello is None:
+            return None
+        device = view.hello.device_name.removeprefix("NVIDIA ")
+        return Preview(replace(view, playback=None, recorded_on=device), Moment(feed.now()))
     except (DecodescopeError, OSError):
         return None
     finally:
         await feed.link.close()
-
-
-async def _preview_of(feed: Feed) -> Preview | None:
-    job = feed.windows.take()
-    if job is None:
-        return None
-    feed.analysed(job, await asyncio.to_thread(analyse_files, job.paths, job.at))
-    view = feed.view()
-    if view.hello is None:
-        return None
-    device = view.hello.device_name.removeprefix("NVIDIA ")
-    return Preview(replace(view, playback=None, recorded_on=device), Moment(feed.now()))

@@ -125,7 +125,6 @@ class TerminalApp(App[None]):
         await self.close_links()
 
     async def action_quit(self) -> None:
-        """End every process of the app, and leave."""
         if not self._leaving:
             self._leave(0)
 

@@ -78,15 +78,12 @@ class ShortNames:
     """`short_kernels` of one table, computed once for each of the last two widths."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._names = tuple(names)
-        self._of = lru_cache(maxsize=2)(self._shorten)
+        names = tuple(names)
+        self._of = lru_cache(maxsize=2)(lambda cells: short_kernels(names, cells))
 
     def of(self, name: str, cells: int) -> str:
         """The short name of one of the names."""
         return self._of(cells)[name]
-
-    def _shorten(self, cells: int) -> dict[str, str]:
-        return short_kernels(self._names, cells)
 
 
 def _alike(shown: dict[str, str]) -> Iterator[list[str]]:

@@ -21,7 +21,7 @@ from decodescope.cli.options import number_option
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.background import analyse_files
 from decodescope.tui.model.sources import TraceSource
-from decodescope.tui.panels.timeline.panel import TimelinePanel
+from decodescope.tui.panels.timeline.timeline_panel import TimelinePanel
 
 SIZES = ((120, 40), (250, 60))
 KERNELS = 200_000

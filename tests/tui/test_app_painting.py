@@ -10,7 +10,7 @@ from textual._compositor import Compositor
 from decodescope.analyzer.protocol.messages import (
     State,
 )
-from decodescope.tui import background
+from decodescope.tui import feeds
 from decodescope.tui.painter import ANSWER_INTERVAL_S, PAINT_INTERVAL_S
 from decodescope.tui.panels.sheet import Sheet
 from decodescope.tui.screens.main import MainScreen
@@ -33,7 +33,7 @@ async def test_freeze_holds_the_view_and_skips_analyses(session, trace_file, mon
         before = text_of(session.app)
         called = []
         monkeypatch.setattr(
-            background,
+            feeds,
             "analyse_files",
             lambda paths, at, progress, given=None: called.append(paths) or 1 / 0,
         )
@@ -69,7 +69,7 @@ async def test_the_screen_goes_on_while_an_analysis_runs_and_the_latest_window_w
     session, tmp_path, monkeypatch
 ):
     gate, started, paths = threading.Event(), threading.Event(), []
-    analyse = background.analyse_files
+    analyse = feeds.analyse_files
 
     def parked(files, at, progress, given=None):
         paths.append(files[0].name)
@@ -77,7 +77,7 @@ async def test_the_screen_goes_on_while_an_analysis_runs_and_the_latest_window_w
         gate.wait(20)
         return analyse(files, at, progress, given)
 
-    monkeypatch.setattr(background, "analyse_files", parked)
+    monkeypatch.setattr(feeds, "analyse_files", parked)
     windows = [write_trace(tmp_path / f"window-{number}.json") for number in range(4)]
     async with session.app.run_test(size=(100, 30)) as pilot:
         session.link.say(hello(), State("running", "eager"), ready(windows[0]))

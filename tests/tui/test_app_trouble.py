@@ -9,7 +9,7 @@ from decodescope.analyzer.protocol.messages import (
     Progress,
     State,
 )
-from decodescope.tui import background
+from decodescope.tui import feeds
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.model.sources import ReplaySource
@@ -151,7 +151,7 @@ async def test_a_broken_recording_is_an_error_on_screen(tmp_path):
 
 
 async def test_a_crash_of_the_analysis_is_an_error_on_screen(session, trace_file, monkeypatch):
-    monkeypatch.setattr(background, "analyse_files", lambda paths, at, progress, given=None: [][1])
+    monkeypatch.setattr(feeds, "analyse_files", lambda paths, at, progress, given=None: [][1])
     async with session.app.run_test(size=(120, 30)) as pilot:
         await session.run(pilot, ready(trace_file))
         # The lines break where the trace's folder lets them.

@@ -20,9 +20,8 @@ from decodescope.analyzer.protocol.messages import (
 )
 from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.tui.link.base import WorkerDied
-from decodescope.tui.model.settings import as_fields, from_fields
 from decodescope.tui.model.user_files import Memory
-from decodescope.tui.screens.settings import SettingsScreen
+from decodescope.tui.screens.settings import SettingsScreen, as_fields, from_fields
 from tests.helpers.app.worker import is_a, scripted, sending, until
 from tests.helpers.hostile import HOSTILE, OWN_SEQUENCES, unsafe
 from tests.helpers.scripted import hello, settle, text_of
@@ -193,7 +192,7 @@ async def test_refused_settings_can_be_corrected(live):
 
 
 async def test_only_what_a_worker_accepted_is_remembered(live):
-    live.app._memory = live.app._feeds._memory = Memory(live.folder / "state.json")
+    live.app._memory = live.app._feeds.memory = Memory(live.folder / "state.json")
 
     async def ask(batch: str) -> None:
         await pilot.press("S")

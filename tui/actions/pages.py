@@ -3,17 +3,14 @@
 from collections.abc import Iterable
 from functools import partial
 
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.actions.run import RunController
 from decodescope.tui.commands import offered, reachable, rekeyed
 from decodescope.tui.feeds import Feeds
-from decodescope.tui.library import Library
-from decodescope.tui.model.focus import Focus
 from decodescope.tui.model.view import LOG_PAGE
 from decodescope.tui.pages.all_pages import PAGES
-from decodescope.tui.painter import Painter
 from decodescope.tui.panels.messages import Choose, Narrow, PageRequest, Sift, Turn
 from decodescope.tui.panels.panel import Panel
 
@@ -21,20 +18,9 @@ from decodescope.tui.panels.panel import Panel
 class PageController:
     """Its actions change no run and no file."""
 
-    def __init__(
-        self,
-        app: App[None],
-        feeds: Feeds,
-        focus: Focus,
-        painter: Painter,
-        library: Library,
-        runs: RunController,
-    ) -> None:
-        self._app = app
+    def __init__(self, feeds: Feeds, runs: RunController) -> None:
         self._feeds = feeds
-        self._focus = focus
-        self._painter = painter
-        self._library = library
+        self._app, self._focus, self._painter = feeds.app, feeds.focus, feeds.painter
         self._runs = runs
 
     def system_commands(self) -> Iterable[SystemCommand]:
@@ -60,13 +46,12 @@ class PageController:
         yield SystemCommand("Theme", "Change the colours", self._app.action_change_theme)
 
     def show(self, name: str) -> None:
-        """Show the page with this name."""
         if LOG_PAGE in (name, self._focus.page):
-            self._feeds.shown.seen()
+            self._feeds.shown.log.unseen = 0
         self._focus.page = name
         if name == "files":
             live = self._feeds.live
-            self._library.refresh(live is not None and self._feeds.shown is not live)
+            self._feeds.library.refresh(live is not None and self._feeds.shown is not live)
         self._painter.paint()
 
     def answer(self, request: PageRequest) -> None:
@@ -87,13 +72,12 @@ class PageController:
         """Hide the banner; without one, drop what is searched and filtered on the page, then the
         selection; then show everything again."""
         if self._feeds.view().banner is not None:
-            self._feeds.shown.dismiss_banner()
+            self._feeds.shown.set(banner=None)
         elif not self._painter.screen.forget_typed():
             self._focus.clear(self._painter.shown()[0])
         self._painter.paint()
 
     def palette(self) -> None:
-        """Search all actions."""
         from decodescope.tui.screens.dialogs import Palette
 
         if not isinstance(self._app.screen, Palette):

@@ -4,8 +4,6 @@ replay: seek, and change its speed."""
 import math
 from typing import Literal
 
-from textual.app import App
-
 from decodescope.analyzer.protocol.messages import (
     CaptureTrace,
     ChangeSettings,
@@ -16,12 +14,9 @@ from decodescope.analyzer.protocol.messages import (
     SwitchVariant,
 )
 from decodescope.analyzer.recordings.recording import RecordingMark
-from decodescope.tui.background import Background
 from decodescope.tui.feeds import Feeds
 from decodescope.tui.link.base import NEWEST_NS, Seek, Speed
 from decodescope.tui.model.replaying import last_of, neighbour_mark, next_speed
-from decodescope.tui.model.view import AppClock
-from decodescope.tui.painter import Painter
 
 RESTART_WITHIN_S = 3.0
 
@@ -30,19 +25,9 @@ class RunController:
     """A replay obeys the actions that make sense for it; the others say why they do nothing.
     Without a replay, those that need one do nothing."""
 
-    def __init__(
-        self,
-        app: App[None],
-        feeds: Feeds,
-        painter: Painter,
-        background: Background,
-        clock: AppClock,
-    ) -> None:
-        self._app = app
+    def __init__(self, feeds: Feeds) -> None:
         self._feeds = feeds
-        self._painter = painter
-        self._background = background
-        self._clock = clock
+        self._app, self._painter = feeds.app, feeds.painter
         self._restart_until = -math.inf
 
     def variants(self) -> None:
@@ -55,16 +40,12 @@ class RunController:
             self._app.notify("There is nothing to switch to.", severity="warning")
         else:
             screen = VariantsScreen(title, view.choices, view.current)
-            self._app.push_screen(screen, self._switched)
+            self._app.push_screen(screen, self.choose)
 
-    async def _switched(self, index: int | None) -> None:
-        if index is not None:
-            await self.choose(index)
-
-    async def choose(self, index: int) -> None:
+    async def choose(self, index: int | None) -> None:
         """Switch to the variant, or the trace file, at this place of the list."""
         view, feed = self._feeds.view(), self._feeds.shown
-        if not 0 <= index < len(view.choices):
+        if index is None or not 0 <= index < len(view.choices):
             return
         choice = view.choices[index]
         if feed.kind == "trace":
@@ -77,7 +58,6 @@ class RunController:
             await feed.send(SwitchVariant(choice.name))
 
     async def pause(self) -> None:
-        """Pause or resume the worker, or the replay."""
         feed = self._feeds.shown
         playback = feed.view().playback
         if playback is None:
@@ -115,7 +95,6 @@ class RunController:
             await link.restart()
 
     async def step(self) -> None:
-        """Run one decode step of a paused worker."""
         feed = self._feeds.shown
         if feed.kind != "live" or feed.view().state != "paused":
             self._app.notify("One step at a time: pause the worker first (p).", severity="warning")
@@ -128,7 +107,7 @@ class RunController:
         if feed.kind == "live" and await feed.send(CaptureTrace()):
             self._app.notify("The next window will be written to the current folder.")
         elif feed.kind == "replay" and view.window is not None:
-            self._background.save_trace(view.window.path, view.variant or "replay")
+            self._feeds.save_trace(view.window.path, view.variant or "replay")
         else:
             self._app.notify("There is no run to capture a trace from.", severity="warning")
 
@@ -138,7 +117,7 @@ class RunController:
         if feed.link is None or feed.refused():
             self._painter.paint()
             return
-        now = self._clock.monotonic()
+        now = self._feeds.clock.monotonic()
         view = feed.view()
         alive = feed.kind == "live" and view.live_figures and view.silent_s(now) is None
         if alive and now > self._restart_until:
@@ -155,13 +134,12 @@ class RunController:
         if (playback := self._feeds.view().playback) is not None:
             mark = neighbour_mark(playback, kind, forward)
             if mark is None:
-                what = "window" if kind == "window" else "change of variant"
+                mark_words = "window" if kind == "window" else "change of variant"
                 place = "after" if forward else "before"
-                self._app.notify(f"There is no {what} {place} this moment.")
+                self._app.notify(f"There is no {mark_words} {place} this moment.")
             await self._seek(mark)
 
     async def speed(self, steps: int) -> None:
-        """Play faster or slower."""
         if (playback := self._feeds.view().playback) is not None:
             await self._feeds.shown.send(Speed(next_speed(playback.speed, steps)))
             self._painter.paint()
@@ -175,7 +153,6 @@ class RunController:
             await self.seek_to(NEWEST_NS)
 
     def seek_time(self) -> None:
-        """Go to a time of a replay."""
         from decodescope.tui.screens.dialogs import SeekScreen
 
         if (playback := self._feeds.view().playback) is not None:

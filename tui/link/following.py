@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 
+import msgspec
+
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.protocol.messages import Log, Pause
 from decodescope.analyzer.recordings.following import FollowedRecording
@@ -65,14 +67,8 @@ class FollowLink(ReplayLink):
         playback = super().playback()
         if playback is None or not self._growing:
             return playback
-        return Playback(
-            position_ns=playback.position_ns,
-            duration_ns=playback.duration_ns,
-            speed=playback.speed,
-            state="following" if self._following else playback.state,
-            marks=playback.marks,
-            growing=True,
-        )
+        state = "following" if self._following else playback.state
+        return msgspec.structs.replace(playback, state=state, growing=True)
 
     def now(self, monotonic_s: float) -> float:
         """The recorded time; while it follows also if nothing is said, so that figures age."""

@@ -16,7 +16,6 @@ from decodescope.tui.link.base import WorkerDied
 
 _LOG_TAIL_LINES = 20
 _RECEIVE_BYTES = 1 << 16
-_LOG_TAIL_BYTES = 1 << 16
 _EXIT_POLL_S = 0.5
 _QUIT_GRACE_S = 3.0
 _TERMINATE_GRACE_S = 1.0
@@ -48,7 +47,6 @@ class ChildProcess:
         self._inbox: deque[Struct] = deque()
         self._arrived = asyncio.Event()
         self._outgoing = bytearray()
-        self._log: Path | None = None
         self._tail: LogTail | None = None
         self._died = False
         self._closed = False
@@ -70,32 +68,31 @@ class ChildProcess:
         Raises:
             MissingRequirement: the process cannot be started, or `log` cannot be written.
         """
-        ours, theirs = socket.socketpair()
+        own_end, child_end = socket.socketpair()
         self._tail = self._tail or LogTail(log)
         try:
             with log.open("ab") as output:
                 self._process = subprocess.Popen(
-                    [*argv, str(theirs.fileno()), argument],
+                    [*argv, str(child_end.fileno()), argument],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
-                    pass_fds=(theirs.fileno(),),
+                    pass_fds=(child_end.fileno(),),
                     start_new_session=True,
                 )
         except OSError as error:
-            ours.close()
+            own_end.close()
             raise MissingRequirement(f"{self._name} cannot be started: {error}") from error
         finally:
-            theirs.close()
-        ours.setblocking(False)
-        self._socket, self._log = ours, log
+            child_end.close()
+        own_end.setblocking(False)
+        self._socket = own_end
         self._decoder = FrameDecoder(self._messages)
         self._inbox.clear()
         self._outgoing.clear()
         self._died = False
 
     def attach(self) -> None:
-        """Read what the process says, in the running event loop."""
         if self._socket is not None:
             asyncio.get_running_loop().add_reader(self._socket, self._on_readable)
 
@@ -129,7 +126,6 @@ class ChildProcess:
             self._write()
 
     def printed(self) -> list[str]:
-        """The lines that it printed since the last call."""
         return self._tail.lines() if self._tail is not None else []
 
     def refuse(self, why: str) -> None:
@@ -214,7 +210,8 @@ class ChildProcess:
             return
         self._died = True
         self._drain()
-        self.deliver(WorkerDied(code, self._log_tail()))
+        last_lines = self._tail.last_lines(_LOG_TAIL_LINES) if self._tail is not None else ()
+        self.deliver(WorkerDied(code, last_lines))
 
     def _drain(self) -> None:
         """Read what an ended process has sent, and hang up."""
@@ -222,17 +219,6 @@ class ChildProcess:
         while waiting and self._socket is not None:
             waiting = select.select([self._socket], [], [], 0)[0] != [] and self._read()
         self._hang_up()
-
-    def _log_tail(self) -> tuple[str, ...]:
-        assert self._log is not None
-        try:
-            with self._log.open("rb") as log:
-                log.seek(0, 2)
-                log.seek(max(0, log.tell() - _LOG_TAIL_BYTES))
-                lines = log.read().decode(errors="replace").splitlines()
-        except OSError:
-            return ()
-        return tuple(lines[-_LOG_TAIL_LINES:])
 
     def _write(self) -> None:
         if self._socket is None:
@@ -289,3 +275,12 @@ class LogTail:
         self._at = size - len(rest)
         lines = whole.decode(errors="replace").split("\n")[cut:]
         return [line.rstrip("\r").rpartition("\r")[2] for line in lines]
+
+    def last_lines(self, count: int) -> tuple[str, ...]:
+        """The last lines of the file, of the last `MOST_BYTES`."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(max(0, file.seek(0, 2) - MOST_BYTES))
+                return tuple(file.read().decode(errors="replace").splitlines()[-count:])
+        except OSError:
+            return ()

@@ -50,7 +50,6 @@ class WorkerLink(Link):
 
     @property
     def pid(self) -> int | None:
-        """The worker's process id, None before `start()` and after `close()`."""
         return self._child.pid
 
     @property

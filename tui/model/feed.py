@@ -45,7 +45,7 @@ from decodescope.tui.model.sources import (
     variants_of,
     with_running,
 )
-from decodescope.tui.model.view import AppClock, Kind, Preview, SpeedSample, View, Window, remaining
+from decodescope.tui.model.view import AppClock, Kind, SpeedSample, View, Window, remaining
 from decodescope.tui.model.windows import Job, Windows
 
 HISTORY_SAMPLES = 2400
@@ -66,11 +66,10 @@ class Feed:
     _tried_merging: bool = False
     _samples: deque[SpeedSample] = field(default_factory=lambda: deque(maxlen=HISTORY_SAMPLES))
     _heard_at: float | None = None
-    _log: RunLog = field(default_factory=RunLog)
+    log: RunLog = field(default_factory=RunLog)
 
     @property
     def kind(self) -> Kind:
-        """The kind of the source."""
         return self._state.kind
 
     def view(self) -> View:
@@ -79,12 +78,12 @@ class Feed:
         return replace(
             self._state,
             samples=tuple(self._samples),
-            log=self._log.lines,
+            log=self.log.lines,
             heard_at=self._heard_at,
             playback=playback,
             analysing=self.windows.analysing,
             recording=self.link is not None and self.link.recording,
-            unseen=self._log.unseen,
+            unseen=self.log.unseen,
         )
 
     def now(self) -> float:
@@ -127,7 +126,7 @@ class Feed:
     def refused(self) -> bool:
         """Whether the worker is held; then a banner says so."""
         if self._held:
-            self._set(banner=notices.held())
+            self.set(banner=notices.WORKER_HELD)
         return self._held
 
     def note(
@@ -143,11 +142,7 @@ class Feed:
             time = position((self.now() if at is None else at) * 1e9)
         else:
             time = self.clock.local().strftime("%H:%M:%S")
-        self._log.add(level, text, time, source, code)
-
-    def seen(self) -> None:
-        """Every warning and error of the log was seen."""
-        self._log.unseen = 0
+        self.log.add(level, text, time, source, code)
 
     def read_printed(self) -> bool:
         """Add what the worker's process printed to the log; False if it printed nothing."""
@@ -159,32 +154,23 @@ class Feed:
     def alarm(self, text: str) -> None:
         """Show an error of the app itself; the banner of a dead worker stays."""
         if self._state.died is None:
-            self._set(banner=Banner("error", text))
+            self.set(banner=Banner("error", text))
         self.note("error", text)
-
-    def cannot_start(self, text: str) -> None:
-        """The link raised an error."""
-        self._set(state="failed", detail="")
-        self.alarm(text)
-
-    def dismiss_banner(self) -> None:
-        """Hide the banner."""
-        self._set(banner=None)
 
     def ended_by_user(self) -> None:
         """The user ends the worker; its data stays."""
-        self._set(state="ended", detail="", banner=notices.ended_by_user())
+        self.set(state="ended", detail="", banner=notices.ENDED_BY_USER)
         self.note("info", "the worker was ended by the user")
 
     def restarted(self) -> None:
         """Forget that the worker died; its data stays until the new worker reports."""
-        self._set(died=None, fatal=None, state="starting", detail="", stage_at=None, banner=None)
+        self.set(died=None, fatal=None, state="starting", detail="", stage_at=None, banner=None)
         self._heard_at = None
 
     def ending(self) -> None:
         """Say that the worker is being ended."""
         if self.kind == "live":
-            self._set(state="ending", detail="the worker", stage_at=None)
+            self.set(state="ending", detail="the worker", stage_at=None)
 
     def receive(self, event: LinkEvent, now: float) -> None:
         """Process one event of the link; everything a dead worker reported is kept."""
@@ -194,7 +180,7 @@ class Feed:
                 self._greet(event, now)
             case Progress(stage=stage, detail=detail, expected_ns=expected_ns):
                 expected_s = None if expected_ns is None else expected_ns / 1e9
-                self._set(
+                self.set(
                     detail=f"{stage} {detail}".strip(), stage_at=now, stage_expected_s=expected_s
                 )
                 self.note("info", f"{stage} {detail}".strip(), "worker", at=now)
@@ -203,7 +189,7 @@ class Feed:
             case Stats():
                 self._measure(event, now)
             case Meters():
-                self._set(meters=event)
+                self.set(meters=event)
             case TraceReady(path=path, capture=capture):
                 index = self._index_of(capture.variant)
                 self.windows.expect((Path(path),), index, now)
@@ -211,16 +197,16 @@ class Feed:
                 self.note(level, text, "worker", at=now)
             case Failure(message=text, fatal=fatal):
                 replayed = self.link is not None and self.link.playback() is not None
-                self._set(banner=notices.failure(event, replayed))
+                self.set(banner=notices.failure(event, replayed))
                 self.note("error", text, "worker", at=now)
                 if fatal:
-                    self._set(fatal=event, state="failed", detail="")
+                    self.set(fatal=event, state="failed", detail="")
             case Bye(reason=reason):
                 if self._state.state != "failed":
-                    self._set(state="ended", detail=reason)
+                    self.set(state="ended", detail=reason)
                     self.note("info", f"ended: {reason}", "worker", at=now)
             case WorkerDied():
-                self._set(
+                self.set(
                     died=event,
                     state="worker died",
                     detail="",
@@ -230,7 +216,7 @@ class Feed:
                 if self._state.fatal is None:
                     self.note("error", event.describe())
             case FileHealth(findings=findings):
-                self._set(banner=notices.degraded(self._state.source_name, findings))
+                self.set(banner=notices.degraded(self._state.source_name, findings))
                 self._note_findings(-1, findings)
             case Jumped(t_ns=t_ns, past=past):
                 self._jump(t_ns / 1e9, past)
@@ -248,20 +234,20 @@ class Feed:
         assert isinstance(self.source, TraceSource)
         self._select(index)
         if (problem := self.windows.unreadable.get(index)) is not None:
-            self._set(state="unreadable", detail="", banner=Banner("error", problem))
+            self.set(state="unreadable", detail="", banner=Banner("error", problem))
         elif self.windows.of(index) is not None:
-            self._set(state="trace", detail="", banner=None)
+            self.set(state="trace", detail="", banner=None)
         else:
             paths = self.source.paths
             merged = index == len(paths)
             detail = f"{len(paths)} files" if merged else ""
-            self._set(state="reading", detail=detail, banner=None)
+            self.set(state="reading", detail=detail, banner=None)
             self.windows.expect(paths if merged else (paths[index],), index, now)
 
     def read_so_far(self, share: float) -> None:
         """This share of the file that is being opened was read."""
         if self._state.state == "reading":
-            self._set(detail=f"{share:.0%}".replace("%", " %"))
+            self.set(detail=f"{share:.0%}".replace("%", " %"))
 
     def analysed(self, job: Job, window: Window) -> None:
         """Keep the window of `job`, unless there is a later one."""
@@ -269,13 +255,13 @@ class Feed:
         if not self.windows.keep(job, window):
             return
         if self.kind == "trace":
-            self._set(state="trace", detail="")
+            self.set(state="trace", detail="")
         health = window.report.health
         new = self._note_findings(job.index, health.findings)
         if new and health.status == "degraded" and self.kind != "live":
-            self._set(banner=notices.degraded(job.paths[0].name, health.findings))
+            self.set(banner=notices.degraded(job.paths[0].name, health.findings))
         if job.index == self._state.current:
-            self._set(window=window)
+            self.set(window=window)
 
     def not_analysed(self, job: Job, error: str) -> None:
         """Report that `job` failed; `error` is "" for an old window whose file is gone."""
@@ -288,21 +274,18 @@ class Feed:
                     self.note("warning", error)
                     self.select_file(0, job.at)
                     return
-                self._set(state="unreadable", detail="")
+                self.set(state="unreadable", detail="")
         if error:
             self.alarm(error)
 
-    def preview(self, preview: Preview) -> None:
-        """Show `preview` for what has not been reported."""
-        self._set(preview=preview)
-
-    def _set(self, **changes: object) -> None:
+    def set(self, **changes: object) -> None:
+        """Change fields of the view."""
         state = replace(self._state, **changes)  # type: ignore[arg-type]
         self._state = replace(state, preview=remaining(state)) if state.preview else state
 
     def _note_findings(self, index: int, findings: Sequence[Finding]) -> bool:
         """Log what was not found before; False if nothing is new."""
-        new = self._log.unreported(index, findings)
+        new = self.log.unreported(index, findings)
         several = index >= 0 and len(self._state.choices) > 1
         name = f"{self._state.choices[index].name}: " if several else ""
         for finding in new:
@@ -312,34 +295,22 @@ class Feed:
     def _jump(self, now: float, past: Sequence[tuple[int, WorkerMessage]]) -> None:
         """Know what was reported up to `now`, and nothing else; analysed windows are kept."""
         # What was reported before the first jump is new, and only that.
-        unseen = self._log.unseen if self.windows.era else None
+        unseen = self.log.unseen if self.windows.era else None
         banner = self._state.banner
         kept = self.windows.jump()
-        self._log.forget_worker()
+        self.log.forget_worker()
         self._samples.clear()
-        self._set(
-            state="starting",
-            detail="",
-            hello=None,
-            choices=(),
-            current=-1,
-            stats=None,
-            stats_at=None,
-            window=None,
-            died=None,
-            fatal=None,
-            banner=None,
-        )
+        self._state = replace(View(self.kind, self._state.source_name), meters=self._state.meters)
         for t_ns, message in past:
             self.receive(message, t_ns / 1e9)
         if unseen is not None:
-            self._log.unseen = unseen
+            self.log.unseen = unseen
         if self._state.fatal is None:
             # Other failures were seen when they happened.
             degraded = banner is not None and banner.severity == "warning"
-            self._set(banner=banner if degraded else None)
+            self.set(banner=banner if degraded else None)
         self.windows.restore(kept, now, self._state.current)
-        self._set(window=self.windows.of(self._state.current))
+        self.set(window=self.windows.of(self._state.current))
 
     def _index_of(self, name: str) -> int:
         names = [choice.name for choice in self._state.choices]
@@ -347,7 +318,7 @@ class Feed:
 
     def _select(self, index: int) -> None:
         if index != self._state.current:
-            self._set(current=index, stats=None, window=self.windows.of(index))
+            self.set(current=index, stats=None, window=self.windows.of(index))
 
     def _greet(self, hello: Hello, now: float) -> None:
         self.windows.begin(now)
@@ -356,22 +327,22 @@ class Feed:
         choices = variants_of(hello, playback)
         if self._state.fatal is not None:
             # In a recording: the worker was started again.
-            self._set(fatal=None, banner=None)
-        self._set(hello=hello, choices=choices, current=-1, stats=None, stats_at=None, window=None)
+            self.set(fatal=None, banner=None)
+        self.set(hello=hello, choices=choices, current=-1, stats=None, stats_at=None, window=None)
         live = isinstance(self.source, LiveSource) and not self.source.cpu_chosen
         if first and live and hello.device == "cpu":
-            self._set(banner=notices.no_cuda(hello))
+            self.set(banner=notices.no_cuda(hello))
 
     def _enter(self, state: str, variant: str) -> None:
         if variant:
-            self._set(choices=with_running(self._state.choices, variant))
+            self.set(choices=with_running(self._state.choices, variant))
             self._select(self._index_of(variant))
-        self._set(state=state, detail="", stage_at=None)
+        self.set(state=state, detail="", stage_at=None)
 
     def _measure(self, stats: Stats, now: float) -> None:
         index = self._index_of(stats.variant)
         if index == self._state.current:
-            self._set(stats=stats, stats_at=now)
+            self.set(stats=stats, stats_at=now)
             if self._state.state == "paused":
                 # A single step, which began with an idle GPU.
                 return

@@ -32,24 +32,18 @@ class Focus:
         self.selection = replace(self.selection, within=path)
 
     def sift(self, gaps: GapFilter) -> None:
-        """List only these gaps."""
         self.selection = replace(self.selection, gaps=gaps)
 
-    def clear(self, view: View) -> bool:
-        """Drop the pick; if there is none, the filter of gaps; then the range around everything.
-        False if nothing was."""
+    def clear(self, view: View) -> None:
+        """Drop the pick; if there is none, the filter of gaps; then the range around everything."""
         if self.selection.pick is not None:
             self.choose(None, view)
         elif self.selection.gaps != NOTHING.gaps:
             self.sift(NOTHING.gaps)
-        elif self.selection.within is not None:
-            self.narrow(None)
         else:
-            return False
-        return True
+            self.narrow(None)
 
     def forget(self) -> None:
-        """Another source is shown: nothing of the selection belongs to it."""
         self.selection, self._held, self._choice = NOTHING, None, -1
 
     def applied(self, view: View) -> View:

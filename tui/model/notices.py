@@ -34,16 +34,14 @@ def died(event: WorkerDied, fatal: Failure | None) -> Banner:
     return Banner("error", headline, event.log_tail[-_BANNER_LINES:], hint)
 
 
-def held() -> Banner:
-    """The worker waits for a comparison."""
-    headline = "The worker is paused until the comparison on page 7 has ended; x there cancels it."
-    return Banner("warning", headline)
-
-
-def ended_by_user() -> Banner:
-    """The user ended the worker, for example to free its GPU memory."""
-    headline = "The worker was ended, and its memory is free. The figures are its last."
-    return Banner("warning", headline, (), "R restart it   esc dismiss")
+WORKER_HELD = Banner(
+    "warning", "The worker is paused until the comparison on page 7 has ended; x there cancels it."
+)
+ENDED_BY_USER = Banner(
+    "warning",
+    "The worker was ended, and its memory is free. The figures are its last.",
+    hint="R restart it   esc dismiss",
+)
 
 
 def no_cuda(hello: Hello) -> Banner:
@@ -94,11 +92,9 @@ class RunLog:
 
     @property
     def lines(self) -> tuple[LogLine, ...]:
-        """The lines, oldest first."""
         return tuple(self._lines)
 
     def add(self, level: Level, text: str, time: str, source: LogSource, code: str = "") -> None:
-        """Add a line."""
         self._count += 1
         self.unseen += level != "info"
         self._lines.append(LogLine(self._count, level, text, time, source, code))

@@ -37,12 +37,10 @@ class FileEntry:
 
     @property
     def missing(self) -> bool:
-        """Whether there is no such file."""
         return self.kind == os.strerror(errno.ENOENT)
 
     @property
     def name(self) -> str:
-        """Its name in the list."""
         name = self.path.name or str(self.path)
         return f"{name}/" if self.kind == FOLDER else name
 
@@ -85,7 +83,6 @@ class Shelf:
         return self.typed.removesuffix(prefix) + common + ending
 
     def with_health(self, path: Path, health: str) -> "Shelf":
-        """The same shelf, on which `path` has this health."""
         return replace(self, health=MappingProxyType({**self.health, path: health}))
 
 
@@ -153,11 +150,6 @@ def look(path: Path, place: Place) -> FileEntry:
     except DecodescopeError:
         return replace(entry, kind=UNKNOWN)
     return replace(entry, kind=kind)
-
-
-def opened_health(status: str, findings: Sequence[str]) -> str:
-    """The health of a file that was read: "ok", or the status with its findings."""
-    return status if status == "ok" or not findings else f"{status}: {'; '.join(findings)}"
 
 
 def _common(names: Sequence[str]) -> str:

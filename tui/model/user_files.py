@@ -67,19 +67,17 @@ class Memory:
 
     def change(self, **fields: object) -> None:
         """Remember `fields` of `Remembered` from now on; what other apps wrote meanwhile stays."""
-        with self._lock:
-            if self._path is not None and not self.problem:
-                self._read(self._path)
-            self._keep(msgspec.structs.replace(self.remembered, **fields))
+        self._update(lambda remembered: msgspec.structs.replace(remembered, **fields))
 
     def opened(self, paths: Sequence[Path]) -> None:
         """Put `paths` in front of the recent files; JSON has no name for one that is not UTF-8."""
         names = [name for path in paths if _in_utf8(name := os.path.abspath(path))]
-        with self._lock:
-            if self._path is not None and not self.problem:
-                self._read(self._path)
-            recent = tuple(dict.fromkeys([*names, *self.remembered.recent]))[:RECENT_FILES]
-            self._keep(msgspec.structs.replace(self.remembered, recent=recent))
+
+        def update(remembered: Remembered) -> Remembered:
+            recent = tuple(dict.fromkeys([*names, *remembered.recent]))[:RECENT_FILES]
+            return msgspec.structs.replace(remembered, recent=recent)
+
+        self._update(update)
 
     def _read(self, path: Path) -> None:
         try:
@@ -94,15 +92,18 @@ class Memory:
         self.problem = f"{path}: cannot be read ({reason}); nothing is remembered until it is "
         self.problem += "repaired or deleted"
 
-    def _keep(self, remembered: Remembered) -> None:
-        changed, self.remembered = remembered != self.remembered, remembered
-        if self._path is None or self.problem or not changed:
-            return
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            write_json(self._path, remembered)
-        except (OSError, InputError) as error:
-            self.problem = f"nothing is remembered: {error}"
+    def _update(self, update: Callable[[Remembered], Remembered]) -> None:
+        with self._lock:
+            if self._path is not None and not self.problem:
+                self._read(self._path)
+            before, self.remembered = self.remembered, update(self.remembered)
+            if self._path is None or self.problem or before == self.remembered:
+                return
+            try:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                write_json(self._path, self.remembered)
+            except (OSError, InputError) as error:
+                self.problem = f"nothing is remembered: {error}"
 
 
 def _in_utf8(text: str) -> bool:
@@ -190,11 +191,8 @@ def _clashes(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[st
         for number, action in enumerate(holding):
             for other in holding[:number]:
                 shared = key in before[action].split(",") and key in before[other].split(",")
-                if _meet(action, other) and not shared:
+                groups = {action.partition(".")[0], other.partition(".")[0]}
+                # Both can be asked for at the same moment.
+                meet = len(groups) == 1 or "app" in groups
+                if meet and not shared:
                     yield f"{key} is the key of both {other} and {action}"
-
-
-def _meet(action: str, other: str) -> bool:
-    """Whether both actions can be asked for at the same moment."""
-    groups = action.partition(".")[0], other.partition(".")[0]
-    return groups[0] == groups[1] or "app" in groups

@@ -28,9 +28,12 @@ Part = Literal["figures", "window"]
 
 # A hung worker is noticed after this long.
 _WORD_WITHIN_S = {
-    "running": 3.0, "paused": 5.0, "failed": 5.0, "capturing": 30.0, "loading": 120.0,
-    "building": 120.0, "starting": 120.0,
-}  # fmt: skip
+    "running": 3.0,
+    "paused": 5.0,
+    "failed": 5.0,
+    "capturing": 30.0,
+    **dict.fromkeys(("loading", "building", "starting"), 120.0),
+}
 _STEPS_OF_A_WINDOW = 20
 LOG_PAGE = "log"
 COMPARISON_PAGE = "ab"
@@ -86,6 +89,12 @@ class Window:
     def per(self) -> str:
         """The unit that the tables divide by: "step", or "trace" for a trace without steps."""
         return "step" if self.report.steps else "trace"
+
+    @property
+    def steps_words(self) -> str:
+        """The steps that its tables describe."""
+        steps = len(self.report.steps)
+        return f"mean of {steps} steps" if steps > 1 else "one step" if steps else "whole trace"
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,11 +31,9 @@ class Windows:
 
     @property
     def analysing(self) -> bool:
-        """Whether a window is due or being analysed."""
         return self._expected is not None
 
     def of(self, index: int) -> Window | None:
-        """The latest window of the choice at `index`."""
         return self._latest.get(index)
 
     def expect(self, paths: tuple[Path, ...], index: int, at: float) -> None:
@@ -48,7 +46,6 @@ class Windows:
         return job
 
     def answered(self, job: Job) -> None:
-        """`job` was analysed, or could not be."""
         if job is self._expected:
             self._expected = None
 

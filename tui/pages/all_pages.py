@@ -5,13 +5,12 @@ A page imports its panels when it is first shown.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import Any
 
 from decodescope.tui.model.view import COMPARISON_PAGE, LOG_PAGE
 from decodescope.tui.pages.layout import BOX_MIN_WIDTH, Band, Page, Room, edge_rows
 from decodescope.tui.panels.panel import Panel
-
-Panels = tuple[type[Panel[Any]], ...]
 
 # From these widths on, panels of a page are side by side.
 LIVE_BESIDE_WIDTH = 76
@@ -30,35 +29,28 @@ _TABLES_OF_CHANGES = ("ab_step", "ab_ranges", "ab_kernels")
 
 @dataclass(frozen=True, slots=True)
 class LazyPage:
-    """A page by its key and its `label` in the tabs; `panels` imports the classes of its panels.
-    The other fields are those of `Page`."""
+    """A page by its key and its `label` in the tabs; `classes` are those of its panels, after
+    their module in `tui/panels`. The other fields are those of `Page`."""
 
     name: str
     key: str
     label: str
-    panels: Callable[[], Panels]
+    classes: tuple[str, ...]
     bands: Callable[[Room], list[Band]]
     details: bool = True
+
+    def panels(self) -> tuple[type[Panel[Any]], ...]:
+        """The classes of its panels, imported at the first call."""
+        kinds: list[type[Panel[Any]]] = []
+        for names in self.classes:
+            module, _, classes = names.partition(":")
+            panels = import_module(f"decodescope.tui.panels.{module}")
+            kinds += [getattr(panels, name) for name in classes.split(",")]
+        return tuple(kinds)
 
     def load(self) -> Page:
         """The page with its panels."""
         return Page(self.name, self.key, self.label, self.panels(), self.bands, self.details)
-
-
-def live_panels() -> Panels:
-    from decodescope.tui.panels.live_run import HistoryPanel, TextPanel, VariantsPanel
-    from decodescope.tui.panels.live_window import GapsPanel, KernelsPanel, LastStepPanel
-    from decodescope.tui.panels.verdict import VerdictPanel
-
-    return (
-        VerdictPanel,
-        HistoryPanel,
-        VariantsPanel,
-        LastStepPanel,
-        KernelsPanel,
-        GapsPanel,
-        TextPanel,
-    )
 
 
 def live_bands(room: Room) -> list[Band]:
@@ -92,35 +84,16 @@ def live_bands(room: Room) -> list[Band]:
     return bands
 
 
-def timeline_panels() -> Panels:
-    from decodescope.tui.panels.timeline.panel import TimelinePanel
-
-    return (TimelinePanel,)
-
-
 def timeline_bands(room: Room) -> list[Band]:
     """The tracks take every row."""
     edge = edge_rows(room.frame)
     return [Band((("timeline", 1.0),), edge + 4, edge + 200, 1, 3, edge + 11)]
 
 
-def kernel_panels() -> Panels:
-    from decodescope.tui.panels.kernels import KernelTablePanel
-
-    return (KernelTablePanel,)
-
-
 def kernel_bands(room: Room) -> list[Band]:
     """The table; the details are below it where it keeps six rows."""
     edge = edge_rows(room.frame)
     return [Band((("kernels", 1.0),), edge + 7, edge + 200, 1, 3, edge + 9)]
-
-
-def gap_panels() -> Panels:
-    from decodescope.tui.panels.gaps.classes import GapClassesPanel
-    from decodescope.tui.panels.gaps.listing import GapListPanel
-
-    return (GapListPanel, GapClassesPanel)
 
 
 def gap_bands(room: Room) -> list[Band]:
@@ -134,24 +107,10 @@ def gap_bands(room: Room) -> list[Band]:
     ]
 
 
-def range_panels() -> Panels:
-    from decodescope.tui.panels.range_tree import RangeTreePanel
-
-    return (RangeTreePanel,)
-
-
 def range_bands(room: Room) -> list[Band]:
     """The tree takes every row; without room for some of it, the details go first."""
     edge = edge_rows(room.frame)
     return [Band((("range_tree", 1.0),), edge + 6, edge + 400, 1, 3)]
-
-
-def limit_panels() -> Panels:
-    from decodescope.tui.panels.limit.roofline import RooflinePanel
-    from decodescope.tui.panels.limit.step import BandwidthPanel, RolesPanel, WaterfallPanel
-    from decodescope.tui.panels.verdict import FullVerdictPanel
-
-    return (RooflinePanel, FullVerdictPanel, WaterfallPanel, RolesPanel, BandwidthPanel)
 
 
 def limit_bands(room: Room) -> list[Band]:
@@ -191,13 +150,11 @@ def limit_bands(room: Room) -> list[Band]:
                 # What says little or nothing leaves its rows to the roles, and the waterfall its
                 # smallest parts.
                 bands[1] = replace(bands[1], comfort=bands[1].least)
-                bands = [band for band in bands[:-1] if not _says_nothing(room, band)]
+                # Bandwidths that are unknown want one row to say so.
+                unknown = room.wanted.get("bandwidths") == 1
+                dropped = "bandwidths" if unknown else ""
+                bands = [band for band in bands[:-1] if band.panels[0][0] != dropped]
     return bands
-
-
-def _says_nothing(room: Room, band: Band) -> bool:
-    """Whether it wants its one row to say that bandwidths are unknown."""
-    return band.panels[0][0] == "bandwidths" and room.wanted.get("bandwidths") == 1
 
 
 def _is_short(room: Room, verdict: int) -> bool:
@@ -207,32 +164,6 @@ def _is_short(room: Room, verdict: int) -> bool:
     edge = edge_rows("box" if room.width >= BOX_MIN_WIDTH else "rule")
     rows = (edge + min(room.wanted.get(name, many), many) for name, many in most.items())
     return room.height < verdict + sum(rows)
-
-
-def comparison_panels() -> Panels:
-    from decodescope.tui.panels.comparing.ranks import CollectivesPanel, SkewPanel, WaitingGpusPanel
-    from decodescope.tui.panels.comparing.setup import ComparisonSetupPanel
-    from decodescope.tui.panels.comparing.status import ComparisonStatusPanel
-    from decodescope.tui.panels.comparing.tables import (
-        ComparisonKernelsPanel,
-        ComparisonRangesPanel,
-        ComparisonSidesPanel,
-        ComparisonStepPanel,
-    )
-    from decodescope.tui.panels.comparing.waterfalls import ComparisonWaterfallsPanel
-
-    return (
-        ComparisonSetupPanel,
-        ComparisonStatusPanel,
-        WaitingGpusPanel,
-        CollectivesPanel,
-        SkewPanel,
-        ComparisonSidesPanel,
-        ComparisonWaterfallsPanel,
-        ComparisonStepPanel,
-        ComparisonRangesPanel,
-        ComparisonKernelsPanel,
-    )
 
 
 def comparison_bands(room: Room) -> list[Band]:
@@ -279,12 +210,6 @@ def _rank_bands(room: Room, edge: int) -> list[Band]:
     return bands
 
 
-def file_panels() -> Panels:
-    from decodescope.tui.panels.files import FilesPanel, PathPanel
-
-    return (PathPanel, FilesPanel)
-
-
 def file_bands(room: Room) -> list[Band]:
     """The path field above the table, which takes every other row."""
     edge = edge_rows(room.frame)
@@ -294,32 +219,47 @@ def file_bands(room: Room) -> list[Band]:
     ]
 
 
-def log_panels() -> Panels:
-    from decodescope.tui.panels.log_table import LogTablePanel
-
-    return (LogTablePanel,)
-
-
 def log_bands(room: Room) -> list[Band]:
     """The table takes every row; it shows the whole line at the cursor itself."""
     edge = edge_rows(room.frame)
     return [Band((("log", 1.0),), edge + 2, edge + 400, 1, 3)]
 
 
+_LIVE = (
+    "verdict:VerdictPanel",
+    "live_run:HistoryPanel,VariantsPanel",
+    "live_window:LastStepPanel,KernelsPanel,GapsPanel",
+    "live_run:TextPanel",
+)
+_LIMIT = (
+    "limit.roofline:RooflinePanel",
+    "verdict:FullVerdictPanel",
+    "limit.step:WaterfallPanel,RolesPanel,BandwidthPanel",
+)
+_COMPARISON = (
+    "comparing.setup:ComparisonSetupPanel",
+    "comparing.status:ComparisonStatusPanel",
+    "comparing.ranks:WaitingGpusPanel,CollectivesPanel,SkewPanel",
+    "comparing.tables:ComparisonSidesPanel",
+    "comparing.waterfalls:ComparisonWaterfallsPanel",
+    "comparing.tables:ComparisonStepPanel,ComparisonRangesPanel,ComparisonKernelsPanel",
+)
+_GAPS = ("gaps.listing:GapListPanel", "gaps.classes:GapClassesPanel")
 PAGES = (
-    LazyPage("live", "1", "Live", live_panels, live_bands, details=False),
-    LazyPage("timeline", "2", "Timeline", timeline_panels, timeline_bands),
-    LazyPage("kernels", "3", "Kernels", kernel_panels, kernel_bands),
-    LazyPage("gaps", "4", "Gaps", gap_panels, gap_bands),
-    LazyPage("ranges", "5", "Ranges", range_panels, range_bands),
-    LazyPage("limit", "6", "Limit", limit_panels, limit_bands, details=False),
-    LazyPage(COMPARISON_PAGE, "7", "A/B", comparison_panels, comparison_bands, details=False),
-    LazyPage("files", "8", "Files", file_panels, file_bands, details=False),
-    LazyPage(LOG_PAGE, "9", "Log", log_panels, log_bands, details=False),
+    LazyPage("live", "1", "Live", _LIVE, live_bands, details=False),
+    LazyPage(
+        "timeline", "2", "Timeline", ("timeline.timeline_panel:TimelinePanel",), timeline_bands
+    ),
+    LazyPage("kernels", "3", "Kernels", ("kernels:KernelTablePanel",), kernel_bands),
+    LazyPage("gaps", "4", "Gaps", _GAPS, gap_bands),
+    LazyPage("ranges", "5", "Ranges", ("range_tree:RangeTreePanel",), range_bands),
+    LazyPage("limit", "6", "Limit", _LIMIT, limit_bands, details=False),
+    LazyPage(COMPARISON_PAGE, "7", "A/B", _COMPARISON, comparison_bands, details=False),
+    LazyPage("files", "8", "Files", ("files:PathPanel,FilesPanel",), file_bands, details=False),
+    LazyPage(LOG_PAGE, "9", "Log", ("log_table:LogTablePanel",), log_bands, details=False),
 )
 
 
 def import_panels() -> None:
-    """Import the panels of all pages before any page is shown."""
     for page in PAGES:
         page.panels()

@@ -1,8 +1,8 @@
 """The lines around every page: a banner, the row of pages, the place of a replay, and the keys."""
 
 import textwrap
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from rich.style import Style
 from textual import events
@@ -89,11 +89,9 @@ class KeysPanel(Panel[tuple[Command, ...]]):
     NAME = "keys"
     FRAMES = ()
 
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
-        self._keymap: Mapping[str, str] = {}
-        self._local: tuple[Command, ...] = ()
-        self._app: tuple[Command, ...] = ()
-        super().__init__(brush, view, moment)
+    _keymap: Mapping[str, str] = MappingProxyType({})
+    _local: tuple[Command, ...] = ()
+    _app: tuple[Command, ...] = ()
 
     def use_keys(self, keymap: Mapping[str, str]) -> None:
         self._keymap = keymap
@@ -125,22 +123,16 @@ class KeysPanel(Panel[tuple[Command, ...]]):
         return Sheet([row])
 
 
-@dataclass(frozen=True, slots=True)
-class Tab:
-    """A page: its name, its key and its label; where room is short, the key alone."""
-
-    name: str
-    key: str
-    label: str
-
-
 class TabsPanel(Panel[str]):
-    """Every page with its key, the current one marked; each can be clicked."""
+    """Every page, the current one marked; each can be clicked. `tabs` are (name, key, label) of the
+    pages; where room is short, a tab is the key alone."""
 
     NAME = "tabs"
     FRAMES = ()
 
-    def __init__(self, brush: Brush, view: View, moment: Moment, tabs: tuple[Tab, ...]) -> None:
+    def __init__(
+        self, brush: Brush, view: View, moment: Moment, tabs: Sequence[tuple[str, str, str]]
+    ) -> None:
         self._tabs = tabs
         super().__init__(brush, view, moment)
 
@@ -150,15 +142,15 @@ class TabsPanel(Panel[str]):
     def draw(self, data: str, width: int, height: int) -> Sheet:
         inks, row = self._brush.inks, Row()
         gaps = 3 * len(self._tabs)
-        full = sum(len(tab.label) + 2 for tab in self._tabs) + gaps <= width + 1
-        for tab in self._tabs:
-            current = tab.name == data
-            click = Style.from_meta({"@click": f"app.page('{tab.name}')"})
-            label = f"{tab.key} {tab.label}" if full or current else tab.key
+        full = sum(len(label) + 2 for _, _, label in self._tabs) + gaps <= width + 1
+        for name, key, page_label in self._tabs:
+            current = name == data
+            click = Style.from_meta({"@click": f"app.page('{name}')"})
+            label = f"{key} {page_label}" if full or current else key
             if current:
                 row.add(f" {label} ", inks.chip(inks.accent) + click)
             else:
-                row.add(f" {tab.key}", inks.key + click)
+                row.add(f" {key}", inks.key + click)
                 row.add(f"{label[1:]} ", inks.dim + click)
             row.add(" " if full and row.cells < width else "", inks.text)
         return Sheet([row])
@@ -199,35 +191,27 @@ class PlaybackPanel(Panel[Playback | None]):
         """The part that was played, the place, and marks: `|` a window, the glyph of a switch."""
         inks, glyphs = self._brush.inks, self._brush.glyphs
         position_cell = _place(data.position_ns, data.duration_ns, cells)
-        mark_cells = {
-            _place(m.t_ns, data.duration_ns, cells): "|" for m in data.marks if m.kind == "window"
-        }
-        mark_cells |= {
-            _place(m.t_ns, data.duration_ns, cells): glyphs.tick
-            for m in data.marks
-            if m.kind == "switch"
-        }
+        mark_cells: dict[int, str] = {}
+        # Where both are in a cell, the switch is drawn.
+        for mark in sorted(data.marks, key=lambda mark: mark.kind == "switch"):
+            cell = _place(mark.t_ns, data.duration_ns, cells)
+            mark_cells[cell] = "|" if mark.kind == "window" else glyphs.tick
         for place in range(cells):
             if place == position_cell:
                 row.add("\u25cf" if glyphs.unicode else "O", inks.accent)
             elif place in mark_cells:
                 row.add(mark_cells[place], inks.warn)
             else:
-                row.add(
-                    "\u2500" if glyphs.unicode else "-",
-                    inks.accent if place < position_cell else inks.border,
-                )
+                style = inks.accent if place < position_cell else inks.border
+                row.add("\u2500" if glyphs.unicode else "-", style)
 
     def on_click(self, event: events.Click) -> None:
-        """Go to the clicked place."""
         start, cells = self._track
-        if self._data is not None and isinstance(self._data, Playback) and cells:
+        if isinstance(self._data, Playback) and cells:
             share = (event.x - start) / max(cells - 1, 1)
             if 0 <= share <= 1:
-                whole = share == 1
-                self.post_message(
-                    GoTo(NEWEST_NS if whole else round(share * self._data.duration_ns))
-                )
+                t_ns = NEWEST_NS if share == 1 else round(share * self._data.duration_ns)
+                self.post_message(GoTo(t_ns))
 
 
 def _words(data: Playback) -> tuple[str, str, str]:

@@ -33,10 +33,10 @@ class DetailsPanel(Panel[DetailsData]):
 
     NAME = "details"
     COMMANDS = (
-        Command("scroll(-1)", "up,k", "Up", "Scroll up", shown="↑"),
-        Command("scroll(1)", "down,j", "Down", "Scroll down", shown="↓"),
-        Command("scroll(-10)", "pageup", "Page up", "Scroll up by ten lines", shown="PgUp"),
-        Command("scroll(10)", "pagedown", "Page down", "Scroll down by ten lines", shown="PgDn"),
+        Command("scroll(-1)", "up,k", "Up", "Scroll up"),
+        Command("scroll(1)", "down,j", "Down", "Scroll down"),
+        Command("scroll(-10)", "pageup", "Page up", "Scroll up by ten lines"),
+        Command("scroll(10)", "pagedown", "Page down", "Scroll down by ten lines"),
     )
 
     _first = 0
@@ -69,16 +69,13 @@ class DetailsPanel(Panel[DetailsData]):
         return [f"{line.label:<{labels}} {line.text}".rstrip() for line in data.lines]
 
     def action_scroll(self, lines: int) -> None:
-        """Scroll by `lines`."""
         self._first = max(self._first + lines, 0)
         self._redraw()
 
     def on_mouse_scroll_down(self) -> None:
-        """Scroll three lines."""
         self.action_scroll(3)
 
     def on_mouse_scroll_up(self) -> None:
-        """Scroll three lines back."""
         self.action_scroll(-3)
 
     def _wrapped(self, line: "DetailLine", labels: int, width: int) -> list[Row]:

@@ -17,15 +17,7 @@ from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import Command
 from decodescope.tui.model.shelf import FOLDER, UNKNOWN, FileEntry, Shelf
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.messages import (
-    BackToLive,
-    Browse,
-    Complete,
-    MarkFile,
-    OpenPaths,
-    OpenTyped,
-    Point,
-)
+from decodescope.tui.panels.messages import AskFile
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Brush, Empty, Frame, Row, Sheet, wrapped
 from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
@@ -54,12 +46,9 @@ class PathInput(PlainInput):
     """
 
     def action_complete(self) -> None:
-        """Complete what is typed."""
-        assert isinstance(self.parent, PathPanel)
-        self.parent.complete()
+        self.post_message(AskFile("complete"))
 
     def action_leave(self) -> None:
-        """Focus the table."""
         self.screen.query_one(FilesPanel).focus()
 
 
@@ -104,25 +93,20 @@ class PathPanel(Panel[PathData]):
         return Sheet([Row(), *(Row().add(line, style) for line in lines)], "Open a file")
 
     def on_resize(self, event: events.Resize) -> None:
-        """Place the field inside the frame."""
         self._place(event.size.width, event.size.height)
 
     def use(self, brush: Brush) -> None:
         super().use(brush)
         self._place(self.size.width, self.size.height)
 
-    def complete(self) -> None:
-        """Complete what is typed."""
-        self.post_message(Complete())
-
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
-        self.post_message(Browse(event.value))
+        self.post_message(AskFile("browse", text=event.value))
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
         if event.value.strip():
-            self.post_message(OpenTyped(event.value))
+            self.post_message(AskFile("open_typed", text=event.value))
         else:
             self.field.action_leave()
 
@@ -140,63 +124,62 @@ class FilesPanel(TablePanel):
     NAME = "files"
     COMMANDS = (
         Command("mark", "space", "Mark", "Mark the file, to open several together", "mark", 4),
-        Command("parent", "backspace", "Parent folder", "List the folder around this one",
-                "parent", 7),
+        Command(
+            "parent", "backspace", "Parent folder", "List the folder around this one", "parent", 7
+        ),
         *TABLE_COMMANDS,
-    )  # fmt: skip
+    )
 
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
-        self._shelf = view.shelf
-        super().__init__(brush, view, moment)
+    _shelf: Shelf
 
     def source(self, view: View, moment: Moment) -> object:
         shelf = self._shelf = view.shelf
         return shelf.typed, shelf.folder, shelf.listed, shelf.known, shelf.marked, shelf.health
 
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
-        shelf, title = view.shelf, self.title()
+        shelf = view.shelf
+        self._title = f"Files  {shelf.folder}"
+        self._note = f"{len(shelf.marked)} marked" if shelf.marked else ""
         if shelf.listed is None:
-            return Empty(title, "reading the folder\u2026")
+            return Empty(self._title, "reading the folder\u2026")
         entries = shelf.visible()
         if not entries:
             hint = "no file begins so" if shelf.typed else "there is nothing to open here"
-            return Empty(title, hint)
-
-        return TableRows(Table("files", _columns(shelf), entries, key=_key, search=_text))
-
-    def title(self) -> str:
-        return f"Files  {self._shelf.folder}"
-
-    def note(self) -> str:
-        marked = len(self._shelf.marked)
-        return f"{marked} marked" if marked else ""
+            return Empty(self._title, hint)
+        return TableRows(
+            Table(
+                "files",
+                _columns(shelf),
+                entries,
+                key=lambda entry: (entry.place, entry.path),
+                search=lambda entry: f"{entry.name} {entry.place} {entry.kind} {entry.about}",
+            )
+        )
 
     def moved(self, key: Hashable) -> None:
         path = _path(key)
         if path is not None:
-            self.post_message(Point(path))
+            self.post_message(AskFile("point", path))
 
     def opened(self, key: Hashable) -> None:
         path = _path(key)
         if key == ("live", path):
-            self.post_message(BackToLive())
+            self.post_message(AskFile("back_to_live"))
         elif path is not None:
-            self.post_message(OpenPaths(path))
+            self.post_message(AskFile("open", path))
 
     def action_mark(self) -> None:
-        """Mark the file at the cursor, or no longer, and move on."""
         path = _path(self._cursor_key)
         rows = self._shown
         place = rows.place(self._cursor_key) if isinstance(rows, TableRows) else None
         if path is not None and isinstance(rows, TableRows) and place is not None:
             entry = rows.table.rows[place]
             if isinstance(entry, FileEntry) and entry.kind != FOLDER and entry.place != "live":
-                self.post_message(MarkFile(path))
+                self.post_message(AskFile("mark", path))
             self.action_move(1)
 
     def action_parent(self) -> None:
-        """List the folder around this one."""
-        self.post_message(OpenPaths(self._shelf.folder.absolute().parent))
+        self.post_message(AskFile("open", self._shelf.folder.absolute().parent))
 
 
 def _about(shelf: Shelf) -> str:
@@ -210,10 +193,6 @@ def _about(shelf: Shelf) -> str:
     about = next((entry.about for entry in entries if entry.path == shelf.pointed), "")
     parts = (str(shelf.pointed), about, shelf.health.get(shelf.pointed, ""))
     return "  ".join(part for part in parts if part)
-
-
-def _key(entry: FileEntry) -> Hashable:
-    return entry.place, entry.path
 
 
 def _path(key: Hashable) -> Path | None:
@@ -231,10 +210,6 @@ def _modified(entry: FileEntry) -> str:
         return datetime.fromtimestamp(entry.modified_s).strftime("%Y-%m-%d %H:%M")
     except (OSError, OverflowError, ValueError):
         return ""
-
-
-def _text(entry: FileEntry) -> str:
-    return f"{entry.name} {entry.place} {entry.kind} {entry.about}"
 
 
 def _columns(shelf: Shelf) -> tuple[Column[FileEntry], ...]:

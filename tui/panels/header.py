@@ -14,7 +14,6 @@ from decodescope.analyzer.reports.step_figures import (
 )
 from decodescope.analyzer.text import formatting as fmt
 from decodescope.analyzer.text.formatting import sampling_facts, shorten
-from decodescope.tui.link.base import Playback
 from decodescope.tui.model.view import LOG_PAGE, Moment, View
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Row, Sheet
@@ -29,24 +28,18 @@ BadgeTone = Literal["good", "busy", "idle", "bad"]
 FigureTone = Literal["lead", "plain", "warn", "stale"]
 
 _BADGE_TONES: dict[str, BadgeTone] = {
-    "running": "good", "capturing": "busy", "paused": "idle", "ended": "idle", "failed": "bad",
-    "worker died": "bad", "trace": "good", "unreadable": "bad",
-}  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Badge:
-    """A filled label."""
-
-    text: str
-    tone: BadgeTone
+    **dict.fromkeys(("running", "trace"), "good"),
+    **dict.fromkeys(("paused", "ended"), "idle"),
+    **dict.fromkeys(("failed", "worker died", "unreadable"), "bad"),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class TitleData:
-    """`facts` are in order of importance; the last ones are dropped if they do not fit."""
+    """`badges` are filled labels, each with its tone. `facts` are in order of importance; the last
+    ones are dropped if they do not fit."""
 
-    badges: tuple[Badge, ...]
+    badges: tuple[tuple[str, BadgeTone], ...]
     facts: tuple[str, ...]
 
 
@@ -58,13 +51,13 @@ class TitlePanel(Panel[TitleData]):
     AGES = True
 
     def pick(self, view: View, moment: Moment) -> TitleData:
-        badges = []
+        badges: list[tuple[str, BadgeTone]] = []
         if moment.frozen:
-            badges.append(Badge("frozen", "busy"))
+            badges.append(("frozen", "busy"))
         if view.following:
-            badges.append(Badge("following", "good"))
+            badges.append(("following", "good"))
         elif view.kind == "replay":
-            badges.append(Badge("replay", "busy"))
+            badges.append(("replay", "busy"))
         text, tone = view.state, _BADGE_TONES.get(view.state, "busy")
         if (silent_s := view.silent_s(moment.now)) is not None:
             remedy = "" if view.following else ", R restarts it"
@@ -72,24 +65,26 @@ class TitlePanel(Panel[TitleData]):
         elif view.detail and view.state in _DETAILED:
             stage = view.progress(moment.now)
             text = stage if stage.startswith(view.state) else f"{view.state}: {stage}"
-        shown = None if view.following else view.playback
-        badges.append(_playback_badge(shown) if shown else Badge(text, tone))
+        if view.playback is not None and not view.following:
+            text = view.playback.state
+            tone = "good" if text == "playing" else "idle"
+        badges.append((text, tone))
         if view.recording:
-            badges.append(Badge("rec", "bad"))
+            badges.append(("rec", "bad"))
         if view.unseen and view.page != LOG_PAGE:
-            badges.append(Badge(f"\u26a0{view.unseen}", "busy"))
+            badges.append((f"\u26a0{view.unseen}", "busy"))
         return TitleData(tuple(badges), _facts(view))
 
     def as_text(self, data: TitleData) -> list[str]:
-        return ["decodescope  " + " · ".join([*(b.text for b in data.badges), *data.facts])]
+        return ["decodescope  " + " · ".join([*(text for text, _ in data.badges), *data.facts])]
 
     def draw(self, data: TitleData, width: int, height: int) -> Sheet:
         inks = self._brush.inks
         tones = {"good": inks.good, "busy": inks.warn, "idle": inks.dim, "bad": inks.bad}
         end = Row()
-        for badge in data.badges:
-            text = shorten(badge.text, max(width - end.cells - 4, 4))
-            end.add(" ", inks.text).add(f" {text} ", inks.chip(tones[badge.tone]))
+        for text, tone in data.badges:
+            shown = shorten(text, max(width - end.cells - 4, 4))
+            end.add(" ", inks.text).add(f" {shown} ", inks.chip(tones[tone]))
         row, room = Row().add(" ", inks.text), width - end.cells
         if sum(cell_len(fact) + 3 for fact in data.facts) + 13 <= room or not data.facts:
             row.left("decodescope  ", min(13, max(room - 1, 0)), inks.title)
@@ -103,10 +98,6 @@ class TitlePanel(Panel[TitleData]):
         row.segments.extend(end.segments)
         row.cells += end.cells
         return Sheet([row])
-
-
-def _playback_badge(playback: Playback) -> Badge:
-    return Badge(playback.state, "good" if playback.state == "playing" else "idle")
 
 
 def _facts(view: View) -> tuple[str, ...]:
@@ -146,7 +137,6 @@ class Figure:
 
     @property
     def words(self) -> str:
-        """The figure as text."""
         return " ".join(part for part in (self.before, self.text, self.after) if part)
 
 

@@ -4,10 +4,9 @@ import re
 from array import array
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from decodescope.analyzer.names.fitted_names import short_kernel
-from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.tables.kernels_table import blocks_of, kernels_table
 from decodescope.analyzer.tables.launches_table import LaunchRow, launch_columns
 from decodescope.analyzer.text.formatting import UNKNOWN, extent_text
@@ -15,10 +14,10 @@ from decodescope.tui.commands import Command
 from decodescope.tui.model.picks import KernelPick, OpPick, Pick
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.messages import Choose, Turn
-from decodescope.tui.panels.sheet import Brush, Empty
+from decodescope.tui.panels.sheet import Empty
 from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
 from decodescope.tui.panels.table_rows import Cell, Rows, TableRows, drawing_of
-from decodescope.tui.style.palette import Glyphs, Inks
+from decodescope.tui.style.palette import Inks
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,24 +39,26 @@ class LaunchRows(Rows):
         ops = trace.ops.take(launches.op)
         self._analysis = analysis
         self._op = launches.op
-        self._shapes = [extent_text(shape.grid) for shape in trace.shapes] + [UNKNOWN]
         self._paths = (*analysis.ranges.paths, UNKNOWN)
-        self._step = analysis.steps.op_step[launches.op]
-        self._stream, self._device, self._shape = ops.stream, ops.device, ops.shape
-        self._node = analysis.ranges.op_node[launches.op]
-        nodes = set(self._node.tolist()) - {-1}
+        # -1 is unknown; a grid is the place of its shape, a range that of its path.
+        self._figures: dict[str, NDArray[np.integer]] = {
+            "at_ns": launches.at_ns,
+            "step": analysis.steps.op_step[launches.op],
+            "length_ns": launches.length_ns,
+            "attributed_ns": launches.attributed_ns,
+            "gap_ns": launches.gap_ns,
+            "queue_ns": launches.queue_ns,
+            "latency_ns": launches.latency_ns,
+            "device": ops.device,
+            "stream": ops.stream,
+            "grid": ops.shape,
+            "range": analysis.ranges.op_node[launches.op],
+        }
+        nodes = set(self._figures["range"].tolist()) - {-1}
         self._around = _around([self._paths[node] for node in nodes])
         self._orders: dict[tuple[int | None, bool], Sequence[int]] = {}
-        self._at_ns = launches.at_ns
-        self._times = (
-            launches.length_ns,
-            launches.attributed_ns,
-            launches.gap_ns,
-            launches.queue_ns,
-            launches.latency_ns,
-        )
-        self._several = len(analysis.busy) > 1
-        declared = launch_columns(several_devices=self._several, overlapping=analysis.overlapping)
+        several, overlapping = len(analysis.busy) > 1, analysis.overlapping
+        declared = launch_columns(several_devices=several, overlapping=overlapping)
         self.columns = tuple(column for column in declared if column.shown)
         self._drawings = [drawing_of(column) for column in self.columns]
 
@@ -74,35 +75,25 @@ class LaunchRows(Rows):
         return row if row < len(self._op) and self._op[row] == key else None
 
     def text(self, row: int) -> str:
-        return "\n".join(field(row) for field in self._fields())
+        return "\n".join(text(row) for text in self._texts.values())
 
     def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
         launch = self._launch(row)
         return [draw(launch, inks, room) for draw in self._drawings]
 
     def _launch(self, row: int) -> LaunchRow:
-        length_ns, attributed_ns, *others = (int(column[row]) for column in self._times)
-        gap_ns, queue_ns, latency_ns = (None if ns < 0 else ns for ns in others)
-        trace, step, node = self._analysis.trace, int(self._step[row]), int(self._node[row])
-        shape = int(self._shape[row])
-        return LaunchRow(
-            at_ns=int(self._at_ns[row]),
-            step=step if step >= 0 else None,
-            length_ns=length_ns,
-            attributed_ns=attributed_ns,
-            gap_ns=gap_ns,
-            queue_ns=queue_ns,
-            latency_ns=latency_ns,
-            device=trace.device_label(int(self._device[row])),
-            stream=int(self._stream[row]),
-            grid=trace.shapes[shape].grid if shape >= 0 else None,
-            range=self._paths[node] if node >= 0 else None,
-            around=self._around,
-        )
+        figures: dict[str, Any] = {key: int(column[row]) for key, column in self._figures.items()}
+        for key in ("step", "gap_ns", "queue_ns", "latency_ns"):
+            figures[key] = None if figures[key] < 0 else figures[key]
+        trace, shape, node = self._analysis.trace, figures["grid"], figures["range"]
+        figures["device"] = trace.device_label(figures["device"])
+        figures["grid"] = trace.shapes[shape].grid if shape >= 0 else None
+        figures["range"] = self._paths[node] if node >= 0 else None
+        return LaunchRow(**figures, around=self._around)
 
     def values(self, column: int) -> Sequence[object]:
-        found: Sequence[object] = self._column(column).tolist()
-        return found
+        values: Sequence[object] = self._column(column).tolist()
+        return values
 
     def order(self, column: int | None, down: bool) -> Sequence[int]:
         if column is None:
@@ -116,40 +107,46 @@ class LaunchRows(Rows):
         import numpy as np
 
         matches = np.zeros(len(self), dtype=np.bool_)
-        for (first, index), field in zip(self._distinct, self._fields(), strict=True):
-            hits = [pattern.search(field(row)) is not None for row in first]
-            matches |= np.array(hits, dtype=np.bool_)[index]
+        for key, text in self._texts.items():
+            first, place = self._distinct[key]
+            matching = [pattern.search(text(row)) is not None for row in first]
+            matches |= np.array(matching, dtype=np.bool_)[place]
         return set(np.flatnonzero(matches).tolist())
 
     @cached_property
-    def _distinct(self) -> "list[tuple[list[int], Int64s]]":
-        """For each of `_fields` the first row of each distinct text, and each row's place there."""
+    def _distinct(self) -> "dict[str, tuple[list[int], Int64s]]":
+        """For each of `_texts` the first row of each distinct text, and each row's place there."""
         import numpy as np
 
-        columns = (self._step, self._stream, self._shape, self._node)
-        distinct = (np.unique(column, return_index=True, return_inverse=True) for column in columns)
-        return [(first.tolist(), index) for _, first, index in distinct]
+        distinct = {}
+        for key in self._texts:
+            _, first, place = np.unique(self._figures[key], return_index=True, return_inverse=True)
+            distinct[key] = first.tolist(), place
+        return distinct
 
-    def _fields(self) -> tuple[Callable[[int], str], ...]:
+    @cached_property
+    def _texts(self) -> dict[str, Callable[[int], str]]:
         """The texts that filter and search look in."""
-        return (
-            lambda row: f"step {self._step[row]}",
-            lambda row: f"stream {self._stream[row]}",
-            lambda row: self._shapes[self._shape[row]],
-            lambda row: self._paths[self._node[row]],
-        )
+        figures, shapes = self._figures, self._analysis.trace.shapes
+        grids = [*(extent_text(shape.grid) for shape in shapes), UNKNOWN]
+        return {
+            "step": lambda row: f"step {figures['step'][row]}",
+            "stream": lambda row: f"stream {figures['stream'][row]}",
+            "grid": lambda row: grids[figures["grid"][row]],
+            "range": lambda row: self._paths[figures["range"][row]],
+        }
 
-    def _column(self, column: int) -> "Int64s":
-        device = (self._device,) if self._several else ()
-        grids = (shape.grid for shape in self._analysis.trace.shapes)
-        blocks = (*(-1 if grid is None else blocks_of(grid) for grid in grids), -1)
-        columns: tuple[Int64s, ...] = (
-            *(self._at_ns, self._step, *self._times, *device, self._stream),
-            *(_ranked(self._shape, blocks), _ranked(self._node, self._paths)),
-        )
-        return columns[column]
+    def _column(self, column: int) -> "NDArray[np.integer]":
+        key = self.columns[column].key
+        if key == "range":
+            return _ranked(self._figures[key], self._paths)
+        if key == "grid":
+            grids = (shape.grid for shape in self._analysis.trace.shapes)
+            blocks = (*(-1 if grid is None else blocks_of(grid) for grid in grids), -1)
+            return _ranked(self._figures[key], blocks)
+        return self._figures[key]
 
-    def _sorted(self, values: "Int64s", down: bool) -> Sequence[int]:
+    def _sorted(self, values: "NDArray[np.integer]", down: bool) -> Sequence[int]:
         """Unknown values (-1) are last."""
         import numpy as np
 
@@ -190,62 +187,50 @@ class KernelTablePanel(TablePanel):
     NAME = "kernels"
     COMMANDS: ClassVar[tuple[Command, ...]] = (
         *TABLE_COMMANDS,
-        Command(
-            "back", "escape", "Back", "From the launches of a kernel to all kernels", shown="esc"
-        ),
+        Command("back", "escape", "Back", "From the launches of a kernel to all kernels"),
     )
 
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
-        self._open: str | None = None
-        self._window: Window | None = None
-        self._within: str | None = None
-        self._on_cpu = False
-        self._kept: tuple[str, str, int | None, bool] | None = None
-        super().__init__(brush, view, moment)
+    _open: str | None = None
+    _window: Window | None = None
+    _within: str | None = None
+    _kept: tuple[str, str, int | None, bool] | None = None
 
     def source(self, view: View, moment: Moment) -> object:
         return view.window, view.selection.within, self._open, view.waiting
 
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
-        self._window, self._within = view.window, view.selection.within
-        self._on_cpu = view.on_cpu
-        if view.window is None:
-            return Empty(self.title(), view.waiting)
+        from decodescope.analyzer.reports.kernel_launches import kernels_within
+
+        window, self._within = view.window, view.selection.within
+        self._window = window
+        inside = "" if self._within is None else f" in {self._within}"
+        noun = "operators" if view.on_cpu else "kernels"
+        self._title, self._note = f"{noun.capitalize()}{inside}", "esc back"
         if self._open is not None:
-            launches = self._launches(view.window, self._open)
+            self._title = f"Launches of {short_kernel(self._open, _TITLE_CELLS)}{inside}"
+        if window is None:
+            return Empty(self._title, view.waiting)
+        if self._open is not None:
+            launches = self._launches(window, self._open)
             if len(launches):
                 return launches
             self._open = None
-        kernels = _kernels(view.window, self._within)
+        report, kernels = window.report, window.report.kernels
+        if self._within is not None:
+            kernels = kernels_within(window.analysis, self._within)
+        by = " by attributed time" if report.overlapping else ""
+        self._title = f"{noun.capitalize()} per {window.per}{by}{inside}"
+        self._note = window.steps_words
         if not kernels:
             where = "window" if self._within is None else "range"
-            return Empty(self.title(), f"no {self._noun}s in this {where}")
-        report = view.window.report
+            return Empty(self._title, f"no {noun} in this {where}")
         table = kernels_table(
             kernels,
             attributed=report.overlapping,
-            on_cpu=self._on_cpu,
+            on_cpu=view.on_cpu,
             steps=len(report.steps),
         )
-        return TableRows(table, self._glyphs)
-
-    def title(self) -> str:
-        if self._open is not None:
-            title = f"Launches of {short_kernel(self._open, _TITLE_CELLS)}"
-        else:
-            title = f"{self._noun.capitalize()}s"
-            if self._window is not None:
-                title += f" per {self._window.per}"
-                title += " by attributed time" * self._window.report.overlapping
-        return title if self._within is None else f"{title} in {self._within}"
-
-    def note(self) -> str:
-        if self._open is not None:
-            return "esc back"
-        if self._window is None:
-            return ""
-        steps = len(self._window.report.steps)
-        return f"mean of {steps} steps" if steps > 1 else "one step" if steps else "whole trace"
+        return TableRows(table, lambda: self._brush.glyphs)
 
     def pick_of(self, key: Hashable) -> Pick | None:
         return OpPick(key) if isinstance(key, int) else KernelPick(str(key))
@@ -275,18 +260,10 @@ class KernelTablePanel(TablePanel):
         return action != "back" or self._open is not None
 
     def action_back(self) -> None:
-        """Drop a search and a filter; without one, show all kernels again, as they were."""
         if self.forget_typed():
             return
         name, self._open = self._open, None
         self.post_message(Choose(KernelPick(name or "")))
-
-    @property
-    def _noun(self) -> str:
-        return "operator" if self._on_cpu else "kernel"
-
-    def _glyphs(self) -> Glyphs:
-        return self._brush.glyphs
 
     def _launches(self, window: Window, name: str) -> LaunchRows:
         from decodescope.analyzer.reports.kernel_launches import kernel_launches
@@ -299,11 +276,3 @@ class KernelTablePanel(TablePanel):
             self._filter, self._search, self._sorted, self._down = self._kept
             self._kept = None
             self._arrange()
-
-
-def _kernels(window: Window, within: str | None) -> tuple[KernelReport, ...]:
-    from decodescope.analyzer.reports.kernel_launches import kernels_within
-
-    if within is None:
-        return window.report.kernels
-    return kernels_within(window.analysis, within)

@@ -245,29 +245,23 @@ class VariantsPanel(Panel[VariantsData]):
 TITLE = "Generated text"
 
 
-@dataclass(frozen=True, slots=True)
-class TextData:
-    text: str
-    note: str
-
-
-class TextPanel(Panel[TextData]):
+class TextPanel(Panel[tuple[str, str]]):
     """The text as it is generated; follows its end. Without a tokenizer it wants no rows."""
 
     NAME = "text"
 
-    def pick(self, view: View, moment: Moment) -> TextData | Empty:
+    def pick(self, view: View, moment: Moment) -> tuple[str, str] | Empty:
         stats = view.stats
         if stats is None or not stats.text:
             return Empty(TITLE, "")
-        return TextData(stats.text, f"generation {stats.round} · position {stats.position:,}")
+        return stats.text, f"generation {stats.round} · position {stats.position:,}"
 
     def wanted_rows(self, width: int) -> int | None:
         return 0 if isinstance(self._data, Empty) else 1
 
-    def draw(self, data: TextData, width: int, height: int) -> Sheet:
+    def draw(self, data: tuple[str, str], width: int, height: int) -> Sheet:
         inks = self._brush.inks
-        rows = [Row().add(line, inks.text) for line in wrapped_tail(data.text, width, height)]
+        rows = [Row().add(line, inks.text) for line in wrapped_tail(data[0], width, height)]
         if rows and rows[-1].cells < width:
             rows[-1].add("▌", inks.accent)
-        return Sheet(rows, TITLE, data.note)
+        return Sheet(rows, TITLE, data[1])

@@ -2,146 +2,70 @@
 
 from dataclasses import dataclass
 
-from decodescope.analyzer.schema.kernel_report import KernelReport
-from decodescope.analyzer.tables.gap_classes_table import GapClassRow, idle_by_class_table
+from decodescope.analyzer.tables.gap_classes_table import idle_by_class_table
 from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.analyzer.text.formatting import duration, percent
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.panel import Panel
-from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine
-from decodescope.tui.panels.table_layout import TableLayout, table_lines
-from decodescope.tui.panels.table_rows import TableRows, text_lines
-from decodescope.tui.style.palette import Glyphs
+from decodescope.tui.panels.sheet import Empty, Row, Sheet
+from decodescope.tui.panels.table_layout import TableLayout
+from decodescope.tui.panels.window_table import WindowTable, WindowTablePanel
 
-_GAPS_TITLE = "Idle gaps"
 _MOST_KERNELS, _LEAST_NAME = 60, 12
-
-
 _TOP_KERNELS = ("name", "count", "total_ns", "attributed_ns", "share", "attributed_share")
 
 
-@dataclass(frozen=True, slots=True)
-class TopKernels:
-    """The first kernels, per `per` ("step" or "trace"). `attributed`: their times and shares are
-    attributed time, because ops overlap."""
-
-    rows: TableRows[KernelReport]
-    attributed: bool
-    note: str
-    per: str
-
-
-@dataclass(frozen=True, slots=True)
-class TopGaps:
-    """The classes of gaps, per `per`."""
-
-    rows: TableRows[GapClassRow]
-    note: str
-    per: str
-
-
-def _noun(view: View) -> str:
-    return "operators" if view.on_cpu else "kernels"
-
-
-def _steps_note(window: Window) -> str:
-    steps = len(window.report.steps)
-    return f"mean of {steps} steps" if steps > 1 else "one step" if steps else "whole trace"
-
-
-class KernelsPanel(Panel[TopKernels]):
-    """The kernels that take most time."""
+class KernelsPanel(WindowTablePanel):
+    """The kernels that take most time, by attributed time if ops overlap."""
 
     NAME = "kernels_top"
     PART = "window"
+    TITLE = "Top kernels"
+    CPU_TITLE = "Top operators"
 
-    _window: Window | None = None
-    _picked: TopKernels | Empty = Empty("", "")
-
-    def pick(self, view: View, moment: Moment) -> TopKernels | Empty:
-        if view.window is None:
-            return Empty(f"Top {_noun(view)}", view.waiting)
-        if view.window is not self._window:
-            self._window = view.window
-            self._picked = self._table(view.window, view.on_cpu)
-        return self._picked
-
-    def _table(self, window: Window, on_cpu: bool) -> TopKernels | Empty:
-        report = window.report
+    def contents(self, window: Window, view: View) -> WindowTable | Empty:
+        report, note = window.report, window.steps_words
         table = kernels_table(
             report.kernels,
             attributed=report.overlapping,
-            on_cpu=on_cpu,
+            on_cpu=view.on_cpu,
             steps=len(report.steps),
             most=_MOST_KERNELS,
         )
         if not table.rows:
-            return Empty(
-                f"Top {table.noun}", f"no {table.noun} in this window", _steps_note(window)
-            )
+            return Empty(f"Top {table.noun}", f"no {table.noun} in this window", note)
         not_ranked_by = "total_ns" if report.overlapping else "attributed_ns"
         keys = [key for key in _TOP_KERNELS if key != not_ranked_by]
-        rows = TableRows(table.only(*keys, least=_LEAST_NAME), self._glyphs)
-        return TopKernels(rows, report.overlapping, _steps_note(window), window.per)
-
-    def as_text(self, data: TopKernels) -> list[TextLine]:
-        return [
-            self._title(data, f" per {data.per} ({data.note})"),
-            *text_lines(data.rows, self._brush.inks),
-        ]
-
-    def draw(self, data: TopKernels, width: int, height: int) -> Sheet:
-        rows = table_lines(data.rows, width, height, self._brush)
-        return Sheet(rows, self._title(data, ""), data.note)
-
-    def _title(self, data: TopKernels, more: str) -> str:
-        by = " by attributed time" if data.attributed else ""
-        return f"Top {data.rows.table.noun}{by}{more}"
-
-    def _glyphs(self) -> Glyphs:
-        return self._brush.glyphs
+        title = f"Top {table.noun}{' by attributed time' if report.overlapping else ''}"
+        table = table.only(*keys, least=_LEAST_NAME)
+        return WindowTable(table, title, note, f"{title} per {window.per} ({note})")
 
 
-class GapsPanel(Panel[TopGaps]):
+class GapsPanel(WindowTablePanel):
     """The classes of gaps; their meaning stands beside them, or below where rows are left."""
 
     NAME = "gaps_top"
     PART = "window"
+    TITLE = "Idle gaps"
 
-    _window: Window | None = None
-    _picked: TopGaps | Empty = Empty("", "")
-
-    def pick(self, view: View, moment: Moment) -> TopGaps | Empty:
-        if view.window is None:
-            return Empty(_GAPS_TITLE, view.waiting)
-        if view.window is not self._window:
-            self._window = view.window
-            self._picked = self._table(view.window)
-        return self._picked
-
-    def _table(self, window: Window) -> TopGaps | Empty:
+    def contents(self, window: Window, view: View) -> WindowTable | Empty:
         table = idle_by_class_table(window.report, len(window.report.steps))
+        note = window.steps_words
         if not table.rows:
-            return Empty(_GAPS_TITLE, "no gaps in this window", _steps_note(window))
-        return TopGaps(TableRows(table, self._glyphs), _steps_note(window), window.per)
+            return Empty(self.TITLE, "no gaps in this window", note)
+        heading = f"{self.TITLE} per {window.per} ({note})"
+        return WindowTable(table, self.TITLE, note, heading)
 
-    def as_text(self, data: TopGaps) -> list[TextLine]:
-        title = f"{_GAPS_TITLE} per {data.per} ({data.note})"
-        return [title, *text_lines(data.rows, self._brush.inks)]
-
-    def draw(self, data: TopGaps, width: int, height: int) -> Sheet:
+    def draw(self, data: WindowTable, width: int, height: int) -> Sheet:
         layout = TableLayout()
-        head, *lines = layout.lines(data.rows, width, height, self._brush)
-        if layout.shows(data.rows, "meaning") or height <= 2 * len(lines):
-            return Sheet([head, *lines], _GAPS_TITLE, data.note)
-        meaning = next(column for column in data.rows.table.columns if column.key == "meaning")
+        head, *lines = layout.lines(self._rows, width, height, self._brush)
+        if layout.shows(self._rows, "meaning") or height <= 2 * len(lines):
+            return Sheet([head, *lines], data.title, data.note)
+        meaning = next(column for column in data.table.columns if column.key == "meaning")
         rows = [head]
-        for line, gaps in zip(lines, data.rows.table.rows, strict=False):
+        for line, gaps in zip(lines, data.table.rows, strict=False):
             rows += [line, Row().to(2).add(meaning.cell(gaps), self._brush.inks.faint)]
-        return Sheet(rows, _GAPS_TITLE, data.note)
-
-    def _glyphs(self) -> Glyphs:
-        return self._brush.glyphs
+        return Sheet(rows, data.title, data.note)
 
 
 _AXIS_AND_LEGEND = 2
@@ -181,7 +105,7 @@ class LastStepPanel(Panel[LastStepData]):
         return Sheet(list(self._drawn[1]), self._drawn[2], data.note)
 
     def _rows_and_title(self, data: LastStepData, width: int, height: int) -> tuple[list[Row], str]:
-        from decodescope.tui.model.timeline import last_step_of, look_at
+        from decodescope.tui.model.look import last_step_of, look_at
         from decodescope.tui.panels.timeline.axis import axis, legend
         from decodescope.tui.panels.timeline.drawing import Canvas
 
@@ -196,14 +120,14 @@ class LastStepPanel(Panel[LastStepData]):
         return rows[:height], self._title(data)
 
     def _title(self, data: LastStepData) -> str:
-        from decodescope.tui.model.timeline import device_of_last_step, overlap_share
+        from decodescope.tui.model.look import device_of_last_step, overlap_share
 
         tracks, report = data.window.tracks, data.window.report
         ops = "operators" if data.window.analysis.trace.on_cpu else "GPU ops"
-        what, count = "All ops", len(data.window.analysis.trace.ops)
+        span, count = "All ops", len(data.window.analysis.trace.ops)
         if len(tracks.step):
-            what, count = "Last step", report.steps[int(tracks.step[-1])].gpu_ops
-        title = f"{what}  {duration(tracks.home[1] - tracks.home[0])}, {count:,} {ops}"
+            span, count = "Last step", report.steps[int(tracks.step[-1])].gpu_ops
+        title = f"{span}  {duration(tracks.home[1] - tracks.home[0])}, {count:,} {ops}"
         if len(data.window.analysis.busy) > 1:
             label = data.window.analysis.trace.device_label(device_of_last_step(tracks))
             title += f", here those of {label if isinstance(label, str) else f'GPU {label}'}"

@@ -1,6 +1,7 @@
 """The table of log lines, and the whole line at the cursor below it."""
 
 from collections.abc import Hashable
+from operator import attrgetter
 from typing import ClassVar
 
 from decodescope.analyzer.tables.columns import NAME, TEXT, Column, Table, Tone
@@ -8,7 +9,7 @@ from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import Command
 from decodescope.tui.model.notices import Level, LogLine
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet, wrapped
+from decodescope.tui.panels.sheet import Empty, Row, Sheet, wrapped
 from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
 from decodescope.tui.panels.table_rows import Rows, TableRows
 
@@ -30,10 +31,8 @@ class LogTablePanel(TablePanel):
         Command("copy_line", "c", "Copy the line", "Copy the line at the cursor", "copy line", 5),
     )
 
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
-        self._least = 0
-        self._view = view
-        super().__init__(brush, view, moment)
+    _least = 0
+    _view: View
 
     def source(self, view: View, moment: Moment) -> object:
         self._view = view
@@ -42,14 +41,9 @@ class LogTablePanel(TablePanel):
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
         if not view.log:
             return Empty("Log", "nothing was logged yet")
+        self._title = ("Log", "Log: warnings and errors", "Log: errors")[self._least]
         shown = [line for line in view.log if _LEVELS.index(line.level) >= self._least]
-        return TableRows(Table("lines", _COLUMNS, shown, key=_number, search=_text))
-
-    def title(self) -> str:
-        return ("Log", "Log: warnings and errors", "Log: errors")[self._least]
-
-    def note(self) -> str:
-        return "" if self._at_end else "end follows"
+        return TableRows(Table("lines", _COLUMNS, shown, key=attrgetter("number"), search=_text))
 
     @property
     def _at_end(self) -> bool:
@@ -57,6 +51,7 @@ class LogTablePanel(TablePanel):
 
     def draw(self, data: Rows, width: int, height: int) -> Sheet:
         """The table, and as many rows as the whole line needs, up to a third."""
+        self._note = "" if self._at_end else "end follows"
         line = self._line_at_cursor()
         whole = wrapped(plain_line(line.text), max(width, 1)) if line is not None else []
         room = min(height // _WHOLE_SHARE, height - _LEAST_TABLE_ROWS - 1, len(whole))
@@ -73,12 +68,10 @@ class LogTablePanel(TablePanel):
         """A line is shown below the table; it selects nothing in the window."""
 
     def action_level(self) -> None:
-        """Show lines of the next level."""
         self._least = (self._least + 1) % len(_LEVELS)
         self.show(self._view, Moment(0.0))
 
     def action_copy_line(self) -> None:
-        """Copy the whole line at the cursor."""
         line = self._line_at_cursor()
         if line is not None:
             self.app.copy_to_clipboard(plain_line(f"{line.time} {_source(line)} {line.text}"))
@@ -97,10 +90,6 @@ class LogTablePanel(TablePanel):
 
 def _source(line: LogLine) -> str:
     return line.code or line.source
-
-
-def _number(line: LogLine) -> Hashable:
-    return line.number
 
 
 def _text(line: LogLine) -> str:

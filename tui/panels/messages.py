@@ -14,10 +14,6 @@ class PageRequest(Message):
     """A request that changes no run and no file: what is selected, and which page is shown."""
 
 
-class FileRequest(Message):
-    """A request of page 8: find and open files, or show the worker again."""
-
-
 @dataclass
 class Choose(PageRequest):
     """Select `pick`, None selects nothing."""
@@ -54,48 +50,15 @@ class GoTo(Message):
 
 
 @dataclass
-class Browse(FileRequest):
-    """The path field says `text` now."""
+class AskFile(Message):
+    """A request of page 8: list the folder of the path field, which says `text` now; complete it;
+    the cursor is on `path`; mark `path` to be opened together with others, or unmark it; open
+    `path`, with all others that are marked if it is (a folder is listed); open the file that `text`
+    names; show the worker again, which is paused behind a file."""
 
-    text: str
-
-
-@dataclass
-class Complete(FileRequest):
-    """Complete what the path field says."""
-
-
-@dataclass
-class Point(FileRequest):
-    """The cursor is on the file or folder `path`."""
-
-    path: Path
-
-
-@dataclass
-class MarkFile(FileRequest):
-    """Mark the file `path` to be opened together with others, or no longer."""
-
-    path: Path
-
-
-@dataclass
-class OpenPaths(FileRequest):
-    """Show this file, with all others that are marked if it is; a folder is listed."""
-
-    path: Path
-
-
-@dataclass
-class OpenTyped(FileRequest):
-    """Show the file that the path field names."""
-
-    text: str
-
-
-@dataclass
-class BackToLive(FileRequest):
-    """Show the worker again, which is paused behind a file."""
+    do: Literal["browse", "complete", "point", "mark", "open", "open_typed", "back_to_live"]
+    path: Path = Path()
+    text: str = ""
 
 
 @dataclass

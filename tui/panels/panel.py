@@ -145,8 +145,8 @@ class Panel(KeyedWidget, Generic[Data], can_focus=False):
         if not self._recorded_on:
             return ""
         short = f" recorded on {self._recorded_on} "
-        what = "figures" if self.PART == "figures" else "window"
-        long = f"{short.rstrip()}: shown until this run's first {what} "
+        part = "figures" if self.PART == "figures" else "window"
+        long = f"{short.rstrip()}: shown until this run's first {part} "
         return long if cell_len(long) <= room else short
 
     def mark_cells(self, width: int) -> int:

@@ -33,7 +33,6 @@ class Prompt:
         return key in ("escape", "enter")
 
     def drawn(self, inks: Inks) -> Row:
-        """The label, the text and a cursor."""
         return Row().add(self.label, inks.key).add(self.text, inks.strong).add("▏", inks.accent)
 
 
@@ -51,7 +50,6 @@ class Prompting:
         return self._prompt is not None
 
     def on_key(self, event: events.Key) -> None:
-        """Edit the prompt, if there is one."""
         prompt = self._prompt
         if prompt is None:
             return

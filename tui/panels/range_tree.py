@@ -1,6 +1,7 @@
 """The tree of ranges: their GPU time, launches and idle time, folded by layer or one by one."""
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.style import Style
@@ -12,9 +13,9 @@ from decodescope.tui.commands import Command
 from decodescope.tui.model.picks import Pick, RangePick
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.messages import Choose, Narrow, Turn
-from decodescope.tui.panels.sheet import Brush, Empty
+from decodescope.tui.panels.sheet import Empty
 from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
-from decodescope.tui.panels.table_rows import Cell, Rows, drawing_of
+from decodescope.tui.panels.table_rows import Cell, Rows, TableRows
 from decodescope.tui.style.palette import Inks
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 TITLE = "Ranges"
 
 
-class RangeRows(Rows):
+class RangeRows(TableRows["RangeLine"]):
     """The rows of an unfolded tree; a key is a path. Sorting keeps each row below its parent."""
 
     def __init__(
@@ -34,8 +35,7 @@ class RangeRows(Rows):
         within: str | None,
     ) -> None:
         table = table_of_lines(lines, window.report, folded=True)
-        self.columns = table.shown()
-        self._drawings = [drawing_of(column) for column in self.columns[1:]]
+        super().__init__(replace(table, tone=None, depth=None))
         hidden: set[str] = set()
         self.lines: list[RangeLine] = []
         for line in lines:
@@ -43,32 +43,21 @@ class RangeRows(Rows):
                 hidden.add(line.range.path)
             else:
                 self.lines.append(line)
+        self.table = replace(self.table, rows=self.lines)
         self._folded, self._within = closed, within
-        self._places = {line.range.path: place for place, line in enumerate(self.lines)}
-
-    def __len__(self) -> int:
-        return len(self.lines)
-
-    def key(self, row: int) -> Hashable:
-        return self.lines[row].range.path
-
-    def place(self, key: Hashable) -> int | None:
-        return self._places.get(str(key))
 
     def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
-        line = self.lines[row]
-        return [self._name(row, inks, room), *(draw(line, inks, room) for draw in self._drawings)]
+        return self.refitted(row, super().cells(row, inks, room), inks, room)
 
     def refitted(self, row: int, cells: Sequence[Cell], inks: Inks, room: int) -> Sequence[Cell]:
         return [self._name(row, inks, room), *cells[1:]]
 
     def _name(self, row: int, inks: Inks, room: int) -> Cell:
         line = self.lines[row]
-        node, several = line.range, len(line.each_ns) > 1
-        sign = " "
+        node, sign = line.range, " "
         if line.children:
             sign = "▸" if node.path in self._folded else "▾"
-        many = f" \u00d7{len(line.each_ns)}" if several else ""
+        many = f" \u00d7{len(line.each_ns)}" if len(line.each_ns) > 1 else ""
         indent = "  " * min(line.depth, room // 4)
         label = f"~{line.label}" if node.kind == "inferred" and inks.letters else line.label
         label = cut_middle(label, max(room - len(indent) - 2 - len(many), 1))
@@ -77,24 +66,10 @@ class RangeRows(Rows):
             style = inks.accent
         return Cell(f"{indent}{sign} {label}{many}", style)
 
-    def text(self, row: int) -> str:
-        return self.lines[row].range.path
-
-    def values(self, column: int) -> Sequence[object]:
-        return [self.columns[column].sorted_by(line) for line in self.lines]
-
     def order(self, column: int | None, down: bool) -> Sequence[int]:
-        if column is None:
-            return range(len(self))
         below: dict[str | None, list[int]] = {}
-        for row, line in enumerate(self.lines):
-            below.setdefault(line.above, []).append(row)
-        values = self.values(column)
-        for siblings in below.values():
-            known = [row for row in siblings if values[row] is not None]
-            lost = [row for row in siblings if values[row] is None]
-            known.sort(key=lambda row: values[row], reverse=down)  # type: ignore[arg-type,return-value]
-            siblings[:] = known + lost
+        for row in super().order(column, down):
+            below.setdefault(self.lines[row].above, []).append(row)
         ordered: list[int] = []
         pending = below.get(None, [])[::-1]
         while pending:
@@ -117,17 +92,10 @@ class RangeTreePanel(TablePanel):
             "Show only this range on every page; again: everything",
             "narrow",
             1,
-            "enter",
         ),
         Command("fold", "space", "Fold or unfold", "Hide or show the ranges inside", "fold", 2),
-        Command(
-            "close",
-            "left",
-            "Close",
-            "Hide the ranges inside, or go to the range around it",
-            shown="←",
-        ),
-        Command("unfold", "right", "Open", "Show the ranges inside", shown="→"),
+        Command("close", "left", "Close", "Hide the ranges inside, or go to the range around it"),
+        Command("unfold", "right", "Open", "Show the ranges inside"),
         Command(
             "layers",
             "l",
@@ -139,11 +107,9 @@ class RangeTreePanel(TablePanel):
         Command("gaps", "g", "Gaps of the range", "List the gaps that its ops ended", "gaps", 7),
     )
 
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
-        self._folded: frozenset[str] = frozenset()
-        self._by_layer = True
-        self._seen: tuple[View, Moment] = (view, moment)
-        super().__init__(brush, view, moment)
+    _folded: frozenset[str] = frozenset()
+    _by_layer = True
+    _seen: tuple[View, Moment]
 
     def source(self, view: View, moment: Moment) -> object:
         self._seen = (view, moment)
@@ -160,23 +126,17 @@ class RangeTreePanel(TablePanel):
         lines = range_lines(window.report, by_layer=self._by_layer)
         if not lines:
             return Empty(TITLE, "no range and no operator of the host launched this window's work")
-        return RangeRows(lines, self._folded, window, view.selection.within)
-
-    def title(self) -> str:
-        rows, within = self._shown, self._seen[0].selection.within
-        operators = isinstance(rows, RangeRows) and all(
-            line.range.kind == "operator" for line in rows.lines if line.depth == 0
-        )
-        inferred = isinstance(rows, RangeRows) and any(
-            line.range.kind == "inferred" for line in rows.lines
-        )
-        title = "Operators (the host opened no range)" if operators else TITLE
-        how = "where ~" if self._brush.inks.letters else "where slanted"
-        title += f", inferred from kernel names {how}" if inferred else ""
-        return f"{title}: narrowed to {within}" if within is not None else title
-
-    def note(self) -> str:
-        return "layers as one row" if self._by_layer else "every range"
+        within = view.selection.within
+        rows = RangeRows(lines, self._folded, window, within)
+        self._title = TITLE
+        if all(line.range.kind == "operator" for line in rows.lines if line.depth == 0):
+            self._title = "Operators (the host opened no range)"
+        if any(line.range.kind == "inferred" for line in rows.lines):
+            how = "where ~" if self._brush.inks.letters else "where slanted"
+            self._title += f", inferred from kernel names {how}"
+        self._title += f": narrowed to {within}" if within is not None else ""
+        self._note = "layers as one row" if self._by_layer else "every range"
+        return rows
 
     def pick_of(self, key: Hashable) -> Pick | None:
         return RangePick(str(key))
@@ -190,7 +150,6 @@ class RangeTreePanel(TablePanel):
         self.post_message(Narrow(None if within == key else str(key)))
 
     def action_fold(self) -> None:
-        """Hide or show the ranges inside the one at the cursor."""
         if (line := self._line_at()) is not None and line.children:
             self._fold(self._folded ^ {line.range.path})
 
@@ -206,17 +165,14 @@ class RangeTreePanel(TablePanel):
             self.post_message(Choose(RangePick(line.above)))
 
     def action_unfold(self) -> None:
-        """Show the ranges inside."""
         if (line := self._line_at()) is not None:
             self._fold(self._folded - {line.range.path})
 
     def action_layers(self) -> None:
-        """Layers as one row, or each by itself."""
         self._by_layer = not self._by_layer
         self.show(*self._seen)
 
     def action_gaps(self) -> None:
-        """List the gaps that the ops of the range ended."""
         if (line := self._line_at()) is not None:
             self.post_message(Narrow(line.range.path))
             self.post_message(Turn("gaps"))

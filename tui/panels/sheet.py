@@ -47,7 +47,6 @@ class Row:
         return self
 
     def to(self, column: int) -> Self:
-        """Pad with spaces up to `column`."""
         if column > self.cells:
             self.add(" " * (column - self.cells), Style.null())
         return self

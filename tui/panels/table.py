@@ -17,31 +17,34 @@ from decodescope.tui.panels.table_layout import TableLayout
 from decodescope.tui.panels.table_rows import Rows, smart_pattern, text_lines
 
 TABLE_COMMANDS = (
-    Command("find", "slash", "Search", "Move to the next row that matches", "search", 3, "/"),
+    Command("find", "slash", "Search", "Move to the next row that matches", "search", 3),
     Command("filter", "f", "Filter", "Show only rows that match", "filter", 4),
     Command("next_match(1)", "n", "Next match", "Move to the next match"),
     Command("next_match(-1)", "N", "Previous match", "Move to the previous match"),
     Command("sort", "s", "Sort", "Sort by the next column", "sort", 5),
     Command("reverse", "r", "Reverse", "Reverse the order", "reverse", 9),
-    Command("move(-1)", "up,k", "Up", "One row up", shown="↑"),
-    Command("move(1)", "down,j", "Down", "One row down", shown="↓"),
-    Command("page(-1)", "pageup", "Page up", "One screen up", shown="PgUp"),
-    Command("page(1)", "pagedown", "Page down", "One screen down", shown="PgDn"),
-    Command("end(-1)", "home", "First row", "To the first row", shown="Home"),
-    Command("end(1)", "end", "Last row", "To the last row", shown="End"),
-    Command("enter", "enter", "Open", "Open the row", "open row", 6, "enter"),
+    Command("move(-1)", "up,k", "Up", "One row up"),
+    Command("move(1)", "down,j", "Down", "One row down"),
+    Command("page(-1)", "pageup", "Page up", "One screen up"),
+    Command("page(1)", "pagedown", "Page down", "One screen down"),
+    Command("end(-1)", "home", "First row", "To the first row"),
+    Command("end(1)", "end", "Last row", "To the last row"),
+    Command("enter", "enter", "Open", "Open the row", "open row", 6),
 )
 # Terminals accept some 100 kB for the clipboard.
 _MOST_COPIED = 1_000
 
 
 class TablePanel(Prompting, Panel[Rows]):
-    """Subclasses say what to show (`source`, `rows`), the pick of a row, and what enter does.
+    """Subclasses say what to show (`source`, `rows`), the pick of a row, and what enter does. With
+    the rows, they set `_title` and `_note`, which are in the frame.
 
     The cursor stays on its row, by key, when rows are replaced, sorted or filtered.
     """
 
     COMMANDS: ClassVar[tuple[Command, ...]] = TABLE_COMMANDS
+
+    _title = _note = ""
 
     def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
         self._source: object = object()
@@ -64,14 +67,6 @@ class TablePanel(Prompting, Panel[Rows]):
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
         """The rows, or why there are none."""
         raise NotImplementedError
-
-    def title(self) -> str:
-        """The title in the frame."""
-        raise NotImplementedError
-
-    def note(self) -> str:
-        """The note at the end of the frame."""
-        return ""
 
     def pick_of(self, key: Hashable) -> Pick | None:
         """The pick that the cursor on a row selects; None selects nothing."""
@@ -111,19 +106,18 @@ class TablePanel(Prompting, Panel[Rows]):
         rows = [layout.titles(data.columns, self._sorted, self._down, brush)]
         pattern = smart_pattern(self._search) if self._search else None
         for number, (row, cells) in enumerate(lines, self._top):
-            found = pattern is not None and pattern.search(data.text(row)) is not None
+            matches = pattern is not None and pattern.search(data.text(row)) is not None
             cursor = number == self._cursor
-            rows.append(layout.line(data.columns, cells, cursor, found, width, brush))
+            rows.append(layout.line(data.columns, cells, cursor, matches, width, brush))
         if not len(self._order):
             none = "no row matches" if self._filter else "nothing to show"
             rows.append(Row().add(none, brush.inks.faint))
         if foot:
             rows = rows[: height - 1] + [Row() for _ in range(height - 1 - len(rows))]
             rows.append(self._foot())
-        return Sheet(rows, self.title(), self._place_note())
+        return Sheet(rows, self._title, self._place_note())
 
     def column_help(self) -> list[tuple[str, str]]:
-        """The meaning of each column, for the help."""
         if not isinstance(self._shown, Rows):
             return []
         columns = {column.heading: column.help for column in self._shown.columns}
@@ -138,7 +132,7 @@ class TablePanel(Prompting, Panel[Rows]):
 
     def as_text(self, data: Rows) -> list[TextLine]:
         copied = self._order[:_MOST_COPIED]
-        lines: list[TextLine] = [self.title(), *text_lines(data, self._brush.inks, copied)]
+        lines: list[TextLine] = [self._title, *text_lines(data, self._brush.inks, copied)]
         if len(self._order) > _MOST_COPIED:
             lines.append(f"and {len(self._order) - _MOST_COPIED:,} more rows")
         return lines
@@ -153,12 +147,10 @@ class TablePanel(Prompting, Panel[Rows]):
         self._apply()
 
     def action_find(self) -> None:
-        """Edit the search."""
         self._prompt = Prompt("/", self._search)
         self._redraw()
 
     def action_filter(self) -> None:
-        """Edit the filter."""
         self._prompt = Prompt("filter: ", self._filter, filters=True)
         self._redraw()
 
@@ -168,30 +160,24 @@ class TablePanel(Prompting, Panel[Rows]):
             self._seek(self._shown.matching(smart_pattern(self._search)), step, self._cursor + step)
 
     def action_sort(self) -> None:
-        """Sort by the next column; after the last in the natural order."""
         if isinstance(self._shown, Rows):
             following = 0 if self._sorted is None else self._sorted + 1
             self.sort_by(following if following < len(self._shown.columns) else None)
 
     def action_reverse(self) -> None:
-        """Reverse the order."""
         self._down = not self._down
         self._apply()
 
     def action_move(self, rows: int) -> None:
-        """Move the cursor."""
         self._go_to(self._cursor + rows)
 
     def action_page(self, pages: int) -> None:
-        """Move the cursor by a screen."""
         self._go_to(self._cursor + pages * max(self._body - 1, 1))
 
     def action_end(self, side: int) -> None:
-        """Move the cursor to the first or the last row."""
         self._go_to(0 if side < 0 else len(self._order) - 1)
 
     def action_enter(self) -> None:
-        """Open the row at the cursor."""
         if self._cursor_key is not None:
             self.opened(self._cursor_key)
 
@@ -208,12 +194,10 @@ class TablePanel(Prompting, Panel[Rows]):
     # Mouse
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Scroll three rows."""
         event.stop()
         self._go_to(self._cursor + 3)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Scroll three rows."""
         event.stop()
         self._go_to(self._cursor - 3)
 
@@ -268,11 +252,11 @@ class TablePanel(Prompting, Panel[Rows]):
             self._seek(self._shown.matching(smart_pattern(self._search)), 1, self._cursor)
         self._redraw()
 
-    def _seek(self, found: set[int], step: int, start: int) -> None:
+    def _seek(self, matches: set[int], step: int, start: int) -> None:
         count = len(self._order)
         for place in range(count):
             place = (start + place * step) % count
-            if self._order[place] in found:
+            if self._order[place] in matches:
                 self._go_to(place)
                 return
 
@@ -307,7 +291,7 @@ class TablePanel(Prompting, Panel[Rows]):
         return Row().add("  ".join(parts), inks.key)
 
     def _place_note(self) -> str:
-        rows, parts = self._shown, [self.note()]
+        rows, parts = self._shown, [self._note]
         if isinstance(rows, Rows) and len(self._order) < len(rows):
             parts.append(f"{len(self._order):,} of {len(rows):,}")
         elif len(self._order) > self._body:
@@ -320,7 +304,6 @@ def _headings(rows: Rows) -> list[str]:
 
 
 def _index(order: Sequence[int], row: int) -> int | None:
-    """Where `row` is in `order`."""
     try:
         return order.index(row)
     except ValueError:

@@ -88,11 +88,11 @@ class TableLayout:
         columns: Columns,
         cells: Sequence[Cell],
         cursor: bool,
-        found: bool,
+        matches: bool,
         width: int,
         brush: Brush,
     ) -> Row:
-        """The line of one row: the one at the cursor, or one that the search `found`."""
+        """The line of one row: the one at the cursor, or one that `matches` the search."""
         inks, row = brush.inks, Row()
         over = inks.cursor if cursor else Style.null()
         for column, cell, wide in zip(columns, cells, self._cells, strict=True):
@@ -101,8 +101,8 @@ class TableLayout:
             if row.cells:
                 row.add(" " * _GAP, inks.text + over)
             style = (cell.style or inks.text) + over
-            if found and column.kind.flexible:
-                style += inks.found
+            if matches and column.kind.flexible:
+                style += inks.match
             (row.left if column.align == "left" else row.right)(cell.text, wide, style)
         if cursor and row.cells < width:
             row.add(" " * (width - row.cells), over)

@@ -12,7 +12,7 @@ from decodescope.analyzer.vocabulary.words import (
     straggler_text,
 )
 from decodescope.tui.commands import Command
-from decodescope.tui.model.view import Moment, Part, View, Window
+from decodescope.tui.model.view import Moment, Part, View
 from decodescope.tui.panels.messages import Resized
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Row, Sheet, wrapped
@@ -41,11 +41,6 @@ def _about_the_step(report: Report) -> list[str]:
     return texts
 
 
-def _who_waits(window: Window) -> list[str]:
-    """Which rank or GPU the others wait for, where they communicate."""
-    return [] if window.communication is None else [straggler_text(window.communication)]
-
-
 class VerdictPanel(Panel[VerdictData]):
     """The verdict as a headline with its first advice; the other lines can be unfolded."""
 
@@ -68,7 +63,9 @@ class VerdictPanel(Panel[VerdictData]):
                 "no GPU activity", messages or ("the trace holds no GPU events",), True
             )
         verdict = report.verdict
-        reasons = (*verdict.because, *_who_waits(view.window), *_about_the_step(report))
+        communication = view.window.communication
+        waiting = [straggler_text(communication)] if communication is not None else []
+        reasons = (*verdict.because, *waiting, *_about_the_step(report))
         return VerdictData(bound_words(verdict.bound), reasons, verdict.bound in _BAD, verdict.next)
 
     def as_text(self, data: VerdictData) -> list[str]:
@@ -92,7 +89,6 @@ class VerdictPanel(Panel[VerdictData]):
         return whole.add(words[:width], inks.key)
 
     def action_fold(self) -> None:
-        """Show or hide the reasons."""
         self._unfolded = not self._unfolded
         self._drawn_for = None
         self.post_message(Resized(self))
@@ -134,7 +130,7 @@ class FullVerdictPanel(VerdictPanel):
     PART = None
     COMMANDS = (
         Command("scroll(-1)", "up,k", "Up", "Scroll up", "scroll", 3, "↑↓"),
-        Command("scroll(1)", "down,j", "Down", "Scroll down", shown="↓"),
+        Command("scroll(1)", "down,j", "Down", "Scroll down"),
     )
 
     _unfolded = True
@@ -153,6 +149,5 @@ class FullVerdictPanel(VerdictPanel):
         """Nothing: it is always unfolded."""
 
     def action_scroll(self, lines: int) -> None:
-        """Scroll by `lines`."""
         self._first += lines
         self._redraw()

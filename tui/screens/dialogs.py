@@ -45,7 +45,6 @@ class Dialog(ModalScreen[Result | None]):
             self.dismiss(result)
 
     def action_close(self) -> None:
-        """Close without a result."""
         self.close()
 
 
@@ -82,12 +81,7 @@ class VariantsScreen(Dialog[int]):
         Binding(key, f"choose({index})", f"Choose number {key}")
         for index, key in enumerate(CHOICE_KEYS)
     ]
-    CSS = (
-        Dialog.CSS
-        + """
-    .box { width: 76; }
-    """
-    )
+    CSS = f"{Dialog.CSS} .box {{ width: 76; }}"
 
     def __init__(self, title: str, choices: tuple[Choice, ...], current: int) -> None:
         super().__init__()
@@ -109,11 +103,9 @@ class VariantsScreen(Dialog[int]):
         yield choices
 
     def on_mount(self) -> None:
-        """Begin at the current one."""
         self.query_one(Choices).highlighted = max(self._current, 0)
 
     def action_choose(self, index: int) -> None:
-        """Choose a number."""
         if index < len(self._choices) and self._choices[index].unavailable is None:
             self.close(index)
 
@@ -128,12 +120,7 @@ _HINT = "90, 1:30, 1:02:03 or 50 %"
 class SeekScreen(Dialog[int]):
     """Returns the time in ns, None if cancelled. A text that is no time stays to be corrected."""
 
-    CSS = (
-        Dialog.CSS
-        + """
-    .box { width: 44; padding: 0 2; }
-    """
-    )
+    CSS = f"{Dialog.CSS} .box {{ width: 44; padding: 0 2; }}"
 
     def __init__(self, playback: Playback) -> None:
         super().__init__()
@@ -185,7 +172,6 @@ class OtherFileScreen(Dialog[Path]):
             yield Static("", id="problem", markup=False)
 
     def on_mount(self) -> None:
-        """The path is what most need."""
         self.query_one(Input).focus()
 
     @on(OptionList.OptionSelected)

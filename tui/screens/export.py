@@ -39,8 +39,9 @@ class Exportable:
 
 
 EXPORTABLES = (
-    Exportable("json", "comparison as JSON, which page 7 opens again", "-comparison.json",
-               "comparison"),
+    Exportable(
+        "json", "comparison as JSON, which page 7 opens again", "-comparison.json", "comparison"
+    ),
     Exportable("markdown", "comparison as Markdown", "-comparison.md", "comparison"),
     Exportable("chrome", "Chrome trace, for ui.perfetto.dev", ".json.gz"),
     Exportable("html", "HTML report, one page", ".html"),
@@ -49,15 +50,7 @@ EXPORTABLES = (
     Exportable("gap", "CSV of gaps", "-gaps.csv"),
     Exportable("svg", "picture of the screen (SVG)", ".svg", "screen"),
     Exportable("text", "text of the page, to the clipboard", "", "screen"),
-)  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Export:
-    """The choice of the user; no path for the clipboard."""
-
-    kind: Kind
-    path: Path | None
+)
 
 
 class TargetInput(PlainInput):
@@ -73,7 +66,6 @@ class TargetInput(PlainInput):
         self._folder = folder
 
     async def action_complete(self) -> None:
-        """Complete the folder that is typed."""
         typed = self.value
         listed = await asyncio.to_thread(folders, folder_of(typed, self._folder))
         if self.value == typed:
@@ -81,12 +73,12 @@ class TargetInput(PlainInput):
             self.cursor_position = len(self.value)
 
     def action_leave(self) -> None:
-        """Focus the list."""
         self.screen.query_one(Choices).focus()
 
 
-class ExportScreen(Dialog[Export]):
-    """Returns what to write where, None if cancelled. An existing file needs enter twice."""
+class ExportScreen(Dialog[tuple[Kind, Path | None]]):
+    """Returns what to write and its path, None for the clipboard; None if cancelled. An existing
+    file needs enter twice."""
 
     CSS = (
         Dialog.CSS
@@ -124,7 +116,6 @@ class ExportScreen(Dialog[Export]):
             yield Static("", classes="problem", markup=False)
 
     def on_mount(self) -> None:
-        """Begin with the first."""
         choices = self.query_one(Choices)
         choices.highlighted = 0
         choices.focus()
@@ -149,7 +140,7 @@ class ExportScreen(Dialog[Export]):
             return
         chosen, typed = self._offered[index], self.query_one(TargetInput).value
         if not chosen.ending:
-            self.close(Export(chosen.kind, None))
+            self.close((chosen.kind, None))
             return
         path = folder_of(typed, self._folder) / os.path.split(typed)[1]
         try:
@@ -161,7 +152,7 @@ class ExportScreen(Dialog[Export]):
             self._asked = path
             self._say(f"{path} exists; enter once more overwrites it")
         else:
-            self.close(Export(chosen.kind, path))
+            self.close((chosen.kind, path))
 
     @on(TargetInput.Changed)
     def _edited(self) -> None:

@@ -88,7 +88,6 @@ class HelpScreen(Dialog[None]):
                 yield from self._section(f"\nTerms: {title}", definitions)
 
     def action_scroll(self, lines: int) -> None:
-        """Scroll by `lines`."""
         self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
 
     def _section(self, title: str, rows: Sequence[tuple[str, str]]) -> Iterator[Static]:

@@ -18,7 +18,6 @@ from decodescope.tui.panels.around import (
     BannerPanel,
     KeysPanel,
     PlaybackPanel,
-    Tab,
     TabsPanel,
     banner_rows,
 )
@@ -55,7 +54,7 @@ class MainScreen(Screen[None]):
         around = (TitlePanel, StripPanel, BannerPanel, DetailsPanel, PlaybackPanel)
         self._around_page: list[Panel[Any]] = [kind(brush, view, moment) for kind in around]
         self._page_panels: dict[type[Panel[Any]], Panel[Any]] = {}
-        tabs = tuple(Tab(page.name, page.key, page.label) for page in pages)
+        tabs = [(page.name, page.key, page.label) for page in pages]
         self._tabs = TabsPanel(brush, view, moment, tabs)
         self._keys = KeysPanel(brush, view, moment)
         self._load(view.page)
@@ -64,11 +63,9 @@ class MainScreen(Screen[None]):
         yield from self._panels()
 
     def on_mount(self) -> None:
-        """Place the panels for the first time."""
         self._arrange()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Place the panels again."""
         self._arrange()
 
     def on_resized(self, message: Resized) -> None:
@@ -99,7 +96,6 @@ class MainScreen(Screen[None]):
         return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
 
     def use_keys(self, keymap: Mapping[str, str]) -> None:
-        """Name the user's keys everywhere."""
         self._user_keymap = keymap
         for panel in self._panels():
             panel.use_keys(keymap)
@@ -124,12 +120,10 @@ class MainScreen(Screen[None]):
 
     @property
     def inks(self) -> Inks:
-        """The styles of the current theme."""
         return self._brush.inks
 
     @property
     def keymap(self) -> Mapping[str, str]:
-        """The keys that the user chose, by the names of actions."""
         return self._user_keymap
 
     async def mounted(self) -> None:
@@ -152,7 +146,6 @@ class MainScreen(Screen[None]):
         return False
 
     def forget_typed(self) -> bool:
-        """Drop the search and the filter of a panel of the page; False if there is none."""
         return any(panel.forget_typed() for panel in self._visible())
 
     def as_text(self) -> str:

@@ -89,7 +89,7 @@ def _parsed(value: str, default: str) -> Color:
 _PLAIN, _BOLD, _DIM = Style(), Style(bold=True), Style(dim=True)
 _ALARM = Style(bold=True, underline=True)
 _CURSOR = Style(reverse=True)
-_FOUND = Style(underline=True)
+_MATCH = Style(underline=True)
 _FOCUSED = Style(bold=True, reverse=True)
 _BLACK = Color(0, 0, 0)
 
@@ -119,7 +119,7 @@ class Inks:
     bad: Style = _ALARM
     key: Style = _BOLD
     cursor: Style = _CURSOR
-    found: Style = _FOUND
+    match: Style = _MATCH
     _hues: dict[str, Style] = field(default_factory=dict, compare=False)
 
     def hue(self, color: str) -> Style:
@@ -132,19 +132,15 @@ class Inks:
         return style
 
     def variant(self, index: int) -> Style:
-        """The colour of the variant at `index` in the list."""
         return self.hue(VARIANT_COLORS[index % len(VARIANT_COLORS)])
 
     def gap(self, gap_class: str) -> Style:
-        """The colour of a gap class."""
         return self.hue(GAP_COLORS.get(gap_class, _OTHER))
 
     def family(self, family: str) -> Style:
-        """The colour of a family of ops."""
         return self.hue(FAMILY_COLORS.get(family, _OTHER))
 
     def part(self, part: str) -> Style:
-        """The colour of a part of the waterfall."""
         return self.hue(PART_COLORS.get(part, _OTHER))
 
     def mark(self, letter: str, swatch: str) -> str:
@@ -193,7 +189,7 @@ def themed_inks(variables: dict[str, str], dark: bool, few_colors: bool = False)
         bad=state("bad", bold=True),
         key=Style(color=primary.hex6, bold=True),
         cursor=Style(bgcolor=background.blend(primary, 0.28).hex6),
-        found=Style(color=foreground.hex6, bold=True, underline=True),
+        match=Style(color=foreground.hex6, bold=True, underline=True),
     )
 
 

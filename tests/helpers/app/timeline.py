@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from decodescope.tui.app import DecodescopeApp
-from decodescope.tui.panels.timeline.panel import TimelinePanel
+from decodescope.tui.panels.timeline.timeline_panel import TimelinePanel
 from tests.helpers.kineto_events import document
 from tests.helpers.scripted import settle, text_of
 

@@ -10,7 +10,7 @@ from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.model.feed import open_feed
 from decodescope.tui.model.sources import TraceSource
-from decodescope.tui.panels.messages import BackToLive
+from decodescope.tui.panels.messages import AskFile
 from tests.helpers.scripted import settle, text_of, write_trace
 from tests.tui.comparing.page import TALL, Page, said
 from tests.tui.comparing.scripted_comparison import comparison, done, measured, whole_round
@@ -180,7 +180,7 @@ async def test_a_worker_that_is_not_shown_at_the_end_waits(page: Page, tmp_path:
         await page.say(pilot, *whole_round(0), *done())
         assert page.state.phase == "done"
         assert page.worker.sent == [Pause()]
-        await page.app._files.answer(BackToLive())
+        await page.app._files.answer(AskFile("back_to_live"))
     assert page.worker.sent == [Pause(), Resume()]
 
 

@@ -10,6 +10,7 @@ from decodescope.analyzer.schema.comparison_report import Diff
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.sources import TraceSource
 from decodescope.tui.model.user_files import Places
+from decodescope.tui.panels.messages import AskFile
 from tests.helpers.app.files import typed
 from tests.helpers.foreign.captures import capture_of, captured, kernels, model, replays
 from tests.helpers.kineto_events import document
@@ -79,7 +80,7 @@ async def test_files_opened_together_have_it_if_all_are_its_files(
         await settle(pilot)
         for name in ("mine.json", second):
             app._library.mark(folder / name)
-        app._library.open(folder / second)
+        await app._files.answer(AskFile("open", folder / second))
         await settle(pilot)
         for key, name in (("2", second), ("1", "mine.json")):
             await pilot.press("v", key)

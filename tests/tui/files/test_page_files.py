@@ -59,7 +59,7 @@ async def test_enter_opens_a_trace_and_the_next_run_knows_it(app, folder) -> Non
 
 async def test_a_recent_file_that_is_gone_is_not_listed(app, folder) -> None:
     gone = folder / "run-b.json"
-    app._library._memory.opened([gone, folder / "elsewhere.json"])
+    app._library.memory.opened([gone, folder / "elsewhere.json"])
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         await pilot.press("8")

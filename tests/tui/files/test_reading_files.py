@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from decodescope.analyzer.readers.reading import load
-from decodescope.tui import background, library
+from decodescope.tui import feeds, library
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.sources import TraceSource
 from decodescope.tui.panels.files import PathPanel
@@ -129,7 +129,7 @@ async def test_how_much_of_a_file_was_read_is_shown(app, folder, monkeypatch) ->
             go.wait(PATIENCE_S)
             return real(paths, at, progress, given)
 
-        monkeypatch.setattr(library if one is app else background, "analyse_files", half)
+        monkeypatch.setattr(library if one is app else feeds, "analyse_files", half)
         async with one.run_test(size=(120, 40)) as pilot:
             if one is app:
                 await settle(pilot)

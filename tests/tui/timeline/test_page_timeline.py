@@ -152,7 +152,7 @@ async def test_search_moves_from_match_to_match(trace_file, size):
         await press(pilot, "escape")
         assert "nothing-like-it" not in text_of(app)
         assert pick(app) == kept
-    assert "MulFunctor" in names.fitted_names[names.ops.name[first.row]]
+    assert "MulFunctor" in names.names[names.ops.name[first.row]]
     assert second.row > first.row
     assert re.search(r"/mulf +\d+/36", shown)
     assert "no match" in none

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from decodescope.analyzer import analyze
 from decodescope.analyzer.tracks.build import find_tracks
 from decodescope.analyzer.tracks.track import NONE, Slices, Track, TrackKey, track_of
-from decodescope.tui.model.timeline import Look, look_at
+from decodescope.tui.model.look import Look, look_at
 from decodescope.tui.panels.timeline.axis import axis, exact_time, fitting_legend, scale_step_ns
 from decodescope.tui.panels.timeline.cells import bar_cells, gap_cells, gap_levels
 from decodescope.tui.panels.timeline.drawing import Canvas, track_heights

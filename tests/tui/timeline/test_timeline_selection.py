@@ -4,7 +4,7 @@ import re
 
 from decodescope.tui.model.picks import GapPick, KernelPick, OpPick, RangePick, Selection, SpanPick
 from decodescope.tui.panels.messages import Choose, Narrow
-from decodescope.tui.panels.timeline.panel import TimelinePanel
+from decodescope.tui.panels.timeline.timeline_panel import TimelinePanel
 from tests.helpers.app.recorded import app_of, press
 from tests.helpers.app.timeline import opened, pick, saved
 from tests.helpers.kineto_events import call, event, op, span

@@ -1,11 +1,11 @@
 """The lines that tell everything about a pick."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from decodescope.analyzer.names.fitted_names import short_kernels
 from decodescope.analyzer.roofline.advice import gap_advice
-from decodescope.analyzer.schema.report import GapReport, RangeReport, Report
+from decodescope.analyzer.schema.report import GapReport
 from decodescope.analyzer.text.formatting import UNKNOWN, count, duration, percent
 from decodescope.analyzer.vocabulary.words import (
     CPU_GAP_MEANINGS,
@@ -30,7 +30,7 @@ from decodescope.tui.model.picks import (
 from decodescope.tui.model.view import Window
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.timing.interruptions.interruption import Interruption
+    pass
 
 
 def describe(selection: Selection, window: Window) -> tuple[str, Iterable[DetailLine]]:
@@ -132,7 +132,10 @@ def gap_lines(window: Window, row: int) -> Iterator[DetailLine]:
     gap = gap_report(analysis, analysis.ranges, row)
     yield DetailLine("", f"{duration(gap.length_ns)} idle: {gap.gap_class}", "strong")
     interruptions = interruptions_by_gap(analysis.gaps, analysis.interruptions).get(row, [])
-    yield from _interruption_lines(interruptions)
+    for interruption in interruptions:
+        cause = interruption.cause.replace("_", " ")
+        text = f"{cause}, {duration(interruption.length_ns)}: {interruption.evidence}"
+        yield DetailLine("interruption", text, "warn")
     yield from _gap_part_lines(gap, CPU_GAP_MEANINGS if report.on_cpu else GAP_MEANINGS)
     if 2 * sum(interruption.length_ns for interruption in interruptions) > gap.length_ns:
         yield DetailLine(
@@ -147,14 +150,6 @@ def gap_lines(window: Window, row: int) -> Iterator[DetailLine]:
     if gap.range is not None:
         yield DetailLine("in range", gap.range)
     yield from _gap_place_lines(window, gap)
-
-
-def _interruption_lines(interruptions: Sequence["Interruption"]) -> Iterator[DetailLine]:
-    """The interruptions during the gap, each with its evidence."""
-    for interruption in interruptions:
-        cause = interruption.cause.replace("_", " ")
-        text = f"{cause}, {duration(interruption.length_ns)}: {interruption.evidence}"
-        yield DetailLine("interruption", text, "warn")
 
 
 def _gap_part_lines(gap: GapReport, meanings: dict[str, str]) -> Iterator[DetailLine]:
@@ -193,8 +188,8 @@ def _gap_place_lines(window: Window, gap: GapReport) -> Iterator[DetailLine]:
         one_device = len(window.analysis.steps.devices[gap.step]) == 1
         idle_ns = step.idle_ns if one_device else None
         shares = [
-            f"{percent(gap.length_ns / of_ns)} % of its {what}"
-            for what, of_ns in (("GPU span", step.gpu_span_ns), ("idle time", idle_ns))
+            f"{percent(gap.length_ns / of_ns)} % of its {time}"
+            for time, of_ns in (("GPU span", step.gpu_span_ns), ("idle time", idle_ns))
             if of_ns and gap.length_ns <= of_ns
         ]
         yield DetailLine("step", ", ".join([f"{gap.step}", *shares]))
@@ -245,7 +240,11 @@ def range_detail_lines(window: Window, path: str) -> Iterator[DetailLine]:
         yield DetailLine("per step", duration(line.time_ns / len(report.steps)))
     yield DetailLine("launches", count(node.launch_calls))
     yield DetailLine(ops_word(report), count(node.gpu_ops))
-    yield from _idle(report, node)
+    idle_ns = sum(device.idle_ns for device in report.devices)
+    share = f", {percent(node.idle_ns / idle_ns)} % of all idle time" if idle_ns else ""
+    yield DetailLine("idle", f"{duration(node.idle_ns)}{share}")
+    for name, ns in sorted(node.gaps.items(), key=lambda class_and_ns: -class_and_ns[1]):
+        yield DetailLine(f"  {name}", duration(ns))
     matched = "" if node.matched is None else f"; {percent(node.matched)} % of its ops match"
     certainty = _CERTAINTY["inferred" if node.kind == "inferred" else node.confidence]
     yield DetailLine("confidence", certainty + matched)
@@ -255,12 +254,3 @@ def range_detail_lines(window: Window, path: str) -> Iterator[DetailLine]:
     for name, calls, ns in kernels:
         share = f", {percent(ns / line.time_ns)} %" if line.time_ns else ""
         yield DetailLine("", f"{duration(ns)}{share}, {count(calls)}: {short[name]}")
-
-
-def _idle(report: Report, node: RangeReport) -> Iterator[DetailLine]:
-    """The idle time that its ops ended, by class."""
-    idle_ns = sum(device.idle_ns for device in report.devices)
-    share = f", {percent(node.idle_ns / idle_ns)} % of all idle time" if idle_ns else ""
-    yield DetailLine("idle", f"{duration(node.idle_ns)}{share}")
-    for name, ns in sorted(node.gaps.items(), key=lambda class_and_ns: -class_and_ns[1]):
-        yield DetailLine(f"  {name}", duration(ns))

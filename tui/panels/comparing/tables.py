@@ -70,20 +70,12 @@ COMPARISON_COMMANDS = (
 
 class ComparisonTable(TablePanel):
     """A table of the comparison page. Its rows are not of the window that other pages show, so they
-    select nothing there. Subclasses set `_title` and `_note` with the rows."""
+    select nothing there."""
 
     COMMANDS = (
         *COMPARISON_COMMANDS,
         *(command for command in TABLE_COMMANDS if command.action != "enter"),
     )
-
-    _title = _note = ""
-
-    def title(self) -> str:
-        return self._title
-
-    def note(self) -> str:
-        return self._note
 
     def wanted_rows(self, width: int) -> int | None:
         return 1 + len(self._shown) if isinstance(self._shown, Rows) else 0

@@ -18,7 +18,7 @@ from decodescope.tui.model.picks import GapFilter
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.messages import Sift
 from decodescope.tui.panels.panel import Panel
-from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet, TextLine
+from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine
 from decodescope.tui.panels.table_rows import tone_style
 
 if TYPE_CHECKING:
@@ -33,26 +33,26 @@ _LEAST_CHART = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Classes:
-    """The rows, of all `devices` together; `bounds` are those of the
+    """The rows of one window, range and step, of all `devices` together; `bounds` are those of the
     buckets, in order. `common_ns` is the idle time of the chosen step: that in which none of its
-    devices was busy."""
+    devices was busy. `steady`: of the whole window, how idle it is without interruptions, "" if
+    there are none."""
 
     lines: tuple[GapClassRow, ...]
     bounds: tuple[int, ...]
     steps: int
     devices: int
     common_ns: int | None = None
+    steady: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassesData:
-    """The rows of one window, range and step, and what is chosen of them; of the whole window also
-    how idle it is without interruptions, "" if there are none."""
+    """The classes, and the gaps that are chosen."""
 
-    found: Classes
+    classes: Classes
     chosen: GapFilter
     within: str | None
-    steady: str = ""
 
 
 class GapClassesPanel(Panel[ClassesData]):
@@ -70,7 +70,7 @@ class GapClassesPanel(Panel[ClassesData]):
             3,
             "↑↓",
         ),
-        Command("row(1)", "down,j", "Next class", "List the gaps of the class below", shown="↓"),
+        Command("row(1)", "down,j", "Next class", "List the gaps of the class below"),
         Command(
             "bucket(-1)",
             "left,h",
@@ -80,13 +80,7 @@ class GapClassesPanel(Panel[ClassesData]):
             4,
             "←→",
         ),
-        Command(
-            "bucket(1)",
-            "right,l",
-            "Longer gaps",
-            "List the gaps of the bucket to the right",
-            shown="→",
-        ),
+        Command("bucket(1)", "right,l", "Longer gaps", "List the gaps of the bucket to the right"),
         Command(
             "step(-1)",
             "left_square_bracket",
@@ -101,51 +95,47 @@ class GapClassesPanel(Panel[ClassesData]):
             "right_square_bracket",
             "Next step",
             "Only this step, the next one; after the last, the whole window",
-            shown="]",
         ),
     )
 
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
-        self._of: tuple[Window | None, str | None, int | None] | None = None
-        self._found: Classes | None = None
-        self._shown: list[GapClassRow] = []
-        self._chart: tuple[int, int] = (0, 1)
-        super().__init__(brush, view, moment)
+    _of: tuple[Window, str | None, int | None] | None = None
+    _idle_classes: Classes | None = None
+    _shown: Sequence[GapClassRow] = ()
+    _chart = (0, 1)
 
     def pick(self, view: View, moment: Moment) -> ClassesData | Empty:
         window, chosen, within = view.window, view.selection.gaps, view.selection.within
         if window is None:
             return Empty(TITLE, view.waiting)
         if (of := (window, within, chosen.step)) != self._of:
-            self._of, self._found = of, _classes(window, within, chosen.step)
-        if self._found is None:
+            self._of, self._idle_classes = of, _classes(window, within, chosen.step)
+        if self._idle_classes is None:
             return Empty(TITLE, no_gaps(window))
-        whole = chosen.step is None and within is None
-        return ClassesData(self._found, chosen, within, _steady(window.report) if whole else "")
+        return ClassesData(self._idle_classes, chosen, within)
 
     def wanted_rows(self, width: int) -> int | None:
         data = self._data
         if isinstance(data, Empty):
             return 3
-        return len(data.found.lines) + 2 + bool(data.steady)
+        return len(data.classes.lines) + 2 + bool(data.classes.steady)
 
     def as_text(self, data: ClassesData) -> list[TextLine]:
         columns = _columns(data)
         head = tuple(column.heading for column in columns)
         lines: list[TextLine] = [f"{TITLE} ({self._place(data)})", head]
-        for line in data.found.lines:
+        for line in data.classes.lines:
             lines.append(tuple(column.cell(line) for column in columns))
-        return [*lines, data.steady] if data.steady else lines
+        return [*lines, data.classes.steady] if data.classes.steady else lines
 
     def draw(self, data: ClassesData, width: int, height: int) -> Sheet:
-        found, inks = data.found, self._brush.inks
+        classes, inks = data.classes, self._brush.inks
         name, *figures = _columns(data)
         need = [_LEAST_CHART, *map(_figure_cells, figures)]
         places = kept_columns((name, *figures), need, width - _NAME_CELLS, 0)
         kept = [figures[place - 1] for place in places if place]
         room = width - _NAME_CELLS - sum(map(_figure_cells, kept)) - 1
-        wide = min(max(room // max(len(found.bounds), 1), 1), 4)
-        bounds = found.bounds[: max(room, 0)] if len(found.bounds) > room else found.bounds
+        wide = min(max(room // max(len(classes.bounds), 1), 1), 4)
+        bounds = classes.bounds[: max(room, 0)] if len(classes.bounds) > room else classes.bounds
         self._chart = (_NAME_CELLS, wide)
         head = Row().left(name.heading, _NAME_CELLS, inks.dim)
         chart = len(bounds) * wide
@@ -153,12 +143,14 @@ class GapClassesPanel(Panel[ClassesData]):
         head.left(title, chart, inks.dim).to(width - sum(map(_figure_cells, kept)))
         for column in kept:
             head.right(column.heading, _figure_cells(column), inks.dim)
-        steady = [Row().left(data.steady, width, inks.warn)] if data.steady and height > 2 else []
+        steady = []
+        if classes.steady and height > 2:
+            steady = [Row().left(classes.steady, width, inks.warn)]
         height -= len(steady)
-        lines = list(found.lines)
+        lines = list(classes.lines)
         if len(lines) + 2 > height:
             lines = [line for line in lines if not line.sub]
-        self._shown = lines = _around(lines, data.chosen.gap_class, max(height - 1, 1))
+        lines = self._shown = _around(lines, data.chosen.gap_class, max(height - 1, 1))
         rows = [head]
         for line in lines:
             rows.append(self._line(line, data, bounds, kept, width))
@@ -168,9 +160,8 @@ class GapClassesPanel(Panel[ClassesData]):
         return Sheet(rows, TITLE, self._place(data))
 
     def action_row(self, step: int) -> None:
-        """Choose the next class."""
         if isinstance(data := self._data, ClassesData):
-            classes = [line.gap_class for line in data.found.lines if not line.sub]
+            classes = [line.gap_class for line in data.classes.lines if not line.sub]
             chosen = data.chosen.gap_class
             place = classes.index(chosen) if chosen in classes else 0
             place = max(min(place + step, len(classes) - 1), 0)
@@ -179,7 +170,7 @@ class GapClassesPanel(Panel[ClassesData]):
     def action_bucket(self, step: int) -> None:
         """Choose the next occupied bucket; before the first one, every length."""
         if isinstance(data := self._data, ClassesData):
-            lines = {line.gap_class: line for line in data.found.lines if not line.sub}
+            lines = {line.gap_class: line for line in data.classes.lines if not line.sub}
             line = lines.get(data.chosen.gap_class)
             bounds = [bound for bound, _ in line.total.histogram] if line else []
             now = data.chosen.bucket_ns
@@ -193,7 +184,7 @@ class GapClassesPanel(Panel[ClassesData]):
         """Choose the next step; the whole window is before the first and after the last."""
         if isinstance(data := self._data, ClassesData):
             now = -1 if data.chosen.step is None else data.chosen.step
-            place = (now + 1 + step) % (data.found.steps + 1) - 1
+            place = (now + 1 + step) % (data.classes.steps + 1) - 1
             self._sift(replace(data.chosen, step=place if place >= 0 else None))
 
     def on_click(self, event: events.Click) -> None:
@@ -207,8 +198,8 @@ class GapClassesPanel(Panel[ClassesData]):
             return
         chosen = replace(data.chosen, gap_class=line.gap_class, bucket_ns=None)
         cell = (x - start) // wide
-        if 0 <= cell < len(data.found.bounds):
-            bound = data.found.bounds[cell]
+        if 0 <= cell < len(data.classes.bounds):
+            bound = data.classes.bounds[cell]
             if bound in dict(line.total.histogram):
                 chosen = replace(chosen, bucket_ns=bucket(bound))
         self._sift(chosen)
@@ -261,10 +252,10 @@ class GapClassesPanel(Panel[ClassesData]):
         parts = ["whole window" if data.chosen.step is None else f"step {data.chosen.step}"]
         if data.within is not None:
             parts.append(f"in {data.within}")
-        if data.found.devices > 1:
-            parts.append(f"{data.found.devices} GPUs added up")
-            if data.found.common_ns is not None:
-                parts.append(f"none busy for {duration(data.found.common_ns)}")
+        if data.classes.devices > 1:
+            parts.append(f"{data.classes.devices} GPUs added up")
+            if data.classes.common_ns is not None:
+                parts.append(f"none busy for {duration(data.classes.common_ns)}")
         return " · ".join(parts)
 
 
@@ -334,7 +325,7 @@ def _classes(window: Window, within: str | None, step: int | None) -> Classes | 
     table: IdleTable = idle_table(analysis, analysis.ranges, GapChoice(within, step))
     totals, of_ns = table.totals, table.of_ns
     lines = [GapClassRow("all idle", totals.all_gaps, of_ns)]
-    for name, total in sorted(totals.gaps.items(), key=lambda one: -one[1].total_ns):
+    for name, total in sorted(totals.gaps.items(), key=lambda item: -item[1].total_ns):
         if total.count:
             lines.append(GapClassRow(name, total, of_ns, name))
         if name == "host_wait":
@@ -342,8 +333,10 @@ def _classes(window: Window, within: str | None, step: int | None) -> Classes | 
             subs = [GapClassRow(label, part, of_ns, name, True) for label, part in parts]
             lines += subs if len(subs) > 1 else []
     bounds = shared_bounds([line.total.histogram for line in lines])
-    found = Classes(tuple(lines), tuple(bounds), len(analysis.steps), len(analysis.busy))
-    if step is None or not 0 <= step < found.steps:
-        return found
-    common_ns = window.report.steps[step].idle_ns
-    return replace(found, devices=len(analysis.steps.devices[step]), common_ns=common_ns)
+    devices, common_ns = len(analysis.busy), None
+    if step is not None and 0 <= step < len(analysis.steps):
+        devices = len(analysis.steps.devices[step])
+        common_ns = window.report.steps[step].idle_ns
+    steady = _steady(window.report) if step is None and within is None else ""
+    steps = len(analysis.steps)
+    return Classes(tuple(lines), tuple(bounds), steps, devices, common_ns, steady)

@@ -107,7 +107,7 @@ class GapRows(Rows):
         return self._table.matching(pattern) | {place for place in places if place is not None}
 
     def _interruption_words(self, gap: int) -> str:
-        causes = (one.cause.replace("_", " ") for one in self._interruptions.get(gap, ()))
+        causes = (each.cause.replace("_", " ") for each in self._interruptions.get(gap, ()))
         return ", ".join(f"interruption: {cause}" for cause in causes)
 
 
@@ -124,7 +124,7 @@ class GapListPanel(TablePanel):
         from decodescope.analyzer.reports.gap_list import GapChoice, GapTable
 
         window, within, chosen = view.window, view.selection.within, view.selection.gaps
-        self._words = filter_words(chosen, within)
+        words = filter_words(chosen, within)
         if window is None:
             return Empty(TITLE, view.waiting)
         analysis = window.analysis
@@ -133,13 +133,9 @@ class GapListPanel(TablePanel):
         choice = GapChoice(within, chosen.step, chosen.gap_class, chosen.bucket_ns)
         table = GapTable(analysis, analysis.ranges, choice)
         if not len(table):
-            return Empty(TITLE, f"no gap here: {self._words}; esc shows more")
+            return Empty(TITLE, f"no gap here: {words}; esc shows more")
+        self._title = f"{TITLE} {count(len(table))}{f': {words}' if words else ''}"
         return GapRows(table, window)
-
-    def title(self) -> str:
-        rows = self._shown
-        number = f" {count(len(rows))}" if isinstance(rows, Rows) else ""
-        return f"{TITLE}{number}{f': {self._words}' if self._words else ''}"
 
     def pick_of(self, key: Hashable) -> Pick | None:
         return GapPick(key[1]) if isinstance(key, tuple) else None

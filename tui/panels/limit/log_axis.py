@@ -29,7 +29,6 @@ class LogAxis:
         return min(int(place), self.cells - 1)
 
     def value(self, cell: int) -> float:
-        """The value in the middle of a cell."""
         return float(self.low * (self.high / self.low) ** ((cell + 0.5) / self.cells))
 
     def decades(self) -> Iterator[tuple[float, int]]:

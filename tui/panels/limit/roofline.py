@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -55,11 +56,9 @@ class RooflinePanel(Panel[RooflineData]):
             3,
             "←→↑↓",
         ),
-        Command(
-            "next(1, 0)", "right,l", "More FLOPs a byte", "The next kernel to the right", shown="→"
-        ),
-        Command("next(0, 1)", "up,k", "Faster", "The next kernel above", shown="↑"),
-        Command("next(0, -1)", "down,j", "Slower", "The next kernel below", shown="↓"),
+        Command("next(1, 0)", "right,l", "More FLOPs a byte", "The next kernel to the right"),
+        Command("next(0, 1)", "up,k", "Faster", "The next kernel above"),
+        Command("next(0, -1)", "down,j", "Slower", "The next kernel below"),
         Command(
             "open_kernel",
             "enter",
@@ -124,19 +123,18 @@ class RooflinePanel(Panel[RooflineData]):
         if now is None:
             chosen = max(points, key=lambda point: point.ns)
         else:
-            key = _by_intensity if right else _by_speed
-            ordered = sorted(points, key=key)
+            across = attrgetter("intensity", "flops_per_s", "name")
+            upward = attrgetter("flops_per_s", "intensity", "name")
+            ordered = sorted(points, key=across if right else upward)
             place = ordered.index(now) + right + up
             chosen = ordered[max(min(place, len(ordered) - 1), 0)]
         self.post_message(Choose(KernelPick(chosen.name)))
 
     def action_open_kernel(self) -> None:
-        """Show the selected kernel in the table."""
         if isinstance(data := self._data, RooflineData) and data.selected is not None:
             self.post_message(Turn("kernels"))
 
     def on_click(self, event: events.Click) -> None:
-        """Select the nearest kernel."""
         inset = 2 if self._brush.frame == "box" else 1
         x, y = event.x - inset, event.y - 1
         if self._marks:
@@ -220,7 +218,6 @@ class RooflinePanel(Panel[RooflineData]):
 
 
 def _words(point: "RooflinePoint", name: str) -> str:
-    """A point in words."""
     share = point.share_of_limit
     near = f", {percent(share)} % of its limit" if share is not None else ""
     rate = f"{significant(point.intensity)} FLOP/byte, {flops_rate(point.flops_per_s)}"
@@ -288,11 +285,3 @@ def _ceilings(
         for x in range(across.cells):
             if across.value(x) * bandwidth_per_s >= compute.per_s:
                 put(x, upward.cell(compute.per_s), "─", first if compute.per_s == top else other)
-
-
-def _by_intensity(point: "RooflinePoint") -> tuple[float, float, str]:
-    return point.intensity, point.flops_per_s, point.name
-
-
-def _by_speed(point: "RooflinePoint") -> tuple[float, float, str]:
-    return point.flops_per_s, point.intensity, point.name

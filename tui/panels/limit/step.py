@@ -1,6 +1,5 @@
 """The panels of one step: the waterfall of its time, its roles, and the bandwidth it reaches."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from decodescope.analyzer.reports.step_figures import (
@@ -8,8 +7,7 @@ from decodescope.analyzer.reports.step_figures import (
     live_bandwidth,
     window_bandwidths,
 )
-from decodescope.analyzer.schema.report import GAP_CLASSES, Report, WaterfallPart
-from decodescope.analyzer.schema.step_report import RoleReport
+from decodescope.analyzer.schema.report import GAP_CLASSES, WaterfallPart
 from decodescope.analyzer.tables.steps_table import roles_table
 from decodescope.analyzer.text.formatting import (
     UNKNOWN,
@@ -28,9 +26,9 @@ from decodescope.analyzer.vocabulary.words import (
 )
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.panel import Panel
-from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet, TextLine
+from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine
 from decodescope.tui.panels.table_layout import table_lines
-from decodescope.tui.panels.table_rows import TableRows, text_lines
+from decodescope.tui.panels.window_table import WindowTable, WindowTablePanel
 from decodescope.tui.style.palette import horizontal_bar
 
 _WATERFALL_TITLE = "Where one profiled step goes"
@@ -48,7 +46,6 @@ class WaterfallData:
 
     @property
     def step_ns(self) -> int:
-        """The time of the step."""
         return sum(part.ns for part in self.parts)
 
 
@@ -62,12 +59,8 @@ class WaterfallPanel(Panel[WaterfallData]):
         if window is None:
             return Empty(_WATERFALL_TITLE, view.waiting)
         report = window.report
-        parts = tuple(
-            step_part
-            for step_part in report.waterfall
-            if step_part.ns or step_part.part not in GAP_CLASSES
-        )
-        if not sum(step_part.ns for step_part in parts):
+        parts = tuple(part for part in report.waterfall if part.ns or part.part not in GAP_CLASSES)
+        if not sum(part.ns for part in parts):
             return Empty(_WATERFALL_TITLE, _no_waterfall(window))
         observer = report.observer
         return WaterfallData(parts, report.on_cpu, observer.ratio if observer else None)
@@ -92,7 +85,8 @@ class WaterfallPanel(Panel[WaterfallData]):
         if bar < _LEAST_WATERFALL_BAR:
             bar = 0
         rows, at_ns = [], 0
-        shown = _most(data.parts, max(height - 1, 1))
+        largest = sorted(data.parts, key=lambda part: -abs(part.ns))
+        shown = largest[: max(height - 1, 1)]
         for part in data.parts:
             if part in shown:
                 rows.append(self._part(part, data, at_ns, bar, meaning))
@@ -133,11 +127,6 @@ def _signed_share(fraction: float) -> str:
     return f"-{percent(-fraction)} %" if fraction < 0 else f"{percent(fraction)} %"
 
 
-def _most(parts: Sequence[WaterfallPart], rows: int) -> Sequence[WaterfallPart]:
-    """The largest parts, as many as there are rows for."""
-    return sorted(parts, key=lambda part: -abs(part.ns))[:rows]
-
-
 def _no_waterfall(window: Window) -> str:
     """Why there is no step to divide."""
     report = window.report
@@ -150,56 +139,30 @@ def _no_waterfall(window: Window) -> str:
     return "no step of this trace launched an op"
 
 
-_ROLES_TITLE = "Busy time of a step by role"
-
-
-@dataclass(frozen=True, slots=True)
-class RolesData:
-    """The roles, the longest first, and the layers in words ("" without any)."""
-
-    rows: TableRows[RoleReport]
-    layers: str
-
-
-class RolesPanel(Panel[RolesData]):
+class RolesPanel(WindowTablePanel):
     """One row a role; roles add up to the busy time of the step."""
 
     NAME = "roles"
+    TITLE = "Busy time of a step by role"
 
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
-        self._window: Window | None = None
-        self._picked: RolesData | Empty = Empty("", "")
-        super().__init__(brush, view, moment)
-
-    def pick(self, view: View, moment: Moment) -> RolesData | Empty:
-        if view.window is None:
-            return Empty(_ROLES_TITLE, view.waiting)
-        if view.window is not self._window:
-            self._window = view.window
-            self._picked = self._table(view.window.report)
-        return self._picked
-
-    def _table(self, report: Report) -> RolesData | Empty:
-        if not report.roles:
-            return Empty(_ROLES_TITLE, "no step of this trace launched an op")
-        structure = report.structure
+    def contents(self, window: Window, view: View) -> WindowTable | Empty:
+        roles, structure = window.report.roles, window.report.structure
+        if not roles:
+            return Empty(self.TITLE, "no step of this trace launched an op")
         layers = layers_words(structure) if structure is not None and structure.layers else ""
-        return RolesData(TableRows(roles_table(report.roles), lambda: self._brush.glyphs), layers)
+        heading = f"{self.TITLE}: {layers}" if layers else self.TITLE
+        return WindowTable(roles_table(roles), self.TITLE, layers, heading)
 
     def wanted_rows(self, width: int) -> int | None:
-        return 0 if isinstance(self._data, Empty) else len(self._data.rows) + 1
+        return 0 if isinstance(self._data, Empty) else len(self._rows) + 1
 
-    def as_text(self, data: RolesData) -> list[TextLine]:
-        title = f"{_ROLES_TITLE}: {data.layers}" if data.layers else _ROLES_TITLE
-        return [title, *text_lines(data.rows, self._brush.inks)]
-
-    def draw(self, data: RolesData, width: int, height: int) -> Sheet:
-        rows = table_lines(data.rows, width, max(height, 2), self._brush)
-        more = len(data.rows) - (len(rows) - 1)
+    def draw(self, data: WindowTable, width: int, height: int) -> Sheet:
+        rows = table_lines(self._rows, width, max(height, 2), self._brush)
+        more = len(self._rows) - (len(rows) - 1)
         if len(rows) > height:
             del rows[0]
-        note = f"{more} more roles take less" if more else data.layers
-        return Sheet(rows[:height], _ROLES_TITLE, note)
+        note = f"{more} more roles take less" if more else data.note
+        return Sheet(rows[:height], data.title, note)
 
 
 _BANDWIDTHS_TITLE = "Bandwidth: bytes of a step ÷ its time"
@@ -212,25 +175,18 @@ _NAME_CELLS, _MBU_CELLS, _RATE_CELLS, _STEP_CELLS = 20, 8, 12, 10
 _LEAST_BAR, _LEAST_WORDS = 8, 24
 
 
-@dataclass(frozen=True, slots=True)
-class BandwidthData:
-    """One row a moment."""
-
-    moments: tuple[StepBandwidth, ...]
-
-
-class BandwidthPanel(Panel[BandwidthData]):
+class BandwidthPanel(Panel[tuple[StepBandwidth, ...]]):
     """MBU now, just before the window, and in it; each is another step."""
 
     NAME = "bandwidths"
 
-    def pick(self, view: View, moment: Moment) -> BandwidthData | Empty:
+    def pick(self, view: View, moment: Moment) -> tuple[StepBandwidth, ...] | Empty:
         live = live_bandwidth(view.stats, view.hello) if not view.on_cpu else None
         bandwidths: tuple[StepBandwidth, ...] = (live,) if live is not None else ()
         if view.window is not None:
             bandwidths += window_bandwidths(view.window.report)
         if bandwidths:
-            return BandwidthData(bandwidths)
+            return bandwidths
         if view.window is None:
             return Empty(_BANDWIDTHS_TITLE, view.waiting)
         if view.on_cpu:
@@ -238,12 +194,12 @@ class BandwidthPanel(Panel[BandwidthData]):
         return Empty(_BANDWIDTHS_TITLE, "this trace does not say how many bytes a step reads")
 
     def wanted_rows(self, width: int) -> int | None:
-        return 1 if isinstance(self._data, Empty) else len(self._data.moments) + 1
+        return 1 if isinstance(self._data, Empty) else len(self._data) + 1
 
-    def as_text(self, data: BandwidthData) -> list[TextLine]:
-        return [_BANDWIDTHS_TITLE, *(tuple(_texts(bandwidth)) for bandwidth in data.moments)]
+    def as_text(self, data: tuple[StepBandwidth, ...]) -> list[TextLine]:
+        return [_BANDWIDTHS_TITLE, *(tuple(_texts(bandwidth)) for bandwidth in data)]
 
-    def draw(self, data: BandwidthData, width: int, height: int) -> Sheet:
+    def draw(self, data: tuple[StepBandwidth, ...], width: int, height: int) -> Sheet:
         inks = self._brush.inks
         used = _NAME_CELLS + _MBU_CELLS + _RATE_CELLS + _STEP_CELLS
         words = width - used - 2 if width - used - 2 >= _LEAST_WORDS else 0
@@ -254,7 +210,7 @@ class BandwidthPanel(Panel[BandwidthData]):
         head = Row().left("a step", _NAME_CELLS, inks.dim).right("MBU", _MBU_CELLS, inks.dim)
         head.right("reads", _RATE_CELLS, inks.dim).right("took", _STEP_CELLS, inks.dim)
         rows = [head]
-        for bandwidth in data.moments:
+        for bandwidth in data:
             name, mbu, rate, step, text = _texts(bandwidth)
             row = Row().left(name, _NAME_CELLS, inks.text).right(mbu, _MBU_CELLS, inks.strong)
             row.right(rate, _RATE_CELLS, inks.text).right(step, _STEP_CELLS, inks.text)
@@ -265,7 +221,7 @@ class BandwidthPanel(Panel[BandwidthData]):
             rows.append(row.left(text, words, inks.dim))
         if len(rows) > height:
             del rows[0]
-        return Sheet(rows[:height], _BANDWIDTHS_TITLE, _peaks(data.moments[-1]))
+        return Sheet(rows[:height], _BANDWIDTHS_TITLE, _peaks(data[-1]))
 
 
 def _texts(bandwidth: StepBandwidth) -> tuple[str, str, str, str, str]:

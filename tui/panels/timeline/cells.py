@@ -56,9 +56,10 @@ def bar_cells(
             line[begins] = blocks[8 - share[begins]]
         swapped = begins
     bars = Cells([line.tolist() for line in text], columns.kind, swapped)
+    inside_one = (columns.after - columns.first == 1) & (columns.busy >= 1)
     bars.labels = [
         (rows // 2, start, cells, int(track.part[part]))
-        for start, cells, part in _runs(np.where(_inside_one(columns), columns.first, NONE))
+        for start, cells, part in _runs(np.where(inside_one, columns.first, NONE))
     ]
     return bars
 
@@ -74,10 +75,6 @@ def gap_cells(track: Track, columns: TrackColumns, glyphs: Glyphs) -> Cells:
     text = np.array(list(glyphs.ramp))[level].tolist()
     labels = [(0, start, cells, number) for start, cells, number in _runs(largest)]
     return Cells([text], kind, np.zeros(len(largest), dtype=np.bool_), labels)
-
-
-def _inside_one(columns: TrackColumns) -> Bools:
-    return np.asarray((columns.after - columns.first == 1) & (columns.busy >= 1))
 
 
 def _edges(track: Track, columns: TrackColumns, edges_ns: Int64s) -> tuple[Bools, Bools]:

@@ -17,7 +17,7 @@ from decodescope.analyzer.trace import Int64s
 from decodescope.analyzer.tracks.host import HOST_KINDS
 from decodescope.analyzer.tracks.track import Track, TrackColumns, TrackKind
 from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS, GAP_LETTERS
-from decodescope.tui.model.timeline import Look
+from decodescope.tui.model.look import Look
 from decodescope.tui.panels.sheet import Row
 from decodescope.tui.panels.timeline.cells import Cells, bar_cells, gap_cells
 from decodescope.tui.style.palette import Glyphs, Inks
@@ -27,10 +27,16 @@ _FLAGS = 32
 _EMPTY = 64
 _MAX_STREAM_ROWS = 3
 _KINDS: dict[TrackKind, Sequence[str]] = {
-    "stream": FAMILIES, "gap": GAP_CLASSES, "host": HOST_KINDS, "range": ("", ""),
-    "host_range": ("", ""), "overlap": ("",), "wait": ("",), "interruption": ("",),
+    "stream": FAMILIES,
+    "gap": GAP_CLASSES,
+    "host": HOST_KINDS,
+    "range": ("", ""),
+    "host_range": ("", ""),
+    "overlap": ("",),
+    "wait": ("",),
+    "interruption": ("",),
     "busy": ("",),
-}  # fmt: skip
+}
 
 
 @dataclass(slots=True)

@@ -1,5 +1,6 @@
 """A panel that draws tracks, and what it looks at as windows and selections change."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -8,12 +9,12 @@ from decodescope.tui.model.picks import NOTHING, Pick, Selection
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.prompt import Prompting
-from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet
+from decodescope.tui.panels.sheet import Empty, Row, Sheet
 from decodescope.tui.panels.table_rows import smart_pattern
 
 if TYPE_CHECKING:
     from decodescope.analyzer.trace import Bools
-    from decodescope.tui.model.timeline import Look
+    from decodescope.tui.model.look import Look
     from decodescope.tui.panels.timeline.drawing import Canvas
 
 _WITH_MAP, _WITH_AXIS, _WITH_LEGEND = 6, 4, 9
@@ -36,21 +37,19 @@ class TracksPanel(Prompting, Panel[TimelineData]):
 
     AGES = True
 
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
-        self._look: Look | None = None
-        self._of: Window | None = None
-        self._source: tuple[str, int] = "", -1
-        self._selection = NOTHING
-        self._labels: Bools | None = None
-        self._search = self._matches = ""
-        self._own: Pick | None = None
-        self._at_ns: int | None = None
-        self._dragged: tuple[int, int] | None = None
-        self._measured_from: int | None = None
-        self._top = self._columns = self._gutter = self._body = self._body_top = 0
-        self._track_rows: list[int] = []
-        self._drawn: tuple[object, list[Row]] | None = None
-        super().__init__(brush, view, moment)
+    _look: "Look | None" = None
+    _of: Window | None = None
+    _source: tuple[str, int] = ("", -1)
+    _selection = NOTHING
+    _labels: "Bools | None" = None
+    _search = _matches = ""
+    _own: Pick | None = None
+    _at_ns: int | None = None
+    _dragged: tuple[int, int] | None = None
+    _measured_from: int | None = None
+    _top = _columns = _gutter = _body = _body_top = 0
+    _track_rows: Sequence[int] = ()
+    _drawn: tuple[object, list[Row]] | None = None
 
     # Panel
 
@@ -102,7 +101,7 @@ class TracksPanel(Prompting, Panel[TimelineData]):
 
     def _follow(self, data: TimelineData) -> "Look":
         """The look at this window and selection, at the width of this moment."""
-        from decodescope.tui.model.timeline import look_again, look_at
+        from decodescope.tui.model.look import look_again, look_at
 
         columns, look, window = self._columns, self._look, data.window
         pick = data.selection.pick
@@ -126,7 +125,7 @@ class TracksPanel(Prompting, Panel[TimelineData]):
         return self._look
 
     def _to_pick(self, look: "Look", pick: Pick | None) -> "Look":
-        from decodescope.tui.model.timeline import slice_of_pick, time_of_pick
+        from decodescope.tui.model.look import slice_of_pick, time_of_pick
 
         time = time_of_pick(look.tracks, pick)
         if time is None:
@@ -138,7 +137,7 @@ class TracksPanel(Prompting, Panel[TimelineData]):
         return look.show(*time, self._columns)
 
     def _chosen(self, look: "Look") -> tuple[tuple[int, int] | None, int | None]:
-        from decodescope.tui.model.timeline import slice_of_pick, time_of_pick
+        from decodescope.tui.model.look import slice_of_pick, time_of_pick
 
         if self._dragged is not None:
             return (min(self._dragged), max(self._dragged)), None
@@ -146,9 +145,17 @@ class TracksPanel(Prompting, Panel[TimelineData]):
         place = slice_of_pick(look.tracks, pick)
         return time_of_pick(look.tracks, pick), None if place is None else place[0]
 
+    def _time(self, look: "Look") -> int:
+        """The time of the cursor: where something was selected, else the middle."""
+        start_ns, end_ns = look.shown
+        if self._at_ns is not None and start_ns <= self._at_ns <= end_ns:
+            return self._at_ns
+        return look.time.time_one(look.viewport.start_ns + look.viewport.span_ns // 2)
+
     def _marks_ns(self, look: "Look") -> dict[int, str]:
         """Times to mark on the axis, and their marks."""
-        return {}
+        marks = {self._time(look): self._brush.glyphs.tick} if self.has_focus else {}
+        return marks | ({} if self._measured_from is None else {self._measured_from: "m"})
 
     # Drawing
 
@@ -203,6 +210,8 @@ class TracksPanel(Prompting, Panel[TimelineData]):
         parts.append(f"zoom {significant(zoom) if zoom < 10 else f'{zoom:,.0f}'}\u00d7")
         if look.time.limit_ns:
             parts.append(f"gaps over {duration(look.time.limit_ns)} are cut short")
+        if self._measured_from is not None:
+            parts.append(f"measured {duration(abs(self._time(look) - self._measured_from))}")
         return "  ".join(parts)
 
     def _note(self, data: TimelineData) -> str:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from textual import events
 
-from decodescope.analyzer.text.formatting import duration
 from decodescope.tui.model.picks import GapPick, KernelPick, OpPick, Pick, RangePick, SpanPick
 from decodescope.tui.panels.messages import Choose, Narrow, Turn
 from decodescope.tui.panels.prompt import Prompt
@@ -15,7 +14,7 @@ from decodescope.tui.panels.timeline.keys import COMMANDS
 from decodescope.tui.panels.timeline.tracks_panel import TracksPanel
 
 if TYPE_CHECKING:
-    from decodescope.tui.model.timeline import Look
+    from decodescope.tui.model.look import Look
 
 
 class TimelinePanel(TracksPanel):
@@ -23,16 +22,6 @@ class TimelinePanel(TracksPanel):
 
     NAME = "timeline"
     COMMANDS = COMMANDS
-
-    def _marks_ns(self, look: "Look") -> dict[int, str]:
-        marks = {self._time(look): self._brush.glyphs.tick} if self.has_focus else {}
-        return marks | ({} if self._measured_from is None else {self._measured_from: "m"})
-
-    def _title(self, look: "Look") -> str:
-        title = super()._title(look)
-        if self._measured_from is None:
-            return title
-        return f"{title}  measured {duration(abs(self._time(look) - self._measured_from))}"
 
     # Keys
 
@@ -56,7 +45,6 @@ class TimelinePanel(TracksPanel):
             self._look = self._look.marked(self._selection, self._labels)
 
     def action_pan(self, direction: int) -> None:
-        """Move by a quarter of what is visible."""
         self._change(lambda look: look.panned(Fraction(direction, 4), self._columns))
 
     def action_zoom(self, direction: int) -> None:
@@ -65,7 +53,6 @@ class TimelinePanel(TracksPanel):
         self._change(lambda look: look.zoomed(factor, self._cursor_column(look), self._columns))
 
     def action_fit_all(self) -> None:
-        """Show all time."""
         self._change(lambda look: look.fill(*look.tracks.world, self._columns))
 
     def action_fit(self) -> None:
@@ -80,14 +67,11 @@ class TimelinePanel(TracksPanel):
         self._change(fitted)
 
     def action_step(self, by: int) -> None:
-        """Show another step."""
         if self._look is not None and not len(self._look.tracks.steps):
             self.app.notify("This trace marks no steps.", severity="warning")
         self._change(lambda look: look.to_step(by, self._columns))
 
     def action_compress(self) -> None:
-        """Cut long gaps short, or show time as it is."""
-
         def switched(look: "Look") -> "Look":
             on = not look.time.limit_ns
             changed = look.with_compression(on, self._columns)
@@ -98,8 +82,6 @@ class TimelinePanel(TracksPanel):
         self._change(switched)
 
     def action_track(self, by: int) -> None:
-        """Move the cursor to another track."""
-
         def moved(look: "Look") -> "Look":
             return replace(look, cursor=max(min(look.cursor + by, len(look.tracks.tracks) - 1), 0))
 
@@ -107,7 +89,7 @@ class TimelinePanel(TracksPanel):
 
     def action_slice(self, by: int) -> None:
         """Select the slice of the cursor's track after the selected one, or before it."""
-        from decodescope.tui.model.timeline import neighbour_slice
+        from decodescope.tui.model.look import neighbour_slice
 
         if self._look is not None:
             number = neighbour_slice(self._look, self._time(self._look), by < 0)
@@ -115,7 +97,6 @@ class TimelinePanel(TracksPanel):
                 self._select(self._look.cursor, number)
 
     def action_next_gap(self) -> None:
-        """Select the next gap that is at least a column wide."""
         from decodescope.analyzer.tracks.finding import next_gap
 
         if (look := self._look) is not None:
@@ -170,13 +151,12 @@ class TimelinePanel(TracksPanel):
             self.post_message(Narrow(pick.path))
 
     def action_find(self) -> None:
-        """Edit the search."""
         self._prompt = Prompt("/", self._search)
         self._redraw()
 
     def action_next_match(self, by: int) -> None:
         """Select the next slice whose name matches the search, in any track."""
-        from decodescope.tui.model.timeline import find_next
+        from decodescope.tui.model.look import find_next
 
         look = self._look
         if look is None or self._labels is None:
@@ -193,22 +173,18 @@ class TimelinePanel(TracksPanel):
     # Mouse
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Zoom in at the pointer."""
         self._wheel(event, Fraction(4, 5))
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Zoom out at the pointer."""
         self._wheel(event, Fraction(5, 4))
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Begin a click or a span."""
         if self._look is not None and self._column(event) is not None:
             self.capture_mouse()
             start_ns, _ = self._look.time_of(self._column(event) or 0, self._columns)
             self._dragged = (start_ns, start_ns)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Extend the span."""
         if self._dragged is not None and self._look is not None:
             column = max(min(event.x - self._inset - self._gutter, self._columns - 1), 0)
             start_ns, end_ns = self._look.time_of(column, self._columns)
@@ -217,7 +193,6 @@ class TimelinePanel(TracksPanel):
             self._redraw()
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
-        """Select what was clicked, or the span."""
         dragged, self._dragged = self._dragged, None
         self.capture_mouse(False)
         if dragged is None or self._look is None:
@@ -269,13 +244,6 @@ class TimelinePanel(TracksPanel):
             self._look = change(self._look)
             self._redraw()
 
-    def _time(self, look: "Look") -> int:
-        """The time of the cursor: where something was selected, else the middle."""
-        start_ns, end_ns = look.shown
-        if self._at_ns is not None and start_ns <= self._at_ns <= end_ns:
-            return self._at_ns
-        return look.time.time_one(look.viewport.start_ns + look.viewport.span_ns // 2)
-
     def _cursor_column(self, look: "Look") -> int | None:
         if self._at_ns is None:
             return None
@@ -290,7 +258,7 @@ class TimelinePanel(TracksPanel):
         return look.track.key.device
 
     def _select(self, track: int, number: int, move: bool = True) -> None:
-        from decodescope.tui.model.timeline import pick_of_slice
+        from decodescope.tui.model.look import pick_of_slice
 
         look = self._look
         if look is None:
