@@ -37,24 +37,6 @@ _NUMBER = {family: number for number, family in enumerate(FAMILIES)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StepTimeline:
-    """The ops of one device during one step and the parts of its gaps, clipped to the step, in ns
-    from its first op.
-
-    The step lasts `length_ns`, until the next step's first op: a gap after its last op is included.
-    `device` is the one in reports, `names` are the trace's. Ops are sorted by start, `gaps` too.
-    """
-
-    index: int
-    name: str
-    device: int | str
-    length_ns: int
-    ops: GpuOps
-    gaps: GapParts
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Timeline:
     """A trace with the busy intervals of each device (by device number), each op's attributed time,
     its launch calls, the gaps of all devices with their parts and the pieces of their host_wait
@@ -99,31 +81,6 @@ class Timeline:
         """The name of a step's marker, "step" for an inferred one."""
         marker = int(self.steps.marker[index])
         return self.trace.names[int(self.trace.ranges.name[marker])] if marker >= 0 else "step"
-
-    def step_timeline(self, index: int = -1) -> StepTimeline | None:
-        """The ops and gaps of step `index` over time (negative counts from the end, as in a list).
-
-        None if there is no such step or it launched nothing.
-        """
-        trace, steps = self.trace, self.steps
-        if not -len(steps) <= index < len(steps):
-            return None
-        index %= len(steps)
-        if not steps.gpu_ops[index]:
-            return None
-        start = int(steps.span.start_ns[index])
-        length = int(max(steps.time_ns[index], steps.span.length_ns[index]))
-        device = int(steps.device[index])
-        on_device = self.gaps.device == device
-        return StepTimeline(
-            index=index,
-            name=self.step_name(index),
-            device=trace.device_label(device),
-            length_ns=length,
-            ops=_clipped(trace.ops, trace.ops.device == device, start, length),
-            gaps=_clipped(self.parts, on_device[self.parts.gap], start, length),
-            names=trace.names,
-        )
 
 
 def find_timeline(trace: Trace) -> Timeline:
