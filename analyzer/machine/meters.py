@@ -64,8 +64,8 @@ def open_meters(uuid: str, nvml: Any = None) -> GpuMeters | None:
 
     CUDA_VISIBLE_DEVICES renumbers GPUs for the worker, but does not change their names.
     """
-    module = nvml or _try(lambda: importlib.import_module("pynvml"))
-    if module is None or _try(lambda: module.nvmlInit() or True) is None:
+    module = _started(nvml)
+    if module is None:
         return None
     handle = _try(lambda: module.nvmlDeviceGetHandleByUUID(uuid))
     if handle is None:
@@ -76,12 +76,18 @@ def open_meters(uuid: str, nvml: Any = None) -> GpuMeters | None:
 
 def has_gpu(nvml: Any = None) -> bool:
     """Whether NVML sees a GPU; may take some milliseconds."""
-    module = nvml or _try(lambda: importlib.import_module("pynvml"))
-    if module is None or _try(lambda: module.nvmlInit() or True) is None:
+    module = _started(nvml)
+    if module is None:
         return False
     count = _try(lambda: int(module.nvmlDeviceGetCount()))
     _try(module.nvmlShutdown)
     return bool(count)
+
+
+def _started(nvml: Any) -> Any:
+    """NVML, ready to be asked; None without a driver or pynvml."""
+    module: Any = nvml or _try(lambda: importlib.import_module("pynvml"))
+    return module if _try(lambda: module.nvmlInit() or True) else None
 
 
 def _try(call: Callable[[], Value]) -> Value | None:

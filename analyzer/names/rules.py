@@ -87,12 +87,6 @@ class NameRule:
     unless: Pattern | None
     meaning: NameMeaning
 
-    def is_of(self, name: str, lower: str) -> bool:
-        """Whether it is the rule of `name`, which is `lower` in lower case."""
-        if not self.pattern.found_in(name, lower):
-            return False
-        return self.unless is None or not self.unless.found_in(name, lower)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NameRules:
@@ -112,7 +106,9 @@ def _meaning(rules: NameRules, name: str) -> NameMeaning:
     searched = name[:_SEARCHED]
     lower = searched.lower()
     for rule in rules.rules:
-        if rule.is_of(searched, lower):
+        if rule.pattern.found_in(searched, lower) and not (
+            rule.unless is not None and rule.unless.found_in(searched, lower)
+        ):
             if rule.meaning.communication is None:
                 return rule.meaning
             operations = (
@@ -130,23 +126,14 @@ def pattern_of(text: str) -> Pattern:
     Raises:
         re.error, RecursionError, OverflowError: it is no regular expression.
     """
-    words, expressions = _words_apart(text)
-    if not expressions:
-        return Pattern(words, None)
-    anchored = all(alternative.startswith("^") for alternative in expressions)
-    return Pattern(words, re.compile("|".join(expressions), re.IGNORECASE), anchored)
-
-
-def _words_apart(pattern: str) -> tuple[tuple[str, ...], list[str]]:
-    """The alternatives of a pattern that are plain words, in lower case, and the others: a name
-    matches the whole if it contains a word or matches one of the others."""
-    alternatives = [pattern] if _UNUSUAL.search(pattern) else _alternatives(pattern)
+    alternatives = [text] if _UNUSUAL.search(text) else _alternatives(text)
     if "" in alternatives:
-        return (), [pattern]
-    words = tuple(
-        alternative.lower() for alternative in alternatives if _WORD.fullmatch(alternative)
-    )
-    return words, [alternative for alternative in alternatives if not _WORD.fullmatch(alternative)]
+        return Pattern((), re.compile(text, re.IGNORECASE), text.startswith("^"))
+    words = [alternative for alternative in alternatives if _WORD.fullmatch(alternative)]
+    rest = [alternative for alternative in alternatives if not _WORD.fullmatch(alternative)]
+    expression = re.compile("|".join(rest), re.IGNORECASE) if rest else None
+    anchored = bool(rest) and all(alternative.startswith("^") for alternative in rest)
+    return Pattern(tuple(word.lower() for word in words), expression, anchored)
 
 
 def _alternatives(pattern: str) -> list[str]:

@@ -128,7 +128,8 @@ def _function(text: str) -> str:
         return text
     namespace, _, last = function.rpartition("::")
     if last in _WRAPPERS:
-        last = _called(arguments) or last
+        called = (name[1] for name in _IDENTIFIERS.finditer(arguments))
+        last = next((name for name in called if not _NO_FUNCTION.fullmatch(name)), last)
     elif last == "kernel" and namespace:
         last = namespace.rpartition("::")[2]
     while (shorter := _AFFIXES.sub("", last)) != last:
@@ -169,14 +170,6 @@ def _without_arguments(qualified: str) -> tuple[str, str]:
         elif not opened:
             kept += character
     return kept.strip(), qualified[start:] if opened else arguments
-
-
-def _called(arguments: str) -> str | None:
-    """The first template argument that names a function."""
-    for name in _IDENTIFIERS.finditer(arguments):
-        if not _NO_FUNCTION.fullmatch(name[1]):
-            return name[1]
-    return None
 
 
 def readable_kernel(name: str) -> str:

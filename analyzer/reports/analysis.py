@@ -45,11 +45,9 @@ from decodescope.analyzer.timing.interruptions.steady import (
 )
 from decodescope.analyzer.timing.step_kinds import decode_steps, step_kinds
 from decodescope.analyzer.timing.timeline import (
-    StepTimeline,
     Timeline,
     find_timeline,
     step_idle_ns,
-    step_timeline,
 )
 from decodescope.analyzer.trace import Trace
 
@@ -69,11 +67,6 @@ class Analysis(Timeline):
     interruptions: tuple[Interruption, ...]
     median_step: int | None
     report: Report
-
-    def step_timeline(self, index: int = -1) -> StepTimeline | None:
-        """The ops and gaps of one step over time, None for a step that launched nothing or is not
-        there."""
-        return step_timeline(self, index)
 
     def op_waits(self) -> "OpWaits | None":
         """How long each op waited for other devices, None without two that communicate; computed

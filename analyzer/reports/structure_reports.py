@@ -73,13 +73,21 @@ def structure_reports(
     )
     if step is None:
         return report, ()
+    # The place of each op: 0 before the layers, 1 to count in one, count + 1 behind them, count + 2
+    # outside: of another step, or on a device without layers.
     count = len(layers.motif)
-    place = _op_places(timeline, structure, step, count)
+    place = np.full(len(timeline.trace.ops), count + 2, dtype=np.int64)
+    own = np.flatnonzero(timeline.steps.op_step == step)
+    for of_device in grouped(own, timeline.trace.ops.device):
+        layer = structure.layer[of_device].astype(np.int64)
+        if layer.max() == count - 1:
+            behind = np.where(structure.prologue[of_device], 0, count + 1)
+            place[of_device] = np.where(layer == NO_LAYER, behind, layer + 1)
     place[rows] = np.repeat(np.arange(count + 2), np.diff((0, *layers.bounds, len(rows))))
     running, ns = _attributed_in_step(timeline, step)
     time_ns = np.zeros(count + 3, dtype=np.int64)
     np.add.at(time_ns, place[running], ns)
-    ops = np.bincount(place[timeline.steps.op_step == step], minlength=count + 3)
+    ops = np.bincount(place[own], minlength=count + 3)
     names: tuple[int | LayerPlace, ...] = ("prologue", *range(count), "epilogue", "outside")
     motif_of = (None, *(motifs.index(motif) for motif in layers.motif), None, None)
     return report, tuple(
@@ -125,20 +133,6 @@ def role_reports(
         for number in order.tolist()
         if count[number] or time_ns[number]
     )
-
-
-def _op_places(timeline: Timeline, structure: Structure, step: int, count: int) -> Int64s:
-    """Where each op of the trace is in a step of `count` layers: 0 before them, 1 to count in one,
-    count + 1 behind them, count + 2 outside: of another step, or on a device without layers."""
-    trace = timeline.trace
-    place = np.full(len(trace.ops), count + 2, dtype=np.int64)
-    own = np.flatnonzero(timeline.steps.op_step == step)
-    for rows in grouped(own, trace.ops.device):
-        layer = structure.layer[rows].astype(np.int64)
-        if layer.max() == count - 1:
-            behind = np.where(structure.prologue[rows], 0, count + 1)
-            place[rows] = np.where(layer == NO_LAYER, behind, layer + 1)
-    return place
 
 
 def _attributed_in_step(timeline: Timeline, step: int) -> tuple[Int64s, Int64s]:

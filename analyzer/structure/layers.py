@@ -95,8 +95,11 @@ def feed_forward(letters: str, start: int, end: int) -> tuple[int, int]:
     begin = norm.start() if norm and (gated < 0 or norm.start() < gated) else output + 1
     expert = letters.rfind("X", begin, end)
     if expert >= 0:
-        shared = _shared_expert_end(letters, expert + 1, end)
-        return begin, max(expert, shared)
+        # An expert that all tokens share runs behind the others; its down product is the last op.
+        norm = _NORM.search(letters, expert + 1, end)
+        limit = norm.start() if norm else end
+        product = letters.find("P", expert + 1, limit)
+        return begin, max(expert, _down(letters, product, limit) if product >= 0 else -1)
     if gated >= 0:
         return begin, letters.find("P", gated, end)
     return begin, _down(letters, begin, end)
@@ -110,14 +113,6 @@ def _down(letters: str, begin: int, end: int) -> int:
     first = letters.find("P", activation, end)
     split = re.compile(r"g[^PNn*]*P[^PNn*]*\*[^PNn]*P").match(letters, activation, end)
     return split.end() - 1 if split else first
-
-
-def _shared_expert_end(letters: str, begin: int, end: int) -> int:
-    """The down product of an expert that all tokens share, run behind the others; -1 for none."""
-    norm = _NORM.search(letters, begin, end)
-    limit = norm.start() if norm else end
-    product = letters.find("P", begin, limit)
-    return _down(letters, product, limit) if product >= 0 else -1
 
 
 def _stretches(letters: str, groups: Sequence[tuple[int, int]]) -> list[list[Layer]]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from decodescope.analyzer.schema.step_report import StepKindReport
+from decodescope.analyzer.timing.intervals import lower_median
 from decodescope.analyzer.timing.step_annotations import (
     ENGINE_MARKER,
     UNKNOWN,
@@ -114,21 +115,17 @@ def _report(
     steps: Steps, annotations: tuple[StepAnnotation, ...], step_indices: list[int]
 ) -> StepKindReport:
     chosen = [annotations[index] for index in step_indices]
-    times_ns = [int(steps.time_ns[index]) for index in step_indices]
-    launched = [
-        ns for ns, index in zip(times_ns, step_indices, strict=True) if steps.gpu_ops[index]
-    ]
-    median_ns = _lower_median(launched or times_ns)
+    times_ns, has_ops = steps.time_ns[step_indices], steps.gpu_ops[step_indices] > 0
     return StepKindReport(
         kind=chosen[0].kind,
         steps=len(step_indices),
         batch=chosen[0].batch,
-        kv_tokens=_lower_median([annotation.kv_tokens for annotation in chosen]),
-        query_tokens=_lower_median([annotation.query_tokens for annotation in chosen]),
-        median_ns=median_ns or 0,
+        kv_tokens=_known_median(annotation.kv_tokens for annotation in chosen),
+        query_tokens=_known_median(annotation.query_tokens for annotation in chosen),
+        median_ns=lower_median(times_ns[has_ops] if has_ops.any() else times_ns),
     )
 
 
-def _lower_median(values: Iterable[int | None]) -> int | None:
-    known = sorted(value for value in values if value is not None)
-    return known[(len(known) - 1) // 2] if known else None
+def _known_median(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return lower_median(np.array(known)) if known else None

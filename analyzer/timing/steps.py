@@ -80,7 +80,10 @@ def find_steps(trace: Trace, unions: dict[int, Union], launches: LaunchCalls) ->
     else:
         source = "markers" if len(marker) else "none"
         host = Intervals(trace.ranges.start_ns[marker], trace.ranges.end_ns[marker])
-        following = _following(trace.ranges, marker)
+        following = np.full(len(marker), -1, dtype=np.int64)
+        for markers in grouped(marker, trace.ranges.pid, trace.ranges.tid):
+            of_thread = np.searchsorted(marker, markers)
+            following[of_thread[:-1]] = of_thread[1:]
         call_step = _step_at(trace.ranges, marker, trace.calls.starts)
     if trace.on_cpu:
         op_step = _step_at(trace.ranges, marker, trace.cpu_op_starts)
@@ -135,14 +138,6 @@ def step_markers(trace: Trace) -> Int64s:
         if outermost:
             break
     return np.array(outermost, dtype=np.int64)
-
-
-def _following(ranges: HostEvents, marker: Int64s) -> Int64s:
-    after = np.full(len(marker), -1, dtype=np.int64)
-    for step_indices in grouped(marker, ranges.pid, ranges.tid):
-        step = np.searchsorted(marker, step_indices)
-        after[step[:-1]] = step[1:]
-    return after
 
 
 def _step_at(ranges: HostEvents, marker: Int64s, times: HostTimes) -> Int64s:

@@ -57,9 +57,6 @@ def kinds_by_name(timeline: Timeline) -> list[str]:
 def step_medians(timeline: Timeline) -> StepMedians:
     """The medians over the steps with ops."""
     steps = timeline.steps
-    if not len(steps):
-        none = np.zeros(0, dtype=np.int64)
-        return StepMedians(none, none, 0)
     kinds = kinds_by_name(timeline)
     number = {name: index for index, name in enumerate(dict.fromkeys(kinds))}
     kind = np.array([number[name] for name in kinds], dtype=np.int64)
