@@ -154,7 +154,6 @@ class RangeTreePanel(TablePanel):
             self._fold(self._folded ^ {line.range.path})
 
     def action_close(self) -> None:
-        """Hide the ranges inside; where there is nothing to hide, go to the range around it."""
         line = self._line_at()
         if line is None:
             return
