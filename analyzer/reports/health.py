@@ -47,8 +47,10 @@ def health(
     observer: Observer | None,
     interruptions: Sequence[InterruptionReport] = (),
     ranges_cut: int = 0,
+    remarks: tuple[Finding, ...] = (),
 ) -> Health:
-    """Status and findings; `ranges_cut` is the number of ranges that the range tree left out.
+    """Status and findings; `ranges_cut` is the number of ranges that the range tree left out,
+    `remarks` are findings that do not change the status.
 
     "no_gpu_activity" without a single op; "degraded" if ops are unlinked or the reader left
     something out; otherwise "ok".
@@ -76,7 +78,7 @@ def health(
         status = "no_gpu_activity"
     elif any(finding.code not in _HARMLESS for finding in findings):
         status = "degraded"
-    return Health(status=status, unlinked_gpu_ops=unlinked, findings=findings)
+    return Health(status=status, unlinked_gpu_ops=unlinked, findings=(*findings, *remarks))
 
 
 def _findings(timeline: Timeline, observer: Observer | None, unlinked: int) -> Iterator[Finding]:

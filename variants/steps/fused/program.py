@@ -124,16 +124,15 @@ class StepGraph(StepProgram):
         Raises:
             MissingRequirement: the step cannot be captured here.
         """
-        if self._graph is not None:
-            if self._around is None:
-                self._graph.replay()
-                return
+        if self._graph is None:
+            # Loads every kernel, which must not happen during a capture.
+            super().run()
+            self._graph = self._captured()
+        elif self._around is None:
+            self._graph.replay()
+        else:
             with self._ranges.open(self._around):
                 self._graph.replay()
-            return
-        # Loads every kernel, which must not happen during a capture.
-        super().run()
-        self._graph = self._captured()
 
     def _captured(self) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
