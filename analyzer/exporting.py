@@ -11,6 +11,7 @@ from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.reports.rank_analysis import RanksAnalysis
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 from decodescope.analyzer.schema.ranks_report import RanksReport
+from decodescope.analyzer.tracks.step_tracks import step_tracks
 from decodescope.analyzer.views.csv_export import render_csv
 
 Target = Literal["chrome", "html", "csv"]
@@ -82,6 +83,6 @@ def html_page(
     views = []
     for name, analysis in analyses.items():
         index = analysis.median_step
-        timeline = None if index is None else analysis.step_timeline(index)
-        views.append(VariantView(name, analysis.report, timeline))
+        step = None if index is None else step_tracks(analysis, index)
+        views.append(VariantView(name, analysis.report, step))
     return html_report(title, views, comparison, ranks)

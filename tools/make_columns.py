@@ -50,7 +50,9 @@ from decodescope.analyzer.tables.steps_table import (
     step_kinds_table,
     steps_table,
 )
+from decodescope.analyzer.tables.traces_table import captures_table, figures_table
 from decodescope.analyzer.tables.waiting_table import skew_table, spreads_table, waiting_table
+from decodescope.analyzer.tables.waterfall_table import waterfall_table
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PAGE = REPOSITORY / "docs" / "columns.md"
@@ -112,6 +114,9 @@ def _of_a_trace(report: Report) -> dict[str, Table[Any]]:
         "Whole and steady state": steady_table(report, steady),
         "Median steps": median_steps_table(steady, report.on_cpu, 0),
         "Communication": communication_table(report),
+        "Where a profiled step goes": waterfall_table({"time": report.waterfall}),
+        "Figures of several traces": figures_table({"": report}),
+        "Where traces come from": captures_table({"": report}),
         "Times of launch calls": launch_times_table(report.launches),
         "Functions of launch calls": launch_apis_table(report.launches),
     }

@@ -69,7 +69,6 @@ class Library:
 
     @property
     def busy(self) -> bool:
-        """Whether the folder or a file is being read."""
         return self._listing or bool(self._wanted)
 
     def refresh(self, live: bool) -> None:

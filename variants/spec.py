@@ -183,11 +183,6 @@ class VariantSpec:
         return self.weight_format == "w8a8"
 
     @property
-    def kv_bytes(self) -> int | None:
-        """Bytes of one element of K and V; None: those of the model's dtype."""
-        return None if self.kv_format is None else 1
-
-    @property
     def formats(self) -> VariantSpec:
         """`fused` with the same narrow formats of weights, K and V, and nothing else of it."""
         return VariantSpec(

@@ -18,7 +18,7 @@ from decodescope.analyzer.chrome.devices import (
     process_name,
     stream_tracks,
 )
-from decodescope.analyzer.chrome.events import EventText, given, rows_of
+from decodescope.analyzer.chrome.events import EventText, known_args, rows_of
 from decodescope.analyzer.chrome.tracks import as_drawn, first_fit
 from decodescope.analyzer.io.files import replacing_stream
 from decodescope.analyzer.readers.kineto.operator_work import WORK_KEY, work_rows
@@ -113,7 +113,7 @@ def _host_events(text: EventText, events: HostEvents, category: Int64s) -> Itera
         *(events.correlation, events.external_id),
     )
     for kind, name, pid, tid, start, end, correlation, external in rows_of(columns, order):
-        args = given({"correlation": correlation, "External id": external})
+        args = known_args({"correlation": correlation, "External id": external})
         yield text.slice(_HOST_CATEGORIES[kind], text.name(name), pid, tid, start, end, args)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from decodescope.analyzer.attribution.range_tree import NO_NODE
 from decodescope.analyzer.attribution.replays import CONFIDENCES
-from decodescope.analyzer.chrome.events import EventText, given, rows_of
+from decodescope.analyzer.chrome.events import EventText, known_args, rows_of
 from decodescope.analyzer.chrome.model_ranges import op_args, range_slices, slice_args
 from decodescope.analyzer.chrome.tracks import first_fit
 from decodescope.analyzer.collectives.waits import OpWaits
@@ -164,7 +164,7 @@ def _op_slices(
         shape, node, sure = more
         ids = {"correlation": correlation, "External id": external}
         ids |= {"graph id": graph, "graph node id": in_graph}
-        args = {**given(ids), "device": device, "stream": stream.stream}
+        args = {**known_args(ids), "device": device, "stream": stream.stream}
         if shape >= 0:
             args |= shapes[shape]
         if node != NO_NODE:
@@ -227,7 +227,7 @@ def _interruption_slices(
         if interruption.call >= 0:
             args["call"] = trace.names[trace.calls.name[interruption.call]]
         step = int(analysis.steps.op_step[interruption.op]) if interruption.op >= 0 else -1
-        args |= given({"step": step})
+        args |= known_args({"step": step})
         yield text.slice(
             _INTERRUPTION_CATEGORY,
             text.quoted(f"interruption: {interruption.cause.replace('_', ' ')}"),

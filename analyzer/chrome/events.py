@@ -89,7 +89,7 @@ def rows_of(
     return zip(*(column[chosen].tolist() for column in columns), strict=True)
 
 
-def given(args: Mapping[str, int]) -> dict[str, object]:
+def known_args(args: Mapping[str, int]) -> dict[str, object]:
     """The arguments that the trace has; -1 means none."""
     return {key: value for key, value in args.items() if value != -1}
 
@@ -98,8 +98,8 @@ def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _metadata(what: str, place: str, label: str, sort_index: int) -> str:
+def _metadata(kind: str, place: str, label: str, sort_index: int) -> str:
     return (
-        f'{{"ph":"M","name":"{what}_name",{place},"args":{{"name":{_json(label)}}}}},\n'
-        f'{{"ph":"M","name":"{what}_sort_index",{place},"args":{{"sort_index":{sort_index}}}}}'
+        f'{{"ph":"M","name":"{kind}_name",{place},"args":{{"name":{_json(label)}}}}},\n'
+        f'{{"ph":"M","name":"{kind}_sort_index",{place},"args":{{"sort_index":{sort_index}}}}}'
     )

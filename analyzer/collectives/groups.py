@@ -89,18 +89,18 @@ def match_collectives(
     for place, operation in enumerate(operations):
         if not operation.mutual:
             continue
-        left = {
+        ungrouped = {
             number: rows
             for number, participant in enumerate(participants)
             if len(rows := np.flatnonzero(participant.collectives.operation == place))
         }
-        while len(left) > 1:
-            reference = max(left, key=lambda number: (len(left[number]), -number))
-            ops = _ops_of_members(participants, left, reference, common_clock)
+        while len(ungrouped) > 1:
+            reference = max(ungrouped, key=lambda number: (len(ungrouped[number]), -number))
+            ops = _ops_of_members(participants, ungrouped, reference, common_clock)
             if len(ops) > 1:
                 groups.append(_group(operation, participants, ops, common_clock))
             for number in ops:
-                del left[number]
+                del ungrouped[number]
     groups.sort(key=lambda group: (group.operation, group.members))
     return MatchedCollectives(operations, participants, groups)
 

@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from decodescope.analyzer.html.svg_step_time import launches_svg, queue_svg, roles_svg
+from decodescope.analyzer.html.svg_timeline import excerpt_svg, step_svg
 from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.tables import (
     changes_table,
@@ -27,7 +29,9 @@ from decodescope.analyzer.tables import (
     ranges_table,
     sides_table,
     steps_table,
+    traces_table,
     waiting_table,
+    waterfall_table,
 )
 from decodescope.analyzer.tables.columns import Column, Mark, Table, Tone
 from decodescope.analyzer.text import formatting
@@ -45,24 +49,21 @@ _CODE_CELLS, _INDENT_PX = 60, 16
 _ROW_CLASSES: dict[Tone, str] = {"dim": "sub", "strong": "total"}
 _TEMPLATES = Path(__file__).parent / "templates"
 _SCRIPT = "report.js"
-# The tables that the templates draw, by their names there.
+# The modules of the tables that the templates draw, by their names there.
 _TABLES = {
-    name: table
-    for module in (
-        changes_table,
-        communication_table,
-        devices_table,
-        gap_classes_table,
-        gaps_table,
-        kernels_table,
-        launches_table,
-        ranges_table,
-        sides_table,
-        steps_table,
-        waiting_table,
-    )
-    for name, table in vars(module).items()
-    if name.endswith("_table")
+    "changes": changes_table,
+    "communication": communication_table,
+    "devices": devices_table,
+    "gap_classes": gap_classes_table,
+    "gaps": gaps_table,
+    "kernels": kernels_table,
+    "launches": launches_table,
+    "ranges": ranges_table,
+    "sides": sides_table,
+    "steps": steps_table,
+    "traces": traces_table,
+    "waiting": waiting_table,
+    "waterfall": waterfall_table,
 }
 
 
@@ -127,10 +128,9 @@ def _cell(table: Table[Row], column: Column[Row], row: Row, first: bool) -> str:
 def _swatch(mark: Mark) -> str:
     if not mark.name:
         return ""
-    kind = "f" if mark.kind == "family" else "g"
     return (
         '<svg class="swatch" viewBox="0 0 14 12" aria-hidden="true">'
-        f'<rect width="14" height="12" class="{kind}-{_text(mark.name)}"/></svg>'
+        f'<rect width="14" height="12" class="{mark.kind[0]}-{_text(mark.name)}"/></svg>'
     )
 
 
@@ -161,13 +161,13 @@ def _environment() -> Environment:
         finalize=_shown,
     )
     environment.filters |= {
-        "bytes": formatting.bytes_size,
         "count": formatting.count,
         "duration": formatting.duration,
         "number": formatting.number,
         "percent": formatting.percent,
         "cut": cut_middle,
         "bound": words.bound_words,
+        "ops": words.ops_word,
         "overlap": words.overlap_words,
         "layers": words.layers_words,
         "part": words.part_words,
@@ -178,10 +178,15 @@ def _environment() -> Environment:
     environment.globals |= {
         "share": share,
         "table": table_html,
+        "excerpt_svg": excerpt_svg,
+        "launches_svg": launches_svg,
+        "queue_svg": queue_svg,
+        "roles_svg": roles_svg,
+        "step_svg": step_svg,
         "t": _TABLES,
         "standings_note": words.STANDINGS_NOTE,
         "step_note": words.STEP_NOTE,
-        "unknown": UNKNOWN,
+        "part_meanings": words.PART_MEANINGS,
         "weights_note": formatting.weights_note,
         "roles_note": words.ROLES_NOTE,
         "family_colors": FAMILY_COLORS,

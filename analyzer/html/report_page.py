@@ -6,23 +6,19 @@ charts and the text next to them.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any
 
-from markupsafe import Markup
 from msgspec.structs import replace
 
 from decodescope.analyzer.comparing.sides import sides_of
 from decodescope.analyzer.html.page import render_page
 from decodescope.analyzer.html.svg_step_time import (
     Bar,
+    Captioned,
     composition_svg,
     histogram_svg,
-    queue_svg,
-    roles_svg,
     waterfalls_svg,
 )
-from decodescope.analyzer.html.svg_timeline import excerpt_svg, step_svg, steps_svg
+from decodescope.analyzer.html.svg_timeline import steps_svg
 from decodescope.analyzer.html.svg_variants import rates_svg, ratios_svg, standings_svg
 from decodescope.analyzer.names.kinds import FAMILIES
 from decodescope.analyzer.reports.distributions import Buckets, shared_bounds
@@ -31,20 +27,18 @@ from decodescope.analyzer.schema.comparison_report import (
     ComparisonResult,
     Diff,
 )
-from decodescope.analyzer.schema.kernel_report import LaunchReport
 from decodescope.analyzer.schema.ranks_report import RanksReport
-from decodescope.analyzer.schema.report import GAP_CLASSES, CaptureInfo, DeviceReport, Report
+from decodescope.analyzer.schema.report import GAP_CLASSES, CaptureInfo, Report
 from decodescope.analyzer.schema.run_report import RunReport
 from decodescope.analyzer.tables.sides_table import (
     accuracy_notes,
     rates_and_accuracy_table,
     standings_table,
 )
-from decodescope.analyzer.timing.timeline import StepTimeline, families_of
-from decodescope.analyzer.vocabulary.words import ops_word
+from decodescope.analyzer.tables.waterfall_table import part_names
+from decodescope.analyzer.tracks.step_tracks import StepTracks
 
 _SIMILAR = 0.6
-_LAUNCH_CHART_PX = 362.0
 _MODEL_FACTS = ("model", "weights", "dtype", "batch", "context", "device", "device_name")
 
 
@@ -54,14 +48,19 @@ class VariantView:
 
     name: str
     report: Report
-    timeline: StepTimeline | None
+    tracks: StepTracks | None
 
     @property
     def step_name(self) -> str:
         """The name of the drawn step; with several devices it includes the device."""
-        if self.timeline is None or len(self.report.devices) < 2:
+        if self.tracks is None or len(self.report.devices) < 2:
             return self.name
-        return f"{self.name}, device {self.timeline.device}"
+        return f"{self.name}, device {self.tracks.device}"
+
+    @property
+    def several_streams(self) -> bool:
+        """Whether any device ran more than one stream."""
+        return any(len(device.streams) > 1 for device in self.report.devices)
 
 
 def html_report(
@@ -76,24 +75,16 @@ def html_report(
     views are also drawn on one scale. The two sides of a diff are named after its views.
     `ranks` adds who waits for whom, if any rank communicates.
     """
-    bounds = shared_bounds(
-        [
-            total.histogram
-            for view in views
-            for device in view.report.devices
-            for total in device.gaps.values()
-        ]
-    )
-    sections = [_section(f"view-{number}", view, bounds) for number, view in enumerate(views)]
-    gaps = [device.gaps for view in views for device in view.report.devices]
     bars: list[Bar] = [(v.name, v.report.waterfall) for v in views if v.report.waterfall]
-    steps = [(view.step_name, view.timeline) for view in views if view.timeline is not None]
+    steps = [(view.step_name, view.tracks) for view in views if view.tracks is not None]
     changes = _changes(comparison, views)
+    devices = [device for view in views for device in view.report.devices]
     sides = sides_of(comparison) if isinstance(comparison, Comparison) else ()
     runs = comparison.runs if isinstance(comparison, Comparison) else ()
     return render_page(
         title=title,
-        views=sections,
+        views=views,
+        reports={view.name: view.report for view in views},
         ranks=ranks if ranks is not None and ranks.communication.collectives else None,
         changes=changes,
         runs=runs,
@@ -104,73 +95,45 @@ def html_report(
         standings_table=standings_table(sides, changes.standings if changes else ()),
         accuracy_notes=accuracy_notes(sides),
         models=_models(views, runs),
-        bars=bars,
-        parts=_parts(bars),
+        waterfall_parts=part_names(dict(bars)),
+        bars=dict(bars),
         waterfalls=waterfalls_svg(bars) if bars else None,
         composition=None if _similar(bars) else composition_svg(bars),
         steps=steps_svg(steps) if len(steps) > 1 else None,
-        families=list(dict.fromkeys(chain.from_iterable(map(_families, views)))),
+        families=list(dict.fromkeys(name for view in views for name in _families(view))),
         gap_classes=[
-            name for name in GAP_CLASSES if any(name in by and by[name].count for by in gaps)
+            name
+            for name in GAP_CLASSES
+            if any(name in device.gaps and device.gaps[name].count for device in devices)
         ],
+        gap_charts=_gap_charts(views),
         environment=_environment(runs),
     )
 
 
-def _section(anchor: str, view: VariantView, bounds: Sequence[int]) -> dict[str, Any]:
-    """The charts of a view by their names in the template; one without data is None. `bounds` are
-    those of the axis that all histograms of gaps share."""
-    name, report, step = view.name, view.report, view.timeline
-    queue = report.launches.queue_depth
-    several = len(report.devices) > 1
-    return {
-        "name": name,
-        "report": report,
-        "anchor": anchor,
-        "step_name": view.step_name,
-        "ops": ops_word(report),
-        "several_streams": any(len(device.streams) > 1 for device in report.devices),
-        "step": step_svg(view.step_name, step) if step is not None else None,
-        "excerpt": excerpt_svg(view.step_name, step) if step is not None else None,
-        "gap_charts": [
-            (f"{name}, device {device.device}" if several else name, chart)
-            for device in report.devices
-            if (chart := _gap_chart(name, device, bounds)) is not None
-        ],
-        "launch_charts": _launch_charts(name, report.launches),
-        "queue_chart": queue_svg(name, queue) if queue is not None else None,
-        "roles_chart": roles_svg(name, report.roles),
-    }
-
-
 def _families(view: VariantView) -> list[str]:
-    """The families of the ops in the drawn step."""
-    step = view.timeline
-    indices = () if step is None else families_of(step.names, step.ops).tolist()
-    return [FAMILIES[index] for index in sorted(set(indices))]
+    """The families of the ops of the drawn step."""
+    kinds = set(view.tracks.ops.kind.tolist()) if view.tracks is not None else ()
+    return [FAMILIES[kind] for kind in sorted(kinds)]
 
 
-def _gap_chart(name: str, device: DeviceReport, bounds: Sequence[int]) -> Markup | None:
-    series: Mapping[str, Buckets] = {
-        f"g-{kind}": total.histogram for kind, total in device.gaps.items() if total.histogram
-    }
-    title = f"Gaps of {name}, device {device.device}, by length"
-    return histogram_svg(title, series, bounds) if series else None
-
-
-def _launch_charts(name: str, launches: LaunchReport) -> list[tuple[str, Markup]]:
-    charts = {
-        "call time": launches.api_ns,
-        "queue time": launches.queue_ns,
-        "call to start": launches.launch_latency_ns,
-    }
-    captioned = []
-    for caption, times in charts.items():
-        if times and times.histogram:
-            title, series = f"{caption} of {name}", {"h-launches": times.histogram}
-            bounds = shared_bounds([times.histogram])
-            captioned.append((caption, histogram_svg(title, series, bounds, _LAUNCH_CHART_PX)))
-    return captioned
+def _gap_charts(views: Sequence[VariantView]) -> list[Captioned]:
+    """The gaps of each device by length, on one axis."""
+    devices = [(view, device) for view in views for device in view.report.devices]
+    bounds = shared_bounds(
+        [total.histogram for _, device in devices for total in device.gaps.values()]
+    )
+    charts = []
+    for view, device in devices:
+        series: Mapping[str, Buckets] = {
+            f"g-{kind}": total.histogram for kind, total in device.gaps.items() if total.histogram
+        }
+        if series:
+            several = len(view.report.devices) > 1
+            caption = f"{view.name}, device {device.device}" if several else view.name
+            title = f"Gaps of {view.name}, device {device.device}, by length"
+            charts.append((caption, histogram_svg(title, series, bounds)))
+    return charts
 
 
 def _changes(
@@ -195,14 +158,6 @@ def _models(views: Sequence[VariantView], runs: Sequence[RunReport]) -> list[dic
         if facts not in models:
             models.append(facts)
     return models
-
-
-def _parts(bars: Sequence[Bar]) -> list[str]:
-    """The parts that any bar has, in the order of the longest list."""
-    order = max((parts for _, parts in bars), key=len, default=())
-    used = {part.part for _, parts in bars for part in parts if part.ns}
-    names = [part.part for part in order]
-    return [name for name in [*names, *sorted(used - set(names))] if name in used]
 
 
 def _similar(bars: Sequence[Bar]) -> bool:

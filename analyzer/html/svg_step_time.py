@@ -7,8 +7,8 @@ from markupsafe import Markup
 
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks, time_ticks
 from decodescope.analyzer.names.fitted_names import cut_middle
-from decodescope.analyzer.reports.distributions import Buckets
-from decodescope.analyzer.schema.kernel_report import QueueDepth
+from decodescope.analyzer.reports.distributions import Buckets, shared_bounds
+from decodescope.analyzer.schema.kernel_report import LaunchReport, QueueDepth
 from decodescope.analyzer.schema.report import WaterfallPart
 from decodescope.analyzer.schema.step_report import RoleReport
 from decodescope.analyzer.text.formatting import count, duration, percent
@@ -20,6 +20,7 @@ _PLOT = CHART_WIDTH - _WATERFALL_LEFT - _RIGHT
 _WATERFALL_AXIS_PX, _WATERFALL_BAR_PX, _WATERFALL_ROW_PX = 22.0, 30.0, 50.0
 _LETTER_PX = 6.6
 Bar = tuple[str, Sequence[WaterfallPart]]
+Captioned = tuple[str, Markup]
 _ROLES_BAR_PX, _ROLE_LETTER_PX = 30.0, 6.6
 HALF_WIDTH = CHART_WIDTH / 2 - 16
 _HISTOGRAM_LEFT, _HISTOGRAM_TOP, _HISTOGRAM_PX, _HISTOGRAM_FOOT_PX = 8.0, 18.0, 120.0, 22.0
@@ -29,6 +30,7 @@ _QUEUE_LEFT, _QUEUE_PX, _QUEUE_FOOT_PX = 46.0, 72.0, 20.0
 _QUEUE_FLOOR = 8.0 + _QUEUE_PX
 _QUEUE_WIDTH = CHART_WIDTH - _QUEUE_LEFT - 8.0
 _TICK_TEXT_PX = 50.0
+_LAUNCHES_WIDTH = 362.0
 
 
 def waterfalls_svg(bars: Sequence[Bar]) -> Markup:
@@ -159,12 +161,12 @@ def _described(series: Mapping[str, Buckets]) -> str:
     return ", ".join(f"{kind}: {total:,}" for kind, total in sums.items() if total)
 
 
-def queue_svg(name: str, depth: QueueDepth) -> Markup | None:
-    """The largest depth in each part of the window; None if the report has no depths over time or
-    nothing was ever queued."""
-    parts = depth.over_time
-    if not any(parts):
+def queue_svg(name: str, depth: QueueDepth | None) -> Markup | None:
+    """The largest depth in each part of the window; None if it is not known over time, or nothing
+    was ever queued."""
+    if depth is None or not any(depth.over_time):
         return None
+    parts = depth.over_time
     top, window_ns = max(parts), depth.bucket_ns * len(parts)
     slot, floor, right = _QUEUE_WIDTH / len(parts), _QUEUE_FLOOR, _QUEUE_LEFT + _QUEUE_WIDTH
     about = (
@@ -188,3 +190,25 @@ def queue_svg(name: str, depth: QueueDepth) -> Markup | None:
     drawing.polygon([*outline, (right, floor)], "h-launches", about)
     drawing.line(_QUEUE_LEFT, floor, right, floor, "axis")
     return drawing.markup()
+
+
+def launches_svg(name: str, launches: LaunchReport) -> list[Captioned]:
+    """How many launch calls took how long, for each of their times that is known."""
+    times = {
+        "call time": launches.api_ns,
+        "queue time": launches.queue_ns,
+        "call to start": launches.launch_latency_ns,
+    }
+    return [
+        (
+            caption,
+            histogram_svg(
+                f"{caption} of {name}",
+                {"h-launches": known.histogram},
+                shared_bounds([known.histogram]),
+                _LAUNCHES_WIDTH,
+            ),
+        )
+        for caption, known in times.items()
+        if known is not None and known.histogram
+    ]

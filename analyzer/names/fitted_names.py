@@ -1,15 +1,13 @@
-"""Names at a width: cut, distinct within one table, and ranges below the one they are in."""
+"""Names at a width: cut, and distinct within one table."""
 
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from rich.cells import cell_len
 
 from decodescope.analyzer.names.short_names import readable_kernel, short_name, without_noise
-from decodescope.analyzer.schema.report import RangeReport
 from decodescope.analyzer.text.plain import plain_line
 
 # A number after "#", as the last resort, and something of the name before it.
@@ -40,32 +38,6 @@ def cut_middle(text: str, cells: int) -> str:
         tail = kept // 3
         shown = f"{text[: kept - tail]}…{text[len(text) - tail :]}" if kept >= 0 else ""
     return shown
-
-
-@dataclass(frozen=True, slots=True)
-class RangeRow:
-    """One range at its `depth` below the outermost; `label` is its path below its parent row,
-    `parent` says whether child rows follow."""
-
-    depth: int
-    label: str
-    parent: bool
-    report: RangeReport
-
-
-def range_rows(ranges: Sequence[RangeReport]) -> list[RangeRow]:
-    """The ranges as rows of a tree, in their order: a range follows the one that contains it."""
-    rows: list[RangeRow] = []
-    open_paths: list[str] = []
-    for place, report in enumerate(ranges):
-        while open_paths and not report.path.startswith(open_paths[-1]):
-            open_paths.pop()
-        label = report.path[len(open_paths[-1]) :] if open_paths else report.path
-        following = ranges[place + 1].path if place + 1 < len(ranges) else ""
-        parent = following.startswith(report.path + "/")
-        rows.append(RangeRow(len(open_paths), label, parent, report))
-        open_paths.append(report.path + "/")
-    return rows
 
 
 def short_kernel(name: str, cells: int) -> str:

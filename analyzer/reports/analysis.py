@@ -3,8 +3,6 @@
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from decodescope.analyzer.attribution.ranges import Ranges, attribution, find_ranges
 from decodescope.analyzer.names.rules import bundled_rules
 from decodescope.analyzer.reports.device_report import device_reports, idle_by_name, largest_gaps
@@ -82,16 +80,10 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
     Raises:
         InputError: one of the `facts` beside the trace is not what it should be.
     """
-    timeline = find_timeline(trace)
-    # Few traces come with captures or have several GPUs; the others do without these modules.
-    if facts.captures:
-        from decodescope.analyzer.attribution.capture_choice import choose_captures
-
-        reference, findings = choose_captures(timeline, facts.captures)
-        trace = replace(trace, reference=reference, findings=(*trace.findings, *findings))
-        timeline = replace(timeline, trace=trace)
-    communication = None
+    timeline = _with_captures(find_timeline(trace), facts.captures)
+    trace, communication = timeline.trace, None
     if len(timeline.busy) > 1:
+        # Few traces have several GPUs; the others do without this module.
         from decodescope.analyzer.reports.communication import gpu_communication
 
         communication = gpu_communication(timeline)
@@ -110,9 +102,8 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
     structured, layers = structure_reports(timeline, own_ranges, structure, step)
     roles = role_reports(timeline, structure, step)
     costs = find_costs(timeline, step, facts, structured, roles)
-    trace_health = health(timeline, observer, reported_interruptions, ranges.tree.cut)
-    trace_health = msgspec.structs.replace(
-        trace_health, findings=(*trace_health.findings, *costs.findings)
+    trace_health = health(
+        timeline, observer, reported_interruptions, ranges.tree.cut, costs.findings
     )
     judgement = no_verdict(trace_health)
     parts: tuple[WaterfallPart, ...] = ()
@@ -162,6 +153,18 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         median_step=step,
         report=report,
     )
+
+
+def _with_captures(timeline: Timeline, captures: tuple[Trace, ...]) -> Timeline:
+    """The timeline of the trace with the captured graphs that it replays."""
+    if not captures:
+        return timeline
+    # Few traces come with captures; the others do without this module.
+    from decodescope.analyzer.attribution.capture_choice import choose_captures
+
+    reference, findings = choose_captures(timeline, captures)
+    findings = (*timeline.trace.findings, *findings)
+    return replace(timeline, trace=replace(timeline.trace, reference=reference, findings=findings))
 
 
 def _step_reports(timeline: Timeline) -> tuple[StepReport, ...]:

@@ -1,8 +1,7 @@
 """Communication of ranks or of the GPUs of one trace: transfer, wait, straggler, collectives."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -23,13 +22,12 @@ from decodescope.analyzer.collectives.waits import (
     transfer_starts,
 )
 from decodescope.analyzer.reports.distributions import percentiles
-from decodescope.analyzer.reports.skew_report import skew_report, steps_by_device
+from decodescope.analyzer.reports.skew_report import RankSteps, skew_report, steps_by_device
 from decodescope.analyzer.schema.communication_report import (
     ClockSource,
     CollectiveReport,
     CommunicationReport,
     RankCommunication,
-    SkewReport,
     Straggler,
 )
 from decodescope.analyzer.timing.timeline import Timeline
@@ -45,11 +43,15 @@ _BUS_FACTORS = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1, "all_to_a
 
 def communication_report(
     matched: MatchedCollectives,
-    ranks: Iterable[int],
+    spans: Mapping[int, RankSteps],
     member: Literal["rank", "GPU"],
-    skew: SkewReport | None,
+    *,
+    common_clock: bool,
+    first_op_ns: int,
 ) -> CommunicationReport:
-    """The communication of each of `ranks`, who waits for whom, and the collectives."""
+    """The communication of each rank in `spans`, which are its steps, who waits for whom, and the
+    collectives. `common_clock` says whether the wall clocks of the ranks are one; `first_op_ns` is
+    when the first op began."""
     participants, groups = matched.participants, matched.matched_groups
     entries = [entries_of(number, groups) for number in range(len(participants))]
     parts = [
@@ -64,7 +66,7 @@ def communication_report(
         clocks_ns |= zip(group.members, group.clock_ns.tolist(), strict=True)
     straggler, no_straggler = _straggler(participants, entries, parts)
     rows = []
-    for rank in ranks:
+    for rank in spans:
         places = [
             place for place, participant in enumerate(participants) if participant.rank == rank
         ]
@@ -91,45 +93,37 @@ def communication_report(
         straggler=straggler,
         no_straggler=no_straggler,
         collectives=_collectives(matched),
-        skew=skew,
+        skew=skew_report(matched, spans, common_clock=common_clock, first_op_ns=first_op_ns),
     )
 
 
 def gpu_communication(timeline: Timeline) -> CommunicationReport | None:
     """The communication of each GPU as if it were a rank. None without two that communicate, and
     of merged ranks, where `RanksReport` has it."""
-    if timeline.trace.device_labels or (matched := _of_devices(timeline)) is None:
+    trace, steps = timeline.trace, timeline.steps
+    if trace.device_labels:
         return None
-    trace = timeline.trace
-    spans, members = steps_by_device(trace, timeline.steps, matched.participants)
-    skew = skew_report(
+    operations, participants = find_participants([(0, trace, steps)])
+    if len(participants) < 2:
+        return None
+    spans, ranks = steps_by_device(trace, steps, participants)
+    return communication_report(
+        match_collectives(operations, ranks, common_clock=True),
         spans,
-        members,
-        matched.groups,
-        by_durations=matched.by_durations,
+        "GPU",
         common_clock=True,
         first_op_ns=trace.base_ns + int(trace.ops.start_ns[0]),
     )
-    ranks = [participant.rank for participant in matched.participants]
-    return communication_report(matched, ranks, "GPU", skew)
 
 
 def waits_of(timeline: Timeline) -> OpWaits | None:
     """How long each op waited for other GPUs, also of merged ranks; None without two GPUs that
     communicate. For views that draw time: computed anew by every call."""
-    matched = _of_devices(timeline)
-    if matched is None:
-        return None
-    return op_waits(timeline.trace, matched.participants, matched.matched_groups)
-
-
-def _of_devices(timeline: Timeline) -> MatchedCollectives | None:
-    """The collectives of the trace's devices, each as a rank with its number."""
     operations, participants = find_participants([(0, timeline.trace, timeline.steps)])
     if len(participants) < 2:
         return None
-    ranks = [replace(participant, rank=participant.device) for participant in participants]
-    return match_collectives(operations, ranks, common_clock=True)
+    matched = match_collectives(operations, participants, common_clock=True)
+    return op_waits(timeline.trace, participants, matched.matched_groups)
 
 
 def _clock_source(by_durations: bool) -> ClockSource:

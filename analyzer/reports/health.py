@@ -47,19 +47,23 @@ def health(
     observer: Observer | None,
     interruptions: Sequence[InterruptionReport] = (),
     ranges_cut: int = 0,
+    remarks: tuple[Finding, ...] = (),
 ) -> Health:
-    """Status and findings; `ranges_cut` is the number of ranges that the range tree left out.
+    """Status and findings; `ranges_cut` is the number of ranges that the range tree left out,
+    `remarks` are findings that do not change the status.
 
     "no_gpu_activity" without a single op; "degraded" if ops are unlinked or the reader left
     something out; otherwise "ok".
     """
     trace = timeline.trace
     unlinked = 0 if trace.on_cpu else int(np.count_nonzero(trace.ops.launch < 0))
-    own = [Finding(*finding) for finding in _findings(timeline, observer, unlinked)]
+    findings = (
+        *_identity_findings(trace),
+        *trace.findings,
+        *_findings(timeline, observer, unlinked),
+    )
     if interruptions:
-        own.append(Finding("interruptions", _interruptions(interruptions)))
-    identity = (Finding(*finding) for finding in identity_findings(trace))
-    findings = (*identity, *trace.findings, *own)
+        findings += (Finding("interruptions", _interruptions(interruptions)),)
     if ranges_cut:
         findings += (
             Finding(
@@ -74,32 +78,30 @@ def health(
         status = "no_gpu_activity"
     elif any(finding.code not in _HARMLESS for finding in findings):
         status = "degraded"
-    return Health(status=status, unlinked_gpu_ops=unlinked, findings=findings)
+    return Health(status=status, unlinked_gpu_ops=unlinked, findings=(*findings, *remarks))
 
 
-def _findings(
-    timeline: Timeline, observer: Observer | None, unlinked: int
-) -> Iterator[tuple[str, str]]:
+def _findings(timeline: Timeline, observer: Observer | None, unlinked: int) -> Iterator[Finding]:
     trace, launches, steps = timeline.trace, timeline.launches, timeline.steps
     if not len(trace.ops):
         return
     if trace.on_cpu:
-        yield "cpu_capture", "device: cpu; leaf operators stand for GPU ops"
+        yield Finding("cpu_capture", "device: cpu; leaf operators stand for GPU ops")
     if unlinked:
-        yield (
+        yield Finding(
             "unlinked_gpu_ops",
             f"{unlinked} of {len(trace.ops)} GPU ops have no launch call in the trace; "
             "they count as busy, the gaps before them as unlinked",
         )
     early = trace.ops.start_ns[launches.first_op] < trace.calls.start_ns[launches.call]
     if early.any():
-        yield (
+        yield Finding(
             "starts_before_call",
             f"{int(early.sum())} ops start before their launch call: the clocks of host and "
             "device disagree",
         )
     if jumped := _calls_that_overlap(trace):
-        yield (
+        yield Finding(
             "overlapping_calls",
             f"{jumped} of {len(trace.calls)} API calls begin inside another call of their "
             "thread and end after it: "
@@ -107,7 +109,7 @@ def _findings(
         )
     lost, made = lost_launches(trace, launches)
     if len(lost):
-        yield (
+        yield Finding(
             "launches_without_ops",
             f"{len(lost)} of {made} kernel launches have no kernel in the trace, which was cut "
             "or lost records: busy time, queue depths and the ops of steps lack them",
@@ -115,13 +117,13 @@ def _findings(
     graphs = graph_launch_calls(trace)
     graph_count, with_ops = int(graphs.sum()), int(launches.is_graph.sum())
     if graph_count > with_ops:
-        yield (
+        yield Finding(
             "graph_launch_without_ops",
             f"{graph_count - with_ops} of {graph_count} graph launches have no GPU op in the "
             "trace: what they ran is missing from every figure",
         )
     if observer is not None and observer.is_distorted:
-        yield (
+        yield Finding(
             "distorted_window",
             f"a profiled step took {observer.ratio:.2f} times as long: gaps and launch times "
             "are of slowed steps" + "; the verdict rests on unprofiled ones" * (not trace.on_cpu),
@@ -129,23 +131,23 @@ def _findings(
     measured = trace.capture is not None and trace.capture.kernel_floor_ns is not None
     estimated = not measured and not trace.on_cpu and len(timeline.gaps) >= MIN_BURST_GAPS
     if estimated and floor_is_hidden(trace, timeline.gaps):
-        yield (
+        yield Finding(
             "coarse_timestamps",
             "the timestamps hide the time between ops that are queued back to back (they are whole "
             "microseconds, or most gaps are one and the same few ns): no kernel floor is estimated",
         )
     if not len(steps):
-        yield (
+        yield Finding(
             "no_steps",
             "no step markers and no launches that repeat as steps do, so no figures per step",
         )
     elif steps.source in _INFERRED:
-        yield (
+        yield Finding(
             "inferred_steps",
             f"no step markers; {len(steps)} steps were found by {_INFERRED[steps.source]}",
         )
     elif not steps.gpu_ops.any():
-        yield "empty_steps", "no GPU op was launched inside a step marker"
+        yield Finding("empty_steps", "no GPU op was launched inside a step marker")
 
 
 def _interruptions(interruptions: Sequence[InterruptionReport]) -> str:
@@ -170,15 +172,17 @@ def _calls_that_overlap(trace: Trace) -> int:
     return total
 
 
-def identity_findings(trace: Trace) -> Iterator[tuple[str, str]]:
-    """(code, message): the trace is that of a graph capture; or it has no GPU op, and why."""
+def _identity_findings(trace: Trace) -> Iterator[Finding]:
+    """The trace is that of a graph capture; or it has no GPU op, and why."""
     captures = find_captures(trace)
     if captures.launches and (sentence := _capture(trace, captures)):
-        yield "graph_capture", sentence
+        yield Finding("graph_capture", sentence)
     if not len(trace.ops):
         foreign = any(finding.code == "not_understood" for finding in trace.findings)
         missing = "op of a CUDA, ROCm or XPU device" if foreign else "kernel, copy or fill"
-        yield "no_gpu_activity", f"no {missing} in this trace: {_why(trace, captures, foreign)}"
+        yield Finding(
+            "no_gpu_activity", f"no {missing} in this trace: {_why(trace, captures, foreign)}"
+        )
 
 
 def no_verdict(health: Health) -> Verdict | None:

@@ -14,7 +14,7 @@ from decodescope.analyzer.readers.ranks import merge_ranks
 from decodescope.analyzer.reports.analysis import Analysis, analyze
 from decodescope.analyzer.reports.communication import communication_report
 from decodescope.analyzer.reports.rank_reading import read_ranks
-from decodescope.analyzer.reports.skew_report import rank_steps, skew_report
+from decodescope.analyzer.reports.skew_report import rank_steps
 from decodescope.analyzer.reports.user_facts import NOTHING, Given
 from decodescope.analyzer.schema.communication_report import CommunicationReport
 from decodescope.analyzer.schema.ranks_report import RankReport, RanksReport
@@ -87,15 +87,13 @@ def ranks_communication(
     began_ns = [
         trace.base_ns + int(trace.ops.start_ns[0]) for _, trace, _ in ranks if len(trace.ops)
     ]
-    skew = skew_report(
+    report = communication_report(
+        matched,
         {rank: rank_steps(trace, steps) for rank, trace, steps in ranks},
-        participants,
-        matched.groups,
-        by_durations=matched.by_durations,
+        "rank",
         common_clock=common_clock,
         first_op_ns=min(began_ns, default=0),
     )
-    report = communication_report(matched, [rank for rank, _, _ in ranks], "rank", skew)
     return report, _clock_findings(matched, common_clock)
 
 

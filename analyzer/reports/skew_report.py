@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from decodescope.analyzer.collectives.groups import Group
+from decodescope.analyzer.collectives.groups import MatchedCollectives
 from decodescope.analyzer.collectives.participants import Participant
 from decodescope.analyzer.reports.distributions import percentiles
 from decodescope.analyzer.schema.communication_report import SkewReport, StepSkew
@@ -32,27 +32,26 @@ def rank_steps(trace: Trace, steps: Steps) -> RankSteps:
 def steps_by_device(
     trace: Trace, steps: Steps, participants: Sequence[Participant]
 ) -> tuple[dict[int, RankSteps], list[Participant]]:
-    """The steps of each participant's device by its rank, as if it were a rank with the steps that
-    launched most of their ops to it; and the participants, whose steps are numbered in these."""
+    """The steps of each participant's device, as if it were a rank with the device's number and the
+    steps that launched most of their ops to it; and these ranks, whose steps are numbered in
+    these."""
     every = rank_steps(trace, steps)
-    spans, renumbered = {}, []
+    spans, ranks = {}, []
     for participant in participants:
         step_indices = np.flatnonzero((steps.device == participant.device) & every.used)
         number = np.full(len(steps) + 1, -1, dtype=np.int64)
         number[step_indices] = np.arange(len(step_indices))
-        spans[participant.rank] = every.take(step_indices)
+        spans[participant.device] = every.take(step_indices)
         collectives = participant.collectives
         collectives = replace(collectives, step=number[collectives.step])
-        renumbered.append(replace(participant, collectives=collectives))
-    return spans, renumbered
+        ranks.append(replace(participant, rank=participant.device, collectives=collectives))
+    return spans, ranks
 
 
 def skew_report(
+    matched: MatchedCollectives,
     spans: Mapping[int, RankSteps],
-    participants: Sequence[Participant],
-    groups: Sequence[Group],
     *,
-    by_durations: bool,
     common_clock: bool,
     first_op_ns: int,
 ) -> SkewReport | None:
@@ -61,10 +60,13 @@ def skew_report(
     the wall clock.
 
     A step of one rank is that of another in which most of their matched collectives are. Without
-    collectives, steps are matched in order if all ranks have equally many. `by_durations` takes the
-    differences of the clocks off. None if no step is matched.
+    collectives, steps are matched in order if all ranks have equally many. If waits are found from
+    durations, the differences of the clocks are taken off. None if no step is matched.
     """
-    largest = max(groups, key=lambda group: (len(group.members), group.op.shape[1]), default=None)
+    participants, by_durations = matched.participants, matched.by_durations
+    largest = max(
+        matched.groups, key=lambda group: (len(group.members), group.op.shape[1]), default=None
+    )
     if largest is None:
         if len({len(steps) for steps in spans.values()}) > 1 or len(spans) < 2:
             return None

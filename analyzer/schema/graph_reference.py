@@ -1,4 +1,4 @@
-"""What decodescope adds to the trace of a window it captured, and the keys it is stored under.
+"""The additions of decodescope to the trace of a window that it captured, under keys of their own.
 
 The reference attributes the ops of graph replays. It is the same step, run once without its graph;
 or the profile of the graph's capture; or the annotations that torch wrote for the graph's nodes.

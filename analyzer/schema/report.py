@@ -55,7 +55,7 @@ class SamplingSettings(Struct, frozen=True):
 
 
 class CaptureInfo(Struct, frozen=True):
-    """What decodescope knows about a window it captured; stored inside the trace file.
+    """A window that decodescope captured; stored inside the trace file.
 
     `device` is "cuda" or "cpu"; on "cpu" leaf operators count as GPU ops. `position` is the
     KV-cache length before the first captured step. `unprofiled_step_ns` is the median step time
@@ -119,8 +119,8 @@ class GapTotal(Struct, frozen=True):
 
 
 class HostActivity(Struct, frozen=True):
-    """What one host thread was in at one time: the path of its open ranges, the innermost operator
-    and the CUDA call; each null if there was none."""
+    """The path of the open ranges of a host thread at one time, its innermost operator and its CUDA
+    call; each null if there was none."""
 
     range: str | None
     operator: str | None
@@ -261,7 +261,7 @@ class Attribution(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """What bounds a step, the figures that show it, and what to do next. The rules are in
+    """The bound of a step, the figures that show it, and what to do next. The rules are in
     `roofline.verdict`; `next` of an unknown bound says what would make it known."""
 
     bound: Bound

@@ -47,7 +47,7 @@ class Accuracy(Struct, frozen=True):
 
 
 class RunWorkload(Struct, frozen=True):
-    """What a run decoded, where and how; the regression gate also reads it from older runs."""
+    """The model and settings of a run, which the regression gate also reads from older runs."""
 
     schema_version: int
     model: str

@@ -28,7 +28,7 @@ class StepKindReport(Struct, frozen=True):
 
 
 class StructureReport(Struct, frozen=True):
-    """What the median decode step (`step`, an index in `steps`) consists of, in ops.
+    """The ops of the median decode step (`step`, an index in `steps`) by layer.
 
     `prologue_ops` before the first of `layers` layers, `epilogue_ops` after the last one. The
     layers are of one or several motifs: `layer_ops` holds the number of ops of each, in order of

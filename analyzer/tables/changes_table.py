@@ -1,7 +1,7 @@
 """Changes from one side to the other: figures of a step, its parts, kernels and ranges."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from decodescope.analyzer.comparing.pair_changes import (
@@ -31,7 +31,6 @@ from decodescope.analyzer.tables.columns import (
     Row,
     Table,
     Tone,
-    kernel_kind,
 )
 from decodescope.analyzer.vocabulary.words import (
     change_text,
@@ -226,7 +225,9 @@ def kernel_changes_table(
     short = ShortNames(row.name for row in rows)
     noun = "operator" if base.on_cpu else "kernel"
     columns: tuple[Column[KernelChange], ...] = (
-        Column("name", noun, kernel_kind(short), "The kernel, by its short name."),
+        Column(
+            "name", noun, replace(RANGE, least=16, fit=short.of), "The kernel, by its short name."
+        ),
         *_time_columns(names, ("ns.base", "ns.other", "ns.moved"), "time", lambda row: row.ns),
         *_side_columns(("count.base", "count.other"), "calls", NUMBER, "Its calls", 4),
     )

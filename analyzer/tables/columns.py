@@ -6,11 +6,11 @@ output adds (colours, bars, sorting) it derives from the declaration.
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from operator import attrgetter
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from decodescope.analyzer.names.fitted_names import ShortNames, cut_middle
+from decodescope.analyzer.names.fitted_names import cut_middle
+from decodescope.analyzer.tables.figures import path_reader
 from decodescope.analyzer.text import formatting
 from decodescope.analyzer.text.formatting import UNKNOWN
 from decodescope.analyzer.vocabulary.words import exact_change, exact_microseconds
@@ -84,11 +84,6 @@ RANGE = replace(NAME, least=14, code=True)
 CODE = replace(TEXT, code=True)
 
 
-def kernel_kind(names: ShortNames) -> Kind:
-    """The kind of a column of kernels: short names, distinct among `names`."""
-    return replace(RANGE, least=16, fit=names.of)
-
-
 @dataclass(frozen=True, slots=True)
 class Column(Generic[Row]):
     """One column.
@@ -149,7 +144,7 @@ class Column(Generic[Row]):
     def reader(self) -> Callable[[Row], Any]:
         """The reader of the figure of a row, for many rows."""
         value = self.value or self.key
-        return _path_reader(value) if isinstance(value, str) else value
+        return path_reader(value) if isinstance(value, str) else value
 
     def sorted_by(self, row: Row) -> Any:
         """The value that the row is sorted by, None if it is unknown."""
@@ -184,46 +179,11 @@ class Column(Generic[Row]):
         return self.tone(row) if callable(self.tone) else self.tone
 
 
-@cache
-def _path_reader(path: str) -> Callable[[Any], Any]:
-    """The reader of a path of attributes; None if one of them is None."""
-    first, *others = path.split(".")
-    of_first = attrgetter(first)
-    if not others:
-        return of_first
-
-    def read(row: Any) -> Any:
-        value = of_first(row)
-        for part in others:
-            if value is None:
-                return None
-            value = getattr(value, part)
-        return value
-
-    return read
-
-
-def per_step(total: str, steps: int | None) -> Callable[[Any], float]:
-    """The reader of a total by its path, or of its mean over so many steps."""
-    read = _path_reader(total)
-    return read if steps is None else lambda row: read(row) / (steps or 1)
-
-
-def quotient(part: str, whole: str) -> Callable[[Any], float | None]:
-    """The reader of `part` ÷ `whole`, two paths; None if one is unknown, or the whole is 0."""
-    read_part, read_whole = _path_reader(part), _path_reader(whole)
-
-    def read(row: Any) -> float | None:
-        figure, of = read_part(row), read_whole(row)
-        return None if figure is None or not of else figure / of
-
-    return read
-
-
 class Mark(NamedTuple):
-    """A colour and a letter beside the first column: of a family of ops or a class of gaps."""
+    """A colour and a letter beside the first column: of a family of ops, of a class of gaps, or of
+    a part of a step."""
 
-    kind: Literal["family", "gap"]
+    kind: Literal["family", "gap", "part"]
     name: str
 
 
@@ -234,7 +194,8 @@ class Table(Generic[Row]):
     `noun` is what rows are, in the plural. Where `rows` are only the first ones, `total` is how
     many there are. `key` is what stays the same if the rows are replaced by later ones, `search`
     the text that a filter looks in (the cells, without it), `tone` that of a whole row, `depth` how
-    deep a row is in a tree.
+    deep a row is in a tree. A bar of a row that `is_total` of the others would say nothing: it has
+    none.
     """
 
     noun: str
@@ -246,15 +207,16 @@ class Table(Generic[Row]):
     mark: Callable[[Row], Mark] | None = None
     tone: Callable[[Row], Tone] | None = None
     depth: Callable[[Row], int] | None = None
+    is_total: Callable[[Row], bool] = lambda row: False
+
+    def bar(self, column: Column[Row], row: Row) -> str:
+        """A bar of the share of a row."""
+        return "" if self.is_total(row) else column.bar_text(row)
 
     @property
     def more(self) -> int:
         """How many rows are left out."""
         return 0 if self.total is None else max(self.total - len(self.rows), 0)
-
-    def is_total(self, row: Row) -> bool:
-        """Whether a row stands out because it sums up the others: it has no bar."""
-        return self.tone is not None and self.tone(row) == "strong"
 
     def shown(self) -> tuple[Column[Row], ...]:
         """The columns for a screen: those of which any row has a figure."""

@@ -19,9 +19,9 @@ from decodescope.analyzer.tables.columns import (
     TEXT,
     Column,
     Table,
-    quotient,
 )
 from decodescope.analyzer.tables.devices_table import device_column
+from decodescope.analyzer.tables.figures import quotient
 from decodescope.analyzer.vocabulary.words import bound_words
 
 
@@ -56,7 +56,6 @@ def communication_table(report: Report) -> Table[CommunicationRow]:
             Column("busy_share", "of busy", PERCENT, "Time ÷ busy.", quotient("ns", "busy_ns")),
         ),
         [row for device in report.devices if device.communication_ns for row in _of_device(device)],
-        key=attrgetter("device", "name"),
         tone=lambda row: "strong" if row.whole else "plain",
     )
 
@@ -123,13 +122,7 @@ _FIGURES: tuple[Column[CollectiveReport], ...] = (
     Column("transfer_ns.p50", "transfer p50", DURATION, "The transfer of one, by the median."),
     Column("wait_ns.p50", "wait p50", DURATION, "The wait in one, by the median."),
     Column("wait_ns.p99", "wait p99", DURATION, "99 % of them wait at most that long.", priority=5),
-    Column(
-        "message_bytes",
-        "message",
-        BYTES,
-        "The median size of a message, where kernels say it.",
-        priority=4,
-    ),
+    Column("message_bytes", "message", BYTES, "The median size, where kernels say it.", priority=4),
     Column(
         "bus_bytes_per_s",
         "bus rate",
@@ -142,7 +135,7 @@ _FIGURES: tuple[Column[CollectiveReport], ...] = (
 
 def ranks_table(report: RanksReport) -> Table[RankReport]:
     """One row for each rank."""
-    return Table("ranks", _RANKS, report.ranks, key=attrgetter("rank"))
+    return Table("ranks", _RANKS, report.ranks)
 
 
 def _over_devices(figure: str) -> Callable[[RankReport], int]:
@@ -164,7 +157,7 @@ _RANKS: tuple[Column[RankReport], ...] = (
         "window_ns",
         "window",
         DURATION,
-        "From the first op's start to the last one's end, over its devices.",
+        "From the first op's start to the last one's end.",
         _over_devices("window_ns"),
         priority=2,
     ),
@@ -172,7 +165,7 @@ _RANKS: tuple[Column[RankReport], ...] = (
         "idle_ns",
         "idle",
         DURATION,
-        "Window minus busy, over its devices.",
+        "Window minus busy of its devices.",
         _over_devices("idle_ns"),
         priority=4,
     ),

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any
 
 from decodescope.analyzer.schema.report import GAP_CLASSES, DeviceReport, Report, StreamReport
@@ -14,8 +13,8 @@ from decodescope.analyzer.tables.columns import (
     TEXT,
     Column,
     Table,
-    quotient,
 )
+from decodescope.analyzer.tables.figures import columns_of, quotient
 from decodescope.analyzer.vocabulary.words import ops_word
 
 
@@ -52,7 +51,6 @@ def devices_table(report: Report) -> Table[DeviceReport]:
             ),
         ),
         report.devices,
-        key=attrgetter("device"),
     )
 
 
@@ -94,27 +92,17 @@ def streams_table(report: Report, most: int | None = None) -> Table[StreamRow]:
         ),
         rows[:most],
         total=len(rows),
-        key=lambda row: (row.device, row.stream.stream),
     )
 
 
-_STREAM_TIMES: tuple[Column[StreamRow], ...] = (
-    Column("busy_ns", "busy", DURATION, "The time in which any of its ops ran.", "stream.busy_ns"),
+_STREAM_TIMES: tuple[Column[StreamRow], ...] = columns_of(
+    "stream",
+    Column("busy_ns", "busy", DURATION, "The time in which any of its ops ran."),
     Column(
-        "overlap_ns",
-        "overlap",
-        DURATION,
-        "The time in which two or more of its ops ran at once.",
-        "stream.overlap_ns",
-        priority=3,
+        "overlap_ns", "overlap", DURATION, "When two or more of its ops ran at once.", priority=3
     ),
     Column(
-        "count",
-        "gaps",
-        COUNT,
-        "The gaps of the device that its ops ended.",
-        "stream.all_gaps.count",
-        priority=2,
+        "count", "gaps", COUNT, "The gaps that its ops ended.", "stream.all_gaps.count", priority=2
     ),
     Column("idle_ns", "idle", DURATION, "The time of these gaps.", "stream.all_gaps.total_ns"),
 )

@@ -17,10 +17,9 @@ from decodescope.analyzer.tables.columns import (
     Mark,
     Table,
     Tone,
-    per_step,
-    quotient,
 )
 from decodescope.analyzer.tables.devices_table import device_column
+from decodescope.analyzer.tables.figures import per_step, quotient
 from decodescope.analyzer.vocabulary.words import CPU_GAP_MEANINGS, GAP_MEANINGS
 
 
@@ -137,6 +136,7 @@ def _table(columns: tuple[Column[Any], ...], rows: Sequence[GapClassRow]) -> Tab
         key=lambda row: (row.device, row.gap_class, row.name),
         mark=lambda row: Mark("gap", "" if row.sub else row.gap_class or ""),
         tone=_tone,
+        is_total=lambda row: row.gap_class is None,
     )
 
 
@@ -191,4 +191,4 @@ def stream_gaps_table(report: Report) -> Table[StreamGapsRow]:
         Column("total_ns", "total", DURATION, "Their time.", "total.total_ns"),
         Column("max_ns", "longest", DURATION, "The longest.", "total.max_ns"),
     )
-    return Table("classes", columns, rows, key=lambda row: row)
+    return Table("classes", columns, rows)

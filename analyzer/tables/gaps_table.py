@@ -22,10 +22,9 @@ from decodescope.analyzer.tables.columns import (
     Column,
     Mark,
     Table,
-    kernel_kind,
-    quotient,
 )
 from decodescope.analyzer.tables.devices_table import device_column
+from decodescope.analyzer.tables.figures import quotient
 from decodescope.analyzer.vocabulary.words import device_words, gap_causes
 
 _IDLE_SHARE = quotient("figures.idle_ns", "figures.window_ns")
@@ -39,7 +38,6 @@ def longest_gaps_table(report: Report) -> Table[GapReport]:
         "gaps",
         gap_columns(report.devices, names, lambda gap: " + ".join(gap_causes(gap))),
         gaps,
-        key=lambda gap: (gap.device, gap.at_ns),
         mark=lambda gap: Mark("gap", gap.gap_class),
     )
 
@@ -48,7 +46,7 @@ def gap_columns(
     devices: Sequence[DeviceReport], names: ShortNames, causes: Callable[[GapReport], str]
 ) -> tuple[Column[GapReport], ...]:
     """The columns of gaps; `names` has the ops around them, `causes` words their classes."""
-    kernel = replace(kernel_kind(names), least=20)
+    kernel = replace(RANGE, least=20, fit=names.of)
     return (
         Column(
             "gap_class",
@@ -76,7 +74,7 @@ def gap_columns(
 
 
 def host_words(gap: GapReport) -> str | None:
-    """What the host did during most of a host_wait, and what it was in halfway through."""
+    """The label of most of a host_wait, and the operator and call that the host was in."""
     host = gap.host
     doing = (host.operator, host.call) if host is not None else ()
     parts = [part for part in doing if part is not None]
@@ -128,7 +126,6 @@ def interruptions_table(report: Report, most: int | None = None) -> Table[Interr
         ),
         report.interruptions[:most],
         total=len(report.interruptions),
-        key=lambda interruption: (interruption.device, interruption.at_ns),
     )
 
 
@@ -163,5 +160,4 @@ def steady_table(report: Report, steady: SteadyState) -> Table[WindowRow]:
             Column("idle_share", "idle", PERCENT, "Idle ÷ window.", _IDLE_SHARE),
         ),
         rows,
-        key=lambda row: (row.device, row.name),
     )

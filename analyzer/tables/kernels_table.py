@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from decodescope.analyzer.names.fitted_names import ShortNames
 from decodescope.analyzer.names.short_names import readable_kernel, short_name
@@ -16,13 +17,13 @@ from decodescope.analyzer.tables.columns import (
     MICROSECONDS,
     NUMBER,
     PERCENT,
+    RANGE,
     TEXT,
     Column,
     Mark,
     Table,
-    kernel_kind,
-    per_step,
 )
+from decodescope.analyzer.tables.figures import columns_of, per_step
 from decodescope.analyzer.text.formatting import extent_text
 
 # No short name is longer.
@@ -44,7 +45,7 @@ def kernels_table(
     name: Column[KernelReport] = Column(
         "name",
         "operator" if on_cpu else "kernel",
-        kernel_kind(names),
+        replace(RANGE, fit=names.of),
         "The kernel, by its short name.",
         sort=lambda kernel: short_name(kernel.name).lower(),
         least=28,
@@ -59,7 +60,7 @@ def kernels_table(
     )
     return Table(
         "operators" if on_cpu else "kernels",
-        (name, short, *_calls(kernels, attributed, steps), *_ROOFLINE, *_SHAPE),
+        (name, short, *_calls(kernels, attributed, steps), *_ROOFLINE, *_SHAPE, _SHAPES),
         rows,
         total=len(kernels),
         search=_searched,
@@ -101,14 +102,7 @@ def _calls(
     )
     short = any(kernel.short_calls for kernel in kernels)
     return (
-        Column(
-            "count",
-            "calls",
-            count,
-            "How often the kernel ran.",
-            per_step("count", steps),
-            priority=2,
-        ),
+        Column("count", "calls", count, "How often it ran.", per_step("count", steps), priority=2),
         Column(
             "short_calls",
             "short",
@@ -120,25 +114,21 @@ def _calls(
         ),
         *(reversed(times) if attributed else times),
         Column("mean_ns", "mean", time, "The mean duration of a call.", priority=5),
-        Column(
-            "share",
-            "share",
-            PERCENT,
-            "Its part of the durations of all kernels.",
-            priority=1,
-            shown=not attributed,
-            tone="strong",
-            bar=10,
-        ),
-        Column(
-            "attributed_share",
-            "share",
-            PERCENT,
-            "Its part of the attributed time of all kernels.",
-            priority=1,
-            shown=attributed,
-            tone="strong",
-            bar=10,
+        *(
+            Column(
+                key,
+                "share",
+                PERCENT,
+                f"Its part of the {times} of all kernels.",
+                priority=1,
+                shown=shown,
+                tone="strong",
+                bar=10,
+            )
+            for key, times, shown in (
+                ("share", "durations", not attributed),
+                ("attributed_share", "attributed time", attributed),
+            )
         ),
     )
 
@@ -177,43 +167,6 @@ _ROOFLINE: tuple[Column[KernelReport], ...] = (
     Column("roofline.bytes", "bytes", BYTES, "The bytes that they must move.", csv_only=True),
     Column("roofline.flops", "FLOPs", NUMBER, "The FLOPs that they must do.", csv_only=True),
 )
-_SHAPE: tuple[Column[KernelReport], ...] = (
-    Column(
-        "grid",
-        "grid",
-        EXTENT,
-        "The launch grid of most calls, in blocks, and how many other launch shapes there are.",
-        "shape.grid",
-        text=lambda kernel: _grid(kernel),
-        sort=lambda kernel: _blocks(kernel),
-        priority=10,
-    ),
-    Column(
-        "registers_per_thread",
-        "regs",
-        COUNT,
-        "Registers of a thread.",
-        "shape.registers_per_thread",
-        priority=11,
-    ),
-    Column(
-        "block",
-        "block",
-        EXTENT,
-        "The launch block of most calls, in threads.",
-        "shape.block",
-        csv_only=True,
-    ),
-    Column(
-        "shared_memory_bytes",
-        "shared memory",
-        BYTES,
-        "The shared memory of a block.",
-        "shape.shared_memory_bytes",
-        csv_only=True,
-    ),
-    Column("shapes", "shapes", COUNT, "How many launch shapes it has.", csv_only=True),
-)
 
 
 def blocks_of(grid: tuple[int, int, int]) -> int:
@@ -236,3 +189,29 @@ def _grid(kernel: KernelReport) -> str:
 def _blocks(kernel: KernelReport) -> int | None:
     grid = kernel.shape.grid if kernel.shape else None
     return None if grid is None else blocks_of(grid)
+
+
+_SHAPE: tuple[Column[KernelReport], ...] = columns_of(
+    "shape",
+    Column(
+        "grid",
+        "grid",
+        EXTENT,
+        "The launch grid of most calls, in blocks, and how many other launch shapes there are.",
+        text=_grid,
+        sort=_blocks,
+        priority=10,
+    ),
+    Column("registers_per_thread", "regs", COUNT, "Registers of a thread.", priority=11),
+    Column("block", "block", EXTENT, "The launch block of most calls, in threads.", csv_only=True),
+    Column(
+        "shared_memory_bytes",
+        "shared memory",
+        BYTES,
+        "The shared memory of a block.",
+        csv_only=True,
+    ),
+)
+_SHAPES: Column[KernelReport] = Column(
+    "shapes", "shapes", COUNT, "How many launch shapes it has.", csv_only=True
+)

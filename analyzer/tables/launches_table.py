@@ -58,14 +58,14 @@ def launch_columns(*, several_devices: bool, overlapping: bool) -> tuple[Column[
             "queue_ns",
             "queued",
             MICROSECONDS,
-            "From the end of its launch call to its start.",
+            "From its launch call's end to its start.",
             priority=4,
         ),
         Column(
             "latency_ns",
             "call to start",
             MICROSECONDS,
-            "From the start of its launch call to its start.",
+            "From its launch call's start to its start.",
             priority=6,
         ),
         Column("device", "device", PLACE, "The device.", priority=3, shown=several_devices),
@@ -89,21 +89,23 @@ def _inner_range(launch: LaunchRow) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class LaunchTimesRow:
-    """The distribution of one time; None where no launch call is linked to its work."""
+class Distribution:
+    """A distribution of times by its name; None if none of them is known."""
 
     name: str
     times: Percentiles | None
 
 
-def launch_times_table(launches: LaunchReport) -> Table[LaunchTimesRow]:
+def launch_times_table(launches: LaunchReport) -> Table[Distribution]:
     """The call time, the queue time and the launch latency."""
     rows = (
-        LaunchTimesRow("call time", launches.api_ns),
-        LaunchTimesRow("queue time", launches.queue_ns),
-        LaunchTimesRow("call to start", launches.launch_latency_ns),
+        Distribution("call time", launches.api_ns),
+        Distribution("queue time", launches.queue_ns),
+        Distribution("call to start", launches.launch_latency_ns),
     )
-    return Table("times", _TIMES, rows)
+    name = "Of the call, from its end, or from its start to the op's start."
+    least: Column[Distribution] = Column("times.min", "min", DURATION, "The shortest.")
+    return Table("times", (Column("name", "time", TEXT, name), least, *PERCENTILES), rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +124,7 @@ def launch_apis_table(launches: LaunchReport) -> Table[LaunchApiRow]:
     return Table("functions", _APIS, rows, tone=lambda row: "strong" if row.whole else "plain")
 
 
-_TIMES: tuple[Column[LaunchTimesRow], ...] = (
-    Column("name", "time", TEXT, "Of the call, from its end, or from its start to the op's start."),
-    Column("times.min", "min", DURATION, "The shortest."),
+PERCENTILES: tuple[Column[Distribution], ...] = (
     Column("times.p50", "p50", DURATION, "The median."),
     Column("times.p90", "p90", DURATION, "90 % are at most that long."),
     Column("times.p99", "p99", DURATION, "99 % are at most that long."),

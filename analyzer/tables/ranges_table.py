@@ -9,7 +9,6 @@ from operator import attrgetter
 from msgspec.structs import replace
 
 from decodescope.analyzer.attribution.range_tree import folded_name
-from decodescope.analyzer.names.fitted_names import range_rows
 from decodescope.analyzer.schema.report import GAP_CLASSES, RangeReport, Report
 from decodescope.analyzer.schema.step_report import Confidence
 from decodescope.analyzer.tables.columns import (
@@ -22,6 +21,7 @@ from decodescope.analyzer.tables.columns import (
     Column,
     Table,
 )
+from decodescope.analyzer.tables.figures import columns_of
 from decodescope.analyzer.vocabulary.words import ops_word
 
 _LEAST_CERTAIN: tuple[Confidence, ...] = ("none", "partial", "exact")
@@ -32,10 +32,10 @@ _SUMS = ("gpu_ns", "gpu_ops", "launch_calls", "idle_ns", "attributed_ns")
 
 @dataclass(frozen=True, slots=True)
 class RangeLine:
-    """One row of the tree. `found` holds the figures of the range; those of several ranges in one
+    """One row of the tree. `range` holds the figures of the range; those of several ranges in one
     row are added up, and so add up with those of the rows beside it to the row above.
 
-    `found.path` is the folded path of several. `each_ns` are the times of each of them, by which
+    `range.path` is the folded path of several. `each_ns` are the times of each of them, by which
     ranges are ranked: `gpu_ns`, or `attributed_ns` where ops overlap. `share` is their part of the
     busy time of all devices, None without any. `children` says whether ranges are inside, `above`
     is the path of the row around this one.
@@ -43,7 +43,7 @@ class RangeLine:
 
     depth: int
     label: str
-    found: RangeReport
+    range: RangeReport
     each_ns: tuple[int, ...]
     share: float | None
     children: bool
@@ -81,14 +81,17 @@ def range_lines(report: Report, *, by_layer: bool) -> tuple[RangeLine, ...]:
     """The ranges of a report, parents before children, of siblings the one with the most time
     first. `by_layer` folds siblings."""
     top = _Node(-1)
-    open_nodes = [top]
-    for row in range_rows(report.ranges):
-        del open_nodes[row.depth + 1 :]
-        name = folded_name(row.label) if by_layer else row.label
-        node = open_nodes[-1].children.setdefault(name, _Node(row.depth))
-        node.labels[row.label] = None
-        node.members.append(row.report)
-        open_nodes.append(node)
+    around = [("", top)]
+    for member in report.ranges:
+        while not member.path.startswith(around[-1][0]):
+            around.pop()
+        prefix, parent = around[-1]
+        label = member.path.removeprefix(prefix)
+        name = folded_name(label) if by_layer else label
+        node = parent.children.setdefault(name, _Node(parent.depth + 1))
+        node.labels[label] = None
+        node.members.append(member)
+        around.append((f"{member.path}/", node))
     busy_ns = sum(device.busy_ns for device in report.devices)
     return tuple(_lines(top, report.overlapping, busy_ns))
 
@@ -149,22 +152,22 @@ def table_of_lines(
         _columns(report, folded),
         lines,
         total=total,
-        key=attrgetter("found.path"),
-        search=attrgetter("found.path"),
-        tone=lambda line: "dim" if line.found.kind == "operator" else "plain",
+        key=attrgetter("range.path"),
+        search=attrgetter("range.path"),
+        tone=lambda line: "dim" if line.range.kind == "operator" else "plain",
         depth=attrgetter("depth"),
     )
 
 
 def _columns(report: Report, folded: bool) -> tuple[Column[RangeLine], ...]:
     attributed = report.overlapping
-    return (
+    return columns_of(
+        "range",
         Column(
             "path",
             "range",
             RANGE,
             "The range; ranges that differ only in their numbers may be one row.",
-            "found.path",
             text=_label,
             sort=attrgetter("label"),
             least=24,
@@ -174,7 +177,6 @@ def _columns(report: Report, folded: bool) -> tuple[Column[RangeLine], ...]:
             "attributed",
             _TIME,
             "Attributed time: the time of its ops in which no op that began before still ran.",
-            "found.attributed_ns",
             shown=attributed,
             tone="strong",
         ),
@@ -183,35 +185,13 @@ def _columns(report: Report, folded: bool) -> tuple[Column[RangeLine], ...]:
             "time" if report.on_cpu else "GPU time",
             _TIME,
             "The time in which any of its ops ran.",
-            "found.gpu_ns",
             priority=DETAIL if attributed else 0,
             tone="plain" if attributed else "strong",
         ),
-        Column("share", "share", PERCENT, "Its time ÷ the busy time of all devices.", priority=1),
-        Column(
-            "idle_ns",
-            "idle",
-            _TIME,
-            "The gaps that its ops ended.",
-            "found.idle_ns",
-            priority=2,
-        ),
-        Column(
-            "launch_calls",
-            "launches",
-            COUNT,
-            "The calls inside that put work on a device.",
-            "found.launch_calls",
-            priority=5,
-        ),
-        Column(
-            "gpu_ops",
-            ops_word(report),
-            COUNT,
-            "The ops that were launched inside.",
-            "found.gpu_ops",
-            priority=6,
-        ),
+        _SHARE,
+        Column("idle_ns", "idle", _TIME, "The gaps that its ops ended.", priority=2),
+        Column("launch_calls", "launches", COUNT, "The launch calls inside.", priority=5),
+        Column("gpu_ops", ops_word(report), COUNT, "The ops launched inside.", priority=6),
         *(_FOLDED if folded else ()),
         *_CONFIDENCE,
     )
@@ -224,17 +204,20 @@ def _label(line: RangeLine) -> str:
 
 def confidence_words(line: RangeLine) -> str:
     """How the range is known, and for how many of its ops."""
-    found = line.found
-    if found.kind == "inferred":
+    figures = line.range
+    if figures.kind == "inferred":
         return "inferred"
-    return found.confidence + ("" if found.matched is None else f" {found.matched:.0%}")
+    return figures.confidence + ("" if figures.matched is None else f" {figures.matched:.0%}")
 
 
 def _most_idle_class(line: RangeLine) -> str | None:
-    gaps = line.found.gaps
+    gaps = line.range.gaps
     return max(gaps, key=lambda name: gaps[name]) if any(gaps.values()) else None
 
 
+_SHARE: Column[RangeLine] = Column(
+    "share", "share", PERCENT, "Its time ÷ the busy time of all devices.", "share", priority=1
+)
 _FOLDED: tuple[Column[RangeLine], ...] = (
     Column(
         "mean_ns",
@@ -249,7 +232,8 @@ _FOLDED: tuple[Column[RangeLine], ...] = (
         "spread",
         "spread",
         PERCENT,
-        "The longest minus the shortest of them, ÷ the mean.",
+        "(Longest - shortest of them) ÷ mean.",
+        "spread",
         priority=7,
         tone="dim",
     ),
@@ -260,11 +244,10 @@ _CONFIDENCE: tuple[Column[RangeLine], ...] = (
         "confidence",
         TEXT,
         "Whether its ops are known exactly, and which share of a graph's replay is.",
-        "found.confidence",
         text=confidence_words,
-        sort=lambda line: _LEAST_CERTAIN.index(line.found.confidence),
+        sort=lambda line: _LEAST_CERTAIN.index(line.range.confidence),
         priority=3,
-        tone=lambda line: "dim" if line.found.confidence == "exact" else "warn",
+        tone=lambda line: "dim" if line.range.confidence == "exact" else "warn",
     ),
     Column(
         "most_idle_class",
@@ -274,20 +257,8 @@ _CONFIDENCE: tuple[Column[RangeLine], ...] = (
         _most_idle_class,
         priority=DETAIL + 1,
     ),
+    Column("kind", "kind", TEXT, "A range, an operator, or an inferred range.", csv_only=True),
     Column(
-        "kind",
-        "kind",
-        TEXT,
-        "A range, an operator, or an inferred range.",
-        "found.kind",
-        csv_only=True,
-    ),
-    Column(
-        "matched",
-        "matched",
-        PERCENT,
-        "The share of a graph's replay that is known.",
-        "found.matched",
-        csv_only=True,
+        "matched", "matched", PERCENT, "The share of a graph's replay that is known.", csv_only=True
     ),
 )

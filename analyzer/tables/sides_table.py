@@ -2,10 +2,8 @@
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
-from operator import itemgetter
 
-from decodescope.analyzer.comparing.sides import PartTimes, Side, Waterfalls
+from decodescope.analyzer.comparing.sides import Side
 from decodescope.analyzer.schema.comparison_report import Pair, SpeedRatio, Standing
 from decodescope.analyzer.schema.run_report import RunReport
 from decodescope.analyzer.tables.columns import (
@@ -18,7 +16,6 @@ from decodescope.analyzer.tables.columns import (
     PERCENT,
     RATE,
     RATIO,
-    SIGNED_DURATION,
     TEXT,
     Column,
     Kind,
@@ -26,7 +23,7 @@ from decodescope.analyzer.tables.columns import (
     Tone,
 )
 from decodescope.analyzer.text.formatting import UNKNOWN, interval_text, ratio_text, significant
-from decodescope.analyzer.vocabulary.words import beaten_text, part_words, verdict_words
+from decodescope.analyzer.vocabulary.words import beaten_text, verdict_words
 
 
 def _small(digits: int) -> Callable[[float | None], str]:
@@ -236,22 +233,6 @@ def speed_table(pairs: Sequence[Pair]) -> Table[Pair]:
         ),
     )
     return Table("pairs", columns, pairs, key=lambda pair: (pair.base, pair.other))
-
-
-def waterfalls_table(waterfalls: Waterfalls) -> Table[PartTimes]:
-    """One row for each part of a step, then the step that they add up to; one column a bar."""
-    parts = [(part_words(part), lengths) for part, lengths in waterfalls.table]
-    whole = ("step", tuple(bar.step_ns for bar in waterfalls.bars))
-    columns: list[Column[PartTimes]] = [Column("name", "", TEXT, "The part.", itemgetter(0))]
-    columns += [
-        Column(bar.name, bar.name, SIGNED_DURATION, "Its time in this side.", partial(_time, place))
-        for place, bar in enumerate(waterfalls.bars)
-    ]
-    return Table("parts", tuple(columns), [*parts, whole] if waterfalls.bars else [])
-
-
-def _time(place: int, row: PartTimes) -> int | None:
-    return row[1][place]
 
 
 _COLUMNS: tuple[Column[RunReport], ...] = (

@@ -20,8 +20,8 @@ from decodescope.analyzer.tables.columns import (
     Column,
     Mark,
     Table,
-    quotient,
 )
+from decodescope.analyzer.tables.figures import quotient
 from decodescope.analyzer.vocabulary.class_colors import ROLE_FAMILIES
 from decodescope.analyzer.vocabulary.words import ROLE_KNOWN_BY, ops_word, step_sizes
 
@@ -61,7 +61,6 @@ def steps_table(report: Report, most: int | None = None) -> Table[StepReport]:
         ),
         report.steps[:most],
         total=len(report.steps),
-        key=attrgetter("index"),
     )
 
 
@@ -81,7 +80,6 @@ def idle_by_step_table(report: Report, classes: int, most: int) -> Table[StepRep
         ),
         report.steps[:most],
         total=len(report.steps),
-        key=attrgetter("index"),
     )
 
 
@@ -94,7 +92,7 @@ def median_steps_table(steady: SteadyState, on_cpu: bool, most: int) -> Table[St
                 "kind",
                 "median step",
                 NAME,
-                "The step's name, with “*” for its numbers.",
+                "Its name, with “*” for its numbers.",
                 least=18,
                 priority=3,
             ),
@@ -105,7 +103,6 @@ def median_steps_table(steady: SteadyState, on_cpu: bool, most: int) -> Table[St
         ),
         steady.steps[:most],
         total=len(steady.steps),
-        key=attrgetter("kind"),
     )
 
 
@@ -144,7 +141,6 @@ def step_kinds_table(report: Report, most: int) -> Table[StepKindReport]:
         ),
         report.step_kinds[:most],
         total=len(report.step_kinds),
-        key=attrgetter("kind", "batch"),
     )
 
 

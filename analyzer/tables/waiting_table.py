@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 
 from decodescope.analyzer.schema.communication_report import (
     CommunicationReport,
@@ -9,17 +10,9 @@ from decodescope.analyzer.schema.communication_report import (
     SkewReport,
     StepSkew,
 )
-from decodescope.analyzer.schema.kernel_report import Percentiles
-from decodescope.analyzer.tables.columns import (
-    DURATION,
-    NAME,
-    PERCENT,
-    PLACE,
-    TEXT,
-    Column,
-    Table,
-    quotient,
-)
+from decodescope.analyzer.tables.columns import DURATION, NAME, PERCENT, PLACE, TEXT, Column, Table
+from decodescope.analyzer.tables.figures import columns_of, quotient
+from decodescope.analyzer.tables.launches_table import PERCENTILES, Distribution
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,26 +94,15 @@ _FILE: tuple[Column[WaitingRow], ...] = (
         tone="dim",
     ),
 )
-_TIMES: tuple[Column[WaitingRow], ...] = (
-    Column(
-        "transfer_ns",
-        "transfer",
-        DURATION,
-        "The time in which any collective transferred.",
-        "rank.transfer_ns",
-    ),
-    Column(
-        "wait_ns",
-        "wait",
-        DURATION,
-        "The time in which all its communicating ops waited for another one.",
-        "rank.wait_ns",
-    ),
+_TIMES: tuple[Column[WaitingRow], ...] = columns_of(
+    "rank",
+    Column("transfer_ns", "transfer", DURATION, "The time in which any collective transferred."),
+    Column("wait_ns", "wait", DURATION, "The time in which all its communicating ops waited."),
     Column(
         "unsplit_ns",
         "not split",
         DURATION,
-        "Communication of which the wait is not known.",
+        "Communication whose wait is not known.",
         lambda row: row.rank.unsplit_ns or None,
         priority=10,
     ),
@@ -153,43 +135,28 @@ _TIMES: tuple[Column[WaitingRow], ...] = (
         "late p50",
         DURATION,
         "How long after the first one it entered, by the median.",
-        "rank.lateness_ns.p50",
         priority=7,
     ),
     Column(
         "caused_wait_ns",
         "others waited",
         DURATION,
-        "How long the others waited for it in all.",
+        "How long the others waited for it.",
         _matched("caused_wait_ns"),
         priority=9,
     ),
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SpreadRow:
-    """The distribution of one spread over all steps; None without a common clock."""
-
-    name: str
-    spread: Percentiles | None
-
-
-def spreads_table(skew: SkewReport) -> Table[SpreadRow]:
-    """The spread of starts, ends and durations."""
-    columns: tuple[Column[SpreadRow], ...] = (
-        Column("name", "last - first", TEXT, "Of starts and ends; of durations, max - min."),
-        Column("spread.p50", "p50", DURATION, "The median over the steps."),
-        Column("spread.p90", "p90", DURATION, "90 % of the steps are at most that far apart."),
-        Column("spread.p99", "p99", DURATION, "99 % of the steps are at most that far apart."),
-        Column("spread.max", "max", DURATION, "The widest."),
-    )
+def spreads_table(skew: SkewReport) -> Table[Distribution]:
+    """The spread of starts, ends and durations over the steps."""
     rows = (
-        SpreadRow("starts", skew.start_spread_ns),
-        SpreadRow("ends", skew.end_spread_ns),
-        SpreadRow("durations", skew.duration_spread_ns),
+        Distribution("starts", skew.start_spread_ns),
+        Distribution("ends", skew.end_spread_ns),
+        Distribution("durations", skew.duration_spread_ns),
     )
-    return Table("spreads", columns, rows)
+    name = "Of starts and ends; of durations, max - min."
+    return Table("spreads", (Column("name", "last - first", TEXT, name), *PERCENTILES), rows)
 
 
 def skew_table(skew: SkewReport, member: str, most: int | None = None) -> Table[StepSkew]:
@@ -198,43 +165,43 @@ def skew_table(skew: SkewReport, member: str, most: int | None = None) -> Table[
     def named(rank: int | None) -> str:
         return TEXT.text(None if rank is None else f"{member} {rank}")
 
-    columns: tuple[Column[StepSkew], ...] = (
-        Column("index", "step", PLACE, "The step."),
-        Column("start_spread_ns", "starts", DURATION, "The last start minus the first."),
-        Column("end_spread_ns", "ends", DURATION, "The last end minus the first.", priority=2),
-        Column(
-            "duration_spread_ns",
-            "durations",
-            DURATION,
-            "The longest span minus the shortest.",
-            priority=3,
-        ),
-        Column(
-            "last_to_start",
-            "last to start",
-            NAME,
-            "Which one starts it last.",
-            text=lambda step: named(step.last_to_start),
-            least=8,
-            priority=1,
-        ),
-        Column(
-            "last_to_end",
-            "last to end",
-            TEXT,
-            "Which one ends it last.",
-            text=lambda step: named(step.last_to_end),
-            priority=4,
-        ),
-    )
     return Table(
         "steps",
-        columns,
+        (
+            *_SKEW,
+            Column(
+                "last_to_start",
+                "last to start",
+                NAME,
+                "Which one starts it last.",
+                text=lambda step: named(step.last_to_start),
+                least=8,
+                priority=1,
+            ),
+            Column(
+                "last_to_end",
+                "last to end",
+                TEXT,
+                "Which one ends it last.",
+                text=lambda step: named(step.last_to_end),
+                priority=4,
+            ),
+        ),
         sorted(skew.worst, key=_widest)[:most],
-        key=lambda step: step.index,
+        key=attrgetter("index"),
         search=lambda step: f"step {step.index} last {step.last_to_start} {step.last_to_end}",
     )
 
 
 def _widest(step: StepSkew) -> tuple[int, int, int]:
     return -(step.start_spread_ns or 0), -step.duration_spread_ns, step.index
+
+
+_SKEW: tuple[Column[StepSkew], ...] = (
+    Column("index", "step", PLACE, "The step."),
+    Column("start_spread_ns", "starts", DURATION, "The last start minus the first."),
+    Column("end_spread_ns", "ends", DURATION, "The last end minus the first.", priority=2),
+    Column(
+        "duration_spread_ns", "durations", DURATION, "The longest minus the shortest.", priority=3
+    ),
+)

@@ -39,12 +39,12 @@ def plain_text(text: str) -> str:
     return "\n".join(map(plain_line, lines))
 
 
-def plain(found: T) -> T:
-    """`found` with `plain_line` of every string in it, and `plain_text` of texts in lines.
+def plain(value: T) -> T:
+    """`value` with `plain_line` of every string in it, and `plain_text` of texts in lines.
 
     Looks into structs, dataclasses, tuples, lists and dictionaries.
     """
-    return cast(T, _plain(found))
+    return cast(T, _plain(value))
 
 
 def plain_json(data: bytes) -> bytes:
@@ -54,36 +54,36 @@ def plain_json(data: bytes) -> bytes:
     return _NOT_ASCII.sub(_json_shown, data.decode()).encode()
 
 
-def _plain(found: Any) -> Any:
-    if isinstance(found, _FIGURES):
-        return found
-    if isinstance(found, str):
-        return plain_line(found)
-    if isinstance(found, Struct):
-        changes = _changes(found, found.__struct_fields__)
-        return structs.replace(found, **changes) if changes else found
-    if dataclasses.is_dataclass(found):
-        changes = _changes(found, (field.name for field in dataclasses.fields(found)))
-        return dataclasses.replace(cast(Any, found), **changes) if changes else found
-    if isinstance(found, dict):
-        return {_plain(key): _plain(value) for key, value in found.items()}
-    if isinstance(found, list | tuple):
-        return type(found)(map(_plain, found))
-    return found
+def _plain(value: Any) -> Any:
+    if isinstance(value, _FIGURES):
+        return value
+    if isinstance(value, str):
+        return plain_line(value)
+    if isinstance(value, Struct):
+        changes = _changes(value, value.__struct_fields__)
+        return structs.replace(value, **changes) if changes else value
+    if dataclasses.is_dataclass(value):
+        changes = _changes(value, (field.name for field in dataclasses.fields(value)))
+        return dataclasses.replace(cast(Any, value), **changes) if changes else value
+    if isinstance(value, dict):
+        return {_plain(key): _plain(value) for key, value in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(_plain, value))
+    return value
 
 
-def _changes(found: object, names: Iterable[str]) -> dict[str, Any]:
+def _changes(value: object, names: Iterable[str]) -> dict[str, Any]:
     changes = {}
     for name in names:
-        before = getattr(found, name)
+        before = getattr(value, name)
         after = plain_text(before) if name in _TEXTS and before else _plain(before)
         if after is not before and after != before:
             changes[name] = after
     return changes
 
 
-def _shown(found: re.Match[str]) -> str:
-    character, text, place = found[0], found.string, found.start()
+def _shown(match: re.Match[str]) -> str:
+    character, text, place = match[0], match.string, match.start()
     if character.isprintable():
         return character
     if unicodedata.category(character) == "Zs":
@@ -98,8 +98,8 @@ def _shown(found: re.Match[str]) -> str:
     return character.encode("unicode_escape").decode()
 
 
-def _json_shown(found: re.Match[str]) -> str:
-    character = found[0]
+def _json_shown(match: re.Match[str]) -> str:
+    character = match[0]
     if character.isprintable():
         return character
     units = character.encode("utf-16-be").hex()

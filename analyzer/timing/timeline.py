@@ -1,8 +1,7 @@
 """The events of one trace over time, computed once: the columns that every report is built from."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,7 +23,6 @@ from decodescope.analyzer.timing.steps import Steps, by_devices, find_steps
 from decodescope.analyzer.trace import (
     MEMCPY,
     MEMSET,
-    Bools,
     GpuOps,
     Int8s,
     Int64s,
@@ -35,26 +33,7 @@ from decodescope.analyzer.trace import (
 
 OVERLAP_SHARE = 0.02
 
-_Rows = TypeVar("_Rows", GpuOps, GapParts)
 _NUMBER = {family: number for number, family in enumerate(FAMILIES)}
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StepTimeline:
-    """The ops of one device during one step and the parts of its gaps, clipped to the step, in ns
-    from its first op.
-
-    The step lasts `length_ns`, until the next step's first op: a gap after its last op is included.
-    `device` is the one in reports, `names` are the trace's. Ops are sorted by start, `gaps` too.
-    """
-
-    index: int
-    name: str
-    device: int | str
-    length_ns: int
-    ops: GpuOps
-    gaps: GapParts
-    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,31 +82,6 @@ class Timeline:
         marker = int(self.steps.marker[index])
         return self.trace.names[int(self.trace.ranges.name[marker])] if marker >= 0 else "step"
 
-    def step_timeline(self, index: int = -1) -> StepTimeline | None:
-        """The ops and gaps of step `index` over time (negative counts from the end, as in a list).
-
-        None if there is no such step or it launched nothing.
-        """
-        trace, steps = self.trace, self.steps
-        if not -len(steps) <= index < len(steps):
-            return None
-        index %= len(steps)
-        if not steps.gpu_ops[index]:
-            return None
-        start = int(steps.span.start_ns[index])
-        length = int(max(steps.time_ns[index], steps.span.length_ns[index]))
-        device = int(steps.device[index])
-        on_device = self.gaps.device == device
-        return StepTimeline(
-            index=index,
-            name=self.step_name(index),
-            device=trace.device_label(device),
-            length_ns=length,
-            ops=_clipped(trace.ops, trace.ops.device == device, start, length),
-            gaps=_clipped(self.parts, on_device[self.parts.gap], start, length),
-            names=trace.names,
-        )
-
 
 def find_timeline(trace: Trace) -> Timeline:
     """The timeline of any trace, also of one without GPU activity."""
@@ -173,16 +127,6 @@ def idle_inside(parts: GapParts, spans: Intervals, kinds: int = len(GAP_CLASSES)
     for kind in np.flatnonzero(np.bincount(parts.kind)).tolist():
         inside_ns[:, kind] = covered_inside(parts.take(parts.kind == kind), spans)
     return inside_ns
-
-
-def _clipped(rows: _Rows, chosen: Bools, start: int, length: int) -> _Rows:
-    inside = chosen & (rows.start_ns < start + length) & (rows.end_ns > start)
-    seen = rows.take(inside)
-    return replace(
-        seen,
-        start_ns=np.clip(seen.start_ns - start, 0, length),
-        end_ns=np.clip(seen.end_ns - start, 0, length),
-    )
 
 
 def families_of(names: Sequence[str], ops: GpuOps) -> Int8s:

@@ -9,9 +9,10 @@ import numpy as np
 
 from decodescope.analyzer.collectives.waits import OpWaits
 from decodescope.analyzer.reports.analysis import Analysis
+from decodescope.analyzer.timing.gaps import GapParts
 from decodescope.analyzer.timing.intervals import merged, overlapped
 from decodescope.analyzer.timing.timeline import OVERLAP_SHARE, families_of
-from decodescope.analyzer.trace import Int8s, Int64s, Intervals, Trace, rows_by
+from decodescope.analyzer.trace import Int64s, Intervals, Trace, rows_by
 from decodescope.analyzer.tracks.host import MAX_LEVELS, HostTracks, owners
 from decodescope.analyzer.tracks.track import Slices, Track, TrackKey, track_of
 
@@ -108,7 +109,6 @@ def _ordered(analysis: Analysis, waits: OpWaits | None) -> Iterator[Track]:
     gaps; then the threads that launch to none."""
     trace = analysis.trace
     threads, host = owners(trace), HostTracks(trace)
-    families = families_of(trace.names, trace.ops)
     levels = _ancestors(analysis)
     for device, ops in rows_by(trace.ops.device).items():
         prefix = _prefix(trace.device_label(device)) if len(analysis.busy) > 1 else ""
@@ -117,11 +117,11 @@ def _ordered(analysis: Analysis, waits: OpWaits | None) -> Iterator[Track]:
             name = "host" if len(own_threads) == 1 else f"cpu {thread[1] % 10_000}"
             yield from host.tracks(thread, prefix, name)
         yield from _range_tracks(analysis, levels, ops, prefix)
-        yield from _stream_tracks(trace, families, ops, prefix)
+        yield from stream_tracks(trace, ops, prefix)
         yield from _overlap_track(analysis, device, ops, prefix)
         if waits is not None:
             yield from _wait_track(analysis, waits, device, prefix)
-        yield _gap_track(analysis, device, prefix)
+        yield gap_track(analysis.idle_of((device,)), device, prefix)
         yield from _interruption_track(analysis, device, prefix)
     for thread in (thread for thread, owner in threads.items() if owner is None):
         yield from host.tracks(thread, "", f"cpu {thread[1] % 10_000}")
@@ -135,16 +135,17 @@ def _prefix(label: int | str) -> str:
     return "".join(f"{mark}{number}" for mark, number in zip("rg", numbers, strict=False)) + " "
 
 
-def _stream_tracks(trace: Trace, families: Int8s, ops: Int64s, prefix: str) -> Iterator[Track]:
+def stream_tracks(trace: Trace, ops: Int64s, prefix: str) -> Iterator[Track]:
+    """The streams of the device of `ops`, in the order of their numbers."""
     device = int(trace.ops.device[ops[0]])
     for stream, place in rows_by(trace.ops.stream[ops]).items():
-        rows = ops[place]
+        of_stream = trace.ops.take(ops[place])
         slices = Slices(
-            trace.ops.start_ns[rows],
-            trace.ops.end_ns[rows],
-            trace.ops.name[rows].astype(np.int64),
-            rows,
-            families[rows],
+            of_stream.start_ns,
+            of_stream.end_ns,
+            of_stream.name.astype(np.int64),
+            ops[place],
+            families_of(trace.names, of_stream),
         )
         name = f"cpu {stream % 10_000}" if trace.on_cpu else f"str {stream}"
         yield track_of(TrackKey("stream", device, stream), prefix + name, slices)
@@ -188,15 +189,8 @@ def _wait_track(analysis: Analysis, waits: OpWaits, device: int, prefix: str) ->
     yield track_of(TrackKey("wait", device), prefix + "wait", slices)
 
 
-def _gap_track(analysis: Analysis, device: int, prefix: str) -> Track:
-    gaps, parts = analysis.gaps, analysis.parts
-    own = np.flatnonzero(gaps.device == device)
-    if len(own):
-        # Gaps are sorted by device, and their parts by gap.
-        first, after = np.searchsorted(parts.gap, (own[0], own[-1] + 1)).tolist()
-        parts = parts.take(slice(first, after))
-    else:
-        parts = parts.take(slice(0, 0))
+def gap_track(parts: GapParts, device: int, prefix: str) -> Track:
+    """The parts of the gaps of a device."""
     none = np.full(len(parts), -1, dtype=np.int64)
     slices = Slices(parts.start_ns, parts.end_ns, none, parts.gap, parts.kind)
     return track_of(TrackKey("gap", device), prefix + "gaps", slices)

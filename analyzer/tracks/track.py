@@ -86,12 +86,7 @@ class Track:
         if not len(self.part):
             nothing = np.full(columns, NONE, dtype=np.int8)
             return TrackColumns(np.zeros(columns), nothing, first, after)
-        begun = np.searchsorted(self.start_ns, edges_ns, side="right")
-        covered_ns = self.covered_ns[begun]
-        latest = begun - 1
-        left_ns = np.where(begun > 0, np.maximum(self.end_ns[latest] - edges_ns, 0), 0)
-        covered_ns[np.arange(len(edges_ns)), self.column[latest]] -= left_ns
-        inside_ns = np.diff(covered_ns, axis=0)
+        inside_ns = self.inside_ns(edges_ns)
         total_ns, width_ns = inside_ns.sum(axis=1), after_ns - before_ns
         busy = np.divide(
             total_ns, width_ns, out=(after > first).astype(np.float64), where=width_ns > 0
@@ -100,6 +95,17 @@ class Track:
         point = (width_ns == 0) & (after > first)
         kind[point] = self.kinds[self.column[first[point]]]
         return TrackColumns(busy, kind.astype(np.int8), first, after)
+
+    def inside_ns(self, edges_ns: Int64s) -> Int64s:
+        """How long the parts of each of `kinds` cover the columns between consecutive `edges_ns`:
+        int64 [columns, kinds]."""
+        begun = np.searchsorted(self.start_ns, edges_ns, side="right")
+        covered_ns = self.covered_ns[begun]
+        if len(self.part):
+            latest = begun - 1
+            left_ns = np.where(begun > 0, np.maximum(self.end_ns[latest] - edges_ns, 0), 0)
+            covered_ns[np.arange(len(edges_ns)), self.column[latest]] -= left_ns
+        return np.diff(covered_ns, axis=0)
 
     def marked(self, marks: Int64s, columns: TrackColumns) -> Bools:
         """Whether a marked part touches each of `columns`; `marks` counts them (`count_marks`)."""

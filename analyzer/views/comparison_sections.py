@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from decodescope.analyzer.comparing.diff import BASE, OTHER, has_unprofiled_times
 from decodescope.analyzer.comparing.range_rows import most_changed_ranges
-from decodescope.analyzer.comparing.sides import Side, sides_of, waterfalls_of
+from decodescope.analyzer.comparing.sides import Side, sides_of
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate, Pair
 from decodescope.analyzer.schema.report import Finding, Report
 from decodescope.analyzer.tables.changes_table import (
@@ -23,8 +23,8 @@ from decodescope.analyzer.tables.sides_table import (
     rates_table,
     speed_table,
     standings_table,
-    waterfalls_table,
 )
+from decodescope.analyzer.tables.waterfall_table import waterfall_table
 from decodescope.analyzer.text.formatting import sampling_words, weights_note
 from decodescope.analyzer.vocabulary.words import STANDINGS_NOTE, STEP_NOTE, device_words
 
@@ -191,4 +191,5 @@ def range_section(pair: Pair) -> Section:
 
 
 def _waterfall_section(sides: Sequence[Side]) -> Section:
-    return Section("Where one profiled step goes", waterfalls_table(waterfalls_of(sides)))
+    waterfalls = {side.name: side.window.waterfall for side in sides if side.window}
+    return Section("Where one profiled step goes", waterfall_table(waterfalls, shares=False))

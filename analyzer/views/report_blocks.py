@@ -19,6 +19,7 @@ from decodescope.analyzer.text.formatting import (
 )
 from decodescope.analyzer.views.table_parts import (
     MEDIUM_WIDTH,
+    facts,
     plain_table,
     times_text,
 )
@@ -107,13 +108,7 @@ def launches_table(launches: LaunchReport, width: int) -> RichTable:
             f"{count(short.count)} ({percent(short.share)} %) ran for less time than their "
             f"launch call took: {duration(short.gpu_ns)} for {duration(short.api_ns)} of calls"
         )
-    table = plain_table()
-    table.show_header = False
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(max_width=width - max(map(len, rows)) - 4)
-    for row in rows.items():
-        table.add_row(*row)
-    return table
+    return facts(rows, width)
 
 
 def _queue_depth(launches: LaunchReport) -> str:

@@ -190,7 +190,7 @@ def _layers_line(structure: StructureReport) -> Text:
 
 
 def _cost_line(cost: StepCost) -> Text:
-    """What the step must read and compute, in a sentence."""
+    """The bytes that the step must read and its sizes, in a sentence."""
     sizes = [f"{count(cost.batch)} requests" if cost.batch != 1 else "1 request"]
     sizes += [f"{count(cost.kv_tokens)} KV positions"] if cost.kv_tokens is not None else []
     formats = f" ({plain_line(cost.weights)})" if cost.weights else ""

@@ -1,7 +1,8 @@
 """One measured run as text for a terminal."""
 
+from collections.abc import Iterator
+
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from decodescope.analyzer.schema.run_report import RunReport
@@ -16,19 +17,33 @@ from decodescope.analyzer.text.formatting import (
     sampling_words,
     weights_note,
 )
-from decodescope.analyzer.views.table_parts import times_text, verdict_text, waterfall_section
+from decodescope.analyzer.views.table_parts import (
+    MEDIUM_WIDTH,
+    facts,
+    section,
+    times_text,
+    verdict_text,
+    waterfall_section,
+)
 
 
 def run_table(report: RunReport) -> RenderableType:
     """Title, figures, waterfall, verdict, findings and the generated text."""
-    parts: list[RenderableType] = [_title(report), "", _figures(report)]
-    parts += [*waterfall_section(report.waterfall), "", verdict_text(report.verdict)]
-    parts += [
+    return Group(*_parts(report))
+
+
+def _parts(report: RunReport) -> Iterator[RenderableType]:
+    yield _title(report)
+    yield ""
+    yield facts(_rows(report))
+    yield from waterfall_section(report.waterfall, MEDIUM_WIDTH)
+    yield ""
+    yield verdict_text(report.verdict)
+    yield from (
         Text(f"note: {finding.message}", style="yellow") for finding in report.health.findings
-    ]
+    )
     if report.output_text:
-        parts += ["", Text("Generated text", style="bold"), Text(report.output_text)]
-    return Group(*parts)
+        yield from section("Generated text", Text(report.output_text))
 
 
 def _title(report: RunReport) -> Text:
@@ -45,15 +60,6 @@ def _title(report: RunReport) -> Text:
         style="not bold",
     )
     return title
-
-
-def _figures(report: RunReport) -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column()
-    for row in _rows(report).items():
-        table.add_row(*row)
-    return table
 
 
 def _rows(report: RunReport) -> dict[str, str]:

@@ -1,24 +1,22 @@
 """Parts of every output for a terminal: declared tables, sections, the verdict, the waterfall."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from rich import box
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from decodescope.analyzer.schema.kernel_report import Percentiles, StepTimes
-from decodescope.analyzer.schema.report import GAP_CLASSES, Verdict, WaterfallPart
+from decodescope.analyzer.schema.report import Verdict, WaterfallPart
 from decodescope.analyzer.tables.columns import DETAIL, TEXT, Column, Row, Table, Tone, kept_columns
-from decodescope.analyzer.text.formatting import duration, signed_duration
-from decodescope.analyzer.vocabulary.words import bound_words, part_words
+from decodescope.analyzer.tables.waterfall_table import waterfall_table
+from decodescope.analyzer.text.formatting import duration
+from decodescope.analyzer.vocabulary.words import bound_words
 
 MIN_WIDTH, MEDIUM_WIDTH = 60, 80
-_BAR_CELLS = 32
-
-
 _GAP = 2
 # Cells in which the short name of most kernels fits.
 _COMFORTABLE = 48
@@ -40,6 +38,18 @@ def plain_table() -> RichTable:
     return RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
 
 
+def facts(rows: Mapping[str, str], width: int | None = None) -> RichTable:
+    """Names, each with what is known, one to a row; long texts wrap, at `width` where it is given
+    and else at that of the terminal."""
+    table = plain_table()
+    table.show_header = False
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(max_width=None if width is None else width - max(map(len, rows)) - 4)
+    for row in rows.items():
+        table.add_row(*row)
+    return table
+
+
 def section(title: str, *content: RenderableType) -> Iterator[RenderableType]:
     """A blank line, the title, and the content below it."""
     yield ""
@@ -59,31 +69,11 @@ def verdict_text(verdict: Verdict) -> Text:
     return text.append("".join(f"\n  {line}" for line in lines), style="not bold")
 
 
-def waterfall_section(
-    parts: Sequence[WaterfallPart], width: int = MEDIUM_WIDTH
-) -> Iterator[RenderableType]:
-    """The parts of one step with their shares and bars, without gap classes that did not occur;
-    nothing without parts. Bars leave room for `width`."""
-    if not parts:
-        return
-    bar_cells = max(min(_BAR_CELLS, width - 48), 8)
-    total = sum(part.ns for part in parts)
-    table = RichTable(box=box.SIMPLE, show_header=False, pad_edge=False, show_footer=True)
-    table.add_column(footer="step")
-    table.add_column(justify="right", footer=duration(total))
-    table.add_column(justify="right", footer="")
-    table.add_column(footer="")
-    for part in parts:
-        if part.ns == 0 and part.part in GAP_CLASSES:
-            continue
-        share = part.ns / total if total else 0.0
-        table.add_row(
-            part_words(part.part),
-            signed_duration(part.ns),
-            f"{share * 100:.1f} %",
-            "█" * round(min(max(share, 0.0), 1.0) * bar_cells),
-        )
-    yield from section("Where one profiled step goes", table)
+def waterfall_section(parts: Sequence[WaterfallPart], width: int) -> Iterator[RenderableType]:
+    """The parts of one step with their shares; nothing without parts."""
+    if parts:
+        table = rich_table(waterfall_table({"time": parts}), width)
+        yield from section("Where one profiled step goes", table)
 
 
 def rich_table(table: Table[Row], width: int) -> RenderableType:
@@ -146,11 +136,10 @@ def _fitting(columns: Sequence[Column[Row]], natural: Sequence[int], width: int)
 
 def _bars(table: Table[Row]) -> list[Column[Row]]:
     """A bar of each share that has one, dropped before anything else."""
-
-    def bar(column: Column[Row]) -> Column[Row]:
-        def text(row: Row) -> str:
-            return "" if table.is_total(row) else column.bar_text(row)
-
-        return Column(f"{column.key} bar", "", TEXT, column.help, text=text, priority=99)
-
-    return [bar(column) for column in table.shown() if column.bar]
+    return [
+        Column(
+            f"{column.key} bar", "", TEXT, column.help, text=partial(table.bar, column), priority=99
+        )
+        for column in table.shown()
+        if column.bar
+    ]

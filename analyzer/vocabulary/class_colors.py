@@ -1,4 +1,4 @@
-"""What each colour, letter and hatching stands for: one set of colours for each family of meanings.
+"""Colours, letters and hatchings: one set of colours for each family of meanings.
 
 Families of ops are cool, classes of gaps are warm, parts of a step that are not idle are teal, and
 variants are light. Within a set, any two colours stay apart for people with normal and with every
@@ -44,7 +44,11 @@ PART_COLORS = {
     **GAP_COLORS,
     "host_tail": "#5D6B7B",
 }
-PART_LETTERS = {"limit": "L", "busy": "B", "kernel_inefficiency": "K", **GAP_LETTERS,
-                "host_tail": "t"}  # fmt: skip
+PART_LETTERS = GAP_LETTERS | {
+    "limit": "L",
+    "busy": "B",
+    "kernel_inefficiency": "K",
+    "host_tail": "t",
+}
 VARIANT_COLORS = ("#8EC8FF", "#FABB62", "#6FE0A8", "#C57DDE", "#E8E08A", "#FF8F80", "#7F8CFF")
 STATE_COLORS = {"good": "#2FD67B", "warn": "#FFB000", "bad": "#FF4D4D"}

@@ -64,6 +64,13 @@ GAP_MEANINGS = {
     "dependency": "waited for a stream or an event",
     "launch_latency": "launched, but started late",
 }
+# The parts of a step that are not gaps.
+PART_MEANINGS = {
+    "limit": "no step here can be faster",
+    "kernel_inefficiency": "kernels below the bandwidth",
+    "busy": "kernels ran",
+    "host_tail": "until the next step begins",
+}
 CPU_GAP_MEANINGS = GAP_MEANINGS | {"host_wait": "Python and dispatch in between"}
 STANDINGS_NOTE = (
     "a variant beats another if it has more tokens/s or a smaller KL beyond noise, and is not "

@@ -115,7 +115,7 @@ def meta_parts(fields: dict[str, Any], dtype: torch.dtype, spec: VariantSpec) ->
 def tiles_to_try(parts: FusedModel, batch: int, spec: VariantSpec) -> Iterator[StepTiles]:
     """The default tiles, and tiles whose programs share outputs."""
     multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
-    shapes = step_shapes(parts, batch, CONTEXT + 1, spec.kv_bytes, spec.fp8_x)
+    shapes = step_shapes(parts, batch, CONTEXT + 1, spec)
     tiles = default_tiles(shapes, multiprocessors)
     yield tiles
     splitting = replace(

@@ -68,7 +68,7 @@ def run_kernel_bench(
         tolerance=TOLERANCES[workload.dtype],
         pdl=can_overlap(torch.device("cuda")),
     )
-    shapes = step_shapes(parts, workload.batch, workload.context + 1, spec.kv_bytes, spec.fp8_x)
+    shapes = step_shapes(parts, workload.batch, workload.context + 1, spec)
     chosen = tiles_for(shapes, this_target_gpu())
     with memory_errors("measuring kernels", "cuda"):
         operands = Operands(parts, workload.batch, workload.context, chosen.tiles, "cuda", spec)

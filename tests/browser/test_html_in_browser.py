@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from decodescope.analyzer.html.report_page import VariantView, html_report
+from decodescope.analyzer.tracks.step_tracks import step_tracks
 from tests.helpers.chromium import Tab
 from tests.helpers.html_samples import (
     HOSTILE,
@@ -25,7 +26,7 @@ FOLDED = "[...document.querySelectorAll('.tree tbody tr')].filter(row => row.hid
 
 def sample_page() -> str:
     one, two = sample_view("eager", ops_per_step=40), sample_view("compiled", ops_per_step=300)
-    views = [VariantView("eager", full_report(one.report), one.timeline), two]
+    views = [VariantView("eager", full_report(one.report), one.tracks), two]
     return html_report("eager against compiled", views, sample_comparison(one.report))
 
 
@@ -127,7 +128,7 @@ def test_without_its_script_every_row_is_there(open_page: Open) -> None:
 def test_hostile_names_run_nothing(open_page: Open) -> None:
     analysis = sample_analysis(names=(HOSTILE, "kernel"), model=HOSTILE, device_name=HOSTILE)
     report = full_report(analysis.report, HOSTILE)
-    view = VariantView(HOSTILE, report, analysis.step_timeline(0))
+    view = VariantView(HOSTILE, report, step_tracks(analysis, 0))
     tab = open_page(html_report(HOSTILE, [view], sample_comparison(report, HOSTILE)))
     assert tab.evaluate("window.hacked") is None
     assert tab.evaluate("document.images.length") == 0

@@ -40,6 +40,7 @@ from decodescope.analyzer.schema.step_report import (
     StepKindReport,
     StructureReport,
 )
+from decodescope.analyzer.tracks.step_tracks import step_tracks
 from tests.helpers.kineto_events import call, op, span, trace_of
 
 HOSTILE = (
@@ -75,7 +76,7 @@ def sample_analysis(
 
 def sample_view(name: str = "eager", ops_per_step: int = 8, **more: Any) -> VariantView:
     analysis = sample_analysis(ops_per_step, **more)
-    return VariantView(name, analysis.report, analysis.step_timeline(0))
+    return VariantView(name, analysis.report, step_tracks(analysis, 0))
 
 
 def full_report(report: Report, text: str = "") -> Report:

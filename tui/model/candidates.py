@@ -22,9 +22,11 @@ def comparison_candidates(view: View) -> tuple[Candidate, ...]:
     here is chosen, or the first two files."""
     toggled = view.comparison.toggled
     if view.kind == "trace":
+        # The merged ranks after several files are no file.
+        files = view.choices[:-1] if len(view.choices) > 1 else view.choices
         return tuple(
             Candidate(choice.name, choice.summary, None, (index < 2) != (choice.name in toggled))
-            for index, choice in enumerate(view.choices[: _files(view)])
+            for index, choice in enumerate(files)
         )
     if view.kind != "live" or view.hello is None:
         return ()
@@ -41,8 +43,3 @@ def comparison_candidates(view: View) -> tuple[Candidate, ...]:
 def chosen_names(view: View) -> tuple[str, ...]:
     """The candidates that are chosen; the first is the base."""
     return tuple(candidate.name for candidate in comparison_candidates(view) if candidate.chosen)
-
-
-def _files(view: View) -> int:
-    """The opened files; the merged ranks after them are no file."""
-    return len(view.choices) - 1 if len(view.choices) > 1 else len(view.choices)

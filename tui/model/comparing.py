@@ -61,17 +61,14 @@ class ComparisonState:
 
     def begun(self, config: "ComparisonConfig", now: float) -> "ComparisonState":
         """A comparison of variants begins; nothing of an earlier one is left."""
-        return replace(
-            self,
+        return ComparisonState(
             phase="running",
+            toggled=self.toggled,
+            rounds=self.rounds,
             config=config,
-            progress=None,
             run_began=now,
-            runs=(),
-            result=None,
             origin="measured here",
-            error="",
-            side="",
+            worker_paused=self.worker_paused,
         )
 
     def failed(self, error: str) -> "ComparisonState":

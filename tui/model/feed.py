@@ -168,7 +168,6 @@ class Feed:
         self._heard_at = None
 
     def ending(self) -> None:
-        """Say that the worker is being ended."""
         if self.kind == "live":
             self.set(state="ending", detail="the worker", stage_at=None)
 

@@ -1,6 +1,5 @@
 """The details pane: everything about what is selected, with full names."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -57,11 +56,13 @@ class DetailsPanel(Panel[DetailsData]):
         return self._details
 
     def draw(self, data: DetailsData, width: int, height: int) -> Sheet:
-        labels = _label_cells(data.lines, width)
+        most = min(_MOST_LABEL_CELLS, width // 3)
+        fitting = [cells for line in data.lines if (cells := cell_len(line.label)) < most]
+        labels = max(fitting, default=0) + 1
         rows = [row for line in data.lines for row in self._wrapped(line, labels, width)]
-        most = max(len(rows) - height, 0)
-        self._first = min(self._first, most)
-        note = f"{self._first + 1}\u2013{self._first + height} of {len(rows)}" if most else ""
+        hidden = max(len(rows) - height, 0)
+        self._first = min(self._first, hidden)
+        note = f"{self._first + 1}\u2013{self._first + height} of {len(rows)}" if hidden else ""
         return Sheet(rows[self._first : self._first + height], data.title, note)
 
     def as_text(self, data: DetailsData) -> list[str]:
@@ -101,10 +102,3 @@ class DetailsPanel(Panel[DetailsData]):
         if line.label:
             rows[0] = Row().add(line.label, inks.dim).to(start).add(pieces[0], tones[line.tone])
         return rows
-
-
-def _label_cells(lines: Sequence["DetailLine"], width: int) -> int:
-    """The cells before the texts: those of the longest label, but at most a third of `width`."""
-    most = min(_MOST_LABEL_CELLS, width // 3)
-    fitting = [cells for line in lines if (cells := cell_len(line.label)) < most]
-    return max(fitting, default=0) + 1

@@ -40,7 +40,7 @@ class RangeRows(TableRows["RangeLine"]):
         self.lines: list[RangeLine] = []
         for line in lines:
             if line.above in hidden or line.above in closed:
-                hidden.add(line.found.path)
+                hidden.add(line.range.path)
             else:
                 self.lines.append(line)
         self.table = replace(self.table, rows=self.lines)
@@ -54,7 +54,7 @@ class RangeRows(TableRows["RangeLine"]):
 
     def _name(self, row: int, inks: Inks, room: int) -> Cell:
         line = self.lines[row]
-        node, sign = line.found, " "
+        node, sign = line.range, " "
         if line.children:
             sign = "▸" if node.path in self._folded else "▾"
         many = f" \u00d7{len(line.each_ns)}" if len(line.each_ns) > 1 else ""
@@ -75,7 +75,7 @@ class RangeRows(TableRows["RangeLine"]):
         while pending:
             row = pending.pop()
             ordered.append(row)
-            pending += below.get(self.lines[row].found.path, [])[::-1]
+            pending += below.get(self.lines[row].range.path, [])[::-1]
         return ordered
 
 
@@ -129,9 +129,9 @@ class RangeTreePanel(TablePanel):
         within = view.selection.within
         rows = RangeRows(lines, self._folded, window, within)
         self._title = TITLE
-        if all(line.found.kind == "operator" for line in rows.lines if line.depth == 0):
+        if all(line.range.kind == "operator" for line in rows.lines if line.depth == 0):
             self._title = "Operators (the host opened no range)"
-        if any(line.found.kind == "inferred" for line in rows.lines):
+        if any(line.range.kind == "inferred" for line in rows.lines):
             how = "where ~" if self._brush.inks.letters else "where slanted"
             self._title += f", inferred from kernel names {how}"
         self._title += f": narrowed to {within}" if within is not None else ""
@@ -151,22 +151,21 @@ class RangeTreePanel(TablePanel):
 
     def action_fold(self) -> None:
         if (line := self._line_at()) is not None and line.children:
-            self._fold(self._folded ^ {line.found.path})
+            self._fold(self._folded ^ {line.range.path})
 
     def action_close(self) -> None:
-        """Hide the ranges inside; where there is nothing to hide, go to the range around it."""
         line = self._line_at()
         if line is None:
             return
-        if line.children and line.found.path not in self._folded:
-            self._fold(self._folded | {line.found.path})
+        if line.children and line.range.path not in self._folded:
+            self._fold(self._folded | {line.range.path})
         elif line.above is not None:
             self._go_to_key(line.above)
             self.post_message(Choose(RangePick(line.above)))
 
     def action_unfold(self) -> None:
         if (line := self._line_at()) is not None:
-            self._fold(self._folded - {line.found.path})
+            self._fold(self._folded - {line.range.path})
 
     def action_layers(self) -> None:
         self._by_layer = not self._by_layer
@@ -174,7 +173,7 @@ class RangeTreePanel(TablePanel):
 
     def action_gaps(self) -> None:
         if (line := self._line_at()) is not None:
-            self.post_message(Narrow(line.found.path))
+            self.post_message(Narrow(line.range.path))
             self.post_message(Turn("gaps"))
 
     def _fold(self, closed: frozenset[str]) -> None:

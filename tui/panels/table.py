@@ -155,7 +155,6 @@ class TablePanel(Prompting, Panel[Rows]):
         self._redraw()
 
     def action_next_match(self, step: int) -> None:
-        """Move to the next row that matches the search, around the end."""
         if self._search and isinstance(self._shown, Rows) and self._order:
             self._seek(self._shown.matching(smart_pattern(self._search)), step, self._cursor + step)
 

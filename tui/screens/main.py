@@ -102,7 +102,6 @@ class MainScreen(Screen[None]):
         self._keys.use_commands(self._focused_commands())
 
     def use(self, brush: Brush) -> None:
-        """Draw everything with another theme's styles."""
         self._brush = brush
         self._plan = None
         self._arrange()

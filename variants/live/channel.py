@@ -67,8 +67,7 @@ class Channel:
             ChannelClosed: the app is gone.
             InputError: the app sent something that is not a message.
         """
-        if self._outgoing:
-            self._flush_some()
+        self._flush_some()
         try:
             data = self._socket.recv(_RECEIVE_BYTES)
         except (BlockingIOError, InterruptedError):

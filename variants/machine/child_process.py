@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 import traceback
-from types import FrameType
 from typing import NoReturn
 
 from decodescope.analyzer.errors import known_error
@@ -21,7 +20,7 @@ def end_with_parent() -> None:
     Elsewhere it ends when it next uses the closed channel to the parent.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -42,7 +41,3 @@ def exit_now(code: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise SystemExit

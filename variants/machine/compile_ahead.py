@@ -26,7 +26,10 @@ def launch_all(choices: Iterable[Choice], launch: Callable[[Choice], object]) ->
 
     def refusal(choice: Choice) -> str | None:
         try:
-            _bind_thread()
+            if torch.cuda.is_available():
+                # Makes the GPU's context that of the thread: the driver encodes tensor maps, and
+                # unlike the runtime it does not choose a context by itself.
+                torch.cuda.synchronize()
             launch(choice)
         except torch.OutOfMemoryError:
             raise
@@ -45,10 +48,3 @@ def compile_reason(error: Exception) -> str:
     lines = str(error).strip().splitlines() or [type(error).__name__]
     # A compilation error quotes the kernel first and ends with what is wrong.
     return lines[-1 if isinstance(error, CompilationError) else 0].strip()
-
-
-def _bind_thread() -> None:
-    """Make the GPU's context that of the thread: the driver encodes tensor maps, and unlike the
-    runtime it does not choose a context by itself."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()

@@ -125,9 +125,8 @@ def prepare_again(prepared: Prepared, config: WorkerConfig, say: Callable[[str],
         other = prepare(config, say)
     except MissingRequirement:
         _free_weights(prepared.loaded, prepared.device)
-        other = prepare(config, say)
-    else:
-        _free_weights(prepared.loaded, prepared.device)
+        return prepare(config, say)
+    _free_weights(prepared.loaded, prepared.device)
     return other
 
 

@@ -141,7 +141,7 @@ def require_memory(
         ModelError: an architecture whose K and V cannot be counted.
     """
     try:
-        size = (spec and spec.kv_bytes) or model.dtype.itemsize
+        size = 1 if spec and spec.kv_format else model.dtype.itemsize
         kv = KvBytes(model.config, workload.batch, size).at(workload.cache_length)
         stored, quantising = weight_bytes, 0
         if (quantization := quantization_of(spec)) is not None:

@@ -88,7 +88,7 @@ def run_tuning(
     say(f"building {model} with random weights")
     loaded = random_model(source, workload, "cuda", spec)
     parts, gpu = fused_model(loaded.model), this_target_gpu()
-    shapes = step_shapes(parts, workload.batch, workload.cache_length, spec.kv_bytes, spec.fp8_x)
+    shapes = step_shapes(parts, workload.batch, workload.cache_length, spec)
     start = tiles_for(shapes, gpu)
     operations = start.unmeasured or TILED_OPERATIONS
     measured = [name for name in TILED_OPERATIONS if name not in operations]

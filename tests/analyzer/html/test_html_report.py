@@ -17,6 +17,7 @@ from decodescope.analyzer.schema.report import GAP_CLASSES, Report
 from decodescope.analyzer.schema.step_report import StructureReport
 from decodescope.analyzer.text.formatting import UNKNOWN, count, duration
 from decodescope.analyzer.text.plain import plain_line
+from decodescope.analyzer.tracks.step_tracks import step_tracks
 from tests.helpers.html_samples import (
     HOSTILE,
     full_report,
@@ -70,7 +71,7 @@ class Page(HTMLParser):
 
 def full_views() -> list[VariantView]:
     one, two = sample_view("eager"), sample_view("compiled", ops_per_step=300)
-    return [VariantView("eager", full_report(one.report), one.timeline), two]
+    return [VariantView("eager", full_report(one.report), one.tracks), two]
 
 
 def a_page(comparison: Comparison | Diff | None = None) -> Page:
@@ -117,7 +118,7 @@ def hostile_page() -> str:
         names=(HOSTILE, "kernel"), model=HOSTILE, variant=HOSTILE, device_name=HOSTILE
     )
     report = full_report(analysis.report, HOSTILE)
-    view = VariantView(HOSTILE, report, analysis.step_timeline(0))
+    view = VariantView(HOSTILE, report, step_tracks(analysis, 0))
     gate = Gate(HOSTILE, 3.0, (HOSTILE,))
     return html_report(HOSTILE, [view, view], sample_comparison(report, HOSTILE, gate))
 
@@ -206,7 +207,7 @@ def test_without_layers_and_bytes_there_are_no_columns_for_them() -> None:
 
 def test_overlapping_kernels_show_attributed_times_before_durations() -> None:
     analysis = analyze(trace_of(*prelaunched(2)))
-    view = VariantView("fused", analysis.report, analysis.step_timeline(0))
+    view = VariantView("fused", analysis.report, step_tracks(analysis, 0))
     words = Page(html_report("a title", [view], None)).words()
     assert "ops overlap: their durations add up to 2.42 µs, attributed times to 1.24 µs" in words
     assert "kernelcallsattributedtotalmeanshare %" in words
@@ -314,7 +315,7 @@ def test_a_chart_is_captioned_if_others_are_missing() -> None:
     quiet = msgspec.structs.replace(first, device=4, gaps={})
     busy = msgspec.structs.replace(first, device=5)
     report = msgspec.structs.replace(view.report, launches=times, devices=(quiet, busy))
-    page = html_report("t", [VariantView("it", report, view.timeline)], None)
+    page = html_report("t", [VariantView("it", report, view.tracks)], None)
     captions = re.findall(r"<figcaption>([^<]*)", page)
     assert captions == ["it, device 5", "queue depth over time ", "call time", "call to start"]
     assert "<h4>it, device 0</h4>" in page
@@ -340,8 +341,8 @@ def test_many_ranks_are_many_sections() -> None:
 
 def test_thousands_of_ops_stay_a_small_file() -> None:
     view = sample_view(ops_per_step=6000)
-    assert view.timeline is not None
-    assert len(view.timeline.ops) == 6000
+    assert view.tracks is not None
+    assert len(view.tracks.ops) == 6000
     assert len(html_report("large", [view, view], None)) < 1_000_000
 
 
@@ -349,7 +350,7 @@ def test_thousands_of_ops_stay_a_small_file() -> None:
 def test_the_bundled_recordings_make_a_page(path: Path) -> None:
     analysis = analyze(load(path))
     text = html_report(
-        path.name, [VariantView("it", analysis.report, analysis.step_timeline(1))], None
+        path.name, [VariantView("it", analysis.report, step_tracks(analysis, 1))], None
     )
     assert len(text) < 1_000_000
     words = Page(text).words()

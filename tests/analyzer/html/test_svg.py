@@ -25,9 +25,9 @@ from decodescope.analyzer.schema.comparison_report import (
 from decodescope.analyzer.schema.kernel_report import QueueDepth
 from decodescope.analyzer.schema.report import GAP_CLASSES, WaterfallPart
 from decodescope.analyzer.timing.intervals import union
-from decodescope.analyzer.timing.timeline import StepTimeline
+from decodescope.analyzer.tracks.step_tracks import StepTracks
 from tests.helpers.html_samples import sample_pair
-from tests.helpers.step_timelines import step_timeline_of
+from tests.helpers.step_tracks import step_tracks_of
 
 OPS_PX, EARLY_PX, GAPS_PX, PLOT_PX = 26.0, 7.0, 14.0, 962.0
 ALL_FAMILIES = {f"f-{name}" for name in FAMILIES}
@@ -37,13 +37,13 @@ NAMES = ("gemm", "flash_attention", "reduce_kernel", "elementwise", "Memcpy", "?
 
 def timeline(
     lengths: list[tuple[int, int]], names: list[int] | None = None, streams: list[int] | None = None
-) -> StepTimeline:
+) -> StepTracks:
     """Ops after one another, each (gap before it, its length); every gap is a host_wait."""
     edges = np.cumsum(np.array(lengths, dtype=np.int64).ravel())
     starts, ends = edges[::2], edges[1::2]
     gap_starts = np.concatenate(([0], ends[:-1])).astype(np.int64)
     gaps = gap_starts < starts
-    return step_timeline_of(
+    return step_tracks_of(
         int(ends[-1]),
         list(zip(starts, ends, strict=True)),
         list(zip(gap_starts[gaps], starts[gaps], strict=True)),
@@ -118,11 +118,12 @@ def test_overlapping_ops_never_cover_each_other(rows: list[tuple[int, int, int]]
     """Full height where an op is the first to run, so the areas of a row add up to busy time; low
     for the time in which an op before it still ran."""
     ops = sorted((start, start + length, name) for start, length, name in rows)
-    step = step_timeline_of(
+    step = step_tracks_of(
         130_000, [(start, end) for start, end, _ in ops], (), NAMES, name=[name for *_, name in ops]
     )
     found = areas(step_svg("it", step))
-    busy = union(step.ops.start_ns, step.ops.end_ns).busy_ns
+    starts, ends = np.array([op[:2] for op in ops]).T
+    busy = union(starts, ends).busy_ns
     px = PLOT_PX / step.length_ns
     full = sum(area for kind, area in found.items() if kind in ALL_FAMILIES)
     assert full == pytest.approx(busy * px * OPS_PX, rel=0.02, abs=30)
@@ -134,7 +135,7 @@ def test_overlapping_ops_never_cover_each_other(rows: list[tuple[int, int, int]]
 
 
 def test_the_tip_of_an_op_says_how_long_it_ran_beside_another() -> None:
-    markup = step_svg("it", step_timeline_of(100, [(0, 60), (20, 100)]))
+    markup = step_svg("it", step_tracks_of(100, [(0, 60), (20, 100)]))
     tips = [(shape, shape.findtext("title", "")) for shape in parsed(markup).iter("rect")]
     (low, tip), (full, same) = (one for one in tips if "at 20 ns" in one[1])
     assert tip == same

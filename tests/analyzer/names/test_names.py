@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from decodescope.analyzer.names.fitted_names import cut_middle, cut_start, range_rows, short_kernel
-from decodescope.analyzer.schema.report import RangeReport
+from decodescope.analyzer.names.fitted_names import cut_middle, cut_start, short_kernel
 from tests.helpers.hostile import anything
 from tests.helpers.rich_report import ELEMENTWISE
 
@@ -41,27 +40,3 @@ def test_an_unnamed_namespace_is_not_the_name() -> None:
     for namespace in ("(anonymous namespace)", "<unnamed>"):
         name = f"void {namespace}::softmax_warp_forward<float, (int)6>(T2 *, const T1 *, int)"
         assert short_kernel(name, 40) == "softmax_warp_forward"
-
-
-def range_at(path: str) -> RangeReport:
-    return RangeReport(path, 1, 1, 1, "exact")
-
-
-def test_ranges_become_a_tree() -> None:
-    rows = range_rows([range_at(p) for p in ("step", "step/a", "step/a/x/y", "step/b", "st")])
-    assert [(row.depth, row.label, row.parent) for row in rows] == [
-        (0, "step", True),
-        (1, "a", True),
-        (2, "x/y", False),
-        (1, "b", False),
-        (0, "st", False),
-    ]
-
-
-@given(st.lists(st.lists(st.sampled_from("abc"), min_size=1, max_size=4), max_size=12))
-def test_labels_along_a_branch_are_the_path(parts: list[list[str]]) -> None:
-    paths = sorted({"/".join(names) for names in parts}, key=lambda path: path.split("/"))
-    branch: list[str] = []
-    for row, path in zip(range_rows([range_at(p) for p in paths]), paths, strict=True):
-        branch[row.depth :] = [row.label]
-        assert "/".join(branch) == path

@@ -18,6 +18,7 @@ from decodescope.analyzer.readers.ranks import merge_ranks
 from decodescope.analyzer.readers.reading import load
 from decodescope.analyzer.schema.report import Finding
 from decodescope.analyzer.trace import GpuOps, HostEvents, Trace
+from decodescope.analyzer.tracks.step_tracks import step_tracks
 from tests.helpers.kineto_events import (
     RECORDED,
     Event,
@@ -244,9 +245,7 @@ def test_a_step_of_one_rank_lasts_until_the_next_of_that_rank() -> None:
     assert alone.observer.profiled_step_ns == 1000
     assert together.report.observer == alone.observer
     assert together.report.waterfall == alone.waterfall
-    timeline = together.step_timeline(0)
-    assert timeline is not None
-    assert timeline.length_ns == 1000
+    assert step_tracks(together, 0).length_ns == 1000
 
 
 def test_each_file_is_looked_up_a_constant_number_of_times(

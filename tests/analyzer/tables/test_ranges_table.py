@@ -45,6 +45,28 @@ LAYERS = (
 )
 
 
+def test_ranges_become_a_tree() -> None:
+    paths = ("step", "step/a", "step/a/x/y", "step/b", "st")
+    lines = lines_of([report_of(path) for path in paths], by_layer=False)
+    assert [(line.depth, line.label, line.children) for line in lines] == [
+        (0, "step", True),
+        (1, "a", True),
+        (2, "x/y", False),
+        (1, "b", False),
+        (0, "st", False),
+    ]
+
+
+@given(st.lists(st.lists(st.sampled_from("abc"), min_size=1, max_size=4), max_size=12))
+def test_labels_along_a_branch_are_the_path(parts: list[list[str]]) -> None:
+    paths = sorted({"/".join(names) for names in parts}, key=lambda path: path.split("/"))
+    lines = lines_of([report_of(path) for path in paths], by_layer=False)
+    branch: list[str] = []
+    for line, path in zip(lines, paths, strict=True):
+        branch[line.depth :] = [line.label]
+        assert "/".join(branch) == path
+
+
 def test_layers_are_one_row_with_mean_and_spread() -> None:
     lines = lines_of(LAYERS)
     assert [(line.depth, line.label, len(line.each_ns)) for line in lines] == [
@@ -55,19 +77,19 @@ def test_layers_are_one_row_with_mean_and_spread() -> None:
         (1, "head", 1),
     ]
     layers = lines[1]
-    assert layers.found.path == "step/layer.*"
-    assert lines[2].found.path == "step/layer.*/attention"
+    assert layers.range.path == "step/layer.*"
+    assert lines[2].range.path == "step/layer.*/attention"
     assert lines[3].above == "step/layer.*"
-    assert (layers.found.gpu_ns, layers.mean_ns, layers.spread) == (50, 25, pytest.approx(0.4))
+    assert (layers.range.gpu_ns, layers.mean_ns, layers.spread) == (50, 25, pytest.approx(0.4))
     assert layers.share == pytest.approx(0.5)
-    assert layers.found.gaps == {"host_wait": 5, "kernel_floor": 2}
+    assert layers.range.gaps == {"host_wait": 5, "kernel_floor": 2}
     assert (lines[0].spread, lines[3].spread) == (None, None)
     assert [line.children for line in lines] == [True, True, False, False, False]
 
 
 def test_unfolded_rows_are_the_ranges_themselves() -> None:
     lines = lines_of(LAYERS, by_layer=False)
-    assert tuple(line.found for line in lines) == LAYERS
+    assert tuple(line.range for line in lines) == LAYERS
     assert [line.above for line in lines] == [
         None, "step", "step/layer.0", "step", "step/layer.1", "step/layer.1", "step",
     ]  # fmt: skip
@@ -80,13 +102,13 @@ def test_a_folded_row_is_as_certain_as_its_least_certain_range() -> None:
         RangeReport("l.2", 1, 1, 1, "none"),
     )
     (line,) = lines_of(ranges)
-    assert (line.found.confidence, line.found.matched) == ("none", pytest.approx(0.625))
+    assert (line.range.confidence, line.range.matched) == ("none", pytest.approx(0.625))
 
 
 def test_a_deep_tree_is_folded_without_recursion() -> None:
     paths = ["/".join(["a"] * depth) for depth in range(1, 1500)]
     lines = lines_of([report_of(path) for path in paths])
-    assert [line.found.path for line in lines] == paths
+    assert [line.range.path for line in lines] == paths
 
 
 @pytest.mark.parametrize(
@@ -124,14 +146,14 @@ def test_rows_of_real_recordings_add_up(path) -> None:
     lines = range_lines(report, by_layer=True)
     assert sum(len(line.each_ns) for line in lines) == len(plain)
     for line in lines:
-        inside = ranges.ops_within(line.found.path)
-        assert int(inside.sum()) == line.found.gpu_ops
-        assert int(analysis.attributed_ns[inside].sum()) == line.found.attributed_ns
-        times = [one.time_ns for one in lines if one.above == line.found.path]
+        inside = ranges.ops_within(line.range.path)
+        assert int(inside.sum()) == line.range.gpu_ops
+        assert int(analysis.attributed_ns[inside].sum()) == line.range.attributed_ns
+        times = [one.time_ns for one in lines if one.above == line.range.path]
         assert times == sorted(times, reverse=True)
-        below = [one.found for one in lines if one.above == line.found.path]
-        assert sum(one.attributed_ns for one in below) <= line.found.attributed_ns
-        assert sum(one.launch_calls for one in below) <= line.found.launch_calls
+        below = [one.range for one in lines if one.above == line.range.path]
+        assert sum(one.attributed_ns for one in below) <= line.range.attributed_ns
+        assert sum(one.launch_calls for one in below) <= line.range.launch_calls
     assert any(line.label == "layer.*" and len(line.each_ns) == 16 for line in lines) or (
         "compiled" in path.stem
     )

@@ -1,5 +1,8 @@
 """Families of ops by name."""
 
+from dataclasses import fields
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,8 +10,7 @@ from hypothesis import strategies as st
 from decodescope.analyzer.names.kinds import FAMILIES
 from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.timing.timeline import families_of
-from decodescope.analyzer.trace import KERNEL, MEMCPY
-from tests.helpers.step_timelines import step_timeline_of
+from decodescope.analyzer.trace import KERNEL, MEMCPY, GpuOps
 
 NAMES = ("nvjet_tst_64x8", "flash_fwd_kernel", "silu_kernel", "void whatever()")
 
@@ -56,31 +58,16 @@ def test_families_by_name(name, family):
     assert kernel_meaning(name).family == family
 
 
-@st.composite
-def timelines(draw):
-    length = draw(st.integers(1, 400))
-    ops = draw(
-        st.lists(
-            st.tuples(
-                st.integers(0, length),
-                st.integers(0, length),
-                st.integers(0, len(NAMES) - 1),
-                st.sampled_from([KERNEL, MEMCPY]),
-            ),
-            max_size=12,
-        )
+@given(
+    st.lists(
+        st.tuples(st.integers(0, len(NAMES) - 1), st.sampled_from([KERNEL, MEMCPY])), min_size=1
     )
-    ops = sorted((min(a, b), max(a, b), name, kind) for a, b, name, kind in ops)
-    names, kinds = ([op[i] for op in ops] for i in (2, 3))
-    times = [op[:2] for op in ops]
-    return step_timeline_of(length, times, trace_names=NAMES, name=names, kind=kinds)
-
-
-@given(timelines())
-def test_the_family_of_an_op_is_that_of_its_name_but_copies_are_copies(timeline):
-    ops = timeline.ops
-    for family, name, kind in zip(
-        families_of(timeline.names, ops), ops.name, ops.kind, strict=True
-    ):
+)
+def test_the_family_of_an_op_is_that_of_its_name_but_copies_are_copies(rows):
+    name, kind = np.array(rows).T
+    none = np.full(len(rows), -1)
+    columns = dict.fromkeys((field.name for field in fields(GpuOps)), none)
+    ops = GpuOps(**{**columns, "name": name, "kind": kind})
+    for family, (number, kind) in zip(families_of(NAMES, ops), rows, strict=True):
         copies = kind == MEMCPY
-        assert FAMILIES[family] == ("copy" if copies else kernel_meaning(NAMES[name]).family)
+        assert FAMILIES[family] == ("copy" if copies else kernel_meaning(NAMES[number]).family)

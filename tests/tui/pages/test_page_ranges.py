@@ -114,7 +114,7 @@ async def test_sorting_keeps_every_range_below_the_one_around_it(eager: Path) ->
             for line, value in zip(lines, values, strict=True):
                 del open_paths[line.depth :]
                 assert line.above == (open_paths[-1] if open_paths else None)
-                open_paths.append(line.found.path)
+                open_paths.append(line.range.path)
                 if line.above in last:
                     before = last[line.above]
                     assert before >= value if panel._down else before <= value
@@ -136,7 +136,7 @@ def test_the_figures_are_those_of_the_report() -> None:
 def test_ranges_that_overlap_are_shown_by_attributed_time() -> None:
     rows = rows_of("fused+graph")
     assert rows.columns[1].heading == "attributed"
-    whole = {line.found.path: line for line in rows.lines}
+    whole = {line.range.path: line for line in rows.lines}
     busy_ns = window("fused+graph").report.devices[0].busy_ns
     assert whole["decode_step"].time_ns == busy_ns
     assert whole["decode_step"].share == 1

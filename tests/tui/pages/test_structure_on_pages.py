@@ -70,7 +70,7 @@ def test_inferred_ranges_are_slanted_and_said_to_be(inferred: Path) -> None:
         cells = rows.cells(row, BRUSHES[0].inks, 60)
         of_key = {column.key: cell for column, cell in zip(rows.columns, cells, strict=True)}
         name, attributed = of_key["path"], of_key["confidence"]
-        is_inferred = line.found.path != "step"
+        is_inferred = line.range.path != "step"
         assert name.style.italic == (True if is_inferred else None)
         assert attributed.text == ("inferred" if is_inferred else "exact")
     plain = RangeTreePanel(BRUSHES[2], view, Moment(0.0))

@@ -217,12 +217,12 @@ def range_detail_lines(window: Window, path: str) -> Iterator[DetailLine]:
 
     report = window.report
     rows = (row for by_layer in (False, True) for row in lines_of(report, by_layer=by_layer))
-    line = next((row for row in rows if row.found.path == path), None)
+    line = next((row for row in rows if row.range.path == path), None)
     yield DetailLine("", path, "strong")
     if line is None:
         yield DetailLine("", "not in this window", "dim")
         return
-    node = line.found
+    node = line.range
     if node.kind == "operator":
         yield DetailLine("", "an operator of the framework: the host opened no range here", "dim")
     if node.kind == "inferred":

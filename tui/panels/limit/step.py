@@ -20,6 +20,7 @@ from decodescope.analyzer.vocabulary.class_colors import PART_LETTERS
 from decodescope.analyzer.vocabulary.words import (
     CPU_GAP_MEANINGS,
     GAP_MEANINGS,
+    PART_MEANINGS,
     layers_words,
     part_words,
 )
@@ -31,12 +32,6 @@ from decodescope.tui.panels.window_table import WindowTable, WindowTablePanel
 from decodescope.tui.style.palette import horizontal_bar
 
 _WATERFALL_TITLE = "Where one profiled step goes"
-_MEANINGS = {
-    "limit": "no step here can be faster",
-    "kernel_inefficiency": "kernels below the bandwidth",
-    "busy": "kernels ran",
-    "host_tail": "until the next step begins",
-}
 _PART_CELLS, _TIME_CELLS, _SHARE_CELLS, _MEANING_CELLS = 25, 9, 8, 32
 _LEAST_WATERFALL_BAR = 8
 
@@ -121,7 +116,7 @@ class WaterfallPanel(Panel[WaterfallData]):
                 abs(part.ns) / step_ns * bar / (bar - start), bar - start, glyphs
             )
             row.add(" " * start, inks.text).add(piece, hue)
-        meanings = _MEANINGS | (CPU_GAP_MEANINGS if data.on_cpu else GAP_MEANINGS)
+        meanings = PART_MEANINGS | (CPU_GAP_MEANINGS if data.on_cpu else GAP_MEANINGS)
         if meaning:
             words = "faster than the peak allows" if part.ns < 0 else meanings.get(part.part, "")
             row.left(f" {words}", meaning, inks.dim)

@@ -56,8 +56,6 @@ class TimelinePanel(TracksPanel):
         self._change(lambda look: look.fill(*look.tracks.world, self._columns))
 
     def action_fit(self) -> None:
-        """Show the selection as large as it fits, or without one what is looked at first."""
-
         def fitted(look: "Look") -> "Look":
             chosen = self._chosen(look)[0]
             if chosen is not None:
@@ -88,7 +86,6 @@ class TimelinePanel(TracksPanel):
         self._change(moved)
 
     def action_slice(self, by: int) -> None:
-        """Select the slice of the cursor's track after the selected one, or before it."""
         from decodescope.tui.model.look import neighbour_slice
 
         if self._look is not None:
@@ -105,7 +102,6 @@ class TimelinePanel(TracksPanel):
             self._choose_gap(gap, "No gap is as wide as a column. Zoom in to see shorter ones.")
 
     def action_largest_gap(self) -> None:
-        """Select the largest gap; if a gap is selected, the next in length."""
         from decodescope.analyzer.tracks.finding import nth_largest_gap
 
         if (look := self._look) is not None:
@@ -115,7 +111,6 @@ class TimelinePanel(TracksPanel):
             self._choose_gap(nth_largest_gap(gaps, after, self._device()), "There are no gaps.")
 
     def action_measure(self) -> None:
-        """Start at the cursor; the second time, select what is between."""
         if self._look is None:
             return
         at_ns = self._time(self._look)
@@ -128,7 +123,6 @@ class TimelinePanel(TracksPanel):
             self._choose_span(start_ns, at_ns)
 
     def action_bound(self, side: int) -> None:
-        """Move one end of the selected span to the cursor."""
         if self._look is None:
             return
         pick, at_ns = self._selection.pick, self._time(self._look)
@@ -139,7 +133,6 @@ class TimelinePanel(TracksPanel):
         self._choose_span(start_ns, end_ns)
 
     def action_enter(self) -> None:
-        """Open the selection on its own page; show only what is inside a range."""
         pick = self._selection.pick
         if isinstance(pick, OpPick) and self._look is not None:
             trace = self._look.tracks.analysis.trace
@@ -155,7 +148,6 @@ class TimelinePanel(TracksPanel):
         self._redraw()
 
     def action_next_match(self, by: int) -> None:
-        """Select the next slice whose name matches the search, in any track."""
         from decodescope.tui.model.look import find_next
 
         look = self._look

@@ -187,7 +187,7 @@ def _tiles(
     spec: VariantSpec, name: str, parts: FusedModel, workload: DecodeWorkload
 ) -> tuple[StepTiles, tuple[Finding, ...]]:
     """The tiles of this model and device, and whether some were not measured."""
-    shapes = step_shapes(parts, workload.batch, workload.cache_length, spec.kv_bytes, spec.fp8_x)
+    shapes = step_shapes(parts, workload.batch, workload.cache_length, spec)
     if parts.device.type != "cuda":
         return interpreter_tiles(shapes), ()
     gpu = this_target_gpu()

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from decodescope.analyzer.errors import MissingRequirement
+from decodescope.kernels.host.launch import Launch
 from decodescope.kernels.host.operation import Operation
 from decodescope.variants.steps.annotations import LayerRanges
 from decodescope.variants.steps.fused.node_annotations import (
@@ -58,19 +59,15 @@ class StepProgram:
         if self._replays:
             yield from self._replays
             return
-        replays: list[tuple[Path, Call]] = []
-        replayable = True
+        launched: list[tuple[Path, tuple[Launch, ...]]] = []
 
         def launch(index: int, placed: PlacedOperation) -> None:
-            nonlocal replayable
-            launches = placed.operation.run(self._pdl and index > 0)
-            replays.extend((placed.path, launch) for launch in launches)
-            replayable = replayable and bool(launches)
+            launched.append((placed.path, placed.operation.run(self._pdl and index > 0)))
 
         for index, placed in enumerate(self._operations):
             yield placed.path, partial(launch, index, placed)
-        if replayable:
-            self._replays = replays
+        if all(launches for _, launches in launched):
+            self._replays = [(path, replay) for path, launches in launched for replay in launches]
 
     def _call_within_ranges(self, calls: Iterable[tuple[Path, Call]]) -> None:
         opened: list[AbstractContextManager[None]] = []
@@ -127,16 +124,15 @@ class StepGraph(StepProgram):
         Raises:
             MissingRequirement: the step cannot be captured here.
         """
-        if self._graph is not None:
-            if self._around is None:
-                self._graph.replay()
-                return
+        if self._graph is None:
+            # Loads every kernel, which must not happen during a capture.
+            super().run()
+            self._graph = self._captured()
+        elif self._around is None:
+            self._graph.replay()
+        else:
             with self._ranges.open(self._around):
                 self._graph.replay()
-            return
-        # Loads every kernel, which must not happen during a capture.
-        super().run()
-        self._graph = self._captured()
 
     def _captured(self) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()

@@ -4,12 +4,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from decodescope.kernels.host.tile import Tile
+from decodescope.variants.spec import VariantSpec
 
 if TYPE_CHECKING:
     from decodescope.variants.steps.fused.model_parts import FusedModel
 
 TiledOperation = Literal["qkv", "attention", "o", "gate_up", "down", "head"]
 TILED_OPERATIONS: tuple[TiledOperation, ...] = get_args(TiledOperation)
+_FUSED = VariantSpec("fused")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +97,9 @@ class StepShapes:
 
 
 def step_shapes(
-    model: "FusedModel",
-    batch: int,
-    capacity: int,
-    kv_bytes: int | None = None,
-    fp8_x: bool = False,
+    model: "FusedModel", batch: int, capacity: int, spec: VariantSpec = _FUSED
 ) -> StepShapes:
-    """The sizes of a step of `model`; `kv_bytes` None: K and V have the model's dtype.
+    """The sizes of a step of `model`, whose K, V and activations are stored as `spec` says.
 
     Of matrices of several formats, as some quantized checkpoints have, the widest elements count:
     a tile for them also fits narrower ones.
@@ -120,9 +118,9 @@ def step_shapes(
         activation_bytes=activation_bytes,
         weight_bytes=max(matrix.data.element_size() for matrix in matrices),
         head_bytes=model.head.data.element_size(),
-        kv_bytes=kv_bytes or activation_bytes,
+        kv_bytes=1 if spec.kv_format else activation_bytes,
         int8=model.layers[0].down.format == "int8",
-        fp8_x=fp8_x,
+        fp8_x=spec.fp8_x,
     )
 
 

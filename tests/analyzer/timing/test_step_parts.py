@@ -1,11 +1,10 @@
-"""One step as drawn and as parts that add up, against sums over every nanosecond."""
+"""One step as parts that add up, against sums over every nanosecond."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decodescope.analyzer import Analysis, analyze
-from decodescope.analyzer.schema.report import GAP_CLASSES
 from tests.helpers.kineto_events import Event, call, op, span, trace_of
 
 CAPTURE = {
@@ -25,36 +24,6 @@ def two_steps(**keys: object) -> Analysis:
             **keys,
         )
     )  # fmt: skip
-
-
-def test_a_step_lasts_until_the_next_one_begins_on_the_device() -> None:
-    timeline = two_steps().step_timeline(0)
-    assert timeline is not None
-    assert (timeline.index, timeline.name, timeline.device) == (0, "decode_step", 0)
-    assert timeline.length_ns == 100
-    assert timeline.ops.start_ns.tolist() == [0, 40]
-    assert timeline.ops.end_ns.tolist() == [20, 55]
-    assert [timeline.names[name] for name in timeline.ops.name] == ["a", "b"]
-    assert timeline.gaps.start_ns.tolist() == [20, 30, 32, 55, 85, 88]
-    assert timeline.gaps.end_ns.tolist() == [30, 32, 40, 85, 88, 100]
-    assert timeline.gaps.gap.tolist() == [0, 0, 0, 1, 1, 1]
-    names = ["host_wait", "launch_call", "launch_latency"] * 2
-    assert [GAP_CLASSES[kind] for kind in timeline.gaps.kind] == names
-
-
-def test_the_last_step_ends_with_its_marker_or_its_ops() -> None:
-    timeline = two_steps().step_timeline()
-    assert timeline is not None
-    assert (timeline.index, timeline.length_ns) == (1, 90)
-    assert timeline.ops.kind.tolist() == [0, 1]
-
-
-def test_there_is_no_timeline_without_such_a_step_or_without_ops() -> None:
-    analysis = two_steps()
-    assert analysis.step_timeline(2) is None
-    assert analysis.step_timeline(-3) is None
-    assert analyze(trace_of(span(0, 9, "decode_step"))).step_timeline() is None
-    assert analyze(trace_of(op(0, 9))).step_timeline() is None
 
 
 def parts_of(analysis: Analysis) -> dict[str, int]:
