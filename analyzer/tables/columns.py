@@ -129,7 +129,6 @@ class Column(Generic[Row]):
 
     @property
     def align(self) -> Literal["left", "right"]:
-        """Numbers are on the right."""
         return "right" if self.kind.number else "left"
 
     @property
@@ -175,7 +174,6 @@ class Column(Generic[Row]):
         return "█" * round(min(max(self.figure(row) or 0.0, 0.0), 1.0) * self.bar)
 
     def tone_of(self, row: Row) -> Tone:
-        """How much a cell stands out."""
         return self.tone(row) if callable(self.tone) else self.tone
 
 
@@ -215,7 +213,6 @@ class Table(Generic[Row]):
 
     @property
     def more(self) -> int:
-        """How many rows are left out."""
         return 0 if self.total is None else max(self.total - len(self.rows), 0)
 
     def shown(self) -> tuple[Column[Row], ...]:

@@ -138,7 +138,6 @@ class WindowRow:
 
     @property
     def device(self) -> int | str:
-        """The device."""
         return self.figures.device
 
 

@@ -170,7 +170,6 @@ _ROOFLINE: tuple[Column[KernelReport], ...] = (
 
 
 def blocks_of(grid: tuple[int, int, int]) -> int:
-    """The number of blocks of a grid."""
     return math.prod(grid)
 
 

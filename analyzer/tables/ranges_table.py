@@ -56,7 +56,6 @@ class RangeLine:
 
     @property
     def mean_ns(self) -> float:
-        """The mean time of one range."""
         return self.time_ns / len(self.each_ns)
 
     @property

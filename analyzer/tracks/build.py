@@ -207,22 +207,18 @@ def _causes(analysis: Analysis) -> list[str]:
 def _interruption_track(analysis: Analysis, device: int, prefix: str) -> Iterator[Track]:
     """The interruptions of the device, if there are any."""
     interruptions = analysis.interruptions
-    rows = np.array(
-        [row for row, interruption in enumerate(interruptions) if interruption.device == device],
-        dtype=np.int64,
-    )
-    if not len(rows):
+    rows = [row for row, interruption in enumerate(interruptions) if interruption.device == device]
+    if not rows:
         return
-    rows = rows[np.argsort([interruptions[row].start_ns for row in rows.tolist()], kind="stable")]
-    of_device = [interruptions[row] for row in rows.tolist()]
-    start_ns = np.array([interruption.start_ns for interruption in of_device], dtype=np.int64)
-    end_ns = np.array([interruption.end_ns for interruption in of_device], dtype=np.int64)
+    rows.sort(key=lambda row: interruptions[row].start_ns)
     causes = sorted({interruption.cause for interruption in interruptions})
     first = len(analysis.trace.names) + len(analysis.ranges.paths)
-    label = np.array(
-        [first + causes.index(interruption.cause) for interruption in of_device], dtype=np.int64
-    )
-    slices = Slices(start_ns, end_ns, label, rows, np.zeros(len(rows), dtype=np.int8))
+    columns = [
+        (interruption.start_ns, interruption.end_ns, first + causes.index(interruption.cause), row)
+        for row, interruption in ((row, interruptions[row]) for row in rows)
+    ]
+    start_ns, end_ns, label, row = np.array(columns, dtype=np.int64).T
+    slices = Slices(start_ns, end_ns, label, row, np.zeros(len(rows), dtype=np.int8))
     yield track_of(TrackKey("interruption", device), prefix + "interr.", slices)
 
 

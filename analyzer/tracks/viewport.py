@@ -24,7 +24,6 @@ class Viewport:
 
     @property
     def end_ns(self) -> int:
-        """The end of the time shown."""
         return self.start_ns + self.span_ns
 
     def edges_ns(self, columns: int) -> Int64s:
@@ -95,11 +94,9 @@ class TimeMap:
         return _mapped(drawn_ns, self.drawn_ns, self.time_ns)
 
     def draw_one(self, time_ns: int) -> int:
-        """The drawn time of one time."""
         return int(self.draw(np.array([time_ns], dtype=np.int64))[0])
 
     def time_one(self, drawn_ns: int) -> int:
-        """The time of one drawn time."""
         return int(self.time(np.array([drawn_ns], dtype=np.int64))[0])
 
 

@@ -15,7 +15,7 @@ from decodescope.analyzer.schema.communication_report import (
 from decodescope.analyzer.schema.interruption_report import SteadyState
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import Attribution, Report
-from decodescope.analyzer.schema.step_report import StepCost, StructureReport
+from decodescope.analyzer.schema.step_report import StepCost
 from decodescope.analyzer.tables.columns import Table
 from decodescope.analyzer.tables.devices_table import devices_table, streams_table
 from decodescope.analyzer.tables.gap_classes_table import gap_classes_table
@@ -96,7 +96,7 @@ def _work(report: Report, width: int) -> RenderResult:
         kinds = step_kinds_table(report, _STEP_ROWS)
         yield from section("Kinds of steps", rich_table(kinds, width))
     if report.structure is not None and report.structure.layers:
-        line = [_layers_line(report.structure)]
+        line = [Text(layers_words(report.structure))]
         if report.step_cost is not None:
             line.append(_cost_line(report.step_cost))
         roles = rich_table(roles_table(report.roles), width)
@@ -182,11 +182,6 @@ def _idle(report: Report, by: str, width: int) -> RenderResult:
             table = idle_by_step_table(report, classes, _STEP_ROWS)
             yield from section("Idle by step", rich_table(table, width))
         yield from section("Longest gaps", gap_blocks(longest_gaps_table(report), report, width))
-
-
-def _layers_line(structure: StructureReport) -> Text:
-    """The layers in a sentence."""
-    return Text(layers_words(structure))
 
 
 def _cost_line(cost: StepCost) -> Text:
