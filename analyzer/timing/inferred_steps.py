@@ -254,16 +254,12 @@ def _occurrences(symbols: Int64s, cycle: Int64s, extra: int) -> list[tuple[int, 
         lying = first - after
         if 0 < lying <= extra:
             occurrences[-1] = (occurrences[-1][0], first)
-        elif length < lying <= length + extra and _inside(cycle, symbols[after:first]):
-            occurrences.append((after, first))
+        elif length < lying <= length + extra:
+            between = iter(symbols[after:first].tolist())
+            if all(symbol in between for symbol in cycle.tolist()):
+                occurrences.append((after, first))
         occurrences.append((first, first + length))
     return occurrences
-
-
-def _inside(cycle: Int64s, longer: Int64s) -> bool:
-    """Whether `longer` is the cycle with more symbols in between."""
-    rest = iter(longer.tolist())
-    return all(symbol in rest for symbol in cycle.tolist())
 
 
 def _placed(

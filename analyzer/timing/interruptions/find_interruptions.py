@@ -29,11 +29,11 @@ from decodescope.analyzer.timing.interruptions.typical import (
     MIN_INTERRUPTION_NS,
     MOST,
     OUTLIER_FACTOR,
+    RARE_SHARE,
     STEP_SHARE,
     StepMedians,
     longest,
     min_interruption_ns,
-    most_unexplained,
     outliers,
     outside_of_all,
     step_medians,
@@ -63,7 +63,9 @@ def find_interruptions(timeline: Timeline) -> tuple[Interruption, ...]:
     unexplained = Counter(
         interruption.device for interruption in interruptions if interruption.cause in _UNEXPLAINED
     )
-    if max(unexplained.values(), default=0) > most_unexplained(len(timeline.steps)):
+    # More than three, in more than one of ten steps, are how the host of a device runs.
+    most = max(FEW, RARE_SHARE * len(timeline.steps))
+    if max(unexplained.values(), default=0) > most:
         interruptions = [
             interruption for interruption in interruptions if interruption.cause not in _UNEXPLAINED
         ]

@@ -23,7 +23,7 @@ OUTLIER_FACTOR, SPREADS = 10, 20
 FEW = 3
 # As many of a kind are looked at, the longest first.
 MOST = 100
-_RARE_SHARE = 0.1
+RARE_SHARE = 0.1
 _COUNTS = re.compile(r"[1-9]\d*")
 
 
@@ -87,12 +87,6 @@ def outside_of_all(values_ns: Int64s, all_ns: Int64s) -> tuple[Bools, int]:
     return is_outside(values_ns, typical_ns, upper_median(np.abs(all_ns - typical_ns))), typical_ns
 
 
-def most_unexplained(steps: int) -> float:
-    """How many unexplained interruptions a device has at most: more than three, in more than one
-    of ten steps, are how its host runs."""
-    return max(FEW, _RARE_SHARE * steps)
-
-
 def longest(lengths_ns: Int64s, chosen: Bools) -> list[int]:
     """The places of the longest `MOST` chosen lengths, in order."""
     places = np.flatnonzero(chosen)
@@ -126,7 +120,7 @@ def outliers(
     several = instances >= FEW
     outside = is_outside(values_ns[ops], typical_ns, spread_ns) & several
     outside_of = np.bincount(group[outside], minlength=len(counts) + 1)[group]
-    outside &= (outside_of < FEW) | (outside_of <= _RARE_SHARE * instances)
+    outside &= (outside_of < FEW) | (outside_of <= RARE_SHARE * instances)
     return [
         Outlier(row, int(typical_ns[row]), int(instances[row]) - 1)
         for row in longest(values_ns[ops], outside)
