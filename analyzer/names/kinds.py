@@ -1,13 +1,33 @@
 """The words for what a kernel computes: its kind, its family, and its role in a decode step."""
 
 ROLES = (
-    *("qkv", "qk_norm", "rope", "kv_write", "attention", "o", "norm", "gate_up", "activation"),
-    *("down", "router", "experts", "head", "sampling", "communication", "quantise", "copy"),
+    "qkv",
+    "qk_norm",
+    "rope",
+    "kv_write",
+    "attention",
+    "o",
+    "norm",
+    "gate_up",
+    "activation",
+    "down",
+    "router",
+    "experts",
+    "head",
+    "sampling",
+    "communication",
+    "quantise",
+    "copy",
     "other",
 )
 FAMILIES = (
-    *("matmul", "attention", "reduction", "elementwise", "copy"),
-    *("communication", "other"),
+    "matmul",
+    "attention",
+    "reduction",
+    "elementwise",
+    "copy",
+    "communication",
+    "other",
 )
 UNKNOWN = "unknown"
 UNKNOWN_LETTER = "?"

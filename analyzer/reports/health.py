@@ -24,9 +24,18 @@ from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Bools, Trace
 
 _HARMLESS = (
-    *("profiler_overhead", "cpu_capture", "no_steps", "empty_steps", "distorted_window"),
-    *("missing_ranks", "profiler_errors", "inferred_steps", "coarse_timestamps", "interruptions"),
-    *("capture_not_used", "capture_tells_nothing"),
+    "profiler_overhead",
+    "cpu_capture",
+    "no_steps",
+    "empty_steps",
+    "distorted_window",
+    "missing_ranks",
+    "profiler_errors",
+    "inferred_steps",
+    "coarse_timestamps",
+    "interruptions",
+    "capture_not_used",
+    "capture_tells_nothing",
 )
 
 _INFERRED = {

@@ -24,8 +24,16 @@ _GPU_KINDS = {
     "gpu_graph": GRAPH,
 }
 _CALL_CATEGORIES = (
-    *("cuda_runtime", "cuda_driver", "Runtime", "Driver", "hip_runtime", "hip_driver"),
-    *("xpu_runtime", "xpu_driver", "privateuse1_runtime", "privateuse1_driver"),
+    "cuda_runtime",
+    "cuda_driver",
+    "Runtime",
+    "Driver",
+    "hip_runtime",
+    "hip_driver",
+    "xpu_runtime",
+    "xpu_driver",
+    "privateuse1_runtime",
+    "privateuse1_driver",
 )
 # What events of a category become; other categories have no group.
 _GROUP_OF: dict[str | None, str] = {

@@ -37,8 +37,20 @@ GRAPH_TABLE = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 GPU_TABLES = (KERNEL_TABLE, MEMCPY_TABLE, MEMSET_TABLE, GRAPH_TABLE)
 # CUpti_ActivityMemcpyKind and CUpti_ActivityMemoryKind, as libkineto names them.
 _COPIES = (
-    *("Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"),
-    *("HtoD", "DtoH", "DtoD"),
+    "Unknown",
+    "HtoD",
+    "DtoH",
+    "HtoA",
+    "AtoH",
+    "AtoA",
+    "AtoD",
+    "DtoA",
+    "DtoD",
+    "HtoH",
+    "PtoP",
+    "HtoD",
+    "DtoH",
+    "DtoD",
 )
 _MEMORIES = ("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static")
 _KERNEL_NAMES = ("demangledName", "shortName", "mangledName")
@@ -47,7 +59,8 @@ _SHAPE = {
     "grid": (("gridX", 31), ("gridY", 16), ("gridZ", 16)),
     "block": (("blockX", 16), ("blockY", 16), ("blockZ", 16)),
     "resources": (
-        *(("registersPerThread", 12), ("staticSharedMemory", 25)),
+        ("registersPerThread", 12),
+        ("staticSharedMemory", 25),
         ("dynamicSharedMemory", 25),
     ),
 }
