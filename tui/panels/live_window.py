@@ -1,6 +1,7 @@
 """The panels of the last window on the live page: top kernels, idle gaps, the last step."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from decodescope.analyzer.tables.gap_classes_table import idle_by_class_table
 from decodescope.analyzer.tables.kernels_table import kernels_table
@@ -10,6 +11,10 @@ from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet
 from decodescope.tui.panels.table_layout import TableLayout
 from decodescope.tui.panels.window_table import WindowTable, WindowTablePanel
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.tracks.build import Tracks
+    from decodescope.analyzer.tracks.track import Track
 
 _MOST_KERNELS, _LEAST_NAME = 60, 12
 _TOP_KERNELS = ("name", "count", "total_ns", "attributed_ns", "share", "attributed_share")
@@ -105,13 +110,12 @@ class LastStepPanel(Panel[LastStepData]):
         return Sheet(list(self._drawn[1]), self._drawn[2], data.note)
 
     def _rows_and_title(self, data: LastStepData, width: int, height: int) -> tuple[list[Row], str]:
-        from decodescope.tui.model.last_step import last_step_of
         from decodescope.tui.model.look import look_at
         from decodescope.tui.panels.timeline.axis import axis, legend
         from decodescope.tui.panels.timeline.drawing import Canvas
 
         body = max(height - _AXIS_AND_LEGEND, 1)
-        tracks = last_step_of(data.window.tracks, body)
+        tracks = _last_step_of(data.window.tracks, body)
         gutter = min(max(len(track.title) for track in tracks.tracks) + 2, width // 3)
         columns = max(width - gutter, 1)
         canvas = Canvas(
@@ -121,7 +125,7 @@ class LastStepPanel(Panel[LastStepData]):
         return rows[:height], self._title(data)
 
     def _title(self, data: LastStepData) -> str:
-        from decodescope.tui.model.last_step import device_of_last_step, overlap_share
+        import numpy as np
 
         tracks, report = data.window.tracks, data.window.report
         ops = "operators" if data.window.analysis.trace.on_cpu else "GPU ops"
@@ -130,7 +134,39 @@ class LastStepPanel(Panel[LastStepData]):
             span, count = "Last step", report.steps[int(tracks.step[-1])].gpu_ops
         title = f"{span}  {duration(tracks.home[1] - tracks.home[0])}, {count:,} {ops}"
         if len(data.window.analysis.busy) > 1:
-            label = data.window.analysis.trace.device_label(device_of_last_step(tracks))
+            label = data.window.analysis.trace.device_label(_device_of_last_step(tracks))
             title += f", here those of {label if isinstance(label, str) else f'GPU {label}'}"
-        share = overlap_share(tracks)
+        home = np.array(tracks.home)
+        overlaps = [t for t in _tracks_of_last_step(tracks) if t.key.kind == "overlap"]
+        share = sum(float(track.columns(home).busy[0]) for track in overlaps)
         return title + (f", overlapping for {percent(share)} % of it" if share else "")
+
+
+def _device_of_last_step(tracks: "Tracks") -> int:
+    """The device of the last step; without steps the busiest one. Something must have run."""
+    busy = tracks.analysis.busy
+    if len(tracks.step):
+        return int(tracks.analysis.steps.device[tracks.step[-1]])
+    return max(busy, key=lambda device: busy[device].busy_ns)
+
+
+def _last_step_of(tracks: "Tracks", most: int) -> "Tracks":
+    """The time of the last step and at most `most` tracks of its device: its gaps, its stream with
+    most ops, its overlap, its other streams."""
+    shown = _tracks_of_last_step(tracks)
+    streams = [track for track in shown if track.key.kind == "stream"]
+    busiest = max(streams, default=None, key=lambda track: len(track.slices))
+
+    def rank(track: "Track") -> int:
+        return 1 if track is busiest else ("gap", "", "overlap", "stream").index(track.key.kind)
+
+    kept = {track.key for track in sorted(shown, key=rank)[:most]}
+    chosen = tuple(track for track in shown if track.key in kept)
+    return replace(tracks, tracks=chosen, world=tracks.home)
+
+
+def _tracks_of_last_step(tracks: "Tracks") -> list["Track"]:
+    device, kinds = _device_of_last_step(tracks), ("stream", "overlap", "gap")
+    return [
+        track for track in tracks.tracks if track.key.device == device and track.key.kind in kinds
+    ]
