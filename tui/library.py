@@ -14,13 +14,7 @@ from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.io.files import growing_file
 from decodescope.tui.background import analyse_files, every_twentieth
 from decodescope.tui.model.focus import Focus
-from decodescope.tui.model.shelf import (
-    FileEntry,
-    Shelf,
-    folder_of,
-    listing,
-    look,
-)
+from decodescope.tui.model.shelf import FileEntry, Shelf, folder_of, listing, look
 from decodescope.tui.model.sources import ReplaySource, Source, TraceSource, source_for
 from decodescope.tui.model.user_files import Memory
 from decodescope.tui.model.view import AppClock, Window

@@ -19,11 +19,7 @@ from decodescope.analyzer.comparing.comparison import speed_ratio
 from decodescope.analyzer.comparing.saved import decode_saved
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate, SpeedRatio
-from decodescope.analyzer.schema.report import (
-    Environment,
-    Finding,
-    SamplingSettings,
-)
+from decodescope.analyzer.schema.report import Environment, Finding, SamplingSettings
 from decodescope.analyzer.schema.run_report import RunWorkload
 from decodescope.analyzer.text.formatting import interval_text, ratio_text, significant
 

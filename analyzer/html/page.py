@@ -38,11 +38,7 @@ from decodescope.analyzer.text import formatting
 from decodescope.analyzer.text.formatting import UNKNOWN, percent
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.vocabulary import words
-from decodescope.analyzer.vocabulary.class_colors import (
-    FAMILY_COLORS,
-    GAP_COLORS,
-    PART_COLORS,
-)
+from decodescope.analyzer.vocabulary.class_colors import FAMILY_COLORS, GAP_COLORS, PART_COLORS
 
 Row = TypeVar("Row")
 _CODE_CELLS, _INDENT_PX = 60, 16

@@ -22,11 +22,7 @@ from decodescope.analyzer.html.svg_timeline import steps_svg
 from decodescope.analyzer.html.svg_variants import rates_svg, ratios_svg, standings_svg
 from decodescope.analyzer.names.kinds import FAMILIES
 from decodescope.analyzer.reports.distributions import Buckets, shared_bounds
-from decodescope.analyzer.schema.comparison_report import (
-    Comparison,
-    ComparisonResult,
-    Diff,
-)
+from decodescope.analyzer.schema.comparison_report import Comparison, ComparisonResult, Diff
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import GAP_CLASSES, CaptureInfo, Report
 from decodescope.analyzer.schema.run_report import RunReport

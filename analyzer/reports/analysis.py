@@ -42,11 +42,7 @@ from decodescope.analyzer.timing.interruptions.steady import (
     steady_step,
 )
 from decodescope.analyzer.timing.step_kinds import decode_steps, step_kinds
-from decodescope.analyzer.timing.timeline import (
-    Timeline,
-    find_timeline,
-    step_idle_ns,
-)
+from decodescope.analyzer.timing.timeline import Timeline, find_timeline, step_idle_ns
 from decodescope.analyzer.trace import Trace
 
 if TYPE_CHECKING:

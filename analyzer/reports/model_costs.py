@@ -4,11 +4,7 @@ from collections.abc import Mapping
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.modelling.config import read_model_config
-from decodescope.analyzer.modelling.contradictions import (
-    TraceFacts,
-    contradictions,
-    product_sizes,
-)
+from decodescope.analyzer.modelling.contradictions import TraceFacts, contradictions, product_sizes
 from decodescope.analyzer.modelling.shape import StepShape, causal_pairs
 from decodescope.analyzer.modelling.step_work import (
     role_work,

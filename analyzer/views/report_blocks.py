@@ -10,19 +10,8 @@ from decodescope.analyzer.names.fitted_names import cut_middle, short_kernels
 from decodescope.analyzer.schema.kernel_report import LaunchReport, Percentiles
 from decodescope.analyzer.schema.report import GapReport, Report
 from decodescope.analyzer.tables.columns import Table
-from decodescope.analyzer.text.formatting import (
-    UNKNOWN,
-    count,
-    duration,
-    number,
-    percent,
-)
-from decodescope.analyzer.views.table_parts import (
-    MEDIUM_WIDTH,
-    facts,
-    plain_table,
-    times_text,
-)
+from decodescope.analyzer.text.formatting import UNKNOWN, count, duration, number, percent
+from decodescope.analyzer.views.table_parts import MEDIUM_WIDTH, facts, plain_table, times_text
 from decodescope.analyzer.vocabulary.words import device_words, gap_causes
 
 _MIN_RANGE_CELLS = 8

@@ -8,10 +8,7 @@ from rich.console import RenderableType, RenderResult
 from rich.text import Text
 
 from decodescope.analyzer.names.fitted_names import cut_middle
-from decodescope.analyzer.schema.communication_report import (
-    CommunicationReport,
-    SkewReport,
-)
+from decodescope.analyzer.schema.communication_report import CommunicationReport, SkewReport
 from decodescope.analyzer.schema.interruption_report import SteadyState
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import Attribution, Report

@@ -5,10 +5,7 @@ from typing import TYPE_CHECKING
 from decodescope.analyzer.schema.communication_report import CommunicationReport
 from decodescope.analyzer.schema.interruption_report import SteadyState
 from decodescope.analyzer.schema.report import Bound, GapReport, Report
-from decodescope.analyzer.schema.step_report import (
-    StepKindReport,
-    StructureReport,
-)
+from decodescope.analyzer.schema.step_report import StepKindReport, StructureReport
 from decodescope.analyzer.text.formatting import (
     UNKNOWN,
     count,

@@ -8,12 +8,7 @@ import torch
 
 from benchmarks.claims.claim import Claim, Measured, Setup
 from benchmarks.claims.racing import Racing
-from benchmarks.claims.report import (
-    SCHEMA_VERSION,
-    ClaimResult,
-    ClaimsReport,
-    Source,
-)
+from benchmarks.claims.report import SCHEMA_VERSION, ClaimResult, ClaimsReport, Source
 from benchmarks.claims.watching import ClockWatch
 from benchmarks.harness.launch_clock import LaunchClock
 from decodescope.analyzer.errors import DecodescopeError

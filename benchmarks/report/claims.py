@@ -10,21 +10,10 @@ from statistics import median
 import msgspec
 
 from benchmarks.claims.catalog import CLAIMS
-from benchmarks.claims.report import (
-    ClaimResult,
-    ClaimsReport,
-    EntrantFigures,
-    Race,
-    Row,
-    Source,
-)
+from benchmarks.claims.report import ClaimResult, ClaimsReport, EntrantFigures, Race, Row, Source
 from benchmarks.claims.table import value_text
 from benchmarks.report.records import RESULTS
-from decodescope.analyzer.text.formatting import (
-    bytes_size,
-    duration,
-    percent,
-)
+from decodescope.analyzer.text.formatting import bytes_size, duration, percent
 
 FOLDER = RESULTS / "claims"
 _OF_A_GPU = ("tokens_per_s", "ns", "bytes_per_s")

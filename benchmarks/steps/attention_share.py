@@ -28,11 +28,7 @@ from benchmarks.harness.processes import require_cuda
 from benchmarks.harness.records import RESULTS, write_record
 from benchmarks.harness.tables import figures_table, share_cell
 from benchmarks.harness.turns import Check, Contestant, take_turns
-from benchmarks.kernels.kernel_bench import (
-    TOLERANCES,
-    Conditions,
-    measure_case,
-)
+from benchmarks.kernels.kernel_bench import TOLERANCES, Conditions, measure_case
 from benchmarks.kernels.kernel_cases import kernel_cases
 from benchmarks.kernels.operands import Operands
 from benchmarks.kernels.report import KernelFigures, LaunchTimes

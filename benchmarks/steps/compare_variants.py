@@ -20,11 +20,7 @@ from rich.table import Table
 from benchmarks.harness.processes import printed_json
 from benchmarks.harness.records import RESULTS, write_record
 from benchmarks.harness.tables import figures_table, share_cell
-from decodescope.analyzer.io.output_paths import (
-    check_writable,
-    is_stdout,
-    output_path,
-)
+from decodescope.analyzer.io.output_paths import check_writable, is_stdout, output_path
 from decodescope.analyzer.text.formatting import milliseconds, number, rate
 from decodescope.cli.options import number_option
 from decodescope.cli.output import print_table

@@ -48,17 +48,8 @@ from decodescope.kernels.device.l2_prefetch import (
     prefetchable_bytes,
 )
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.host.checks import (
-    check_float,
-    check_output,
-    check_position,
-    check_tensor,
-)
-from decodescope.kernels.host.kv_cache import (
-    KvScales,
-    check_caches,
-    dense_rows,
-)
+from decodescope.kernels.host.checks import check_float, check_output, check_position, check_tensor
+from decodescope.kernels.host.kv_cache import KvScales, check_caches, dense_rows
 from decodescope.kernels.host.launch import Launch, launch
 from decodescope.kernels.host.operation import KernelOperation, Tensors
 from decodescope.kernels.host.tile import Tile

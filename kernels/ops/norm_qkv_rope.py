@@ -40,11 +40,7 @@ from decodescope.kernels.host.checks import (
     check_tensor,
     check_unsplit,
 )
-from decodescope.kernels.host.kv_cache import (
-    KvScales,
-    check_caches,
-    codes,
-)
+from decodescope.kernels.host.kv_cache import KvScales, check_caches, codes
 from decodescope.kernels.host.launch import Launch, launch
 from decodescope.kernels.host.operation import Tensors, parameters
 from decodescope.kernels.host.product import Product, check_x_scale, norm_arguments, product_options

@@ -25,12 +25,7 @@ from decodescope.kernels.host.operation import KernelOperation, Tensors
 from decodescope.kernels.host.product import norm_arguments
 from decodescope.kernels.host.quantize import FP8_X, LEAST_SCALE, largest_value
 from decodescope.kernels.host.weights import Norm
-from decodescope.kernels.ops.rms_norm import (
-    MAX_FEATURES,
-    normed,
-    rms_norm_reference,
-    row_warps,
-)
+from decodescope.kernels.ops.rms_norm import MAX_FEATURES, normed, rms_norm_reference, row_warps
 
 _LARGEST = tl.constexpr(largest_value(FP8_X))
 _LEAST_SCALE = tl.constexpr(LEAST_SCALE)

@@ -13,11 +13,7 @@ import triton
 
 from decodescope.kernels.host.checks import check_float, check_position, check_tensor
 from decodescope.kernels.host.launch import Launch, launch
-from decodescope.kernels.sampling.border import (
-    largest_kernel,
-    lower_half_kernel,
-    upper_half_kernel,
-)
+from decodescope.kernels.sampling.border import largest_kernel, lower_half_kernel, upper_half_kernel
 from decodescope.kernels.sampling.draw import draw_kernel
 from decodescope.kernels.sampling.numbers import EXACT
 from decodescope.kernels.sampling.reference import MAX_VOCABULARY, inverse_float32, to_float32

@@ -22,15 +22,7 @@ from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.sources import source_for
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.panels.around import KeysPanel
-from tests.helpers.scripted import (
-    Session,
-    StillClock,
-    hello,
-    ready,
-    settle,
-    stats,
-    text_of,
-)
+from tests.helpers.scripted import Session, StillClock, hello, ready, settle, stats, text_of
 
 
 async def test_figures_of_a_run_and_its_window(session, trace_file):

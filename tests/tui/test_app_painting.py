@@ -7,23 +7,12 @@ import time
 import pytest
 from textual._compositor import Compositor
 
-from decodescope.analyzer.protocol.messages import (
-    State,
-)
+from decodescope.analyzer.protocol.messages import State
 from decodescope.tui import feeds
 from decodescope.tui.painter import ANSWER_INTERVAL_S, PAINT_INTERVAL_S
 from decodescope.tui.panels.sheet import Sheet
 from decodescope.tui.screens.main import MainScreen
-from tests.helpers.scripted import (
-    DIED,
-    hello,
-    play,
-    ready,
-    settle,
-    stats,
-    text_of,
-    write_trace,
-)
+from tests.helpers.scripted import DIED, hello, play, ready, settle, stats, text_of, write_trace
 
 
 async def test_freeze_holds_the_view_and_skips_analyses(session, trace_file, monkeypatch):

@@ -5,24 +5,13 @@ from contextlib import closing
 
 import pytest
 
-from decodescope.analyzer.protocol.messages import (
-    Bye,
-    State,
-)
+from decodescope.analyzer.protocol.messages import Bye, State
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.sources import ReplaySource, TraceSource, source_for
 from tests.helpers.kineto_events import document, op, prelaunched
-from tests.helpers.scripted import (
-    StillClock,
-    hello,
-    ready,
-    settle,
-    stats,
-    text_of,
-    write_trace,
-)
+from tests.helpers.scripted import StillClock, hello, ready, settle, stats, text_of, write_trace
 
 
 def test_a_recording_of_any_name_is_replayed(tmp_path, trace_file):

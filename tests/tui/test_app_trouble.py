@@ -3,25 +3,12 @@
 import pytest
 from textual.widgets._toast import Toast
 
-from decodescope.analyzer.protocol.messages import (
-    Bye,
-    Failure,
-    Progress,
-    State,
-)
+from decodescope.analyzer.protocol.messages import Bye, Failure, Progress, State
 from decodescope.tui import feeds
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.model.sources import ReplaySource
-from tests.helpers.scripted import (
-    DIED,
-    StillClock,
-    hello,
-    ready,
-    settle,
-    stats,
-    text_of,
-)
+from tests.helpers.scripted import DIED, StillClock, hello, ready, settle, stats, text_of
 
 
 async def test_a_frozen_view_still_says_that_the_worker_died(session):

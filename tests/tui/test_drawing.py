@@ -31,13 +31,7 @@ from decodescope.tui.panels.live_run import (
 )
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Brush, Empty, wrapped_tail
-from decodescope.tui.style.palette import (
-    ASCII,
-    UNICODE,
-    Inks,
-    column,
-    horizontal_bar,
-)
+from decodescope.tui.style.palette import ASCII, UNICODE, Inks, column, horizontal_bar
 
 fractions = st.floats(0, 1)
 glyph_sets = st.sampled_from([UNICODE, ASCII])

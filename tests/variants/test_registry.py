@@ -11,12 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from decodescope.analyzer.errors import (
-    VARIANTS_GROUP,
-    InputError,
-    MissingRequirement,
-    ModelError,
-)
+from decodescope.analyzer.errors import VARIANTS_GROUP, InputError, MissingRequirement, ModelError
 from decodescope.variants import registry
 from decodescope.variants.listings import variants_table
 from decodescope.variants.model.workload import DecodeWorkload

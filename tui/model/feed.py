@@ -26,14 +26,7 @@ from decodescope.analyzer.protocol.messages import (
 from decodescope.analyzer.readers.reading import are_ranks
 from decodescope.analyzer.schema.report import Finding
 from decodescope.analyzer.text.formatting import position
-from decodescope.tui.link.base import (
-    FileHealth,
-    Jumped,
-    Link,
-    LinkEvent,
-    LinkMessage,
-    WorkerDied,
-)
+from decodescope.tui.link.base import FileHealth, Jumped, Link, LinkEvent, LinkMessage, WorkerDied
 from decodescope.tui.model import notices
 from decodescope.tui.model.notices import Banner, Level, LogSource, RunLog
 from decodescope.tui.model.sources import (

@@ -12,12 +12,7 @@ from typing import IO
 
 import msgspec
 
-from decodescope.analyzer.errors import (
-    InputError,
-    InternalError,
-    MissingRequirement,
-    process_end,
-)
+from decodescope.analyzer.errors import InputError, InternalError, MissingRequirement, process_end
 from decodescope.analyzer.io.child_processes import running
 from decodescope.analyzer.protocol.messages import Failure, FrameDecoder, Progress
 from decodescope.variants.comparing.jobs import AccuracyDone, Job, JobMessage, Result, RunDone

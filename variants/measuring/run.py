@@ -20,13 +20,7 @@ from decodescope.analyzer.reports.step_figures import (
     launch_calls_per_step,
 )
 from decodescope.analyzer.roofline.peaks import bandwidth, datasheet_peak_bytes_per_s
-from decodescope.analyzer.schema.report import (
-    SCHEMA_VERSION,
-    Finding,
-    Health,
-    Observer,
-    Verdict,
-)
+from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding, Health, Observer, Verdict
 from decodescope.analyzer.schema.run_report import INTERPRETED, RunReport
 from decodescope.variants.machine.environment import choose_device, device_name, environment
 from decodescope.variants.machine.memory import memory_errors

@@ -17,12 +17,7 @@ from benchmarks.claims.kernl.layer import (
     both_ratios,
     tokens_text,
 )
-from benchmarks.claims.kernl.sequences import (
-    halved,
-    paired,
-    rotate_complex,
-    rotate_real,
-)
+from benchmarks.claims.kernl.sequences import halved, paired, rotate_complex, rotate_real
 from benchmarks.claims.racing import Entrant, Racing, Tensors, Work, entrant_of
 from benchmarks.claims.report import Race
 from decodescope.kernels.ops.rope import RopeTable, Rotate, rotated_reference

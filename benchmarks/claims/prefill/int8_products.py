@@ -27,12 +27,7 @@ from benchmarks.claims.prefill.source import (
 from benchmarks.claims.racing import Entrant, Racing, Tensors, Work, entrant_of
 from benchmarks.claims.report import Race, Row
 from benchmarks.claims.rows import share_of_peak, speed_up
-from benchmarks.gemm.gemm_tiles import (
-    MAX_SPLITS,
-    Candidate,
-    GemmWork,
-    split_candidates,
-)
+from benchmarks.gemm.gemm_tiles import MAX_SPLITS, Candidate, GemmWork, split_candidates
 from benchmarks.gemm.gemm_tuner import ranked
 from benchmarks.gemm.split_k_gemm import SplitKGemm
 from decodescope.analyzer.text.formatting import bytes_size, percent

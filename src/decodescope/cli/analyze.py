@@ -8,12 +8,7 @@ import rich_click as click
 
 from decodescope.analyzer.errors import InputError
 from decodescope.cli.given import GivenOptions, given_options
-from decodescope.cli.options import (
-    FILE,
-    chosen_rows,
-    json_option,
-    rows_option,
-)
+from decodescope.cli.options import FILE, chosen_rows, json_option, rows_option
 from decodescope.cli.output import print_json, print_table
 
 if TYPE_CHECKING:

@@ -7,12 +7,7 @@ import rich_click as click
 
 from decodescope.cli.given import GivenOptions, given_options
 from decodescope.cli.options import FILE, gate_option, json_option
-from decodescope.cli.output import (
-    check_out,
-    end_on_regression,
-    print_result,
-    write_comparison,
-)
+from decodescope.cli.output import check_out, end_on_regression, print_result, write_comparison
 
 
 @click.command()

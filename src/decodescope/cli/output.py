@@ -9,16 +9,8 @@ from typing import TYPE_CHECKING, TextIO, TypeVar
 import rich_click as click
 
 from decodescope.analyzer.errors import RegressionFound
-from decodescope.analyzer.io.files import (
-    encode_json,
-    write_atomically,
-    write_json,
-)
-from decodescope.analyzer.io.output_paths import (
-    check_writable_in,
-    is_stdout,
-    make_folder,
-)
+from decodescope.analyzer.io.files import encode_json, write_atomically, write_json
+from decodescope.analyzer.io.output_paths import check_writable_in, is_stdout, make_folder
 from decodescope.analyzer.text.plain import plain, plain_line
 from decodescope.cli.streams import Messages
 

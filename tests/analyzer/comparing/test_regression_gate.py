@@ -8,11 +8,7 @@ import pytest
 
 from decodescope.analyzer.comparing.comparison import compare_runs
 from decodescope.analyzer.comparing.diff import diff_reports
-from decodescope.analyzer.comparing.regression_gate import (
-    check_baseline,
-    gate_diff,
-    read_baseline,
-)
+from decodescope.analyzer.comparing.regression_gate import check_baseline, gate_diff, read_baseline
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.schema.comparison_report import Comparison, Gate
 from tests.helpers.comparison_reports import capture_of, runs_of, step_of, window_of

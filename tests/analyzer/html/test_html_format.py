@@ -5,10 +5,7 @@ import html
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.analyzer.html.page import (
-    breakable,
-    share,
-)
+from decodescope.analyzer.html.page import breakable, share
 from decodescope.analyzer.schema.comparison_report import Interval, SpeedRatio
 from decodescope.analyzer.text.formatting import UNKNOWN, flops_rate, signed_duration
 from decodescope.analyzer.text.plain import plain_line

@@ -19,13 +19,7 @@ from benchmarks.block.attention_block import (
     random_inputs,
     reference_output,
 )
-from benchmarks.block.block_bench import (
-    Way,
-    cosine,
-    measure_block,
-    one_layer_model,
-    time_ways,
-)
+from benchmarks.block.block_bench import Way, cosine, measure_block, one_layer_model, time_ways
 from benchmarks.block.report import BlockBenchmark
 from benchmarks.block.result_table import block_table
 from decodescope.analyzer.errors import ModelError

@@ -10,13 +10,7 @@ from benchmarks.claims.claim import Setup
 from benchmarks.claims.racing import Racing
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.schema.kernel_report import StepTimes
-from decodescope.analyzer.schema.report import (
-    Finding,
-    Health,
-    Observer,
-    Verdict,
-    WaterfallPart,
-)
+from decodescope.analyzer.schema.report import Finding, Health, Observer, Verdict, WaterfallPart
 from decodescope.analyzer.schema.run_report import Accuracy, RunReport
 from decodescope.variants.comparing.jobs import AccuracyDone, Job, RunDone, RunJob
 from tests.helpers.fake_clock import FakeClock

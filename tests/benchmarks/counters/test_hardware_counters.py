@@ -20,13 +20,7 @@ from benchmarks.counters.counted_step import (
     claimed_bytes,
     count_step,
 )
-from benchmarks.counters.counter_check import (
-    NOT_EXPLAINED,
-    WITHIN,
-    Joined,
-    joined,
-    traced_step,
-)
+from benchmarks.counters.counter_check import NOT_EXPLAINED, WITHIN, Joined, joined, traced_step
 from benchmarks.counters.counter_figures import figures, tables
 from benchmarks.counters.hardware_counters import command, measure, without_overlap
 from benchmarks.harness.records import ROOT

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from decodescope.analyzer.protocol.messages import (
-    WorkerConfig,
-)
+from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.tui.link.base import LinkEvent
 from decodescope.tui.link.worker import WorkerLink
 

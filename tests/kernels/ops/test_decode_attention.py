@@ -15,10 +15,7 @@ from decodescope.kernels.device.overlap import can_overlap
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.host.workspace import Workspace, new_workspace
-from decodescope.kernels.ops.decode_attention import (
-    DecodeAttention,
-    decode_attention_reference,
-)
+from decodescope.kernels.ops.decode_attention import DecodeAttention, decode_attention_reference
 from tests.helpers.refusals import refuses
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]

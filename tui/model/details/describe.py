@@ -19,14 +19,7 @@ from decodescope.analyzer.vocabulary.words import (
 )
 from decodescope.tui.model.details.kernel import kernel_lines, op_lines
 from decodescope.tui.model.details.lines import DetailLine, range_role_lines
-from decodescope.tui.model.picks import (
-    GapPick,
-    KernelPick,
-    OpPick,
-    RangePick,
-    Selection,
-    SpanPick,
-)
+from decodescope.tui.model.picks import GapPick, KernelPick, OpPick, RangePick, Selection, SpanPick
 from decodescope.tui.model.view import Window
 
 if TYPE_CHECKING:

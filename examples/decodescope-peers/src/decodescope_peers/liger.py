@@ -19,9 +19,7 @@ _ROTATION = "apply_rotary_pos_emb"
 
 def build_liger(loaded: LoadedModel, workload: DecodeWorkload) -> "LigerStep":
     """`eager` on a Llama with the operators of `apply_liger_kernel_to_llama`, on its weights."""
-    from liger_kernel.transformers import (  # type: ignore[import-not-found]
-        apply_liger_kernel_to_llama,
-    )
+    from liger_kernel.transformers import apply_liger_kernel_to_llama  # type: ignore[import-not-found]
     from transformers.models.llama import modeling_llama
 
     own = loaded.with_own_modules()

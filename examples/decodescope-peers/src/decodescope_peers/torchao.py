@@ -29,11 +29,7 @@ def build_torchao(
         MissingRequirement: `device` is not "cuda".
     """
     from torch._inductor import config as inductor_settings
-    from torchao.quantization import (  # type: ignore[import-not-found]
-        Float8WeightOnlyConfig,
-        Int8WeightOnlyConfig,
-        quantize_,
-    )
+    from torchao.quantization import Float8WeightOnlyConfig, Int8WeightOnlyConfig, quantize_  # type: ignore[import-not-found]
 
     inductor_settings.coordinate_descent_tuning = True
     own = loaded.with_own_modules()
