@@ -64,7 +64,6 @@ class MatchedCollectives:
 
     @property
     def matched_groups(self) -> list[Group]:
-        """The groups with matched collectives."""
         return [group for group in self.groups if len(group.transfer_ns)]
 
     @property

@@ -64,12 +64,10 @@ class Settings(Struct, frozen=True):
 
 
 def settings_of(config: WorkerConfig) -> Settings:
-    """The settings in `config`."""
     return Settings(**{name: getattr(config, name) for name in Settings.__struct_fields__})
 
 
 def with_settings(config: WorkerConfig, settings: Settings) -> WorkerConfig:
-    """`config` with other settings."""
     return msgspec.structs.replace(config, **msgspec.structs.asdict(settings))
 
 

@@ -58,7 +58,6 @@ class Names(dict[str | None, int]):
         return number
 
     def index(self, texts: Sequence[str | None]) -> Int32s:
-        """The number of each text."""
         return np.fromiter(map(self.__getitem__, texts), dtype=np.int32, count=len(texts))
 
     def findings(self) -> Iterator[Finding]:

@@ -81,7 +81,6 @@ class Evidence:
 
     @property
     def step_ns(self) -> int | None:
-        """The time of that step."""
         return None if self.observer is None else self.observer.step_ns
 
     @property

@@ -252,5 +252,4 @@ def _with_inferred_attention(letters: str, names: Int64s, ns: Int64s) -> str:
 
 
 def numbers(letters: str) -> Int64s:
-    """The letters as numbers."""
     return np.frombuffer(letters.encode(), dtype=np.uint8).astype(np.int64)

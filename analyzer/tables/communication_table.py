@@ -134,7 +134,6 @@ _FIGURES: tuple[Column[CollectiveReport], ...] = (
 
 
 def ranks_table(report: RanksReport) -> Table[RankReport]:
-    """One row for each rank."""
     return Table("ranks", _RANKS, report.ranks)
 
 

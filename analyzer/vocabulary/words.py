@@ -80,7 +80,6 @@ STEP_NOTE = (
 
 
 def verdict_words(verdict: "ChangeVerdict") -> str:
-    """The verdict on a ratio in words."""
     return "no interval" if verdict == "unknown" else verdict.replace("_", " ")
 
 
@@ -143,7 +142,6 @@ def relative_change_words(change: "Change") -> str:
 
 
 def bound_words(bound: Bound) -> str:
-    """The bound of a step in words."""
     return _BOUND_WORDS.get(bound, f"{bound}-bound")
 
 
@@ -164,12 +162,10 @@ def device_words(device: int | str) -> str:
 
 
 def ops_word(report: Report) -> str:
-    """The noun for the ops of a report."""
     return "operators" if report.on_cpu else "GPU ops"
 
 
 def part_words(part: str) -> str:
-    """A part of the waterfall in words."""
     return _PART_WORDS.get(part, f"idle: {part}")
 
 

@@ -49,7 +49,6 @@ class RopeTable:
 
     @property
     def head_dim(self) -> int:
-        """Elements of a head."""
         return 2 * int(self.cos.shape[1])
 
 

@@ -52,7 +52,6 @@ class Look:
 
     @property
     def track(self) -> Track:
-        """The track of the cursor."""
         return self.tracks.tracks[self.cursor]
 
     @property
@@ -72,7 +71,6 @@ class Look:
         return (self.world[1] - self.world[0]) / max(self.viewport.span_ns, 1)
 
     def edges_ns(self, columns: int) -> Int64s:
-        """The times of the edges of the columns."""
         return self.time.time(self.viewport.edges_ns(columns))
 
     def column_of(self, at_ns: int, columns: int) -> int:

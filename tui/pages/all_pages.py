@@ -49,7 +49,6 @@ class LazyPage:
         return tuple(kinds)
 
     def load(self) -> Page:
-        """The page with its panels."""
         return Page(self.name, self.key, self.label, self.panels(), self.bands, self.details)
 
 

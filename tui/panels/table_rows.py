@@ -209,7 +209,6 @@ def tone_style(tone: Tone, inks: Inks) -> Style | None:
 
 
 def mark_style(mark: Mark, inks: Inks) -> Style:
-    """The colour of a mark."""
     return inks.family(mark.name) if mark.kind == "family" else inks.gap(mark.name)
 
 
