@@ -113,20 +113,3 @@ class RmsNormResidual(KernelOperation):
     def reference(self, position: int) -> Tensors:
         total, normed = rms_norm_residual_reference(self.x, self.residual, self.norm)
         return normed, total
-
-
-class RmsNormOfSum(RmsNormResidual):
-    """out = RMSNorm(residual + x) as in `RmsNormResidual`, but the residual stays as it is. A
-    decoder needs the sum, so no step launches this; published kernels do no more."""
-
-    __slots__ = ()
-
-    def inputs(self, position: int) -> Tensors:
-        return self.x, self.residual, *self.weights
-
-    @property
-    def updated(self) -> Tensors:
-        return ()
-
-    def reference(self, position: int) -> Tensors:
-        return (rms_norm_residual_reference(self.x, self.residual, self.norm)[1],)

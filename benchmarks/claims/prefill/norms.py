@@ -37,7 +37,7 @@ from benchmarks.claims.rms_norm.rows import fastest
 from benchmarks.claims.rms_norm.rungs import Hint, RmsNormRows, RowTile
 from decodescope.kernels.host.weights import Norm
 from decodescope.kernels.ops.rms_norm import RmsNorm
-from decodescope.kernels.ops.rms_norm_residual import RmsNormOfSum, RmsNormResidual
+from decodescope.kernels.ops.rms_norm_residual import RmsNormResidual, rms_norm_residual_reference
 from decodescope.variants.machine.compile_ahead import launch_all
 
 _EPS = 1e-6
@@ -49,6 +49,23 @@ _HINTS: tuple[Hint, ...] = ("", "evict_first")
 
 _liger_norm = liger("rms_norm", "LigerRMSNormFunction")
 _liger_sum_norm = liger("fused_add_rms_norm", "LigerFusedAddRMSNormFunction")
+
+
+class RmsNormOfSum(RmsNormResidual):
+    """out = RMSNorm(residual + x) as in `RmsNormResidual`, but the residual stays as it is. A
+    decoder needs the sum, so no step launches this; published kernels do no more."""
+
+    __slots__ = ()
+
+    def inputs(self, position: int) -> Tensors:
+        return self.x, self.residual, *self.weights
+
+    @property
+    def updated(self) -> Tensors:
+        return ()
+
+    def reference(self, position: int) -> Tensors:
+        return (rms_norm_residual_reference(self.x, self.residual, self.norm)[1],)
 
 
 def eager_rms_norm(x: torch.Tensor, norm: Norm) -> torch.Tensor:

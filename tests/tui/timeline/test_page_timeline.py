@@ -9,7 +9,7 @@ from decodescope.analyzer.text.formatting import duration
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.picks import GapPick, OpPick, SpanPick
 from decodescope.tui.model.sources import TraceSource
-from decodescope.tui.panels.timeline.keys import COMMANDS
+from decodescope.tui.panels.timeline.timeline_panel import TimelinePanel
 from tests.helpers.app.recorded import app_of, press
 from tests.helpers.app.timeline import opened, pick, saved, title
 from tests.helpers.kineto_events import call, op
@@ -240,7 +240,9 @@ async def test_a_later_window_keeps_zoom_and_place(session, tmp_path):
 @pytest.mark.parametrize("size", [(120, 40), (60, 16)])
 async def test_keys_and_clicks_at_random(size, trace_file):
     draw = random.Random(size[0])
-    keys = [key for command in COMMANDS for key in command.key.split(",")] + ["escape"] * 3
+    keys = [key for command in TimelinePanel.COMMANDS for key in command.key.split(",")] + [
+        "escape"
+    ] * 3
     app = app_of(trace_file)
     async with app.run_test(size=size) as pilot:
         panel = await opened(pilot)

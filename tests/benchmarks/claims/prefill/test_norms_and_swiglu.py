@@ -12,6 +12,7 @@ import torch.nn.functional as F
 
 from benchmarks.claims.claim import Measured, Setup
 from benchmarks.claims.prefill.norms import (
+    RmsNormOfSum,
     eager_rms_norm,
     measure_rms_norm,
     measure_rms_norm_residual,
@@ -20,7 +21,9 @@ from benchmarks.claims.prefill.swiglu import measure_swiglu
 from benchmarks.claims.racing import Racing
 from benchmarks.harness import cold_graphs
 from decodescope.kernels.host.weights import Norm
+from decodescope.kernels.ops.rms_norm_residual import RmsNormResidual
 from tests.helpers.fake_clock import FakeClock
+from tests.helpers.kernel_inputs import LIMITS, poisoned, random
 from tests.helpers.triton_mode import launch_in_one_thread
 
 TOKENS, FEATURES = 3, 80
@@ -138,3 +141,18 @@ def test_the_baseline_is_the_sources_sequence(
         # Beside whole tensors, the weight and a few numbers for each token.
         rest = baseline.traffic_bytes - elements * ELEMENTS
         assert 0 <= rest <= 2 * FEATURES + 4 * 6 * TOKENS
+
+
+@pytest.mark.parametrize("dtype", list(LIMITS))
+def test_the_norm_of_the_sum_alone_leaves_the_residual(dtype: torch.dtype, device: str) -> None:
+    x = random(5, 577, dtype=dtype, device=device)
+    residual = random(5, 577, seed=1, dtype=dtype, device=device)
+    norm = Norm(random(577, dtype=dtype, device=device), 1e-5)
+    before, out, kept = residual.clone(), poisoned(x), poisoned(x)
+    alone = RmsNormOfSum(x, residual, norm, out)
+    alone.launch()
+    assert torch.equal(residual, before)
+    both = RmsNormResidual(x, residual, norm, kept)
+    assert both.bytes_moved(0) - alone.bytes_moved(0) == residual.nbytes
+    both.launch()
+    assert torch.equal(out, kept)
