@@ -9,7 +9,10 @@ apart. A device in a partition mode has fewer of both, and stays without a name;
 share both figures. Source: ROCm documentation, "AMD GPU specifications".
 """
 
+import tomllib
 from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
 
 import numpy as np
 
@@ -34,55 +37,13 @@ _DEVICES = {
 }
 # The driver keeps a part of the memory for itself.
 _MEMORY_TOLERANCE = 0.03
-_NO_WORK = frozenset(
-    "aten::" + name
-    for name in (
-        "alias",
-        "as_strided",
-        "broadcast_to",
-        "chunk",
-        "detach",
-        "detach_",
-        "diagonal",
-        "empty",
-        "empty_like",
-        "empty_strided",
-        "expand",
-        "expand_as",
-        "flatten",
-        "is_nonzero",
-        "lift_fresh",
-        "narrow",
-        "new_empty",
-        "permute",
-        "resize_",
-        "resolve_conj",
-        "resolve_neg",
-        "result_type",
-        "select",
-        "set_",
-        "slice",
-        "split",
-        "split_with_sizes",
-        "squeeze",
-        "squeeze_",
-        "t",
-        "transpose",
-        "transpose_",
-        "unbind",
-        "unflatten",
-        "unsqueeze",
-        "unsqueeze_",
-        "view",
-        "view_as",
-        "_reshape_alias",
-        "_unsafe_view",
-    )
-) | {"detach", "detach_"}
-_WHOLE = frozenset(
-    "aten::" + name
-    for name in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot", "_int_mm", "_scaled_mm")
-)
+
+
+@cache
+def _operators() -> dict[str, frozenset[str]]:
+    """The sets of operators in `operators.toml`."""
+    text = files(__package__).joinpath("operators.toml").read_text(encoding="utf-8")
+    return {name: frozenset(operators) for name, operators in tomllib.loads(text).items()}
 
 
 def name_by_properties(properties: Mapping[str, object]) -> str:
@@ -114,8 +75,9 @@ def leaf_operators(cpu_ops: HostEvents, names: Sequence[str]) -> GpuOps:
 
 
 def _leaves(cpu_ops: HostEvents, names: Sequence[str]) -> Int64s:
-    works = np.array([name not in _NO_WORK for name in names], dtype=np.bool_)
-    whole = np.array([name in _WHOLE for name in names], dtype=np.bool_)
+    operators = _operators()
+    works = np.array([name not in operators["no_work"] for name in names], dtype=np.bool_)
+    whole = np.array([name in operators["whole"] for name in names], dtype=np.bool_)
     working = np.flatnonzero(works[cpu_ops.name]) if len(names) else np.zeros(0, dtype=np.int64)
     order = working[np.lexsort((-cpu_ops.end_ns[working], cpu_ops.start_ns[working]))]
     leaves = [
