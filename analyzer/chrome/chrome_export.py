@@ -16,7 +16,7 @@ from decodescope.analyzer.chrome.devices import (
     device_events,
     gap_pieces,
     process_name,
-    stream_tracks,
+    tracks_by_stream,
 )
 from decodescope.analyzer.chrome.events import EventText, known_args, rows_of
 from decodescope.analyzer.chrome.tracks import as_drawn, first_fit
@@ -136,7 +136,7 @@ def _arrows(trace: Trace, text: EventText, calls: HostEvents, pid_base: int) -> 
     """One arrow for each linked op, from the start of its launch call to its own start."""
     ops = trace.ops
     for device, device_ops in rows_by(ops.device).items():
-        for stream in stream_tracks(trace, device_ops):
+        for stream in tracks_by_stream(trace, device_ops):
             linked = (ops.launch[stream.ops] >= 0).nonzero()[0]
             targets = stream.ops[linked]
             tails = rows_of((calls.pid, calls.tid, calls.start_ns), ops.launch[targets])

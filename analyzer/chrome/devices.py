@@ -70,7 +70,7 @@ class StreamTracks:
     tracks: Int64s
 
 
-def stream_tracks(trace: Trace, of_device: Int64s) -> Iterator[StreamTracks]:
+def tracks_by_stream(trace: Trace, of_device: Int64s) -> Iterator[StreamTracks]:
     """The streams of a device, by number; `of_device` are its ops."""
     ops = trace.ops
     above = _FIRST_STREAM_TRACK
@@ -106,7 +106,7 @@ def device_events(
     if trace.on_cpu:
         return
     below = _FIRST_STREAM_TRACK
-    for stream in stream_tracks(trace, device_ops):
+    for stream in tracks_by_stream(trace, device_ops):
         yield from _range_slices(analysis, text, stream, pid)
         yield from _op_slices(analysis, text, stream, device, pid)
         below = int(stream.tracks.max()) + 1

@@ -127,8 +127,8 @@ def _code(tile, LARGEST: tl.constexpr, E5M2: tl.constexpr):
     normal = ((bits + (1 << (CUT - 1)) - 1 + ((bits >> CUT) & 1)) >> CUT) - (OFFSET << DIGITS)
     # Added to this, a multiple of the smallest subnormal is an integer in the last bits.
     shift: tl.constexpr = (OFFSET + 24 - DIGITS) << 23
-    one = tl.full(tile.shape, shift, tl.uint32).to(tl.float32, bitcast=True)
-    subnormal = (magnitude + one).to(tl.uint32, bitcast=True) - shift
+    last_bit = tl.full(tile.shape, shift, tl.uint32).to(tl.float32, bitcast=True)
+    subnormal = (magnitude + last_bit).to(tl.uint32, bitcast=True) - shift
     code = tl.where(bits < ((OFFSET + 1) << 23), subnormal, normal)
     code = tl.where(tile != tile, 0x7F, code)
     negative = (tile.to(tl.uint32, bitcast=True) >> 31) << 7

@@ -80,8 +80,8 @@ def first_blocks(
     columns = split * (STEPS * BLOCK) + tl.arange(0, BLOCK)
     blocks = (_tile(w_ptr, rows, columns, K, ANY or (UNEVEN and STEPS == 1)),)
     for step in tl.static_range(1, AHEAD):
-        here = columns + step * BLOCK
-        tile = _tile(w_ptr, rows, here, K, ANY or (UNEVEN and step == STEPS - 1))
+        places = columns + step * BLOCK
+        tile = _tile(w_ptr, rows, places, K, ANY or (UNEVEN and step == STEPS - 1))
         # Triton unpacks no tuples.
         blocks = blocks + (tile,)  # type: ignore[assignment]  # noqa: RUF005
     if g_ptr is not None:
@@ -138,15 +138,15 @@ def vector_products(
             # Not through float32: a float16 x is copied as it is.
             blocks = _block_products(first[0], stored_x, None)
         for step in tl.static_range(1, STEPS):
-            here = columns + step * BLOCK
-            x = _vector(x_ptr, here, K, ANY or (UNEVEN and step == LAST))
+            places = columns + step * BLOCK
+            x = _vector(x_ptr, places, K, ANY or (UNEVEN and step == LAST))
             if g_ptr is not None:
-                g = _vector(g_ptr, here, K, UNEVEN and step == LAST).to(tl.float32)
+                g = _vector(g_ptr, places, K, UNEVEN and step == LAST).to(tl.float32)
                 x = x.to(tl.float32) * (g * rstd)
             if step < AHEAD:
                 blocks = _block_products(first[step], x, blocks)
             else:
-                tile = _tile(w_ptr, rows, here, K, ANY or (UNEVEN and step == LAST))
+                tile = _tile(w_ptr, rows, places, K, ANY or (UNEVEN and step == LAST))
                 blocks = _block_products(tile, x, blocks)
         # The copies are equal, and so is a power of two of them divided by it, NaN included.
         sums = tl.sum(tl.sum(blocks, axis=0), axis=1) / _COPIES
@@ -158,15 +158,15 @@ def vector_products(
     # Not added to zeros: the compiler would keep that addition.
     total = as_float32(first[0]) * x[None, :]
     for step in tl.static_range(1, STEPS):
-        here = columns + step * BLOCK
-        x = as_float32(_vector(x_ptr, here, K, ANY or (UNEVEN and step == LAST)))
+        places = columns + step * BLOCK
+        x = as_float32(_vector(x_ptr, places, K, ANY or (UNEVEN and step == LAST)))
         if g_ptr is not None:
             squares += x * x
-            x *= _vector(g_ptr, here, K, ANY or (UNEVEN and step == LAST)).to(tl.float32)
+            x *= _vector(g_ptr, places, K, ANY or (UNEVEN and step == LAST)).to(tl.float32)
         if step < AHEAD:
             total += as_float32(first[step]) * x[None, :]
         else:
-            tile = _tile(w_ptr, rows, here, K, ANY or (UNEVEN and step == LAST))
+            tile = _tile(w_ptr, rows, places, K, ANY or (UNEVEN and step == LAST))
             total += as_float32(tile) * x[None, :]
     square_sum = tl.sum(squares, axis=0)
     sums = tl.sum(total, axis=1)

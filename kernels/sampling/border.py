@@ -170,16 +170,16 @@ def _lower_bin_reaching(lower_ptr, target):
 def _bin_reaching(histogram_ptr, first, target, AT_ONCE: tl.constexpr):
     """From bin `first` downwards, where the running sum reaches `target`, and the sum before it."""
     above = target * 0
-    found = first * 0 - 1
-    while (found < 0) & (first >= 0):
+    reached = first * 0 - 1
+    while (reached < 0) & (first >= 0):
         bins = first - tl.arange(0, AT_ONCE)
         weights = tl.load(histogram_ptr + bins, mask=bins >= 0, other=0, cache_modifier=".cg")
         short = above + tl.cumsum(weights, 0) < target
         above += tl.sum(tl.where(short, weights, 0))
         shorts = tl.sum(short.to(tl.int64))
-        found = tl.where(shorts < AT_ONCE, first - shorts, found)
+        reached = tl.where(shorts < AT_ONCE, first - shorts, reached)
         first -= AT_ONCE
-    return tl.maximum(found, 0), above
+    return tl.maximum(reached, 0), above
 
 
 @triton.jit
@@ -191,8 +191,8 @@ def _nth_tied_from_the_end(logits_ptr, vocabulary, inverse_temperature, border, 
         tokens = end - 1 - tl.arange(0, _TOKENS_AT_ONCE)
         scaled = scaled_logits(logits_ptr, tokens, tokens >= 0, inverse_temperature)
         tied = ((tokens >= 0) & (logit_keys(scaled) == border)).to(tl.int64)
-        here = (tied > 0) & (tl.cumsum(tied, 0) == wanted)
-        token += tl.sum(tl.where(here, tokens, 0))
+        is_nth = (tied > 0) & (tl.cumsum(tied, 0) == wanted)
+        token += tl.sum(tl.where(is_nth, tokens, 0))
         wanted -= tl.sum(tied)
         end -= _TOKENS_AT_ONCE
     return token
