@@ -11,7 +11,7 @@ from decodescope.analyzer.reports.step_figures import (
     idle_fraction,
     launch_calls_per_step,
 )
-from decodescope.analyzer.roofline.peaks import bandwidth
+from decodescope.analyzer.roofline.peaks import step_bandwidth
 from decodescope.analyzer.schema.comparison_report import (
     Comparison,
     Diff,
@@ -67,7 +67,6 @@ def pair_with_first(compared: Comparison | Diff, name: str) -> Pair | None:
 
 
 def _side(name: str, window: Report | None, **figures: Any) -> Side:
-    """The side with the figures of its window."""
     on_gpu = window is not None and not window.on_cpu
     return Side(
         name=name,
@@ -105,8 +104,7 @@ def _trace(diff: Diff, name: str) -> Side:
     report, step_ns = (diff.base, change.base) if first else (diff.other, change.other)
     cost, capture, mbu = report.step_cost, report.capture, None
     if cost is not None and step_ns:
-        peaks = cost.measured_peak_bytes_per_s, cost.datasheet_peak_bytes_per_s
-        mbu = bandwidth(cost.bytes_per_step, round(step_ns), *peaks).mbu
+        mbu = step_bandwidth(cost, round(step_ns)).mbu
     file = PurePath(report.source.path).name
     return _side(
         name,
@@ -145,7 +143,6 @@ class Waterfalls:
 
 
 def waterfalls_of(sides: Sequence[Side]) -> Waterfalls:
-    """The waterfalls of the sides that have one."""
     known = {side.name: side.window.waterfall for side in sides if side.window}
     bars = tuple(_bar(name, parts) for name, parts in known.items() if parts)
     columns = [{part.part: part.ns for part in parts} for parts in known.values() if parts]

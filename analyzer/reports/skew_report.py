@@ -24,7 +24,6 @@ class RankSteps(Intervals):
 
 
 def rank_steps(trace: Trace, steps: Steps) -> RankSteps:
-    """The steps of one rank's trace."""
     start_ns, end_ns = steps.span.start_ns + trace.base_ns, steps.span.end_ns + trace.base_ns
     return RankSteps(start_ns, end_ns, steps.gpu_ops > 0)
 

@@ -60,7 +60,6 @@ def _step(timeline: Timeline, interruption: Interruption) -> int | None:
 def steady_devices(
     timeline: Timeline, interruptions: Sequence[Interruption], devices: Sequence[DeviceReport]
 ) -> tuple[DeviceReport, ...]:
-    """The devices without interruptions."""
     trace = timeline.trace
     exposed_ns = Counter[int]()
     for interruption in interruptions:

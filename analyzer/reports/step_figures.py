@@ -7,7 +7,7 @@ at which a step is timed has a name.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from decodescope.analyzer.roofline.peaks import bandwidth
+from decodescope.analyzer.roofline.peaks import bandwidth, step_bandwidth
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.schema.step_report import Bandwidth
 
@@ -61,8 +61,12 @@ def live_bandwidth(stats: "Stats | None", hello: "Hello | None") -> StepBandwidt
     """That of the run in progress; None if nothing runs."""
     if stats is None or hello is None:
         return None
-    peaks = hello.measured_peak_bytes_per_s, hello.datasheet_peak_bytes_per_s
-    used = bandwidth(stats.bytes_per_step, stats.step_p50_ns, *peaks)
+    used = bandwidth(
+        stats.bytes_per_step,
+        stats.step_p50_ns,
+        hello.measured_peak_bytes_per_s,
+        hello.datasheet_peak_bytes_per_s,
+    )
     return StepBandwidth("now", stats.step_p50_ns, used)
 
 
@@ -76,9 +80,8 @@ def window_bandwidths(report: Report) -> tuple[StepBandwidth, ...]:
         ("before the window", observer.unprofiled_step_ns),
         ("in the window", observer.profiled_step_ns),
     )
-    peaks = cost.measured_peak_bytes_per_s, cost.datasheet_peak_bytes_per_s
     return tuple(
-        StepBandwidth(moment, step_ns, bandwidth(cost.bytes_per_step, step_ns, *peaks))
+        StepBandwidth(moment, step_ns, step_bandwidth(cost, step_ns))
         for moment, step_ns in moments
         if step_ns
     )

@@ -28,7 +28,7 @@ from decodescope.analyzer.roofline.advice import (
     SMALL_GAPS_ADVICE,
     UNLINKED_ADVICE,
 )
-from decodescope.analyzer.roofline.peaks import bandwidth
+from decodescope.analyzer.roofline.peaks import step_bandwidth
 from decodescope.analyzer.schema.kernel_report import LaunchReport
 from decodescope.analyzer.schema.report import (
     GAP_CLASSES,
@@ -232,11 +232,10 @@ def _memory(evidence: Evidence) -> _Nearness:
     elif cost is None or not step_ns:
         unknown = "no step time or no bytes per step"
     else:
-        measured, on_paper = cost.measured_peak_bytes_per_s, cost.datasheet_peak_bytes_per_s
-        used = bandwidth(cost.bytes_per_step, step_ns, measured, on_paper)
+        used = step_bandwidth(cost, step_ns)
         if used.mbu is not None:
             rate = f"{evidence.step_words} reads {used.achieved_bytes_per_s / 1e9:.1f} GB/s"
-            peak = f"peak ({'measured' if measured else cost.peak_source})"
+            peak = f"peak ({'measured' if cost.measured_peak_bytes_per_s else cost.peak_source})"
             return _near(used.mbu, MEMORY_BOUND_MBU, rate, peak)
         unknown = f"no peak known for {cost.device_name or 'this device'}"
     return _Nearness(None, False, f"bandwidth unknown: {unknown}")

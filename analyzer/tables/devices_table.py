@@ -19,7 +19,6 @@ from decodescope.analyzer.vocabulary.words import ops_word
 
 
 def devices_table(report: Report) -> Table[DeviceReport]:
-    """One row for each device."""
     return Table(
         "devices",
         (

@@ -31,7 +31,6 @@ _IDLE_SHARE = quotient("figures.idle_ns", "figures.window_ns")
 
 
 def longest_gaps_table(report: Report) -> Table[GapReport]:
-    """The longest gaps of a report."""
     gaps = report.largest_gaps
     names = ShortNames(name for gap in gaps for name in (gap.prev, gap.next))
     return Table(

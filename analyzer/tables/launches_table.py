@@ -39,7 +39,6 @@ class LaunchRow:
 
 
 def launch_columns(*, several_devices: bool, overlapping: bool) -> tuple[Column[LaunchRow], ...]:
-    """The columns of launches."""
     return (
         Column("at_ns", "at", _AT, "When, after the first op of the trace.", first="up"),
         Column("step", "step", PLACE, "Its step.", priority=2),

@@ -83,7 +83,6 @@ class CaptureRow:
 
 
 def captures_table(reports: Mapping[str, Report]) -> Table[CaptureRow]:
-    """One row for each trace."""
     rows = [CaptureRow(name, report.capture) for name, report in reports.items()]
     return Table("traces", _CAPTURES, rows)
 

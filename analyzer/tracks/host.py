@@ -120,9 +120,10 @@ class HostTracks:
             )
             title = prefix + (ranges_title if level == 0 else f"  .{level}")
             yield track_of(TrackKey("host_range", pid, tid, level), title, slices)
-        rows = self._calls.get(thread, none), self._operators.get(thread, none)
-        if len(rows[0]) or len(rows[1]):
-            yield track_of(TrackKey("host", pid, tid), prefix + name, self._innermost(*rows))
+        calls, operators = self._calls.get(thread, none), self._operators.get(thread, none)
+        if len(calls) or len(operators):
+            slices = self._innermost(calls, operators)
+            yield track_of(TrackKey("host", pid, tid), prefix + name, slices)
 
     def _innermost(self, calls: Int64s, operators: Int64s) -> Slices:
         """The innermost event at each time. A `row` at or beyond the number of the trace's calls is

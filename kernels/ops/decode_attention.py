@@ -369,9 +369,8 @@ class DecodeAttention(KernelOperation):
         return self.q, *caches, *(self.scales or ())
 
     def reference(self, position: int) -> Tensors:
-        caches = self.k_cache, self.v_cache
         out = decode_attention_reference(
-            self.q, *caches, position, self.scale, self.window, self.scales
+            self.q, self.k_cache, self.v_cache, position, self.scale, self.window, self.scales
         )
         return (out,)
 

@@ -385,8 +385,15 @@ class NormQkvRope(Product):
         return self.q, self.k_cache[:, :, position], self.v_cache[:, :, position]
 
     def reference(self, position: int) -> Tensors:
-        sizes = position, self.q.shape[1], self.k_cache.shape[1]
-        product = self.values, self.norm, self.qkv
-        q, *rows = norm_qkv_rope_reference(*product, self.rope, *sizes, self.qk_norm)
+        q, *rows = norm_qkv_rope_reference(
+            self.values,
+            self.norm,
+            self.qkv,
+            self.rope,
+            position,
+            self.q.shape[1],
+            self.k_cache.shape[1],
+            self.qk_norm,
+        )
         written = zip(rows, self.scales or (None, None), strict=True)
         return q, *(codes(row, self.k_cache.dtype, scale) for row, scale in written)

@@ -76,7 +76,6 @@ class ComparisonState:
         return replace(self, phase="failed", error=error, progress=None)
 
     def received(self, event: "ComparisonLinkEvent", now: float) -> "ComparisonState":
-        """The state after `event`."""
         from decodescope.analyzer.comparing.comparison_messages import (
             ComparisonDone,
             ComparisonProgress,

@@ -39,7 +39,6 @@ class Row:
         self.cells = 0
 
     def add(self, text: str, style: Style) -> Self:
-        """Append `text`."""
         text = plain_line(text)
         if text:
             self.segments.append(Segment(text, style))

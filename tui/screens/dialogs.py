@@ -28,7 +28,6 @@ Frame = TypeVar("Frame", bound=Widget)
 
 
 def framed(widget: Frame, title: str, hint: str) -> Frame:
-    """`widget` as the frame of a dialog."""
     widget.add_class("box")
     widget.border_title, widget.border_subtitle = title, hint
     return widget

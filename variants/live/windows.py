@@ -48,7 +48,6 @@ class WindowFiles:
         self._written: deque[Path] = deque()
 
     def next_path(self) -> Path:
-        """The path of the next window."""
         self._number += 1
         return self._folder / f"window-{self._number:04d}.json"
 

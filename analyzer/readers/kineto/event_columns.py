@@ -103,7 +103,6 @@ class EventColumns:
         self.phases: Counter[str] = Counter()
 
     def add(self, batch: list[Event]) -> None:
-        """Append one batch."""
         groups = _no_events()
         find = {category: groups[name].append for category, name in _GROUP_OF.items()}.get
         outside: list[str | None] = []

@@ -34,7 +34,6 @@ class InterruptedSteps(Columns):
 def interrupted_in_steps(
     timeline: Timeline, interruptions: Sequence[Interruption]
 ) -> InterruptedSteps:
-    """The interrupted time of each step."""
     steps = timeline.steps
     count = len(steps)
     time_ns, host_ns, span_ns, busy_ns = np.zeros((4, count), dtype=np.int64)

@@ -58,7 +58,6 @@ def _console(file: TextIO) -> "Console":
 def print_result(
     result: Result, table: Callable[[Result], "RenderableType"], as_json: bool
 ) -> None:
-    """A result as JSON, or as its table."""
     if as_json:
         print_json(result)
     else:

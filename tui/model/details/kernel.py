@@ -105,8 +105,8 @@ def op_lines(window: Window, row: int) -> Iterator[DetailLine]:
     yield DetailLine("call took", duration(int(trace.calls.length_ns[call])))
     yield DetailLine("queued", duration(_known(int(facts.queue_ns[0]))))
     yield DetailLine("call to start", duration(_known(int(facts.latency_ns[0]))))
-    thread = int(trace.calls.pid[call]), int(trace.calls.tid[call])
-    host = host_activity(trace, int(trace.calls.start_ns[call]), *thread)
+    pid, tid = int(trace.calls.pid[call]), int(trace.calls.tid[call])
+    host = host_activity(trace, int(trace.calls.start_ns[call]), pid, tid)
     path = " / ".join(part for part in (host.range, host.operator) if part)
     if path:
         yield DetailLine("host", path)

@@ -295,7 +295,6 @@ def _level(number: int, most: int, top: int) -> int:
 
 
 def _columns(data: ClassesData) -> list[Column[GapClassRow]]:
-    """The class and its figures."""
     of = "of step" if data.chosen.step is not None else "of window"
     return [column for column in gap_class_columns(of=of) if column.shown]
 

@@ -236,7 +236,6 @@ def _texts(bandwidth: StepBandwidth) -> tuple[str, str, str, str, str]:
 
 
 def _peaks(bandwidth: StepBandwidth) -> str:
-    """The peak that MBU is of."""
     peaks = {
         "measured": bandwidth.used.measured_peak_bytes_per_s,
         "datasheet": bandwidth.used.datasheet_peak_bytes_per_s,

@@ -139,7 +139,6 @@ def _write_once(line: str) -> None:
 
 
 def tile_key(operation: TiledOperation, shapes: StepShapes) -> TileKey:
-    """The key of one operation of a step."""
     shape = shapes.shape(operation)
     element_bytes = shapes.element_bytes(operation)
     narrow = element_bytes == 1 and operation != "attention"
