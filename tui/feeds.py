@@ -136,11 +136,11 @@ class Feeds:
 
     async def _analyse(self, feed: Feed, job: Job) -> None:
         """Show the window, or why there is none; then start the analysis that became due."""
-        given = feed.source.given if isinstance(feed.source, TraceSource) else None
+        facts = feed.source.given if isinstance(feed.source, TraceSource) else None
         progress = every_twentieth(partial(self.app.call_later, self._read_so_far, feed))
         window, problem = None, ""
         try:
-            window = await asyncio.to_thread(analyse_files, job.paths, job.at, progress, given)
+            window = await asyncio.to_thread(analyse_files, job.paths, job.at, progress, facts)
         except (DecodescopeError, OSError) as error:
             # Of an old window the file may be gone: that is no problem.
             gone = feed.kind != "trace" and not job.paths[0].exists()

@@ -194,14 +194,14 @@ class Library:
         source = source_for(existing[0]) if len(existing) == 1 else TraceSource(existing)
         if not isinstance(source, ReplaySource):
             at, begun = self.clock.monotonic(), self.begun
-            given = begun.given_for(existing) if isinstance(begun, TraceSource) else None
-            source = TraceSource(existing, given)
+            facts = begun.given_for(existing) if isinstance(begun, TraceSource) else None
+            source = TraceSource(existing, facts)
             if len(paths) > 1:
                 with contextlib.suppress(InputError):
-                    window = analyse_files(existing, at, given=given)
+                    window = analyse_files(existing, at, given=facts)
                     return FilesRead(paths, source, window, len(paths))
             progress = every_twentieth(partial(self.app.call_later, self._read_so_far))
-            window = analyse_files(existing[:1], at, progress, given)
+            window = analyse_files(existing[:1], at, progress, facts)
             return FilesRead(paths, source, window)
         from decodescope.analyzer.recordings.recording import read_recording
 

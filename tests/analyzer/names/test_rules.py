@@ -78,3 +78,9 @@ def test_an_unreadable_file_is_one_line(tmp_path: Path, data: bytes | None) -> N
         path.write_bytes(data)
     with pytest.raises(InputError, match="cannot be read as rules"):
         rules_with(path)
+
+
+def test_only_permutations_of_experts_are_experts() -> None:
+    names = ("permute_kernel", "moe_permute_kernel", "unpermute_kernel", "scale::finalizeKernel")
+    kinds = [kernel_meaning(name).kind for name in names]
+    assert kinds == ["unknown", "expert", "expert", "unknown"]
