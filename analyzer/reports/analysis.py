@@ -41,7 +41,7 @@ from decodescope.analyzer.timing.interruptions.steady import (
     interrupted_in_steps,
     steady_step,
 )
-from decodescope.analyzer.timing.step_kinds import decode_steps, step_kinds
+from decodescope.analyzer.timing.step_kinds import main_kind_steps, step_kinds
 from decodescope.analyzer.timing.timeline import Timeline, find_timeline, step_idle_ns
 from decodescope.analyzer.trace import Trace
 
@@ -92,7 +92,7 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
     interruptions = find_interruptions(timeline)
     interrupted = interrupted_in_steps(timeline, interruptions)
     kept_devices = steady_devices(timeline, interruptions, devices)
-    step = steady_step(timeline.steps, interrupted, decode_steps(timeline))
+    step = steady_step(timeline.steps, interrupted, main_kind_steps(timeline))
     observer = _observer(timeline, step, interrupted)
     reported_interruptions = interruption_reports(timeline, interruptions)
     structured, layers = structure_reports(timeline, own_ranges, structure, step)

@@ -80,15 +80,11 @@ def interrupted_inside(
     return covered_inside(interrupted, spans), idle_ns
 
 
-def steady_step(
-    steps: Steps, interrupted: InterruptedSteps, among: Int64s | None = None
-) -> int | None:
+def steady_step(steps: Steps, interrupted: InterruptedSteps, among: Int64s) -> int | None:
     """The step with the (lower) median steady time among those followed by another step with ops,
     else among all with ops; without an interruption, if there is such a step. Only the steps
-    `among` count, if any of them has ops. None if no step has any."""
-    launched = np.flatnonzero(steps.gpu_ops)
-    if among is not None and steps.gpu_ops[among].any():
-        launched = among[steps.gpu_ops[among] > 0]
+    `among` count. None if none of them has ops."""
+    launched = among[steps.gpu_ops[among] > 0]
     after = steps.following[launched]
     followed = launched[(after >= 0) & (steps.gpu_ops[after] > 0)]
     for candidates in (
