@@ -8,6 +8,11 @@ from decodescope.analyzer.names.rules import bundled_rules
 from decodescope.analyzer.reports.device_report import device_reports, idle_by_name, largest_gaps
 from decodescope.analyzer.reports.health import health, no_verdict
 from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, launch_report
+from decodescope.analyzer.reports.main_steps import (
+    find_main_steps,
+    main_steps_report,
+    step_kind_reports,
+)
 from decodescope.analyzer.reports.range_reports import range_reports
 from decodescope.analyzer.reports.steady_report import (
     interruption_reports,
@@ -42,9 +47,9 @@ from decodescope.analyzer.timing.interruptions.steady import (
     median_step,
     timed_steps,
 )
-from decodescope.analyzer.timing.step_kinds import main_kind_steps, step_kinds
+from decodescope.analyzer.timing.step_kinds import main_kind_steps
 from decodescope.analyzer.timing.timeline import Timeline, find_timeline, step_idle_ns
-from decodescope.analyzer.trace import Int64s, Trace
+from decodescope.analyzer.trace import Bools, Int64s, Trace
 
 if TYPE_CHECKING:
     from decodescope.analyzer.collectives.waits import OpWaits
@@ -54,13 +59,15 @@ if TYPE_CHECKING:
 class Analysis(Timeline):
     """A report, and the timeline, ranges, structure, work of each op and interruptions that it
     was built from, for views that draw time. `median_step` is the one that the waterfall is of,
-    None if no step launched anything."""
+    None if no step launched anything; `main_ops` says of each op whether the figures per step count
+    it."""
 
     ranges: Ranges
     structure: Structure
     work: OpWork
     interruptions: tuple[Interruption, ...]
     median_step: int | None
+    main_ops: Bools
     report: Report
 
     def op_waits(self) -> "OpWaits | None":
@@ -89,9 +96,10 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
     ranges = with_inferred_paths(timeline, own_ranges, structure)
     work = op_work(trace, ranges.reference_op, facts.peak)
     devices = device_reports(timeline)
-    launches = launch_report(timeline)
     interruptions = find_interruptions(timeline)
     interrupted = interrupted_in_steps(timeline, interruptions)
+    main = find_main_steps(timeline, interrupted, interruptions)
+    launches = launch_report(timeline, main.ops)
     kept_devices = steady_devices(timeline, interruptions, devices)
     timed = timed_steps(timeline.steps, interrupted, main_kind_steps(timeline))
     step = median_step(timeline.steps, interrupted, timed)
@@ -125,8 +133,8 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         devices=devices,
         launches=launches,
         steps=steps,
-        kernels=kernel_reports(timeline, work),
-        ranges=range_reports(timeline, ranges),
+        kernels=kernel_reports(timeline, work, main.ops),
+        ranges=range_reports(timeline, ranges, main),
         verdict=judgement,
         capture=trace.capture,
         observer=observer,
@@ -134,7 +142,7 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         attribution=attribution(own_ranges, int((ranges.op_node != own_ranges.op_node).sum())),
         waterfall=parts,
         kernels_ranked_by="attributed_ns" if timeline.overlapping else "total_ns",
-        step_kinds=step_kinds(timeline),
+        step_kinds=step_kind_reports(timeline, interrupted),
         structure=structured,
         roles=with_costs(roles, costs),
         layers=layers,
@@ -142,6 +150,7 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         interruptions=reported_interruptions,
         steady=steady_state(timeline, interrupted, devices, kept_devices),
         communication=communication,
+        main_steps=main_steps_report(timeline, main),
     )
     return Analysis(
         **{column.name: getattr(timeline, column.name) for column in fields(timeline)},
@@ -150,6 +159,7 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         work=work,
         interruptions=interruptions,
         median_step=step,
+        main_ops=main.ops,
         report=report,
     )
 

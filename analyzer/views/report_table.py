@@ -38,6 +38,7 @@ from decodescope.analyzer.views.table_parts import (
 from decodescope.analyzer.vocabulary.words import (
     device_words,
     layers_words,
+    main_steps_words,
     ops_word,
     overlap_words,
     straggler_text,
@@ -67,18 +68,21 @@ def _parts(report: Report, by: str, width: int) -> RenderResult:
     yield from _work(report, width)
     if report.kernels:
         title = "Leaf operators" if report.on_cpu else "Kernels"
-        line = [Text(words, style="dim")] if (words := overlap_words(report)) else []
+        sentences = (main_steps_words(report), overlap_words(report))
+        lines = [Text(words, style="dim") for words in sentences if words]
         table = kernels_table(
             report.kernels,
             attributed=report.overlapping,
             on_cpu=report.on_cpu,
+            steps=report.main_steps.steps or None,
             most=_FOCUS_ROWS if by == "kernel" else _OTHER_ROWS,
         )
-        yield from section(title, *line, rich_table(table, width))
+        yield from section(title, *lines, rich_table(table, width))
     if report.ranges:
         attribution = report.attribution
         line = [_attribution_line(report, attribution)] if attribution is not None else []
-        ranges = ranges_table(report, _FOCUS_ROWS if by == "range" else _OTHER_ROWS)
+        rows = _FOCUS_ROWS if by == "range" else _OTHER_ROWS
+        ranges = ranges_table(report, rows, steps=report.main_steps.steps or None)
         yield from section("Ranges", *line, rich_table(ranges, width))
 
 
@@ -89,7 +93,8 @@ def _work(report: Report, width: int) -> RenderResult:
     if report.steps:
         yield from section("Steps", rich_table(steps_table(report, _STEP_ROWS), width))
     # The title of a capture of ours says what its steps are.
-    if report.capture is None and any(row.kind != "unknown" for row in report.step_kinds):
+    named = any(row.kind != "unknown" for row in report.step_kinds)
+    if report.capture is None and (named or report.main_steps.outside_ops):
         kinds = step_kinds_table(report, _STEP_ROWS)
         yield from section("Kinds of steps", rich_table(kinds, width))
     if report.structure is not None and report.structure.layers:
