@@ -26,7 +26,7 @@ _GROUP_WORDS = {
     "host": "waiting for the host",
     "communication": "communication that nothing covers",
     "copies": "copies while no kernel runs",
-    "kernels": "kernels over their limit, and the time between them",
+    "kernels": "kernels, and the time between them",
 }
 
 
@@ -55,9 +55,11 @@ def reasons(
     bound: Bound,
     cost: StepCost | None,
     launches: LaunchReport,
+    whole: str,
 ) -> tuple[str, ...]:
-    """Sentences with the figures that decide, then the other evidence."""
-    return (*_limit_reasons(parts, limit, cost), *_group_reasons(parts, bound, launches))
+    """Sentences with the figures that decide, then the other evidence; `whole` names the time that
+    the parts are of: "the step" or "the window"."""
+    return (*_limit_reasons(parts, limit, cost), *_group_reasons(parts, bound, launches, whole))
 
 
 def _judged_ns(parts: Sequence[AnswerPart]) -> int:
@@ -78,7 +80,7 @@ def _limit_reasons(
 ) -> Iterator[str]:
     judged_ns = _judged_ns(parts)
     if limit.ns is None or not judged_ns:
-        yield "the limit is not known: neither a model nor the trace says what the step must read"
+        yield "the limit is not known: neither a model nor the trace says what must be read"
         return
     at_least = "at least " if limit.is_lower_bound else ""
     near = "near" if limit.ns >= NEAR_LIMIT * judged_ns else "below"
@@ -94,7 +96,7 @@ def _limit_reasons(
 
 
 def _group_reasons(
-    parts: Sequence[AnswerPart], bound: Bound, launches: LaunchReport
+    parts: Sequence[AnswerPart], bound: Bound, launches: LaunchReport, whole: str
 ) -> Iterator[str]:
     lost, judged_ns = _lost_by_group(parts), _judged_ns(parts)
     for group in sorted(lost, key=lambda group: (group != bound, -lost[group])):
@@ -103,6 +105,10 @@ def _group_reasons(
         largest = [part for part in parts if part.group == group and lost_ns(part) > 0][:_SHOWN]
         listed = ", ".join(f"{part_words(part.part)} {duration(lost_ns(part))}" for part in largest)
         share = lost[group] / judged_ns
-        yield f"{_GROUP_WORDS[group]}: {duration(lost[group])}, {share:.1%} of the step ({listed})"
+        over = " over their limit" if any(part.limit_ns for part in largest) else ""
+        yield (
+            f"{_GROUP_WORDS[group]}: {duration(lost[group])}{over}, {share:.1%} of {whole} "
+            f"({listed})"
+        )
     if bound == "host" and launches.median_queue_depth is not None:
         yield f"median queue depth at a launch: {launches.median_queue_depth:g}"

@@ -52,9 +52,10 @@ class Window:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpShares:
-    """The ops `rows` that run in a window: the attributed time of each in it, and its part, an
+    """The ops `rows` that run in `window`: the attributed time of each in it, and its part, an
     index in `names`. `own` are the ops of the window's step."""
 
+    window: Window
     rows: Int64s
     ns: Int64s
     part: Int64s
@@ -88,6 +89,7 @@ def op_shares(timeline: Timeline, structure: Structure, window: Window) -> OpSha
     role = structure.role[rows].astype(np.int64)
     family = _OF_FAMILY[families_of(timeline.trace.names, ops.take(rows))]
     return OpShares(
+        window=window,
         rows=rows,
         ns=attributed_in(timeline.trace, rows, pieces),
         part=np.where(role == OTHER, family, role),

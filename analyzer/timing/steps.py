@@ -39,9 +39,9 @@ class Steps:
     first launch call to the end of its last one. `span` is the GPU span: the first start and last
     end of the ops that the step launched (both 0 if `gpu_ops` is 0). `device` is the one with most
     of them and `devices` lists all of them, `busy_ns` is the time inside the span in which any of
-    these was busy. `following` is the next step with ops that the same thread marked (of inferred steps,
-    the one that begins with the thread's next launch call), -1 for none: steps of several ranks or
-    threads interleave. `op_step` gives each op of the trace its step, -1 for none.
+    these was busy. `following` is the next step with ops that the same thread marked (of inferred
+    steps, the one that begins with the thread's next launch call), -1 for none: steps of several
+    ranks or threads interleave. `op_step` gives each op of the trace its step, -1 for none.
 
     `time_ns` is how long the step took: from the start of its GPU span to that of `following`, so
     that the times of consecutive steps add up and contain the waiting between them. The last step,

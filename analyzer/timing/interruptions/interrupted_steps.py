@@ -38,28 +38,30 @@ def without_interruptions(
     return Intervals(begin_ns[kept], until_ns[kept])
 
 
-def median_step(
-    steps: Steps, interrupted_ns: Int64s, among: Int64s | None = None
-) -> int | None:
-    """The step with the (lower) median time, without interruptions, of those `among` all that have
-    ops: of the uninterrupted ones that another step follows (the last one's time lacks the waiting
-    behind it), else of the uninterrupted ones, else of the followed ones, else of all. None if no
-    step has ops."""
-    launched = np.flatnonzero(steps.gpu_ops)
-    if among is not None:
-        launched = np.intersect1d(launched, among)
+def timed_steps(steps: Steps, interrupted_ns: Int64s, among: Int64s) -> Int64s:
+    """The steps whose median is the step time, of those `among` all that have ops: the
+    uninterrupted ones that another step follows (the last one's time lacks the waiting behind it),
+    else the uninterrupted ones, else the followed ones, else all."""
+    launched = among[steps.gpu_ops[among] > 0]
     followed = launched[steps.following[launched] >= 0]
     for candidates in (
         followed[interrupted_ns[followed] == 0],
         launched[interrupted_ns[launched] == 0],
         followed,
-        launched,
     ):
         if len(candidates):
-            times_ns = steps.time_ns[candidates] - interrupted_ns[candidates]
-            ordered = candidates[np.argsort(times_ns, kind="stable")]
-            return int(ordered[(len(ordered) - 1) // 2])
-    return None
+            return candidates
+    return launched
+
+
+def median_step(steps: Steps, interrupted_ns: Int64s, timed: Int64s) -> int | None:
+    """The step with the (lower) median time without interruptions among `timed`, None if that is
+    empty."""
+    if not len(timed):
+        return None
+    times_ns = steps.time_ns[timed] - interrupted_ns[timed]
+    ordered = timed[np.argsort(times_ns, kind="stable")]
+    return int(ordered[(len(ordered) - 1) // 2])
 
 
 def interrupted_times(interruptions: Sequence[Interruption], devices: tuple[int, ...]) -> Intervals:
@@ -74,7 +76,9 @@ def interrupted_times(interruptions: Sequence[Interruption], devices: tuple[int,
                         if interruption.device == device and not interruption.before_ops
                     ],
                     dtype=np.int64,
-                ).reshape(-1, 2).T
+                )
+                .reshape(-1, 2)
+                .T
             ),
             1,
         )
