@@ -15,7 +15,7 @@ from decodescope.analyzer.answer.parts import (
     without_profiler,
 )
 from decodescope.analyzer.roofline.roofline import Costs, Limit
-from decodescope.analyzer.schema.answer import Answer, Bound, HostFrame, ModelSource
+from decodescope.analyzer.schema.answer import Answer, Bound, HostFrame, LimitBound, ModelSource
 from decodescope.analyzer.schema.kernel_report import LaunchReport
 from decodescope.analyzer.schema.step_report import StepCost
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
@@ -96,7 +96,7 @@ def _step_limit(costs: Costs, limits: dict[str, Limit]) -> StepLimit:
         ns = {"memory": 0, "compute": 0}
         for limit in limits.values():
             ns[limit.bound] += limit.ns
-        bound = "memory" if ns["memory"] >= ns["compute"] else "compute"
+        bound: LimitBound = "memory" if ns["memory"] >= ns["compute"] else "compute"
         return StepLimit(sum(ns.values()), bound, is_lower_bound=not costs.work)
     if cost is None or not cost.peak_bytes_per_s:
         return StepLimit()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple
 
+from decodescope.analyzer.answer.parts import busy_ns
 from decodescope.analyzer.comparing.range_alignment import align_ranges
 from decodescope.analyzer.schema.comparison_report import (
     Change,
@@ -160,11 +161,11 @@ def _completed(parts: _StepParts, report: Report, step_ns: int) -> _StepParts:
     """The parts with the rest of the step: time in which nothing runs, and (negative) what they
     count beyond the step."""
     counted_ns = sum(part.ns for part in parts.values())
-    busy_ns = sum(part.ns for part in report.answer.parts if part.ops or part.kernel)
+    step_busy_ns = busy_ns(report.answer.parts)
     return {
         **parts,
-        _NOT_BUSY: _StepPart(step_ns - busy_ns),
-        ("beyond_step", "beyond_step"): _StepPart(busy_ns - counted_ns),
+        _NOT_BUSY: _StepPart(step_ns - step_busy_ns),
+        ("beyond_step", "beyond_step"): _StepPart(step_busy_ns - counted_ns),
     }
 
 
