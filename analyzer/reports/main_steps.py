@@ -14,20 +14,13 @@ from decodescope.analyzer.reports.distributions import percentiles, total_of
 from decodescope.analyzer.schema.report import GAP_CLASSES, GapTotal, MainStepsReport
 from decodescope.analyzer.schema.step_report import StepKindReport
 from decodescope.analyzer.timing.gaps import GapParts
-from decodescope.analyzer.timing.interruptions.interruption import Interruption
-from decodescope.analyzer.timing.interruptions.steady import (
-    InterruptedSteps,
-    interrupted_times,
+from decodescope.analyzer.timing.interruptions.interrupted_steps import (
     timed_steps,
+    without_interruptions,
 )
-from decodescope.analyzer.timing.intervals import (
-    complement,
-    covered_inside,
-    intersections,
-    lower_median,
-    union,
-)
-from decodescope.analyzer.timing.step_kinds import kinds_of, main_kind_steps
+from decodescope.analyzer.timing.interruptions.interruption import Interruption
+from decodescope.analyzer.timing.intervals import covered_inside, intersections, lower_median, union
+from decodescope.analyzer.timing.step_kinds import kinds_of
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import MEMCPY, MEMSET, Bools, Int64s, Intervals, rows_by
 
@@ -45,12 +38,15 @@ class MainSteps:
 
 
 def find_main_steps(
-    timeline: Timeline, interrupted: InterruptedSteps, interruptions: Sequence[Interruption]
+    timeline: Timeline,
+    of_main_kind: Int64s,
+    interrupted_ns: Int64s,
+    interruptions: Sequence[Interruption],
 ) -> MainSteps:
+    """The uninterrupted ones of the steps `of_main_kind`."""
     steps = timeline.steps
-    chosen = main_kind_steps(timeline)
-    chosen = chosen[steps.gpu_ops[chosen] > 0]
-    clean = chosen[interrupted.time_ns[chosen] == 0]
+    chosen = of_main_kind[steps.gpu_ops[of_main_kind] > 0]
+    clean = chosen[interrupted_ns[chosen] == 0]
     chosen = clean if len(clean) else chosen
     is_main = np.zeros(len(steps) + 1, dtype=np.bool_)
     is_main[chosen] = True
@@ -58,18 +54,15 @@ def find_main_steps(
     busy_ns, idle = 0, [timeline.parts.take(slice(0))]
     for device, op_rows in rows_by(timeline.trace.ops.device).items():
         busy = timeline.busy[device]
-        times = _times_on(timeline, op_rows, chosen) if len(chosen) else _window(busy)
-        uninterrupted = complement(interrupted_times(interruptions, (device,)))
-        times = intersections(times, uninterrupted)[1]
+        start_ns, end_ns = int(busy.start_ns[0]), int(busy.end_ns[-1])
+        times = without_interruptions(interruptions, (device,), start_ns, end_ns)
+        if len(chosen):
+            times = intersections(_times_on(timeline, op_rows, chosen), times)[1]
         busy_ns += int(covered_inside(busy, times).sum())
         parts = timeline.parts.of_gaps(*timeline.gaps_of(device))
         row, inside = intersections(parts, times)
         idle.append(GapParts(inside.start_ns, inside.end_ns, parts.gap[row], parts.kind[row]))
     return MainSteps(chosen, ops, busy_ns, GapParts.concatenate(idle))
-
-
-def _window(busy: Intervals) -> Intervals:
-    return Intervals(busy.start_ns[:1], busy.end_ns[-1:])
 
 
 def _times_on(timeline: Timeline, op_rows: Int64s, chosen: Int64s) -> Intervals:
@@ -123,9 +116,7 @@ def _by_class(idle: GapParts) -> dict[str, GapTotal]:
     return {name: total for name, total in totals.items() if total.count}
 
 
-def step_kind_reports(
-    timeline: Timeline, interrupted: InterruptedSteps
-) -> tuple[StepKindReport, ...]:
+def step_kind_reports(timeline: Timeline, interrupted_ns: Int64s) -> tuple[StepKindReport, ...]:
     """One row for each kind and batch of the steps, most steps first."""
     steps, trace = timeline.steps, timeline.trace
     annotations = kinds_of(trace, steps)
@@ -138,8 +129,8 @@ def step_kind_reports(
     for _, step_indices in sorted(rows.items(), key=lambda row: (-len(row[1]), row[0])):
         indices = np.array(step_indices)
         of_kind = [annotations[index] for index in step_indices]
-        timed = timed_steps(steps, interrupted, indices)
-        times = percentiles((steps.time_ns - interrupted.time_ns)[timed])
+        timed = timed_steps(steps, interrupted_ns, indices)
+        times = percentiles((steps.time_ns - interrupted_ns)[timed])
         reports.append(
             StepKindReport(
                 kind=of_kind[0].kind,

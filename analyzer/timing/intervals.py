@@ -114,20 +114,11 @@ def intersections(intervals: Intervals, spans: Intervals) -> tuple[Int64s, Inter
     return row[inside], Intervals(start_ns[inside], end_ns[inside])
 
 
-def complement(intervals: Intervals) -> Intervals:
-    """The time before, between and after disjoint intervals in order."""
-    limits = np.iinfo(np.int64)
-    return Intervals(
-        np.concatenate(([limits.min], intervals.end_ns)),
-        np.concatenate((intervals.start_ns, [limits.max])),
-    )
+def uncovered_ns(start_ns: Int64s, end_ns: Int64s) -> Int64s:
+    """The time of each interval behind the latest end of those before it (in order); 0 if it ends
+    no later than they do.
 
-
-def attributed_ns(start_ns: Int64s, end_ns: Int64s) -> Int64s:
-    """Attributed time of each interval: from the later of its start and the latest end of those
-    before it (in order), to its end; 0 if it ends no later than they do.
-
-    That part is [end - attributed, end). The parts are disjoint, and their sum is the union's
+    That part is [end - uncovered, end). The parts are disjoint, and their sum is the union's
     length.
     """
     begin_ns = start_ns.copy()
