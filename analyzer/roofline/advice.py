@@ -22,7 +22,7 @@ BOUND_ADVICE: Mapping[Bound, str] = {
     "communication": "compare the ranks (`decodescope analyze RANK0 RANK1 …`): a collective also "
     "waits for the slowest one; then overlap it, or use fewer devices",
     "kernels": "start with the kernels that take most of the busy time "
-    "(`decodescope analyze FILE --by kernel`)",
+    "(`decodescope analyze FILE --show kernels`)",
 }
 # In a word of a variant's name: elements of one byte.
 NARROW = ("fp8", "int8", "w8a8")
