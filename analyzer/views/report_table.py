@@ -3,7 +3,6 @@ names."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.text import Text
@@ -12,14 +11,12 @@ from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.schema.report import Attribution, Report
 from decodescope.analyzer.schema.step_report import StepCost
-from decodescope.analyzer.tables.columns import Table
 from decodescope.analyzer.tables.devices_table import devices_table, streams_table
 from decodescope.analyzer.tables.gap_classes_table import gap_classes_table
 from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.analyzer.tables.ranges_table import ranges_table
 from decodescope.analyzer.tables.steps_table import (
     idle_by_step_table,
-    median_steps_table,
     roles_table,
     step_kinds_table,
     steps_table,
@@ -30,9 +27,9 @@ from decodescope.analyzer.views.report_blocks import launches_table
 from decodescope.analyzer.views.table_parts import (
     MIN_WIDTH,
     Fitted,
+    answer_text,
     rich_table,
     section,
-    verdict_text,
     waterfall_section,
 )
 from decodescope.analyzer.vocabulary.words import (
@@ -155,7 +152,7 @@ def _more(sections: Sequence[Section]) -> Text:
 
 def _answer(report: Report, width: int, most: int) -> Iterator[RenderableType]:
     yield _verdict(report)
-    yield from waterfall_section(report.waterfall, width)
+    yield from waterfall_section(report.answer.parts, width)
 
 
 def _kinds(report: Report, width: int, most: int) -> Iterator[RenderableType]:
@@ -225,18 +222,9 @@ def _communication(report: Report, width: int, most: int) -> Iterator[Renderable
 
 
 def _interruptions(report: Report, width: int, most: int) -> Iterator[RenderableType]:
-    """The interruptions, the windows with and without them, and the median steps."""
-    from decodescope.analyzer.tables.gaps_table import interruptions_table, steady_table
+    from decodescope.analyzer.tables.gaps_table import interruptions_table
 
-    tables: list[Table[Any]] = [interruptions_table(report, most)]
-    if (steady := report.steady) is not None:
-        tables.append(steady_table(report, steady))
-        if steady.steps:
-            tables.append(median_steps_table(steady, report.on_cpu, most))
-    parts: list[RenderableType] = []
-    for table in tables:
-        parts += ["", rich_table(table, width)]
-    return section("Interruptions", *parts[1:])
+    return section("Interruptions", rich_table(interruptions_table(report, most), width))
 
 
 def _title(report: Report, width: int) -> Text:
@@ -273,7 +261,7 @@ def _device_names(report: Report) -> str:
 
 
 def _verdict(report: Report) -> Text:
-    text = Text("\n").append_text(verdict_text(report.verdict))
+    text = Text("\n").append_text(answer_text(report.answer))
     observer = report.observer
     if observer is not None and observer.ratio is not None:
         text.append(
