@@ -48,7 +48,17 @@ def test_rows_have_time_limit_and_what_is_between() -> None:
     assert lines[3].split()[:8] == ["gate_up", "6.58", "ms", "4.40", "ms", "2.18", "ms", "21.8"]
     assert lines[3].split()[-1] == "██"
     assert "nvjet tst 64x8" in lines[3]
-    assert lines[4].split()[:9] == ["waiting", "for", "the", "host", "1.00", "ms", UNKNOWN, "1.00", "ms"]
+    assert lines[4].split()[:9] == [
+        "waiting",
+        "for",
+        "the",
+        "host",
+        "1.00",
+        "ms",
+        UNKNOWN,
+        "1.00",
+        "ms",
+    ]
     assert "vllm/v1/engine/core.py(410): step" in lines[4]
     assert lines[5].split()[5:7] == ["-80.0", "µs"]
     assert lines[6].strip().startswith("cost of the profiler")
