@@ -207,7 +207,7 @@ def main_steps_words(report: Report) -> str:
         "operators" if report.on_cpu else "kernels": main.kernels_attributed_ns,
         "copies": main.copies_attributed_ns,
         "graphs": main.graphs_attributed_ns,
-        "ops of other steps": main.busy_ns - main.attributed_ns,
+        "other ops": main.busy_ns - main.attributed_ns,
         "idle": idle_ns,
     }
     sums = [f"{name} {duration(ns / main.steps)}" for name, ns in parts.items() if ns]
