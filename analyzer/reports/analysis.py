@@ -28,6 +28,7 @@ from decodescope.analyzer.reports.structure_reports import (
 from decodescope.analyzer.reports.user_facts import NOTHING, Given
 from decodescope.analyzer.roofline.roofline import OpWork, op_work
 from decodescope.analyzer.schema.answer import Answer
+from decodescope.analyzer.schema.communication_report import CommunicationReport
 from decodescope.analyzer.schema.report import SCHEMA_VERSION, Health, Observer, Report, StepReport
 from decodescope.analyzer.structure.paths import with_inferred_paths
 from decodescope.analyzer.structure.step_structure import Structure, find_structure
@@ -77,23 +78,16 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         InputError: one of the `facts` beside the trace is not what it should be.
     """
     timeline = _with_captures(find_timeline(trace), facts.captures)
-    trace, communication = timeline.trace, None
-    if len(timeline.busy) > 1:
-        # Few traces have several GPUs; the others do without this module.
-        from decodescope.analyzer.reports.communication import gpu_communication
-
-        communication = gpu_communication(timeline)
+    trace = timeline.trace
     own_ranges = find_ranges(timeline)
     structure = find_structure(timeline, facts.rules or bundled_rules())
     ranges = with_inferred_paths(timeline, own_ranges, structure)
     work = op_work(trace, ranges.reference_op, facts.peak)
-    devices = device_reports(timeline)
     interruptions = find_interruptions(timeline)
     interrupted_ns = interrupted_in_steps(timeline.steps, interruptions)
     main_steps = main_kind_steps(timeline)
     timed = timed_steps(timeline.steps, interrupted_ns, main_steps)
     step = median_step(timeline.steps, interrupted_ns, timed)
-    steps = _step_reports(timeline, interrupted_ns, timed)
     main = find_main_steps(timeline, main_steps, interrupted_ns, interruptions)
     launches = launch_report(timeline, main.ops)
     observer = _observer(timeline, step, interrupted_ns)
@@ -124,9 +118,9 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         schema_version=SCHEMA_VERSION,
         source=trace.source,
         health=trace_health,
-        devices=devices,
+        devices=device_reports(timeline),
         launches=launches,
-        steps=steps,
+        steps=_step_reports(timeline, interrupted_ns, timed),
         kernels=kernel_reports(timeline, work, main.ops),
         ranges=range_reports(timeline, ranges, main),
         answer=_with_reservations(answer, trace_health),
@@ -141,7 +135,7 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         layers=layers,
         step_cost=costs.step,
         interruptions=reported_interruptions,
-        communication=communication,
+        communication=_communication(timeline),
         main_steps=main_steps_report(timeline, main),
     )
     return Analysis(
@@ -174,6 +168,16 @@ def _with_captures(timeline: Timeline, captures: tuple[Trace, ...]) -> Timeline:
     reference, findings = choose_captures(timeline, captures)
     findings = (*timeline.trace.findings, *findings)
     return replace(timeline, trace=replace(timeline.trace, reference=reference, findings=findings))
+
+
+def _communication(timeline: Timeline) -> CommunicationReport | None:
+    """Who waits for whom among the GPUs of the trace, None without several that communicate."""
+    if len(timeline.busy) < 2:
+        return None
+    # Few traces have several GPUs; the others do without this module.
+    from decodescope.analyzer.reports.communication import gpu_communication
+
+    return gpu_communication(timeline)
 
 
 def _step_reports(

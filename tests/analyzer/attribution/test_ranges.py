@@ -117,26 +117,31 @@ def test_generated_codes_own_annotations_are_left_out_of_paths() -> None:
 
 
 def test_operators_stand_in_where_the_host_opened_no_range() -> None:
-    report = report_of(
+    outside = [
         operator(0, 50, "Torch-Compiled Region: 0/0"), operator(5, 20, "aten::linear"),
         operator(6, 18, "aten::mm"), operator(30, 40, "triton_poi_fused_0"),
         operator(60, 80, "CompiledFunction"),
-        span(100, 200, "outer"), operator(110, 130, "aten::add"),
-        span(140, 180, "attention"), operator(145, 160, "aten::mm"),
         call(7, 8, 1), op(300, 310, 1), call(31, 32, 2), op(320, 330, 2),
-        call(61, 62, 3), op(340, 350, 3), call(111, 112, 4), op(360, 370, 4),
+        call(61, 62, 3), op(340, 350, 3), call(90, 91, 7), op(420, 430, 7),
+    ]  # fmt: skip
+    step = [
+        span(100, 200, "ProfilerStep#3"), operator(110, 130, "aten::add"),
+        span(140, 180, "attention"), operator(145, 160, "aten::mm"),
+        call(111, 112, 4), op(360, 370, 4),
         call(146, 147, 5), op(380, 390, 5), call(190, 191, 6), op(400, 410, 6),
-        call(90, 91, 7), op(420, 430, 7),
-    )  # fmt: skip
+    ]  # fmt: skip
+    report = report_of(*outside, *step)
     assert rows_of(report) == [
-        ("outer", 3, "range"),
-        ("outer/aten::add", 1, "operator"),
-        ("outer/attention", 1, "range"),
+        ("ProfilerStep", 3, "range"),
+        ("ProfilerStep/aten::add", 1, "operator"),
+        ("ProfilerStep/attention", 1, "range"),
+    ]
+    assert report.attribution == Attribution(exact=6, partial=0, none=1)
+    assert rows_of(report_of(*outside)) == [
         ("CompiledFunction", 1, "operator"),
         ("aten::linear", 1, "operator"),
         ("triton_poi_fused_0", 1, "operator"),
     ]
-    assert report.attribution == Attribution(exact=6, partial=0, none=1)
 
 
 def test_operators_of_other_threads_do_not_count() -> None:
@@ -171,15 +176,14 @@ def test_ranges_of_a_cpu_capture_go_by_the_operators_start() -> None:
         "unprofiled_step_ns": None, "decodescope_version": "0",
     }  # fmt: skip
     report = report_of(
-        span(0, 100, "outer"), span(10, 50, "layer.0"), operator(12, 20, "aten::mm"),
+        span(0, 100, "decode_step"), span(10, 50, "layer.0"), operator(12, 20, "aten::mm"),
         operator(60, 70, "aten::argmax"), operator(110, 120, "aten::add"),
         decodescope=capture,
     )  # fmt: skip
     assert rows_of(report) == [
-        ("outer", 2, "range"),
-        ("outer/aten::argmax", 1, "operator"),
-        ("outer/layer.0", 1, "range"),
-        ("aten::add", 1, "operator"),
+        ("decode_step", 2, "range"),
+        ("decode_step/aten::argmax", 1, "operator"),
+        ("decode_step/layer.0", 1, "range"),
     ]
 
 
