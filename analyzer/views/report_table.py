@@ -38,6 +38,7 @@ from decodescope.analyzer.vocabulary.words import (
     main_steps_words,
     ops_word,
     overlap_words,
+    steps_words,
     straggler_text,
 )
 
@@ -187,14 +188,15 @@ def _kernels(report: Report, width: int, most: int) -> Iterator[RenderableType]:
     )
     title = "Leaf operators" if report.on_cpu else "Kernels"
     lines = [Text(words, style="dim") for words in sentences if words]
-    return section(f"{title} per step" if steps else title, *lines, rich_table(table, width))
+    return section(title, *lines, rich_table(table, width))
 
 
 def _ranges(report: Report, width: int, most: int) -> Iterator[RenderableType]:
     attribution, steps = report.attribution, report.main_steps.steps
-    line = [_attribution_line(report, attribution)] if attribution is not None else []
+    lines = [Text(f"per step, {steps_words(report)}", style="dim")] if steps else []
+    lines += [_attribution_line(report, attribution)] if attribution is not None else []
     table = rich_table(ranges_table(report, most, steps=steps or None), width)
-    return section("Ranges per step" if steps else "Ranges", *line, table)
+    return section("Ranges", *lines, table)
 
 
 def _gaps(report: Report, width: int, most: int) -> Iterator[RenderableType]:

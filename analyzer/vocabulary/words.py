@@ -224,8 +224,9 @@ def overlap_words(report: Report) -> str:
     """The meaning of kernels' figures where ops overlap; "" where they do not."""
     if not report.overlapping:
         return ""
-    total_ns = sum(kernel.total_ns for kernel in report.kernels)
-    attributed_ns = sum(kernel.attributed_ns for kernel in report.kernels)
+    steps = report.main_steps.steps or 1
+    total_ns = sum(kernel.total_ns for kernel in report.kernels) / steps
+    attributed_ns = sum(kernel.attributed_ns for kernel in report.kernels) / steps
     text = (
         f"ops overlap: their durations add up to {duration(total_ns)}, attributed times to "
         f"{duration(attributed_ns)}; ranks and shares are of attributed time"

@@ -68,7 +68,7 @@ def test_a_prefill_among_decodes_is_in_no_figure_per_step() -> None:
     assert "outside of these steps: 4 GPU ops, 50.0 ms" in main_steps_words(report)
     kinds = step_kinds_table(report, 10)
     rows = [(kinds.columns[0].cell(row), row.gpu_ops, row.attributed_ns) for row in kinds.rows]
-    assert rows == [("decode", 9, 21_000), ("prefill", 3, 50_011_000), ("outside of steps", 1, 5)]
+    assert rows == [("decode", 9, 21_000), ("prefill", 3, 50_011_000), ("no step", 1, 5)]
 
 
 def test_busy_and_idle_time_of_the_main_steps_are_their_time() -> None:
