@@ -39,11 +39,12 @@ from decodescope.analyzer.timing.interruptions.interruption import Interruption
 from decodescope.analyzer.timing.interruptions.steady import (
     InterruptedSteps,
     interrupted_in_steps,
-    steady_step,
+    median_step,
+    timed_steps,
 )
-from decodescope.analyzer.timing.step_kinds import decode_steps, step_kinds
+from decodescope.analyzer.timing.step_kinds import main_kind_steps, step_kinds
 from decodescope.analyzer.timing.timeline import Timeline, find_timeline, step_idle_ns
-from decodescope.analyzer.trace import Trace
+from decodescope.analyzer.trace import Int64s, Trace
 
 if TYPE_CHECKING:
     from decodescope.analyzer.collectives.waits import OpWaits
@@ -87,12 +88,14 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
     structure = find_structure(timeline, facts.rules or bundled_rules())
     ranges = with_inferred_paths(timeline, own_ranges, structure)
     work = op_work(trace, ranges.reference_op, facts.peak)
-    devices, steps = device_reports(timeline), _step_reports(timeline)
+    devices = device_reports(timeline)
     launches = launch_report(timeline)
     interruptions = find_interruptions(timeline)
     interrupted = interrupted_in_steps(timeline, interruptions)
     kept_devices = steady_devices(timeline, interruptions, devices)
-    step = steady_step(timeline.steps, interrupted, decode_steps(timeline))
+    timed = timed_steps(timeline.steps, interrupted, main_kind_steps(timeline))
+    step = median_step(timeline.steps, interrupted, timed)
+    steps = _step_reports(timeline, interrupted, timed)
     observer = _observer(timeline, step, interrupted)
     reported_interruptions = interruption_reports(timeline, interruptions)
     structured, layers = structure_reports(timeline, own_ranges, structure, step)
@@ -163,8 +166,12 @@ def _with_captures(timeline: Timeline, captures: tuple[Trace, ...]) -> Timeline:
     return replace(timeline, trace=replace(timeline.trace, reference=reference, findings=findings))
 
 
-def _step_reports(timeline: Timeline) -> tuple[StepReport, ...]:
+def _step_reports(
+    timeline: Timeline, interrupted: InterruptedSteps, timed: Int64s
+) -> tuple[StepReport, ...]:
     steps = timeline.steps
+    times_ns = (steps.time_ns - interrupted.time_ns).tolist()
+    timed_indices = set(timed.tolist())
     rows = zip(
         steps.host.length_ns.tolist(),
         steps.busy_ns.tolist(),
@@ -185,6 +192,8 @@ def _step_reports(timeline: Timeline) -> tuple[StepReport, ...]:
             launch_calls=calls,
             gpu_ops=gpu_ops,
             gaps=idle_by_name(idle_ns),
+            time_ns=times_ns[index] if gpu_ops else None,
+            timed=index in timed_indices,
         )
         for index, (host_ns, busy_ns, span_ns, gpu_ops, calls, idle_ns) in enumerate(rows)
     )

@@ -211,7 +211,12 @@ class StepReport(Struct, frozen=True):
     time from the start of its first launch call to the end of its last one. `gpu_span_ns` is the
     time from the first start to the last end of the ops it launched. Busy and idle time are inside
     the GPU span, and so are `gaps`, the ns of each class that occurred (they add up to `idle_ns`).
-    A step on several devices is busy when any of them is."""
+    A step on several devices is busy when any of them is.
+
+    `time_ns` is from the start of its first GPU op to that of the next step, of the last step its
+    GPU span, without interruptions; null without ops. The step time of the trace is the median over
+    the steps that are `timed`: those of the main kind that another step follows and no interruption
+    touches, if there are any."""
 
     index: int
     name: str
@@ -222,6 +227,8 @@ class StepReport(Struct, frozen=True):
     launch_calls: int
     gpu_ops: int
     gaps: dict[str, int] = {}
+    time_ns: int | None = None
+    timed: bool = False
 
 
 class RangeReport(Struct, frozen=True):

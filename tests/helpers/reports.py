@@ -25,6 +25,10 @@ def check_report(report: Report) -> None:
     for step in report.steps:
         assert sum(step.gaps.values()) == (step.idle_ns or 0)
         assert step.gpu_span_ns is None or 0 <= step.busy_ns <= step.gpu_span_ns
+        assert (step.time_ns is None) == (step.gpu_ops == 0)
+    timed_ns = sorted(step.time_ns or 0 for step in report.steps if step.timed)
+    profiled_ns = report.observer.profiled_step_ns if report.observer else None
+    assert profiled_ns == (timed_ns[(len(timed_ns) - 1) // 2] if timed_ns else None)
     for kernel in report.kernels:
         assert 0 <= kernel.share <= 1
         assert 0 <= kernel.attributed_share <= 1

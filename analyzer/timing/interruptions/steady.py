@@ -80,28 +80,30 @@ def interrupted_inside(
     return covered_inside(interrupted, spans), idle_ns
 
 
-def steady_step(
-    steps: Steps, interrupted: InterruptedSteps, among: Int64s | None = None
-) -> int | None:
-    """The step with the (lower) median steady time among those followed by another step with ops,
-    else among all with ops; without an interruption, if there is such a step. Only the steps
-    `among` count, if any of them has ops. None if no step has any."""
-    launched = np.flatnonzero(steps.gpu_ops)
-    if among is not None and steps.gpu_ops[among].any():
-        launched = among[steps.gpu_ops[among] > 0]
+def timed_steps(steps: Steps, interrupted: InterruptedSteps, among: Int64s) -> Int64s:
+    """The steps whose median is the step time: those followed by another step with ops, else all
+    with ops; without an interruption, if there are such steps. Only the steps `among` count. Empty
+    if none of them has ops."""
+    launched = among[steps.gpu_ops[among] > 0]
     after = steps.following[launched]
     followed = launched[(after >= 0) & (steps.gpu_ops[after] > 0)]
     for candidates in (
         followed[interrupted.time_ns[followed] == 0],
         launched[interrupted.time_ns[launched] == 0],
         followed,
-        launched,
     ):
         if len(candidates):
-            steady_ns = steps.time_ns[candidates] - interrupted.time_ns[candidates]
-            ordered = candidates[np.argsort(steady_ns, kind="stable")]
-            return int(ordered[(len(ordered) - 1) // 2])
-    return None
+            return candidates
+    return launched
+
+
+def median_step(steps: Steps, interrupted: InterruptedSteps, timed: Int64s) -> int | None:
+    """The step with the (lower) median steady time among `timed`, None if that is empty."""
+    if not len(timed):
+        return None
+    steady_ns = steps.time_ns[timed] - interrupted.time_ns[timed]
+    ordered = timed[np.argsort(steady_ns, kind="stable")]
+    return int(ordered[(len(ordered) - 1) // 2])
 
 
 def interrupted_times(interruptions: Sequence[Interruption], devices: tuple[int, ...]) -> Intervals:
