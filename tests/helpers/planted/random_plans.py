@@ -34,12 +34,13 @@ def random_situation(rng: random.Random) -> Situation:
     """Marked steps without interruptions, of which the step time is known whatever they hold."""
     engine = rng.choice(_ENGINES)
     most_ns = rng.choice((US, 9 * US, 90 * US))
+    # On two streams, a step could begin before the one in front of it.
+    waits = rng.random() < 0.5
+    streams = rng.choice(((7,), (7, 20))) if waits else (7,)
     steps: list[Step] = []
     for _ in range(rng.randint(1, 3)):
         kind, batch, mark = _KINDS[rng.choice(engine)]
-        made = _kernels(rng, most_ns)
-        # Two streams could begin a step before the one in front of it.
-        waits = rng.random() < 0.5 or len({kernel.stream for kernel in made}) > 1
+        made = _kernels(rng, most_ns, streams)
         step = Step(
             made, kind, batch, mark, graph=rng.random() < 0.5, waits=waits,
             schedule_ns=drawn(rng, 0, 60 * US), python_ns=drawn(rng, 0, 20 * US),
@@ -50,7 +51,7 @@ def random_situation(rng: random.Random) -> Situation:
     return Situation(((plan,),), has_roles=False)
 
 
-def _kernels(rng: random.Random, most_ns: int) -> tuple[Kernel, ...]:
+def _kernels(rng: random.Random, most_ns: int, streams: tuple[int, ...]) -> tuple[Kernel, ...]:
     """The kernels of a step of 0 to 4 layers, or a single one; with copies, fills, overlaps."""
     made = kernels(rng, rng.randint(0, 4), 12, most_ns, all_reduce_ns=rng.choice((0, 0, most_ns)))
     if rng.random() < 0.1:
@@ -61,7 +62,6 @@ def _kernels(rng: random.Random, most_ns: int) -> tuple[Kernel, ...]:
         Kernel(ALL_REDUCE, COMMUNICATION, drawn(rng, 12, most_ns)),
     )
     made = rng.choice((made, made, (copies[0], *made), (*made, *copies)))
-    streams = rng.choice(((7,), (7,), (7, 20)))
     least_gap_ns = rng.choice((600, 600, -600))
     return tuple(
         replace(kernel, stream=rng.choice(streams), gap_ns=drawn(rng, least_gap_ns, 900))

@@ -5,11 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from decodescope.analyzer.schema.answer import Bound
+from decodescope.analyzer.schema.step_report import StepKind
 from tests.helpers.foreign.layered import LAYER, LAYER_ROLES, step_names
 from tests.helpers.planted.decode_traces import (
     COPY,
     PYTHON_FORWARD,
     PYTHON_SCHEDULE,
+    PYTHON_STEP,
     Hold,
     Kernel,
     Plan,
@@ -189,34 +191,73 @@ def copies_largest(rng: random.Random) -> Situation:
     return Situation(((Plan(steps),),), "copies")
 
 
-def among_decode(rng: random.Random, decode: str | None, other: str | None, kind: str) -> Situation:
+def among_decode(rng: random.Random, decode: Step, other: Step) -> Situation:
     """Decode steps with one or two longer steps of another kind among them."""
-    layers, batch = rng.randint(2, 4), 8
-    step = Step(kernels(rng, layers, 8 * US, 12 * US), "decode", batch, decode)
-    long = Step(kernels(rng, layers, 120 * US, 150 * US), kind, 1, other)  # type: ignore[arg-type]
+    layers = rng.randint(2, 4)
+    step = replace(decode, kernels=kernels(rng, layers, 8 * US, 12 * US))
+    long = replace(other, kernels=kernels(rng, layers, 120 * US, 150 * US))
     steps = list(jittered(rng, step, rng.randint(5, 8)))
     for _ in range(rng.randint(1, 2)):
         steps.insert(rng.randint(0, len(steps) - 1), long)
-    return Situation(((Plan(tuple(steps), frames=decode is None),),), "kernels")
+    return Situation(((Plan(tuple(steps), frames=decode.mark is None),),), "kernels")
+
+
+def marked(kind: StepKind, batch: int, mark: str) -> Step:
+    return Step((), kind, batch, mark)
+
+
+def framed(kind: StepKind, frame: str) -> Step:
+    return Step((), kind, frame=frame)
 
 
 def vllm_prefills(rng: random.Random) -> Situation:
-    return among_decode(rng, vllm(8, 4_000), vllm_prefill(888), "prefill")
+    decode = marked("decode", 8, vllm(8, 4_000))
+    return among_decode(rng, decode, marked("prefill", 1, vllm_prefill(888)))
 
 
 def old_vllm_prefills(rng: random.Random) -> Situation:
     """The annotations of older vLLM: sums joined by an underscore."""
-    decode = "execute_context_0(0_0)_generation_8(8_4000)"
-    return among_decode(rng, decode, "execute_context_1(888_788544)_generation_0(0_0)", "prefill")
+    decode = marked("decode", 8, "execute_context_0(0_0)_generation_8(8_4000)")
+    prefill = marked("prefill", 1, "execute_context_1(888_788544)_generation_0(0_0)")
+    return among_decode(rng, decode, prefill)
 
 
 def sglang_prefills(rng: random.Random) -> Situation:
-    return among_decode(rng, "step[DECODE bs=8]", "step[EXTEND bs=1 toks=1536]", "prefill")
+    decode = marked("decode", 8, "step[DECODE bs=8]")
+    return among_decode(rng, decode, marked("prefill", 1, "step[EXTEND bs=1 toks=1536]"))
 
 
 def mixed_steps(rng: random.Random) -> Situation:
     mark = "step[MIXED bs=2 c=1 g=1 c_sq=5 c_sk=8 g_sq=1 g_sk=12]"
-    return among_decode(rng, "step[DECODE bs=8]", mark, "mixed")
+    return among_decode(rng, marked("decode", 8, "step[DECODE bs=8]"), marked("mixed", 2, mark))
+
+
+def vllm_frames(rng: random.Random) -> Situation:
+    """Python frames alone, and attention kernels that only the prefill has."""
+    made = among_decode(rng, framed("decode", PYTHON_STEP), framed("prefill", PYTHON_STEP))
+    ((plan,),) = made.files
+    steps = tuple(
+        step if step.kind == "decode" else with_attention(step, "flash_fwd_prompt_kernel")
+        for step in plan.steps
+    )
+    return replace(made, files=((replace(plan, steps=steps),),))
+
+
+def with_attention(step: Step, name: str) -> Step:
+    return replace(
+        step,
+        kernels=tuple(
+            replace(kernel, name=name) if kernel.part == "attention" else kernel
+            for kernel in step.kernels
+        ),
+    )
+
+
+def sglang_frames(rng: random.Random) -> Situation:
+    """Python frames alone, which say the kind."""
+    runner = "sglang/srt/model_executor/model_runner.py"
+    decode = framed("decode", f"{runner}(1700): forward_decode")
+    return among_decode(rng, decode, framed("prefill", f"{runner}(1720): forward_extend"))
 
 
 def draft_and_verify(rng: random.Random) -> Situation:
@@ -377,7 +418,8 @@ SITUATIONS: dict[str, Callable[[random.Random], Situation]] = {
     made.__name__: made
     for made in (
         host_bound, late_scheduler, memory_bound, slow_kernels, all_reduces, copies_largest,
-        vllm_prefills, old_vllm_prefills, sglang_prefills, mixed_steps, draft_and_verify,
+        vllm_prefills, old_vllm_prefills, sglang_prefills, mixed_steps, vllm_frames, sglang_frames,
+        draft_and_verify,
         interrupted, micro_batches, early_launches, unmarked_steps, two_unmarked_steps, ranks,
         one_step, one_op, one_layer, only_a_prefill, whole_microseconds, two_models, two_engines,
         cut_window, no_steps, only_copies, only_nccl,

@@ -59,19 +59,22 @@ class _PlantedStep:
 def truth_of(plans: Sequence[Plan]) -> Truth:
     """Of plans that each have a device of their own; without holds, steps take their course."""
     planted = [step for plan in plans for step in _steps_of(plan)]
-    counts = Counter((each.step.kind, each.step.batch) for each in planted)
-    decode = {key: count for key, count in counts.items() if key[0] == "decode"}
-    # Of equally many, the first kind by its name and the smallest batch.
-    kind, batch = min(decode or counts, key=lambda key: (-counts[key], key[0], key[1] or -1))
-    rows = [each for each in planted if (each.step.kind, each.step.batch) == (kind, batch)]
+    kinds = Counter(each.step.kind for each in planted)
+    # Of equally many, the first.
+    kind = "decode" if "decode" in kinds else max(kinds, key=kinds.__getitem__)
+    rows = [each for each in planted if each.step.kind == kind]
+    batches = Counter(each.step.batch for each in rows)
+    batch = max(batches, key=batches.__getitem__)
+    if kind == "decode":
+        rows = [each for each in rows if each.step.batch == batch]
     followed = [each for each in rows if not each.is_last]
     clean = [each for each in followed if not each.held_ns]
     times_ns = sorted(each.time_ns for each in clean or followed or rows)
     step_ns = times_ns[(len(times_ns) - 1) // 2]
     return Truth(
-        kinds=dict(Counter(each.step.kind for each in planted)),
+        kinds=dict(kinds),
         kind=kind,
-        batch=batch,
+        batch=batch if len({each.step.batch for each in rows}) == 1 else None,
         steps=len(rows),
         step_ns=step_ns,
         parts=tuple(each.parts for each in clean or followed or rows if each.time_ns == step_ns),
@@ -120,8 +123,9 @@ def step_times(recording: Recording) -> dict[int, int]:
 def parts_between(recording: Recording, start_ns: int, end_ns: int) -> Parts:
     """The attributed time of each part between two times; adds up to the whole.
 
-    An instant belongs to the kernels that run in it, in equal shares; without one, to copies; then
-    to communication; else to a class of idle time.
+    Of the ops of a stream, an instant belongs to the first that runs in it. Kernels of several
+    streams share it equally; without kernels it is of copies, then of communication; else of a
+    class of idle time.
     """
     plan = recording.plan
     gaps = slow_gaps(recording.ops, recording.calls, {plan.device}, has_floor=not plan.coarse)
@@ -141,9 +145,10 @@ def parts_between(recording: Recording, start_ns: int, end_ns: int) -> Parts:
 
 def _counted(running: list[RecordedOp]) -> list[str]:
     """The parts that an instant counts for, one for each op."""
-    communication = [op.part for op in running if op.part == COMMUNICATION]
-    copies = [COPIES for op in running if op.category in (COPY, FILL)]
-    kernels = [op.part for op in running if op.part != COMMUNICATION and op.category == KERNEL]
+    first = {op.stream: op for op in sorted(running, key=lambda op: -op.start)}.values()
+    communication = [op.part for op in first if op.part == COMMUNICATION]
+    copies = [COPIES for op in first if op.category in (COPY, FILL)]
+    kernels = [op.part for op in first if op.part != COMMUNICATION and op.category == KERNEL]
     return kernels or copies[:1] or communication[:1]
 
 
