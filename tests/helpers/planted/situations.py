@@ -301,17 +301,9 @@ def early_launches(rng: random.Random) -> Situation:
     return Situation(((Plan(steps),),), "kernels")
 
 
-def unmarked(rng: random.Random, count: int) -> Situation:
-    step = Step(kernels(rng, rng.randint(4, 6), 6 * US, 12 * US), "unknown", schedule_ns=60 * US)
-    return Situation(((Plan(jittered(rng, step, count)),),), "kernels")
-
-
 def unmarked_steps(rng: random.Random) -> Situation:
-    return unmarked(rng, rng.randint(4, 7))
-
-
-def two_unmarked_steps(rng: random.Random) -> Situation:
-    return unmarked(rng, 2)
+    step = Step(kernels(rng, rng.randint(4, 6), 6 * US, 12 * US), "unknown", schedule_ns=60 * US)
+    return Situation(((Plan(jittered(rng, step, rng.randint(4, 7))),),), "kernels")
 
 
 def ranks(rng: random.Random) -> Situation:
@@ -420,7 +412,7 @@ SITUATIONS: dict[str, Callable[[random.Random], Situation]] = {
         host_bound, late_scheduler, memory_bound, slow_kernels, all_reduces, copies_largest,
         vllm_prefills, old_vllm_prefills, sglang_prefills, mixed_steps, vllm_frames, sglang_frames,
         draft_and_verify,
-        interrupted, micro_batches, early_launches, unmarked_steps, two_unmarked_steps, ranks,
+        interrupted, micro_batches, early_launches, unmarked_steps, ranks,
         one_step, one_op, one_layer, only_a_prefill, whole_microseconds, two_models, two_engines,
         cut_window, no_steps, only_copies, only_nccl,
     )
