@@ -16,6 +16,7 @@ from decodescope.analyzer.reports.steady_report import (
     steady_steps,
 )
 from decodescope.analyzer.reports.structure_reports import (
+    MedianStep,
     find_costs,
     role_reports,
     structure_reports,
@@ -100,7 +101,8 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
     reported_interruptions = interruption_reports(timeline, interruptions)
     structured, layers = structure_reports(timeline, own_ranges, structure, step)
     roles = role_reports(timeline, structure, step)
-    costs = find_costs(timeline, step, facts, structured, roles)
+    found = MedianStep(timeline, step, structure, work, structured, layers, roles)
+    costs = find_costs(found, facts)
     trace_health = health(
         timeline, observer, reported_interruptions, ranges.tree.cut, costs.findings
     )

@@ -6,17 +6,20 @@ partner in the trace's reference.
 """
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.roofline.peaks import DatasheetPeak, datasheet_peak
+from decodescope.analyzer.schema.answer import LimitBound
 from decodescope.analyzer.schema.kernel_report import Roofline
 from decodescope.analyzer.schema.report import CaptureInfo, Finding
 from decodescope.analyzer.schema.step_report import StepCost
-from decodescope.analyzer.trace import CPU_OPERATOR, KERNEL, Int64s, Trace, rows_in
+from decodescope.analyzer.trace import CPU_OPERATOR, KERNEL, Int8s, Int64s, Trace, rows_in
 
 if TYPE_CHECKING:
     from decodescope.analyzer.modelling.step_work import RoleWork
@@ -24,6 +27,15 @@ if TYPE_CHECKING:
 
 
 UNKNOWN = -1
+# Words for the dtype of a product's operands: of PyTorch, CUTLASS, cuBLAS (nvjet: t is bf16, h is
+# fp16, q is fp8) and Tensile (B is bf16, H fp16, F8 fp8). The first that is found decides.
+_DTYPE_OF_NAME = (
+    ("fp8", re.compile(r"(?i:fp8|float8|e4m3|e5m2|fp4|e2m1|a8w8|w8a8|a4w4)|_F8|nvjet_\w*?qq")),
+    (
+        "bf16",
+        re.compile(r"(?i:bf16|bfloat16|f16|half)|_(?:BBS|HHS|BB?H|HB?H)_|nvjet_\w*?(?:tst|hsh)"),
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,40 +141,87 @@ def _longest_of_each_operator(trace: Trace) -> tuple[Int64s, Int64s]:
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
-    """At least `ns`, because of memory or of arithmetic."""
+class WorkLimit:
+    """Bytes and FLOPs, and the least time that they take, because of `bound`; null without a
+    peak."""
 
-    ns: int
-    bound: Literal["memory", "compute"]
+    bytes: int
+    flops: int
+    ns: int | None = None
+    bound: LimitBound | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """The cost of the whole step, None if unknown; the work of the roles that have ops in it, empty
-    if unknown; the peak, None if unknown; the dtype of the matrix units for the roles with products
-    or attention; and why the model was not used, if it was not."""
+    """The cost of the whole step, None if unknown; the limits of the roles that have work in it,
+    empty if unknown; and what there is to say about the model."""
 
-    step: StepCost | None
-    work: dict[str, "RoleWork"] = field(default_factory=dict)
-    peak: DatasheetPeak | None = None
-    dtypes: Mapping[str, str] = field(default_factory=dict)
+    step: StepCost | None = None
+    limits: Mapping[str, WorkLimit] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
 
 
-def work_limit(work: "RoleWork", peak: DatasheetPeak | None, dtype: str = "bf16") -> Limit | None:
-    """The larger of bytes / bandwidth and FLOPs / peak of `dtype`; None without a peak.
+def work_limit(work: "RoleWork", peak: DatasheetPeak | None, dtype: str = "bf16") -> WorkLimit:
+    """The larger of bytes / bandwidth and FLOPs / peak of `dtype`.
 
     Where no peak of `dtype` is known, the highest known one decides: arithmetic takes at least as
     long as that. Without any, memory alone sets the limit. A role without work has limit 0.
     """
     if peak is None or not peak.bytes_per_s > 0:
-        return None
+        return WorkLimit(work.bytes, work.flops)
     memory_ns = work.bytes * 1e9 / peak.bytes_per_s
-    rate = peak.flops_per_s.get(dtype) or max(peak.flops_per_s.values(), default=0.0)
+    rate = _rate(peak.flops_per_s, dtype)
     compute_ns = work.flops * 1e9 / rate if rate > 0 else 0.0
     if compute_ns > memory_ns:
-        return Limit(round(compute_ns), "compute")
-    return Limit(round(memory_ns), "memory")
+        return WorkLimit(work.bytes, work.flops, round(compute_ns), "compute")
+    return WorkLimit(work.bytes, work.flops, round(memory_ns), "memory")
+
+
+def role_limits(
+    trace: Trace, work: OpWork, ops: Int64s, role: Int8s, peak: DatasheetPeak | None
+) -> dict[str, WorkLimit]:
+    """The limits of roles from those of the `ops` whose work the trace tells (`record_shapes`);
+    `role` holds the role of each of them, an index in `ROLES`.
+
+    The limit of an op is the larger of bytes / bandwidth and FLOPs / peak of the dtype that its
+    name says, else of the fastest dtype, and no longer than the op took: a cache may have served
+    its bytes. Those of a role are summed, so they are a lower bound: other ops may be in it.
+    """
+    is_known = (work.bytes[ops] != UNKNOWN) & (work.flops[ops] != UNKNOWN)
+    known, role = ops[is_known], role[is_known]
+    moved, flops = work.bytes[known], work.flops[known]
+    memory_ns = compute_ns = np.zeros(len(known))
+    has_peak = peak is not None and peak.bytes_per_s > 0
+    if peak is not None and has_peak:
+        names, row = np.unique(trace.ops.name[known], return_inverse=True)
+        dtypes = [product_dtype(trace.names[name]) for name in names.tolist()]
+        rates = np.array([_rate(peak.flops_per_s, dtype) or math.inf for dtype in dtypes])
+        memory_ns = moved * 1e9 / peak.bytes_per_s
+        compute_ns = flops * 1e9 / rates[row] if len(known) else compute_ns
+    limit_ns = np.minimum(np.maximum(memory_ns, compute_ns), trace.ops.length_ns[known])
+    limits = {}
+    for number in np.unique(role).tolist():
+        of_role = role == number
+        total_ns = limit_ns[of_role].sum()
+        by_compute_ns = limit_ns[of_role & (compute_ns > memory_ns)].sum()
+        limits[ROLES[number]] = WorkLimit(
+            bytes=int(moved[of_role].sum()),
+            flops=int(flops[of_role].sum()),
+            ns=round(total_ns) if has_peak else None,
+            bound=("compute" if 2 * by_compute_ns > total_ns else "memory") if has_peak else None,
+        )
+    return limits
+
+
+def product_dtype(name: str) -> str | None:
+    """The dtype of the matrix units that a product uses by its kernel's name, None if the name does
+    not say."""
+    return next((dtype for dtype, pattern in _DTYPE_OF_NAME if pattern.search(name)), None)
+
+
+def _rate(flops_per_s: Mapping[str, float], dtype: str | None) -> float:
+    """FLOP/s at `dtype`; without a figure for it, those of the fastest dtype, 0 without any."""
+    return flops_per_s.get(dtype or "") or max(flops_per_s.values(), default=0.0)
 
 
 def compute_dtype(weights: "WeightFormat", activations: str) -> str:

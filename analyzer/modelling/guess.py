@@ -1,0 +1,151 @@
+"""Which of the bundled models a trace is of, by what it shows.
+
+A model fits if nothing contradicts it; what it explains is its evidence. A model is taken only if
+it explains the number of layers and a width (products, logits, all-reduces) or the name of its
+class, and if every other one that fits explains less.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.modelling.config import bundled_models, model_shape
+from decodescope.analyzer.modelling.contradictions import contradictions, matrix_sizes
+from decodescope.analyzer.modelling.shape import ModelShape
+from decodescope.analyzer.modelling.trace_facts import TraceFacts, padded_vocabulary, shown_requests
+
+# Products that fit must have this share of the FLOPs: those that do not may be attention.
+_EXPLAINED = 0.99
+_DEGREES = (2, 4, 8, 16)
+_MODEL_CLASS = re.compile(r"(\w+?)(?:ForCausalLM|ForConditionalGeneration|DecoderLayer)(?:_\d+)?")
+# Classes by which engines also run other models than those that are named so.
+_BASE_CLASSES = {
+    "llama": ("mistral", "phi3", "arcee"),
+    "deepseekv2": ("deepseekv3", "kimik2", "glm4moelite"),
+    "transformers": None,
+}
+_ENOUGH = frozenset(("class", "products", "vocabulary", "hidden"))
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A model that nothing contradicts, over `tensor_parallel` devices. `evidence` says what it
+    explains, by kind; `names` are those of the models of this shape."""
+
+    shape: ModelShape
+    names: tuple[str, ...]
+    tensor_parallel: int
+    evidence: dict[str, str]
+
+    @property
+    def is_enough(self) -> bool:
+        return "layers" in self.evidence and not _ENOUGH.isdisjoint(self.evidence)
+
+    @property
+    def words(self) -> str:
+        degree = f" over {self.tensor_parallel} devices" if self.tensor_parallel > 1 else ""
+        return f"{self.shape.name}{degree}"
+
+
+def candidates(facts: TraceFacts, tensor_parallel: int | None = None) -> list[Candidate]:
+    """The bundled models that fit and explain the layers and something else, without those that
+    explain only a part of what another one does. `tensor_parallel` is what the user gave.
+
+    It is a guess only if one candidate is left, and `is_enough`.
+    """
+    if facts.layers is None:
+        return []
+    fitting = []
+    for name, model in bundled_models().items():
+        # The shape of an entry takes longer to make than its layers to compare.
+        if model.config["num_hidden_layers"] == facts.layers:
+            shape = model_shape(model.config, name, name)
+            for degree in _degrees(facts, tensor_parallel):
+                evidence = _evidence(shape, facts, degree)
+                if len(evidence) > 1:
+                    fitting.append(Candidate(shape, (name, *model.aliases), degree, evidence))
+    return [
+        candidate
+        for candidate in fitting
+        if not any(candidate.evidence.keys() < other.evidence.keys() for other in fitting)
+    ]
+
+
+def class_families(classes: Sequence[str]) -> frozenset[str]:
+    """The families that names of modules name, in the spelling of `model_type` without "_":
+    Qwen3MoeForCausalLM_0 -> qwen3moe. Those of whole models precede those of layers."""
+    matches = [match for name in classes if (match := _MODEL_CLASS.fullmatch(name))]
+    whole = [match for match in matches if "DecoderLayer" not in match[0]]
+    return frozenset(match[1].lower().replace("_", "") for match in whole or matches)
+
+
+def _degrees(facts: TraceFacts, tensor_parallel: int | None) -> Sequence[int]:
+    if tensor_parallel is not None:
+        return (tensor_parallel,)
+    if facts.ranks:
+        return sorted(set(facts.ranks))
+    return _DEGREES if facts.communicates else (1,)
+
+
+def _evidence(shape: ModelShape, facts: TraceFacts, degree: int) -> dict[str, str]:
+    """What the model explains of the facts, empty if something contradicts it."""
+    try:
+        if contradictions(shape, facts, degree):
+            return {}
+        evidence = dict(_explained(shape, facts, degree))
+    except InputError:
+        # The model cannot be divided so.
+        return {}
+    wrong_class = bool(class_families(tuple(facts.classes))) and "of_class" not in evidence
+    wrong_products = bool(facts.products) and "products" not in evidence
+    wrong_norms = "qk_norm" in facts.roles and shape.qk_norm == "none" and shape.latent is None
+    if wrong_class or wrong_products or wrong_norms:
+        return {}
+    return {kind: words for kind, words in evidence.items() if words}
+
+
+def _explained(shape: ModelShape, facts: TraceFacts, degree: int) -> Iterator[tuple[str, str]]:
+    yield "layers", f"{len(shape.layers)} layers"
+    yield from _by_class(shape, facts)
+    if words := _by_products(shape, facts, degree):
+        yield "products", words
+    if degree > 1 and shown_requests(shape, facts, degree) is not None:
+        logits = padded_vocabulary(shape) // degree
+        yield "vocabulary", f"gathers of {logits:,} logits, {shape.vocabulary:,} ÷ {degree}"
+    if facts.tokens is not None and facts.tokens * shape.hidden in facts.reduced:
+        yield "hidden", f"all-reduces of {facts.tokens:,} x {shape.hidden:,} elements"
+    if len(set(facts.motif)) > 1 and _as_pattern(facts.motif) == shape.kinds():
+        yield "variants", "the order of its kinds of layers"
+    if "experts" in facts.roles and shape.experts is not None:
+        yield "experts", "experts"
+    if "qk_norm" in facts.roles and shape.qk_norm != "none":
+        yield "qk_norm", "norms of Q and K"
+
+
+def _by_class(shape: ModelShape, facts: TraceFacts) -> Iterator[tuple[str, str]]:
+    key = shape.model_type.removesuffix("_text").replace("_", "")
+    for family in class_families(tuple(facts.classes)):
+        others = _BASE_CLASSES.get(family, ())
+        if others is None or key == family or key in others:
+            # A class that other models share is no evidence, yet it does not contradict.
+            yield "of_class", ""
+            if family not in _BASE_CLASSES:
+                yield "class", f"modules of the class {family}"
+
+
+def _by_products(shape: ModelShape, facts: TraceFacts, degree: int) -> str:
+    sizes = matrix_sizes(shape, degree)
+    explained = [
+        product for product in facts.products if any(product.fits(*size) for size in sizes)
+    ]
+    flops = sum(product.all_flops for product in explained)
+    if not explained or flops < _EXPLAINED * sum(product.all_flops for product in facts.products):
+        return ""
+    return f"{len(explained)} of {len(facts.products)} sizes of products"
+
+
+def _as_pattern(motif: Sequence[int]) -> tuple[int, ...]:
+    """The variants numbered in order of first appearance."""
+    number = {variant: index for index, variant in enumerate(dict.fromkeys(motif))}
+    return tuple(number[variant] for variant in motif)
