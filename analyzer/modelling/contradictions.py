@@ -68,13 +68,12 @@ def _counts(shape: ModelShape, facts: TraceFacts) -> Iterator[str]:
 
 def _products(shape: ModelShape, facts: TraceFacts, devices: int) -> Iterator[str]:
     sizes = matrix_sizes(shape) | matrix_sizes(shape, devices)
-    weights = {rows * columns for rows, columns in sizes}
+    # Of products whose bytes are odd, the FLOPs decide alone, if the tokens are known.
+    of_tokens = {2 * rows * columns * (facts.tokens or 0) for rows, columns in sizes}
     strange = [
         product
         for product in facts.products
-        if product.weights(facts.tokens) is not None
-        and product.weights(facts.tokens) not in weights
-        and not any(product.fits(*size) for size in sizes)
+        if product.flops not in of_tokens and not any(product.fits(*size) for size in sizes)
     ]
     if 2 * sum(product.all_flops for product in strange) > sum(
         product.all_flops for product in facts.products

@@ -6,12 +6,14 @@ class, and if every other one that fits explains less.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.modelling.config import bundled_models, model_shape
 from decodescope.analyzer.modelling.contradictions import contradictions, matrix_sizes
+from decodescope.analyzer.modelling.matrices import head_matrix
 from decodescope.analyzer.modelling.shape import ModelShape
 from decodescope.analyzer.modelling.trace_facts import TraceFacts, padded_vocabulary, shown_requests
 
@@ -77,7 +79,8 @@ def class_families(classes: Sequence[str]) -> frozenset[str]:
     Qwen3MoeForCausalLM_0 -> qwen3moe. Those of whole models precede those of layers."""
     matches = [match for name in classes if (match := _MODEL_CLASS.fullmatch(name))]
     whole = [match for match in matches if "DecoderLayer" not in match[0]]
-    return frozenset(match[1].lower().replace("_", "") for match in whole or matches)
+    families = {match[1].lower().replace("_", "") for match in whole or matches}
+    return frozenset(families - {""})
 
 
 def _degrees(facts: TraceFacts, tensor_parallel: int | None) -> Sequence[int]:
@@ -135,14 +138,22 @@ def _by_class(shape: ModelShape, facts: TraceFacts) -> Iterator[tuple[str, str]]
 
 
 def _by_products(shape: ModelShape, facts: TraceFacts, degree: int) -> str:
-    sizes = matrix_sizes(shape, degree)
-    explained = [
-        product for product in facts.products if any(product.fits(*size) for size in sizes)
-    ]
-    flops = sum(product.all_flops for product in explained)
-    if not explained or flops < _EXPLAINED * sum(product.all_flops for product in facts.products):
+    """Products of layers that have one number of tokens, and products of the head, if nearly all of
+    the FLOPs are theirs. (A product of m tokens and n outputs is also one of n tokens and m.)"""
+    head = head_matrix(shape, degree)
+    in_layers = matrix_sizes(shape, degree) - {(head.rows, head.columns)}
+    of_head, of_tokens = 0, Counter[int]()
+    for product in facts.products:
+        if product.fits(head.rows, head.columns):
+            of_head += product.all_flops
+            continue
+        fits = {fit.tokens for size in in_layers if (fit := product.fits(*size))}
+        of_tokens.update(dict.fromkeys(fits, product.all_flops))
+    flops = of_head + max(of_tokens.values(), default=0)
+    total = sum(product.all_flops for product in facts.products)
+    if not flops or flops < _EXPLAINED * total:
         return ""
-    return f"{len(explained)} of {len(facts.products)} sizes of products"
+    return f"products of width {shape.hidden:,}"
 
 
 def _as_pattern(motif: Sequence[int]) -> tuple[int, ...]:

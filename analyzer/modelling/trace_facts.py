@@ -10,9 +10,8 @@ from decodescope.analyzer.modelling.shape import ModelShape
 from decodescope.analyzer.trace import Int64s
 
 # Bytes of an element of the inputs, of the weights and of the output. Products of 8-bit elements
-# come with scales, at most one of 4 bytes for every 32 elements.
+# come with scales of 4 bytes, at most one for 128 inputs, and one for 128 x 128 weights.
 _ELEMENTS = ((2, 2, 2), (4, 4, 4), (1, 1, 2))
-_ELEMENTS_OF_A_SCALE = 8
 # Engines pad the vocabulary to a multiple of this.
 _PADDED_TO = 64
 _MOST_REQUESTS = 4096
@@ -37,12 +36,6 @@ class Product:
     def all_flops(self) -> int:
         return self.flops * self.count
 
-    def weights(self, tokens: int | None) -> int | None:
-        """Elements of the matrix if the product is one of `tokens` tokens: FLOPs / (2 * tokens);
-        None if that is no integer."""
-        size, rest = divmod(self.flops, 2 * (tokens or 1))
-        return None if rest else size
-
     def fits(self, rows: int, columns: int) -> ProductFit | None:
         """The product as one of T tokens with a matrix of `rows` outputs and `columns` inputs, None
         if it cannot be that: 2 T rows columns FLOPs, and the bytes of T columns inputs, the matrix,
@@ -55,7 +48,7 @@ class Product:
             least = inputs * of_input + matrix * of_weight + outputs * of_output
             slack = 4 * (rows + tokens)
             if of_weight == 1:
-                slack += (inputs + matrix) // _ELEMENTS_OF_A_SCALE
+                slack += inputs // 32 + matrix // 4096
             if least <= self.bytes <= least + slack:
                 return ProductFit(tokens, of_weight)
         return None

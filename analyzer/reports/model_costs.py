@@ -27,10 +27,10 @@ from decodescope.analyzer.reports.user_facts import Given, GivenModel
 from decodescope.analyzer.roofline.peaks import DatasheetPeak, measured_peak
 from decodescope.analyzer.roofline.roofline import (
     Costs,
-    WorkLimit,
+    LimitedWork,
     compute_dtype,
+    limited_work,
     peak_fields,
-    work_limit,
 )
 from decodescope.analyzer.schema.report import CaptureInfo, Finding
 from decodescope.analyzer.schema.step_report import StepCost
@@ -79,7 +79,7 @@ def model_costs(
     else:
         chosen, findings = _guess(found, given, facts)
     if chosen is None:
-        return Costs(findings=findings)
+        return Costs(own_cost, findings=findings)
     try:
         return replace(
             _costs(found, given, facts, annotation, chosen, device_name, peak, own_cost),
@@ -87,9 +87,9 @@ def model_costs(
         )
     except InputError as error:
         if chosen.source == "capture":
-            return Costs()
+            return Costs(own_cost)
         why = f"the model {chosen.model.shape.name} is not used: {error}"
-        return Costs(findings=(Finding("model_not_used", why),))
+        return Costs(own_cost, findings=(Finding("model_not_used", why),))
 
 
 def _costs(
@@ -117,15 +117,15 @@ def _costs(
         cost = _step_cost(chosen, sizes, work, device_name, peak)
     if cost.measured_peak_bytes_per_s is not None:
         peak = measured_peak(cost.measured_peak_bytes_per_s, peak)
-    limits = {
-        role: work_limit(amount, peak, _dtype(model, role))
+    works = {
+        role: limited_work(amount, peak, _dtype(model, role))
         for role, amount in with_fused_roles(
             work, [row.role for row in found.roles if row.ops_per_step]
         ).items()
     }
     if chosen.source != "capture":
-        _check_time(found, limits, chosen.source)
-    return Costs(cost, limits)
+        _check_time(found, works, chosen.source)
+    return Costs(cost, works)
 
 
 def _step_cost(
@@ -162,18 +162,18 @@ def _dtype(model: GivenModel, role: str) -> str:
     return compute_dtype(model.weights.of(part), model.shape.dtype)
 
 
-def _check_time(found: MedianStep, limits: dict[str, WorkLimit], source: str) -> None:
+def _check_time(found: MedianStep, works: dict[str, LimitedWork], source: str) -> None:
     """The limit is no longer than the kernels of the step ran; of a guess, neither is that of the
     products alone.
 
     Raises:
         InputError: it is longer.
     """
-    groups = [("it", set(limits))]
+    groups = [("it", set(works))]
     if source == "guess":
-        groups.append(("its products", limits.keys() & PART_OF_ROLE.keys()))
+        groups.append(("its products", works.keys() & PART_OF_ROLE.keys()))
     for words, roles in groups:
-        least_ns = sum(limits[role].ns or 0 for role in roles)
+        least_ns = sum(limit.ns for role in roles if (limit := works[role].limit) is not None)
         ran_ns = sum(row.ns_per_step for row in found.roles if row.role in roles or words == "it")
         if ran_ns and least_ns > ran_ns:
             raise InputError(

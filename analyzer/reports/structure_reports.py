@@ -6,11 +6,12 @@ from typing import Literal
 import numpy as np
 from msgspec.structs import replace as with_fields
 
+from decodescope.analyzer.answer.parts import OpShares
 from decodescope.analyzer.attribution.ranges import Ranges, replay_sources
 from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.reports.user_facts import Given
-from decodescope.analyzer.roofline.peaks import datasheet_peak, measured_peak
-from decodescope.analyzer.roofline.roofline import Costs, OpWork, captured_cost, role_limits
+from decodescope.analyzer.roofline.peaks import datasheet_peak
+from decodescope.analyzer.roofline.roofline import Costs, OpWork, captured_cost, limits_by_shapes
 from decodescope.analyzer.schema.step_report import (
     Confidence,
     LayerPlace,
@@ -27,7 +28,6 @@ from decodescope.analyzer.structure.step_structure import (
     UNKNOWN_ROLE,
     Structure,
 )
-from decodescope.analyzer.timing.intervals import attributed_ns
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Int64s, grouped
 
@@ -49,19 +49,24 @@ class _Layers:
 @dataclass(frozen=True, slots=True, eq=False)
 class MedianStep:
     """The `step` that stands for a trace (None without one), with what is known of it before its
-    costs: the layers and roles of its report, and the role and the work of each op."""
+    costs: the role, the work and the attributed time of each op, and its reports."""
 
     timeline: Timeline
     step: int | None
     structure: Structure
     work: OpWork
+    shares: OpShares | None
     report: StructureReport
     layers: tuple[LayerReport, ...]
     roles: tuple[RoleReport, ...]
 
 
 def structure_reports(
-    timeline: Timeline, ranges: Ranges, structure: Structure, step: int | None
+    timeline: Timeline,
+    ranges: Ranges,
+    structure: Structure,
+    step: int | None,
+    shares: OpShares | None,
 ) -> tuple[StructureReport, tuple[LayerReport, ...]]:
     """The layers of a step, the one that stands for the trace: their number and sizes, and each in
     order, with the ops before, behind and outside of them; () without layers. `ranges` are those of
@@ -85,7 +90,7 @@ def structure_reports(
         motif_layers=tuple(layers.motif.count(motif) for motif in motifs),
         step=step,
     )
-    if step is None:
+    if step is None or shares is None:
         return report, ()
     # The place of each op: 0 before the layers, 1 to count in one, count + 1 behind them, count + 2
     # outside: of another step, or on a device without layers.
@@ -98,9 +103,8 @@ def structure_reports(
             behind = np.where(structure.prologue[of_device], 0, count + 1)
             place[of_device] = np.where(layer == NO_LAYER, behind, layer + 1)
     place[rows] = np.repeat(np.arange(count + 2), np.diff((0, *layers.bounds, len(rows))))
-    running, ns = _attributed_in_step(timeline, step)
     time_ns = np.zeros(count + 3, dtype=np.int64)
-    np.add.at(time_ns, place[running], ns)
+    np.add.at(time_ns, place[shares.rows], shares.ns)
     ops = np.bincount(place[own], minlength=count + 3)
     names: tuple[int | LayerPlace, ...] = ("prologue", *range(count), "epilogue", "outside")
     motif_of = (None, *(motifs.index(motif) for motif in layers.motif), None, None)
@@ -114,18 +118,14 @@ def structure_reports(
 
 
 def role_reports(
-    timeline: Timeline, structure: Structure, step: int | None
+    timeline: Timeline, structure: Structure, step: int | None, shares: OpShares | None
 ) -> tuple[RoleReport, ...]:
-    """The roles of a step, the longest first.
-
-    The step's busy time is the union of the ops on its devices inside its GPU span, so an op of
-    another step that reaches into it counts too, with its own role.
-    """
-    if step is None:
+    """The roles of a step, the longest first; an op of another step that reaches into it counts
+    too, with its own role."""
+    if step is None or shares is None:
         return ()
-    rows, ns = _attributed_in_step(timeline, step)
     time_ns = np.zeros(len(ROLES), dtype=np.int64)
-    np.add.at(time_ns, structure.role[rows], ns)
+    np.add.at(time_ns, structure.role[shares.rows], shares.ns)
     own = np.flatnonzero(timeline.steps.op_step == step)
     count = np.bincount(structure.role[own], minlength=len(ROLES))
     place = np.bincount(structure.role[own], structure.confidence[own] == BY_PLACE, len(ROLES))
@@ -147,20 +147,6 @@ def role_reports(
         for number in order.tolist()
         if count[number] or time_ns[number]
     )
-
-
-def _attributed_in_step(timeline: Timeline, step: int) -> tuple[Int64s, Int64s]:
-    """The ops that run on a step's devices inside its GPU span, and the attributed time of each in
-    it: together the step's busy time."""
-    ops, steps = timeline.trace.ops, timeline.steps
-    span_start, span_end = int(steps.span.start_ns[step]), int(steps.span.end_ns[step])
-    inside = np.isin(ops.device, steps.devices[step])
-    inside &= (ops.start_ns < span_end) & (ops.end_ns > span_start)
-    rows = np.flatnonzero(inside)
-    end_ns = ops.end_ns[rows]
-    begin_ns = end_ns - attributed_ns(ops.start_ns[rows], end_ns)
-    ns = np.clip(end_ns, span_start, span_end) - np.clip(begin_ns, span_start, span_end)
-    return rows, np.asarray(ns, dtype=np.int64)
 
 
 def _step_layers(
@@ -215,7 +201,7 @@ def find_costs(found: MedianStep, facts: Given) -> Costs:
     """The costs of a step: by the user's model, by that of its capture, by a guess, or by the
     shapes that the trace has. A model that contradicts the trace is not used: a finding says where.
     """
-    trace, step = found.timeline.trace, found.step
+    trace, step, shares = found.timeline.trace, found.step, found.shares
     capture, names = trace.capture, set(trace.device_names.values())
     if capture is not None:
         device_name = capture.device_name
@@ -225,30 +211,34 @@ def find_costs(found: MedianStep, facts: Given) -> Costs:
         device_name = names.pop() if len(names) == 1 else ""
     peak = facts.peak or datasheet_peak(device_name)
     own_cost = None if capture is None else captured_cost(capture, facts.peak)
-    if step is None or trace.on_cpu:
+    if shares is None or trace.on_cpu:
         return Costs(own_cost)
-    costs = Costs()
-    if facts.model is not None or capture is not None or (facts.guess and found.layers):
+    costs = Costs(own_cost)
+    if step is not None and (facts.model or capture or (facts.guess and found.layers)):
         # Traces that show no model need none of the modules that model one.
         from decodescope.analyzer.reports.model_costs import model_costs
 
         costs = model_costs(found, facts, device_name, peak, own_cost)
-    if own_cost is not None and own_cost.measured_peak_bytes_per_s:
-        peak = measured_peak(own_cost.measured_peak_bytes_per_s, peak)
-    if costs.limits:
+    if costs.step is not None:
         return costs
-    ops = np.flatnonzero(found.timeline.steps.op_step == step)
-    limits = role_limits(trace, found.work, ops, found.structure.role[ops], peak)
-    return replace(costs, step=costs.step or own_cost, limits=limits)
+    works = limits_by_shapes(
+        trace,
+        found.work,
+        shares.rows[shares.own],
+        shares.ns[shares.own],
+        shares.part[shares.own],
+        peak,
+    )
+    return replace(costs, parts={shares.names[number]: work for number, work in works.items()})
 
 
 def with_costs(roles: tuple[RoleReport, ...], costs: Costs) -> tuple[RoleReport, ...]:
     """The roles with the bytes and FLOPs of each, and the time that these take at least."""
     rows = []
     for row in roles:
-        if (limit := costs.limits.get(row.role)) is not None:
-            row = with_fields(
-                row, bytes=limit.bytes, flops=limit.flops, limit_ns=limit.ns, bound=limit.bound
-            )
+        if (work := costs.parts.get(row.role)) is not None:
+            row = with_fields(row, bytes=work.bytes, flops=work.flops)
+            if work.limit is not None:
+                row = with_fields(row, limit_ns=work.limit.ns, bound=work.limit.bound)
         rows.append(row)
     return tuple(rows)

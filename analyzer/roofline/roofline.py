@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.roofline.peaks import DatasheetPeak, datasheet_peak
 from decodescope.analyzer.schema.answer import LimitBound
 from decodescope.analyzer.schema.kernel_report import Roofline
 from decodescope.analyzer.schema.report import CaptureInfo, Finding
 from decodescope.analyzer.schema.step_report import StepCost
-from decodescope.analyzer.trace import CPU_OPERATOR, KERNEL, Int8s, Int64s, Trace, rows_in
+from decodescope.analyzer.trace import CPU_OPERATOR, KERNEL, Int64s, Trace, rows_in
 
 if TYPE_CHECKING:
     from decodescope.analyzer.modelling.step_work import RoleWork
@@ -141,74 +140,90 @@ def _longest_of_each_operator(trace: Trace) -> tuple[Int64s, Int64s]:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkLimit:
-    """Bytes and FLOPs, and the least time that they take, because of `bound`; null without a
-    peak."""
+class Limit:
+    """At least `ns`, because of memory or of arithmetic."""
+
+    ns: int
+    bound: LimitBound
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedWork:
+    """Bytes and FLOPs, and the least time that they take; None without a peak."""
 
     bytes: int
     flops: int
-    ns: int | None = None
-    bound: LimitBound | None = None
+    limit: Limit | None
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """The cost of the whole step, None if unknown; the limits of the roles that have work in it,
-    empty if unknown; and what there is to say about the model."""
+    """The cost of the whole step, None if unknown; the work of its parts, by a model if the cost is
+    known, else by the shapes in the trace, empty if unknown; and what there is to say about the
+    model."""
 
     step: StepCost | None = None
-    limits: Mapping[str, WorkLimit] = field(default_factory=dict)
+    parts: Mapping[str, LimitedWork] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
 
+    @property
+    def by_model(self) -> bool:
+        """Whether the work of all parts is known."""
+        return self.step is not None and bool(self.parts)
 
-def work_limit(work: "RoleWork", peak: DatasheetPeak | None, dtype: str = "bf16") -> WorkLimit:
-    """The larger of bytes / bandwidth and FLOPs / peak of `dtype`.
+    @property
+    def is_lower_bound(self) -> bool:
+        """Whether the work is not all of the step's."""
+        return self.step is None or self.step.is_lower_bound
+
+
+def limited_work(work: "RoleWork", peak: DatasheetPeak | None, dtype: str = "bf16") -> LimitedWork:
+    """The work, and the larger of bytes / bandwidth and FLOPs / peak of `dtype`.
 
     Where no peak of `dtype` is known, the highest known one decides: arithmetic takes at least as
     long as that. Without any, memory alone sets the limit. A role without work has limit 0.
     """
     if peak is None or not peak.bytes_per_s > 0:
-        return WorkLimit(work.bytes, work.flops)
+        return LimitedWork(work.bytes, work.flops, None)
     memory_ns = work.bytes * 1e9 / peak.bytes_per_s
     rate = _rate(peak.flops_per_s, dtype)
     compute_ns = work.flops * 1e9 / rate if rate > 0 else 0.0
+    limit = Limit(round(memory_ns), "memory")
     if compute_ns > memory_ns:
-        return WorkLimit(work.bytes, work.flops, round(compute_ns), "compute")
-    return WorkLimit(work.bytes, work.flops, round(memory_ns), "memory")
+        limit = Limit(round(compute_ns), "compute")
+    return LimitedWork(work.bytes, work.flops, limit)
 
 
-def role_limits(
-    trace: Trace, work: OpWork, ops: Int64s, role: Int8s, peak: DatasheetPeak | None
-) -> dict[str, WorkLimit]:
-    """The limits of roles from those of the `ops` whose work the trace tells (`record_shapes`);
-    `role` holds the role of each of them, an index in `ROLES`.
+def limits_by_shapes(
+    trace: Trace, work: OpWork, ops: Int64s, ns: Int64s, part: Int64s, peak: DatasheetPeak | None
+) -> dict[int, LimitedWork]:
+    """The work of each part: that of those of the `ops` whose bytes and FLOPs the trace tells
+    (`record_shapes`). `ns` is the attributed time of each of them, `part` the number of its part.
 
     The limit of an op is the larger of bytes / bandwidth and FLOPs / peak of the dtype that its
-    name says, else of the fastest dtype, and no longer than the op took: a cache may have served
-    its bytes. Those of a role are summed, so they are a lower bound: other ops may be in it.
+    name says, else of the fastest dtype, and no longer than its attributed time: a cache may have
+    served its bytes. Those of a part are summed, so they are a lower bound: other ops may be in it.
     """
     is_known = (work.bytes[ops] != UNKNOWN) & (work.flops[ops] != UNKNOWN)
-    known, role = ops[is_known], role[is_known]
-    moved, flops = work.bytes[known], work.flops[known]
-    memory_ns = compute_ns = np.zeros(len(known))
-    has_peak = peak is not None and peak.bytes_per_s > 0
-    if peak is not None and has_peak:
+    known, ns, part = ops[is_known], ns[is_known], part[is_known]
+    memory_ns, compute_ns = np.zeros((2, len(known)))
+    if peak is not None and len(known):
         names, row = np.unique(trace.ops.name[known], return_inverse=True)
         dtypes = [product_dtype(trace.names[name]) for name in names.tolist()]
         rates = np.array([_rate(peak.flops_per_s, dtype) or math.inf for dtype in dtypes])
-        memory_ns = moved * 1e9 / peak.bytes_per_s
-        compute_ns = flops * 1e9 / rates[row] if len(known) else compute_ns
-    limit_ns = np.minimum(np.maximum(memory_ns, compute_ns), trace.ops.length_ns[known])
+        memory_ns = work.bytes[known] * 1e9 / peak.bytes_per_s
+        compute_ns = work.flops[known] * 1e9 / rates[row]
+    limit_ns = np.minimum(np.maximum(memory_ns, compute_ns), ns)
     limits = {}
-    for number in np.unique(role).tolist():
-        of_role = role == number
-        total_ns = limit_ns[of_role].sum()
-        by_compute_ns = limit_ns[of_role & (compute_ns > memory_ns)].sum()
-        limits[ROLES[number]] = WorkLimit(
-            bytes=int(moved[of_role].sum()),
-            flops=int(flops[of_role].sum()),
-            ns=round(total_ns) if has_peak else None,
-            bound=("compute" if 2 * by_compute_ns > total_ns else "memory") if has_peak else None,
+    for number in np.unique(part).tolist():
+        own = part == number
+        total_ns = int(limit_ns[own].sum())
+        by_compute_ns = limit_ns[own & (compute_ns > memory_ns)].sum()
+        bound: LimitBound = "compute" if 2 * by_compute_ns > total_ns else "memory"
+        limits[number] = LimitedWork(
+            bytes=int(work.bytes[known[own]].sum()),
+            flops=int(work.flops[known[own]].sum()),
+            limit=None if peak is None else Limit(total_ns, bound),
         )
     return limits
 

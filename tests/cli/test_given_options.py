@@ -22,6 +22,22 @@ def test_the_model_gives_roles_their_limits(decodescope: Command, foreign_traces
     assert "4,000 GB/s" in shown
 
 
+def test_the_model_is_guessed_unless_it_is_none(decodescope: Command, foreign_traces: Path) -> None:
+    trace = str(foreign_traces / "mi300x_vllm_decode_graph.json.gz")
+    for options in ((), ("--model", "auto"), ("--model", "auto", "--weights", "mxfp4")):
+        report = json.loads(decodescope("analyze", trace, *options, "--json").out)
+        assert report["step_cost"]["source"] == "guess"
+        assert report["answer"]["model_source"] == "guessed"
+    report = json.loads(decodescope("analyze", trace, "--model", "none", "--json").out)
+    assert report["step_cost"] is None
+    # The head is the one product whose shape the trace has.
+    assert [row["role"] for row in report["roles"] if row["limit_ns"]] == ["head"]
+    assert (report["answer"]["model_source"], report["answer"]["limit_is_lower_bound"]) == (
+        "shapes",
+        True,
+    )
+
+
 def test_rules_of_the_users_decide(decodescope: Command, tmp_path: Path) -> None:
     rules = tmp_path / "mine.toml"
     rules.write_text("[[rule]]\npattern = '_embed_kernel'\nkind = 'copy'\nrole = 'other'\n")
@@ -41,9 +57,12 @@ def test_rules_of_the_users_decide(decodescope: Command, tmp_path: Path) -> None
     [
         (("--model", "nosuch-9b"), "no model called nosuch-9b is known"),
         (("--model", "missing/config.json"), "name a model's config.json"),
-        (("--weights", "fp8"), "--weights: says something of a model"),
-        (("--tensor-parallel", "2"), "--tensor-parallel: says something of a model"),
-        (("--batch", "2"), "--batch: says something of a model"),
+        (("--model", "none", "--weights", "fp8"), "--weights: says something of a model"),
+        (
+            ("--model", "none", "--tensor-parallel", "2"),
+            "--tensor-parallel: says something of a model",
+        ),
+        (("--model", "none", "--batch", "2"), "--batch: says something of a model"),
         (("--model", "llama-3.2-1b", "--batch", "0"), "--batch"),
         (("--model", "llama-3.2-1b", "--weights", "fp9"), "no such format"),
         (("--peak", "fast"), "no figure with a unit"),
