@@ -133,8 +133,8 @@ _FIGURES: tuple[Column[CollectiveReport], ...] = (
 )
 
 
-def ranks_table(report: RanksReport) -> Table[RankReport]:
-    return Table("ranks", _RANKS, report.ranks)
+def ranks_table(report: RanksReport, most: int | None = None) -> Table[RankReport]:
+    return Table("ranks", _RANKS, report.ranks[:most], total=len(report.ranks))
 
 
 def _over_devices(figure: str) -> Callable[[RankReport], int]:
@@ -179,7 +179,7 @@ _RANKS: tuple[Column[RankReport], ...] = (
         lambda rank: communication_fraction(rank.report) or None,
     ),
     Column(
-        "verdict.bound",
+        "answer.bound",
         "bound",
         TEXT,
         "What limits its steps.",
