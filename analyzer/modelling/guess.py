@@ -1,4 +1,4 @@
-"""Which of the bundled models a trace is of, by what it shows.
+"""Which of the bundled models a trace is of, by what it shows, and the formats of its weights.
 
 A model fits if nothing contradicts it; what it explains is its evidence. A model is taken only if
 it explains the number of layers and a width (products, logits, all-reduces) or the name of its
@@ -7,8 +7,8 @@ class, and if every other one that fits explains less.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.modelling.config import bundled_models, model_shape
@@ -16,6 +16,8 @@ from decodescope.analyzer.modelling.contradictions import contradictions, matrix
 from decodescope.analyzer.modelling.matrices import head_matrix
 from decodescope.analyzer.modelling.shape import ModelShape
 from decodescope.analyzer.modelling.trace_facts import TraceFacts, padded_vocabulary, shown_requests
+from decodescope.analyzer.modelling.weight_formats import WeightFormat, weight_format
+from decodescope.analyzer.modelling.weights import PART_OF_ROLE, Weights
 
 # Products that fit must have this share of the FLOPs: those that do not may be attention.
 _EXPLAINED = 0.99
@@ -27,6 +29,16 @@ _BASE_CLASSES = {
     "deepseekv2": ("deepseekv3", "kimik2", "glm4moelite"),
     "transformers": None,
 }
+# Of several formats of the same width, the one with the fewest bytes: what a guess reads must not
+# be more than what the step reads.
+_FORMATS = (
+    ("int4", re.compile(r"(?i:fp4|e2m1|int4|w4a|a4w4|awq|gptq|marlin|machete|4bit|nf4)")),
+    ("fp8", re.compile(r"(?i:fp8|float8|e4m3|e5m2|w8a|a8w8|int8|imma)|_F8|_I8|nvjet_\w*?qq")),
+)
+# vLLM's kernels name the enumeration of its cache formats, 0 being that of the model's dtype.
+_KV_OF_8_BITS = re.compile(
+    r"(?i:fp8(?!KVCacheDataType\)?0)|float8|e4m3|e5m2|int8|unsigned char|uint8)"
+)
 _ENOUGH = frozenset(("class", "products", "vocabulary", "hidden"))
 
 
@@ -81,6 +93,38 @@ def class_families(classes: Sequence[str]) -> frozenset[str]:
     whole = [match for match in matches if "DecoderLayer" not in match[0]]
     families = {match[1].lower().replace("_", "") for match in whole or matches}
     return frozenset(families - {""})
+
+
+def shown_format(names: Collection[str]) -> WeightFormat | None:
+    """The narrowest format that names of kernels of products show, None if they show none."""
+    for name, pattern in _FORMATS:
+        if any(map(pattern.search, names)):
+            return weight_format(name)
+    return None
+
+
+def narrowed(
+    weights: Weights, kernels: Mapping[str, Collection[str]], element_bytes: int | None = None
+) -> tuple[Weights, str | None]:
+    """The formats of a model where those that its kernels show are no narrower, and in words what
+    was changed, None for nothing. `kernels` holds the names of each role's kernels, `element_bytes`
+    is the least that its products' shapes show for the weights."""
+    changed = []
+    for part in dict.fromkeys(PART_OF_ROLE.values()):
+        names = [
+            name for role in kernels if PART_OF_ROLE.get(role) == part for name in kernels[role]
+        ]
+        shown = shown_format(names)
+        if shown is None and element_bytes == 1 and part != "head":
+            shown = weight_format("fp8")
+        if shown is not None and shown.bits < weights.of(part).bits:
+            weights = weights.with_parts((part,), shown)
+            changed.append(f"{part}={shown.name}")
+    cache_names = [*kernels.get("kv_write", ()), *kernels.get("attention", ())]
+    if weights.kv_element_bytes > 1 and any(map(_KV_OF_8_BITS.search, cache_names)):
+        weights = replace(weights, kv_element_bytes=1)
+        changed.append("kv=fp8")
+    return weights, ",".join(changed) or None
 
 
 def _degrees(facts: TraceFacts, tensor_parallel: int | None) -> Sequence[int]:

@@ -148,6 +148,7 @@ def _step_cost(
         weights=model.weights_text,
         tensor_parallel=model.tensor_parallel,
         device_name=device_name,
+        batch_by_shapes=sizes.batch_by_shapes,
         is_lower_bound=sizes.batch is None or sizes.kv_tokens is None,
         evidence=chosen.evidence,
         **peak_fields(peak, model.shape.dtype),
@@ -187,8 +188,7 @@ def _guess(
     found: MedianStep, given: Given, facts: TraceFacts
 ) -> tuple[_Chosen | None, tuple[Finding, ...]]:
     """The bundled model that alone fits the trace, and what is to be said about it."""
-    from decodescope.analyzer.modelling.guess import candidates
-    from decodescope.analyzer.modelling.shown_formats import narrowed
+    from decodescope.analyzer.modelling.guess import candidates, narrowed
 
     fitting = candidates(facts, given.tensor_parallel)
     if len(fitting) != 1 or not fitting[0].is_enough:

@@ -32,11 +32,13 @@ _ranks = msgspec.json.Decoder(list[int])
 @dataclass(frozen=True, slots=True)
 class StepSizes:
     """The sizes of a step, at least: `batch` and `kv_tokens` are None if they are unknown, and then
-    `shape` has one request, and no other KV positions than the new ones."""
+    `shape` has one request, and no other KV positions than the new ones. `batch_by_shapes`: neither
+    annotations nor the user say the batch."""
 
     shape: StepShape
     batch: int | None
     kv_tokens: int | None
+    batch_by_shapes: bool = False
 
 
 def trace_facts(found: MedianStep, annotation: StepAnnotation) -> TraceFacts:
@@ -96,7 +98,8 @@ def step_sizes(
     shape_of_step = StepShape(
         batch or 1, least if kv_tokens is None else kv_tokens, queries, _pairs(annotation)
     )
-    return StepSizes(shape_of_step, batch, kv_tokens)
+    by_shapes = batch is not None and not (annotation.batch or given.batch)
+    return StepSizes(shape_of_step, batch, kv_tokens, by_shapes)
 
 
 def element_bytes(shape: ModelShape, facts: TraceFacts, devices: int) -> int | None:

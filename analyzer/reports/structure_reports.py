@@ -214,7 +214,7 @@ def find_costs(found: MedianStep, facts: Given) -> Costs:
     if shares is None or trace.on_cpu:
         return Costs(own_cost)
     costs = Costs(own_cost)
-    if step is not None and (facts.model or capture or (facts.guess and found.layers)):
+    if step is not None and (facts.model or capture or (facts.guess and _shows_a_model(found))):
         # Traces that show no model need none of the modules that model one.
         from decodescope.analyzer.reports.model_costs import model_costs
 
@@ -230,6 +230,19 @@ def find_costs(found: MedianStep, facts: Given) -> Costs:
         peak,
     )
     return replace(costs, parts={shares.names[number]: work for number, work in works.items()})
+
+
+def _shows_a_model(found: MedianStep) -> bool:
+    """Whether there is evidence of a model beside layers, for a guess: shapes of products, messages
+    of collectives, modules, experts or norms of Q and K."""
+    trace = found.timeline.trace
+    if not found.layers:
+        return False
+    if len(trace.work) or len(trace.messages) or trace.reference is not None:
+        return True
+    if any(row.role in ("experts", "qk_norm") for row in found.roles):
+        return True
+    return any("ForCausalLM_" in name or "DecoderLayer_" in name for name in trace.names)
 
 
 def with_costs(roles: tuple[RoleReport, ...], costs: Costs) -> tuple[RoleReport, ...]:

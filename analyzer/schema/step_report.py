@@ -89,9 +89,10 @@ class StepCost(Struct, frozen=True):
     "model" that the user named, or a "guess" of the model, for which `evidence` lists what fits.
     `bytes_per_step` are the weights and the KV cache that it reads at least, `flops_per_step`
     counts a multiply-add as two; with `is_lower_bound` they are those of one request, or of no
-    cache, because the batch or the KV length is unknown. `measured_peak_bytes_per_s` is the read
-    bandwidth measured in that run; without it, `datasheet_peak_bytes_per_s` decides, which
-    `peak_source` names ("--peak" for one that the user gave). What is unknown is null.
+    cache, because the batch or the KV length is unknown. `batch_by_shapes`: the rows of products or
+    of logits say the batch. `measured_peak_bytes_per_s` is the read bandwidth measured in that run;
+    without it, `datasheet_peak_bytes_per_s` decides, which `peak_source` names ("--peak" for one
+    that the user gave). What is unknown is null.
     """
 
     source: Literal["capture", "model", "guess"]
@@ -110,6 +111,7 @@ class StepCost(Struct, frozen=True):
     peak_flops_per_s: float | None = None
     peak_source: str | None = None
     is_lower_bound: bool = False
+    batch_by_shapes: bool = False
     evidence: tuple[str, ...] = ()
 
     @property

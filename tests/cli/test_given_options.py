@@ -17,7 +17,9 @@ def test_the_model_gives_roles_their_limits(decodescope: Command, foreign_traces
     report = json.loads(done.out)
     assert (done.code, report["step_cost"]["source"]) == (0, "model")
     assert all(row["limit_ns"] for row in report["roles"] if row["role"] != "other")
-    shown = decodescope("analyze", trace, "--model", "gpt-oss-20b", "--peak", "4TB/s").out
+    shown = decodescope(
+        "analyze", trace, "--model", "gpt-oss-20b", "--peak", "4TB/s", "--show", "roles"
+    ).out
     assert "of limit %" in shown
     assert "4,000 GB/s" in shown
 

@@ -3,7 +3,7 @@
 import pytest
 
 from decodescope.analyzer.modelling.config import read_model_config
-from decodescope.analyzer.modelling.shown_formats import narrowed, shown_format
+from decodescope.analyzer.modelling.guess import narrowed, shown_format
 from decodescope.analyzer.modelling.weights import model_weights
 
 LLAMA = read_model_config("llama-3.1-8b")
