@@ -13,6 +13,7 @@ from decodescope.analyzer.text.formatting import (
     interval_text,
     percent,
     ratio_text,
+    signed_duration,
     significant,
 )
 
@@ -210,7 +211,8 @@ def main_steps_words(report: Report) -> str:
         "other ops": main.busy_ns - main.attributed_ns,
         "idle": idle_ns,
     }
-    sums = [f"{name} {duration(ns / main.steps)}" for name, ns in parts.items() if ns]
+    means_ns = {name: round(ns / main.steps) for name, ns in parts.items()}
+    sums = [f"{name} {signed_duration(ns)}" for name, ns in means_ns.items() if ns]
     time = duration((main.busy_ns + idle_ns) / main.steps)
     devices = " on all devices" if len(report.devices) > 1 else ""
     text = f"a step ({steps_words(report)}){devices}: {' + '.join(sums)} = {time}"
