@@ -7,6 +7,7 @@ import numpy as np
 from decodescope.analyzer.answer.advice import Circumstances, next_steps
 from decodescope.analyzer.answer.bound import StepLimit, bound_of, reasons
 from decodescope.analyzer.answer.parts import (
+    PROFILER,
     OpShares,
     Window,
     find_parts,
@@ -61,6 +62,8 @@ def find_answer(timeline: Timeline, shares: OpShares, facts: AnswerFacts) -> Ans
         has_graphs=2 * facts.launches.graph_launches > facts.launches.calls,
     )
     whole = "the window" if window.step is None else "the step"
+    if PROFILER in idle:
+        whole += " without the profiler's cost"
     because = reasons(parts, limit, bound, cost, facts.launches, whole)
     advice = next_steps(circumstances)
     if trace.on_cpu:

@@ -6,6 +6,7 @@ from typing import ClassVar
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.text.plain import plain_line
+from decodescope.analyzer.vocabulary.answer_words import reasons_in_order
 from decodescope.analyzer.vocabulary.words import bound_words, layers_words, straggler_text
 from decodescope.tui.commands import Command
 from decodescope.tui.model.view import Moment, Part, View
@@ -61,7 +62,7 @@ class VerdictPanel(Panel[VerdictData]):
         answer = report.answer
         communication = view.window.communication
         waiting = [straggler_text(communication)] if communication is not None else []
-        reasons = (*answer.because, *waiting, *_about_the_step(report))
+        reasons = (*reasons_in_order(answer), *waiting, *_about_the_step(report))
         return VerdictData(bound_words(answer.bound), reasons, answer.bound in _BAD, answer.next)
 
     def as_text(self, data: VerdictData) -> list[str]:

@@ -20,9 +20,7 @@ from decodescope.tui.style.palette import horizontal_bar
 
 
 class LongestFirstPanel(WindowTablePanel):
-    """The first rows of a table in order of time; the others, called `ROWS`, are counted."""
-
-    ROWS = ""
+    """The first rows of a table that does not scroll; the others are counted."""
 
     def wanted_rows(self, width: int) -> int | None:
         return 0 if isinstance(self._data, Empty) else len(self._rows) + 1
@@ -32,7 +30,7 @@ class LongestFirstPanel(WindowTablePanel):
         more = len(self._rows) - (len(rows) - 1)
         if len(rows) > height:
             del rows[0]
-        note = f"{more} more {self.ROWS} take less" if more else data.note
+        note = f"{more} more" if more else data.note
         return Sheet(rows[:height], data.title, note)
 
 
@@ -41,7 +39,6 @@ class PartsPanel(LongestFirstPanel):
 
     NAME = "parts"
     TITLE = "Where the step goes"
-    ROWS = "parts"
 
     def contents(self, window: Window, view: View) -> WindowTable | Empty:
         answer, observer = window.report.answer, window.report.observer
@@ -73,7 +70,6 @@ class RolesPanel(LongestFirstPanel):
 
     NAME = "roles"
     TITLE = "Busy time of a step by role"
-    ROWS = "roles"
 
     def contents(self, window: Window, view: View) -> WindowTable | Empty:
         roles, structure = window.report.roles, window.report.structure
