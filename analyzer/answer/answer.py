@@ -19,6 +19,7 @@ from decodescope.analyzer.roofline.roofline import Costs, Limit
 from decodescope.analyzer.schema.answer import Answer, Bound, HostFrame, LimitBound, ModelSource
 from decodescope.analyzer.schema.kernel_report import LaunchReport
 from decodescope.analyzer.schema.step_report import StepCost
+from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
 from decodescope.analyzer.timing.step_annotations import StepAnnotation
 from decodescope.analyzer.timing.timeline import Timeline, idle_inside
@@ -63,7 +64,7 @@ def find_answer(timeline: Timeline, shares: OpShares, facts: AnswerFacts) -> Ans
     )
     whole = "the window" if window.step is None else "the step"
     if PROFILER in idle:
-        whole += " without the profiler's cost"
+        whole = duration(window.length_ns - idle[PROFILER])
     because = reasons(parts, limit, bound, cost, facts.launches, whole)
     advice = next_steps(circumstances)
     if trace.on_cpu:

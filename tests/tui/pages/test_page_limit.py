@@ -82,8 +82,8 @@ def test_a_part_has_its_time_limit_and_the_time_over_it() -> None:
     _, *lines = drawn(PartsPanel, view_of(answered(answer)), BRUSHES[2], 120, 20)
     down, late, norm, qkv = (" ".join(line.split()) for line in lines)
     assert down.startswith("D down 60.0 µs 48.0 µs 12.0 µs 12.0 ==")
-    assert late.startswith("h waiting for the host 30.0 µs - 30.0 µs 30.0 ==")
-    assert norm.startswith("N norm 8.00 µs - - 8.0 =")
+    assert late.startswith("h waiting for the host 30.0 µs – 30.0 µs 30.0 ==")
+    assert norm.startswith("N norm 8.00 µs – – 8.0 =")
     assert qkv.startswith("Q qkv 2.00 µs 2.50 µs -500 ns -0.5")
 
 
@@ -129,7 +129,7 @@ async def test_the_live_figure_is_beside_those_of_the_window(tmp_path: Path) -> 
     assert any(" now " in line and " 2.8 % " in line for line in found)
     assert "MBU now 2.8 %" in lines[2]
     assert any(" before the window " in line for line in found)
-    assert any("an unprofiled step (1.50 ms) reads" in line for line in lines)
+    assert any("% of 1.50 ms: below 60%" in line for line in lines)
 
 
 async def test_arrows_go_from_kernel_to_kernel_and_enter_opens_one(eager: Path) -> None:
