@@ -57,7 +57,7 @@ def test_every_op_of_the_replay_has_a_path(pair: tuple[Trace, bytes]) -> None:
 def test_the_work_of_products_is_that_of_the_shapes_in_the_capture(
     pair: tuple[Trace, bytes],
 ) -> None:
-    """gpt-oss-20b at batch 32: qkv, o and router of each layer, and lm_head outside of the graph."""
+    """gpt-oss-20b at batch 32: qkv, o and router of each layer; lm_head is outside of it."""
     trace, capture = pair
     analysis = analyze(trace, Given((read_kineto_bytes(capture, "capture.json"),), guess=False))
     rows = {row.role: row for row in analysis.report.roles}
