@@ -15,13 +15,12 @@ from decodescope.analyzer.roofline.peaks import step_bandwidth
 from decodescope.analyzer.schema.comparison_report import (
     Comparison,
     Diff,
-    Interval,
     Pair,
     SpeedRatio,
     VariantRates,
 )
 from decodescope.analyzer.schema.report import Report, WaterfallPart
-from decodescope.analyzer.schema.run_report import Accuracy
+from decodescope.analyzer.schema.run_report import Accuracy, Interval
 
 
 @dataclass(frozen=True, slots=True)

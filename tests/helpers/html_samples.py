@@ -12,7 +12,6 @@ from decodescope.analyzer.schema.comparison_report import (
     ComparisonResult,
     Diff,
     Gate,
-    Interval,
     Pair,
     RangeChange,
     SpeedRatio,
@@ -33,7 +32,7 @@ from decodescope.analyzer.schema.report import (
     HostActivity,
     Report,
 )
-from decodescope.analyzer.schema.run_report import Accuracy, RunReport
+from decodescope.analyzer.schema.run_report import Accuracy, Interval, RunReport
 from decodescope.analyzer.schema.step_report import (
     Bandwidth,
     RoleReport,

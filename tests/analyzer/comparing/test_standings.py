@@ -9,13 +9,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from decodescope.analyzer.comparing.comparison import compare_runs, standings_of
-from decodescope.analyzer.schema.comparison_report import (
-    Interval,
-    SpeedRatio,
-    Standing,
-    VariantRates,
-)
-from decodescope.analyzer.schema.run_report import Accuracy
+from decodescope.analyzer.schema.comparison_report import SpeedRatio, Standing, VariantRates
+from decodescope.analyzer.schema.run_report import Accuracy, Interval
 from tests.helpers.comparison_reports import ACCURACY, run_of
 
 STEADY = (1.0, 1.001, 0.999, 1.0)

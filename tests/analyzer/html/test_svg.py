@@ -16,14 +16,10 @@ from decodescope.analyzer.html.svg_timeline import MAX_STREAMS, excerpt_svg, ste
 from decodescope.analyzer.html.svg_variants import rates_svg, ratios_svg, standings_svg
 from decodescope.analyzer.names.kinds import FAMILIES
 from decodescope.analyzer.reports.distributions import shared_bounds
-from decodescope.analyzer.schema.comparison_report import (
-    Interval,
-    SpeedRatio,
-    Standing,
-    VariantRates,
-)
+from decodescope.analyzer.schema.comparison_report import SpeedRatio, Standing, VariantRates
 from decodescope.analyzer.schema.kernel_report import QueueDepth
 from decodescope.analyzer.schema.report import GAP_CLASSES, WaterfallPart
+from decodescope.analyzer.schema.run_report import Interval
 from decodescope.analyzer.timing.intervals import union
 from decodescope.analyzer.tracks.step_tracks import StepTracks
 from tests.helpers.html_samples import sample_pair
