@@ -104,7 +104,9 @@ def few_positions(accuracy: Accuracy) -> str:
         words.append(_FIGURES[figure] + ends)
     needed = [count for count in accuracy.positions_needed.values() if count is not None]
     advice = f"; about {max(needed):,} would decide" if needed else ""
-    return f"{accuracy.positions:,} positions are too few for {' and '.join(words)}{advice}"
+    count = accuracy.positions
+    positions = "1 position is" if count == 1 else f"{count:,} positions are"
+    return f"{positions} too few for {' and '.join(words)}{advice}"
 
 
 def kl_interval(sums: Floats, sizes: Floats) -> Interval:

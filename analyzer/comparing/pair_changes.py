@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple
 
+from decodescope.analyzer.answer.parts import busy_ns
 from decodescope.analyzer.comparing.range_alignment import align_ranges
-from decodescope.analyzer.roofline.waterfall import busy_time_ns
 from decodescope.analyzer.schema.comparison_report import (
     Change,
     Pair,
@@ -125,7 +125,7 @@ _NOT_BUSY: _Key = ("not_busy", "not_busy")
 def step_changes(base: Report | None, other: Report | None) -> StepChanges | None:
     """The parts of the two steps that stand for the reports; None unless both have one with roles.
 
-    Idle time is split by class if both have a waterfall. Layers are compared by number if there are
+    Layers are compared by number if there are
     as many on both sides, else motif by motif at their mean (all layers together if one side has
     more motifs than the other), with a row for the layers that one side has more.
     """
@@ -134,8 +134,7 @@ def step_changes(base: Report | None, other: Report | None) -> StepChanges | Non
     base_ns, other_ns = _step_ns(base), _step_ns(other)
     if base_ns is None or other_ns is None:
         return None
-    split = bool(base.waterfall and other.waterfall)
-    roles = _rows(_role_parts(base, base_ns, split), _role_parts(other, other_ns, split))
+    roles = _rows(_role_parts(base), _role_parts(other))
     layers: tuple[StepPartChange, ...] = ()
     if base.layers and other.layers:
         base_layers, other_layers = _layer_parts(base.layers, other.layers)
@@ -146,38 +145,27 @@ def step_changes(base: Report | None, other: Report | None) -> StepChanges | Non
 
 
 def _step_ns(report: Report) -> int | None:
-    """The time of the profiled step that stands for a trace, without interruptions."""
-    if not report.roles or report.observer is None:
-        return None
-    return report.observer.profiled_step_ns
+    return report.answer.step_ns
 
 
-def _role_parts(report: Report, step_ns: int, split: bool) -> _StepParts:
-    parts: _StepParts = {
-        ("role", row.role): _StepPart(row.ns_per_step, row.ops_per_step) for row in report.roles
+def _role_parts(report: Report) -> _StepParts:
+    return {
+        ("idle" if part.group == "host" or part.part in GAP_CLASSES else "role", part.part): (
+            _StepPart(part.ns, part.ops or None)
+        )
+        for part in report.answer.parts
     }
-    completed = _completed(parts, report, step_ns)
-    if split:
-        tail_ns = completed.pop(_NOT_BUSY).ns
-        for part in report.waterfall:
-            if part.part in GAP_CLASSES:
-                completed["idle", part.part] = _StepPart(part.ns)
-                tail_ns -= part.ns
-        completed["host_tail", "host_tail"] = _StepPart(tail_ns)
-    return completed
 
 
 def _completed(parts: _StepParts, report: Report, step_ns: int) -> _StepParts:
     """The parts with the rest of the step: time in which nothing runs, and (negative) what they
     count beyond the step."""
     counted_ns = sum(part.ns for part in parts.values())
-    busy_ns = busy_time_ns(report.waterfall)
-    if busy_ns is None:
-        busy_ns = min(counted_ns, step_ns)
+    step_busy_ns = busy_ns(report.answer.parts)
     return {
         **parts,
-        _NOT_BUSY: _StepPart(step_ns - busy_ns),
-        ("beyond_step", "beyond_step"): _StepPart(busy_ns - counted_ns),
+        _NOT_BUSY: _StepPart(step_ns - step_busy_ns),
+        ("beyond_step", "beyond_step"): _StepPart(step_busy_ns - counted_ns),
     }
 
 

@@ -46,7 +46,9 @@ _PERPLEXITY_RATIO = Kind(lambda value: UNKNOWN if value is None else f"{value:.4
 
 def _scored(figure: str, kind: Kind) -> Callable[[Side], str]:
     def text(side: Side) -> str:
-        return UNKNOWN if side.accuracy is None else accuracy_figure(side.accuracy, figure, kind.text)
+        return (
+            UNKNOWN if side.accuracy is None else accuracy_figure(side.accuracy, figure, kind.text)
+        )
 
     return text
 

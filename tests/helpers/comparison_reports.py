@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from decodescope.analyzer.roofline.roofline import captured_cost
+from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.kernel_report import LaunchReport, StepTimes
 from decodescope.analyzer.schema.report import (
     GAP_CLASSES,
@@ -19,11 +20,10 @@ from decodescope.analyzer.schema.report import (
     Report,
     Source,
     StepReport,
-    Verdict,
-    WaterfallPart,
 )
 from decodescope.analyzer.schema.run_report import Accuracy, RunReport
 from decodescope.analyzer.schema.step_report import Bandwidth
+from tests.helpers.answers import answer_of
 
 HEALTHY = Health("ok", 0, ())
 ACCURACY = Accuracy("fp32 eager", "a text", 64, 0.004, 1.2e-5, 0.984, 12.34, 1.0007)
@@ -56,8 +56,7 @@ def run_of(variant: str, number: int | None, tokens_per_s: float, **changes: Any
         bytes_per_step=10**9,
         bandwidth=Bandwidth(1e12, None, None, None, None),
         observer=Observer(None, None, None),
-        waterfall=(),
-        verdict=Verdict("memory", ()),
+        answer=Answer(bound="memory"),
         health=HEALTHY,
         environment={"torch": "2.13.0", "driver": "580.1"},
         accuracy=ACCURACY,
@@ -121,13 +120,7 @@ def window_of(
         steps=tuple(steps),
         kernels=(),
         ranges=tuple(ranges),
-        verdict=Verdict("memory", ()),
-        waterfall=(
-            WaterfallPart("limit", 500_000),
-            WaterfallPart("kernel_inefficiency", -20_000),
-            WaterfallPart("host_wait", 70_000),
-            WaterfallPart("dependency", 0),
-        ),
+        answer=answer_of({"gate_up": 480_000, "host_wait": 70_000}, bound="memory"),
     )
     if (capture := changes.get("capture")) is not None:
         changes.setdefault("step_cost", captured_cost(capture))

@@ -5,14 +5,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.schema.comparison_report import StepChanges, StepPartChange
-from decodescope.analyzer.schema.report import Observer, Report, WaterfallPart
+from decodescope.analyzer.schema.report import Observer, Report
 from decodescope.analyzer.schema.step_report import LayerReport, RoleReport, StructureReport
 from decodescope.analyzer.trace import Bools, Trace
+from tests.helpers.answers import answer_of
 from tests.helpers.comparison_reports import step_of, window_of
 
 Layers = Mapping[int | str, tuple[int | None, int]]
@@ -38,17 +40,23 @@ def step_report(
         LayerReport(layer, motif, 3, ns)  # type: ignore[arg-type]
         for layer, (motif, ns) in (layers or {}).items()
     )
-    parts = (
-        WaterfallPart("busy", busy_ns),
-        *(WaterfallPart(name, ns) for name, ns in gaps.items()),
-        WaterfallPart("host_tail", whole_ns - busy_ns - sum(gaps.values())),
+    if tail_ns := whole_ns - busy_ns - sum(gaps.values()):
+        gaps["host_wait"] = gaps.get("host_wait", 0) + tail_ns
+    parts = {role: ns for role, (_, ns) in roles.items()} | gaps
+    answer = answer_of(parts)
+    answer = msgspec.structs.replace(
+        answer,
+        parts=tuple(
+            msgspec.structs.replace(part, ops=roles[part.part][0]) if part.part in roles else part
+            for part in answer.parts
+        ),
     )
     numbered = sum(isinstance(layer, int) for layer in layers or {})
     fields: dict[str, Any] = {
         "observer": Observer(None, whole_ns, None),
         "roles": rows,
         "layers": made,
-        "waterfall": parts,
+        "answer": answer,
         "structure": StructureReport("repetition", numbered, 0, (), 0, "exact"),
     }
     return window_of([step_of(0, busy_ns, {})], **(fields | changes))

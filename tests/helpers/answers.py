@@ -1,0 +1,45 @@
+"""Answers made by hand."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from decodescope.analyzer.schema.answer import Answer, AnswerPart, PartGroup
+from decodescope.analyzer.schema.report import GAP_CLASSES
+
+GROUPS: dict[str, PartGroup] = {
+    **dict.fromkeys(("host_wait", "launch_call", "launch_latency", "unlinked"), "host"),
+    "communication": "communication",
+    "copy": "copies",
+    "profiler": "profiler",
+}
+
+
+def part_of(name: str, ns: int, ops: int = 0, limit_ns: int | None = None) -> AnswerPart:
+    """A part of `ns` whose share is not filled in; idle time has no ops."""
+    over_ns = ns if name in GAP_CLASSES else None if limit_ns is None else ns - limit_ns
+    kernel = None if name in GAP_CLASSES else f"{name}_kernel"
+    return AnswerPart(name, GROUPS.get(name, "kernels"), ns, limit_ns, over_ns, 0.0, ops, kernel)
+
+
+def answer_of(parts: Mapping[str, int], ops: int = 1, **changes: Any) -> Answer:
+    """The answer of a decode step with these parts, in their order; those that take time beside
+    idle time have `ops` each."""
+    whole_ns = sum(parts.values())
+    answer = Answer(
+        kind="decode",
+        steps=1,
+        step=0,
+        step_ns=whole_ns,
+        whole_ns=whole_ns,
+        bound="kernels",
+        parts=tuple(
+            msgspec.structs.replace(
+                part_of(name, ns, 0 if name in GAP_CLASSES else ops),
+                share=ns / whole_ns if whole_ns else 0.0,
+            )
+            for name, ns in parts.items()
+        ),
+    )
+    return msgspec.structs.replace(answer, **changes)
