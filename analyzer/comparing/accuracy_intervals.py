@@ -134,9 +134,9 @@ def agreement_interval(sums: Floats, sizes: Floats) -> Interval:
     middle = share + t**2 / (2 * positions)
     half = t * math.sqrt(share * (1 - share) / positions + t**2 / (4 * positions**2))
     scale = 1 + t**2 / positions
-    return Interval(
-        max((middle - half) / scale, 0.0), min((middle + half) / scale, 1.0), CONFIDENCE
-    )
+    # The share itself is inside, but for rounding.
+    low, high = min((middle - half) / scale, share), max((middle + half) / scale, share)
+    return Interval(max(low, 0.0), min(high, 1.0), CONFIDENCE)
 
 
 def _half(interval: Interval) -> float:
