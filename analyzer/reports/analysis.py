@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from decodescope.analyzer.answer.answer import AnswerFacts, find_answer
+from decodescope.analyzer.answer.host_frames import host_frames
 from decodescope.analyzer.answer.parts import op_shares, window_of
 from decodescope.analyzer.attribution.ranges import Ranges, attribution, find_ranges
 from decodescope.analyzer.names.rules import bundled_rules
@@ -108,7 +109,7 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
             steps=0 if step is None else len(main_steps),
             annotation=UNKNOWN if step is None else kinds[step],
             costs=costs,
-            host=(),
+            host=host_frames(timeline, main_steps, interruptions),
             interruptions_ns=sum(interruption.length_ns for interruption in interruptions),
             launches=launches,
         )
