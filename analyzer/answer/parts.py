@@ -111,7 +111,7 @@ def without_profiler(idle: dict[str, int], cost_ns: int) -> dict[str, int]:
     if not cost_ns:
         return idle
     left, left_ns = dict(idle), cost_ns
-    for name in (name for name in HOST_CLASSES if idle[name]):
+    for name in filter(idle.get, HOST_CLASSES):
         taken_ns = left_ns * idle[name] // late_ns
         left[name] -= taken_ns
         left_ns -= taken_ns
