@@ -15,6 +15,7 @@ from decodescope.analyzer.reports.interruption_reports import interruption_repor
 from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, launch_report
 from decodescope.analyzer.reports.range_reports import range_reports
 from decodescope.analyzer.reports.structure_reports import (
+    MedianStep,
     find_costs,
     role_reports,
     structure_reports,
@@ -95,7 +96,8 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         shares = op_shares(timeline, structure, window_of(timeline, step, interruptions))
     structured, layers = structure_reports(timeline, own_ranges, structure, step, shares)
     roles = role_reports(timeline, structure, step, shares)
-    costs = find_costs(timeline, step, facts, structured, roles)
+    found = MedianStep(timeline, step, structure, work, shares, structured, layers, roles)
+    costs = find_costs(found, facts)
     trace_health = health(
         timeline, observer, reported_interruptions, ranges.tree.cut, costs.findings
     )
@@ -106,7 +108,6 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
             steps=0 if step is None else len(main_steps),
             annotation=UNKNOWN if step is None else kinds[step],
             costs=costs,
-            shape_limits={},
             host=(),
             interruptions_ns=sum(interruption.length_ns for interruption in interruptions),
             launches=launches,
