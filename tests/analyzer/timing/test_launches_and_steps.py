@@ -187,7 +187,7 @@ def test_the_report_is_the_documented_json() -> None:
     data = json.loads(msgspec.json.encode(report))
     assert {"schema_version", "source", "health", "devices", "launches", "steps", "kernels",
             "ranges", "answer"} <= set(data)  # fmt: skip
-    assert data["schema_version"] == 2
+    assert data["schema_version"] == 3
     assert set(data["devices"][0]["gaps"]) == {
         *("unlinked", "graph_internal", "host_wait", "launch_call", "kernel_floor", "dependency"),
         "launch_latency",
