@@ -84,7 +84,7 @@ def _limit_reasons(
         yield "the limit is not known: neither a model nor the trace says what must be read"
         return
     at_least = "at least " if limit.is_lower_bound else ""
-    near = "near" if limit.ns >= NEAR_LIMIT * judged_ns else "below"
+    near = "at least" if limit.ns >= NEAR_LIMIT * judged_ns else "below"
     sentence = (
         f"the limit is {at_least}{duration(limit.ns)}, {limit.ns / judged_ns:.1%} of "
         f"{duration(judged_ns)}: {near} {NEAR_LIMIT:.0%}"

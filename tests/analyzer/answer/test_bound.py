@@ -60,7 +60,7 @@ def test_the_profilers_cost_is_no_part_of_the_judged_step() -> None:
     parts = parts_of(gate_up=700, host_wait=300, profiler=1_000)
     assert bound_of(parts, StepLimit(600, "memory")) == "memory"
     said = reasons(parts, StepLimit(600, "memory"), "memory", None, launches(1), "the step")
-    assert said[0] == "the limit is at least 600 ns, 60.0% of 1.00 µs: near 60%"
+    assert said[0] == "the limit is at least 600 ns, 60.0% of 1.00 µs: at least 60%"
 
 
 lengths = st.dictionaries(

@@ -122,7 +122,7 @@ def test_parts_of_any_steps_add_up(data: st.DataObject) -> None:
             events.append(call(at, at + 1, correlation))
             start = at + data.draw(st.integers(0, 60))
             stream = data.draw(st.integers(7, 8))
-            length = data.draw(st.integers(0, 20))
+            length = data.draw(st.integers(1, 20))
             events.append(op(start, start + length, correlation, stream=stream))
         at += 1
         events.append(span(begin, at, f"decode_step_{step}"))
