@@ -10,6 +10,7 @@ from rich.cells import cell_len
 from decodescope.analyzer.comparing.comparison import compare_runs
 from decodescope.analyzer.comparing.diff import diff_reports
 from decodescope.analyzer.comparing.regression_gate import check_baseline, gate_diff, read_baseline
+from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.comparison_report import Change, Comparison, Diff
 from decodescope.analyzer.schema.report import Finding, Source
 from decodescope.analyzer.text.formatting import UNKNOWN, ratio_text
@@ -67,7 +68,7 @@ def test_a_comparison_is_shown_completely() -> None:
             "llama-3.2-1b@random", "(random weights)", "NVIDIA H200", "4 rounds",
             "fused+graph+fp8_e4m3 ÷ eager", "faster", "x4", "against fp32 eager, 64 positions",
             "98.4", "step, unprofiled", "idle: host_wait", "300", "gone", "new",
-            "(was mlp, norm)", "limit: bytes ÷ peak", "-20.0 µs", "said before",
+            "(was mlp, norm)", "waiting for the host", "480 µs", "said before",
             "Regression gate failed", "eager, 102 tokens/s after 9,001", "all in decode_step",
         ):  # fmt: skip
             assert words in _unescaped(output), words
@@ -109,7 +110,7 @@ def test_random_weights_of_a_diff_are_marked() -> None:
 
 
 def test_a_diff_of_whole_traces_shows_totals() -> None:
-    whole = msgspec.structs.replace(window_of([step_of(0, 9, {})]), steps=(), waterfall=())
+    whole = msgspec.structs.replace(window_of([step_of(0, 9, {})]), steps=(), answer=Answer())
     for output in (
         text_of(comparison_table(diff_reports(whole, whole)), 80),
         comparison_markdown(diff_reports(whole, whole)),
