@@ -53,7 +53,9 @@ def test_the_parts_add_up_to_the_profiled_step(run: Run) -> None:
     report, _ = run
     answer = report["answer"]
     assert sum(part["ns"] for part in answer["parts"]) == answer["step_ns"]
+    assert (answer["kind"], answer["steps"], answer["batch"]) == ("decode", 3, 1)
     assert answer["step_ns"] == report["observer"]["profiled_step_ns"]
+    assert answer["unprofiled_step_ns"] == report["observer"]["unprofiled_step_ns"]
 
 
 def test_the_kept_window_matches_the_report(run: Run, decodescope: Command) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from decodescope.analyzer.protocol.messages import State
 from decodescope.analyzer.reports.roofline_model import roofline_model
 from decodescope.analyzer.schema.answer import Answer
-from decodescope.analyzer.text.formatting import duration, percent
+from decodescope.analyzer.text.formatting import UNKNOWN, duration, percent
 from decodescope.analyzer.vocabulary.words import part_words
 from decodescope.tui.model.picks import KernelPick, Selection
 from decodescope.tui.model.view import Moment, Window
