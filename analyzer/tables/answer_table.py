@@ -59,7 +59,7 @@ def answer_table(answer: Answer, most: int | None = None) -> Table[AnswerPart]:
             PERCENT,
             "The time over the limit, or the time where that is not known, ÷ the step.",
             lambda part: _lost_ns(part) / answer.whole_ns if answer.whole_ns else None,
-            priority=4,
+            priority=3,
             bar=10 if known else 16,
         ),
         _where(answer, most),
@@ -94,12 +94,12 @@ def _where(answer: Answer, most: int | None) -> Column[AnswerPart]:
     return Column(
         "kernel",
         "",
-        replace(RANGE, least=24),
+        replace(RANGE, least=16),
         "The kernel that takes most of it; of waiting for the host, what the host did for most of "
         "that time.",
         lambda part: part.kernel or host.get(part.part),
         text=lambda part: fit(part, _WHOLE_CELLS),
         fit=fit,
-        priority=3,
+        priority=4,
         tone="dim",
     )
