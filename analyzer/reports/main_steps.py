@@ -129,7 +129,7 @@ def step_kind_reports(timeline: Timeline, interrupted_ns: Int64s) -> tuple[StepK
     for _, step_indices in sorted(rows.items(), key=lambda row: (-len(row[1]), row[0])):
         indices = np.array(step_indices)
         of_kind = [annotations[index] for index in step_indices]
-        timed = timed_steps(steps, interrupted_ns, indices)
+        timed = timed_steps(steps, indices)
         times = percentiles((steps.time_ns - interrupted_ns)[timed])
         reports.append(
             StepKindReport(
