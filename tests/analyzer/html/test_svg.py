@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks, time_ticks
 from decodescope.analyzer.html.svg_step_time import histogram_svg, queue_svg, waterfalls_svg
@@ -16,17 +17,14 @@ from decodescope.analyzer.html.svg_timeline import MAX_STREAMS, excerpt_svg, ste
 from decodescope.analyzer.html.svg_variants import rates_svg, ratios_svg, standings_svg
 from decodescope.analyzer.names.kinds import FAMILIES
 from decodescope.analyzer.reports.distributions import shared_bounds
-from decodescope.analyzer.schema.comparison_report import (
-    Interval,
-    SpeedRatio,
-    Standing,
-    VariantRates,
-)
+from decodescope.analyzer.schema.comparison_report import SpeedRatio, Standing, VariantRates
 from decodescope.analyzer.schema.kernel_report import QueueDepth
 from decodescope.analyzer.schema.report import GAP_CLASSES
+from decodescope.analyzer.schema.run_report import Interval
 from decodescope.analyzer.timing.intervals import union
 from decodescope.analyzer.tracks.step_tracks import StepTracks
 from tests.helpers.answers import answer_of
+from tests.helpers.comparison_reports import ACCURACY
 from tests.helpers.html_samples import sample_pair
 from tests.helpers.step_tracks import step_tracks_of
 
@@ -317,7 +315,8 @@ def test_the_frontiers_line_joins_the_unbeaten_and_the_text_says_what_is_drawn()
         Standing("w8a8", 1900.0, 5e-2, ("fp8",)),
         Standing("bf16", 1000.0, 1e-4, ()),
     ]
-    rates = [VariantRates("fp8", (), 2000.0, Interval(1900.0, 2100.0, 0.95), None)]
+    known = replace(ACCURACY, kl=0.01, kl_interval=Interval(0.008, 0.0125, 0.95))
+    rates = [VariantRates("fp8", (), 2000.0, Interval(1900.0, 2100.0, 0.95), known)]
     root = parsed(standings_svg(standings, rates) or "")
     (fast, _, slow) = ((dot.get("cx"), dot.get("cy")) for dot in root.iter("circle"))
     axes = [line for line in root.iter("line") if line.get("class") == "axis"]
@@ -328,8 +327,8 @@ def test_the_frontiers_line_joins_the_unbeaten_and_the_text_says_what_is_drawn()
     top = float(band.get("y", 0))
     assert top < float(fast[1] or 0) < top + float(band.get("height", 0))
     said = root.get("aria-label") or ""
-    assert "fp8: 2,000 tokens/s, KL 0.01, beaten by nothing" in said
-    assert "w8a8: 1,900 tokens/s, KL 0.05, beaten by fp8" in said
+    assert "fp8: 2,000 tokens/s, KL 0.01 (0.008 to 0.0125) nats, beaten by nothing" in said
+    assert "w8a8: 1,900 tokens/s, KL 0.05 nats, beaten by fp8" in said
     assert standings_svg([], rates) is None
 
 
