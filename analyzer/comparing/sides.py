@@ -103,7 +103,7 @@ def _trace(diff: Diff, name: str) -> Side:
     first, change = name == BASE, diff.pair.step_ns
     report, step_ns = (diff.base, change.base) if first else (diff.other, change.other)
     cost, capture, mbu = report.step_cost, report.capture, None
-    if cost is not None and step_ns:
+    if cost is not None and cost.is_certain and step_ns:
         mbu = step_bandwidth(cost, round(step_ns)).mbu
     file = PurePath(report.source.path).name
     return _side(

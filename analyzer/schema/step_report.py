@@ -125,6 +125,12 @@ class StepCost(Struct, frozen=True):
         """The measured peak, else the datasheet's or the user's."""
         return self.measured_peak_bytes_per_s or self.datasheet_peak_bytes_per_s
 
+    @property
+    def is_certain(self) -> bool:
+        """Whether rates can follow from it: the model is no guess, and its work is not only a lower
+        bound."""
+        return self.source != "guess" and not self.is_lower_bound
+
 
 class Bandwidth(Struct, frozen=True):
     """MBU = achieved / measured peak (datasheet peak if none was measured; `mbu_of` says which).

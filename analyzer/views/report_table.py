@@ -291,15 +291,19 @@ def _health(report: Report, width: int, most: int) -> Iterator[RenderableType]:
 
 def _cost_line(cost: StepCost) -> Text:
     """The bytes that the step must read and its sizes, in a sentence."""
-    sizes = [f"{count(cost.batch)} requests" if cost.batch != 1 else "1 request"]
+    sizes = ["at least 1 request" if cost.batch is None else f"{count(cost.batch)} requests"]
+    if cost.batch == 1:
+        sizes = ["1 request"]
     sizes += [f"{count(cost.kv_tokens)} KV positions"] if cost.kv_tokens is not None else []
     formats = f" ({plain_line(cost.weights)})" if cost.weights else ""
     devices = f", 1 of {cost.tensor_parallel} devices" if cost.tensor_parallel > 1 else ""
     peak = cost.peak_bytes_per_s
     at = f", {bytes_size(peak)}/s at most" if peak else ", at an unknown bandwidth"
+    guess = "?" * (cost.source == "guess")
+    least = "at least " * cost.is_lower_bound
     return Text(
-        f"{plain_line(cost.model)}{formats}: {', '.join(sizes)}{devices}; a step reads "
-        f"{bytes_size(cost.bytes_per_step)}{at}",
+        f"{plain_line(cost.model)}{guess}{formats}: {', '.join(sizes)}{devices}; a step reads "
+        f"{least}{bytes_size(cost.bytes_per_step)}{at}",
         style="dim",
     )
 
