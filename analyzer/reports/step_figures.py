@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from decodescope.analyzer.roofline.peaks import bandwidth, step_bandwidth
-from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.schema.report import Report, StepReport
 from decodescope.analyzer.schema.step_report import Bandwidth
 
 if TYPE_CHECKING:
@@ -17,14 +17,19 @@ if TYPE_CHECKING:
 Moment = Literal["now", "before the window", "in the window"]
 
 
+def timed_steps(report: Report) -> tuple[StepReport, ...]:
+    """The steps that the step time is a median of; all, if none has ops."""
+    return tuple(step for step in report.steps if step.timed) or report.steps
+
+
 def launch_calls_per_step(report: Report) -> float | None:
-    """Mean launch calls of a step; None for a trace without steps."""
-    return _mean([step.launch_calls for step in report.steps])
+    """Mean launch calls of the steps that are timed; None for a trace without steps."""
+    return _mean([step.launch_calls for step in timed_steps(report)])
 
 
 def gpu_ops_per_step(report: Report) -> float | None:
-    """Mean GPU ops of a step; None for a trace without steps."""
-    return _mean([step.gpu_ops for step in report.steps])
+    """Mean GPU ops of the steps that are timed; None for a trace without steps."""
+    return _mean([step.gpu_ops for step in timed_steps(report)])
 
 
 def idle_fraction(report: Report) -> float | None:

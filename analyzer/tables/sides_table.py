@@ -4,7 +4,12 @@ import math
 from collections.abc import Callable, Sequence
 
 from decodescope.analyzer.comparing.sides import Side
-from decodescope.analyzer.schema.comparison_report import Pair, SpeedRatio, Standing
+from decodescope.analyzer.schema.comparison_report import (
+    DiffAnswer,
+    Pair,
+    SpeedRatio,
+    Standing,
+)
 from decodescope.analyzer.schema.run_report import RunReport
 from decodescope.analyzer.tables.columns import (
     BYTES_PER_S,
@@ -43,7 +48,7 @@ _VERDICT = Kind(
 
 def sides_table(sides: Sequence[Side]) -> Table[Side]:
     """One row a variant, or a trace of a diff."""
-    columns = (*_SPEED, *_ERROR, *_BEATEN_BY, *_STEP)
+    columns = (*_SPEED, *_STEP_RATIO, *_ERROR, *_BEATEN_BY, *_STEP)
     return Table("sides", columns, sides, search=lambda side: f"{side.name} {side.about}")
 
 
@@ -87,7 +92,13 @@ def _judged(side: Side) -> Tone:
     return {"faster": "good", "slower": "bad"}.get(side.ratio.verdict, "plain")  # type: ignore[return-value]
 
 
-def _ratio_interval(ratio: SpeedRatio | None) -> str:
+def _slower(side: Side) -> Tone:
+    if side.answer is None:
+        return "dim"
+    return {"faster": "good", "slower": "bad"}.get(side.answer.verdict, "plain")  # type: ignore[return-value]
+
+
+def _ratio_interval(ratio: SpeedRatio | DiffAnswer | None) -> str:
     return interval_text(None if ratio is None else ratio.interval, ratio_text)
 
 
@@ -104,7 +115,7 @@ _SPEED: tuple[Column[Side], ...] = (
         "tokens_per_s",
         "tokens/s",
         RATE,
-        "Tokens of all sequences a second, without a profiler.",
+        "Tokens of all sequences a second, without a profiler where that was timed.",
         lambda side: 0.0 if side.interpreted else side.tokens_per_s,
         text=lambda side: "interpreted" if side.interpreted else RATE.text(side.tokens_per_s),
         tone="strong",
@@ -144,6 +155,33 @@ _SPEED: tuple[Column[Side], ...] = (
         "What the interval shows.",
         priority=6,
         tone=_judged,
+    ),
+)
+_STEP_RATIO: tuple[Column[Side], ...] = (
+    Column(
+        "answer.ratio",
+        "step ratio",
+        RATIO,
+        "Step time ÷ that of the first trace.",
+        tone=_slower,
+    ),
+    Column(
+        "answer.interval",
+        "95 % of ratio",
+        RATIO,
+        "An interval of the ratio over the steps, or over the traces.",
+        "answer.interval.low",
+        text=lambda side: _ratio_interval(side.answer),
+        priority=2,
+        tone="dim",
+    ),
+    Column(
+        "answer.verdict",
+        "verdict",
+        _VERDICT,
+        "What the interval shows.",
+        priority=6,
+        tone=_slower,
     ),
 )
 _ERROR: tuple[Column[Side], ...] = (
@@ -189,7 +227,7 @@ _BEATEN_BY: tuple[Column[Side], ...] = (
     ),
 )
 _STEP: tuple[Column[Side], ...] = (
-    Column("step_ns", "step", MILLISECONDS, "The time of a step that the rates mean.", priority=3),
+    Column("step_ns", "step", MILLISECONDS, "The time of a step that the rates mean, of a trace its step time.", priority=3),
     Column("launches", "launches", NUMBER, "Launch calls of a profiled step.", priority=9),
     Column("gpu_ops", "GPU ops", NUMBER, "GPU ops of a profiled step.", priority=11),
     Column("idle", "idle", PERCENT, "Idle ÷ window of the profiled steps.", priority=5),
