@@ -42,7 +42,7 @@ from decodescope.analyzer.timing.interruptions.steady import (
     median_step,
     timed_steps,
 )
-from decodescope.analyzer.timing.step_kinds import decode_steps, step_kinds
+from decodescope.analyzer.timing.step_kinds import main_kind_steps, step_kinds
 from decodescope.analyzer.timing.timeline import Timeline, find_timeline, step_idle_ns
 from decodescope.analyzer.trace import Int64s, Trace
 
@@ -93,7 +93,7 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
     interruptions = find_interruptions(timeline)
     interrupted = interrupted_in_steps(timeline, interruptions)
     kept_devices = steady_devices(timeline, interruptions, devices)
-    timed = timed_steps(timeline.steps, interrupted, decode_steps(timeline))
+    timed = timed_steps(timeline.steps, interrupted, main_kind_steps(timeline))
     step = median_step(timeline.steps, interrupted, timed)
     steps = _step_reports(timeline, interrupted, timed)
     observer = _observer(timeline, step, interrupted)

@@ -1,6 +1,6 @@
 """The kind of each step, its batch and its KV length: from annotations, or the capture."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -32,19 +32,26 @@ def step_kinds(timeline: Timeline) -> tuple[StepKindReport, ...]:
     return tuple(_report(steps, annotations, step_indices) for _, step_indices in ordered)
 
 
-def decode_steps(timeline: Timeline) -> Int64s | None:
-    """The decode steps of the batch size that most of them have: those that a trace is about. None
-    without decode steps."""
-    kinds = [row for row in step_kinds(timeline) if row.kind == "decode"]
-    if not kinds:
-        return None
-    annotations, batch = kinds_of(timeline.trace, timeline.steps), kinds[0].batch
-    decode_indices = [
-        i
-        for i, annotation in enumerate(annotations)
-        if annotation.kind == "decode" and annotation.batch == batch
-    ]
-    return np.array(decode_indices, dtype=np.int64)
+def main_kind_steps(timeline: Timeline) -> Int64s:
+    """The steps that a trace is about: the decode steps of the batch size that most of them have;
+    without decode steps, those of the kind that most steps have (of equally many, the first).
+
+    Steps that launched no op count only if no step launched any.
+    """
+    steps = timeline.steps
+    launched = np.flatnonzero(steps.gpu_ops)
+    candidates = (launched if len(launched) else np.arange(len(steps))).tolist()
+    annotations = kinds_of(timeline.trace, steps)
+    decode = [index for index in candidates if annotations[index].kind == "decode"]
+    if decode:
+        batches = Counter(annotations[index].batch for index in decode)
+        batch = max(batches, key=batches.__getitem__)
+        main = [index for index in decode if annotations[index].batch == batch]
+    else:
+        kinds = Counter(annotations[index].kind for index in candidates)
+        kind = max(kinds, key=kinds.__getitem__, default="unknown")
+        main = [index for index in candidates if annotations[index].kind == kind]
+    return np.array(main, dtype=np.int64)
 
 
 def kinds_of(trace: Trace, steps: Steps) -> tuple[StepAnnotation, ...]:

@@ -1,13 +1,20 @@
 """The terms of docs/terms.md, which the package carries as terms.md."""
 
+import difflib
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
-from itertools import takewhile
+from itertools import chain, takewhile
 
 from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
+
+from decodescope.analyzer.errors import InputError
+
+_NEAREST = 5
+_PLURAL = re.compile(r"(?<=ss)es\b|(?<![su\W])s\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +32,42 @@ def read_terms() -> tuple[Term, ...]:
     """All terms, in the order of the document."""
     text = files("decodescope").joinpath("terms.md").read_text(encoding="utf-8")
     return tuple(terms_in(text))
+
+
+def find_term(name: str) -> Term:
+    """The term of a name, with the rows of other definitions' tables that begin with it, or such a
+    row (`host_wait`). Case, plurals, and "_" or "-" for a space do not matter.
+
+    Raises:
+        InputError: there is none; the message names the nearest terms.
+    """
+    by_key: dict[str, Term] = {}
+    for term in (*read_terms(), *chain.from_iterable(map(_rows, read_terms()))):
+        known = by_key.setdefault(_key(term.name), term)
+        if known is not term:
+            definition = f"{known.definition}\n{term.definition}"
+            by_key[_key(term.name)] = replace(known, definition=definition)
+    key = _key(name)
+    if key in by_key:
+        return by_key[key]
+    holding = [known for known in by_key if key and key in known]
+    similar = difflib.get_close_matches(key, by_key, n=_NEAREST, cutoff=0.6)
+    near = list(dict.fromkeys(holding + similar))[:_NEAREST]
+    names = ", ".join(by_key[known].name for known in near)
+    hint = f"the nearest: {names}" if near else "`decodescope explain` lists all"
+    raise InputError(f"no term {name.strip() or repr(name)}: {hint}")
+
+
+def _key(name: str) -> str:
+    """What names of one term have in common."""
+    return _PLURAL.sub("", " ".join(re.split(r"[\s_-]+", name.casefold().strip())))
+
+
+def _rows(term: Term) -> Iterator[Term]:
+    """The rows of the tables of a definition, as terms."""
+    for line in term.definition.splitlines()[1:]:
+        name, _, definition = line.partition(": ")
+        yield Term(name, term.section, f"{term.name}: {definition}")
 
 
 def terms_in(markdown: str) -> Iterator[Term]:

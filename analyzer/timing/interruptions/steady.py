@@ -80,13 +80,11 @@ def interrupted_inside(
     return covered_inside(interrupted, spans), idle_ns
 
 
-def timed_steps(steps: Steps, interrupted: InterruptedSteps, among: Int64s | None = None) -> Int64s:
+def timed_steps(steps: Steps, interrupted: InterruptedSteps, among: Int64s) -> Int64s:
     """The steps whose median is the step time: those followed by another step with ops, else all
-    with ops; without an interruption, if there are such steps. Only the steps `among` count, if any
-    of them has ops. Empty if no step has any."""
-    launched = np.flatnonzero(steps.gpu_ops)
-    if among is not None and steps.gpu_ops[among].any():
-        launched = among[steps.gpu_ops[among] > 0]
+    with ops; without an interruption, if there are such steps. Only the steps `among` count. Empty
+    if none of them has ops."""
+    launched = among[steps.gpu_ops[among] > 0]
     after = steps.following[launched]
     followed = launched[(after >= 0) & (steps.gpu_ops[after] > 0)]
     for candidates in (

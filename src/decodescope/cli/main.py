@@ -14,6 +14,7 @@ from decodescope.cli.compare import compare
 from decodescope.cli.config import config
 from decodescope.cli.diff import diff
 from decodescope.cli.ending import end_with
+from decodescope.cli.explain import explain
 from decodescope.cli.export import export
 from decodescope.cli.group import DefaultToLive
 from decodescope.cli.lists import doctor, models, variants
@@ -35,6 +36,7 @@ COMMANDS: tuple[click.Command, ...] = (
     compare,
     diff,
     export,
+    explain,
     serve,
     config,
 )

@@ -2,11 +2,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from decodescope.analyzer import analyze
 from decodescope.analyzer.readers.reading import load
 from decodescope.analyzer.schema.step_report import StepKindReport
-from decodescope.analyzer.timing.step_kinds import kinds_of
+from decodescope.analyzer.timing.step_kinds import kinds_of, main_kind_steps
+from decodescope.analyzer.timing.timeline import find_timeline
 from tests.helpers.kineto_events import Event, call, op, span, trace_of
 
 
@@ -92,3 +94,31 @@ def test_a_step_of_vllm(foreign_traces: Path) -> None:
     assert [finding.code for finding in report.health.findings] == ["coarse_timestamps"]
     assert report.health.status == "ok"
     assert report.devices[0].kernel_floor_ns is None
+
+
+def _decode(batch: int) -> str:
+    return f"step[DECODE bs={batch}]"
+
+
+@pytest.mark.parametrize(
+    ("names", "main"),
+    [
+        # A prefill among decodes; the batch that most decode steps have.
+        (["step[EXTEND bs=9 toks=9]", _decode(3), _decode(2), _decode(3)], [1, 3]),
+        # Decode steps decide, however few they are.
+        (["step[EXTEND bs=1 toks=9]"] * 3 + [_decode(2)], [3]),
+        # Without decode steps, all steps of the most frequent kind, whatever their batch.
+        (["step[EXTEND bs=1 toks=9]", "step[MIXED bs=2]", "step[EXTEND bs=4 toks=9]"], [0, 2]),
+        (["step 1", "step 2"], [0, 1]),
+        ([], []),
+    ],
+)  # fmt: skip
+def test_the_main_kind_is_decode_or_the_most_frequent(names: list[str], main: list[int]) -> None:
+    assert main_kind_steps(find_timeline(trace_of(*steps_of(*names)))).tolist() == main
+
+
+def test_a_step_that_launched_nothing_is_none_of_the_main_kind_unless_all_are() -> None:
+    marks = [span(1000, 1100, _decode(3)), span(1100, 1200, _decode(3))]
+    launching = steps_of(_decode(2))
+    assert main_kind_steps(find_timeline(trace_of(*launching, *marks))).tolist() == [0]
+    assert main_kind_steps(find_timeline(trace_of(*marks))).tolist() == [0, 1]
