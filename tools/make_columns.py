@@ -16,8 +16,8 @@ from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.tables.changes_table import (
     changes_table,
     kernel_changes_table,
-    range_changes_table,
     parts_table,
+    range_changes_table,
 )
 from decodescope.analyzer.tables.columns import Column, Table
 from decodescope.analyzer.tables.communication_table import (

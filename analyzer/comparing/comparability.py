@@ -51,7 +51,7 @@ def work_differences(base: Report, other: Report) -> tuple[str, ...]:
     """Each difference between the work of two steps, or between the devices that did it, as "batch
     32 against 1"; of what is unknown on a side, there is none. Two step times say which side is
     faster if there is none."""
-    differences = []
+    differences: list[str] = []
     if base.capture is not None and other.capture is not None:
         differences += workload_differences(base.capture, other.capture)
     else:
@@ -85,7 +85,9 @@ def _devices(report: Report) -> str:
     names = Counter(device.name for device in report.devices)
     if not all(names):
         return ""
-    return ", ".join(f"{number} × {name}" if number > 1 else name for name, number in names.items())
+    return ", ".join(
+        f"{number} of {name}" if number > 1 else name for name, number in names.items()
+    )
 
 
 def kv_findings(base: Report, other: Report) -> list[Finding]:

@@ -184,7 +184,9 @@ def _by_motif(layers: Iterable[LayerReport]) -> list[list[LayerReport]]:
 
 
 def _outside_layers(rows: Iterable[LayerReport]) -> _LayerTimes:
-    return {(row.layer, row.layer): _time_of([row]) for row in rows if not isinstance(row.layer, int)}
+    return {
+        (row.layer, row.layer): _time_of([row]) for row in rows if not isinstance(row.layer, int)
+    }
 
 
 def _time_of(rows: Sequence[LayerReport]) -> _LayerTime:
@@ -200,9 +202,7 @@ def _layer_rows(base: _LayerTimes, other: _LayerTimes) -> tuple[LayerChange, ...
             base_ns, base_ops = base_time or (None, None)
             other_ns, other_ops = other_time or (None, None)
             change_ns = (other_ns or 0) - (base_ns or 0)
-            rows.append(
-                LayerChange(name, kind, base_ns, other_ns, change_ns, base_ops, other_ops)
-            )
+            rows.append(LayerChange(name, kind, base_ns, other_ns, change_ns, base_ops, other_ops))
     return tuple(sorted(rows, key=_largest_change))
 
 

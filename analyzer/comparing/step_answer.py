@@ -58,9 +58,7 @@ def diff_answer(bases: Sequence[Report], others: Sequence[Report]) -> DiffAnswer
         other_traces=other_traces,
         more_base=judgement.more_base,
         more_other=judgement.more_other,
-        unprofiled_ratio=_quotient(
-            base.answer.unprofiled_step_ns, other.answer.unprofiled_step_ns
-        ),
+        unprofiled_ratio=_quotient(base.answer.unprofiled_step_ns, other.answer.unprofiled_step_ns),
     )
 
 

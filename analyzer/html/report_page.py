@@ -33,6 +33,7 @@ from decodescope.analyzer.tables.sides_table import (
 )
 from decodescope.analyzer.tables.waterfall_table import part_names
 from decodescope.analyzer.tracks.step_tracks import StepTracks
+from decodescope.analyzer.views.comparison_sections import answer_lines
 
 _SIMILAR = 0.6
 _MODEL_FACTS = ("model", "weights", "dtype", "batch", "context", "device", "device_name")

@@ -5,11 +5,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TypeVar
 
-from decodescope.analyzer.comparing.pair_changes import (
-    KernelChange,
-    kernel_changes,
-    shortened,
-)
+from decodescope.analyzer.comparing.pair_changes import KernelChange, kernel_changes, shortened
 from decodescope.analyzer.comparing.range_rows import ListedRange, ranges_by_path, time_figure
 from decodescope.analyzer.names.fitted_names import ShortNames
 from decodescope.analyzer.names.short_names import short_name

@@ -4,12 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from decodescope.analyzer.comparing.sides import Side
-from decodescope.analyzer.schema.comparison_report import (
-    DiffAnswer,
-    Pair,
-    SpeedRatio,
-    Standing,
-)
+from decodescope.analyzer.schema.comparison_report import DiffAnswer, Pair, SpeedRatio, Standing
 from decodescope.analyzer.schema.run_report import RunReport
 from decodescope.analyzer.tables.columns import (
     BYTES_PER_S,
@@ -227,7 +222,13 @@ _BEATEN_BY: tuple[Column[Side], ...] = (
     ),
 )
 _STEP: tuple[Column[Side], ...] = (
-    Column("step_ns", "step", MILLISECONDS, "The time of a step that the rates mean, of a trace its step time.", priority=3),
+    Column(
+        "step_ns",
+        "step",
+        MILLISECONDS,
+        "The time of a step that the rates mean, of a trace its step time.",
+        priority=3,
+    ),
     Column("launches", "launches", NUMBER, "Launch calls of a profiled step.", priority=9),
     Column("gpu_ops", "GPU ops", NUMBER, "GPU ops of a profiled step.", priority=11),
     Column("idle", "idle", PERCENT, "Idle ÷ window of the profiled steps.", priority=5),

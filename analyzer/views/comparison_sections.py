@@ -161,9 +161,7 @@ def answer_lines(diff: Diff) -> Iterator[str]:
             f"{signed_change(whole_ns)}"
         )
     if answer.unprofiled_ratio is not None:
-        base_ns, other_ns = (
-            report.answer.unprofiled_step_ns for report in (diff.base, diff.other)
-        )
+        base_ns, other_ns = (report.answer.unprofiled_step_ns for report in (diff.base, diff.other))
         ratio = "" if answer.differences else f", {ratio_text(answer.unprofiled_ratio)}"
         yield f"unprofiled: {duration(base_ns)} → {duration(other_ns)}{ratio}"
 
@@ -177,6 +175,14 @@ def _step_line(answer: DiffAnswer, kind: StepKind) -> str:
         return f"A and B differ in {', '.join(answer.differences)}: step {base} in A, {other} in B"
     step = "step" if kind == "unknown" else f"{kind} step"
     return f"{step} from A to B: {base} → {other}, {step_ratio_text(answer)}"
+
+
+def _with_rows(*sections: Section) -> tuple[Section, ...]:
+    return tuple(section for section in sections if section.table.rows)
+
+
+def _ops_noun(on_cpu: bool) -> str:
+    return "leaf operators" if on_cpu else "GPU ops"
 
 
 def _source_line(name: str, report: Report, traces: int) -> str:
@@ -197,9 +203,7 @@ def _speed_section(pairs: Sequence[Pair]) -> Section:
     return Section("Ratios of tokens/s", speed_table(pairs), "; ".join(dict.fromkeys(reasons)))
 
 
-def _change_sections(
-    pairs: Sequence[Pair], ops: str, per: str = "per step"
-) -> Iterator[Section]:
+def _change_sections(pairs: Sequence[Pair], ops: str, per: str = "per step") -> Iterator[Section]:
     """Changes of each pair: parts of the step, layers, counts and ranges; `ops` names the ops."""
     for pair in pairs:
         sides = f"{pair.base} to {pair.other}"
@@ -213,7 +217,9 @@ def _step_sections(step: StepChanges, names: tuple[str, str], per: str) -> Itera
     """The parts, then the layers that changed most; both end with the step that they add up to."""
     sides = " to ".join(names)
     if step.parts:
-        yield Section(f"Where the time went {per}: {sides}", whole_parts_table(step, names), STEP_NOTE)
+        yield Section(
+            f"Where the time went {per}: {sides}", whole_parts_table(step, names), STEP_NOTE
+        )
     if layers := step.layers:
         means = any(row.kind == "more_layers" for row in layers)
         note = "a number of layers stands for their mean" if means else ""

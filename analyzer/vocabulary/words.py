@@ -73,8 +73,8 @@ STANDINGS_NOTE = (
     "shown worse in the other of the two"
 )
 STEP_NOTE = (
-    "the median step of each side, without interruptions; the rows add up to it; a kernel that does "
-    "the work of several roles counts for one"
+    "the median step of each side, without interruptions; the rows add up to it; a kernel that "
+    "does the work of several roles counts for one"
 )
 
 

@@ -24,6 +24,7 @@ from decodescope.analyzer.schema.report import (
 )
 from decodescope.analyzer.schema.run_report import Accuracy, RunReport
 from decodescope.analyzer.schema.step_report import Bandwidth
+from tests.helpers.answers import answer_of_steps
 
 HEALTHY = Health("ok", 0, ())
 ACCURACY = Accuracy("fp32 eager", "a text", 64, 0.004, 1.2e-5, 0.984, 12.34, 1.0007)
@@ -90,6 +91,8 @@ def step_of(index: int, time_ns: int, gaps: Mapping[str, int], **changes: Any) -
         launch_calls=3,
         gpu_ops=300,
         gaps=dict(gaps),
+        time_ns=time_ns,
+        timed=True,
     )
     return msgspec.structs.replace(step, **changes)
 
@@ -129,8 +132,15 @@ def window_of(
             WaterfallPart("dependency", 0),
         ),
     )
-    if (capture := changes.get("capture")) is not None:
+    capture = changes.get("capture")
+    if capture is not None:
         changes.setdefault("step_cost", captured_cost(capture))
+        unprofiled_ns = capture.unprofiled_step_ns
+        answer = answer_of_steps(steps, unprofiled_step_ns=unprofiled_ns, batch=capture.batch)
+        timed_ns = unprofiled_ns or answer.step_ns
+        rate = capture.batch * 1e9 / timed_ns if timed_ns else None
+        changes.setdefault("answer", msgspec.structs.replace(answer, tokens_per_s=rate))
+    changes.setdefault("answer", answer_of_steps(steps))
     return msgspec.structs.replace(report, **changes)
 
 

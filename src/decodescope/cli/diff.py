@@ -11,10 +11,12 @@ from decodescope.cli.options import FILE, gate_option, json_option
 from decodescope.cli.output import check_out, end_on_regression, print_result, say, write_comparison
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.reports.user_facts import Given
+    from decodescope.analyzer.reports.analysis import Analysis
     from decodescope.analyzer.schema.comparison_report import Diff
+    from decodescope.analyzer.schema.report import Report
 
 _AGAINST = "--against"
+_STDIN = Path("-")
 
 
 class _DiffCommand(click.RichCommand):
@@ -61,18 +63,66 @@ def diff(
 
     A capture is used for the trace that it fits, a model for all.
     """
-    from decodescope.analyzer.comparing.diff import INCONCLUSIVE
+    from decodescope import analyzer
+    from decodescope.analyzer.comparing.diff import INCONCLUSIVE, diff_sides
     from decodescope.analyzer.comparing.regression_gate import gate_diff
     from decodescope.analyzer.views.comparison_table import comparison_table
 
     bases, others = _sides(traces, against)
     options = GivenOptions(**given_texts)
     check_out(out, "diff", (*bases, *others, *options.files))
-    result = _compared(bases, others, options.read(), out)
+    facts, kept = options.read(), list["Analysis"]()
+
+    def report_of(file: Path) -> "Report":
+        analysis = analyzer.analyze(analyzer.load(file), facts)
+        if out is not None:
+            kept.append(analysis)
+        return analysis.report
+
+    result = diff_sides([report_of(file) for file in bases], [report_of(file) for file in others])
     if fail_on_regression is not None:
         result = gate_diff(result, fail_on_regression)
+    if out is not None:
+        _write(out, result, kept)
     print_result(result, comparison_table, as_json)
     for finding in result.findings:
         if finding.code == INCONCLUSIVE:
             say(finding.message)
     end_on_regression(result.gate)
+
+
+def _sides(
+    traces: tuple[Path, ...], against: tuple[Path, ...]
+) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    """The files of side A and of side B.
+
+    Raises:
+        InputError: a side has a file twice, or standard input is to be read twice.
+    """
+    if not against and len(traces) != 2:
+        raise click.UsageError(
+            "give two traces, A and B, or several of each side as A1 A2 --against B1 B2."
+        )
+    bases, others = (traces, against) if against else (traces[:1], traces[1:])
+    for name, files in (("A", bases), ("B", others)):
+        paths = [file.resolve() for file in files]
+        if repeated := [
+            file for file, path in zip(files, paths, strict=True) if paths.count(path) > 1
+        ]:
+            raise InputError(f"{repeated[0]}: side {name} has it twice; each trace counts once")
+    if _STDIN in bases and _STDIN in others:
+        raise InputError("-: standard input can be read once; name a file for the other side")
+    return bases, others
+
+
+def _write(out: Path, result: "Diff", analyses: "list[Analysis]") -> None:
+    """Write the diff; its page has a view for the trace that stands for each side."""
+    from decodescope.analyzer.exporting import source_name
+
+    views = [
+        next(analysis for analysis in analyses if analysis.report is report)
+        for report in (result.base, result.other)
+    ]
+    names = [source_name(view) for view in views]
+    titled = {f"{side}: {name}": view for side, name, view in zip("AB", names, views, strict=True)}
+    write_comparison(out, "diff", result, " → ".join(names), titled)

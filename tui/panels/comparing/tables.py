@@ -6,12 +6,7 @@ from typing import Any, ClassVar
 from decodescope.analyzer.comparing.pair_changes import KernelChange
 from decodescope.analyzer.comparing.range_rows import ListedRange, range_tree
 from decodescope.analyzer.comparing.sides import pair_with_first, sides_of
-from decodescope.analyzer.schema.comparison_report import (
-    Comparison,
-    LayerChange,
-    Pair,
-    PartChange,
-)
+from decodescope.analyzer.schema.comparison_report import Comparison, LayerChange, Pair, PartChange
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.tables.changes_table import (
     kernel_changes_table,
