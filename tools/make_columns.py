@@ -10,7 +10,6 @@ from typing import Any
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.schema.communication_report import CommunicationReport, SkewReport
 from decodescope.analyzer.schema.comparison_report import Change, Pair
-from decodescope.analyzer.schema.interruption_report import SteadyState
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.tables.changes_table import (
@@ -31,11 +30,7 @@ from decodescope.analyzer.tables.gap_classes_table import (
     idle_by_class_table,
     stream_gaps_table,
 )
-from decodescope.analyzer.tables.gaps_table import (
-    interruptions_table,
-    longest_gaps_table,
-    steady_table,
-)
+from decodescope.analyzer.tables.gaps_table import interruptions_table, longest_gaps_table
 from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.analyzer.tables.launches_table import (
     launch_apis_table,
@@ -44,12 +39,7 @@ from decodescope.analyzer.tables.launches_table import (
 )
 from decodescope.analyzer.tables.ranges_table import table_of_lines
 from decodescope.analyzer.tables.sides_table import runs_table, sides_table, speed_table
-from decodescope.analyzer.tables.steps_table import (
-    median_steps_table,
-    roles_table,
-    step_kinds_table,
-    steps_table,
-)
+from decodescope.analyzer.tables.steps_table import roles_table, step_kinds_table, steps_table
 from decodescope.analyzer.tables.traces_table import captures_table, figures_table
 from decodescope.analyzer.tables.waiting_table import skew_table, spreads_table, waiting_table
 from decodescope.analyzer.tables.waterfall_table import waterfall_table
@@ -97,7 +87,6 @@ def _tables(report: Report) -> Iterator[tuple[str, tuple[Column[Any], ...]]]:
 
 
 def _of_a_trace(report: Report) -> dict[str, Table[Any]]:
-    steady = report.steady or SteadyState(0, 0, 0, 0, None, None)
     return {
         "Kernels": kernels_table(report.kernels, attributed=True),
         "Ranges": table_of_lines((), report, folded=True),
@@ -111,10 +100,8 @@ def _of_a_trace(report: Report) -> dict[str, Table[Any]]:
         "Idle time by stream and class": stream_gaps_table(report),
         "Gaps": longest_gaps_table(report),
         "Interruptions": interruptions_table(report),
-        "Whole and steady state": steady_table(report, steady),
-        "Median steps": median_steps_table(steady, report.on_cpu, 0),
         "Communication": communication_table(report),
-        "Where a profiled step goes": waterfall_table({"time": report.waterfall}),
+        "Where the step goes": waterfall_table({"time": report.answer.parts}),
         "Figures of several traces": figures_table({"": report}),
         "Where traces come from": captures_table({"": report}),
         "Times of launch calls": launch_times_table(report.launches),

@@ -14,6 +14,7 @@ from decodescope.analyzer.reports.step_figures import (
     launch_calls_per_step,
 )
 from decodescope.analyzer.roofline.peaks import step_bandwidth
+from decodescope.analyzer.schema.answer import AnswerPart
 from decodescope.analyzer.schema.comparison_report import (
     Comparison,
     Diff,
@@ -23,7 +24,7 @@ from decodescope.analyzer.schema.comparison_report import (
     SpeedRatio,
     VariantRates,
 )
-from decodescope.analyzer.schema.report import Report, WaterfallPart
+from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.schema.run_report import Accuracy
 
 
@@ -124,9 +125,8 @@ def _trace(diff: Diff, name: str) -> Side:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """The waterfall of one side: its parts from left to right, each with where it begins. The parts
-    of length 0 are left out; kernels faster than the limit make `limit` shorter, so the bar is
-    `step_ns` long."""
+    """The step of one side: its parts from left to right, each with where it begins. The parts of
+    length 0 are left out."""
 
     name: str
     step_ns: int
@@ -147,7 +147,7 @@ class Waterfalls:
 
 
 def waterfalls_of(sides: Sequence[Side]) -> Waterfalls:
-    known = {side.name: side.window.waterfall for side in sides if side.window}
+    known = {side.name: side.window.answer.parts for side in sides if side.window}
     bars = tuple(_bar(name, parts) for name, parts in known.items() if parts)
     columns = [{part.part: part.ns for part in parts} for parts in known.values() if parts]
     return Waterfalls(
@@ -161,11 +161,8 @@ def waterfalls_of(sides: Sequence[Side]) -> Waterfalls:
     )
 
 
-def _bar(name: str, parts: tuple[WaterfallPart, ...]) -> Bar:
+def _bar(name: str, parts: tuple[AnswerPart, ...]) -> Bar:
     lengths = {part.part: part.ns for part in parts}
-    saved_ns = min(lengths.get("kernel_inefficiency", 0), 0)
-    if saved_ns:
-        lengths["limit"] = lengths.get("limit", 0) + saved_ns
     placed, start_ns = [], 0
     for part, ns in lengths.items():
         if ns > 0:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from decodescope.analyzer.html.svg_step_time import launches_svg, queue_svg, roles_svg
+from decodescope.analyzer.html.svg_step_time import launches_svg, queue_svg
 from decodescope.analyzer.html.svg_timeline import excerpt_svg, step_svg
 from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.tables import (
@@ -177,12 +177,10 @@ def _environment() -> Environment:
         "excerpt_svg": excerpt_svg,
         "launches_svg": launches_svg,
         "queue_svg": queue_svg,
-        "roles_svg": roles_svg,
         "step_svg": step_svg,
         "t": _TABLES,
         "standings_note": words.STANDINGS_NOTE,
         "step_note": words.STEP_NOTE,
-        "part_meanings": words.PART_MEANINGS,
         "weights_note": formatting.weights_note,
         "roles_note": words.ROLES_NOTE,
         "family_colors": FAMILY_COLORS,

@@ -72,7 +72,8 @@ def html_report(
     views are also drawn on one scale. The two sides of a diff are named after its views.
     `ranks` adds who waits for whom, if any rank communicates.
     """
-    bars: list[Bar] = [(v.name, v.report.waterfall) for v in views if v.report.waterfall]
+    bars: list[Bar] = [(v.name, v.report.answer) for v in views if v.report.answer.parts]
+    part_times = {name: answer.parts for name, answer in bars}
     steps = [(view.step_name, view.tracks) for view in views if view.tracks is not None]
     changes = _changes(comparison, views)
     devices = [device for view in views for device in view.report.devices]
@@ -93,8 +94,8 @@ def html_report(
         standings_table=standings_table(sides, changes.standings if changes else ()),
         accuracy_notes=accuracy_notes(sides),
         models=_models(views, runs),
-        waterfall_parts=part_names(dict(bars)),
-        bars=dict(bars),
+        waterfall_parts=part_names(part_times),
+        part_times=part_times,
         waterfalls=waterfalls_svg(bars) if bars else None,
         composition=None if _similar(bars) else composition_svg(bars),
         steps=steps_svg(steps) if len(steps) > 1 else None,
@@ -160,7 +161,7 @@ def _models(views: Sequence[VariantView], runs: Sequence[RunReport]) -> list[dic
 
 def _similar(bars: Sequence[Bar]) -> bool:
     """Whether the parts of every bar are visible on the scale of the longest."""
-    lengths = [sum(part.ns for part in parts) for _, parts in bars]
+    lengths = [answer.whole_ns for _, answer in bars]
     return not lengths or min(lengths) >= _SIMILAR * max(lengths)
 
 

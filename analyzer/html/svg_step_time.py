@@ -8,20 +8,17 @@ from markupsafe import Markup
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks, time_ticks
 from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.reports.distributions import Buckets, shared_bounds
+from decodescope.analyzer.schema.answer import Answer, AnswerPart
 from decodescope.analyzer.schema.kernel_report import LaunchReport, QueueDepth
-from decodescope.analyzer.schema.report import WaterfallPart
-from decodescope.analyzer.schema.step_report import RoleReport
 from decodescope.analyzer.text.formatting import count, duration, percent
-from decodescope.analyzer.vocabulary.class_colors import ROLE_FAMILIES
 from decodescope.analyzer.vocabulary.words import part_words
 
 _WATERFALL_LEFT, _RIGHT = 150.0, 80.0
 _PLOT = CHART_WIDTH - _WATERFALL_LEFT - _RIGHT
 _WATERFALL_AXIS_PX, _WATERFALL_BAR_PX, _WATERFALL_ROW_PX = 22.0, 30.0, 50.0
 _LETTER_PX = 6.6
-Bar = tuple[str, Sequence[WaterfallPart]]
+Bar = tuple[str, Answer]
 Captioned = tuple[str, Markup]
-_ROLES_BAR_PX, _ROLE_LETTER_PX = 30.0, 6.6
 HALF_WIDTH = CHART_WIDTH / 2 - 16
 _HISTOGRAM_LEFT, _HISTOGRAM_TOP, _HISTOGRAM_PX, _HISTOGRAM_FOOT_PX = 8.0, 18.0, 120.0, 22.0
 _HISTOGRAM_HEIGHT = _HISTOGRAM_TOP + _HISTOGRAM_PX + _HISTOGRAM_FOOT_PX
@@ -35,16 +32,16 @@ _LAUNCHES_WIDTH = 362.0
 
 def waterfalls_svg(bars: Sequence[Bar]) -> Markup:
     """All steps on the scale of the longest."""
-    longest = max(_total(parts) for _, parts in bars)
+    longest = max(_total(answer) for _, answer in bars)
     height = _WATERFALL_AXIS_PX + len(bars) * _WATERFALL_ROW_PX
-    about = ", ".join(f"{name}: {duration(_total(parts))}" for name, parts in bars)
+    about = ", ".join(f"{name}: {duration(_total(answer))}" for name, answer in bars)
     drawing = Drawing(height, "Where a step's time goes, on one scale", about)
     for at, text in time_ticks(longest):
         x = _WATERFALL_LEFT + at / longest * _PLOT
         drawing.line(x, 16, x, height, "grid")
         drawing.text(x + 3, 12, text, "dim")
-    for row, (name, parts) in enumerate(bars):
-        _bar(drawing, name, parts, _WATERFALL_AXIS_PX + row * _WATERFALL_ROW_PX, _PLOT / longest)
+    for row, (name, answer) in enumerate(bars):
+        _bar(drawing, name, answer, _WATERFALL_AXIS_PX + row * _WATERFALL_ROW_PX, _PLOT / longest)
     return drawing.markup()
 
 
@@ -52,76 +49,43 @@ def composition_svg(bars: Sequence[Bar]) -> Markup:
     """The same steps, all equally wide, for those too short to see on one scale."""
     height = len(bars) * _WATERFALL_ROW_PX
     drawing = Drawing(height, "What each step consists of", "each bar is one step, 100 %")
-    for row, (name, parts) in enumerate(bars):
-        _bar(drawing, name, parts, row * _WATERFALL_ROW_PX, _PLOT / _total(parts))
+    for row, (name, answer) in enumerate(bars):
+        _bar(drawing, name, answer, row * _WATERFALL_ROW_PX, _PLOT / _total(answer))
     return drawing.markup()
 
 
-def _total(parts: Sequence[WaterfallPart]) -> int:
-    return max(sum(part.ns for part in parts), 1)
+def _total(answer: Answer) -> int:
+    return max(answer.whole_ns, 1)
 
 
-def _bar(
-    drawing: Drawing, name: str, parts: Sequence[WaterfallPart], y: float, px_per_ns: float
-) -> None:
-    """If kernels beat the limit (a negative part), only the busy time is drawn, and the mark of the
-    limit is to its right."""
-    total = _total(parts)
+def _bar(drawing: Drawing, name: str, answer: Answer, y: float, px_per_ns: float) -> None:
+    """The parts of a step from left to right, in the order of the time over the limit, and a mark
+    at the limit of the whole step."""
+    total = _total(answer)
     y += 12
     drawing.text(0, y + 13, cut_middle(name, 18), "strong")
     drawing.text(0, y + 27, duration(total), "dim")
-    x, limit_ns = _WATERFALL_LEFT, None
-    lengths = {part.part: part.ns for part in parts}
-    for part in parts:
-        shown_ns = part.ns
-        if part.part == "limit":
-            limit_ns = part.ns
-            shown_ns += min(lengths.get("kernel_inefficiency", 0), 0)
-        width = max(shown_ns, 0) * px_per_ns
+    x = _WATERFALL_LEFT
+    for part in answer.parts:
+        width = part.ns * px_per_ns
         if width > 0:
             _part_segment(drawing, part, x, y, width, total)
         x += width
-    if limit_ns is not None:
-        mark = _WATERFALL_LEFT + limit_ns * px_per_ns
+    if answer.limit_ns is not None:
+        mark = _WATERFALL_LEFT + answer.limit_ns * px_per_ns
         drawing.line(mark, y - 5, mark, y + _WATERFALL_BAR_PX + 4, "mark")
-        drawing.text(mark + 4, y - 3, f"limit {duration(limit_ns)}", "small")
+        at_least = "≥ " if answer.limit_is_lower_bound else ""
+        drawing.text(mark + 4, y - 3, f"limit {at_least}{duration(answer.limit_ns)}", "small")
 
 
 def _part_segment(
-    drawing: Drawing, part: WaterfallPart, x: float, y: float, width: float, total: int
+    drawing: Drawing, part: AnswerPart, x: float, y: float, width: float, total: int
 ) -> None:
     text = f"{part_words(part.part)} {duration(part.ns)}"
     tip = f"{text}, {percent(part.ns / total)} % of the step"
     drawing.rect(x, y, width, _WATERFALL_BAR_PX, f"p-{part.part}", tip)
     if width >= len(text) * _LETTER_PX + 10:
         drawing.text(x + 6, y + _WATERFALL_BAR_PX / 2 + 4, text, f"on on-{part.part}")
-
-
-def roles_svg(name: str, roles: Sequence[RoleReport]) -> Markup | None:
-    """Each role as long as its time, the longest first; None without time. A role that has room for
-    it is labelled, all have a tip."""
-    total_ns = sum(role.ns_per_step for role in roles)
-    if not total_ns:
-        return None
-    about = ", ".join(f"{role.role} {percent(role.share)} %" for role in roles)
-    drawing = Drawing(_ROLES_BAR_PX, f"Busy time of a step of {name} by role", about)
-    x = 0.0
-    for role in roles:
-        width = role.ns_per_step / total_ns * CHART_WIDTH
-        if width > 0:
-            _role_segment(drawing, role, x, width)
-        x += width
-    return drawing.markup()
-
-
-def _role_segment(drawing: Drawing, role: RoleReport, x: float, width: float) -> None:
-    text = f"{role.role} {duration(role.ns_per_step)}"
-    tip = f"{text}, {percent(role.share)} % of busy time"
-    drawing.rect(x, 0, width, _ROLES_BAR_PX, f"f-{ROLE_FAMILIES.get(role.role, 'other')}", tip)
-    for label in (text, role.role):
-        if width >= len(label) * _ROLE_LETTER_PX + 10:
-            drawing.text(x + 6, _ROLES_BAR_PX / 2 + 4, label, "on")
-            break
 
 
 def histogram_svg(

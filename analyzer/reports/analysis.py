@@ -3,18 +3,17 @@
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from decodescope.analyzer.answer.answer import AnswerFacts, find_answer
+from decodescope.analyzer.answer.parts import op_shares, window_of
 from decodescope.analyzer.attribution.ranges import Ranges, attribution, find_ranges
 from decodescope.analyzer.names.rules import bundled_rules
 from decodescope.analyzer.reports.device_report import device_reports, idle_by_name, largest_gaps
-from decodescope.analyzer.reports.health import health, no_verdict
+from decodescope.analyzer.reports.health import health, why_no_answer
+from decodescope.analyzer.reports.interruption_reports import interruption_reports
 from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, launch_report
 from decodescope.analyzer.reports.range_reports import range_reports
-from decodescope.analyzer.reports.steady_report import (
-    interruption_reports,
-    steady_devices,
-    steady_state,
-    steady_steps,
-)
 from decodescope.analyzer.reports.structure_reports import (
     find_costs,
     role_reports,
@@ -23,26 +22,19 @@ from decodescope.analyzer.reports.structure_reports import (
 )
 from decodescope.analyzer.reports.user_facts import NOTHING, Given
 from decodescope.analyzer.roofline.roofline import OpWork, op_work
-from decodescope.analyzer.roofline.verdict import Evidence, verdict
-from decodescope.analyzer.roofline.waterfall import waterfall
-from decodescope.analyzer.schema.report import (
-    SCHEMA_VERSION,
-    Observer,
-    Report,
-    StepReport,
-    WaterfallPart,
-)
+from decodescope.analyzer.schema.answer import Answer
+from decodescope.analyzer.schema.report import SCHEMA_VERSION, Health, Observer, Report, StepReport
 from decodescope.analyzer.structure.paths import with_inferred_paths
 from decodescope.analyzer.structure.step_structure import Structure, find_structure
 from decodescope.analyzer.timing.interruptions.find_interruptions import find_interruptions
-from decodescope.analyzer.timing.interruptions.interruption import Interruption
-from decodescope.analyzer.timing.interruptions.steady import (
-    InterruptedSteps,
+from decodescope.analyzer.timing.interruptions.interrupted_steps import (
     interrupted_in_steps,
     median_step,
     timed_steps,
 )
-from decodescope.analyzer.timing.step_kinds import main_kind_steps, step_kinds
+from decodescope.analyzer.timing.interruptions.interruption import Interruption
+from decodescope.analyzer.timing.step_annotations import UNKNOWN
+from decodescope.analyzer.timing.step_kinds import kinds_of, main_kind_steps, step_kinds
 from decodescope.analyzer.timing.timeline import Timeline, find_timeline, step_idle_ns
 from decodescope.analyzer.trace import Int64s, Trace
 
@@ -53,7 +45,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, eq=False)
 class Analysis(Timeline):
     """A report, and the timeline, ranges, structure, work of each op and interruptions that it
-    was built from, for views that draw time. `median_step` is the one that the waterfall is of,
+    was built from, for views that draw time. `median_step` is the one with the median time,
     None if no step launched anything."""
 
     ranges: Ranges
@@ -91,33 +83,35 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
     devices = device_reports(timeline)
     launches = launch_report(timeline)
     interruptions = find_interruptions(timeline)
-    interrupted = interrupted_in_steps(timeline, interruptions)
-    kept_devices = steady_devices(timeline, interruptions, devices)
-    timed = timed_steps(timeline.steps, interrupted, main_kind_steps(timeline))
-    step = median_step(timeline.steps, interrupted, timed)
-    steps = _step_reports(timeline, interrupted, timed)
-    observer = _observer(timeline, step, interrupted)
+    interrupted_ns = interrupted_in_steps(timeline.steps, interruptions)
+    main_steps = main_kind_steps(timeline)
+    timed = timed_steps(timeline.steps, interrupted_ns, main_steps)
+    step = median_step(timeline.steps, interrupted_ns, timed)
+    steps = _step_reports(timeline, interrupted_ns, timed)
+    observer = _observer(timeline, step, interrupted_ns)
     reported_interruptions = interruption_reports(timeline, interruptions)
-    structured, layers = structure_reports(timeline, own_ranges, structure, step)
-    roles = role_reports(timeline, structure, step)
+    shares = None
+    if len(trace.ops):
+        shares = op_shares(timeline, structure, window_of(timeline, step, interruptions))
+    structured, layers = structure_reports(timeline, own_ranges, structure, step, shares)
+    roles = role_reports(timeline, structure, step, shares)
     costs = find_costs(timeline, step, facts, structured, roles)
     trace_health = health(
         timeline, observer, reported_interruptions, ranges.tree.cut, costs.findings
     )
-    judgement = no_verdict(trace_health)
-    parts: tuple[WaterfallPart, ...] = ()
-    if judgement is None:
-        evidence = Evidence(
-            kept_devices,
-            launches,
-            steady_steps(steps, interrupted),
-            trace.capture,
-            observer,
-            whole="the steady state" if interruptions else "the window",
-            cost=costs.step,
+    answer = Answer()
+    if shares is not None:
+        kinds = kinds_of(trace, timeline.steps)
+        answer_facts = AnswerFacts(
+            steps=0 if step is None else len(main_steps),
+            annotation=UNKNOWN if step is None else kinds[step],
+            costs=costs,
+            shape_limits={},
+            host=(),
+            interruptions_ns=sum(interruption.length_ns for interruption in interruptions),
+            launches=launches,
         )
-        judgement = verdict(evidence)
-        parts = waterfall(timeline, step, observer, costs.step, interruptions)
+        answer = find_answer(timeline, shares, answer_facts)
     report = Report(
         schema_version=SCHEMA_VERSION,
         source=trace.source,
@@ -127,12 +121,11 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         steps=steps,
         kernels=kernel_reports(timeline, work),
         ranges=range_reports(timeline, ranges),
-        verdict=judgement,
+        answer=_with_reservations(answer, trace_health),
         capture=trace.capture,
         observer=observer,
         largest_gaps=largest_gaps(timeline, ranges),
         attribution=attribution(own_ranges, int((ranges.op_node != own_ranges.op_node).sum())),
-        waterfall=parts,
         kernels_ranked_by="attributed_ns" if timeline.overlapping else "total_ns",
         step_kinds=step_kinds(timeline),
         structure=structured,
@@ -140,7 +133,6 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         layers=layers,
         step_cost=costs.step,
         interruptions=reported_interruptions,
-        steady=steady_state(timeline, interrupted, devices, kept_devices),
         communication=communication,
     )
     return Analysis(
@@ -152,6 +144,14 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         median_step=step,
         report=report,
     )
+
+
+def _with_reservations(answer: Answer, trace_health: Health) -> Answer:
+    """The answer, after the reason why the trace does not show the time of decode steps."""
+    because, advice = why_no_answer(trace_health)
+    if not because:
+        return answer
+    return msgspec.structs.replace(answer, because=(*because, *answer.because), next=advice)
 
 
 def _with_captures(timeline: Timeline, captures: tuple[Trace, ...]) -> Timeline:
@@ -167,10 +167,10 @@ def _with_captures(timeline: Timeline, captures: tuple[Trace, ...]) -> Timeline:
 
 
 def _step_reports(
-    timeline: Timeline, interrupted: InterruptedSteps, timed: Int64s
+    timeline: Timeline, interrupted_ns: Int64s, timed: Int64s
 ) -> tuple[StepReport, ...]:
     steps = timeline.steps
-    times_ns = (steps.time_ns - interrupted.time_ns).tolist()
+    times_ns = (steps.time_ns - interrupted_ns).tolist()
     timed_indices = set(timed.tolist())
     rows = zip(
         steps.host.length_ns.tolist(),
@@ -199,12 +199,10 @@ def _step_reports(
     )
 
 
-def _observer(
-    timeline: Timeline, step: int | None, interrupted: InterruptedSteps
-) -> Observer | None:
+def _observer(timeline: Timeline, step: int | None, interrupted_ns: Int64s) -> Observer | None:
     """The time of the profiled `step`, without interruptions, beside the unprofiled one."""
     trace, steps = timeline.trace, timeline.steps
-    profiled = int(steps.time_ns[step] - interrupted.time_ns[step]) if step is not None else None
+    profiled = int(steps.time_ns[step] - interrupted_ns[step]) if step is not None else None
     unprofiled = trace.capture.unprofiled_step_ns if trace.capture else None
     if profiled is None and unprofiled is None:
         return None

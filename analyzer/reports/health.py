@@ -8,7 +8,7 @@ import numpy as np
 
 from decodescope.analyzer.attribution.range_tree import MAX_PATH, MAX_PATHS
 from decodescope.analyzer.schema.interruption_report import InterruptionReport
-from decodescope.analyzer.schema.report import Finding, Health, HealthStatus, Observer, Verdict
+from decodescope.analyzer.schema.report import Finding, Health, HealthStatus, Observer
 from decodescope.analyzer.text.formatting import count, duration
 from decodescope.analyzer.timing.gaps import MIN_BURST_GAPS, floor_is_hidden
 from decodescope.analyzer.timing.intervals import covered_until
@@ -135,7 +135,7 @@ def _findings(timeline: Timeline, observer: Observer | None, unlinked: int) -> I
         yield Finding(
             "distorted_window",
             f"a profiled step took {observer.ratio:.2f} times as long: gaps and launch times "
-            "are of slowed steps" + "; the verdict rests on unprofiled ones" * (not trace.on_cpu),
+            "are of slowed steps" + "; the bound rests on unprofiled ones" * (not trace.on_cpu),
         )
     measured = trace.capture is not None and trace.capture.kernel_floor_ns is not None
     estimated = not measured and not trace.on_cpu and len(timeline.gaps) >= MIN_BURST_GAPS
@@ -165,10 +165,7 @@ def _interruptions(interruptions: Sequence[InterruptionReport]) -> str:
         by_cause[interruption.cause.replace("_", " ")] += interruption.ns
     causes = ", ".join(f"{cause} {duration(ns)}" for cause, ns in by_cause.most_common())
     times = "once" if len(interruptions) == 1 else f"{len(interruptions)} times"
-    return (
-        f"the devices were interrupted {times} ({causes}): set apart; the "
-        "verdict, the waterfall and the steady state are without it"
-    )
+    return f"the devices were interrupted {times} ({causes}): set apart, and in no figure of a step"
 
 
 def _calls_that_overlap(trace: Trace) -> int:
@@ -194,16 +191,20 @@ def _identity_findings(trace: Trace) -> Iterator[Finding]:
         )
 
 
-def no_verdict(health: Health) -> Verdict | None:
-    """The verdict of a trace from which none can be drawn, None for any other."""
+def why_no_answer(health: Health) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Why a trace does not show the time of decode steps, and what to record instead; both empty
+    for any other trace."""
     codes = {finding.code for finding in health.findings}
     if codes >= {"no_gpu_activity", "not_understood"}:
         reason = "no activity of a CUDA, ROCm or XPU device in this trace"
-        return Verdict("unknown", (reason,), ("give a trace of such a device",))
+        return (reason,), ("give a trace of such a device",)
+    if "no_gpu_activity" in codes:
+        reason = "no GPU activity in this trace"
+        return (reason,), ("record the GPU's activity (see the trace health)",)
     if "graph_capture" in codes:
         reason = "a graph capture does not show how fast its replays are"
-        return Verdict("unknown", (reason,), ("profile its replays, after the capture",))
-    return None
+        return (reason,), ("profile its replays, after the capture",)
+    return (), ()
 
 
 def _capture(trace: Trace, captures: GraphCaptures) -> str | None:

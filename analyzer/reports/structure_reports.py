@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 from msgspec.structs import replace
 
+from decodescope.analyzer.answer.parts import OpShares
 from decodescope.analyzer.attribution.ranges import Ranges, replay_sources
 from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.reports.user_facts import Given
@@ -27,7 +28,6 @@ from decodescope.analyzer.structure.step_structure import (
     UNKNOWN_ROLE,
     Structure,
 )
-from decodescope.analyzer.timing.intervals import attributed_ns
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Int64s, grouped
 
@@ -47,7 +47,11 @@ class _Layers:
 
 
 def structure_reports(
-    timeline: Timeline, ranges: Ranges, structure: Structure, step: int | None
+    timeline: Timeline,
+    ranges: Ranges,
+    structure: Structure,
+    step: int | None,
+    shares: OpShares | None,
 ) -> tuple[StructureReport, tuple[LayerReport, ...]]:
     """The layers of a step, the one that stands for the trace: their number and sizes, and each in
     order, with the ops before, behind and outside of them; () without layers. `ranges` are those of
@@ -71,7 +75,7 @@ def structure_reports(
         motif_layers=tuple(layers.motif.count(motif) for motif in motifs),
         step=step,
     )
-    if step is None:
+    if step is None or shares is None:
         return report, ()
     # The place of each op: 0 before the layers, 1 to count in one, count + 1 behind them, count + 2
     # outside: of another step, or on a device without layers.
@@ -84,9 +88,8 @@ def structure_reports(
             behind = np.where(structure.prologue[of_device], 0, count + 1)
             place[of_device] = np.where(layer == NO_LAYER, behind, layer + 1)
     place[rows] = np.repeat(np.arange(count + 2), np.diff((0, *layers.bounds, len(rows))))
-    running, ns = _attributed_in_step(timeline, step)
     time_ns = np.zeros(count + 3, dtype=np.int64)
-    np.add.at(time_ns, place[running], ns)
+    np.add.at(time_ns, place[shares.rows], shares.ns)
     ops = np.bincount(place[own], minlength=count + 3)
     names: tuple[int | LayerPlace, ...] = ("prologue", *range(count), "epilogue", "outside")
     motif_of = (None, *(motifs.index(motif) for motif in layers.motif), None, None)
@@ -100,18 +103,14 @@ def structure_reports(
 
 
 def role_reports(
-    timeline: Timeline, structure: Structure, step: int | None
+    timeline: Timeline, structure: Structure, step: int | None, shares: OpShares | None
 ) -> tuple[RoleReport, ...]:
-    """The roles of a step, the longest first.
-
-    The step's busy time is the union of the ops on its devices inside its GPU span, so an op of
-    another step that reaches into it counts too, with its own role.
-    """
-    if step is None:
+    """The roles of a step, the longest first; an op of another step that reaches into it counts
+    too, with its own role."""
+    if step is None or shares is None:
         return ()
-    rows, ns = _attributed_in_step(timeline, step)
     time_ns = np.zeros(len(ROLES), dtype=np.int64)
-    np.add.at(time_ns, structure.role[rows], ns)
+    np.add.at(time_ns, structure.role[shares.rows], shares.ns)
     own = np.flatnonzero(timeline.steps.op_step == step)
     count = np.bincount(structure.role[own], minlength=len(ROLES))
     place = np.bincount(structure.role[own], structure.confidence[own] == BY_PLACE, len(ROLES))
@@ -133,20 +132,6 @@ def role_reports(
         for number in order.tolist()
         if count[number] or time_ns[number]
     )
-
-
-def _attributed_in_step(timeline: Timeline, step: int) -> tuple[Int64s, Int64s]:
-    """The ops that run on a step's devices inside its GPU span, and the attributed time of each in
-    it: together the step's busy time."""
-    ops, steps = timeline.trace.ops, timeline.steps
-    span_start, span_end = int(steps.span.start_ns[step]), int(steps.span.end_ns[step])
-    inside = np.isin(ops.device, steps.devices[step])
-    inside &= (ops.start_ns < span_end) & (ops.end_ns > span_start)
-    rows = np.flatnonzero(inside)
-    end_ns = ops.end_ns[rows]
-    begin_ns = end_ns - attributed_ns(ops.start_ns[rows], end_ns)
-    ns = np.clip(end_ns, span_start, span_end) - np.clip(begin_ns, span_start, span_end)
-    return rows, np.asarray(ns, dtype=np.int64)
 
 
 def _step_layers(

@@ -61,25 +61,26 @@ class Answer(Struct, frozen=True):
     `model` is what it rests on and `model_source` how that is known. `parts` are in order of
     `over_ns` (`ns` where that is null), the largest first; the profiler's cost is the last.
     `interruptions_ns` is set apart, and in none of the other figures. `bound` says which of them
-    decides, `because` the figures that show it, `next` what to do.
+    decides, `because` the figures that show it, `next` what to do. The defaults are the answer of a
+    trace without GPU ops.
     """
 
-    kind: StepKind
-    steps: int
-    step: int | None
-    step_ns: int | None
-    whole_ns: int
-    tokens_per_s: float | None
-    batch: int | None
-    limit_ns: int | None
-    limit_is_lower_bound: bool
-    limit_bound: LimitBound | None
-    model: str | None
-    model_source: ModelSource | None
-    bound: Bound
-    parts: tuple[AnswerPart, ...]
-    interruptions_ns: int
-    host: tuple[HostFrame, ...]
-    because: tuple[str, ...]
-    next: tuple[str, ...]
+    kind: StepKind = "unknown"
+    steps: int = 0
+    step: int | None = None
+    step_ns: int | None = None
+    whole_ns: int = 0
+    tokens_per_s: float | None = None
+    batch: int | None = None
+    limit_ns: int | None = None
+    limit_is_lower_bound: bool = False
+    limit_bound: LimitBound | None = None
+    model: str | None = None
+    model_source: ModelSource | None = None
+    bound: Bound = "unknown"
+    parts: tuple[AnswerPart, ...] = ()
+    interruptions_ns: int = 0
+    host: tuple[HostFrame, ...] = ()
+    because: tuple[str, ...] = ()
+    next: tuple[str, ...] = ()
     unprofiled_step_ns: int | None = None

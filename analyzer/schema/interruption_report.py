@@ -1,4 +1,4 @@
-"""Interruptions, and the steady-state figures that exclude them."""
+"""Interruptions."""
 
 from msgspec import Struct
 
@@ -32,47 +32,3 @@ class InterruptionReport(Struct, frozen=True):
     evidence: str
     device: int | str
     step: int | None = None
-
-
-class StepSummary(Struct, frozen=True):
-    """Medians (the lower of two) over the `steps` steps of one kind that launched ops, without
-    interruptions; `interrupted_steps` is how many steps had one. `kind` is the step's name with "*"
-    for its numbers. `time_ns` is over the steps that others follow, if there are any."""
-
-    kind: str
-    steps: int
-    interrupted_steps: int
-    time_ns: int
-    host_ns: int
-    gpu_span_ns: int
-    busy_ns: int
-    idle_ns: int
-    launch_calls: int
-    gpu_ops: int
-
-
-class SteadyDevice(Struct, frozen=True):
-    """One device without its interruptions: `window_ns` + `interrupted_ns` is its window, and
-    `busy_ns` + `idle_ns` is `window_ns`. `gaps` holds the idle ns of each class that remains, and
-    adds up to `idle_ns`."""
-
-    device: int | str
-    window_ns: int
-    busy_ns: int
-    idle_ns: int
-    interrupted_ns: int
-    gaps: dict[str, int] = {}
-
-
-class SteadyState(Struct, frozen=True):
-    """The window of all devices without interruptions. `idle_share` = idle ÷ window, null for a
-    window without length; `step_ns` is the median time of the most frequent kind of step."""
-
-    window_ns: int
-    busy_ns: int
-    idle_ns: int
-    interrupted_ns: int
-    idle_share: float | None
-    step_ns: int | None
-    devices: tuple[SteadyDevice, ...] = ()
-    steps: tuple[StepSummary, ...] = ()

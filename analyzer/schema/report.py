@@ -9,8 +9,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.communication_report import CommunicationReport
-from decodescope.analyzer.schema.interruption_report import InterruptionReport, SteadyState
+from decodescope.analyzer.schema.interruption_report import InterruptionReport
 from decodescope.analyzer.schema.kernel_report import KernelReport, LaunchReport
 from decodescope.analyzer.schema.step_report import (
     Confidence,
@@ -21,7 +22,7 @@ from decodescope.analyzer.schema.step_report import (
     StructureReport,
 )
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 DISTORTED = 1.25
 
 GAP_CLASSES = (
@@ -40,7 +41,6 @@ Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 SourceFormat = Literal["kineto", "nsys-sqlite", "rocprof-json", "recording"]
 RangeKind = Literal["range", "operator", "inferred"]
 HealthStatus = Literal["ok", "degraded", "no_gpu_activity"]
-Bound = Literal["launch", "memory", "compute", "communication", "kernels", "unknown"]
 Weights = Literal["pretrained", "random", "bundled"]
 Environment = dict[str, str | int | float | None]
 
@@ -267,17 +267,9 @@ class Attribution(Struct, frozen=True):
     inferred: int = 0
 
 
-class Verdict(Struct, frozen=True):
-    """The bound of a step, the figures that show it, and what to do next. The rules are in
-    `roofline.verdict`; `next` of an unknown bound says what would make it known."""
-
-    bound: Bound
-    because: tuple[str, ...]
-    next: tuple[str, ...] = ()
-
-
 class Observer(Struct, frozen=True):
-    """The cost of the profiler: tokens/s always comes from unprofiled steps."""
+    """The cost of the profiler: `profiled_step_ns` is `Answer.step_ns`; tokens/s always comes from
+    unprofiled steps."""
 
     unprofiled_step_ns: int | None
     profiled_step_ns: int | None
@@ -294,23 +286,15 @@ class Observer(Struct, frozen=True):
         return self.ratio is not None and self.ratio > DISTORTED
 
 
-class WaterfallPart(Struct, frozen=True):
-    part: str
-    ns: int
-
-
 class Report(Struct, frozen=True):
     """Everything known about one trace; `msgspec.json.encode(report)` is `analyze --json`.
 
     `kernels_ranked_by` names the figure that orders `kernels`, largest first: "attributed_ns" where
     the durations of ops add up to over 2 % more than busy time, else "total_ns". Ranges beside each
-    other are then in order of `attributed_ns` too, else of `gpu_ns`. `largest_gaps`
-    holds the ten longest gaps of all devices, longest first; `waterfall` is that of the step with
-    the median time. `interruptions` are set apart; `steady` holds the figures without them,
-    null on a CPU and without GPU ops. The verdict, `waterfall` and the profiled step of `observer`
-    are of the steady state; all else is of the whole trace. `communication` says who waits for whom
-    among several GPUs of one trace; null of merged ranks (see `RanksReport`) and without
-    communication.
+    other are then in order of `attributed_ns` too, else of `gpu_ns`. `largest_gaps` holds the ten
+    longest gaps of all devices, longest first. `interruptions` are set apart: `answer` and the
+    times of steps are without them. `communication` says who waits for whom among several GPUs of
+    one trace; null of merged ranks (see `RanksReport`) and without communication.
     """
 
     schema_version: int
@@ -321,12 +305,11 @@ class Report(Struct, frozen=True):
     steps: tuple[StepReport, ...]
     kernels: tuple[KernelReport, ...]
     ranges: tuple[RangeReport, ...]
-    verdict: Verdict
+    answer: Answer
     capture: CaptureInfo | None = None
     observer: Observer | None = None
     largest_gaps: tuple[GapReport, ...] = ()
     attribution: Attribution | None = None
-    waterfall: tuple[WaterfallPart, ...] = ()
     kernels_ranked_by: Literal["total_ns", "attributed_ns"] = "total_ns"
     step_kinds: tuple[StepKindReport, ...] = ()
     structure: StructureReport | None = None
@@ -334,7 +317,6 @@ class Report(Struct, frozen=True):
     layers: tuple[LayerReport, ...] = ()
     step_cost: StepCost | None = None
     interruptions: tuple[InterruptionReport, ...] = ()
-    steady: SteadyState | None = None
     communication: CommunicationReport | None = None
 
     @property

@@ -2,14 +2,13 @@
 
 from msgspec import Struct
 
+from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.kernel_report import StepTimes
 from decodescope.analyzer.schema.report import (
     Environment,
     Health,
     Observer,
     SamplingSettings,
-    Verdict,
-    WaterfallPart,
     Weights,
 )
 from decodescope.analyzer.schema.step_report import Bandwidth
@@ -65,10 +64,10 @@ class RunReport(RunWorkload, frozen=True):
     """One measured variant; `msgspec.json.encode(run_report)` is `run --json`.
 
     tokens/s and step times come from `timed_steps` unprofiled steps; launches, ops and idle from a
-    profiled window of the same run, whose cost is `observer`. The waterfall adds up to the profiled
-    step. `sampling` is null for greedy decoding. `accuracy` and `round` (from 0) are set in a
-    comparison. If the kernels were `interpreted` (Triton's interpreter, on the CPU), nothing was
-    timed or profiled: these figures are null, empty or 0, and a finding says so.
+    profiled window of the same run, whose cost is `observer`, and so does `answer`. `sampling` is
+    null for greedy decoding. `accuracy` and `round` (from 0) are set in a comparison. If the
+    kernels were `interpreted` (Triton's interpreter, on the CPU), nothing was timed or profiled:
+    these figures are null, empty or 0, and a finding says so.
     """
 
     prompt_token_ids: list[list[int]]
@@ -84,8 +83,7 @@ class RunReport(RunWorkload, frozen=True):
     bytes_per_step: int
     bandwidth: Bandwidth | None
     observer: Observer
-    waterfall: tuple[WaterfallPart, ...]
-    verdict: Verdict
+    answer: Answer
     health: Health
     environment: Environment
     accuracy: Accuracy | None = None

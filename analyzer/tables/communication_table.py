@@ -183,6 +183,6 @@ _RANKS: tuple[Column[RankReport], ...] = (
         "bound",
         TEXT,
         "What limits its steps.",
-        lambda rank: bound_words(rank.report.verdict.bound),
+        lambda rank: bound_words(rank.report.answer.bound),
     ),
 )

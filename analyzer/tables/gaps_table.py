@@ -1,20 +1,15 @@
 """Single gaps with the ops and the host around each, interruptions, and the steady state."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from decodescope.analyzer.names.fitted_names import ShortNames, cut_start
-from decodescope.analyzer.schema.interruption_report import (
-    InterruptionReport,
-    SteadyDevice,
-    SteadyState,
-)
+from decodescope.analyzer.schema.interruption_report import InterruptionReport
 from decodescope.analyzer.schema.report import DeviceReport, GapReport, Report
 from decodescope.analyzer.tables.columns import (
     CODE,
     DURATION,
     NAME,
-    PERCENT,
     PLACE,
     PROSE,
     RANGE,
@@ -125,37 +120,4 @@ def interruptions_table(report: Report, most: int | None = None) -> Table[Interr
         ),
         report.interruptions[:most],
         total=len(report.interruptions),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class WindowRow:
-    """The window of a device: the whole, or the steady state."""
-
-    name: str
-    figures: DeviceReport | SteadyDevice
-
-    @property
-    def device(self) -> int | str:
-        return self.figures.device
-
-
-def steady_table(report: Report, steady: SteadyState) -> Table[WindowRow]:
-    """The whole window and what remains of it, of each device."""
-    rows = [
-        WindowRow(name, figures)
-        for whole, remaining in zip(report.devices, steady.devices, strict=True)
-        for name, figures in (("whole", whole), ("steady", remaining))
-    ]
-    return Table(
-        "windows",
-        (
-            device_column(report.devices),
-            Column("name", "", TEXT, "The whole window, or without interruptions."),
-            Column("window_ns", "window", DURATION, "Its length.", "figures.window_ns"),
-            Column("busy_ns", "busy", DURATION, "The time in which any op ran.", "figures.busy_ns"),
-            Column("idle_ns", "idle", DURATION, "Window minus busy.", "figures.idle_ns"),
-            Column("idle_share", "idle", PERCENT, "Idle ÷ window.", _IDLE_SHARE),
-        ),
-        rows,
     )

@@ -5,7 +5,6 @@ from operator import attrgetter
 from typing import Any
 
 from decodescope.analyzer.names.fitted_names import cut_middle
-from decodescope.analyzer.schema.interruption_report import SteadyState, StepSummary
 from decodescope.analyzer.schema.report import GAP_CLASSES, Report, StepReport
 from decodescope.analyzer.schema.step_report import RoleReport, StepKindReport
 from decodescope.analyzer.tables.columns import (
@@ -80,29 +79,6 @@ def idle_by_step_table(report: Report, classes: int, most: int) -> Table[StepRep
         ),
         report.steps[:most],
         total=len(report.steps),
-    )
-
-
-def median_steps_table(steady: SteadyState, on_cpu: bool, most: int) -> Table[StepSummary]:
-    """The median step of each kind, without interruptions."""
-    return Table(
-        "kinds",
-        (
-            Column(
-                "kind",
-                "median step",
-                NAME,
-                "Its name, with “*” for its numbers.",
-                least=18,
-                priority=3,
-            ),
-            Column("steps", "steps", COUNT, "How many launched ops."),
-            Column("interrupted_steps", "interrupted", COUNT, "How many of them were interrupted."),
-            Column("time_ns", "time", DURATION, "From a step's start to that of the next one."),
-            *_times(on_cpu),
-        ),
-        steady.steps[:most],
-        total=len(steady.steps),
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from decodescope.analyzer.schema.report import WaterfallPart
+from decodescope.analyzer.schema.answer import AnswerPart
 from decodescope.analyzer.tables.columns import PERCENT, SIGNED_DURATION, TEXT, Column, Mark, Table
 from decodescope.analyzer.vocabulary.words import part_words
 
@@ -17,14 +17,14 @@ class PartRow:
     ns: Mapping[str, int]
 
 
-def part_names(waterfalls: Mapping[str, Sequence[WaterfallPart]]) -> list[str]:
+def part_names(waterfalls: Mapping[str, Sequence[AnswerPart]]) -> list[str]:
     """The parts that take time in any of the waterfalls, in the order of the longest one."""
     ordered = sorted(waterfalls.values(), key=len, reverse=True)
     return list(dict.fromkeys(part.part for parts in ordered for part in parts if part.ns))
 
 
 def waterfall_table(
-    waterfalls: Mapping[str, Sequence[WaterfallPart]], *, shares: bool = True
+    waterfalls: Mapping[str, Sequence[AnswerPart]], *, shares: bool = True
 ) -> Table[PartRow]:
     """One row for each part, then the step that they add up to; `waterfalls` are by the titles of
     their columns. Without `shares`, only times."""

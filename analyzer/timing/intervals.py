@@ -100,11 +100,11 @@ def covered_inside(intervals: Intervals, spans: Intervals) -> Int64s:
     return covered_until(intervals, spans.end_ns) - covered_until(intervals, spans.start_ns)
 
 
-def attributed_ns(start_ns: Int64s, end_ns: Int64s) -> Int64s:
-    """Attributed time of each interval: from the later of its start and the latest end of those
-    before it (in order), to its end; 0 if it ends no later than they do.
+def uncovered_ns(start_ns: Int64s, end_ns: Int64s) -> Int64s:
+    """The time of each interval behind the latest end of those before it (in order); 0 if it ends
+    no later than they do.
 
-    That part is [end - attributed, end). The parts are disjoint, and their sum is the union's
+    That part is [end - uncovered, end). The parts are disjoint, and their sum is the union's
     length.
     """
     begin_ns = start_ns.copy()

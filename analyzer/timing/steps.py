@@ -39,14 +39,14 @@ class Steps:
     first launch call to the end of its last one. `span` is the GPU span: the first start and last
     end of the ops that the step launched (both 0 if `gpu_ops` is 0). `device` is the one with most
     of them and `devices` lists all of them, `busy_ns` is the time inside the span in which any of
-    these was busy. `following` is the next step marked by the same thread (of inferred steps, the
-    one that begins with the thread's next launch call), -1 for none: steps of several ranks or
-    threads interleave. `op_step` gives each op of the trace its step, -1 for none.
+    these was busy. `following` is the next step with ops that the same thread marked (of inferred
+    steps, the one that begins with the thread's next launch call), -1 for none: steps of several
+    ranks or threads interleave. `op_step` gives each op of the trace its step, -1 for none.
 
-    `time_ns` is how long the step took while profiled: from the start of its GPU span to that of
-    `following`, so that the times of consecutive steps add up. The last step, and one that
-    `following` overtakes, takes as long as its host interval or its GPU span, whichever is longer;
-    a step without ops takes as long as its host interval.
+    `time_ns` is how long the step took: from the start of its GPU span to that of `following`, so
+    that the times of consecutive steps add up and contain the waiting between them. The last step,
+    and one that `following` overtakes (it is then -1), takes as long as its GPU span; 0 without
+    ops.
     """
 
     source: "StepSource"
@@ -92,8 +92,8 @@ def find_steps(trace: Trace, unions: dict[int, Union], launches: LaunchCalls) ->
     count, launching = len(host), call_step[launches.call]
     device, devices, span = _spans(trace, op_step, count)
     gpu_ops = np.bincount(op_step[op_step >= 0], minlength=count).astype(np.int64)
-    until_next = span.start_ns[following] - span.start_ns
-    both = (following >= 0) & (gpu_ops > 0) & (gpu_ops[following] > 0) & (until_next > 0)
+    following = _next_with_ops(following, gpu_ops, span)
+    until_next_ns = span.start_ns[following] - span.start_ns
     busy_ns = np.zeros(count, dtype=np.int64)
     for used, indices in by_devices(devices).items():
         busy = merged([unions[number] for number in used])
@@ -106,12 +106,21 @@ def find_steps(trace: Trace, unions: dict[int, Union], launches: LaunchCalls) ->
         device=device,
         devices=devices,
         span=span,
-        time_ns=np.where(both, until_next, np.maximum(host.length_ns, span.length_ns)),
+        time_ns=np.where(following >= 0, until_next_ns, span.length_ns),
         busy_ns=busy_ns,
         gpu_ops=gpu_ops,
         launch_calls=np.bincount(launching[launching >= 0], minlength=count).astype(np.int64),
         op_step=op_step,
     )
+
+
+def _next_with_ops(following: Int64s, gpu_ops: Int64s, span: Intervals) -> Int64s:
+    """The next step of each that has ops and begins them later, -1 for none."""
+    after = following.copy()
+    while (skipped := np.flatnonzero((after >= 0) & (gpu_ops[after] == 0))).size:
+        after[skipped] = following[after[skipped]]
+    later = (gpu_ops > 0) & (after >= 0) & (span.start_ns[after] > span.start_ns)
+    return np.where(later, after, -1)
 
 
 def by_devices(devices: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], list[int]]:

@@ -8,6 +8,7 @@ import numpy as np
 from decodescope.analyzer.names.kinds import FAMILIES
 from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.schema.report import GAP_CLASSES
+from decodescope.analyzer.timing.attributed_time import attributed_of_device
 from decodescope.analyzer.timing.gaps import (
     Floors,
     GapParts,
@@ -17,7 +18,7 @@ from decodescope.analyzer.timing.gaps import (
     find_gaps,
 )
 from decodescope.analyzer.timing.host_waits import find_host_waits
-from decodescope.analyzer.timing.intervals import Union, attributed_ns, covered_inside, merged
+from decodescope.analyzer.timing.intervals import Union, covered_inside, merged
 from decodescope.analyzer.timing.launches import LaunchCalls, find_launch_calls
 from decodescope.analyzer.timing.steps import Steps, by_devices, find_steps
 from decodescope.analyzer.trace import (
@@ -42,8 +43,8 @@ class Timeline:
     its launch calls, the gaps of all devices with their parts and the pieces of their host_wait
     parts, each device's kernel floor (None if unknown), and its steps.
 
-    The attributed time of an op is from the later of its start and the latest end of the ops before
-    it on its device, to its end, where that is positive. Those of a device add up to its busy time.
+    `attributed_time` explains the attributed time of an op; those of a device add up to its busy
+    time.
     """
 
     trace: Trace
@@ -91,8 +92,7 @@ def find_timeline(trace: Trace) -> Timeline:
     parts, floors_ns = cut_gaps(trace, gaps, launches)
     op_attributed_ns = np.zeros(len(trace.ops), dtype=np.int64)
     for op_rows in rows_by(trace.ops.device).values():
-        ops = trace.ops.take(op_rows)
-        op_attributed_ns[op_rows] = attributed_ns(ops.start_ns, ops.end_ns)
+        op_attributed_ns[op_rows] = attributed_of_device(trace, op_rows)
     return Timeline(
         trace=trace,
         busy=busy,

@@ -8,6 +8,7 @@ import numpy as np
 from decodescope.analyzer.attribution.range_tree import paths_at
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.schema.report import GAP_CLASSES
+from decodescope.analyzer.timing.attributed_time import attributed_in
 from decodescope.analyzer.timing.gaps import Gaps
 from decodescope.analyzer.timing.intervals import covered_until
 from decodescope.analyzer.timing.timeline import idle_inside
@@ -149,12 +150,14 @@ def span_totals(analysis: Analysis, start_ns: int, end_ns: int) -> SpanTotals:
     trace = analysis.trace
     begun = int(trace.ops.start_ns.searchsorted(end_ns, side="left"))
     inside = np.flatnonzero(trace.ops.end_ns[:begun] > start_ns)
-    ops, attributed = trace.ops.take(inside), analysis.attributed_ns[inside]
-    attributed_ns = np.minimum(ops.end_ns, end_ns) - np.maximum(ops.end_ns - attributed, start_ns)
+    ops, span = trace.ops.take(inside), Intervals(np.array([start_ns]), np.array([end_ns]))
+    attributed_ns = np.zeros(len(inside), dtype=np.int64)
+    for of_device in rows_by(ops.device).values():
+        attributed_ns[of_device] = attributed_in(trace, inside[of_device], span)
     names, name = np.unique(ops.name, return_inverse=True)
     counts = np.bincount(name, minlength=len(names)).tolist()
     times = np.zeros(len(names), dtype=np.int64)
-    np.add.at(times, name, np.maximum(attributed_ns, 0))
+    np.add.at(times, name, attributed_ns)
     kernels = zip(
         (trace.names[name_index] for name_index in names), counts, times.tolist(), strict=True
     )

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from decodescope.analyzer.timing.intervals import attributed_ns
+from decodescope.analyzer.timing.intervals import uncovered_ns
 from decodescope.analyzer.trace import Bools, Int8s, Int64s, Intervals
 
 TrackKind = Literal[
@@ -60,7 +60,7 @@ class TrackColumns:
 class Track:
     """A track and its index.
 
-    The parts are the slices' attributed times (see `attributed_ns`): disjoint, in order, and
+    The parts are the slices' uncovered times (see `uncovered_ns`): disjoint, in order, and
     together as long as the slices' union. `part` is the slice of each; row i of `covered_ns` [parts
     + 1, kinds] is how long the first i parts cover, by kind, and `kinds` are the kinds of its
     columns. `rank` orders the slices by length, the first of equally long ones last.
@@ -149,9 +149,9 @@ class Track:
 
 def track_of(key: TrackKey, title: str, slices: Slices) -> Track:
     """The track of `slices`, sorted by start, with its index: O(n)."""
-    attributed = attributed_ns(slices.start_ns, slices.end_ns)
-    part = np.flatnonzero(attributed > 0)
-    length_ns, end_ns = attributed[part], slices.end_ns[part]
+    uncovered = uncovered_ns(slices.start_ns, slices.end_ns)
+    part = np.flatnonzero(uncovered > 0)
+    length_ns, end_ns = uncovered[part], slices.end_ns[part]
     kinds, column = np.unique(slices.kind[part], return_inverse=True)
     by_kind = np.zeros((len(part) + 1, len(kinds)), dtype=np.int64)
     by_kind[np.arange(1, len(part) + 1), column] = length_ns

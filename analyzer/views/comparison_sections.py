@@ -244,5 +244,5 @@ def range_section(pair: Pair) -> Section:
 
 
 def _waterfall_section(sides: Sequence[Side]) -> Section:
-    waterfalls = {side.name: side.window.waterfall for side in sides if side.window}
-    return Section("Where one profiled step goes", waterfall_table(waterfalls, shares=False))
+    waterfalls = {side.name: side.window.answer.parts for side in sides if side.window}
+    return Section("Where the step goes", waterfall_table(waterfalls, shares=False))

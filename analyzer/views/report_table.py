@@ -2,25 +2,21 @@
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 from rich.console import RenderableType, RenderResult
 from rich.text import Text
 
 from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.schema.communication_report import CommunicationReport, SkewReport
-from decodescope.analyzer.schema.interruption_report import SteadyState
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import Attribution, Report
 from decodescope.analyzer.schema.step_report import StepCost
-from decodescope.analyzer.tables.columns import Table
 from decodescope.analyzer.tables.devices_table import devices_table, streams_table
 from decodescope.analyzer.tables.gap_classes_table import gap_classes_table
 from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.analyzer.tables.ranges_table import ranges_table
 from decodescope.analyzer.tables.steps_table import (
     idle_by_step_table,
-    median_steps_table,
     roles_table,
     step_kinds_table,
     steps_table,
@@ -30,9 +26,9 @@ from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.views.report_blocks import launches_table
 from decodescope.analyzer.views.table_parts import (
     Fitted,
+    answer_text,
     rich_table,
     section,
-    verdict_text,
     waterfall_section,
 )
 from decodescope.analyzer.vocabulary.words import (
@@ -44,7 +40,7 @@ from decodescope.analyzer.vocabulary.words import (
 )
 
 _FOCUS_ROWS, _OTHER_ROWS = 30, 10
-_INTERRUPTION_ROWS, _KIND_ROWS, _STEP_ROWS, _STREAM_ROWS = 10, 6, 10, 12
+_INTERRUPTION_ROWS, _STEP_ROWS, _STREAM_ROWS = 10, 10, 12
 _STEP_CELLS, _CLASS_CELLS = 24, 16
 _MAX_COLLECTIVES, _MAX_STEPS = 12, 5
 
@@ -59,9 +55,9 @@ def _parts(report: Report, by: str, width: int) -> RenderResult:
     yield _title(report, width)
     yield _verdict(report)
     yield from _health(report)
-    yield from waterfall_section(report.waterfall, width)
-    if report.interruptions and report.steady is not None:
-        yield from section("Interruptions", *_interruptions(report, report.steady, width))
+    yield from waterfall_section(report.answer.parts, width)
+    if report.interruptions:
+        yield from section("Interruptions", _interruptions(report, width))
     if report.devices:
         yield from _idle(report, by, width)
     yield from _work(report, width)
@@ -100,20 +96,10 @@ def _work(report: Report, width: int) -> RenderResult:
         yield from section("Parts of a step", *line, roles)
 
 
-def _interruptions(report: Report, steady: SteadyState, width: int) -> list[RenderableType]:
-    """The interruptions, the windows with and without them, and the median steps."""
-    from decodescope.analyzer.tables.gaps_table import interruptions_table, steady_table
+def _interruptions(report: Report, width: int) -> RenderableType:
+    from decodescope.analyzer.tables.gaps_table import interruptions_table
 
-    tables: list[Table[Any]] = [
-        interruptions_table(report, _INTERRUPTION_ROWS),
-        steady_table(report, steady),
-    ]
-    if steady.steps:
-        tables.append(median_steps_table(steady, report.on_cpu, _KIND_ROWS))
-    parts: list[RenderableType] = []
-    for table in tables:
-        parts += ["", rich_table(table, width)]
-    return parts[1:]
+    return rich_table(interruptions_table(report, _INTERRUPTION_ROWS), width)
 
 
 def _title(report: Report, width: int) -> Text:
@@ -139,7 +125,7 @@ def _title(report: Report, width: int) -> Text:
 
 
 def _verdict(report: Report) -> Text:
-    text = Text("\n").append_text(verdict_text(report.verdict))
+    text = Text("\n").append_text(answer_text(report.answer))
     observer = report.observer
     if observer is not None and observer.ratio is not None:
         text.append(

@@ -19,10 +19,10 @@ from decodescope.analyzer.text.formatting import (
 )
 from decodescope.analyzer.views.table_parts import (
     MEDIUM_WIDTH,
+    answer_text,
     facts,
     section,
     times_text,
-    verdict_text,
     waterfall_section,
 )
 
@@ -36,9 +36,9 @@ def _parts(report: RunReport) -> Iterator[RenderableType]:
     yield _title(report)
     yield ""
     yield facts(_rows(report))
-    yield from waterfall_section(report.waterfall, MEDIUM_WIDTH)
+    yield from waterfall_section(report.answer.parts, MEDIUM_WIDTH)
     yield ""
-    yield verdict_text(report.verdict)
+    yield answer_text(report.answer)
     yield from (
         Text(f"note: {finding.message}", style="yellow") for finding in report.health.findings
     )

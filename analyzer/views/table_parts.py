@@ -9,8 +9,8 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from decodescope.analyzer.schema.answer import Answer, AnswerPart
 from decodescope.analyzer.schema.kernel_report import Percentiles, StepTimes
-from decodescope.analyzer.schema.report import Verdict, WaterfallPart
 from decodescope.analyzer.tables.columns import DETAIL, TEXT, Column, Row, Table, Tone, kept_columns
 from decodescope.analyzer.tables.waterfall_table import waterfall_table
 from decodescope.analyzer.text.formatting import duration
@@ -62,18 +62,18 @@ def times_text(times: Percentiles | StepTimes, names: Iterable[str]) -> str:
     return "  ".join(f"{name} {duration(getattr(times, name))}" for name in names)
 
 
-def verdict_text(verdict: Verdict) -> Text:
-    """The verdict in bold, its reasons and what to do next on lines of their own."""
-    lines = [*verdict.because, *(f"next: {advice}" for advice in verdict.next)]
-    text = Text(bound_words(verdict.bound), style="bold")
+def answer_text(answer: Answer) -> Text:
+    """The bound in bold, its reasons and what to do next on lines of their own."""
+    lines = [*answer.because, *(f"next: {advice}" for advice in answer.next)]
+    text = Text(bound_words(answer.bound), style="bold")
     return text.append("".join(f"\n  {line}" for line in lines), style="not bold")
 
 
-def waterfall_section(parts: Sequence[WaterfallPart], width: int) -> Iterator[RenderableType]:
+def waterfall_section(parts: Sequence[AnswerPart], width: int) -> Iterator[RenderableType]:
     """The parts of one step with their shares; nothing without parts."""
     if parts:
         table = rich_table(waterfall_table({"time": parts}), width)
-        yield from section("Where one profiled step goes", table)
+        yield from section("Where the step goes", table)
 
 
 def rich_table(table: Table[Row], width: int) -> RenderableType:

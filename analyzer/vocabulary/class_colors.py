@@ -37,18 +37,20 @@ ROLE_FAMILIES = {
     "communication": "communication",
     "other": "other",
 }
+# A part of a step is a role or a family of ops, a class of idle time, or the profiler's cost.
+PROFILER_COLOR = "#5D6B7B"
 PART_COLORS = {
-    "limit": "#1FA3A3",
-    "busy": "#1FA3A3",
-    "kernel_inefficiency": "#88EFE6",
+    **{role: FAMILY_COLORS[family] for role, family in ROLE_FAMILIES.items()},
+    **FAMILY_COLORS,
     **GAP_COLORS,
-    "host_tail": "#5D6B7B",
+    "profiler": PROFILER_COLOR,
 }
-PART_LETTERS = GAP_LETTERS | {
-    "limit": "L",
-    "busy": "B",
-    "kernel_inefficiency": "K",
-    "host_tail": "t",
+PART_LETTERS = {
+    **{role: FAMILY_LETTERS[family] for role, family in ROLE_FAMILIES.items()},
+    **FAMILY_LETTERS,
+    **GAP_LETTERS,
+    "profiler": "p",
 }
+LIMIT_COLOR = "#1FA3A3"
 VARIANT_COLORS = ("#8EC8FF", "#FABB62", "#6FE0A8", "#C57DDE", "#E8E08A", "#FF8F80", "#7F8CFF")
 STATE_COLORS = {"good": "#2FD67B", "warn": "#FFB000", "bad": "#FF4D4D"}

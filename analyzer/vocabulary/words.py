@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from decodescope.analyzer.schema.answer import Bound
 from decodescope.analyzer.schema.communication_report import CommunicationReport
-from decodescope.analyzer.schema.interruption_report import SteadyState
-from decodescope.analyzer.schema.report import Bound, GapReport, Report
+from decodescope.analyzer.schema.report import GapReport, Report
 from decodescope.analyzer.schema.step_report import StepKindReport, StructureReport
 from decodescope.analyzer.text.formatting import (
     UNKNOWN,
@@ -25,12 +25,17 @@ if TYPE_CHECKING:
         SpeedRatio,
     )
 
-_BOUND_WORDS = {"kernels": "kernels below the bandwidth", "unknown": "bound unknown"}
+_BOUND_WORDS = {"kernels": "kernel-bound", "copies": "copy-bound", "unknown": "bound unknown"}
 _PART_WORDS = {
-    "limit": "limit: bytes ÷ peak",
-    "kernel_inefficiency": "kernels over the limit",
-    "busy": "busy (no peak known)",
-    "host_tail": "host tail",
+    "host_wait": "waiting for the host",
+    "launch_call": "inside launch calls",
+    "launch_latency": "behind launch calls",
+    "unlinked": "before unlinked ops",
+    "graph_internal": "between ops of the graph",
+    "kernel_floor": "floor between kernels",
+    "dependency": "waiting for a stream",
+    "matmul": "other products",
+    "profiler": "cost of the profiler",
 }
 _LAYER_WORDS = {
     "prologue": "before the layers",
@@ -59,13 +64,6 @@ GAP_MEANINGS = {
     "kernel_floor": "the hardware's minimum",
     "dependency": "waited for a stream or an event",
     "launch_latency": "launched, but started late",
-}
-# The parts of a step that are not gaps.
-PART_MEANINGS = {
-    "limit": "no step here can be faster",
-    "kernel_inefficiency": "kernels below the bandwidth",
-    "busy": "kernels ran",
-    "host_tail": "until the next step begins",
 }
 CPU_GAP_MEANINGS = GAP_MEANINGS | {"host_wait": "Python and dispatch in between"}
 STANDINGS_NOTE = (
@@ -178,7 +176,7 @@ def ops_word(report: Report) -> str:
 
 
 def part_words(part: str) -> str:
-    return _PART_WORDS.get(part, f"idle: {part}")
+    return _PART_WORDS.get(part, part)
 
 
 def layer_words(row: "LayerChange") -> str:
@@ -208,15 +206,6 @@ def overlap_words(report: Report) -> str:
     if any(kernel.roofline is not None for kernel in report.kernels):
         text += ", rates and the share of the limit of durations: lower bounds"
     return text
-
-
-def interruption_words(steady: SteadyState, times: int) -> str:
-    """For how long devices were interrupted, and how idle they are without that."""
-    often = "once" if times == 1 else f"{count(times)} times"
-    return (
-        f"{often}, for {duration(steady.interrupted_ns)} in all; without that, idle for "
-        f"{percent(steady.idle_share)} % of {duration(steady.window_ns)}"
-    )
 
 
 def layers_words(structure: StructureReport) -> str:

@@ -27,8 +27,9 @@ from decodescope.analyzer import analyze
 from decodescope.analyzer.chrome.chrome_export import export_chrome
 from decodescope.analyzer.protocol.messages import VariantInfo
 from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.interruption_report import InterruptionReport
-from decodescope.analyzer.schema.report import Finding, Health, Report, Verdict
+from decodescope.analyzer.schema.report import Finding, Health, Report
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.views.comparison_table import comparison_table
 from decodescope.analyzer.views.report_table import report_table
@@ -251,7 +252,7 @@ CHECKS = (Check(HOSTILE, "fail", HOSTILE, HOSTILE),)
 VARIANTS = (VariantInfo(HOSTILE, HOSTILE, HOSTILE),)
 RUN = run_of(
     HOSTILE, 0, 9.5, model=HOSTILE, device_name=HOSTILE, dtype=HOSTILE,
-    output_text=f"one\n\t{HOSTILE}\nthree", verdict=Verdict("unknown", (HOSTILE,), (HOSTILE,)),
+    output_text=f"one\n\t{HOSTILE}\nthree", answer=Answer(because=(HOSTILE,), next=(HOSTILE,)),
     health=Health("degraded", 0, (Finding("code", HOSTILE),)), environment={HOSTILE: HOSTILE},
 )  # fmt: skip
 COMPARISON = sample_comparison(sample_analysis(names=(HOSTILE,)).report, HOSTILE)

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from decodescope.analyzer.roofline.roofline import captured_cost
+from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.kernel_report import LaunchReport, StepTimes
 from decodescope.analyzer.schema.report import (
     GAP_CLASSES,
@@ -19,8 +20,6 @@ from decodescope.analyzer.schema.report import (
     Report,
     Source,
     StepReport,
-    Verdict,
-    WaterfallPart,
 )
 from decodescope.analyzer.schema.run_report import Accuracy, RunReport
 from decodescope.analyzer.schema.step_report import Bandwidth
@@ -57,8 +56,7 @@ def run_of(variant: str, number: int | None, tokens_per_s: float, **changes: Any
         bytes_per_step=10**9,
         bandwidth=Bandwidth(1e12, None, None, None, None),
         observer=Observer(None, None, None),
-        waterfall=(),
-        verdict=Verdict("memory", ()),
+        answer=Answer(bound="memory"),
         health=HEALTHY,
         environment={"torch": "2.13.0", "driver": "580.1"},
         accuracy=ACCURACY,
@@ -124,24 +122,24 @@ def window_of(
         steps=tuple(steps),
         kernels=(),
         ranges=tuple(ranges),
-        verdict=Verdict("memory", ()),
-        waterfall=(
-            WaterfallPart("limit", 500_000),
-            WaterfallPart("kernel_inefficiency", -20_000),
-            WaterfallPart("host_wait", 70_000),
-            WaterfallPart("dependency", 0),
-        ),
+        answer=answer_of_steps(steps),
     )
-    capture = changes.get("capture")
+    capture: CaptureInfo | None = changes.get("capture")
     if capture is not None:
-        changes.setdefault("step_cost", captured_cost(capture))
-        unprofiled_ns = capture.unprofiled_step_ns
-        answer = answer_of_steps(steps, unprofiled_step_ns=unprofiled_ns, batch=capture.batch)
-        timed_ns = unprofiled_ns or answer.step_ns
-        rate = capture.batch * 1e9 / timed_ns if timed_ns else None
-        changes.setdefault("answer", msgspec.structs.replace(answer, tokens_per_s=rate))
-    changes.setdefault("answer", answer_of_steps(steps))
+        changes = {
+            "step_cost": captured_cost(capture),
+            "answer": _captured(steps, capture),
+        } | changes
     return msgspec.structs.replace(report, **changes)
+
+
+def _captured(steps: Sequence[StepReport], capture: CaptureInfo) -> Answer:
+    """The answer of our own capture: tokens/s rest on the unprofiled step time."""
+    unprofiled_ns, batch = capture.unprofiled_step_ns, capture.batch
+    answer = answer_of_steps(steps, unprofiled_step_ns=unprofiled_ns, batch=batch)
+    timed_ns = unprofiled_ns or answer.step_ns
+    rate = batch * 1e9 / timed_ns if timed_ns else None
+    return msgspec.structs.replace(answer, tokens_per_s=rate)
 
 
 def capture_of(unprofiled_step_ns: int | None, **changes: Any) -> CaptureInfo:

@@ -19,12 +19,7 @@ from decodescope.analyzer.schema.comparison_report import (
     Standing,
     VariantRates,
 )
-from decodescope.analyzer.schema.interruption_report import (
-    InterruptionReport,
-    SteadyDevice,
-    SteadyState,
-    StepSummary,
-)
+from decodescope.analyzer.schema.interruption_report import InterruptionReport
 from decodescope.analyzer.schema.kernel_report import Roofline, StepTimes
 from decodescope.analyzer.schema.report import (
     GAP_CLASSES,
@@ -96,8 +91,6 @@ def full_report(report: Report, text: str = "") -> Report:
     )
     call = f"cudaEventSynchronize{text}"
     held = InterruptionReport(7, 463_000_000, call, "wait", f"it waited{text}", 0, 1)
-    summary = StepSummary(f"decode_step_*{text}", 2, 1, 7990, 7980, 7600, 3200, 4400, 8, 8)
-    left = SteadyDevice(0, 15_600, 6_400, 9_200, 463_000_000)
     roofline = Roofline(2, 1000, 5000, 70_000, 5e12, 7e13, "memory", 0.83)
     first, *others = report.kernels
     return replace(
@@ -116,7 +109,7 @@ def full_report(report: Report, text: str = "") -> Report:
         ),
         source=replace(report.source, path=f"/tmp/{text}trace.json"),
         interruptions=(held,),
-        steady=SteadyState(15_600, 6_400, 9_200, 463_000_000, 0.59, 7990, (left,), (summary,)),
+        answer=replace(report.answer, interruptions_ns=463_000_000),
         structure=StructureReport("repetition", 24, 11, (17, 18), 4, "partial", (12, 12), 0),
         roles=(
             RoleReport("experts", 72, 7_170_000, 0.75, 12_345_678_901, 3_650_000, "exact"),
@@ -140,7 +133,7 @@ def sample_run(variant: str, round_: int, tokens_per_s: float, report: Report) -
         launch_calls_per_step=8.0, gpu_ops_per_step=8.0, gpu_idle_fraction=0.6,
         bytes_per_step=480_000,
         bandwidth=Bandwidth(2.6e11, 4.6e12, 4.8e12, 0.0578, "measured"),
-        observer=report.observer, waterfall=report.waterfall, verdict=report.verdict,
+        observer=report.observer, answer=report.answer,
         health=report.health,
         environment={"torch": "2.9.0", "gpu": "NVIDIA H200", "driver": None, "round_seed": round_},
         round=round_,

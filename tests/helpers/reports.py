@@ -45,9 +45,13 @@ def check_report(report: Report) -> None:
         assert min(found.gpu_ns, found.idle_ns) >= 0
         assert sum(found.gaps.values()) == found.idle_ns
     assert sum(report.launches.by_api.values()) == report.launches.calls
-    if report.waterfall:
-        assert report.observer is not None
-        assert sum(part.ns for part in report.waterfall) == report.observer.profiled_step_ns
+    answer = report.answer
+    assert sum(part.ns for part in answer.parts) == answer.whole_ns
+    assert all(part.ns >= 0 for part in answer.parts)
+    assert answer.step_ns in (None, answer.whole_ns)
+    assert (answer.bound == "unknown") == (report.on_cpu or not report.devices)
+    if report.observer is not None:
+        assert report.observer.profiled_step_ns == answer.step_ns
     if report.communication is not None:
         _check_waiting(report, report.communication)
     assert all("\n" not in finding.message for finding in report.health.findings)

@@ -4,20 +4,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.analyzer.vocabulary.words import (
-    bound_words,
-    interruption_words,
-    layers_words,
-    straggler_text,
-)
+from decodescope.analyzer.vocabulary.words import bound_words, layers_words, straggler_text
 from decodescope.tui.commands import Command
 from decodescope.tui.model.view import Moment, Part, View
 from decodescope.tui.panels.messages import Resized
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Row, Sheet, wrapped
 
-_BAD = ("launch", "communication")
+_BAD = ("host", "communication", "copies")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +32,8 @@ def _about_the_step(report: Report) -> list[str]:
     texts = []
     if report.structure is not None and report.structure.layers:
         texts.append(f"a step has {layers_words(report.structure)}")
-    if report.interruptions and report.steady is not None:
-        texts.append(f"interrupted {interruption_words(report.steady, len(report.interruptions))}")
+    if report.answer.interruptions_ns:
+        texts.append(f"set apart: interruptions of {duration(report.answer.interruptions_ns)}")
     return texts
 
 
@@ -62,11 +58,11 @@ class VerdictPanel(Panel[VerdictData]):
             return VerdictData(
                 "no GPU activity", messages or ("the trace holds no GPU events",), True
             )
-        verdict = report.verdict
+        answer = report.answer
         communication = view.window.communication
         waiting = [straggler_text(communication)] if communication is not None else []
-        reasons = (*verdict.because, *waiting, *_about_the_step(report))
-        return VerdictData(bound_words(verdict.bound), reasons, verdict.bound in _BAD, verdict.next)
+        reasons = (*answer.because, *waiting, *_about_the_step(report))
+        return VerdictData(bound_words(answer.bound), reasons, answer.bound in _BAD, answer.next)
 
     def as_text(self, data: VerdictData) -> list[str]:
         advice = [f"next         {line}" for line in data.advice]

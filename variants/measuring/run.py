@@ -20,7 +20,8 @@ from decodescope.analyzer.reports.step_figures import (
     launch_calls_per_step,
 )
 from decodescope.analyzer.roofline.peaks import bandwidth, datasheet_peak_bytes_per_s
-from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding, Health, Observer, Verdict
+from decodescope.analyzer.schema.answer import Answer
+from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding, Health, Observer
 from decodescope.analyzer.schema.run_report import INTERPRETED, RunReport
 from decodescope.variants.machine.environment import choose_device, device_name, environment
 from decodescope.variants.machine.memory import memory_errors
@@ -98,8 +99,7 @@ def _measured_report(
             measured.bytes_per_step, times.p50, capture.measured_peak_bytes_per_s, sheet
         ),
         observer=window.observer or Observer(None, None, None),
-        waterfall=window.waterfall,
-        verdict=window.verdict,
+        answer=window.answer,
         health=replace(
             window.health,
             findings=(*prepared.loaded.findings, *step.findings, *window.health.findings),
@@ -125,8 +125,7 @@ def _interpreted_report(
     return replace(
         report,
         interpreted=True,
-        verdict=Verdict(
-            bound="unknown",
+        answer=Answer(
             because=("nothing was timed",),
             next=("run it on a GPU, without TRITON_INTERPRET",),
         ),
@@ -164,8 +163,7 @@ def _untimed_report(
         bytes_per_step=bytes_per_step,
         bandwidth=None,
         observer=Observer(None, None, None),
-        waterfall=(),
-        verdict=Verdict(bound="unknown", because=()),
+        answer=Answer(),
         health=Health("ok", 0, ()),
         environment=environment(),
     )

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from benchmarks.claims.claim import Setup
 from benchmarks.claims.report import EntrantFigures, Race
+from decodescope.analyzer.answer.parts import busy_ns
 from decodescope.analyzer.comparing.comparison_messages import (
     ComparisonEvent,
     ComparisonProgress,
@@ -15,7 +16,6 @@ from decodescope.analyzer.comparing.comparison_messages import (
 )
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.protocol.messages import WorkerConfig
-from decodescope.analyzer.roofline.waterfall import busy_time_ns
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.analyzer.schema.run_report import RunReport
 from decodescope.variants.comparing.command import CompareRequest, RunJobs, compare_variants
@@ -208,7 +208,7 @@ def _figures(setup: Setup, what: Decoding, comparison: Comparison, name: str) ->
 def _timed(figures: EntrantFigures, runs: list[RunReport], peak: float | None) -> EntrantFigures:
     """With the times of the runs, one a round."""
     steps = RoundSpread.of([1e9 / run.tokens_per_s for run in runs if run.tokens_per_s])
-    busy = [ns for run in runs if (ns := busy_time_ns(run.waterfall)) is not None]
+    busy = [busy_ns(run.answer.parts) for run in runs if run.answer.parts]
     bound_ns = None if peak is None else runs[0].bytes_per_step / peak * 1e9
     return replace(
         figures,

@@ -75,7 +75,7 @@ def windows(draw: st.DrawFn):
 def test_waterfalls_share_one_scale(base, other) -> None:
     sides = sides_of(diff_reports(base, other))
     waterfalls = waterfalls_of(sides)
-    steps = [sum(part.ns for part in report.waterfall) for report in (base, other)]
+    steps = [sum(part.ns for part in report.answer.parts) for report in (base, other)]
     assert [bar.step_ns for bar in waterfalls.bars] == steps
     assert waterfalls.scale_ns == max(steps)
     for bar, report in zip(waterfalls.bars, (base, other), strict=True):
@@ -84,12 +84,12 @@ def test_waterfalls_share_one_scale(base, other) -> None:
             assert (start_ns, ns > 0) == (at, True)
             at += ns
         assert at == bar.step_ns
-        idle = {part.part: part.ns for part in report.waterfall if part.part in GAP_CLASSES}
+        idle = {part.part: part.ns for part in report.answer.parts if part.part in GAP_CLASSES}
         drawn = {part: ns for part, _, ns in bar.parts if part in GAP_CLASSES}
         assert drawn == {part: ns for part, ns in idle.items() if ns}
     for place, report in enumerate((base, other)):
         table = {name: lengths[place] for name, lengths in waterfalls.table}
-        assert all(table.get(part.part, 0) == part.ns for part in report.waterfall)
+        assert all(table.get(part.part, 0) == part.ns for part in report.answer.parts)
 
 
 def test_sides_without_a_waterfall_have_no_bar() -> None:

@@ -141,11 +141,11 @@ def test_a_report_is_shown_completely() -> None:
     page = Page(html_report("a title", views, None))
     words, report = page.words(), view.report
     assert words.count("random weights") >= 2
-    for reason in report.verdict.because:
+    for reason in report.answer.because:
         assert reason in words
     for finding in report.health.findings:
         assert f"{finding.code} {finding.message.strip()}" in words
-    for part in report.waterfall:
+    for part in report.answer.parts:
         assert not part.ns or duration(abs(part.ns)) in words
     for kernel in report.kernels:
         assert kernel.name in page.values("title")
@@ -305,7 +305,7 @@ def test_optional_fields_may_be_missing() -> None:
         report: Report = msgspec.structs.replace(bare, **{name: value})
         page = Page(html_report("bare", [VariantView("bare", report, None)], None))
         assert "None" not in page.text
-        assert page.count("section") == (8 if report.waterfall else 7)
+        assert page.count("section") == (8 if report.answer.parts else 7)
 
 
 def test_a_chart_is_captioned_if_others_are_missing() -> None:
@@ -354,7 +354,7 @@ def test_the_bundled_recordings_make_a_page(path: Path) -> None:
     )
     assert len(text) < 1_000_000
     words = Page(text).words()
-    assert analysis.report.verdict.because[0] in words
+    assert analysis.report.answer.because[0] in words
     assert "None" not in words
 
 

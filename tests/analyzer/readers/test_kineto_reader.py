@@ -321,8 +321,8 @@ def test_the_recorded_cpu_window() -> None:
     assert paths["decode_step/lm_head"] == 3
     assert report.launches.calls == 0
     assert report.health.status == "ok"
-    assert report.verdict.bound == "unknown"
-    assert "device: cpu" in report.verdict.because[0]
+    assert report.answer.bound == "unknown"
+    assert "device: cpu" in report.answer.because[0]
     assert report.observer is not None
     assert report.observer.unprofiled_step_ns == 150_000
 

@@ -64,7 +64,7 @@ def test_parts_add_up(analysis: Analysis) -> None:
     attributed_ns = sum(kernel.attributed_ns for kernel in report.kernels)
     assert attributed_ns + device.copies_attributed_ns == device.busy_ns
     assert report.observer is not None
-    assert sum(part.ns for part in analysis.report.waterfall) == report.observer.profiled_step_ns
+    assert sum(part.ns for part in analysis.report.answer.parts) == report.observer.profiled_step_ns
     (whole,) = (found for found in report.ranges if found.path == "decode_step")
     assert whole.gpu_ops == device.gpu_ops
     assert whole.gpu_ns == device.busy_ns
@@ -77,7 +77,7 @@ def test_the_variants_look_as_they_are(analysis: Analysis) -> None:
     step_s = report.observer.unprofiled_step_ns / 1e9
     mbu = report.capture.bytes_per_step / step_s / report.capture.measured_peak_bytes_per_s
     bound = "memory" if mbu >= 0.6 else "launch" if variant == "eager" else "kernels"
-    assert report.verdict.bound == bound
+    assert report.answer.bound == bound
     # Our kernels start while those before them end.
     assert report.overlapping == variant.startswith("fused")
     if variant in ("eager", "fused"):

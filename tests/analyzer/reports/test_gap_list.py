@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decodescope.analyzer import Analysis, analyze, load
+from decodescope.analyzer.answer.advice import gap_advice
 from decodescope.analyzer.reports.device_report import gap_report, idle_totals
 from decodescope.analyzer.reports.gap_list import (
     GapChoice,
@@ -16,7 +17,6 @@ from decodescope.analyzer.reports.gap_list import (
     gap_classes,
     longest_first,
 )
-from decodescope.analyzer.roofline.advice import gap_advice
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from tests.helpers.drawn_windows import Call, Op, analysed, windows
 

@@ -57,7 +57,7 @@ def test_events_of_another_accelerator_are_named_and_no_cuda_option_is() -> None
     message = said(report, "no_gpu_activity")
     assert message.startswith("no op of a CUDA, ROCm or XPU device in this trace")
     assert "ProfilerActivity" not in message
-    assert report.verdict.next == ("give a trace of such a device",)
+    assert report.answer.next == ("give a trace of such a device",)
 
 
 @pytest.mark.parametrize(("strange", "reported"), [(5, True), (4, False)])
@@ -128,12 +128,12 @@ def test_the_profile_of_a_graph_capture_is_one_and_gets_no_verdict(api: str) -> 
     assert message.startswith("the profile of 1 graph capture: 50 kernel launches were recorded")
     assert "2 GPU ops ran beside them" in message
     assert report.health.status == "degraded"
-    assert report.verdict.bound == "unknown"
-    assert "graph capture" in report.verdict.because[0]
-    assert report.waterfall == ()
+    assert report.answer.bound == "unknown"
+    assert "graph capture" in report.answer.because[0]
+    assert report.answer.parts == ()
     without = report_of(*steps, *beside)
-    assert without.verdict.bound == "launch"
-    assert without.waterfall
+    assert without.answer.bound == "launch"
+    assert without.answer.parts
 
 
 @pytest.mark.parametrize(("launches", "reported"), [(14, True), (12, False)])
@@ -203,4 +203,4 @@ def test_the_graph_capture_of_a_serving_engine_is_recognised(foreign_traces: Pat
     trace = load(path_of(foreign_traces, "mi300x_vllm_graph_capture"))
     report = analyze(trace).report
     assert "421 kernel launches were recorded into graphs" in said(report, "graph_capture")
-    assert report.verdict.bound == "unknown"
+    assert report.answer.bound == "unknown"

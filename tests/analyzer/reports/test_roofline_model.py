@@ -70,7 +70,7 @@ def test_a_figure_of_bandwidth_says_its_moment(eager):
 
 
 def test_the_verdict_says_which_step_it_rests_on(eager):
-    (reason,) = (one for one in eager.verdict.because if "of the peak" in one and "reads" in one)
+    (reason,) = (one for one in eager.answer.because if "of the peak" in one and "reads" in one)
     ns, capture = eager.observer.unprofiled_step_ns, eager.capture
     rate = capture.bytes_per_step / ns
     mbu = rate * 1e9 / capture.measured_peak_bytes_per_s

@@ -100,7 +100,7 @@ def test_a_hold_of_the_host_in_our_recordings(path: Path, data: st.DataObject) -
     calls = launching_calls(analysis.trace)
     call = data.draw(st.sampled_from(calls))
     report = planted(analysis, held_before(analysis.trace, call, ns, name), ns, CAUSES[name])
-    assert report.verdict.bound == analysis.report.verdict.bound
+    assert report.answer.bound == analysis.report.answer.bound
     assert report.interruptions[0].call == name
     (before,) = analysis.report.steady.steps if analysis.report.steady else ()
     (after,) = report.steady.steps if report.steady else ()
@@ -133,10 +133,10 @@ def test_a_wait_before_a_graph_replay_does_not_make_decode_idle(
     for call in launching_calls(analysis.trace):
         held = held_before(analysis.trace, call, ns, name)
         report = planted(analysis, held, ns, CAUSES[name])
-        assert report.verdict.bound == analysis.report.verdict.bound
+        assert report.answer.bound == analysis.report.answer.bound
         assert report.devices[0].idle_ns > 0.8 * report.devices[0].window_ns
         assert report.observer == analysis.report.observer or report.observer is not None
-        assert sum(part.ns for part in report.waterfall) < 11_000_000
+        assert sum(part.ns for part in report.answer.parts) < 11_000_000
 
 
 def test_a_first_replay_and_a_long_kernel_in_a_single_step(foreign_traces: Path) -> None:

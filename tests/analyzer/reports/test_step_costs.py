@@ -48,10 +48,10 @@ def test_a_foreign_step_has_limits(foreign_traces: Path) -> None:
     kv = 12 * (55_086 + 32 * 128) * 2 * 8 * 64 * 2
     assert rows["attention"].bytes == pytest.approx(kv, rel=0.02)
     assert rows["head"].bytes == pytest.approx(201_088 * 2880 * 2, rel=0.02)
-    parts = {part.part: part.ns for part in report.waterfall}
+    parts = {part.part: part.ns for part in report.answer.parts}
     assert parts["limit"] == pytest.approx(cost.bytes_per_step / 5300, rel=1e-6)
     assert sum(parts.values()) == 10_743_181
-    assert report.verdict.bound == "kernels"
+    assert report.answer.bound == "kernels"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_peak_of_the_users_decides(foreign_traces: Path) -> None:
     report = engine(foreign_traces, given("gpt-oss-20b", peak=peak))
     assert report.step_cost is not None
     assert (report.step_cost.peak_source, report.step_cost.peak_bytes_per_s) == ("--peak", 1.5e12)
-    assert report.verdict.bound == "memory"
+    assert report.answer.bound == "memory"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_model_that_contradicts_is_not_used(
     assert says in finding.message
     assert report.step_cost is None
     assert not any(row.bytes or row.limit_ns for row in report.roles)
-    assert report.verdict == engine(foreign_traces, Given()).verdict
+    assert report.answer == engine(foreign_traces, Given()).verdict
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_idle_between_two_devices_of_one_step_waits_for_the_other_one() -> None:
     assert [device.idle_ns for device in report.devices] == [0, 0]
     (step,) = report.steps
     assert (step.busy_ns, step.idle_ns, step.gaps) == (20, 30, {"dependency": 30})
-    assert sum(part.ns for part in report.waterfall) == 50
+    assert sum(part.ns for part in report.answer.parts) == 50
 
 
 def test_a_longest_gap_names_its_stream_step_range_and_what_the_host_did() -> None:

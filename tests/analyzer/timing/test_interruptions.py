@@ -91,7 +91,7 @@ def assert_steady(report: Report, clean: Report) -> None:
         assert near(one.time_ns, before.time_ns)
         assert near(one.busy_ns, before.busy_ns)
     assert report.devices[0].window_ns > clean.devices[0].window_ns + HOLD // 2
-    assert report.verdict.bound == clean.verdict.bound
+    assert report.answer.bound == clean.answer.bound
 
 
 def test_the_first_replay_and_a_later_launch_differ() -> None:
@@ -165,7 +165,7 @@ def test_a_wait_before_the_first_op_lengthens_no_step() -> None:
     assert report.steady.devices == clean.steady.devices
     assert report.observer == clean.observer
     assert report.devices == clean.devices
-    assert report.waterfall == clean.waterfall
+    assert report.answer.parts == clean.answer.parts
 
 
 def test_what_recurs_in_every_step_is_of_the_steps() -> None:
@@ -232,7 +232,7 @@ def test_the_waterfall_is_that_of_a_step_without_interruptions(place: int) -> No
     held = held_before(trace, launches(trace)[place], HOLD, "cudaMalloc")
     report = analyzed(held).report
     assert near(only(report).ns, HOLD)
-    assert sum(part.ns for part in report.waterfall) <= 11 * MS
+    assert sum(part.ns for part in report.answer.parts) <= 11 * MS
 
 
 @given(st.integers(1, 24), st.integers(3, 3_000), st.sampled_from(["cudaMalloc", None, "in"]))

@@ -27,7 +27,7 @@ def two_steps(**keys: object) -> Analysis:
 
 
 def parts_of(analysis: Analysis) -> dict[str, int]:
-    return {part.part: part.ns for part in analysis.report.waterfall}
+    return {part.part: part.ns for part in analysis.report.answer.parts}
 
 
 def with_peak(bytes_per_s: float) -> dict[str, object]:
@@ -89,7 +89,7 @@ def test_a_step_that_the_next_one_overtakes_lasts_as_long_as_its_ops() -> None:
 
 
 def test_without_steps_there_is_no_waterfall() -> None:
-    assert analyze(trace_of(op(0, 5), op(10, 20))).report.waterfall == ()
+    assert analyze(trace_of(op(0, 5), op(10, 20))).report.answer.parts == ()
 
 
 @given(st.data())
@@ -112,7 +112,7 @@ def test_waterfalls_of_any_steps_add_up(data: st.DataObject) -> None:
     peak = data.draw(st.floats(1e9, 1e13))
     analysis = analyze(trace_of(*events, decodescope=with_peak(peak)))
     assert analysis.report.observer is not None
-    parts = analysis.report.waterfall
+    parts = analysis.report.answer.parts
     assert sum(part.ns for part in parts) == analysis.report.observer.profiled_step_ns
     assert all(part.ns >= 0 for part in parts if part.part != "kernel_inefficiency")
     steps = analysis.report.steps

@@ -186,7 +186,7 @@ def test_no_cell_of_the_ranks_is_cut_short(width: int) -> None:
     longest = msgspec.structs.replace(
         one,
         source=msgspec.structs.replace(one.source, path="/runs/trace_of_a_rank_with_a_name.json"),
-        verdict=msgspec.structs.replace(one.verdict, bound="kernels"),
+        verdict=msgspec.structs.replace(one.answer, bound="kernels"),
     )
     ranks = RanksReport(1, (RankReport(0, report=longest), RankReport(1, report=longest)), None, ())
     text = text_of(ranks_report_table(ranks), width)

@@ -10,9 +10,10 @@ from benchmarks.claims.claim import Setup
 from benchmarks.claims.racing import Racing
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.schema.kernel_report import StepTimes
-from decodescope.analyzer.schema.report import Finding, Health, Observer, Verdict, WaterfallPart
+from decodescope.analyzer.schema.report import Finding, Health, Observer
 from decodescope.analyzer.schema.run_report import Accuracy, RunReport
 from decodescope.variants.comparing.jobs import AccuracyDone, Job, RunDone, RunJob
+from tests.helpers.answers import answer_of
 from tests.helpers.fake_clock import FakeClock
 
 TRACE = Path(__file__).resolve().parents[2] / "data" / "cpu_two_blocks.json.gz"
@@ -80,7 +81,6 @@ def run_report(job: RunJob, script: Scripted, step_ns: int) -> RunReport:
     assert config.model is not None
     assert config.context is not None
     assert config.dtype is not None
-    limit = WaterfallPart("limit", script.busy_ns // 2)
     return RunReport(
         schema_version=2, model=config.model, weights="random", variant=config.variant,
         device="cuda", device_name=script.device_name, dtype=config.dtype, batch=config.batch,
@@ -90,12 +90,10 @@ def run_report(job: RunJob, script: Scripted, step_ns: int) -> RunReport:
         launch_calls_per_step=3.0, gpu_ops_per_step=3.0, gpu_idle_fraction=0.1,
         bytes_per_step=script.bytes_per_step, bandwidth=None,
         observer=Observer(None, None, None),
-        waterfall=(
-            limit,
-            WaterfallPart("kernel_inefficiency", script.busy_ns - limit.ns),
-            WaterfallPart("launch_call", max(0, step_ns - script.busy_ns)),
+        answer=answer_of(
+            {"gate_up": script.busy_ns, "launch_call": max(0, step_ns - script.busy_ns)}
         ),
-        verdict=Verdict("unknown", ()), health=Health("ok", 0, ()), environment={},
+        health=Health("ok", 0, ()), environment={},
     )  # fmt: skip
 
 

@@ -15,10 +15,11 @@ from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.protocol.messages import Bye
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.analyzer.schema.kernel_report import KernelReport
-from decodescope.analyzer.schema.report import Observer, Report, WaterfallPart
+from decodescope.analyzer.schema.report import Observer, Report
 from decodescope.analyzer.schema.step_report import Bandwidth, LayerReport, RoleReport
 from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.link.comparison import ComparisonLinkEvent
+from tests.helpers.answers import answer_of
 from tests.helpers.comparison_reports import ACCURACY, range_of, run_of, step_of, window_of
 
 RATES = {"eager": (47.0, 47.4, 46.8), "compiled": (211.0, 214.0, 212.5)}
@@ -75,18 +76,16 @@ def window(name: str) -> Report:
         for i in range(2)
         for part in parts
     ]
-    limit = 600_000
     return window_of(
         [step_of(0, busy_ns + idle_ns, gaps, launch_calls=3 if fused else 679)],
         ranges,
         kernels=kernels,
-        waterfall=(
-            WaterfallPart("limit", limit),
-            WaterfallPart("kernel_inefficiency", busy_ns - limit),
-            *(WaterfallPart(part, ns) for part, ns in gaps.items()),
-            WaterfallPart("host_tail", 20_000),
+        answer=answer_of(
+            {role.role: role.ns_per_step for role in _roles(fused, busy_ns)} | gaps,
+            limit_ns=600_000,
+            limit_bound="memory",
         ),
-        observer=Observer(None, busy_ns + idle_ns + 20_000, None),
+        observer=Observer(None, busy_ns + idle_ns, None),
         roles=_roles(fused, busy_ns),
         layers=tuple(LayerReport(n, 0, 3 if fused else 41, busy_ns // 2) for n in range(2)),
     )

@@ -38,7 +38,7 @@ def eager(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("variant", ["eager", "compiled", "fused+graph"])
 def test_bars_follow_each_other_and_add_up_to_the_step(variant: str) -> None:
     shown = window(variant)
-    parts = [part for part in shown.report.waterfall if part.ns]
+    parts = [part for part in shown.report.answer.parts if part.ns]
     lines = drawn(WaterfallPanel, view_of(shown), BRUSHES[2], 120, 20)
     assert duration(sum(part.ns for part in parts)) in lines[-1]
     ends = 0
@@ -150,7 +150,7 @@ async def test_the_verdict_is_never_cut(eager: Path, width: int, height: int) ->
     async with app.run_test(size=(width, height)) as pilot:
         await settle(pilot)
         await press(pilot, "6")
-        verdict = app._painter.shown()[0].window.report.verdict
+        verdict = app._painter.shown()[0].window.report.answer
         panel = app.query_one(FullVerdictPanel)
         app.screen.set_focus(panel)
         seen = text_of(app)

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from decodescope.analyzer.answer.advice import gap_advice
 from decodescope.analyzer.names.fitted_names import short_kernels
-from decodescope.analyzer.roofline.advice import gap_advice
 from decodescope.analyzer.schema.report import GapReport
 from decodescope.analyzer.text.formatting import UNKNOWN, count, duration, percent
 from decodescope.analyzer.vocabulary.words import (
@@ -47,12 +47,12 @@ def describe(selection: Selection, window: Window) -> tuple[str, Iterable[Detail
 def overview_lines(window: Window) -> Iterator[DetailLine]:
     """The bound of the step, its reasons, the advice, and every finding."""
     report = window.report
-    yield DetailLine("", bound_words(report.verdict.bound), "strong")
-    for reason in report.verdict.because:
+    yield DetailLine("", bound_words(report.answer.bound), "strong")
+    for reason in report.answer.because:
         yield DetailLine("", f"· {reason}")
     if window.communication is not None:
         yield DetailLine("", f"· {straggler_text(window.communication)}")
-    for advice in report.verdict.next:
+    for advice in report.answer.next:
         yield DetailLine("", f"→ {advice}", "good")
     if report.structure is not None and report.structure.layers:
         yield DetailLine("step", layers_words(report.structure))
@@ -132,7 +132,7 @@ def gap_lines(window: Window, row: int) -> Iterator[DetailLine]:
     yield from _gap_part_lines(gap, CPU_GAP_MEANINGS if report.on_cpu else GAP_MEANINGS)
     if 2 * sum(interruption.length_ns for interruption in interruptions) > gap.length_ns:
         yield DetailLine(
-            "→", "an interruption: the steady state and the verdict leave it out", "good"
+            "→", "an interruption: it is set apart, and in no figure of a step", "good"
         )
     else:
         yield DetailLine("→", gap_advice(gap.gap_class, gap.label, gap.call), "good")

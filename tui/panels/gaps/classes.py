@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 from rich.style import Style
 from textual import events
 
-from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.tables.columns import Column, kept_columns
 from decodescope.analyzer.tables.gap_classes_table import GapClassRow, gap_class_columns
-from decodescope.analyzer.text.formatting import UNKNOWN, duration, percent
+from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.vocabulary.class_colors import GAP_LETTERS
 from decodescope.tui.commands import Command
 from decodescope.tui.model.picks import GapFilter
@@ -35,15 +34,13 @@ _LEAST_CHART = 8
 class Classes:
     """The rows of one window, range and step, of all `devices` together; `bounds` are those of the
     buckets, in order. `common_ns` is the idle time of the chosen step: that in which none of its
-    devices was busy. `steady`: of the whole window, how idle it is without interruptions, "" if
-    there are none."""
+    devices was busy."""
 
     lines: tuple[GapClassRow, ...]
     bounds: tuple[int, ...]
     steps: int
     devices: int
     common_ns: int | None = None
-    steady: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +114,7 @@ class GapClassesPanel(Panel[ClassesData]):
         data = self._data
         if isinstance(data, Empty):
             return 3
-        return len(data.classes.lines) + 2 + bool(data.classes.steady)
+        return len(data.classes.lines) + 2
 
     def as_text(self, data: ClassesData) -> list[TextLine]:
         columns = _columns(data)
@@ -125,7 +122,7 @@ class GapClassesPanel(Panel[ClassesData]):
         lines: list[TextLine] = [f"{TITLE} ({self._place(data)})", head]
         for line in data.classes.lines:
             lines.append(tuple(column.cell(line) for column in columns))
-        return [*lines, data.classes.steady] if data.classes.steady else lines
+        return lines
 
     def draw(self, data: ClassesData, width: int, height: int) -> Sheet:
         classes, inks = data.classes, self._brush.inks
@@ -143,10 +140,6 @@ class GapClassesPanel(Panel[ClassesData]):
         head.left(title, chart, inks.dim).to(width - sum(map(_figure_cells, kept)))
         for column in kept:
             head.right(column.heading, _figure_cells(column), inks.dim)
-        steady = []
-        if classes.steady and height > 2:
-            steady = [Row().left(classes.steady, width, inks.warn)]
-        height -= len(steady)
         lines = list(classes.lines)
         if len(lines) + 2 > height:
             lines = [line for line in lines if not line.sub]
@@ -156,7 +149,6 @@ class GapClassesPanel(Panel[ClassesData]):
             rows.append(self._line(line, data, bounds, kept, width))
         if height > len(rows):
             rows.append(self._axis(bounds, wide, width))
-        rows += steady
         return Sheet(rows, TITLE, self._place(data))
 
     def action_row(self, step: int) -> None:
@@ -265,21 +257,6 @@ def bucket(bound: int) -> tuple[int, int]:
     return (bound // 2 if bound > 1 else -1, bound)
 
 
-def _steady(report: Report) -> str:
-    """How idle the devices are without interruptions, beside the whole."""
-    if not report.interruptions or report.steady is None:
-        return ""
-    window_ns = sum(device.window_ns for device in report.devices)
-    idle_ns = sum(device.idle_ns for device in report.devices)
-    whole = f"{percent(idle_ns / window_ns)} %" if window_ns else UNKNOWN
-    steady = report.steady
-    return (
-        f"steady: {percent(steady.idle_share)} % idle of {duration(steady.window_ns)}, "
-        f"whole: {whole} of {duration(window_ns)}, "
-        f"interrupted for {duration(steady.interrupted_ns)}"
-    )
-
-
 def no_gaps(window: Window) -> str:
     """Why a window has no gaps."""
     if not window.report.devices:
@@ -336,6 +313,5 @@ def _classes(window: Window, within: str | None, step: int | None) -> Classes | 
     if step is not None and 0 <= step < len(analysis.steps):
         devices = len(analysis.steps.devices[step])
         common_ns = window.report.steps[step].idle_ns
-    steady = _steady(window.report) if step is None and within is None else ""
     steps = len(analysis.steps)
-    return Classes(tuple(lines), tuple(bounds), steps, devices, common_ns, steady)
+    return Classes(tuple(lines), tuple(bounds), steps, devices, common_ns)

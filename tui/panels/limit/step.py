@@ -7,7 +7,7 @@ from decodescope.analyzer.reports.step_figures import (
     live_bandwidth,
     window_bandwidths,
 )
-from decodescope.analyzer.schema.report import GAP_CLASSES, WaterfallPart
+from decodescope.analyzer.schema.answer import AnswerPart
 from decodescope.analyzer.tables.steps_table import roles_table
 from decodescope.analyzer.text.formatting import (
     UNKNOWN,
@@ -16,11 +16,10 @@ from decodescope.analyzer.text.formatting import (
     signed_duration,
     significant,
 )
-from decodescope.analyzer.vocabulary.class_colors import PART_LETTERS
+from decodescope.analyzer.vocabulary.class_colors import LIMIT_COLOR, PART_LETTERS
 from decodescope.analyzer.vocabulary.words import (
     CPU_GAP_MEANINGS,
     GAP_MEANINGS,
-    PART_MEANINGS,
     layers_words,
     part_words,
 )
@@ -31,16 +30,16 @@ from decodescope.tui.panels.table_layout import table_lines
 from decodescope.tui.panels.window_table import WindowTable, WindowTablePanel
 from decodescope.tui.style.palette import horizontal_bar
 
-_WATERFALL_TITLE = "Where one profiled step goes"
+_WATERFALL_TITLE = "Where the step goes"
 _PART_CELLS, _TIME_CELLS, _SHARE_CELLS, _MEANING_CELLS = 25, 9, 8, 32
 _LEAST_WATERFALL_BAR = 8
 
 
 @dataclass(frozen=True, slots=True)
 class WaterfallData:
-    """The parts of the step with the median time, those of gap classes only if they occurred."""
+    """The parts of the step with the median time, in order of the time over the limit."""
 
-    parts: tuple[WaterfallPart, ...]
+    parts: tuple[AnswerPart, ...]
     on_cpu: bool
     slowdown: float | None
 
@@ -59,7 +58,7 @@ class WaterfallPanel(Panel[WaterfallData]):
         if window is None:
             return Empty(_WATERFALL_TITLE, view.waiting)
         report = window.report
-        parts = tuple(part for part in report.waterfall if part.ns or part.part not in GAP_CLASSES)
+        parts = report.answer.parts if report.answer.step is not None else ()
         if not sum(part.ns for part in parts):
             return Empty(_WATERFALL_TITLE, _no_waterfall(window))
         observer = report.observer
@@ -100,7 +99,7 @@ class WaterfallPanel(Panel[WaterfallData]):
         return Sheet(rows[:height], f"{_WATERFALL_TITLE}: {duration(data.step_ns)}", note)
 
     def _part(
-        self, part: WaterfallPart, data: WaterfallData, at_ns: int, bar: int, meaning: int
+        self, part: AnswerPart, data: WaterfallData, at_ns: int, bar: int, meaning: int
     ) -> Row:
         inks, glyphs = self._brush.inks, self._brush.glyphs
         hue, step_ns = inks.part(part.part), max(data.step_ns, 1)
@@ -116,10 +115,9 @@ class WaterfallPanel(Panel[WaterfallData]):
                 abs(part.ns) / step_ns * bar / (bar - start), bar - start, glyphs
             )
             row.add(" " * start, inks.text).add(piece, hue)
-        meanings = PART_MEANINGS | (CPU_GAP_MEANINGS if data.on_cpu else GAP_MEANINGS)
+        meanings = CPU_GAP_MEANINGS if data.on_cpu else GAP_MEANINGS
         if meaning:
-            words = "faster than the peak allows" if part.ns < 0 else meanings.get(part.part, "")
-            row.left(f" {words}", meaning, inks.dim)
+            row.left(f" {meanings.get(part.part, '')}", meaning, inks.dim)
         return row
 
 
@@ -133,7 +131,7 @@ def _no_waterfall(window: Window) -> str:
     if not report.devices:
         return "no GPU activity in this trace: see 9 Log for what is missing"
     if any(finding.code == "graph_capture" for finding in report.health.findings):
-        return report.verdict.because[0]
+        return report.answer.because[0]
     if not report.steps:
         return "this trace marks no steps, so there is none to divide"
     return "no step of this trace launched an op"
@@ -168,7 +166,7 @@ class RolesPanel(WindowTablePanel):
 _BANDWIDTHS_TITLE = "Bandwidth: bytes of a step ÷ its time"
 _WORDS = {
     "now": "unprofiled: the median of the last report",
-    "before the window": "unprofiled: the verdict rests on it",
+    "before the window": "unprofiled",
     "in the window": "with the profiler on",
 }
 _NAME_CELLS, _MBU_CELLS, _RATE_CELLS, _STEP_CELLS = 20, 8, 12, 10
@@ -217,7 +215,7 @@ class BandwidthPanel(Panel[tuple[StepBandwidth, ...]]):
             row.add("  ", inks.text)
             if bar:
                 piece = horizontal_bar(bandwidth.used.mbu or 0.0, bar, self._brush.glyphs)
-                row.add(piece, inks.part("limit")).add(" ", inks.text)
+                row.add(piece, inks.hue(LIMIT_COLOR)).add(" ", inks.text)
             rows.append(row.left(text, words, inks.dim))
         if len(rows) > height:
             del rows[0]

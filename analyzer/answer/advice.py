@@ -1,0 +1,155 @@
+"""Advice by the bound of a step, by the engine that ran it, and by why the GPU was idle."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+
+from decodescope.analyzer.answer.parts import lost_ns
+from decodescope.analyzer.schema.answer import AnswerPart, Bound
+from decodescope.analyzer.schema.report import CaptureInfo
+from decodescope.analyzer.text.formatting import duration
+from decodescope.analyzer.vocabulary.words import part_words
+
+_GRAPH_VARIANTS = "replay the step as one CUDA graph (variants compiled, fused+graph)"
+_GRAPH = "replay the step as one CUDA graph"
+_LATE_ADVICE = {
+    "sync": "remove the synchronisations from the step (.item(), .cpu(), printing a tensor)",
+    "allocation": "allocate before the step: a static KV cache, tensors that are used again",
+    "memcpy_api": "copy from pinned memory without waiting, or keep the data on the GPU",
+    "other_api": "move other CUDA calls (module loads, queries) out of the step",
+}
+GRAPH_ADVICE = (
+    "the step is a graph: launch the next replay before this one ends, without reading its token"
+)
+_BOUND_ADVICE: Mapping[Bound, str] = {
+    "compute": "lower precision, a smaller batch or fewer FLOPs make it faster",
+    "communication": "compare the ranks (`decodescope analyze RANK0 RANK1 …`): a collective also "
+    "waits for the slowest one; then overlap it, or use fewer devices",
+    "copies": "keep the data on the device, or copy on a stream of its own while kernels run",
+    "memory": "only fewer bytes make it faster; a larger batch reads the weights once for more "
+    "tokens",
+}
+# In a word of a variant's name: elements of one byte.
+NARROW = ("fp8", "int8", "w8a8")
+_SMALL_GAPS_ADVICE = "let the next kernel start early (programmatic dependent launch), or fuse"
+_UNLINKED_ADVICE = "record the host's API calls too: they show why the GPU was idle"
+_GAP_ADVICE = {
+    "unlinked": _UNLINKED_ADVICE,
+    "graph_internal": _SMALL_GAPS_ADVICE,
+    "launch_call": _GRAPH,
+    "launch_latency": _GRAPH,
+    "kernel_floor": _SMALL_GAPS_ADVICE,
+    "dependency": "find what it waited for on the other stream, and start that earlier or on this "
+    "stream",
+}
+_BETWEEN_KERNELS = ("graph_internal", "kernel_floor")
+_SMALL_SHARE = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """The facts that advice depends on: the bound and the parts of a step, the `engine` that ran it
+    ("decodescope", "vllm", …; None if unknown), our own capture, what the host did for most of the
+    late time (a label of host_wait, None if it was not late), and whether graphs launch the ops."""
+
+    bound: Bound
+    parts: Sequence[AnswerPart]
+    engine: str | None
+    capture: CaptureInfo | None
+    late_label: str | None
+    has_graphs: bool
+
+
+def next_steps(circumstances: Circumstances) -> tuple[str, ...]:
+    """What to do first, and what shows more."""
+    return tuple(_next(circumstances))
+
+
+def _next(circumstances: Circumstances) -> Iterator[str]:
+    bound, parts = circumstances.bound, circumstances.parts
+    share = {part.part: part.share for part in parts}
+    if bound == "host" and share.get("unlinked", 0.0) == max(
+        part.share for part in parts if part.group == "host"
+    ):
+        yield _UNLINKED_ADVICE
+    elif bound == "host":
+        yield _host_advice(circumstances)
+    elif bound == "kernels":
+        yield from _kernel_advice(parts)
+    else:
+        yield _of_engine(circumstances) or _own_advice(circumstances)
+    between = sum(share.get(name, 0.0) for name in _BETWEEN_KERNELS)
+    if bound in ("memory", "kernels") and between >= _SMALL_SHARE:
+        yield _SMALL_GAPS_ADVICE
+
+
+def _host_advice(circumstances: Circumstances) -> str:
+    if circumstances.late_label in _LATE_ADVICE:
+        return _LATE_ADVICE[circumstances.late_label]
+    if circumstances.engine is None or circumstances.engine == "decodescope":
+        if circumstances.has_graphs:
+            return GRAPH_ADVICE
+        return _GRAPH if circumstances.capture is None else _GRAPH_VARIANTS
+    return _of_engine(circumstances) or _GRAPH
+
+
+def _own_advice(circumstances: Circumstances) -> str:
+    if circumstances.bound == "memory" and circumstances.capture is not None:
+        return _fewer_bytes(circumstances.capture.variant)
+    return _BOUND_ADVICE.get(circumstances.bound, "")
+
+
+def _of_engine(circumstances: Circumstances) -> str | None:
+    return _engine_options().get(circumstances.engine or "", {}).get(circumstances.bound)
+
+
+@cache
+def _engine_options() -> dict[str, dict[str, str]]:
+    """The options of engines by engine and bound: those of engine_options.json."""
+    data = files(__package__).joinpath("engine_options.json").read_bytes()
+    return msgspec.json.decode(data, type=dict[str, dict[str, str]])
+
+
+def _kernel_advice(parts: Sequence[AnswerPart]) -> Iterator[str]:
+    """The part of the kernels that loses most, with its rate."""
+    first = next((part for part in parts if part.group == "kernels"), None)
+    if first is None:
+        return
+    name = part_words(first.part)
+    if first.limit_ns:
+        yield (
+            f"start with {name}: {first.limit_ns / max(first.ns, 1):.0%} of its limit; "
+            f"{duration(lost_ns(first))} a step could go"
+        )
+    elif first.ops:
+        yield f"start with {name}: {duration(first.ns)} a step, {first.share:.0%} of it"
+    else:
+        yield _GAP_ADVICE.get(first.part, f"start with the time {name}")
+
+
+def _fewer_bytes(variant: str) -> str:
+    """How a step reads less: what the variant's name does not say yet."""
+    words = variant.split("+")
+    of_cache = [word for word in words if word.startswith("kv_")]
+    of_weights = [word for word in words if any(format_word in word for format_word in NARROW)]
+    less = ["a shorter KV cache"]
+    if not of_cache:
+        less.insert(0, "K and V in FP8 (+kv_fp8_e4m3)")
+    if of_weights == of_cache:
+        less.insert(0, "FP8 or INT8 weights")
+    return (
+        f"only fewer bytes make it faster: {', '.join(less)}; a larger batch reads the weights "
+        "once for more tokens"
+    )
+
+
+def gap_advice(gap_class: str, label: str | None, call: str | None) -> str:
+    """Advice about a gap of this class; `label` is the host's activity in a host_wait, `call` the
+    launch call that ended the gap."""
+    late = gap_class in ("launch_call", "launch_latency") or label == "python"
+    if late and call is not None and "GraphLaunch" in call:
+        return GRAPH_ADVICE
+    return _GAP_ADVICE.get(gap_class) or _LATE_ADVICE.get(label or "", _GRAPH)

@@ -1,0 +1,124 @@
+"""The answer of a trace, put together from its steps, parts, limits and bound."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from decodescope.analyzer.answer.advice import Circumstances, next_steps
+from decodescope.analyzer.answer.bound import StepLimit, bound_of, reasons
+from decodescope.analyzer.answer.parts import (
+    OpShares,
+    Window,
+    find_parts,
+    idle_ns,
+    limits_of,
+    without_profiler,
+)
+from decodescope.analyzer.roofline.roofline import Costs, Limit
+from decodescope.analyzer.schema.answer import Answer, Bound, HostFrame, LimitBound, ModelSource
+from decodescope.analyzer.schema.kernel_report import LaunchReport
+from decodescope.analyzer.schema.step_report import StepCost
+from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
+from decodescope.analyzer.timing.step_annotations import StepAnnotation
+from decodescope.analyzer.timing.timeline import Timeline, idle_inside
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFacts:
+    """The facts beside the time of the parts: the number of `steps` of the main kind, the
+    `annotation` of the one with the median time, the costs of that step, the limits that the shapes
+    in the trace set, the host's frames, and how long the devices were interrupted."""
+
+    steps: int
+    annotation: StepAnnotation
+    costs: Costs
+    shape_limits: dict[str, Limit]
+    host: tuple[HostFrame, ...]
+    interruptions_ns: int
+    launches: LaunchReport
+
+
+def find_answer(timeline: Timeline, shares: OpShares, facts: AnswerFacts) -> Answer:
+    """The answer of a trace with ops, from the ops and the idle time of the shares' window."""
+    trace, annotation, cost = timeline.trace, facts.annotation, facts.costs.step
+    window = shares.window
+    unprofiled_ns = trace.capture.unprofiled_step_ns if trace.capture else None
+    step_ns = None if window.step is None else window.length_ns
+    profiler_ns = step_ns - unprofiled_ns if step_ns and unprofiled_ns else 0
+    idle = without_profiler(idle_ns(timeline, window), profiler_ns)
+    limits = limits_of(facts.costs, facts.shape_limits)
+    parts = find_parts(timeline, shares, idle, limits)
+    limit = _step_limit(facts.costs, limits)
+    bound: Bound = "unknown" if trace.on_cpu else bound_of(parts, limit)
+    batch = annotation.batch if annotation.batch is not None or cost is None else cost.batch
+    timed_ns = unprofiled_ns or step_ns
+    circumstances = Circumstances(
+        bound=bound,
+        parts=parts,
+        engine=annotation.engine,
+        capture=trace.capture,
+        late_label=_late_label(timeline, window),
+        has_graphs=2 * facts.launches.graph_launches > facts.launches.calls,
+    )
+    whole = "the window" if window.step is None else "the step"
+    because = reasons(parts, limit, bound, cost, facts.launches, whole)
+    advice = next_steps(circumstances)
+    if trace.on_cpu:
+        because = ("device: cpu; leaf operators stand for GPU ops and are not launched",)
+        advice = ("run it on a GPU: `--device cuda`",)
+    return Answer(
+        kind=annotation.kind,
+        steps=facts.steps,
+        step=window.step,
+        step_ns=step_ns,
+        whole_ns=window.length_ns,
+        tokens_per_s=batch * 1e9 / timed_ns if batch and timed_ns else None,
+        batch=batch,
+        limit_ns=limit.ns,
+        limit_is_lower_bound=limit.ns is not None and limit.is_lower_bound,
+        limit_bound=limit.bound,
+        model=None if cost is None else cost.model,
+        model_source=_model_source(cost, limit),
+        bound=bound,
+        parts=parts,
+        interruptions_ns=facts.interruptions_ns,
+        host=facts.host,
+        because=because,
+        next=advice,
+        unprofiled_step_ns=unprofiled_ns,
+    )
+
+
+def _step_limit(costs: Costs, limits: dict[str, Limit]) -> StepLimit:
+    """The sum of the parts' limits; without any, the bytes and FLOPs of the whole step."""
+    cost = costs.step
+    if limits:
+        ns = {"memory": 0, "compute": 0}
+        for limit in limits.values():
+            ns[limit.bound] += limit.ns
+        bound: LimitBound = "memory" if ns["memory"] >= ns["compute"] else "compute"
+        return StepLimit(sum(ns.values()), bound, is_lower_bound=not costs.work)
+    if cost is None or not cost.peak_bytes_per_s:
+        return StepLimit()
+    memory_ns = cost.bytes_per_step * 1e9 / cost.peak_bytes_per_s
+    flops, peak = cost.flops_per_step, cost.peak_flops_per_s
+    compute_ns = flops * 1e9 / peak if flops and peak else 0.0
+    bound = "memory" if memory_ns >= compute_ns else "compute"
+    return StepLimit(round(max(memory_ns, compute_ns)), bound, is_lower_bound=False)
+
+
+def _model_source(cost: StepCost | None, limit: StepLimit) -> ModelSource | None:
+    if cost is None:
+        return None if limit.ns is None else "shapes"
+    return "capture" if cost.source == "capture" else "named"
+
+
+def _late_label(timeline: Timeline, window: Window) -> str | None:
+    """What the host did for most of the time for which a device of the window waited for it."""
+    waits = timeline.host_waits
+    if len(window.devices) == 1:
+        waits = waits.of_gaps(*timeline.gaps_of(window.devices[0]))
+    elif len(waits):
+        waits = waits.take(np.argsort(waits.start_ns, kind="stable"))
+    waited_ns = idle_inside(waits, window.pieces, len(HOST_WAIT_LABELS)).sum(axis=0)
+    return HOST_WAIT_LABELS[int(waited_ns.argmax())] if waited_ns.any() else None

@@ -1,0 +1,199 @@
+"""The parts of a step: where its time goes, to the nanosecond, and how little each could take.
+
+The time of a step, without interruptions, is cut into attributed time of its ops by role (of ops
+without a known role by family) and idle time by class. Under the profiler of our own captures a
+step takes longer than without it: that cost is a part of its own, taken from the host's idle time
+as far as there is any.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from decodescope.analyzer.modelling.step_work import RoleWork
+from decodescope.analyzer.names.kinds import FAMILIES, ROLES
+from decodescope.analyzer.roofline.roofline import Costs, Limit, work_limit
+from decodescope.analyzer.schema.answer import AnswerPart, PartGroup
+from decodescope.analyzer.schema.report import GAP_CLASSES
+from decodescope.analyzer.structure.step_structure import OTHER, Structure
+from decodescope.analyzer.timing.attributed_time import attributed_in
+from decodescope.analyzer.timing.interruptions.interrupted_steps import without_interruptions
+from decodescope.analyzer.timing.interruptions.interruption import Interruption
+from decodescope.analyzer.timing.timeline import Timeline, families_of, idle_inside
+from decodescope.analyzer.trace import Bools, Int64s, Intervals
+
+HOST_CLASSES = ("host_wait", "launch_call", "launch_latency", "unlinked")
+PROFILER = "profiler"
+# Ops without a known role count by their family.
+_WORK = tuple(dict.fromkeys((*ROLES, *FAMILIES)))
+_OF_FAMILY = np.array([_WORK.index(family) for family in FAMILIES])
+_GROUPS: dict[str, PartGroup] = {
+    **dict.fromkeys(HOST_CLASSES, "host"),
+    "communication": "communication",
+    "copy": "copies",
+    PROFILER: "profiler",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """The time that parts are of: `pieces` of a step on its `devices`; without a step, of the whole
+    trace on all devices."""
+
+    step: int | None
+    devices: tuple[int, ...]
+    pieces: Intervals
+
+    @property
+    def length_ns(self) -> int:
+        return int(self.pieces.length_ns.sum())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpShares:
+    """The ops `rows` that run in `window`: the attributed time of each in it, and its part, an
+    index in `names`. `own` are the ops of the window's step."""
+
+    window: Window
+    rows: Int64s
+    ns: Int64s
+    part: Int64s
+    own: Bools
+    names: tuple[str, ...] = _WORK
+
+
+def window_of(
+    timeline: Timeline, step: int | None, interruptions: Sequence[Interruption]
+) -> Window:
+    """The time of a step, or of the whole trace, without interruptions. The trace has ops."""
+    if step is None:
+        devices = tuple(timeline.busy)
+        start_ns = min(int(busy.start_ns[0]) for busy in timeline.busy.values())
+        end_ns = max(int(busy.end_ns[-1]) for busy in timeline.busy.values())
+    else:
+        devices = timeline.steps.devices[step]
+        start_ns = int(timeline.steps.span.start_ns[step])
+        end_ns = start_ns + int(timeline.steps.time_ns[step])
+    pieces = without_interruptions(interruptions, devices, start_ns, end_ns)
+    return Window(step, devices, pieces)
+
+
+def op_shares(timeline: Timeline, structure: Structure, window: Window) -> OpShares:
+    """Every op that runs on the window's devices during it, also one of another step."""
+    ops, pieces = timeline.trace.ops, window.pieces
+    inside = np.isin(ops.device, window.devices)
+    if len(pieces):
+        inside &= (ops.start_ns <= pieces.end_ns[-1]) & (ops.end_ns >= pieces.start_ns[0])
+    rows = np.flatnonzero(inside)
+    role = structure.role[rows].astype(np.int64)
+    family = _OF_FAMILY[families_of(timeline.trace.names, ops.take(rows))]
+    return OpShares(
+        window=window,
+        rows=rows,
+        ns=attributed_in(timeline.trace, rows, pieces),
+        part=np.where(role == OTHER, family, role),
+        own=np.isin(timeline.steps.op_step[rows], -1 if window.step is None else window.step),
+    )
+
+
+def idle_ns(timeline: Timeline, window: Window) -> dict[str, int]:
+    """The idle time of each class in the window, in the order of `GAP_CLASSES`."""
+    inside_ns = idle_inside(timeline.idle_of(window.devices), window.pieces).sum(axis=0)
+    return dict(zip(GAP_CLASSES, inside_ns.tolist(), strict=True))
+
+
+def without_profiler(idle: dict[str, int], cost_ns: int) -> dict[str, int]:
+    """The idle time by class with the `cost_ns` of the profiler taken from the host's classes, in
+    proportion, as a class of its own; no more than these have."""
+    late_ns = sum(idle[name] for name in HOST_CLASSES)
+    cost_ns = min(max(cost_ns, 0), late_ns)
+    if not cost_ns:
+        return idle
+    left, left_ns = dict(idle), cost_ns
+    for name in filter(idle.get, HOST_CLASSES):
+        taken_ns = left_ns * idle[name] // late_ns
+        left[name] -= taken_ns
+        left_ns -= taken_ns
+        late_ns -= idle[name]
+    return {**left, PROFILER: cost_ns}
+
+
+def limits_of(costs: Costs, shape_limits: dict[str, Limit]) -> dict[str, Limit]:
+    """The limit of each part: by the model's work if that is known (0 for a part without work),
+    else by the shapes in the trace."""
+    if not costs.work:
+        return shape_limits
+    limits = {
+        role: work_limit(work, costs.peak, costs.dtypes.get(role, "bf16"))
+        for role, work in ({role: RoleWork() for role in _WORK} | costs.work).items()
+    }
+    return {role: limit for role, limit in limits.items() if limit is not None}
+
+
+def find_parts(
+    timeline: Timeline, shares: OpShares, idle: dict[str, int], limits: dict[str, Limit]
+) -> tuple[AnswerPart, ...]:
+    """The parts that take time or have ops, in order of the time over the limit; the profiler's is
+    the last."""
+    busy_ns, ops = np.zeros((2, len(shares.names)), dtype=np.int64)
+    np.add.at(busy_ns, shares.part, shares.ns)
+    np.add.at(ops, shares.part, shares.own)
+    kernels = _longest_kernels(timeline, shares)
+    whole_ns = int(busy_ns.sum()) + sum(idle.values())
+    parts = [
+        _part(shares.names[number], int(busy_ns[number]), whole_ns, limits, int(ops[number]), name)
+        for number, name in kernels.items()
+    ]
+    parts += [_idle_part(name, ns, whole_ns) for name, ns in idle.items() if ns]
+    return tuple(sorted(parts, key=_order))
+
+
+def _order(part: AnswerPart) -> tuple[bool, int, str]:
+    return part.group == PROFILER, -lost_ns(part), part.part
+
+
+def lost_ns(part: AnswerPart) -> int:
+    """The time over the limit; where that is not known, all of the part's time."""
+    return part.ns if part.over_ns is None else part.over_ns
+
+
+def _part(
+    name: str, ns: int, whole_ns: int, limits: dict[str, Limit], ops: int, kernel: str
+) -> AnswerPart:
+    limit = limits.get(name)
+    return AnswerPart(
+        part=name,
+        group=_GROUPS.get(name, "kernels"),
+        ns=ns,
+        limit_ns=None if limit is None else limit.ns,
+        over_ns=None if limit is None else ns - limit.ns,
+        share=ns / whole_ns if whole_ns else 0.0,
+        ops=ops,
+        kernel=kernel,
+        limit_bound=None if limit is None else limit.bound,
+    )
+
+
+def _idle_part(name: str, ns: int, whole_ns: int) -> AnswerPart:
+    return AnswerPart(name, _GROUPS.get(name, "kernels"), ns, None, ns, ns / whole_ns)
+
+
+def _longest_kernels(timeline: Timeline, shares: OpShares) -> dict[int, str]:
+    """The name of the kernel that takes most of each part, by the part's number."""
+    names, name = np.unique(timeline.trace.ops.name[shares.rows], return_inverse=True)
+    key = shares.part * max(len(names), 1) + name
+    keys, place = np.unique(key, return_inverse=True)
+    time_ns = np.zeros(len(keys), dtype=np.int64)
+    np.add.at(time_ns, place, shares.ns)
+    part = keys // max(len(names), 1)
+    order = np.lexsort((-time_ns, part))
+    numbers, first = np.unique(part[order], return_index=True)
+    longest = names[keys[order[first]] % max(len(names), 1)]
+    return dict(
+        zip(
+            numbers.tolist(),
+            (timeline.trace.names[name_index] for name_index in longest.tolist()),
+            strict=True,
+        )
+    )

@@ -1,0 +1,118 @@
+"""Attributed time: each instant in which a device is busy counts once, for the ops that run in it.
+
+Ops of one stream run in order: while two overlap (a kernel that was launched early waits for the
+one before it), the instant counts for the first. Of ops of different streams, kernels share an
+instant equally, whatever their order. Copies and fills count only where no kernel runs, and
+communication only where nothing else does (exposed communication). So the attributed times of a
+device add up to its busy time, to the nanosecond.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from decodescope.analyzer.names.rules import kernel_meaning
+from decodescope.analyzer.timing.intervals import uncovered_ns, union
+from decodescope.analyzer.trace import MEMCPY, MEMSET, Int8s, Int64s, Intervals, Trace, grouped
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# What covers what: a rank counts only where none of the lower ones runs.
+_KERNELS, _COPIES, _COMMUNICATION = range(3)
+
+
+def attributed_in(trace: Trace, rows: Int64s, windows: Intervals) -> Int64s:
+    """The attributed time of the ops `rows` (sorted as the trace, of devices that count as one)
+    inside disjoint `windows`: int64 ns, one for each op."""
+    ops = trace.ops
+    total_ns = np.zeros(len(rows), dtype=np.int64)
+    rank = _ranks(trace, rows)
+    stream = ops.stream[rows]
+    if len(np.unique(ops.device[rows])) > 1:
+        pairs = np.stack((ops.device[rows], stream))
+        stream = np.unique(pairs, axis=1, return_inverse=True)[1].ravel()
+    for start_ns, end_ns in zip(windows.start_ns.tolist(), windows.end_ns.tolist(), strict=True):
+        inside = np.flatnonzero((ops.start_ns[rows] < end_ns) & (ops.end_ns[rows] > start_ns))
+        times = Intervals(
+            np.maximum(ops.start_ns[rows[inside]], start_ns),
+            np.minimum(ops.end_ns[rows[inside]], end_ns),
+        )
+        total_ns[inside] += attributed_ns(times, stream[inside], rank[inside])
+    return total_ns
+
+
+def attributed_of_device(trace: Trace, rows: Int64s) -> Int64s:
+    """The attributed time of `rows`, all ops of one device, in the whole trace: int64 ns."""
+    ops = trace.ops.take(rows)
+    return attributed_ns(ops, ops.stream, _ranks(trace, rows))
+
+
+def attributed_ns(times: Intervals, stream: Int64s, rank: Int8s) -> Int64s:
+    """The attributed time of each interval (sorted by start), in ns: int64.
+
+    Streams first: the time behind the latest end of the intervals before it on its stream. Then, of
+    those that still overlap, the shares of the ranks. A share is rounded down; what is missing to
+    the union's length goes to those with the largest fractions.
+    """
+    own_ns = times.length_ns
+    end_ns = times.end_ns
+    if (times.start_ns[1:] >= np.maximum.accumulate(end_ns[:-1])).all():
+        return own_ns
+    for of_stream in grouped(np.arange(len(times)), stream):
+        own_ns[of_stream] = uncovered_ns(times.start_ns[of_stream], end_ns[of_stream])
+    counted = np.flatnonzero(own_ns)
+    begin_ns = end_ns[counted] - own_ns[counted]
+    order = np.lexsort((end_ns[counted], begin_ns))
+    counted, begin_ns = counted[order], begin_ns[order]
+    if len(counted) > 1 and (begin_ns[1:] < np.maximum.accumulate(end_ns[counted])[:-1]).any():
+        own_ns[counted] = _shared(begin_ns, end_ns[counted], rank[counted])
+    return own_ns
+
+
+def _shared(begin_ns: Int64s, end_ns: Int64s, rank: Int8s) -> Int64s:
+    """Intervals (none empty, sorted by begin) of which those of one rank share each instant that no
+    lower rank covers."""
+    edges_ns = np.unique(np.concatenate((begin_ns, end_ns)))
+    first, after = np.searchsorted(edges_ns, begin_ns), np.searchsorted(edges_ns, end_ns)
+    width_ns = np.diff(edges_ns).astype(np.float64)
+    free = np.ones(len(width_ns), dtype=np.bool_)
+    share_ns = np.zeros(len(begin_ns))
+    for level in np.unique(rank).tolist():
+        of_level = np.flatnonzero(rank == level)
+        change = np.bincount(first[of_level], minlength=len(edges_ns)) - np.bincount(
+            after[of_level], minlength=len(edges_ns)
+        )
+        running = np.cumsum(change)[:-1]
+        each_ns = np.divide(
+            width_ns, running, out=np.zeros_like(width_ns), where=free & (running > 0)
+        )
+        until_ns = np.concatenate(([0.0], np.cumsum(each_ns)))
+        share_ns[of_level] = until_ns[after[of_level]] - until_ns[first[of_level]]
+        free &= running == 0
+    return _rounded(share_ns, begin_ns, end_ns)
+
+
+def _rounded(share_ns: "NDArray[np.float64]", begin_ns: Int64s, end_ns: Int64s) -> Int64s:
+    """The shares as integers that add up to the length of each busy interval."""
+    busy = union(begin_ns, end_ns)
+    interval = np.searchsorted(busy.start_ns, begin_ns, side="right") - 1
+    whole_ns = np.floor(share_ns).astype(np.int64)
+    lacking_ns = busy.length_ns.copy()
+    np.subtract.at(lacking_ns, interval, whole_ns)
+    order = np.lexsort((whole_ns - share_ns, interval))
+    place = np.arange(len(order)) - busy.first[interval[order]]
+    whole_ns[order] += place < lacking_ns[interval[order]]
+    return whole_ns
+
+
+def _ranks(trace: Trace, rows: Int64s) -> Int8s:
+    names, place = np.unique(trace.ops.name[rows], return_inverse=True)
+    communicates = np.array(
+        [bool(kernel_meaning(trace.names[name]).communication) for name in names.tolist()],
+        dtype=np.bool_,
+    )
+    kind = trace.ops.kind[rows]
+    copies = (kind == MEMCPY) | (kind == MEMSET)
+    rank = np.where(copies, _COPIES, _KERNELS)
+    return np.where(communicates[place], _COMMUNICATION, rank).astype(np.int8)
