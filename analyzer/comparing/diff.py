@@ -60,7 +60,7 @@ def _answer_findings(answer: DiffAnswer) -> list[Finding]:
         return []
     if answer.verdict in ("faster", "slower"):
         return _single_traces(answer)
-    if answer.ratio == 1:
+    if answer.ratio == 1 and answer.interval is not None:
         return []
     message = f"inconclusive: {step_ratio_text(answer)}; {_what_decides(answer)}"
     return [Finding(INCONCLUSIVE, message)]
@@ -69,15 +69,20 @@ def _answer_findings(answer: DiffAnswer) -> list[Finding]:
 def _what_decides(answer: DiffAnswer) -> str:
     if answer.more_base is None or answer.more_other is None:
         return "no practical number of steps would show a difference this small"
+    sides = (
+        (BASE, answer.more_base, answer.base_traces),
+        (OTHER, answer.more_other, answer.other_traces),
+    )
     more = [
-        f"{count(number)} more {'traces' if len(traces) > 1 else 'steps'} of {name}"
-        for name, number, traces in (
-            (BASE, answer.more_base, answer.base_traces),
-            (OTHER, answer.more_other, answer.other_traces),
-        )
+        f"{_counted(number, 'more trace' if len(traces) > 1 else 'more step')} of {name}"
+        for name, number, traces in sides
         if number
     ]
     return f"about {' and '.join(more)} would decide it"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{count(number)} {noun}" if number == 1 else f"{count(number)} {noun}s"
 
 
 def _single_traces(answer: DiffAnswer) -> list[Finding]:

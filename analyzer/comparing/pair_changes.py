@@ -86,16 +86,24 @@ def part_changes(base: Answer, other: Answer) -> tuple[PartChange, ...]:
     steps. The rows do not depend on which side is which."""
     if (base.step_ns is None) != (other.step_ns is None):
         return ()
-    base_parts = {(part.group, part.part): part for part in base.parts}
-    other_parts = {(part.group, part.part): part for part in other.parts}
+    base_parts = {part.part: part for part in base.parts}
+    other_parts = {part.part: part for part in other.parts}
     rows = []
-    for key in {**base_parts, **other_parts}:
-        base_part, other_part = base_parts.get(key), other_parts.get(key)
-        base_ns, base_ops = (base_part.ns, base_part.ops) if base_part else (None, None)
-        other_ns, other_ops = (other_part.ns, other_part.ops) if other_part else (None, None)
-        change_ns = (other_ns or 0) - (base_ns or 0)
-        group, part = key
-        rows.append(PartChange(part, group, base_ns, other_ns, change_ns, base_ops, other_ops))
+    for name in {**base_parts, **other_parts}:
+        base_part, other_part = base_parts.get(name), other_parts.get(name)
+        some_part = base_part or other_part
+        assert some_part is not None
+        rows.append(
+            PartChange(
+                part=name,
+                group=some_part.group,
+                base_ns=base_part.ns if base_part else None,
+                other_ns=other_part.ns if other_part else None,
+                change_ns=(other_part.ns if other_part else 0) - (base_part.ns if base_part else 0),
+                base_ops=base_part.ops or None if base_part else None,
+                other_ops=other_part.ops or None if other_part else None,
+            )
+        )
     return tuple(sorted(rows, key=_largest_change))
 
 

@@ -15,8 +15,8 @@ LayerKind = Literal["layer", "more_layers", "prologue", "epilogue", "outside", "
 
 class PartChange(Struct, frozen=True):
     """One part of both steps (`AnswerPart`), or of both windows if neither trace has steps; a side
-    that lacks it is null. `change_ns` is other - base, where a missing part takes no time. `ops`
-    are GPU ops."""
+    that lacks it is null. `change_ns` is other - base, where a missing part takes no time. The ops
+    of idle time and of the profiler's cost are null."""
 
     part: str
     group: PartGroup

@@ -225,7 +225,7 @@ def whole_layers_table(
     """The layers of two steps, and the steps that they add up to; those after the first `most` are
     one row."""
     base_ns, other_ns = step.base_step_ns, step.other_step_ns
-    whole = LayerChange("step", "rest", base_ns, other_ns, (other_ns or 0) - (base_ns or 0))
+    whole = LayerChange("step", "layer", base_ns, other_ns, (other_ns or 0) - (base_ns or 0))
     rows = step.layers if most is None else shortened(step.layers, most)
     return layers_table((*rows, whole), names)
 

@@ -149,11 +149,11 @@ def _diff_summary(diff: Diff) -> Summary:
 
 
 def answer_lines(diff: Diff) -> Iterator[str]:
-    """Step against step in one line; the part that changed most; the step times without a
-    profiler."""
+    """Step against step in one line; the part that changed most (that the profiler's cost changed
+    says nothing about the step); the step times without a profiler."""
     answer = diff.answer
     yield _step_line(answer, diff.base.answer.kind)
-    largest = answer.parts[0] if answer.parts else None
+    largest = next((row for row in answer.parts if row.group != "profiler"), None)
     if largest is not None and largest.change_ns:
         whole_ns = sum(row.change_ns for row in answer.parts)
         yield (

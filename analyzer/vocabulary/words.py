@@ -90,10 +90,10 @@ def speed_text(speed: "SpeedRatio") -> str:
 
 
 def step_ratio_text(answer: "DiffAnswer") -> str:
-    """`x1.243 (95 %: x1.212 to x1.270), slower`: a ratio of step times; without an interval, why
-    there is none. Of sides that differ, the ratio compares nothing and is left out."""
-    if answer.ratio is None or answer.differences:
-        return "not compared"
+    """`x1.243 (95 %: x1.212 to x1.270), slower`: a ratio of step times, or why there is none;
+    without an interval, why there is none of that."""
+    if answer.ratio is None:
+        return "no ratio: a side has no steps"
     text = ratio_text(answer.ratio)
     if answer.interval is None:
         return f"{text}, {answer.reason}"

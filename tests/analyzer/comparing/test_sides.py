@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 from decodescope.analyzer.comparing.comparison import compare_runs
 from decodescope.analyzer.comparing.diff import diff_reports
 from decodescope.analyzer.comparing.sides import pair_with_first, sides_of, waterfalls_of
-from decodescope.analyzer.schema.report import GAP_CLASSES, WaterfallPart
+from decodescope.analyzer.schema.answer import Answer
+from decodescope.analyzer.schema.report import GAP_CLASSES, Report
 from decodescope.analyzer.schema.step_report import Bandwidth
+from tests.helpers.answers import answer_of
 from tests.helpers.comparison_reports import ACCURACY, capture_of, runs_of, step_of, window_of
 
 WINDOWS = {
@@ -45,11 +47,12 @@ def test_the_sides_of_a_diff() -> None:
     a, b = sides_of(diff)
     assert (a.name, b.name) == ("A", "B")
     assert "compiled" in b.about
-    assert (a.step_ns, b.step_ns) == (2000, 1000)
+    assert (a.step_ns, b.step_ns) == (1000, 500)
     assert (a.tokens_per_s, b.tokens_per_s) == (500_000.0, 4_000_000.0)
-    assert b.ratio == diff.pair.speed
-    assert a.ratio is None
-    assert pair_with_first(diff, "B") == diff.pair
+    assert (a.ratio, a.answer, b.ratio, b.answer) == (None, None, None, diff.answer)
+    pair = pair_with_first(diff, "B")
+    assert pair is not None
+    assert pair.step is diff.answer
     assert a.mbu == pytest.approx(10**9 * 1e9 / 2000 / 4.8e12)
 
 
@@ -58,21 +61,14 @@ def test_a_trace_without_steps_has_no_speed() -> None:
     assert (a.tokens_per_s, a.step_ns, a.mbu, a.launches) == (None, None, None, None)
 
 
-PARTS = ("limit", "kernel_inefficiency", *GAP_CLASSES, "host_tail")
-
-
 @st.composite
-def windows(draw: st.DrawFn):
-    """A waterfall as the analyzer makes them: busy time is never negative."""
-    limit, busy = draw(st.integers(0, 10**9)), draw(st.integers(0, 10**9))
-    rest = [draw(st.integers(0, 10**9)) for _ in PARTS[2:]]
-    lengths = (limit, busy - limit, *rest)
-    parts = tuple(WaterfallPart(name, ns) for name, ns in zip(PARTS, lengths, strict=True))
-    return window_of([step_of(0, 10, {})], waterfall=parts)
+def windows(draw: st.DrawFn) -> Report:
+    parts = {name: draw(st.integers(0, 10**9)) for name in ("qkv", "norm", *GAP_CLASSES)}
+    return window_of([step_of(0, 10, {})], answer=answer_of(parts))
 
 
 @given(windows(), windows())
-def test_waterfalls_share_one_scale(base, other) -> None:
+def test_waterfalls_share_one_scale(base: Report, other: Report) -> None:
     sides = sides_of(diff_reports(base, other))
     waterfalls = waterfalls_of(sides)
     steps = [sum(part.ns for part in report.answer.parts) for report in (base, other)]
@@ -84,15 +80,14 @@ def test_waterfalls_share_one_scale(base, other) -> None:
             assert (start_ns, ns > 0) == (at, True)
             at += ns
         assert at == bar.step_ns
-        idle = {part.part: part.ns for part in report.answer.parts if part.part in GAP_CLASSES}
-        drawn = {part: ns for part, _, ns in bar.parts if part in GAP_CLASSES}
-        assert drawn == {part: ns for part, ns in idle.items() if ns}
+        drawn = {part: ns for part, _, ns in bar.parts}
+        assert drawn == {part.part: part.ns for part in report.answer.parts if part.ns}
     for place, report in enumerate((base, other)):
         table = {name: lengths[place] for name, lengths in waterfalls.table}
         assert all(table.get(part.part, 0) == part.ns for part in report.answer.parts)
 
 
 def test_sides_without_a_waterfall_have_no_bar() -> None:
-    waterfalls = waterfalls_of(sides_of(diff_reports(window_of(waterfall=()), WINDOWS["eager"])))
+    waterfalls = waterfalls_of(sides_of(diff_reports(window_of(answer=Answer()), WINDOWS["eager"])))
     assert [bar.name for bar in waterfalls.bars] == ["B"]
     assert waterfalls_of(()).scale_ns == 0
