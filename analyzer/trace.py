@@ -120,7 +120,7 @@ class HostTimes(Columns):
 class HostEvents(Intervals):
     """Events of host threads, sorted by (start, longest first).
 
-    Used for API calls (runtime and driver), CPU operators and ranges; `correlation` and
+    Used for API calls (runtime and driver), CPU operators, ranges and frames; `correlation` and
     `external_id` are -1 where an event has none.
     """
 
@@ -202,7 +202,8 @@ class Trace:
     `reference` attributes the ops of graph replays, `work` holds the operators' known work, `rank`
     is the rank of the recorded process in its distributed run, if the file names it. `shapes` holds
     the distinct launch shapes of its kernels, `messages` what its collectives exchange,
-    `call_kernels` the kernels that calls name. Merged ranks number their devices anew;
+    `call_kernels` the kernels that calls name, `frames` the calls of Python functions
+    (`path.py(12): name`), where the profiler recorded them. Merged ranks number their devices anew;
     `device_labels` holds what each is called. `overhead` holds the profiler's own pauses, where the
     file tells them; they belong to no thread.
     """
@@ -222,6 +223,7 @@ class Trace:
     rank: int | None = None
     device_labels: dict[int, str] = field(default_factory=dict)
     shapes: tuple[LaunchShape, ...] = ()
+    frames: HostEvents = field(default_factory=lambda: HostEvents.concatenate(()))
     overhead: HostEvents = field(default_factory=lambda: HostEvents.concatenate(()))
     call_kernels: CallKernels = field(default_factory=lambda: CallKernels.concatenate(()))
     messages: CollectiveMessages = field(default_factory=lambda: CollectiveMessages.concatenate(()))

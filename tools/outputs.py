@@ -33,8 +33,8 @@ def commands(source: Path, folder: Path) -> dict[str, list[str]]:
         for by in ("kernel", "range", "gap")
     }
     tables = {
-        f"{by}-{width}.txt": ["analyze", "--by", by, file]
-        for by in ("kernel", "range", "gap")
+        f"{name}-{width}.txt": ["analyze", *options, file]
+        for name, options in (("overview", ()), ("all", ("--show", "all")))
         for width in (80, 140)
     }
     pages = {

@@ -251,6 +251,7 @@ def _merge(ranks: Sequence[tuple[int, Trace]], findings: Sequence[Finding]) -> T
         work=work.take(np.argsort(work.external_id, kind="stable")),
         device_labels=device_labels,
         shapes=tuple(shapes),
+        frames=_hosts(parts, [trace.frames for trace in traces])[0],
         overhead=_hosts(parts, [trace.overhead for trace in traces])[0],
         messages=messages,
         message_table=message_table,

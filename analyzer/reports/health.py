@@ -39,6 +39,8 @@ _HARMLESS = (
 )
 
 _INFERRED = {
+    "frames": "Python frames of the engine; a kind that no frame tells follows from launch shapes, "
+    "attention kernels and GPU time",
     "graphs": "graph launches that repeat in the same order",
     "repetition": "launches of the same kernels that repeat in the same order",
 }

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 StructureSource = Literal["ranges", "capture", "annotations", "repetition", "none"]
 Confidence = Literal["exact", "partial", "none"]
-StepKind = Literal["decode", "prefill", "mixed", "unknown"]
+StepKind = Literal["decode", "prefill", "mixed", "draft", "verify", "unknown"]
 LayerPlace = Literal["prologue", "epilogue", "outside"]
 
 

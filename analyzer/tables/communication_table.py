@@ -133,8 +133,8 @@ _FIGURES: tuple[Column[CollectiveReport], ...] = (
 )
 
 
-def ranks_table(report: RanksReport) -> Table[RankReport]:
-    return Table("ranks", _RANKS, report.ranks)
+def ranks_table(report: RanksReport, most: int | None = None) -> Table[RankReport]:
+    return Table("ranks", _RANKS, report.ranks[:most], total=len(report.ranks))
 
 
 def _over_devices(figure: str) -> Callable[[RankReport], int]:

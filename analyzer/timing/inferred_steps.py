@@ -27,7 +27,7 @@ from decodescope.analyzer.timing.launches import LaunchCalls
 from decodescope.analyzer.timing.repetition import Run, maximal_runs
 from decodescope.analyzer.trace import Bools, Int64s, Intervals, Trace, grouped
 
-StepSource = Literal["markers", "graphs", "repetition", "none"]
+StepSource = Literal["markers", "frames", "graphs", "repetition", "none"]
 
 MIN_REPEATS = 3
 MIN_OPS = 8
@@ -39,12 +39,12 @@ _MOST_REFUSED = 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class InferredSteps:
-    """Steps in order of host start. `host` is from the start of a step's first launch call to the
-    end of its last one. `following` is the step that begins with the next launch call of the
-    thread, -1 for none. `call_step` gives each host call of the trace its step, -1 for none."""
+class FoundSteps:
+    """Steps that no range marks, in order of host start: the columns of `Steps` of the same names.
+    `call_step` gives each host call of the trace its step, -1 for none."""
 
     source: StepSource
+    marker: Int64s
     host: Intervals
     following: Int64s
     call_step: Int64s
@@ -72,9 +72,7 @@ class _Cut:
     after: int
 
 
-def infer_steps(
-    trace: Trace, unions: dict[int, Union], launches: LaunchCalls
-) -> InferredSteps | None:
+def infer_steps(trace: Trace, unions: dict[int, Union], launches: LaunchCalls) -> FoundSteps | None:
     """The steps of a trace without markers, None if it shows none. See the module's description."""
     if trace.on_cpu or len(launches) < MIN_REPEATS:
         return None
@@ -101,8 +99,12 @@ def infer_steps(
     following = [
         call_step[calls[after]] if after < len(calls) else -1 for calls, *_, after in cycles
     ]
-    return InferredSteps(
-        source, Intervals(np.array(begin_ns), np.array(end_ns)), np.array(following), call_step
+    return FoundSteps(
+        source=source,
+        marker=np.full(len(cycles), -1, dtype=np.int64),
+        host=Intervals(np.array(begin_ns), np.array(end_ns)),
+        following=np.array(following),
+        call_step=call_step,
     )
 
 

@@ -6,6 +6,7 @@ vLLM (`execute_context_`: the profiler's annotation in v1/worker/gpu_worker.py; 
 its detailed annotation, with sums over the requests of query lengths, KV lengths and products):
   execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk55086sqsq32sqsk55086)
   execute_context_2(6144)_generation_3(3)
+  execute_context_1(888_788544)_generation_0(0)   with q² of the prefill requests
   execute_new_1_cached_3
 SGLang (`step[`: one range for each forward; the sums are those of its detailed form):
   step[DECODE bs=32]   step[EXTEND bs=15 toks=15360]
@@ -65,8 +66,9 @@ _REQUESTS = {
             rf"_generation_{_DECODE}{_sums('decode')}$"
         ),
         re.compile(
-            rf"execute_(?:[0-9]+_)?context_{_PREFILL}\({_named('q_prefill')}\)"
-            rf"_generation_{_DECODE}\({_named('q_decode')}\)$"
+            rf"execute_(?:[0-9]+_)?context_{_PREFILL}"
+            rf"\({_named('q_prefill')}(?:_{_named('qq_prefill')})?\)"
+            rf"_generation_{_DECODE}\({_named('q_decode')}(?:_{_N})?\)$"
         ),
         # This format does not say whether a cached request still reads its prompt in chunks.
         re.compile(rf"execute_new_{_PREFILL}_cached_{_DECODE}$"),
@@ -85,7 +87,9 @@ _KEY = re.compile(r"(?:^|\s)([a-z_]+)=")
 _PLAIN = re.compile(r"(decode|prefill)(?:[_ ](?:step|iteration|iter))?" + _NUMBER, re.IGNORECASE)
 _SGLANG_KINDS: dict[str, StepKind] = {
     "DECODE": "decode",
-    "TARGET_VERIFY": "decode",
+    "TARGET_VERIFY": "verify",
+    "DRAFT_EXTEND": "draft",
+    "DRAFT_EXTEND_V2": "draft",
     "EXTEND": "prefill",
     "SPLIT_PREFILL": "prefill",
     "DLLM_EXTEND": "prefill",
@@ -194,8 +198,11 @@ def _of_requests(
 
 
 def _requests(engine: str, match: re.Match[str]) -> StepAnnotation:
-    """The step of a format of `_REQUESTS`; a sum is known if it is given for both kinds."""
+    """The step of a format of `_REQUESTS`; a sum is known if it is given for both kinds, or for
+    prefill requests where there are no others."""
     numbers = {name: int(text) for name, text in match.groupdict().items() if text is not None}
+    if not numbers["decode"]:
+        numbers = dict.fromkeys(("q_decode", "k_decode", "qq_decode", "qk_decode"), 0) | numbers
     q, k, qq, qk = (
         numbers[f"{figure}_prefill"] + numbers[f"{figure}_decode"]
         if {f"{figure}_prefill", f"{figure}_decode"} <= numbers.keys()
@@ -214,7 +221,7 @@ def _sglang(match: re.Match[str]) -> StepAnnotation:
         return UNKNOWN
     kind: StepKind = _SGLANG_KINDS.get(mode, "unknown") if batch else "unknown"
     decode, prefill = {
-        "decode": (batch, 0),
+        **dict.fromkeys(("decode", "draft", "verify"), (batch, 0)),
         "prefill": (0, batch),
         "mixed": (values.get("g"), values.get("c")),
     }.get(kind, (None, None))

@@ -1,4 +1,5 @@
-"""The kind of each step, its batch and its KV length: from annotations, or the capture."""
+"""The kind of each step, its batch and its KV length: from annotations, the capture, Python frames
+or the work of the step."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -59,8 +60,11 @@ def kinds_of(trace: Trace, steps: Steps) -> tuple[StepAnnotation, ...]:
 
     A marker's name tells them; those that it lacks are told by the engine annotations inside the
     marker on its thread, as far as all outermost ones agree. In a capture of ours, the steps of
-    batch B read B * (position + 1 + index) KV entries. `UNKNOWN` for inferred steps.
+    batch B read B * (position + 1 + index) KV entries. Of steps that Python frames mark, the frames
+    or else the work tell the kind. `UNKNOWN` for inferred steps.
     """
+    if steps.source == "frames":
+        return _by_frames_or_work(trace, steps)
     if steps.source != "markers":
         return (UNKNOWN,) * len(steps)
     name = trace.ranges.name[steps.marker]
@@ -79,6 +83,23 @@ def kinds_of(trace: Trace, steps: Steps) -> tuple[StepAnnotation, ...]:
     return tuple(
         supplemented(annotation, replace(own, kv_tokens=batch * (length + index)))
         for index, annotation in enumerate(annotations)
+    )
+
+
+def _by_frames_or_work(trace: Trace, steps: Steps) -> tuple[StepAnnotation, ...]:
+    from decodescope.analyzer.timing.frame_steps import engine_of, frame_kinds
+    from decodescope.analyzer.timing.work_kinds import work_kinds
+
+    by_frame = frame_kinds(trace, steps.marker, steps.host)
+    by_work, tokens = work_kinds(trace, steps.op_step, steps.busy_ns)
+    names = [trace.names[name] for name in trace.frames.name[steps.marker].tolist()]
+    return tuple(
+        StepAnnotation(
+            kind=kind if kind != "unknown" else by_work[index],
+            query_tokens=tokens[index],
+            engine=engine_of(names[index]),
+        )
+        for index, kind in enumerate(by_frame)
     )
 
 

@@ -3,8 +3,9 @@
 Steps are read from host markers. Markers are (the first kind found wins) decodescope's own
 `decode_step`, the profiler's `ProfilerStep#N`, and the step ranges that serving engines and scripts
 write (`execute_context_…`, `step[DECODE …]`, `step 7`, `iteration_3`): see `step_annotations`. In a
-trace without any, steps are inferred from exact repetition: see `inferred_steps`. Either way, the
-ops of a step are those that its calls launched.
+trace without any, the Python frames of serving engines mark steps: see `frame_steps`. Without
+these, steps are inferred from exact repetition: see `inferred_steps`. Either way, the ops of a step
+are those that its calls launched.
 """
 
 from collections.abc import Sequence
@@ -27,21 +28,22 @@ from decodescope.analyzer.trace import (
 )
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.timing.inferred_steps import StepSource
+    from decodescope.analyzer.timing.inferred_steps import FoundSteps, StepSource
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
     """One row for each step, in order of host start.
 
-    `source` says what the steps were found by. `marker` indexes `Trace.ranges`, -1 for an inferred
-    step. `host` is the interval of the marker; of an inferred step, it is from the start of its
-    first launch call to the end of its last one. `span` is the GPU span: the first start and last
-    end of the ops that the step launched (both 0 if `gpu_ops` is 0). `device` is the one with most
-    of them and `devices` lists all of them, `busy_ns` is the time inside the span in which any of
-    these was busy. `following` is the next step with ops that the same thread marked (of inferred
-    steps, the one that begins with the thread's next launch call), -1 for none: steps of several
-    ranks or threads interleave. `op_step` gives each op of the trace its step, -1 for none.
+    `source` says what the steps were found by. `marker` indexes `Trace.ranges` ("markers") or
+    `Trace.frames` ("frames"); it is -1 for an inferred step. `host` is the interval of the marker,
+    to the end of the frames that belong to the step; of an inferred step, it is from the start of
+    its first launch call to the end of its last one. `span` is the GPU span: the first start and
+    last end of the ops that the step launched (both 0 if `gpu_ops` is 0). `device` is the one with
+    most of them and `devices` lists all of them, `busy_ns` is the time inside the span in which any
+    of these was busy. `following` is the next step with ops that the same thread marked (of
+    inferred steps, the one that begins with the thread's next launch call), -1 for none: steps of
+    several ranks or threads interleave. `op_step` gives each op of the trace its step, -1 for none.
 
     `time_ns` is how long the step took: from the start of its GPU span to that of `following`, so
     that the times of consecutive steps add up and contain the waiting between them. The last step,
@@ -68,15 +70,11 @@ class Steps:
 
 def find_steps(trace: Trace, unions: dict[int, Union], launches: LaunchCalls) -> Steps:
     """The steps of a trace; empty if it has no step markers and shows no repetition of steps."""
-    marker, inferred = step_markers(trace), None
-    if not len(marker):
-        from decodescope.analyzer.timing.inferred_steps import infer_steps
-
-        inferred = infer_steps(trace, unions, launches)
-    if inferred is not None:
-        source, host, following = inferred.source, inferred.host, inferred.following
-        call_step = inferred.call_step
-        marker = np.full(len(host), -1, dtype=np.int64)
+    marker = step_markers(trace)
+    unmarked = None if len(marker) else _unmarked_steps(trace, unions, launches)
+    if unmarked is not None:
+        source, marker, host = unmarked.source, unmarked.marker, unmarked.host
+        following, call_step = unmarked.following, unmarked.call_step
     else:
         source = "markers" if len(marker) else "none"
         host = Intervals(trace.ranges.start_ns[marker], trace.ranges.end_ns[marker])
@@ -112,6 +110,19 @@ def find_steps(trace: Trace, unions: dict[int, Union], launches: LaunchCalls) ->
         launch_calls=np.bincount(launching[launching >= 0], minlength=count).astype(np.int64),
         op_step=op_step,
     )
+
+
+def _unmarked_steps(
+    trace: Trace, unions: dict[int, Union], launches: LaunchCalls
+) -> "FoundSteps | None":
+    if len(trace.frames) and not trace.on_cpu:
+        from decodescope.analyzer.timing.frame_steps import find_frame_steps
+
+        if (steps := find_frame_steps(trace, launches)) is not None:
+            return steps
+    from decodescope.analyzer.timing.inferred_steps import infer_steps
+
+    return infer_steps(trace, unions, launches)
 
 
 def _next_with_ops(following: Int64s, gpu_ops: Int64s, span: Intervals) -> Int64s:

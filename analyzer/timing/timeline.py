@@ -79,9 +79,13 @@ class Timeline:
         return cut_gaps(self.trace, gaps, self.launches, self.floors_ns)[0]
 
     def step_name(self, index: int) -> str:
-        """The name of a step's marker, "step" for an inferred one."""
+        """The name of a step's marker (of a frame: its function), "step" for an inferred one."""
         marker = int(self.steps.marker[index])
-        return self.trace.names[int(self.trace.ranges.name[marker])] if marker >= 0 else "step"
+        if marker < 0:
+            return "step"
+        if self.steps.source == "frames":
+            return self.trace.names[int(self.trace.frames.name[marker])].rpartition(": ")[2]
+        return self.trace.names[int(self.trace.ranges.name[marker])]
 
 
 def find_timeline(trace: Trace) -> Timeline:

@@ -1,14 +1,14 @@
-"""A report, or the reports of several ranks of one run, as tables for a terminal."""
+"""A report as text for a terminal: an overview of at most 60 lines, or the sections that `--show`
+names."""
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from rich.console import RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.text import Text
 
+from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.names.fitted_names import cut_middle
-from decodescope.analyzer.schema.communication_report import CommunicationReport, SkewReport
-from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import Attribution, Report
 from decodescope.analyzer.schema.step_report import StepCost
 from decodescope.analyzer.tables.devices_table import devices_table, streams_table
@@ -25,6 +25,7 @@ from decodescope.analyzer.text.formatting import bytes_size, count, duration, pe
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.views.report_blocks import launches_table
 from decodescope.analyzer.views.table_parts import (
+    MIN_WIDTH,
     Fitted,
     answer_text,
     rich_table,
@@ -39,79 +40,199 @@ from decodescope.analyzer.vocabulary.words import (
     straggler_text,
 )
 
-_FOCUS_ROWS, _OTHER_ROWS = 30, 10
-_INTERRUPTION_ROWS, _STEP_ROWS, _STREAM_ROWS = 10, 10, 12
+# Lines of the overview, and rows of a table in it; the kernels have the lines that are left.
+OVERVIEW_LINES = 60
+_OVERVIEW_ROWS = {"kinds": 4, "steps": 5, "kernels": 30}
+_OVERVIEW_FINDINGS, _LEAST_KERNEL_LINES = 5, 10
+# Rows of a table that was asked for.
+_MOST_ROWS = 1_000
 _STEP_CELLS, _CLASS_CELLS = 24, 16
-_MAX_COLLECTIVES, _MAX_STEPS = 12, 5
+_DEVICES_BY_NAME = 4
+
+Draw = Callable[[Report, int, int], Iterator[RenderableType]]
 
 
-def report_table(report: Report, by: str = "kernel") -> RenderableType:
-    """Everything a report says, in tables that fit the width of the terminal; `by` ("kernel",
-    "range", "gap") chooses what is shown at length."""
-    return Fitted(partial(_parts, report, by))
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the output that `--show` names: how many rows a report has for it, and how it is
+    drawn, with its title, for a width and at most so many rows."""
+
+    name: str
+    rows: Callable[[Report], int]
+    draw: Draw
 
 
-def _parts(report: Report, by: str, width: int) -> RenderResult:
-    yield _title(report, width)
+def chosen_sections(show: str | None, sections: Sequence[Section]) -> tuple[str, ...]:
+    """The names in the value of `--show`, separated by commas; `all` is every one.
+
+    Raises:
+        InputError: there is no such section.
+    """
+    names = tuple(section.name for section in sections)
+    chosen = () if show is None else tuple(name.strip() for name in show.split(","))
+    for name in chosen:
+        if name != "all" and name not in names:
+            known = ", ".join(names)
+            raise InputError(f"--show {name or repr(name)}: give all, or some of {known}")
+    return names if "all" in chosen else chosen
+
+
+def report_table(report: Report, show: Collection[str] = ()) -> RenderableType:
+    """The overview of a report, or all rows of the sections named in `show`."""
+    return shown_sections(report, show, SECTIONS) if show else Overview(report)
+
+
+def shown_sections(
+    report: Report, show: Collection[str], sections: Sequence[Section]
+) -> RenderableType:
+    """The title of a report, and the named of the sections."""
+
+    def parts(width: int) -> RenderResult:
+        yield _title(report, width)
+        for part in sections:
+            if part.name in show and part.rows(report):
+                yield from part.draw(report, width, _MOST_ROWS)
+            elif part.name in show and len(show) < len(sections):
+                yield from section(part.name.capitalize(), Text("none in this trace", style="dim"))
+
+    return Fitted(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What `before` draws, title, answer and findings of a report, and as many of its steps and
+    kernels as fit in `OVERVIEW_LINES`; the last line names the sections that are not shown whole.
+    """
+
+    report: Report
+    before: Callable[[int], Iterable[RenderableType]] = lambda width: ()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        report, width = self.report, max(options.max_width, MIN_WIDTH)
+        at_width = options.update(width=width)
+
+        def lines(parts: Sequence[RenderableType]) -> int:
+            return len(console.render_lines(Group(*parts), at_width, pad=False))
+
+        shown = [*self.before(width), _title(report, width), *_answer(report, width, 1)]
+        shown += _health(report, width, _OVERVIEW_FINDINGS)
+        sections = [part for part in SECTIONS[2:] if part.rows(report)]
+        room = OVERVIEW_LINES - lines([*shown, "", _more(sections)])
+        whole = []
+        for part in sections:
+            most = _overview_rows(part, report)
+            if most:
+                others = lines(list(part.draw(report, width, 1))) - 1
+                kept = 0 if part.name == "kernels" else _LEAST_KERNEL_LINES
+                most = min(most, room - others - kept)
+            if most > 0:
+                drawn = list(part.draw(report, width, most))
+                room -= lines(drawn)
+                shown += drawn
+                whole += [part] if part.rows(report) <= most else []
+        yield from shown
+        yield ""
+        yield _more([part for part in sections if part not in whole])
+
+
+def _overview_rows(part: Section, report: Report) -> int:
+    """The most rows of a section in the overview. The title of a capture of ours says what its
+    steps are."""
+    if part.name == "kinds" and (
+        report.capture is not None or all(row.kind == "unknown" for row in report.step_kinds)
+    ):
+        return 0
+    return _OVERVIEW_ROWS.get(part.name, 0)
+
+
+def _more(sections: Sequence[Section]) -> Text:
+    names = ", ".join([*(part.name for part in sections), "all"])
+    return Text(f"more, with --show: {names}", style="dim")
+
+
+def _answer(report: Report, width: int, most: int) -> Iterator[RenderableType]:
     yield _verdict(report)
-    yield from _health(report)
     yield from waterfall_section(report.answer.parts, width)
-    if report.interruptions:
-        yield from section("Interruptions", _interruptions(report, width))
-    if report.devices:
-        yield from _idle(report, by, width)
-    yield from _work(report, width)
-    if report.kernels:
-        title = "Leaf operators" if report.on_cpu else "Kernels"
-        line = [Text(words, style="dim")] if (words := overlap_words(report)) else []
-        table = kernels_table(
-            report.kernels,
-            attributed=report.overlapping,
-            on_cpu=report.on_cpu,
-            most=_FOCUS_ROWS if by == "kernel" else _OTHER_ROWS,
-        )
-        yield from section(title, *line, rich_table(table, width))
-    if report.ranges:
-        attribution = report.attribution
-        line = [_attribution_line(report, attribution)] if attribution is not None else []
-        ranges = ranges_table(report, _FOCUS_ROWS if by == "range" else _OTHER_ROWS)
-        yield from section("Ranges", *line, rich_table(ranges, width))
 
 
-def _work(report: Report, width: int) -> RenderResult:
-    """The launch calls, the steps and what they consist of."""
-    if report.launches.calls:
-        yield from section("Launch calls", launches_table(report.launches, width))
+def _kinds(report: Report, width: int, most: int) -> Iterator[RenderableType]:
+    return section("Kinds of steps", rich_table(step_kinds_table(report, most), width))
+
+
+def _steps(report: Report, width: int, most: int) -> Iterator[RenderableType]:
+    return section("Steps", rich_table(steps_table(report, most), width))
+
+
+def _roles(report: Report, width: int, most: int) -> Iterator[RenderableType]:
+    line = [] if report.structure is None else [Text(layers_words(report.structure))]
+    if report.step_cost is not None:
+        line.append(_cost_line(report.step_cost))
+    return section("Parts of a step", *line, rich_table(roles_table(report.roles), width))
+
+
+def _kernels(report: Report, width: int, most: int) -> Iterator[RenderableType]:
+    line = [Text(words, style="dim")] if (words := overlap_words(report)) else []
+    table = kernels_table(
+        report.kernels, attributed=report.overlapping, on_cpu=report.on_cpu, most=most
+    )
+    title = "Leaf operators" if report.on_cpu else "Kernels"
+    return section(title, *line, rich_table(table, width))
+
+
+def _ranges(report: Report, width: int, most: int) -> Iterator[RenderableType]:
+    attribution = report.attribution
+    line = [_attribution_line(report, attribution)] if attribution is not None else []
+    return section("Ranges", *line, rich_table(ranges_table(report, most), width))
+
+
+def _gaps(report: Report, width: int, most: int) -> Iterator[RenderableType]:
+    """Idle time by class, by step, and the longest gaps."""
+    from decodescope.analyzer.tables.gaps_table import longest_gaps_table
+    from decodescope.analyzer.views.report_blocks import gap_blocks
+
+    yield from section("Idle gaps", rich_table(gap_classes_table(report), width))
     if report.steps:
-        yield from section("Steps", rich_table(steps_table(report, _STEP_ROWS), width))
-    # The title of a capture of ours says what its steps are.
-    if report.capture is None and any(row.kind != "unknown" for row in report.step_kinds):
-        kinds = step_kinds_table(report, _STEP_ROWS)
-        yield from section("Kinds of steps", rich_table(kinds, width))
-    if report.structure is not None and report.structure.layers:
-        line = [Text(layers_words(report.structure))]
-        if report.step_cost is not None:
-            line.append(_cost_line(report.step_cost))
-        roles = rich_table(roles_table(report.roles), width)
-        yield from section("Parts of a step", *line, roles)
+        classes = max((width - _STEP_CELLS) // _CLASS_CELLS, 1)
+        by_step = idle_by_step_table(report, classes, most)
+        yield from section("Idle by step", rich_table(by_step, width))
+    yield from section("Longest gaps", gap_blocks(longest_gaps_table(report), report, width))
 
 
-def _interruptions(report: Report, width: int) -> RenderableType:
+def _launches(report: Report, width: int, most: int) -> Iterator[RenderableType]:
+    return section("Launch calls", launches_table(report.launches, width))
+
+
+def _devices(report: Report, width: int, most: int) -> Iterator[RenderableType]:
+    return section("Devices", rich_table(devices_table(report), width))
+
+
+def _streams(report: Report, width: int, most: int) -> Iterator[RenderableType]:
+    title = "Threads" if report.on_cpu else "Streams"
+    return section(title, rich_table(streams_table(report, most), width))
+
+
+def _communication(report: Report, width: int, most: int) -> Iterator[RenderableType]:
+    """The time of each device that communicated; with several, who waits for whom."""
+    from decodescope.analyzer.tables.communication_table import communication_table
+    from decodescope.analyzer.views.waiting_sections import waiting_sections
+
+    yield from section("Communication", rich_table(communication_table(report), width))
+    if report.communication is not None:
+        yield from waiting_sections(report.communication, width, most)
+
+
+def _interruptions(report: Report, width: int, most: int) -> Iterator[RenderableType]:
     from decodescope.analyzer.tables.gaps_table import interruptions_table
 
-    return rich_table(interruptions_table(report, _INTERRUPTION_ROWS), width)
+    return section("Interruptions", rich_table(interruptions_table(report, most), width))
 
 
 def _title(report: Report, width: int) -> Text:
     source = report.source
     text = Text(cut_middle(source.path, width), style="bold")
     text.append(f"\n{source.format} · {count(source.events)} events", style="not bold")
-    names = {device_words(device.device): device.name for device in report.devices}
-    if report.on_cpu:
-        text.append(f"\ndevice: cpu · {names['cpu']}", style="not bold")
-    elif names:
-        shown = ", ".join(f"{name or 'unnamed'} ({key})" for key, name in names.items())
-        text.append(f"\ndevice: {shown}", style="not bold")
+    if report.devices:
+        text.append(f"\ndevice: {_device_names(report)}", style="not bold")
     if capture := report.capture:
         text.append(f"\n{capture.model}", style="not bold")
         if note := weights_note(capture.weights):
@@ -122,6 +243,21 @@ def _title(report: Report, width: int) -> Text:
             style="not bold",
         )
     return text
+
+
+def _device_names(report: Report) -> str:
+    """The name of each device; with many of one name, how many they are."""
+    by_name: dict[str, list[str]] = {}
+    for device in report.devices:
+        by_name.setdefault(device.name or "unnamed", []).append(device_words(device.device))
+    if report.on_cpu:
+        return f"cpu · {next(iter(by_name))}"
+    return ", ".join(
+        f"{name} ({', '.join(keys)})"
+        if len(keys) <= _DEVICES_BY_NAME
+        else f"{count(len(keys))} x {name}"
+        for name, keys in by_name.items()
+    )
 
 
 def _verdict(report: Report) -> Text:
@@ -136,35 +272,17 @@ def _verdict(report: Report) -> Text:
     return text
 
 
-def _health(report: Report) -> RenderResult:
+def _health(report: Report, width: int, most: int) -> Iterator[RenderableType]:
+    """The first `most` findings, and who is waited for."""
     health = report.health
     if health.findings:
         style = "" if health.status == "ok" else "yellow"
-        lines = (Text(f"  {finding.message}", style=style) for finding in health.findings)
+        lines = [Text(f"  {row.message}", style=style) for row in health.findings[:most]]
+        if (more := len(health.findings) - most) > 0:
+            lines.append(Text(f"and {more} more findings: --show health", style="dim"))
         yield from section(f"Trace health: {health.status.replace('_', ' ')}", *lines)
-
-
-def _idle(report: Report, by: str, width: int) -> RenderResult:
-    yield from section("Devices", rich_table(devices_table(report), width))
-    if any(len(device.streams) > 1 for device in report.devices):
-        title = "Threads" if report.on_cpu else "Streams"
-        yield from section(title, rich_table(streams_table(report, _STREAM_ROWS), width))
-    if any(device.communication_ns for device in report.devices):
-        from decodescope.analyzer.tables.communication_table import communication_table
-
-        yield from section("Communication", rich_table(communication_table(report), width))
-    if report.communication is not None:
-        yield from waiting_sections(report.communication, width)
-    yield from section("Idle gaps", rich_table(gap_classes_table(report), width))
-    if by == "gap":
-        from decodescope.analyzer.tables.gaps_table import longest_gaps_table
-        from decodescope.analyzer.views.report_blocks import gap_blocks
-
-        if report.steps:
-            classes = max((width - _STEP_CELLS) // _CLASS_CELLS, 1)
-            table = idle_by_step_table(report, classes, _STEP_ROWS)
-            yield from section("Idle by step", rich_table(table, width))
-        yield from section("Longest gaps", gap_blocks(longest_gaps_table(report), report, width))
+    if (waits := report.communication) is not None and waits.straggler is not None:
+        yield Text(straggler_text(waits), style="bold")
 
 
 def _cost_line(cost: StepCost) -> Text:
@@ -202,68 +320,24 @@ def _attribution_line(report: Report, attribution: Attribution) -> Text:
     return Text(sentence, style="dim")
 
 
-def ranks_report_table(report: RanksReport, by: str = "kernel") -> RenderableType:
-    """Each rank in one line, the findings about them, who waits for whom, the skew of the steps,
-    and the report of the merged trace."""
-    return Fitted(partial(_ranks_parts, report, by))
+def _communicating(report: Report) -> int:
+    """How many devices communicated."""
+    return sum(device.communication_ns > 0 for device in report.devices)
 
 
-def _ranks_parts(report: RanksReport, by: str, width: int) -> RenderResult:
-    from decodescope.analyzer.tables.communication_table import ranks_table
-
-    yield Text(f"{len(report.ranks)} ranks", style="bold")
-    yield rich_table(ranks_table(report), width)
-    yield from (Text(finding.message, style="yellow") for finding in report.findings)
-    yield from waiting_sections(report.communication, width)
-    if report.merged is not None:
-        yield from section("All ranks on one clock", report_table(report.merged, by))
-
-
-def waiting_sections(communication: CommunicationReport, width: int) -> RenderResult:
-    """Sections with the straggler, the transfer and wait of each rank, the collectives, and the
-    skew of the steps."""
-    if communication.collectives:
-        yield from section("Who waits for whom", *_waiting(communication, width))
-        yield from section("Collectives", *_collectives(communication, width))
-    if communication.skew is not None:
-        yield from section(
-            "Skew of the steps", *_skew(communication.skew, communication.member, width)
-        )
-
-
-def _waiting(communication: CommunicationReport, width: int) -> Iterator[RenderableType]:
-    from decodescope.analyzer.tables.waiting_table import waiting_table
-
-    yield Text(straggler_text(communication), style="bold" if communication.straggler else "")
-    if communication.clock == "durations":
-        yield Text("waits are found from durations: the clocks do not agree", style="dim")
-    yield rich_table(waiting_table(communication), width)
-
-
-def _collectives(communication: CommunicationReport, width: int) -> Iterator[RenderableType]:
-    from decodescope.analyzer.tables.communication_table import collectives_table
-
-    yield rich_table(collectives_table(communication, _MAX_COLLECTIVES), width)
-    if any(collective.transfer_ns is None for collective in communication.collectives):
-        yield Text(
-            "without transfer and wait: not matched on another one, or an operation without a wait",
-            style="dim",
-        )
-
-
-def _skew(skew: SkewReport, member: str, width: int) -> Iterator[RenderableType]:
-    from decodescope.analyzer.tables.waiting_table import skew_table, spreads_table
-
-    recorded = f"{count(skew.steps)} steps that {len(skew.ranks)} {member}s recorded"
-    yield Text(f"{recorded}{_starters(skew, member)}")
-    yield rich_table(spreads_table(skew), width)
-    if any(step.start_spread_ns for step in skew.worst):
-        yield rich_table(skew_table(skew, member, _MAX_STEPS), width)
-
-
-def _starters(skew: SkewReport, member: str) -> str:
-    """The member that starts most steps last."""
-    if not skew.last_to_start:
-        return ""
-    rank, steps = max(skew.last_to_start.items(), key=lambda item: (item[1], -item[0]))
-    return f"; {member} {rank} starts {count(steps)} of them last"
+# In the order of printing; the first two begin every overview.
+SECTIONS = (
+    Section("answer", lambda report: 1, _answer),
+    Section("health", lambda report: len(report.health.findings), _health),
+    Section("kinds", lambda report: len(report.step_kinds), _kinds),
+    Section("steps", lambda report: len(report.steps), _steps),
+    Section("roles", lambda report: len(report.roles), _roles),
+    Section("kernels", lambda report: len(report.kernels), _kernels),
+    Section("ranges", lambda report: len(report.ranges), _ranges),
+    Section("gaps", lambda report: len(report.devices), _gaps),
+    Section("launches", lambda report: report.launches.calls, _launches),
+    Section("devices", lambda report: len(report.devices), _devices),
+    Section("streams", lambda report: sum(len(row.streams) for row in report.devices), _streams),
+    Section("communication", _communicating, _communication),
+    Section("interruptions", lambda report: len(report.interruptions), _interruptions),
+)

@@ -36,7 +36,7 @@ def test_analyze(decodescope: Command, replay: str, capture: str) -> None:
     report = msgspec.json.decode(done.out, type=Report)
     assert (done.code, report.attribution) == (0, Attribution(len(NODES), 0, 0))
     assert any(row.path.endswith("Model_0/Layer_2/aten::gemm") for row in report.ranges)
-    shown = decodescope("analyze", replay, "--by", "range", "--capture", capture)
+    shown = decodescope("analyze", replay, "--show", "ranges", "--capture", capture)
     assert "Layer_" in shown.out
 
 
@@ -112,7 +112,7 @@ def test_hostile_names_of_a_capture_reach_no_terminal(
     path = tmp_path / "capture.json"
     path.write_bytes(document(captured(nodes)))
     for arguments in (
-        ["--by", "range"],
+        ["--show", "ranges"],
         ["--format", "html"],
         ["--format", "csv", "--by", "range"],
     ):

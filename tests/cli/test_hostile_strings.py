@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from pathlib import Path
 from unittest import mock
@@ -69,16 +69,17 @@ def trace(tmp_path: Path) -> str:
     return hostile_trace(tmp_path / FILE)
 
 
-@pytest.mark.parametrize("by", ["kernel", "range", "gap"])
-def test_tables_show_every_name(decodescope: Command, trace: str, by: str) -> None:
-    done = decodescope("analyze", trace, "--by", by)
+@pytest.mark.parametrize("options", [(), ("--show", "all")])
+def test_tables_show_every_name(decodescope: Command, trace: str, options: tuple[str, ...]) -> None:
+    done = decodescope("analyze", trace, *options)
     assert (done.code, done.err, unsafe(done.out)) == (0, "", "")
     head, lines = "\n".join(done.out.splitlines()[:6]), done.out.splitlines()
     assert FILE_SHOWN in head
     assert f"device: {SHOWN} (GPU 0)" in head
     assert f"{SHOWN} (random weights) · {SHOWN} · {SHOWN} · batch 1" in head
-    assert any(line.startswith(f"  {SHOWN}  ") or f"/{SHOWN}  " in line for line in lines)
-    assert any(line.startswith(f"second{SHOWN}  ") or by == "gap" for line in lines)
+    if options:
+        assert any(line.startswith(f"  {SHOWN}  ") or f"/{SHOWN}  " in line for line in lines)
+    assert any(line.startswith(f"second{SHOWN}  ") for line in lines)
 
 
 def test_data_formats_hold_every_name(decodescope: Command, trace: str) -> None:
@@ -111,10 +112,10 @@ def test_layers_roles_and_interruptions_with_hostile_kernels(
     path = str(tmp_path / FILE)
     export_chrome(analyze(interrupted(slow_layered(HOSTILE))), path)
     monkeypatch.setenv("COLUMNS", columns)
-    for options in ("--by kernel", "--by range", "--by gap", *DATA, "--format csv --by range"):
+    for options in ("", "--show all", *DATA, "--format csv --by range"):
         done = decodescope("analyze", path, *options.split())
         assert (done.code, done.err, unsafe(done.out)) == (0, "", "")
-        if options.startswith("--by"):
+        if options.startswith("--show"):
             assert "Parts of a step" in done.out
             assert "Interruptions" in done.out
     out = tmp_path / "again.json"
@@ -148,7 +149,7 @@ def test_findings_quote_what_a_file_says(decodescope: Command, tmp_path: Path) -
     export.add("DIAGNOSTIC_EVENT", timestamp=1, severity=3, text=HOSTILE)
     export.add("TARGET_INFO_GPU", vmId=0, id=0, name=HOSTILE)
     path = export.write(tmp_path / "report.sqlite")
-    done = decodescope("analyze", str(path))
+    done = decodescope("analyze", str(path), "--show", "all")
     assert (done.code, unsafe(done.out)) == (0, "")
     assert done.out.count(SHOWN) >= 3
 
@@ -157,7 +158,8 @@ def test_findings_quote_what_a_file_says(decodescope: Command, tmp_path: Path) -
     "arguments",
     [
         ("analyze", f"no{FILE}"), ("analyze", FILE), ("open", f"no{FILE}"), (f"run{FILE}",),
-        ("analyze", "--by", HOSTILE, "x"), ("config", HOSTILE), ("analyze", f"--by={HOSTILE}"),
+        ("analyze", "--by", HOSTILE, "x"), ("config", HOSTILE),
+        ("analyze", f"--show={HOSTILE}", "x"),
         ("run", "--variant", HOSTILE, "--device", "cpu"), ("run", "--model", HOSTILE),
         ("run", "--prompt-ids", HOSTILE), ("compare", "--variants", f"eager,{HOSTILE}"),
         ("diff", FILE, FILE), ("export", FILE, "--to", "csv", "-o", f"no/{FILE}"),
@@ -223,13 +225,13 @@ def with_names(report: Report, names: Iterator[str]) -> Report:
 REPORT = rich_report()
 
 
-def table_of(names: Iterator[str], by: str) -> str:
+def table_of(names: Iterator[str], show: Collection[str]) -> str:
     """The table of `REPORT` with these names, 80 cells wide."""
     with (
         contextlib.redirect_stdout(io.StringIO()) as out,
         mock.patch.dict(os.environ, COLUMNS="80"),
     ):
-        print_table(with_names(REPORT, names), partial(report_table, by=by))
+        print_table(with_names(REPORT, names), partial(report_table, show=show))
     return out.getvalue()
 
 
@@ -237,9 +239,12 @@ wide_names = st.text("漢<ab ", min_size=40)
 
 
 @settings(max_examples=60)
-@given(st.lists(anything | wide_names, min_size=1), st.sampled_from(["kernel", "range", "gap"]))
-def test_any_names_make_a_table(names: list[str], by: str) -> None:
-    text, simple = table_of(itertools.cycle(names), by), table_of(itertools.repeat("x"), by)
+@given(
+    st.lists(anything | wide_names, min_size=1),
+    st.sampled_from([("kernels",), ("ranges",), ("gaps",)]),
+)
+def test_any_names_make_a_table(names: list[str], show: tuple[str]) -> None:
+    text, simple = table_of(itertools.cycle(names), show), table_of(itertools.repeat("x"), show)
     assert unsafe(text, "[\u200c\u200d]") == ""
     assert "".join(plain_line(names[0])[:6].split()) in "".join(text.split())
     assert max(map(cell_len, text.splitlines())) <= 80

@@ -109,8 +109,10 @@ def test_who_waits_for_whom_is_in_every_output(decodescope: Command, tmp_path: P
     assert straggler is not None
     assert (straggler.rank, straggler.cost_ns) == (1, 40 * (600 + 500) // 2)
     assert [one.wait_ns for one in communication.ranks] == [24_000, 0, 20_000]
-    for output in ("table", "html"):
-        shown = " ".join(decodescope("analyze", *paths, "--format", output).out.split())
+    overview = " ".join(decodescope("analyze", *paths).out.split())
+    assert "straggler: rank 1 entered 40 of 40 collectives last" in overview
+    for output in (("--show", "all"), ("--format", "html")):
+        shown = " ".join(decodescope("analyze", *paths, *output).out.split())
         assert "straggler: rank 1 entered 40 of 40 collectives last (13 by chance)" in shown
         assert "20.0 µs" in shown
         assert "24.0 µs" in shown
@@ -125,6 +127,8 @@ def test_who_waits_for_whom_is_in_every_output(decodescope: Command, tmp_path: P
     assert ranks.merged is not None
     assert [one.gpu_ops for one in again.devices] == [80] * 3
     assert again.kernels == ranks.merged.kernels
+    alone = decodescope("analyze", *paths, "--show", "ranks,communication").out
+    assert [alone.count(title) for title in ("3 ranks", "Who waits", "\nKernels")] == [1, 1, 0]
     page = decodescope("export", *paths, "--to", "html", "-o", "-").out
     assert page == decodescope("analyze", *paths, "--format", "html").out
 

@@ -70,7 +70,7 @@ def test_the_kept_window_matches_the_report(run: Run, decodescope: Command) -> N
     assert len(csv.splitlines()) == 1 + len(analysis["kernels"])
 
 
-@pytest.mark.parametrize("arguments", [(), ("--by", "range"), ("--by", "gap")])
+@pytest.mark.parametrize("arguments", [(), ("--show", "gaps"), ("--show", "all")])
 def test_tables_name_the_device(run: Run, decodescope: Command, arguments: tuple[str]) -> None:
     done = decodescope("analyze", str(run[1]), *arguments)
     assert done.code == 0
@@ -143,9 +143,18 @@ def test_bad_usage_is_one_line_and_a_code(
         (("diff", "a", "b", "--out", ""), 2, "'--out': the name is empty"),
         (("analyze", "a", "--json", "--format", "csv"), 2, "--json and --format csv: give one"),
         (("analyze", "a", "--json", "--format", "table"), 2, "--json and --format table"),
-        (("analyze", "a", "b", "--json", "--by", "gap"), 2, "--by gap: only with a table or CSV"),
+        (
+            ("analyze", "a", "b", "--json", "--by", "gap"),
+            2,
+            "--by gap: only with CSV; json holds all",
+        ),
         (("analyze", "a", "--format", "html", "--by", "range"), 2, "--by range: only with"),
         (("export", "a", "--to", "chrome", "-o", "o", "--by", "gap"), 2, "--by gap: only with"),
+        (("analyze", "a", "--by", "gap"), 2, "--by gap: only with CSV; a table has --show gaps"),
+        (("analyze", "a", "--show", "gap"), 2, "--show gap: give all, or some of answer, health, "),
+        (("analyze", "a", "--show", "ranks"), 2, "--show ranks: give all, or some of answer, "),
+        (("analyze", "a", "b", "--show", "x"), 2, "--show x: give all, or some of ranks, answer, "),
+        (("analyze", "a", "--json", "--show", "gaps"), 2, "--show gaps: only with a table; json"),
         (("run", "--tokens", "0"), 2, "--tokens 0"),
         (("run", "--model", "tiny", "--variant", "compiled", "--device", "cpu"), 3, "CUDA"),
         (("run", "--trace", "/no/such/folder/t.json"), 2, "/no/such/folder"),

@@ -109,12 +109,16 @@ def trace_case(rng: random.Random, name: str, data: bytes, other: bytes | None =
     """A command that reads the trace `data`, and perhaps `other` as a second one."""
     files = {name: data}
     command = weighted(rng, _COMMANDS)
-    by = ("--by", rng.choice(("kernel", "range", "gap"))) if command in ("table", "csv") else ()
+    by: tuple[str, ...] = ()
+    if command == "csv":
+        by = ("--by", rng.choice(("kernel", "range", "gap")))
+    elif command == "table":
+        by = rng.choice(((), ("--show", "all"), ("--show", "gaps,ranges")))
     if command in ("diff", "ranks"):
         files["other.json"] = data if other is None else other
         names = rng.sample(list(files), 2)
         if command == "ranks":
-            return Case(("analyze", *names, rng.choice(("--json", "--by=gap"))), files)
+            return Case(("analyze", *names, rng.choice(("--json", "--show=all"))), files)
         gate = rng.choice(((), ("--json",), ("--fail-on-regression", "5")))
         if rng.random() < 0.2:
             return Case(("diff", *names, *gate, "--out", "out"), files, ("out",))

@@ -1,5 +1,6 @@
 """Sorts typed events by category and turns each category into columns."""
 
+import re
 from collections import Counter
 
 import msgspec
@@ -14,7 +15,7 @@ from decodescope.analyzer.readers.kineto.event_arguments import (
     ShapeColumn,
 )
 from decodescope.analyzer.readers.kineto.operator_work import WorkColumns
-from decodescope.analyzer.readers.trace_columns import LIMIT_NS, NOT_GIVEN, Names
+from decodescope.analyzer.readers.trace_columns import LIMIT_NS, NOT_GIVEN, Names, host_events
 from decodescope.analyzer.trace import GRAPH, KERNEL, MEMCPY, MEMSET, GpuOps, HostEvents, Int64s
 
 _GPU_KINDS = {
@@ -41,7 +42,7 @@ _GROUP_OF: dict[str | None, str] = {
     **dict.fromkeys(_CALL_CATEGORIES, "calls"),
     **dict.fromkeys(("cpu_op", "Operator"), "cpu_ops"),
     "user_annotation": "ranges",
-    "python_function": "python",
+    "python_function": "frames",
     "overhead": "overhead",
 }
 _Groups = dict[str, list[Event]]
@@ -63,6 +64,8 @@ _UNUSED_CATEGORIES = frozenset(
 )
 _NO_CATEGORY = "(no category)"
 _MODULE_PREFIX = "nn.Module: "
+# Frames of built-in methods name the object, each time another one.
+_ADDRESS = re.compile(r" (?:object )?at 0x[0-9a-fA-F]+")
 _NO_ARGS = EventArgs()
 # CUPTI numbers a node `graph id << 32 | number`; some versions of torch write the number alone.
 _FIRST_PACKED = 1 << 32
@@ -71,10 +74,10 @@ _MARKS = frozenset("BE")
 
 
 class EventColumns:
-    """Takes batches of events; after `pairs.finish`, `gpu`, `calls`, `cpu_ops`, `ranges` and
-    `overhead` (the profiler's own pauses) hold their columns in parts, `work` the operators' known
-    work, `kernels` the kernels that calls name, `annotations` those of graph nodes, and `messages`
-    what collectives exchange.
+    """Takes batches of events; after `pairs.finish`, `gpu`, `calls`, `cpu_ops`, `ranges`, `frames`
+    (of Python) and `overhead` (the profiler's own pauses) hold their columns in parts, `work` the
+    operators' known work, `kernels` the kernels that calls name, `annotations` those of graph
+    nodes, and `messages` what collectives exchange.
 
     `events` counts all events, `with_phase` those with a phase, `timed` those that last some time,
     `dropped` those without a usable time or duration, `unknown` the timed ones whose category is
@@ -89,6 +92,7 @@ class EventColumns:
         self.calls: list[HostEvents] = []
         self.cpu_ops: list[HostEvents] = []
         self.ranges: list[HostEvents] = []
+        self.frames: list[HostEvents] = []
         self.overhead: list[HostEvents] = []
         self.work = WorkColumns()
         self.kernels = KernelColumn(self.names)
@@ -138,11 +142,13 @@ class EventColumns:
                 self.unknown[category or _NO_CATEGORY] += number
 
     def _add_groups(self, groups: _Groups) -> None:
-        groups["ranges"] += _modules(groups["python"])
+        modules, groups["frames"] = _modules_apart(groups["frames"])
+        groups["ranges"] += modules
         self._add_gpu(groups["gpu"])
         self._add_host(groups["calls"], self.calls, kernels=self.kernels)
         self._add_host(groups["cpu_ops"], self.cpu_ops, self.work)
         self._add_host(groups["ranges"], self.ranges)
+        self._add_frames(groups["frames"])
         dropped = self.dropped
         self._add_host(groups["overhead"], self.overhead)
         self.dropped = dropped
@@ -169,7 +175,7 @@ class EventColumns:
                     outside.append(mark.cat)
         self._count(groups, outside)
         self._add_groups(groups)
-        for name in ("gpu", "calls", "cpu_ops", "ranges", "overhead"):
+        for name in ("gpu", "calls", "cpu_ops", "ranges", "frames", "overhead"):
             self.pairs.began(getattr(self, name), [places[id(event)] for event in groups[name]])
 
     def _times(self, events: list[Event]) -> tuple[list[Event], Int64s, Int64s]:
@@ -236,6 +242,20 @@ class EventColumns:
         if kernels is not None:
             kernels.add(args, part)
 
+    def _add_frames(self, events: list[Event]) -> None:
+        events, start, end = self._times(events)
+        names = [event.name or "" for event in events]
+        part = host_events(
+            start_ns=start,
+            end_ns=end,
+            name=self.names.index(
+                [_ADDRESS.sub("", name) if " at 0x" in name else name for name in names]
+            ),
+            pid=self._integers([event.pid for event in events]),
+            tid=self._integers([event.tid for event in events]),
+        )
+        self.frames.append(part)
+
     def _external_ids(self, args: list[EventArgs]) -> Int64s:
         ids = self._integers([arg.external_id for arg in args])
         missing = ids == NOT_GIVEN
@@ -270,9 +290,13 @@ def _packed_nodes(graph_id: Int64s, node: Int64s) -> Int64s:
     return np.where(alone, graph_id << 32 | node, node)
 
 
-def _modules(python: list[Event]) -> list[Event]:
-    """Calls of modules as ranges named like the module; other Python functions are ignored."""
-    modules = [event for event in python if event.name and event.name.startswith(_MODULE_PREFIX)]
+def _modules_apart(functions: list[Event]) -> tuple[list[Event], list[Event]]:
+    """The calls of modules, as ranges named like the module, and the frames of other functions."""
+    modules: list[Event] = []
+    frames: list[Event] = []
+    for event in functions:
+        is_module = event.name is not None and event.name.startswith(_MODULE_PREFIX)
+        (modules if is_module else frames).append(event)
     for event in modules:
         event.name = (event.name or "").removeprefix(_MODULE_PREFIX)
-    return modules
+    return modules, frames

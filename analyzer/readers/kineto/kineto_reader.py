@@ -108,6 +108,7 @@ def _assemble(columns: EventColumns, events: EventStream, path: str) -> Trace:
         work=columns.work.work() if rows is None else stored_work(rows),
         rank=_rank(events.metadata),
         shapes=columns.shapes.shapes.table(),
+        frames=sorted_host_events(columns.frames, moved),
         overhead=sorted_host_events(columns.overhead, moved),
         call_kernels=columns.kernels.table(moved),
         messages=columns.messages.rows(),
@@ -122,9 +123,9 @@ def _without_lead(trace: Trace) -> Trace:
     The first recorded step follows a synchronisation, so the device waits for the host as it never
     does in steady decoding. Our captures therefore begin with steps that have no marker
     (`CaptureInfo.lead_steps`), and no figure counts them. This drops the GPU ops whose launch call
-    (whose start, if the call is unknown) precedes the first marker, and every API call, operator
-    and range that began before it. So device windows begin with the first op of the first marked
-    step.
+    (whose start, if the call is unknown) precedes the first marker, and every API call, operator,
+    range and frame that began before it. So device windows begin with the first op of the first
+    marked step.
     """
     if trace.capture is None or not trace.capture.lead_steps:
         return trace
@@ -145,6 +146,7 @@ def _without_lead(trace: Trace) -> Trace:
         calls=trace.calls.take(kept_calls),
         cpu_ops=trace.cpu_ops.take(trace.cpu_ops.start_ns >= first_ns),
         ranges=trace.ranges.take(trace.ranges.start_ns >= first_ns),
+        frames=trace.frames.take(trace.frames.start_ns >= first_ns),
         overhead=trace.overhead.take(trace.overhead.end_ns >= first_ns),
     )
 

@@ -24,12 +24,19 @@ if TYPE_CHECKING:
     type=click.Choice(["table", "csv", "html"]),
     help="[default: table]",
 )
+@click.option(
+    "--show",
+    metavar="NAME,…|all",
+    help="Sections of the table to print whole, as kernels,gaps; the overview names them. "
+    "[default: an overview of at most 60 lines]",
+)
 @rows_option
 @given_options
 def analyze_command(
     files: tuple[Path, ...],
     as_json: bool,
     output_format: str | None,
+    show: str | None,
     by: str | None,
     **given_texts: Any,
 ) -> None:
@@ -43,9 +50,10 @@ def analyze_command(
         raise InputError(f"--json and --format {output_format}: give one of the two")
     output_format = "json" if as_json else output_format or "table"
     rows = chosen_rows(by, output_format)
+    sections = _sections(show, output_format, len(files) > 1)
     facts = GivenOptions(**given_texts).read()
     if len(files) > 1:
-        _analyze_ranks(files, output_format, rows, facts)
+        _analyze_ranks(files, output_format, rows, sections, facts)
         return
     from decodescope import analyzer
 
@@ -64,19 +72,37 @@ def analyze_command(
     else:
         from decodescope.analyzer.views.report_table import report_table
 
-        print_table(analysis.report, partial(report_table, by=rows))
+        print_table(analysis.report, partial(report_table, show=sections))
 
 
-def _analyze_ranks(files: tuple[Path, ...], output_format: str, rows: str, facts: "Given") -> None:
+def _sections(show: str | None, output_format: str, several: bool) -> tuple[str, ...]:
+    """The sections that `--show` names, checked before a file is read."""
+    if show is None:
+        return ()
+    if output_format != "table":
+        raise InputError(f"--show {show}: only with a table; {output_format} has no sections")
+    from decodescope.analyzer.views.ranks_table import ranks_sections
+    from decodescope.analyzer.views.report_table import SECTIONS, chosen_sections
+
+    return chosen_sections(show, ranks_sections() if several else SECTIONS)
+
+
+def _analyze_ranks(
+    files: tuple[Path, ...],
+    output_format: str,
+    rows: str,
+    sections: tuple[str, ...],
+    facts: "Given",
+) -> None:
     from decodescope.analyzer.reports.rank_analysis import analyze_ranks
 
     ranks = analyze_ranks(files, facts)
     if output_format == "json":
         print_json(ranks.report)
     elif output_format == "table":
-        from decodescope.analyzer.views.report_table import ranks_report_table
+        from decodescope.analyzer.views.ranks_table import ranks_report_table
 
-        print_table(ranks.report, partial(ranks_report_table, by=rows))
+        print_table(ranks.report, partial(ranks_report_table, show=sections))
     elif output_format == "html":
         from decodescope.analyzer.exporting import ranks_page
 

@@ -72,7 +72,7 @@ device_option = click.option("--device", type=click.Choice(["cuda", "cpu"]))
 rows_option = click.option(
     "--by",
     type=click.Choice(["kernel", "range", "gap"]),
-    help="What each row of a table or CSV describes. [default: kernel]",
+    help="What each row of a CSV describes. [default: kernel]",
 )
 
 
@@ -80,10 +80,15 @@ def chosen_rows(by: str | None, output_format: str) -> str:
     """The subject of each row, as `--by` says.
 
     Raises:
-        InputError: `--by` was given, and the format has no such rows.
+        InputError: `--by` was given, and the format is not CSV.
     """
-    if by is not None and output_format not in ("table", "csv"):
-        raise InputError(f"--by {by}: only with a table or CSV; {output_format} holds all")
+    if by is not None and output_format != "csv":
+        hint = (
+            f"a table has --show {by}s"
+            if output_format == "table"
+            else f"{output_format} holds all"
+        )
+        raise InputError(f"--by {by}: only with CSV; {hint}")
     return by or "kernel"
 
 

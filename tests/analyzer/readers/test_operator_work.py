@@ -127,17 +127,22 @@ def test_what_an_export_carries_is_read_back() -> None:
     assert rows(trace_of(op(0, 5), decodescope_work=[])) == []
 
 
-def test_modules_are_ranges_and_other_python_functions_are_left_out() -> None:
+def test_modules_are_ranges_and_other_python_functions_are_frames() -> None:
     names = [
         "nn.Module: LlamaDecoderLayer_0",
         "torch/nn/modules/module.py(1): _call_impl",
         "nn.Module",
+        "<built-in method item of Tensor object at 0x7f3aC0>",
+        "<built-in method item of Tensor object at 0x7f3aD8>",
     ]
     calls = [event("python_function", name, 10, 90, 4242, 1) for name in names]
     trace = trace_of(span(0, 100, "decode_step"), *calls)
     found = [trace.names[index] for index in trace.ranges.name]
     assert found == ["decode_step", "LlamaDecoderLayer_0"]
-    assert trace.source.events == 4
+    frames = sorted(trace.names[index] for index in trace.frames.name)
+    assert frames == ["<built-in method item of Tensor>"] * 2 + names[2:0:-1]
+    assert set(trace.frames.tid.tolist()) == {1}
+    assert trace.source.events == 6
 
 
 def test_external_ids_that_are_correlations_name_no_operator() -> None:

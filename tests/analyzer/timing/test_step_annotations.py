@@ -31,6 +31,18 @@ _SUMS = "(sq0sk0sqsq0sqsk0)"
             "execute_context_2(14721)_generation_0(0)",
             StepAnnotation("prefill", 2, 0, 2, 14_721, None, "vllm"),
         ),
+        (
+            "execute_context_1(888_788544)_generation_0(0)",
+            StepAnnotation("prefill", 1, 0, 1, 888, None, "vllm", 788_544),
+        ),
+        (
+            "execute_context_1(888_788544)_generation_2(2)",
+            StepAnnotation("mixed", 3, 2, 1, 890, None, "vllm"),
+        ),
+        (
+            "execute_context_0(0_0)_generation_32(32_55086)",
+            StepAnnotation("decode", 32, 32, 0, 32, None, "vllm"),
+        ),
         # A context request of one token is still one: a prompt's last chunk.
         (
             "execute_context_1(1)_generation_0(0)",
@@ -58,12 +70,12 @@ _SUMS = "(sq0sk0sqsq0sqsk0)"
         ("step[MIXED bs=8 toks=100]", StepAnnotation("mixed", 8, None, None, 100, None, "sglang")),
         (
             "step[TARGET_VERIFY bs=23]",
-            StepAnnotation("decode", 23, 23, 0, None, None, "sglang"),
+            StepAnnotation("verify", 23, 23, 0, None, None, "sglang"),
         ),
         ("step[IDLE bs=0]", StepAnnotation("unknown", 0, None, None, None, None, "sglang")),
         (
             "step[DRAFT_EXTEND_V2 bs=3]",
-            StepAnnotation("unknown", 3, None, None, None, None, "sglang"),
+            StepAnnotation("draft", 3, 3, 0, None, None, "sglang"),
         ),
         (
             "prefill[bs=6 tok=17408 ctx=[4096, 4096, 4096]...+3 sk=20000]",

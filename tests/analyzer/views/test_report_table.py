@@ -2,59 +2,138 @@
 
 import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from decodescope.analyzer import analyze, load
+from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.schema.kernel_report import QueueDepth
 from decodescope.analyzer.schema.ranks_report import RankReport, RanksReport
 from decodescope.analyzer.schema.report import Attribution, Report
-from decodescope.analyzer.views.report_table import ranks_report_table, report_table
+from decodescope.analyzer.views.ranks_table import ranks_report_table, ranks_sections
+from decodescope.analyzer.views.report_table import (
+    OVERVIEW_LINES,
+    SECTIONS,
+    chosen_sections,
+    report_table,
+)
 from tests.helpers.kineto_events import DATA, call, op, span, trace_of
 from tests.helpers.rich_report import rich_report, text_of
 
+ALL = tuple(section.name for section in SECTIONS)
+TITLES = {
+    *("Kinds of steps", "Steps", "Parts of a step", "Kernels", "Leaf operators", "Ranges"),
+    *("Idle gaps", "Idle by step", "Longest gaps", "Launch calls", "Devices", "Streams"),
+    *("Threads", "Communication", "Interruptions"),
+}
+OURS = ("cpu_two_blocks", "h200_compiled_ungraphed", "h200_graph_replays")
+OTHERS = ("a100_eager", "v100_cuda_graph", "cpu_only", "mi300x_vllm_decode_graph")
+GAPS = ("Idle gaps", "Idle by step", "Longest gaps")
 CUT_CELL = re.compile(r"…(  |$)", re.MULTILINE)
 
 
-def table_text(report: Report, by: str = "kernel", width: int = 100) -> str:
-    return text_of(report_table(report, by), width)
+def table_text(report: Report, width: int = 100, show: Sequence[str] = ALL) -> str:
+    return text_of(report_table(report, show), width)
 
 
-@pytest.mark.parametrize("by", ["kernel", "range", "gap"])
+@pytest.fixture(scope="module")
+def reports(foreign_traces: Path) -> list[Report]:
+    """Reports of traces that others recorded, and of our own."""
+    ours = [path for name in OURS for path in DATA.glob(f"{name}.json.gz")]
+    others = [foreign_traces / f"{name}.json.gz" for name in OTHERS]
+    return [rich_report(), *(analyze(load(path)).report for path in (*ours, *others))]
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_the_overview_has_at_most_60_lines(reports: list[Report], width: int) -> None:
+    assert len(reports) == 8
+    for report in reports:
+        name = report.source.path
+        lines = table_text(report, width, ()).splitlines()
+        assert len(lines) <= OVERVIEW_LINES, name
+        more = " ".join(lines[lines.index("", len(lines) - 5) + 1 :])
+        assert more.startswith("more, with --show: "), name
+        assert more.endswith("all"), name
+        if len(report.kernels) > 12:
+            rows = len(lines) - lines.index("Leaf operators" if report.on_cpu else "Kernels")
+            assert rows >= 10, name
+            assert len(lines) > OVERVIEW_LINES - 8, name
+
+
+def test_what_the_overview_leaves_out_is_named_and_shown_by_that_name(
+    reports: list[Report],
+) -> None:
+    for report in reports:
+        whole = table_text(report, 100)
+        overview = table_text(report, 100, ())
+        more = " ".join(overview[overview.rindex("more, with --show:") :].split())
+        left_out = [name.strip() for name in more.partition(": ")[2].split(",")]
+        for section in SECTIONS:
+            alone = table_text(report, 100, (section.name,)).splitlines()
+            (title,) = [line for line in alone[1:] if line in TITLES][:1] or [""]
+            if "none in this trace" in alone:
+                assert section.name not in left_out
+            elif title:
+                assert title in whole.splitlines()
+                shown = title in overview.splitlines()
+                assert shown or section.name in left_out
+                if section.name not in left_out:
+                    assert all(line in overview.splitlines() for line in alone[3:])
+
+
+def test_sections_are_chosen_by_name() -> None:
+    assert chosen_sections("gaps, kernels", SECTIONS) == ("gaps", "kernels")
+    assert chosen_sections("gaps,all", SECTIONS) == ALL
+    assert chosen_sections(None, SECTIONS) == ()
+    for wrong in ("gap", "", "kernels,", "ALL"):
+        with pytest.raises(InputError, match="give all, or some of answer, health, "):
+            chosen_sections(wrong, SECTIONS)
+    with pytest.raises(InputError):
+        chosen_sections("ranks", SECTIONS)
+    assert chosen_sections("ranks", ranks_sections()) == ("ranks",)
+
+
+def test_only_the_named_sections_are_printed() -> None:
+    text = table_text(rich_report(), 100, ("gaps", "kernels"))
+    titles = [line for line in text.splitlines() if line in TITLES]
+    assert titles == ["Kernels", *GAPS]
+    assert "none in this trace" in table_text(analyze(trace_of()).report, 100, ("gaps",))
+
+
 @pytest.mark.parametrize("width", [60, 80, 100, 120])
-def test_the_table_fits_its_width_and_names_what_matters(by: str, width: int) -> None:
-    text = table_text(rich_report(), by, width)
+def test_the_table_fits_its_width_and_names_what_matters(width: int) -> None:
+    text = table_text(rich_report(), width)
     assert max(map(len, text.splitlines())) <= width
-    assert "NVIDIA H200 (GPU 0)" in text
+    assert "NVIDIA H200 (GPU 0, GPU 1)" in text
     assert "(random weights)" in text
     assert "\x1b" not in text
     assert "Trace health: degraded" in text
-    assert ("Longest gaps" in text) == ("Idle by step" in text) == (by == "gap")
     assert "decode_step" in text
-    for title in ("Where one profiled step goes", "Streams", "Launch calls", "Ranges"):
+    for title in ("Where one profiled step goes", "Streams", "Launch calls", "Ranges", *GAPS):
         assert title in text.splitlines()
 
 
-@pytest.mark.parametrize("by", ["kernel", "range", "gap"])
+@pytest.mark.parametrize("show", [(), ALL])
 @pytest.mark.parametrize("width", [60, 80, 100])
-def test_no_cell_is_cut_short_by_its_table(by: str, width: int) -> None:
+def test_no_cell_is_cut_short_by_its_table(show: tuple[str, ...], width: int) -> None:
     """Names are cut in their middle on purpose; a cell cut by its table ends with the ellipsis."""
-    assert not CUT_CELL.search(table_text(rich_report(), by, width))
+    assert not CUT_CELL.search(table_text(rich_report(), width, show))
 
 
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_no_cell_of_a_real_trace_is_cut_short(foreign_traces: Path, width: int) -> None:
     for name in ("v100_cuda_graph", "h200_llama1b_hf_eager", "a100_eager"):
         report = analyze(load(foreign_traces / f"{name}.json.gz")).report
-        for by in ("kernel", "range", "gap"):
-            assert not CUT_CELL.search(table_text(report, by, width))
+        for show in ((), ALL):
+            assert not CUT_CELL.search(table_text(report, width, show))
 
 
 def test_the_table_shows_every_kernel_figure_it_has_room_for() -> None:
     lines = [f"{k.name}" for k in rich_report().kernels]
-    text = table_text(rich_report(), "kernel", 120)
+    text = table_text(rich_report(), 120)
     assert len(lines) == 4
     assert "elementwise mul f32" in text
     assert "201 ns" in text
@@ -66,17 +145,15 @@ def line_with(text: str, start: str) -> str:
 
 
 def test_rooflines_are_shown_beside_their_kernels() -> None:
-    text = table_text(rich_report(), "kernel", 100)
+    text = table_text(rich_report(), 100)
     assert line_with(text, "elementwise mul").split()[-3:] == ["2,400", "50.0", "memory"]
-    assert "of limit" in line_with(table_text(rich_report(), "kernel", 60), "kernel  ")
+    assert "of limit" in line_with(table_text(rich_report(), 60), "kernel  ")
     bare = [msgspec.structs.replace(k, roofline=None) for k in rich_report().kernels]
     assert "of limit" not in table_text(msgspec.structs.replace(rich_report(), kernels=bare))
 
 
-def test_streams_are_shown_only_if_there_are_several() -> None:
+def test_each_stream_has_a_row() -> None:
     report = rich_report()
-    one = [msgspec.structs.replace(d, streams=d.streams[:1]) for d in report.devices]
-    assert "Streams" not in table_text(msgspec.structs.replace(report, devices=one))
     first = report.devices[0]
     lines = table_text(report).splitlines()
     rows = lines[lines.index("Streams") + 2 :][: len(first.streams)]
@@ -118,7 +195,7 @@ def queue_of(depths: tuple[int, ...]) -> QueueDepth:
 
 
 def test_a_longest_gap_has_its_place_and_what_the_host_did() -> None:
-    lines = table_text(rich_report(), "gap", 120).splitlines()
+    lines = table_text(rich_report(), 120).splitlines()
     first = lines.index("Longest gaps") + 2
     said = [line.strip() for line in lines[first : first + 5]]
     assert said[0].endswith("host_wait: python 199 ns + launch_call 2 ns + dependency 98 ns")
@@ -131,10 +208,10 @@ def test_a_longest_gap_has_its_place_and_what_the_host_did() -> None:
 
 
 def test_idle_by_step_shows_the_largest_classes_and_the_sum_of_the_others() -> None:
-    lines = table_text(rich_report(), "gap", 60).splitlines()
+    lines = table_text(rich_report(), 60).splitlines()
     head = lines.index("Idle by step") + 1
     assert lines[head].split() == ["step", "all", "idle", "dependency", "launch_call", "others"]
-    assert "others" not in table_text(rich_report(), "gap", 120)
+    assert "others" not in table_text(rich_report(), 120, ("gaps",))
 
 
 def attributed(report: Report, exact: int, partial: int, none: int) -> str:
@@ -194,6 +271,34 @@ def test_no_cell_of_the_ranks_is_cut_short(width: int) -> None:
     assert text.count("kernels below the bandwidth") == 2
 
 
+@pytest.mark.parametrize("width", [60, 80, 100])
+@pytest.mark.parametrize("number", [2, 64])
+def test_the_overview_of_ranks_has_at_most_60_lines(number: int, width: int) -> None:
+    events = [
+        event
+        for rank in range(number)
+        for at in range(0, 60_000, 1000)
+        for event in (
+            op(at, at + 800, name=f"kernel_{at}", device=rank),
+            op(at + 100 + rank, at + 900, name="ncclDevKernel_AllReduce", stream=8, device=rank),
+        )
+    ]
+    merged = analyze(trace_of(*events)).report
+    assert merged.communication is not None
+    communication = msgspec.structs.replace(merged.communication, member="rank")
+    ranks = tuple(RankReport(rank, report=merged) for rank in range(number))
+    report = RanksReport(1, ranks, merged, (), communication)
+    lines = text_of(ranks_report_table(report), width).splitlines()
+    assert OVERVIEW_LINES - 8 < len(lines) <= OVERVIEW_LINES
+    assert ("and 56 more ranks" in lines) == (number == 64)
+    assert any("communication, all" in line or line.startswith("communication,") for line in lines)
+    shown = text_of(ranks_report_table(report, ["ranks", "communication"]), width)
+    assert shown.count("_rank.json") == 0
+    assert f"{number} ranks" in shown.splitlines()
+    assert "Who waits for whom" in shown
+    assert "Kernels" not in shown.splitlines()
+
+
 def test_communication_has_a_table_where_there_is_any() -> None:
     """100 ns of work, then a collective of 300 ns of which another stream covers 50 ns."""
     name = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
@@ -209,7 +314,7 @@ def test_communication_has_a_table_where_there_is_any() -> None:
 @pytest.mark.parametrize("width", [60, 80, 100, 120])
 def test_overlapping_kernels_show_attributed_times_and_say_so(width: int) -> None:
     report = analyze(trace_of(op(0, 100, name="works"), op(1, 110, name="waits"))).report
-    text = table_text(report, "kernel", width)
+    text = table_text(report, width)
     lines = text.splitlines()
     at = lines.index("Kernels")
     caption = " ".join(" ".join(lines[at + 1 : at + 4]).split())
@@ -232,8 +337,8 @@ def test_kernels_that_do_not_overlap_show_durations() -> None:
 
 def test_ranges_of_overlapping_ops_show_attributed_times() -> None:
     early = [call(1, 2, 1), op(10, 110, 1), call(3, 4, 2), op(20, 120, 2)]
-    text = table_text(analyze(trace_of(span(0, 9, "decode_step"), *early)).report, "range")
+    text = table_text(analyze(trace_of(span(0, 9, "decode_step"), *early)).report)
     assert line_with(text, "range").split()[:2] == ["range", "attributed"]
     assert line_with(text, "decode_step  ").split()[1:3] == ["110", "ns"]
     report = analyze(trace_of(span(0, 9, "decode_step"), *early[:2])).report
-    assert "GPU time" in line_with(table_text(report, "range"), "range")
+    assert "GPU time" in line_with(table_text(report), "range")

@@ -42,7 +42,7 @@ def shown(report: Report) -> list[list[str]]:
     (page,) = re.findall(r"Kinds of steps</h3>.*?<tbody>(.*?)</tbody>", html, re.DOTALL)
     rows = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in page.split("</tr>")[:-1]]
     for width in (60, 80, 120):
-        text = text_of(report_table(report), width)
+        text = text_of(report_table(report, ["kinds"]), width)
         lines = text.partition("Kinds of steps\n")[2].splitlines()[1 : 1 + len(rows)]
         cells = [re.split(r"\s{2,}", line.strip()) for line in lines]
         # Narrow tables omit the tokens computed.

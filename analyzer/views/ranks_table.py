@@ -1,0 +1,51 @@
+"""The reports of several ranks of one run as text for a terminal."""
+
+from collections.abc import Collection, Iterator
+from functools import partial
+
+from msgspec.structs import replace
+from rich.console import RenderableType, RenderResult
+from rich.text import Text
+
+from decodescope.analyzer.schema.ranks_report import RanksReport
+from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.views.report_table import SECTIONS, Overview, Section, shown_sections
+from decodescope.analyzer.views.table_parts import Fitted, rich_table, section
+from decodescope.analyzer.views.waiting_sections import waiting_sections
+
+_OVERVIEW_ROWS, _MOST_ROWS = 8, 1_000
+
+
+def ranks_sections(ranks: RanksReport | None = None) -> tuple[Section, ...]:
+    """The sections of the merged report, and one of the ranks before them."""
+
+    def draw(report: Report, width: int, most: int) -> Iterator[RenderableType]:
+        return iter(()) if ranks is None else _ranks(ranks, most, width)
+
+    return (Section("ranks", lambda report: 1, draw), *SECTIONS)
+
+
+def ranks_report_table(ranks: RanksReport, show: Collection[str] = ()) -> RenderableType:
+    """Each rank in one line, the findings about them and the overview of the merged report; or the
+    sections named in `show`. Ranks that are not merged have their lines, and who waits for whom."""
+    if ranks.merged is None:
+        return Fitted(partial(_not_merged, ranks, show))
+    merged = replace(ranks.merged, communication=ranks.communication)
+    if show:
+        return shown_sections(merged, show, ranks_sections(ranks))
+    return Overview(merged, partial(_ranks, ranks, _OVERVIEW_ROWS))
+
+
+def _not_merged(ranks: RanksReport, show: Collection[str], width: int) -> RenderResult:
+    yield from _ranks(ranks, _MOST_ROWS if show else _OVERVIEW_ROWS, width)
+    yield from waiting_sections(ranks.communication, width, _MOST_ROWS if show else _OVERVIEW_ROWS)
+
+
+def _ranks(ranks: RanksReport, most: int, width: int) -> Iterator[RenderableType]:
+    from decodescope.analyzer.tables.communication_table import ranks_table
+
+    yield Text(f"{len(ranks.ranks)} ranks", style="bold")
+    yield rich_table(ranks_table(ranks, most), width)
+    yield from (Text(finding.message, style="yellow") for finding in ranks.findings)
+    if ranks.merged is not None:
+        yield from section("All ranks on one clock")
