@@ -149,6 +149,11 @@ def find_parts(
     return tuple(sorted(parts, key=_order))
 
 
+def busy_ns(parts: Sequence[AnswerPart]) -> int:
+    """The time in which the step's devices were busy."""
+    return sum(part.ns for part in parts if part.kernel is not None)
+
+
 def _order(part: AnswerPart) -> tuple[bool, int, str]:
     return part.group == PROFILER, -lost_ns(part), part.part
 
