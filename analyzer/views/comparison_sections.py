@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from decodescope.analyzer.comparing.range_rows import most_changed_ranges
-from decodescope.analyzer.comparing.sides import Side, sides_of
+from decodescope.analyzer.comparing.sides import sides_of
 from decodescope.analyzer.comparing.step_answer import BASE, OTHER
 from decodescope.analyzer.schema.comparison_report import (
     Comparison,
@@ -33,7 +33,6 @@ from decodescope.analyzer.tables.sides_table import (
     speed_table,
     standings_table,
 )
-from decodescope.analyzer.tables.waterfall_table import waterfall_table
 from decodescope.analyzer.text.formatting import (
     duration,
     ratio_text,
@@ -116,7 +115,6 @@ def _comparison_summary(comparison: Comparison) -> Summary:
                 "Speed beside error", standings_table(ranked, result.standings), STANDINGS_NOTE
             ),
             *_change_sections(result.pairs, _ops_noun(run.device == "cpu")),
-            _waterfall_section(sides),
         ),
         findings=result.findings,
         gate=result.gate,
@@ -241,8 +239,3 @@ def range_section(pair: Pair) -> Section:
         table,
         "; ".join(filter(None, notes)),
     )
-
-
-def _waterfall_section(sides: Sequence[Side]) -> Section:
-    waterfalls = {side.name: side.window.answer.parts for side in sides if side.window}
-    return Section("Where the step goes", waterfall_table(waterfalls, shares=False))
