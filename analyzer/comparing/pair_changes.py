@@ -104,10 +104,10 @@ def part_changes(base: Answer, other: Answer) -> tuple[PartChange, ...]:
                 other_ops=other_part.ops or None if other_part else None,
             )
         )
-    return tuple(sorted(rows, key=_largest_change))
+    return tuple(sorted(rows, key=_by_change))
 
 
-def _largest_change(row: PartChange | LayerChange) -> tuple[int, int, str]:
+def _by_change(row: PartChange) -> tuple[int, int, str]:
     """The largest change is first; of equal ones, the longest part."""
     return -abs(row.change_ns), -max(row.base_ns or 0, row.other_ns or 0), row.part
 
@@ -211,7 +211,12 @@ def _layer_rows(base: _LayerTimes, other: _LayerTimes) -> tuple[LayerChange, ...
             other_ns, other_ops = other_time or (None, None)
             change_ns = (other_ns or 0) - (base_ns or 0)
             rows.append(LayerChange(name, kind, base_ns, other_ns, change_ns, base_ops, other_ops))
-    return tuple(sorted(rows, key=_largest_change))
+    return tuple(sorted(rows, key=_by_change_and_number))
+
+
+def _by_change_and_number(row: LayerChange) -> tuple[int, int, str]:
+    """The largest change is first; of equal ones, the layer with the lowest number."""
+    return -abs(row.change_ns), len(row.part), row.part
 
 
 def shortened(rows: Sequence[LayerChange], most: int) -> Sequence[LayerChange]:

@@ -122,8 +122,10 @@ def test_sides_that_differ_are_named_first_and_have_no_ratio() -> None:
 
 
 def test_the_part_that_changed_most_is_named_but_never_the_profilers_cost() -> None:
-    base = window_of(answer=answer_of({"qkv": 5_000, "host_wait": 900, "profiler": 1_000}))
-    other = window_of(answer=answer_of({"qkv": 5_000, "host_wait": 2_000, "profiler": 90_000}))
+    steps = [step_of(0, 9, {})]
+    base = window_of(steps, answer=answer_of({"qkv": 5_000, "host_wait": 900, "profiler": 1_000}))
+    parts = {"qkv": 5_000, "host_wait": 2_000, "profiler": 90_000}
+    other = window_of(steps, answer=answer_of(parts))
     output = text_of(comparison_table(diff_reports(base, other)), 120)
     assert "changed most: waiting for the host, +1.10 µs of +90.1 µs" in output
 
