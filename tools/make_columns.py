@@ -12,6 +12,7 @@ from decodescope.analyzer.schema.communication_report import CommunicationReport
 from decodescope.analyzer.schema.comparison_report import Change, Pair
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.tables.answer_table import answer_table
 from decodescope.analyzer.tables.changes_table import (
     changes_table,
     kernel_changes_table,
@@ -88,6 +89,7 @@ def _tables(report: Report) -> Iterator[tuple[str, tuple[Column[Any], ...]]]:
 
 def _of_a_trace(report: Report) -> dict[str, Table[Any]]:
     return {
+        "The answer": answer_table(report.answer),
         "Kernels": kernels_table(report.kernels, attributed=True),
         "Ranges": table_of_lines((), report, folded=True),
         "Roles of a step": roles_table(report.roles),

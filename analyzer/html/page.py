@@ -38,7 +38,12 @@ from decodescope.analyzer.text import formatting
 from decodescope.analyzer.text.formatting import UNKNOWN, percent
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.vocabulary import words
-from decodescope.analyzer.vocabulary.class_colors import FAMILY_COLORS, GAP_COLORS, PART_COLORS
+from decodescope.analyzer.vocabulary.class_colors import (
+    FAMILY_COLORS,
+    GAP_COLORS,
+    PART_COLORS,
+    PART_FAMILIES,
+)
 
 Row = TypeVar("Row")
 _CODE_CELLS, _INDENT_PX = 60, 16
@@ -186,6 +191,7 @@ def _environment() -> Environment:
         "family_colors": FAMILY_COLORS,
         "gap_colors": GAP_COLORS,
         "part_colors": PART_COLORS,
+        "part_families": PART_FAMILIES,
     }
     return environment
 

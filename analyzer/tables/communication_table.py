@@ -179,7 +179,7 @@ _RANKS: tuple[Column[RankReport], ...] = (
         lambda rank: communication_fraction(rank.report) or None,
     ),
     Column(
-        "verdict.bound",
+        "answer.bound",
         "bound",
         TEXT,
         "What limits its steps.",

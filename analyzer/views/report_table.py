@@ -21,17 +21,17 @@ from decodescope.analyzer.tables.steps_table import (
     step_kinds_table,
     steps_table,
 )
-from decodescope.analyzer.text.formatting import bytes_size, count, duration, percent, weights_note
+from decodescope.analyzer.text.formatting import bytes_size, count, percent, weights_note
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.views.report_blocks import launches_table
 from decodescope.analyzer.views.table_parts import (
     MIN_WIDTH,
     Fitted,
-    answer_text,
+    answer_block,
     rich_table,
     section,
-    waterfall_section,
 )
+from decodescope.analyzer.vocabulary.answer_words import REFUSED, answer_lines
 from decodescope.analyzer.vocabulary.words import (
     device_words,
     layers_words,
@@ -43,7 +43,7 @@ from decodescope.analyzer.vocabulary.words import (
 # Lines of the overview, and rows of a table in it; the kernels have the lines that are left.
 OVERVIEW_LINES = 60
 _OVERVIEW_ROWS = {"kinds": 4, "steps": 5, "kernels": 30}
-_OVERVIEW_FINDINGS, _LEAST_KERNEL_LINES = 5, 10
+_OVERVIEW_PARTS, _OVERVIEW_FINDINGS, _LEAST_KERNEL_LINES = 8, 5, 10
 # Rows of a table that was asked for.
 _MOST_ROWS = 1_000
 _STEP_CELLS, _CLASS_CELLS = 24, 16
@@ -114,9 +114,13 @@ class Overview:
         def lines(parts: Sequence[RenderableType]) -> int:
             return len(console.render_lines(Group(*parts), at_width, pad=False))
 
-        shown = [*self.before(width), _title(report, width), *_answer(report, width, 1)]
+        shown = [
+            *self.before(width),
+            _title(report, width),
+            *_answer(report, width, _OVERVIEW_PARTS),
+        ]
         shown += _health(report, width, _OVERVIEW_FINDINGS)
-        sections = [part for part in SECTIONS[2:] if part.rows(report)]
+        sections = [part for part in SECTIONS if part.rows(report) and part.name != "health"]
         room = OVERVIEW_LINES - lines([*shown, "", _more(sections)])
         whole = []
         for part in sections:
@@ -151,8 +155,8 @@ def _more(sections: Sequence[Section]) -> Text:
 
 
 def _answer(report: Report, width: int, most: int) -> Iterator[RenderableType]:
-    yield _verdict(report)
-    yield from waterfall_section(report.answer.parts, width)
+    shown = None if most == _MOST_ROWS else most
+    return answer_block(answer_lines(report), report.answer, width, shown)
 
 
 def _kinds(report: Report, width: int, most: int) -> Iterator[RenderableType]:
@@ -260,25 +264,15 @@ def _device_names(report: Report) -> str:
     )
 
 
-def _verdict(report: Report) -> Text:
-    text = Text("\n").append_text(answer_text(report.answer))
-    observer = report.observer
-    if observer is not None and observer.ratio is not None:
-        text.append(
-            f"\n  a step takes {duration(observer.unprofiled_step_ns)}, "
-            f"{duration(observer.profiled_step_ns)} under the profiler (x{observer.ratio:.2f})",
-            style="not bold",
-        )
-    return text
-
-
 def _health(report: Report, width: int, most: int) -> Iterator[RenderableType]:
-    """The first `most` findings, and who is waited for."""
-    health = report.health
-    if health.findings:
+    """The first `most` findings, and who is waited for. The overview has refused a model before."""
+    health, findings = report.health, report.health.findings
+    if most < _MOST_ROWS:
+        findings = tuple(finding for finding in findings if finding.code != REFUSED)
+    if findings:
         style = "" if health.status == "ok" else "yellow"
-        lines = [Text(f"  {row.message}", style=style) for row in health.findings[:most]]
-        if (more := len(health.findings) - most) > 0:
+        lines = [Text(f"  {finding.message}", style=style) for finding in findings[:most]]
+        if (more := len(findings) - most) > 0:
             lines.append(Text(f"and {more} more findings: --show health", style="dim"))
         yield from section(f"Trace health: {health.status.replace('_', ' ')}", *lines)
     if (waits := report.communication) is not None and waits.straggler is not None:

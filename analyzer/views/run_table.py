@@ -19,16 +19,16 @@ from decodescope.analyzer.text.formatting import (
 )
 from decodescope.analyzer.views.table_parts import (
     MEDIUM_WIDTH,
-    answer_text,
+    answer_block,
     facts,
     section,
     times_text,
-    waterfall_section,
 )
+from decodescope.analyzer.vocabulary.answer_words import lines_of
 
 
 def run_table(report: RunReport) -> RenderableType:
-    """Title, figures, waterfall, verdict, findings and the generated text."""
+    """Title, figures, answer, findings and the generated text."""
     return Group(*_parts(report))
 
 
@@ -36,9 +36,7 @@ def _parts(report: RunReport) -> Iterator[RenderableType]:
     yield _title(report)
     yield ""
     yield facts(_rows(report))
-    yield from waterfall_section(report.answer.parts, MEDIUM_WIDTH)
-    yield ""
-    yield answer_text(report.answer)
+    yield from answer_block(lines_of(report.answer), report.answer, MEDIUM_WIDTH)
     yield from (
         Text(f"note: {finding.message}", style="yellow") for finding in report.health.findings
     )

@@ -1,4 +1,4 @@
-"""Parts of every output for a terminal: declared tables, sections, the verdict, the waterfall."""
+"""Parts of every output for a terminal: declared tables, sections, the answer."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,18 +6,19 @@ from functools import partial
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from decodescope.analyzer.schema.answer import Answer, AnswerPart
+from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.kernel_report import Percentiles, StepTimes
+from decodescope.analyzer.tables.answer_table import answer_table
 from decodescope.analyzer.tables.columns import DETAIL, TEXT, Column, Row, Table, Tone, kept_columns
-from decodescope.analyzer.tables.waterfall_table import waterfall_table
 from decodescope.analyzer.text.formatting import duration
-from decodescope.analyzer.vocabulary.words import bound_words
+from decodescope.analyzer.vocabulary.answer_words import AnswerLines
 
 MIN_WIDTH, MEDIUM_WIDTH = 60, 80
-_GAP = 2
+_GAP, _INDENT = 2, 2
 # Cells in which the short name of most kernels fits.
 _COMFORTABLE = 48
 _STYLES: dict[Tone, str] = {"dim": "dim", "strong": "bold"}
@@ -62,18 +63,20 @@ def times_text(times: Percentiles | StepTimes, names: Iterable[str]) -> str:
     return "  ".join(f"{name} {duration(getattr(times, name))}" for name in names)
 
 
-def answer_text(answer: Answer) -> Text:
-    """The bound in bold, its reasons and what to do next on lines of their own."""
-    lines = [*answer.because, *(f"next: {advice}" for advice in answer.next)]
-    text = Text(bound_words(answer.bound), style="bold")
-    return text.append("".join(f"\n  {line}" for line in lines), style="not bold")
-
-
-def waterfall_section(parts: Sequence[AnswerPart], width: int) -> Iterator[RenderableType]:
-    """The parts of one step with their shares; nothing without parts."""
-    if parts:
-        table = rich_table(waterfall_table({"time": parts}), width)
-        yield from section("Where the step goes", table)
+def answer_block(
+    lines: AnswerLines, answer: Answer, width: int, most: int | None = None
+) -> Iterator[RenderableType]:
+    """The lines of an answer around the table of its first `most` parts. Of some, only the reason
+    that decides."""
+    yield Text(f"\n{lines.headline}", style="bold")
+    yield from (Text(line, style="yellow") for line in lines.refused)
+    if answer.parts:
+        table = rich_table(answer_table(answer, most), width - _INDENT)
+        yield Padding(table, (0, 0, 0, _INDENT))
+    yield from map(Text, lines.reasons if most is None else lines.reasons[:1])
+    yield from (Text(f"→ {line}", style="bold") for line in lines.next)
+    if lines.apart:
+        yield Text(f"set apart: {lines.apart}", style="dim")
 
 
 def rich_table(table: Table[Row], width: int) -> RenderableType:

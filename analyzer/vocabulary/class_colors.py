@@ -1,18 +1,19 @@
-"""Colours, letters and hatchings: one set of colours for each family of meanings.
+"""Colours and letters: one set of colours for each family of meanings.
 
-Families of ops are cool, classes of gaps are warm, parts of a step that are not idle are teal, and
-variants are light. Within a set, any two colours stay apart for people with normal and with every
-dichromatic colour vision (a CIE76 distance of at least 12), and no
-colour is in two sets. Views add a letter, a word or a pattern: no meaning is carried by colour
-alone. Several colours are from Okabe and Ito, "Color Universal Design" (2008).
+The sets are the parts of a step, variants, and states. Of the parts, families of ops are cool and
+classes of gaps are warm; variants are light. Within a set, any two colours stay apart for people
+with normal and with every dichromatic colour vision (a CIE76 distance of at least 12), and no
+colour is in two sets. A role has the colour of what most of its kernels do. Views add a letter, a
+word or a pattern: no meaning is carried by colour alone. Several colours are from Okabe and Ito,
+"Color Universal Design" (2008).
 """
 
 GAP_COLORS = {
     "host_wait": "#D55E00",
     "launch_call": "#955F2D",
     "launch_latency": "#F1A83B",
-    "dependency": "#C02A75",
-    "kernel_floor": "#A99A8A",
+    "dependency": "#B9176C",
+    "kernel_floor": "#BDAC9B",
     "graph_internal": "#F3B9C5",
     "unlinked": "#F0E442",
 }
@@ -27,7 +28,6 @@ FAMILY_COLORS = {
     "other": "#98A2AE",
 }
 FAMILY_LETTERS = {name: name[0].upper() for name in FAMILY_COLORS} | {"communication": "X"}
-# A role has the colour of what most of its kernels do; its name always stands beside it.
 ROLE_FAMILIES = {
     **dict.fromkeys(("qkv", "o", "gate_up", "down", "router", "experts", "head"), "matmul"),
     **dict.fromkeys(("norm", "qk_norm", "sampling"), "reduction"),
@@ -37,18 +37,30 @@ ROLE_FAMILIES = {
     "communication": "communication",
     "other": "other",
 }
-# A part of a step is a role or a family of ops, a class of idle time, or the profiler's cost.
+PART_FAMILIES = ROLE_FAMILIES | {family: family for family in FAMILY_COLORS}
 PROFILER_COLOR = "#5D6B7B"
 PART_COLORS = {
-    **{role: FAMILY_COLORS[family] for role, family in ROLE_FAMILIES.items()},
-    **FAMILY_COLORS,
+    **{part: FAMILY_COLORS[family] for part, family in PART_FAMILIES.items()},
     **GAP_COLORS,
     "profiler": PROFILER_COLOR,
 }
 PART_LETTERS = {
-    **{role: FAMILY_LETTERS[family] for role, family in ROLE_FAMILIES.items()},
     **FAMILY_LETTERS,
     **GAP_LETTERS,
+    "qkv": "Q",
+    "qk_norm": "K",
+    "rope": "P",
+    "kv_write": "W",
+    "o": "U",
+    "norm": "N",
+    "gate_up": "G",
+    "activation": "V",
+    "down": "D",
+    "router": "T",
+    "experts": "F",
+    "head": "H",
+    "sampling": "S",
+    "quantise": "Z",
     "profiler": "p",
 }
 LIMIT_COLOR = "#1FA3A3"

@@ -8,11 +8,14 @@ from rich.color import Color as AnsiColor
 from rich.color import ColorSystem
 from textual.color import Color, rgb_to_lab
 
-from decodescope.analyzer.names.kinds import FAMILIES
+from decodescope.analyzer.answer.parts import PROFILER
+from decodescope.analyzer.names.kinds import FAMILIES, ROLES
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.vocabulary import class_colors as colors
 
-WITHOUT_BUSY = {name: color for name, color in colors.PART_COLORS.items() if name != "busy"}
+# Every colour of a part once: roles share the colours of families.
+_NAMES = {color: name for name, color in colors.PART_COLORS.items()}
+PARTS = {name: color for color, name in _NAMES.items()}
 NUMBERED = {str(place + 1): color for place, color in enumerate(colors.VARIANT_COLORS)}
 # Linear RGB as seen by dichromats: Machado, Oliveira and Fernandes (2009), severity 1.
 VISIONS = {
@@ -62,15 +65,13 @@ def nearest(palette: Mapping[str, str], vision: str) -> tuple[float, str, str]:
 
 
 @pytest.mark.parametrize("vision", VISIONS)
-@pytest.mark.parametrize(
-    "palette", [colors.FAMILY_COLORS, WITHOUT_BUSY, NUMBERED, colors.STATE_COLORS]
-)
+@pytest.mark.parametrize("palette", [PARTS, NUMBERED, colors.STATE_COLORS])
 def test_colours_of_a_set_differ_for_every_vision(palette: Mapping[str, str], vision: str) -> None:
     assert nearest(palette, vision)[0] >= 12
 
 
 def test_no_colour_is_in_two_sets() -> None:
-    sets = (colors.FAMILY_COLORS, WITHOUT_BUSY, NUMBERED, colors.STATE_COLORS)
+    sets = (PARTS, NUMBERED, colors.STATE_COLORS, {"limit": colors.LIMIT_COLOR})
     for one, other in combinations(sets, 2):
         for a in one.values():
             assert min(distance(Color.parse(a), Color.parse(b)) for b in other.values()) >= 10, a
@@ -81,7 +82,7 @@ def test_no_colour_is_in_two_sets() -> None:
     [
         (colors.GAP_COLORS, colors.GAP_LETTERS),
         (colors.FAMILY_COLORS, colors.FAMILY_LETTERS),
-        (WITHOUT_BUSY, colors.PART_LETTERS),
+        (colors.PART_COLORS, colors.PART_LETTERS),
         (NUMBERED, {name: name for name in NUMBERED}),
     ],
 )
@@ -100,11 +101,17 @@ def test_entries_differ_by_colour_or_letter_on_sixteen_colours(
     "letters", [colors.GAP_LETTERS, colors.FAMILY_LETTERS, colors.PART_LETTERS]
 )
 def test_letters_tell_entries_apart_without_any_colour(letters: Mapping[str, str]) -> None:
-    shown = [letter for name, letter in letters.items() if name != "busy"]
-    assert len(set(shown)) == len(shown)
+    assert len(set(letters.values())) == len(letters)
 
 
 def test_every_class_and_family_has_a_colour_and_a_letter() -> None:
     assert set(colors.GAP_COLORS) == set(colors.GAP_LETTERS) == set(GAP_CLASSES)
     assert set(colors.FAMILY_COLORS) == set(colors.FAMILY_LETTERS) == set(FAMILIES)
-    assert set(colors.PART_COLORS) == set(colors.PART_LETTERS)
+    parts = {*ROLES, *FAMILIES, *GAP_CLASSES, PROFILER}
+    assert set(colors.PART_COLORS) == set(colors.PART_LETTERS) == parts
+
+
+def test_a_part_has_the_colour_of_its_family_or_class_and_no_other() -> None:
+    distinct = {*colors.FAMILY_COLORS.values(), *colors.GAP_COLORS.values(), colors.PROFILER_COLOR}
+    assert set(PARTS.values()) == distinct
+    assert len(distinct) == len(FAMILIES) + len(GAP_CLASSES) + 1

@@ -1,0 +1,105 @@
+"""The parts of the step that an answer is about: time, limit, and time over the limit."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from operator import attrgetter
+
+from decodescope.analyzer.names.fitted_names import ShortNames, cut_start
+from decodescope.analyzer.schema.answer import Answer, AnswerPart
+from decodescope.analyzer.tables.columns import (
+    DURATION,
+    PERCENT,
+    RANGE,
+    SIGNED_DURATION,
+    TEXT,
+    Column,
+    Mark,
+    Table,
+)
+from decodescope.analyzer.vocabulary.answer_words import frame_words
+from decodescope.analyzer.vocabulary.words import part_words
+
+_HOST_PART = "host_wait"
+# No name is longer.
+_WHOLE_CELLS = 1_000
+
+
+def answer_table(answer: Answer, most: int | None = None) -> Table[AnswerPart]:
+    """The first `most` parts of an answer, the one furthest over its limit first. Without any
+    limit, times and shares of the step."""
+    known = answer.limit_ns is not None
+    columns: tuple[Column[AnswerPart], ...] = (
+        Column(
+            "part",
+            "over the limit" if known else "part",
+            TEXT,
+            "A role of the kernels, a class of idle time, communication, or copies.",
+            text=lambda part: part_words(part.part),
+        ),
+        Column("ns", "time", DURATION, "Attributed time; all parts add up to the step.", "ns"),
+        Column(
+            "limit_ns",
+            "limit",
+            DURATION,
+            "The least time that its bytes and FLOPs take at the device's peaks.",
+            shown=known,
+            priority=2,
+        ),
+        Column(
+            "over_ns",
+            "over",
+            SIGNED_DURATION,
+            "Time minus limit.",
+            shown=known,
+            tone="strong",
+        ),
+        Column(
+            "over_share",
+            "of step",
+            PERCENT,
+            "The time over the limit, or the time where that is not known, ÷ the step.",
+            lambda part: _lost_ns(part) / answer.whole_ns if answer.whole_ns else None,
+            priority=3,
+            bar=10 if known else 16,
+        ),
+        _where(answer),
+    )
+    return Table(
+        "parts",
+        columns,
+        answer.parts[:most],
+        total=len(answer.parts),
+        key=attrgetter("part"),
+        mark=lambda part: Mark("part", part.part),
+        tone=lambda part: "dim" if part.group == "profiler" else "plain",
+    )
+
+
+def _lost_ns(part: AnswerPart) -> int:
+    return part.ns if part.over_ns is None else part.over_ns
+
+
+def _where(answer: Answer) -> Column[AnswerPart]:
+    """The kernel that takes most of a part; of waiting for the host, what the host did."""
+    names = ShortNames(part.kernel for part in answer.parts if part.kernel is not None)
+    host: Mapping[str, str] = {}
+    if answer.host:
+        host = {_HOST_PART: frame_words(answer.host[0])}
+
+    def fit(part: AnswerPart, cells: int) -> str:
+        if part.kernel is not None:
+            return names.of(part.kernel, cells)
+        return cut_start(host.get(part.part, ""), cells)
+
+    return Column(
+        "kernel",
+        "",
+        replace(RANGE, least=16),
+        "The kernel that takes most of it; of waiting for the host, what the host did for most of "
+        "that time.",
+        lambda part: part.kernel or host.get(part.part),
+        text=lambda part: fit(part, _WHOLE_CELLS),
+        fit=fit,
+        priority=4,
+        tone="dim",
+    )

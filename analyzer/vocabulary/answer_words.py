@@ -1,0 +1,123 @@
+"""The first lines about a trace, the same in every output: its step and limit, the bound with its
+reasons, what to do next, and what is set apart."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from decodescope.analyzer.schema.answer import Answer, HostFrame
+from decodescope.analyzer.schema.report import Finding, Report
+from decodescope.analyzer.schema.step_report import StepKindReport
+from decodescope.analyzer.text.formatting import count, duration, rate, significant
+from decodescope.analyzer.vocabulary.words import bound_words
+
+REFUSED = "model_not_used"
+_MOST_KINDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLines:
+    """`headline` is the step, its time and its limit, `refused` why a model is not used, `reasons`
+    the bound with the figure that decides, then the other figures. `apart` is what is in none of
+    these figures, "" for nothing."""
+
+    headline: str
+    refused: tuple[str, ...]
+    reasons: tuple[str, ...]
+    next: tuple[str, ...]
+    apart: str
+
+
+def answer_lines(report: Report) -> AnswerLines:
+    """The lines of a report."""
+    cost = report.step_cost
+    return lines_of(
+        report.answer,
+        report.health.findings,
+        report.step_kinds,
+        1 if cost is None else cost.tensor_parallel,
+    )
+
+
+def lines_of(
+    answer: Answer,
+    findings: Sequence[Finding] = (),
+    step_kinds: Sequence[StepKindReport] = (),
+    tensor_parallel: int = 1,
+) -> AnswerLines:
+    """The lines of an answer, with the findings, the kinds of steps and the degree of tensor
+    parallelism of its trace."""
+    return AnswerLines(
+        " · ".join(_headline(answer, tensor_parallel)),
+        tuple(finding.message for finding in findings if finding.code == REFUSED),
+        tuple(_reasons(answer)),
+        answer.next,
+        ", ".join(_apart(answer, step_kinds)),
+    )
+
+
+def frame_words(host: HostFrame) -> str:
+    """The Python frame, else the operator and call, that the host was in."""
+    return host.frame or " · ".join(filter(None, (host.operator, host.call)))
+
+
+def _reasons(answer: Answer) -> Iterator[str]:
+    """The limit decides where a step is near it, and is the last of the reasons elsewhere."""
+    reasons = answer.because
+    if answer.bound not in ("memory", "compute"):
+        reasons = (*reasons[1:], *reasons[:1])
+    for place, reason in enumerate(reasons):
+        decides = place == 0 and answer.bound != "unknown"
+        yield f"{bound_words(answer.bound)}; {reason}" if decides else reason
+
+
+def _headline(answer: Answer, tensor_parallel: int) -> Iterator[str]:
+    if not answer.whole_ns:
+        yield "no GPU ops"
+        return
+    if answer.step_ns is None:
+        yield "no steps"
+        yield f"{duration(answer.whole_ns)} in all"
+    else:
+        if answer.kind != "unknown":
+            yield answer.kind
+        yield _steps_words(answer.steps)
+        yield f"{duration(answer.step_ns)} a step"
+    if answer.unprofiled_step_ns is not None:
+        yield f"unprofiled {duration(answer.unprofiled_step_ns)}"
+    if answer.tokens_per_s is not None:
+        yield f"{rate(answer.tokens_per_s)} tokens/s"
+    yield from _limit_words(answer, tensor_parallel)
+
+
+def _limit_words(answer: Answer, tensor_parallel: int) -> Iterator[str]:
+    if answer.limit_ns is None:
+        yield "limit not known"
+        return
+    known_by = "shapes in the trace"
+    if answer.model is not None:
+        known_by = answer.model + "?" * (answer.model_source == "guessed")
+    if tensor_parallel > 1:
+        known_by += f", TP {tensor_parallel}"
+    at_least, at_most = ("≥ ", "at most ") if answer.limit_is_lower_bound else ("", "")
+    yield f"limit {at_least}{duration(answer.limit_ns)} ({known_by})"
+    judged_ns = sum(part.ns for part in answer.parts if part.group != "profiler")
+    if answer.limit_ns and judged_ns:
+        yield f"{at_most}x{significant(judged_ns / answer.limit_ns)} over"
+
+
+def _apart(answer: Answer, step_kinds: Sequence[StepKindReport]) -> Iterator[str]:
+    """The steps of other kinds, and the interruptions."""
+    others = [row for row in step_kinds if (row.kind, row.steps) != (answer.kind, answer.steps)]
+    if answer.step_ns is not None:
+        for row in others[:_MOST_KINDS]:
+            kind = "" if row.kind == "unknown" else f"{row.kind} "
+            batch = f" of batch {count(row.batch)}" if row.kind == answer.kind and row.batch else ""
+            yield f"{_steps_words(row.steps, kind)}{batch} ({duration(row.median_ns)})"
+        if len(others) > _MOST_KINDS:
+            yield f"{len(others) - _MOST_KINDS} more kinds"
+    if answer.interruptions_ns:
+        yield f"{duration(answer.interruptions_ns)} of interruptions"
+
+
+def _steps_words(steps: int, kind: str = "") -> str:
+    return f"{count(steps)} {kind}step{'s' * (steps != 1)}"
