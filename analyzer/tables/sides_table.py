@@ -104,6 +104,7 @@ _SPEED: tuple[Column[Side], ...] = (
         NAME,
         "The variant, or the trace.",
         text=lambda side: f"{side.name}  {side.about}" if side.about else side.name,
+        least=24,
         tone="strong",
     ),
     Column(

@@ -268,7 +268,7 @@ def test_a_diff_begins_with_its_steps() -> None:
     assert "decode step from A to B: 8.00 µs → 8.00 µs, x1.000" in words
     assert "unprofiled: 9.00 µs → 9.00 µs, x1.000" in words
     assert "steps of one window depend on each other" in words
-    assert "Where the time went" in words
+    assert "waiting for the host" in words
     assert "÷226" in words
     assert "Nothing was timed" not in words
     assert "eager → compiled" in words

@@ -114,7 +114,7 @@ def test_hostile_parts_stay_text() -> None:
     assert {child.type for token in inline for child in token.children or ()} <= {"text"}
     page = html_report("a title", [], diff)
     assert "<img" not in page
-    assert page.count(r"\x1b[31mred\nnew\u202e") == 2
+    assert page.count(r"\x1b[31mred\nnew\u202e") == 3
     for text in (markdown, page):
         assert "\x1b" not in text
         assert "\u202e" not in text

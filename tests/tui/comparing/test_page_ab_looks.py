@@ -33,7 +33,7 @@ async def test_the_page_as_text_has_every_figure(page: Page) -> None:
         await page.open(pilot, "c")
         await page.say(pilot, *whole_round(0), *done())
         text = page.app._main.as_text()
-    for piece in ("compiled\t212", "x4.51", "kernels over the limit", "mlp+input_norm", "+1,200"):
+    for piece in ("compiled\t212", "x4.51", "waiting for the host", "mlp+input_norm", "+1,200"):
         assert piece in text, piece
 
 
