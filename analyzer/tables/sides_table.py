@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from decodescope.analyzer.comparing.sides import Side
 from decodescope.analyzer.schema.comparison_report import DiffAnswer, Pair, SpeedRatio, Standing
@@ -33,6 +34,8 @@ def _small(digits: int) -> Callable[[float | None], str]:
     return text
 
 
+# A trace is told from the other by the name of its file.
+_FILE_CELLS = 24
 _SMALL = Kind(_small(3))
 _PERPLEXITY = Kind(_small(4))
 _PERPLEXITY_RATIO = Kind(lambda value: UNKNOWN if value is None else f"{value:.4f}")
@@ -43,7 +46,10 @@ _VERDICT = Kind(
 
 def sides_table(sides: Sequence[Side]) -> Table[Side]:
     """One row a variant, or a trace of a diff."""
-    columns = (*_SPEED, *_STEP_RATIO, *_ERROR, *_BEATEN_BY, *_STEP)
+    name, *speed = _SPEED
+    if any(side.about for side in sides):
+        name = replace(name, least=_FILE_CELLS)
+    columns = (name, *speed, *_STEP_RATIO, *_ERROR, *_BEATEN_BY, *_STEP)
     return Table("sides", columns, sides, search=lambda side: f"{side.name} {side.about}")
 
 
@@ -104,7 +110,6 @@ _SPEED: tuple[Column[Side], ...] = (
         NAME,
         "The variant, or the trace.",
         text=lambda side: f"{side.name}  {side.about}" if side.about else side.name,
-        least=24,
         tone="strong",
     ),
     Column(

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from decodescope.analyzer.schema.report import Report
 
 _AGAINST = "--against"
-_STDIN = Path("-")
 
 
 class _DiffCommand(click.RichCommand):
@@ -97,7 +96,7 @@ def _sides(
     """The files of side A and of side B.
 
     Raises:
-        InputError: a side has a file twice, or standard input is to be read twice.
+        InputError: a side has a file twice.
     """
     if not against and len(traces) != 2:
         raise click.UsageError(
@@ -110,8 +109,6 @@ def _sides(
             file for file, path in zip(files, paths, strict=True) if paths.count(path) > 1
         ]:
             raise InputError(f"{repeated[0]}: side {name} has it twice; each trace counts once")
-    if _STDIN in bases and _STDIN in others:
-        raise InputError("-: standard input can be read once; name a file for the other side")
     return bases, others
 
 
