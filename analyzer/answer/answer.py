@@ -26,13 +26,12 @@ from decodescope.analyzer.timing.timeline import Timeline, idle_inside
 @dataclass(frozen=True, slots=True)
 class AnswerFacts:
     """The facts beside the time of the parts: the number of `steps` of the main kind, the
-    `annotation` of the one with the median time, the costs of that step, the limits that the shapes
-    in the trace set, the host's frames, and how long the devices were interrupted."""
+    `annotation` of the one with the median time, the costs of that step, the host's frames, and how
+    long the devices were interrupted."""
 
     steps: int
     annotation: StepAnnotation
     costs: Costs
-    shape_limits: dict[str, Limit]
     host: tuple[HostFrame, ...]
     interruptions_ns: int
     launches: LaunchReport
@@ -46,7 +45,7 @@ def find_answer(timeline: Timeline, shares: OpShares, facts: AnswerFacts) -> Ans
     step_ns = None if window.step is None else window.length_ns
     profiler_ns = step_ns - unprofiled_ns if step_ns and unprofiled_ns else 0
     idle = without_profiler(idle_ns(timeline, window), profiler_ns)
-    limits = limits_of(facts.costs, facts.shape_limits)
+    limits = limits_of(facts.costs)
     parts = find_parts(timeline, shares, idle, limits)
     limit = _step_limit(facts.costs, limits)
     bound: Bound = "unknown" if trace.on_cpu else bound_of(parts, limit)
@@ -97,7 +96,7 @@ def _step_limit(costs: Costs, limits: dict[str, Limit]) -> StepLimit:
         for limit in limits.values():
             ns[limit.bound] += limit.ns
         bound: LimitBound = "memory" if ns["memory"] >= ns["compute"] else "compute"
-        return StepLimit(sum(ns.values()), bound, is_lower_bound=not costs.work)
+        return StepLimit(sum(ns.values()), bound, is_lower_bound=costs.is_lower_bound)
     if cost is None or not cost.peak_bytes_per_s:
         return StepLimit()
     memory_ns = cost.bytes_per_step * 1e9 / cost.peak_bytes_per_s
@@ -110,7 +109,8 @@ def _step_limit(costs: Costs, limits: dict[str, Limit]) -> StepLimit:
 def _model_source(cost: StepCost | None, limit: StepLimit) -> ModelSource | None:
     if cost is None:
         return None if limit.ns is None else "shapes"
-    return "capture" if cost.source == "capture" else "named"
+    sources: dict[str, ModelSource] = {"capture": "capture", "model": "named", "guess": "guessed"}
+    return sources[cost.source]
 
 
 def _late_label(timeline: Timeline, window: Window) -> str | None:

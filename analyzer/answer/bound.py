@@ -100,7 +100,7 @@ def _group_reasons(
 ) -> Iterator[str]:
     lost, judged_ns = _lost_by_group(parts), _judged_ns(parts)
     for group in sorted(lost, key=lambda group: (group != bound, -lost[group])):
-        if lost[group] < 0.01 * judged_ns:
+        if lost[group] <= 0.01 * judged_ns:
             continue
         largest = [part for part in parts if part.group == group and lost_ns(part) > 0][:_SHOWN]
         listed = ", ".join(f"{part_words(part.part)} {duration(lost_ns(part))}" for part in largest)

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from decodescope.analyzer.modelling.step_work import RoleWork
 from decodescope.analyzer.names.kinds import FAMILIES, ROLES
-from decodescope.analyzer.roofline.roofline import Costs, Limit, work_limit
+from decodescope.analyzer.roofline.roofline import Costs, Limit
 from decodescope.analyzer.schema.answer import AnswerPart, PartGroup
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.structure.step_structure import OTHER, Structure
@@ -119,16 +118,12 @@ def without_profiler(idle: dict[str, int], cost_ns: int) -> dict[str, int]:
     return {**left, PROFILER: cost_ns}
 
 
-def limits_of(costs: Costs, shape_limits: dict[str, Limit]) -> dict[str, Limit]:
-    """The limit of each part: by the model's work if that is known (0 for a part without work),
-    else by the shapes in the trace."""
-    if not costs.work:
-        return shape_limits
-    limits = {
-        role: work_limit(work, costs.peak, costs.dtypes.get(role, "bf16"))
-        for role, work in ({role: RoleWork() for role in _WORK} | costs.work).items()
+def limits_of(costs: Costs) -> dict[str, Limit]:
+    """The limit of each part, where it is known; by a model, that of a part without work is 0."""
+    without_work = dict.fromkeys(_WORK, Limit(0, "memory")) if costs.by_model else {}
+    return without_work | {
+        part: work.limit for part, work in costs.parts.items() if work.limit is not None
     }
-    return {role: limit for role, limit in limits.items() if limit is not None}
 
 
 def find_parts(

@@ -1,32 +1,10 @@
 """Contradictions between a trace and the chosen model: one sentence for each field."""
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
-from math import prod
+from collections.abc import Iterator
 
 from decodescope.analyzer.modelling.matrices import Matrix, head_matrix, layer_weights
 from decodescope.analyzer.modelling.shape import ModelShape
-from decodescope.analyzer.trace import OperatorWork
-
-
-@dataclass(frozen=True, slots=True)
-class TraceFacts:
-    """Facts of the model that a trace shows; None, or empty, where it does not show them.
-
-    `layers` and `layer_variants` are the repetitions of the motif and the number of its variants.
-    `products` holds (rows, columns) of the matrices of products, and `product_sizes` rows * columns
-    of products whose shape is not known: FLOPs / (2 * tokens). `roles` are the roles that were
-    found with certainty.
-    """
-
-    layers: int | None = None
-    layer_variants: int | None = None
-    hidden: int | None = None
-    vocabulary: int | None = None
-    products: Collection[tuple[int, int]] = ()
-    product_sizes: Collection[int] = ()
-    roles: Collection[str] = ()
-    batch: int | None = None
+from decodescope.analyzer.modelling.trace_facts import TraceFacts
 
 
 def contradictions(
@@ -38,8 +16,9 @@ def contradictions(
     """Sentences that name the field and both values; empty if nothing contradicts.
 
     Products contradict only if those that fit no matrix of the model, on one device or on
-    `tensor_parallel`, have most of the weights: a trace may hold a draft model or a vision tower.
-    `batch` is the one that the user gave.
+    `tensor_parallel`, have most of the FLOPs: a trace may hold a draft model or a vision tower.
+    The rows of a product contradict nothing: engines pad batches, and run the head for the last
+    token of each request alone. `batch` is the one that the user gave.
     """
     return [
         *_counts(shape, facts),
@@ -47,16 +26,6 @@ def contradictions(
         *_experts(shape, facts),
         *_batch(facts, batch),
     ]
-
-
-def product_sizes(work: OperatorWork, tokens: int) -> list[int]:
-    """Weights of the products of a trace with steps of `tokens` tokens: FLOPs / (2 * tokens).
-
-    One entry a product; one whose FLOPs do not divide has none.
-    """
-    per_weight = 2 * tokens
-    sizes = work.flops[(work.flops > 0) & (work.flops % per_weight == 0)] // per_weight
-    return list(sizes.tolist())
 
 
 def matrix_sizes(shape: ModelShape, tensor_parallel: int = 1) -> frozenset[tuple[int, int]]:
@@ -90,42 +59,30 @@ def _size(matrix: Matrix) -> tuple[int, int]:
 
 
 def _counts(shape: ModelShape, facts: TraceFacts) -> Iterator[str]:
-    variants = len(set(shape.kinds()))
-    for field, stated, seen, role in (
-        ("num_hidden_layers", len(shape.layers), facts.layers, "layers"),
-        ("hidden_size", shape.hidden, facts.hidden, "as the width of a token"),
-        ("vocab_size", shape.vocabulary, facts.vocabulary, "as the width of the logits"),
-    ):
-        if seen is not None and seen != stated:
-            yield f"{field} of {shape.name} is {stated:,}, but the trace shows {seen:,} {role}"
-    if facts.layer_variants is not None and facts.layer_variants > 1 and variants == 1:
+    if facts.layers is not None and facts.layers != len(shape.layers):
         yield (
-            f"all layers of {shape.name} are alike (layer_types), but the trace shows "
-            f"{facts.layer_variants} kinds of them"
+            f"num_hidden_layers of {shape.name} is {len(shape.layers):,}, but the trace shows "
+            f"{facts.layers:,} layers"
         )
 
 
 def _products(shape: ModelShape, facts: TraceFacts, devices: int) -> Iterator[str]:
-    known = matrix_sizes(shape) | matrix_sizes(shape, devices)
-    either = known | {(columns, rows) for rows, columns in known}
-    odd = [product for product in facts.products if product not in either]
-    if 2 * _weights(odd) > _weights(facts.products):
-        rows, columns = max(odd, key=prod)
-        yield (
-            f"hidden_size of {shape.name} is {shape.hidden:,}, but most products of the trace fit "
-            f"none of its matrices; the largest has {rows:,} x {columns:,} weights"
-        )
-    sizes = {rows * columns for rows, columns in known}
-    strange = [size for size in facts.product_sizes if size not in sizes]
-    if 2 * sum(strange) > sum(facts.product_sizes):
+    sizes = matrix_sizes(shape) | matrix_sizes(shape, devices)
+    # Of products whose bytes are odd, the FLOPs decide alone, if the tokens are known.
+    of_tokens = {2 * rows * columns * (facts.tokens or 0) for rows, columns in sizes}
+    strange = [
+        product
+        for product in facts.products
+        if product.flops not in of_tokens and not any(product.fits(*size) for size in sizes)
+    ]
+    if 2 * sum(product.all_flops for product in strange) > sum(
+        product.all_flops for product in facts.products
+    ):
+        largest = max(strange, key=lambda product: product.flops)
         yield (
             f"most products of the trace fit none of the matrices of {shape.name} (hidden_size "
-            f"{shape.hidden:,}); the largest has {max(strange):,} weights"
+            f"{shape.hidden:,}); the largest has {largest.flops:,} FLOPs"
         )
-
-
-def _weights(products: Collection[tuple[int, int]]) -> int:
-    return sum(map(prod, products))
 
 
 def _experts(shape: ModelShape, facts: TraceFacts) -> Iterator[str]:

@@ -22,6 +22,16 @@ from decodescope.analyzer.text.plain import plain_line
 
 Part = Literal["attention", "mlp", "experts", "head", "embedding"]
 PARTS: tuple[Part, ...] = get_args(Part)
+PART_OF_ROLE: Mapping[str, Part] = MappingProxyType(
+    {
+        "qkv": "attention",
+        "o": "attention",
+        "gate_up": "mlp",
+        "down": "mlp",
+        "experts": "experts",
+        "head": "head",
+    }
+)
 _IN_LAYERS: tuple[Part, ...] = ("attention", "mlp", "experts")
 _KV = "kv"
 _MAX_SHOWN = 40

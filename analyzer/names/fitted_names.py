@@ -2,8 +2,9 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import zip_longest
 
 from rich.cells import cell_len
 
@@ -17,6 +18,8 @@ _MAX_TOKENS = 3_000
 # More names that differ by a part of them are generated ones; numbers do for these.
 _MAX_ALIKE = 60
 _SEPARATOR = "·"
+# Around a label, these say nothing.
+_BLANK = " ,:<>()…"
 
 
 def cut_start(text: str, cells: int) -> str:
@@ -46,16 +49,25 @@ def short_kernel(name: str, cells: int) -> str:
 
 
 def short_kernels(names: Iterable[str], cells: int) -> dict[str, str]:
-    """For each name `short_kernel`; distinct names have distinct ones from `MIN_CELLS` cells on.
-
-    Names that would be the same keep their beginning, then "·" and what differs between them: an
-    argument of a template, a tile size. If that does not fit, a number in order of the full names.
-    """
+    """For each name `short_kernel`; distinct names have distinct ones from `MIN_CELLS` cells on."""
     shown = {name: short_kernel(name, cells) for name in names}
+    return told_apart(shown, cells, lambda name: without_noise(readable_kernel(name)))
+
+
+def told_apart(
+    shown: Mapping[str, str], cells: int, whole: Callable[[str], str] = plain_line
+) -> dict[str, str]:
+    """The texts that names are shown as, made distinct from `MIN_CELLS` cells on.
+
+    Names with one text keep its beginning, then "·" and what differs between the names, as `whole`
+    writes them: an argument of a template, a tile size. If what differs does not fit either, a
+    number in order of the names.
+    """
+    shown = dict(shown)
     for alike in _alike(shown):
         if len(alike) > _MAX_ALIKE:
             continue
-        labels = _differences([without_noise(readable_kernel(name)) for name in alike])
+        labels = _fitting(_differences([whole(name) for name in alike]), cells - cells // 3 - 1)
         for name, label in zip(alike, labels, strict=True):
             room = cells - cell_len(_SEPARATOR + label)
             if label and room >= cells // 3:
@@ -72,6 +84,12 @@ def short_kernels(names: Iterable[str], cells: int) -> dict[str, str]:
             taken.add(short)
             shown[name] = short
     return shown
+
+
+def _fitting(labels: list[str], room: int) -> list[str]:
+    """The labels, cut to the room if they are then still distinct."""
+    cut = [cut_middle(label, room) for label in labels]
+    return cut if len(set(cut)) == len(labels) else labels
 
 
 class ShortNames:
@@ -97,32 +115,32 @@ def _alike(shown: dict[str, str]) -> Iterator[list[str]]:
 
 
 def _differences(names: Sequence[str]) -> list[str]:
-    """The tokens of each name that are not those of every name at the same place, as few of the
-    first as tell the names apart; gaps are shown by "…"."""
+    """The tokens of each name that tell it from the others, the first that do; gaps are shown by
+    "…"."""
     tokens = [_TOKEN.findall(name)[:_MAX_TOKENS] for name in names]
     first = _common(tokens)
     last = _common(
         [tokens_of_name[: first - 1 if first else None : -1] for tokens_of_name in tokens]
     )
     middles = [tokens_of_name[first : len(tokens_of_name) - last] for tokens_of_name in tokens]
-    places: Iterable[int] = range(max(map(len, middles)))
-    if len({len(middle) for middle in middles}) == 1:
-        places = [
-            place
-            for place in places
-            if len({tokens_of_name[place] for tokens_of_name in middles}) > 1
-        ]
     labels = [""] * len(names)
     before = -1
-    for place in places:
-        for row, middle in enumerate(middles):
-            if place < len(middle):
-                gap = "…" if place > before + 1 and labels[row] else ""
-                labels[row] += gap + middle[place]
-        before = place
-        if len(set(labels)) == len(labels) and all(map(str.strip, labels)):
+    for place, column in enumerate(zip_longest(*middles, fillvalue="")):
+        gap = "…" if place > before + 1 else ""
+        longer = [
+            label + (gap if label and token else "") + token
+            for label, token in zip(labels, column, strict=True)
+        ]
+        if _distinct(longer) > _distinct(labels):
+            labels, before = longer, place
+        if _distinct(labels) == len(labels):
             break
-    return [label.strip(" ,:<>()") for label in labels]
+    return [label.strip(_BLANK) for label in labels]
+
+
+def _distinct(labels: Iterable[str]) -> int:
+    """How many labels can be told apart by more than their punctuation."""
+    return len({label.strip(_BLANK) for label in labels})
 
 
 def _common(tokens: Sequence[Sequence[str]]) -> int:

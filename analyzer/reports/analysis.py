@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from decodescope.analyzer.answer.answer import AnswerFacts, find_answer
+from decodescope.analyzer.answer.host_frames import host_frames
 from decodescope.analyzer.answer.parts import op_shares, window_of
 from decodescope.analyzer.attribution.ranges import Ranges, attribution, find_ranges
 from decodescope.analyzer.names.rules import bundled_rules
@@ -15,6 +16,7 @@ from decodescope.analyzer.reports.interruption_reports import interruption_repor
 from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, launch_report
 from decodescope.analyzer.reports.range_reports import range_reports
 from decodescope.analyzer.reports.structure_reports import (
+    MedianStep,
     find_costs,
     role_reports,
     structure_reports,
@@ -95,7 +97,8 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         shares = op_shares(timeline, structure, window_of(timeline, step, interruptions))
     structured, layers = structure_reports(timeline, own_ranges, structure, step, shares)
     roles = role_reports(timeline, structure, step, shares)
-    costs = find_costs(timeline, step, facts, structured, roles)
+    found = MedianStep(timeline, step, structure, work, shares, structured, layers, roles)
+    costs = find_costs(found, facts)
     trace_health = health(
         timeline, observer, reported_interruptions, ranges.tree.cut, costs.findings
     )
@@ -106,8 +109,7 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
             steps=0 if step is None else len(main_steps),
             annotation=UNKNOWN if step is None else kinds[step],
             costs=costs,
-            shape_limits={},
-            host=(),
+            host=host_frames(timeline, main_steps, interruptions),
             interruptions_ns=sum(interruption.length_ns for interruption in interruptions),
             launches=launches,
         )

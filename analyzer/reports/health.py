@@ -120,10 +120,13 @@ def _findings(timeline: Timeline, observer: Observer | None, unlinked: int) -> I
         )
     lost, made = lost_launches(trace, launches)
     if len(lost):
+        at_head = bool(len(launches) and lost[-1] < launches.call[0])
         yield Finding(
             "launches_without_ops",
             f"{len(lost)} of {made} kernel launches have no kernel in the trace, which was cut "
-            "or lost records: busy time, queue depths and the ops of steps lack them",
+            "or lost records: busy time, queue depths and the ops of steps lack them"
+            + "; CUPTI of CUDA 12.6 Update 2 to 13.0 loses those at the head of a window"
+            * at_head,
         )
     graphs = graph_launch_calls(trace)
     graph_count, with_ops = int(graphs.sum()), int(launches.is_graph.sum())

@@ -1,26 +1,42 @@
 """The work of a step by a model: of each role, and of the whole step."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.modelling.config import read_model_config
-from decodescope.analyzer.modelling.contradictions import TraceFacts, contradictions, product_sizes
-from decodescope.analyzer.modelling.shape import StepShape, causal_pairs
+from decodescope.analyzer.modelling.contradictions import contradictions
 from decodescope.analyzer.modelling.step_work import (
+    RoleWork,
     role_work,
     step_bytes,
     step_flops,
     with_fused_roles,
 )
-from decodescope.analyzer.modelling.weights import Part, model_weights
+from decodescope.analyzer.modelling.trace_facts import TraceFacts
+from decodescope.analyzer.modelling.weights import PART_OF_ROLE, model_weights
+from decodescope.analyzer.reports.model_facts import (
+    StepSizes,
+    element_bytes,
+    kernels_of_roles,
+    step_sizes,
+    trace_facts,
+)
+from decodescope.analyzer.reports.structure_reports import MedianStep
 from decodescope.analyzer.reports.user_facts import Given, GivenModel
-from decodescope.analyzer.roofline.peaks import DatasheetPeak
-from decodescope.analyzer.roofline.roofline import Costs, compute_dtype, peak_fields
+from decodescope.analyzer.roofline.peaks import DatasheetPeak, measured_peak
+from decodescope.analyzer.roofline.roofline import (
+    Costs,
+    LimitedWork,
+    compute_dtype,
+    limited_work,
+    peak_fields,
+)
 from decodescope.analyzer.schema.report import CaptureInfo, Finding
-from decodescope.analyzer.schema.step_report import RoleReport, StepCost, StructureReport
+from decodescope.analyzer.schema.step_report import StepCost
+from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.timing.step_annotations import StepAnnotation
 from decodescope.analyzer.timing.step_kinds import kinds_of
-from decodescope.analyzer.timing.timeline import Timeline
 
 # Weights and KV cache that a word of a variant's name stands for.
 _OF_VARIANT = {
@@ -28,80 +44,180 @@ _OF_VARIANT = {
     "int8": "int8,head=int8",
     "kv_fp8_e4m3": "kv=fp8",
 }
-_PART_OF: Mapping[str, Part] = {
-    "qkv": "attention",
-    "o": "attention",
-    "gate_up": "mlp",
-    "down": "mlp",
-    "experts": "experts",
-    "head": "head",
-}
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """A model, and how it was chosen."""
+
+    model: GivenModel
+    source: Literal["capture", "model", "guess"]
+    evidence: tuple[str, ...] = ()
 
 
 def model_costs(
-    timeline: Timeline,
-    step: int,
-    facts: Given,
-    structure: StructureReport,
-    roles: tuple[RoleReport, ...],
+    found: MedianStep,
+    given: Given,
     device_name: str,
-    captured: Costs,
+    peak: DatasheetPeak | None,
+    own_cost: StepCost | None,
 ) -> Costs:
-    """The costs of `step` by the user's model, else by the model that its capture names; `captured`
-    are those without a model. A model that contradicts the trace is not used: a finding says where.
-    """
-    capture, cost, peak = timeline.trace.capture, captured.step, captured.peak
-    model = facts.model or (None if capture is None else _model_of(capture))
-    if model is None:
-        return captured
-    annotation = kinds_of(timeline.trace, timeline.steps)[step]
-    present = [row.role for row in roles if row.ops_per_step]
+    """The costs of a step by the user's model, else by the model that its capture names, whose cost
+    is `own_cost`, else by the bundled model that alone fits. A model that contradicts the trace is
+    not used: a finding says where."""
+    assert found.step is not None
+    timeline, capture = found.timeline, found.timeline.trace.capture
+    annotation = kinds_of(timeline.trace, timeline.steps)[found.step]
+    facts = trace_facts(found, annotation)
+    findings: tuple[Finding, ...] = ()
+    if given.model is not None:
+        chosen: _Chosen | None = _Chosen(given.model, "model")
+    elif capture is not None:
+        own_model = _model_of(capture)
+        chosen = None if own_model is None else _Chosen(own_model, "capture")
+    else:
+        chosen, findings = _guess(found, given, facts)
+    if chosen is None:
+        return Costs(own_cost, findings=findings)
     try:
-        shape = _step_shape(annotation, facts)
-        tokens = annotation.query_tokens or annotation.batch or facts.batch or 1
-        trace_facts = TraceFacts(
-            layers=structure.layers or None,
-            product_sizes=product_sizes(timeline.trace.work, tokens),
-            roles=present if structure.layers else (),
-            batch=annotation.batch,
+        return replace(
+            _costs(found, given, facts, annotation, chosen, device_name, peak, own_cost),
+            findings=findings,
         )
-        tensor_parallel = model.tensor_parallel
-        if problems := contradictions(model.shape, trace_facts, tensor_parallel, facts.batch):
-            raise InputError("; ".join(problems))
-        work = role_work(model.shape, shape, model.weights, model.tensor_parallel)
     except InputError as error:
-        if facts.model is None:
-            return captured
-        why = f"the model {model.shape.name} is not used: {error}"
-        return Costs(cost, peak=peak, findings=(Finding("model_not_used", why),))
-    if facts.model is not None or cost is None:
-        cost = StepCost(
-            source="model",
-            model=model.shape.name,
-            dtype=model.shape.dtype,
-            bytes_per_step=step_bytes(work),
-            flops_per_step=step_flops(work),
-            batch=shape.batch,
-            kv_tokens=shape.kv_tokens,
-            query_tokens=shape.queries,
-            weights=model.weights_text,
-            tensor_parallel=model.tensor_parallel,
-            device_name=device_name,
-            **peak_fields(peak, model.shape.dtype),
-        )
+        if chosen.source == "capture":
+            return Costs(own_cost)
+        why = f"the model {chosen.model.shape.name} is not used: {error}"
+        return Costs(own_cost, findings=(Finding("model_not_used", why),))
+
+
+def _costs(
+    found: MedianStep,
+    given: Given,
+    facts: TraceFacts,
+    annotation: StepAnnotation,
+    chosen: _Chosen,
+    device_name: str,
+    peak: DatasheetPeak | None,
+    own_cost: StepCost | None,
+) -> Costs:
+    """The costs by the chosen model.
+
+    Raises:
+        InputError: the model contradicts the trace.
+    """
+    model = chosen.model
+    if problems := contradictions(model.shape, facts, model.tensor_parallel, given.batch):
+        raise InputError("; ".join(problems))
+    sizes = step_sizes(annotation, given, model.shape, facts, model.tensor_parallel)
+    work = role_work(model.shape, sizes.shape, model.weights, model.tensor_parallel)
+    cost = own_cost
+    if cost is None or chosen.source != "capture":
+        cost = _step_cost(chosen, sizes, work, device_name, peak)
     if cost.measured_peak_bytes_per_s is not None:
-        flops_per_s = {} if peak is None else peak.flops_per_s
-        peak = DatasheetPeak(cost.measured_peak_bytes_per_s, "measured", flops_per_s)
-    dtypes = {
-        role: compute_dtype(model.weights.of(part), model.shape.dtype)
-        for role, part in _PART_OF.items()
+        peak = measured_peak(cost.measured_peak_bytes_per_s, peak)
+    works = {
+        role: limited_work(amount, peak, _dtype(model, role))
+        for role, amount in with_fused_roles(
+            work, [row.role for row in found.roles if row.ops_per_step]
+        ).items()
     }
-    return Costs(
-        cost,
-        with_fused_roles(work, present),
-        peak,
-        {**dtypes, "attention": model.shape.dtype},
+    if chosen.source != "capture":
+        _check_time(found, works, chosen.source)
+    return Costs(cost, works)
+
+
+def _step_cost(
+    chosen: _Chosen,
+    sizes: StepSizes,
+    work: dict[str, RoleWork],
+    device_name: str,
+    peak: DatasheetPeak | None,
+) -> StepCost:
+    model = chosen.model
+    return StepCost(
+        source=chosen.source,
+        model=model.shape.name,
+        dtype=model.shape.dtype,
+        bytes_per_step=step_bytes(work),
+        flops_per_step=step_flops(work),
+        batch=sizes.batch,
+        kv_tokens=sizes.kv_tokens,
+        query_tokens=None if sizes.batch is None else sizes.shape.queries,
+        weights=model.weights_text,
+        tensor_parallel=model.tensor_parallel,
+        device_name=device_name,
+        batch_by_shapes=sizes.batch_by_shapes,
+        is_lower_bound=sizes.batch is None or sizes.kv_tokens is None,
+        evidence=chosen.evidence,
+        **peak_fields(peak, model.shape.dtype),
     )
+
+
+def _dtype(model: GivenModel, role: str) -> str:
+    """The dtype of the matrix units for a role with products or attention."""
+    part = PART_OF_ROLE.get(role)
+    if part is None:
+        return model.shape.dtype
+    return compute_dtype(model.weights.of(part), model.shape.dtype)
+
+
+def _check_time(found: MedianStep, works: dict[str, LimitedWork], source: str) -> None:
+    """The limit is no longer than the kernels of the step ran; of a guess, neither is that of the
+    products alone.
+
+    Raises:
+        InputError: it is longer.
+    """
+    groups = [("it", set(works))]
+    if source == "guess":
+        groups.append(("its products", works.keys() & PART_OF_ROLE.keys()))
+    for words, roles in groups:
+        least_ns = sum(limit.ns for role in roles if (limit := works[role].limit) is not None)
+        ran_ns = sum(row.ns_per_step for row in found.roles if row.role in roles or words == "it")
+        if ran_ns and least_ns > ran_ns:
+            raise InputError(
+                f"{words} would take {duration(least_ns)} at least, but the kernels ran for "
+                f"{duration(ran_ns)}; the model, its weights (--weights), the degree of "
+                "parallelism (--tensor-parallel), the sizes or the bandwidth (--peak) differ"
+            )
+
+
+def _guess(
+    found: MedianStep, given: Given, facts: TraceFacts
+) -> tuple[_Chosen | None, tuple[Finding, ...]]:
+    """The bundled model that alone fits the trace, and what is to be said about it."""
+    from decodescope.analyzer.modelling.guess import candidates, narrowed
+
+    fitting = candidates(facts, given.tensor_parallel)
+    if len(fitting) != 1 or not fitting[0].is_enough:
+        if not fitting:
+            return None, ()
+        words = [candidate.words for candidate in fitting]
+        more = f" or {len(words) - _MOST_NAMED} more" if len(words) > _MOST_NAMED else ""
+        message = (
+            f"the trace may be of {', '.join(words[:_MOST_NAMED])}{more} "
+            f"({', '.join(fitting[0].evidence.values())}); name the model with --model"
+        )
+        return None, (Finding("model_candidates", message),)
+    (candidate,) = fitting
+    shape, devices = candidate.shape, candidate.tensor_parallel
+    try:
+        weights, text = model_weights(shape, given.weights_text), given.weights_text
+    except InputError as error:
+        return None, (Finding("model_not_used", str(error)),)
+    if text is None:
+        least = element_bytes(shape, facts, devices)
+        weights, text = narrowed(weights, kernels_of_roles(found), least)
+    evidence = tuple(candidate.evidence.values())
+    others = f" (or {', '.join(candidate.names[1:])})" if len(candidate.names) > 1 else ""
+    message = (
+        f"taken for {candidate.words}{others}, a guess by {', '.join(evidence)}; --model NAME "
+        "names the model, --model none guesses none"
+    )
+    chosen = _Chosen(GivenModel(shape, weights, text, devices), "guess", evidence)
+    return chosen, (Finding("model_guessed", message),)
 
 
 def _model_of(capture: CaptureInfo) -> GivenModel | None:
@@ -113,26 +229,3 @@ def _model_of(capture: CaptureInfo) -> GivenModel | None:
         return GivenModel(shape, model_weights(shape, text), text)
     except InputError:
         return None
-
-
-def _step_shape(annotation: StepAnnotation, facts: Given) -> StepShape:
-    batch = facts.batch if annotation.batch is None else annotation.batch
-    if batch is None:
-        raise InputError("the trace does not say how many requests a step has; give --batch")
-    kv_tokens = annotation.kv_tokens
-    if kv_tokens is None:
-        if facts.context is None:
-            raise InputError("the trace does not say how long the KV cache is; give --context")
-        kv_tokens = batch * facts.context
-    return StepShape(batch, kv_tokens, annotation.query_tokens, _pairs(annotation))
-
-
-def _pairs(annotation: StepAnnotation) -> int | None:
-    """(Query, key) pairs under the causal mask; None where the annotation does not say them, or
-    says what cannot be."""
-    tokens, squares = annotation.query_tokens, annotation.query_squares
-    keys = annotation.query_keys
-    if tokens is None or squares is None or keys is None:
-        return None
-    pairs = causal_pairs(tokens, squares, keys)
-    return pairs if tokens <= pairs <= tokens * (annotation.kv_tokens or 0) else None

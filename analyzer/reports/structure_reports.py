@@ -1,17 +1,17 @@
 """The structure of the step that stands for a trace: layers, time by role, bytes and FLOPs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from msgspec.structs import replace
+from msgspec.structs import replace as with_fields
 
 from decodescope.analyzer.answer.parts import OpShares
 from decodescope.analyzer.attribution.ranges import Ranges, replay_sources
 from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.reports.user_facts import Given
 from decodescope.analyzer.roofline.peaks import datasheet_peak
-from decodescope.analyzer.roofline.roofline import Costs, captured_cost, work_limit
+from decodescope.analyzer.roofline.roofline import Costs, OpWork, captured_cost, limits_by_shapes
 from decodescope.analyzer.schema.step_report import (
     Confidence,
     LayerPlace,
@@ -44,6 +44,21 @@ class _Layers:
     confidence: Confidence
     bounds: tuple[int, ...]
     motif: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MedianStep:
+    """The `step` that stands for a trace (None without one), with what is known of it before its
+    costs: the role, the work and the attributed time of each op, and its reports."""
+
+    timeline: Timeline
+    step: int | None
+    structure: Structure
+    work: OpWork
+    shares: OpShares | None
+    report: StructureReport
+    layers: tuple[LayerReport, ...]
+    roles: tuple[RoleReport, ...]
 
 
 def structure_reports(
@@ -182,44 +197,61 @@ def _typical(sizes: Int64s) -> int:
     return int(values[len(counts) - 1 - int(counts[::-1].argmax())])
 
 
-def find_costs(
-    timeline: Timeline,
-    step: int | None,
-    facts: Given,
-    structure: StructureReport,
-    roles: tuple[RoleReport, ...],
-) -> Costs:
-    """The costs of `step`. A model that contradicts the trace is not used: a finding says where."""
-    trace, capture = timeline.trace, timeline.trace.capture
-    names = set(trace.device_names.values())
+def find_costs(found: MedianStep, facts: Given) -> Costs:
+    """The costs of a step: by the user's model, by that of its capture, by a guess, or by the
+    shapes that the trace has. A model that contradicts the trace is not used: a finding says where.
+    """
+    trace, step, shares = found.timeline.trace, found.step, found.shares
+    capture, names = trace.capture, set(trace.device_names.values())
     if capture is not None:
         device_name = capture.device_name
     elif step is not None:
-        device_name = trace.device_names.get(int(timeline.steps.device[step]), "")
+        device_name = trace.device_names.get(int(found.timeline.steps.device[step]), "")
     else:
         device_name = names.pop() if len(names) == 1 else ""
     peak = facts.peak or datasheet_peak(device_name)
-    costs = Costs(None if capture is None else captured_cost(capture, facts.peak), peak=peak)
-    if (facts.model is None and capture is None) or step is None or trace.on_cpu:
-        return costs
-    # Traces without a model need none of the modules that model one.
-    from decodescope.analyzer.reports.model_costs import model_costs
+    own_cost = None if capture is None else captured_cost(capture, facts.peak)
+    if shares is None or trace.on_cpu:
+        return Costs(own_cost)
+    costs = Costs(own_cost)
+    if step is not None and (facts.model or capture or (facts.guess and _shows_a_model(found))):
+        # Traces that show no model need none of the modules that model one.
+        from decodescope.analyzer.reports.model_costs import model_costs
 
-    return model_costs(timeline, step, facts, structure, roles, device_name, costs)
+        costs = model_costs(found, facts, device_name, peak, own_cost)
+    if costs.step is not None:
+        return costs
+    works = limits_by_shapes(
+        trace,
+        found.work,
+        shares.rows[shares.own],
+        shares.ns[shares.own],
+        shares.part[shares.own],
+        peak,
+    )
+    return replace(costs, parts={shares.names[number]: work for number, work in works.items()})
+
+
+def _shows_a_model(found: MedianStep) -> bool:
+    """Whether there is evidence of a model beside layers, for a guess: shapes of products, messages
+    of collectives, modules, experts or norms of Q and K."""
+    trace = found.timeline.trace
+    if not found.layers:
+        return False
+    if len(trace.work) or len(trace.messages) or trace.reference is not None:
+        return True
+    if any(row.role in ("experts", "qk_norm") for row in found.roles):
+        return True
+    return any("ForCausalLM_" in name or "DecoderLayer_" in name for name in trace.names)
 
 
 def with_costs(roles: tuple[RoleReport, ...], costs: Costs) -> tuple[RoleReport, ...]:
     """The roles with the bytes and FLOPs of each, and the time that these take at least."""
     rows = []
     for row in roles:
-        if (work := costs.work.get(row.role)) is not None:
-            limit = work_limit(work, costs.peak, costs.dtypes.get(row.role, "bf16"))
-            row = replace(
-                row,
-                bytes=work.bytes,
-                flops=work.flops,
-                limit_ns=None if limit is None else limit.ns,
-                bound=None if limit is None else limit.bound,
-            )
+        if (work := costs.parts.get(row.role)) is not None:
+            row = with_fields(row, bytes=work.bytes, flops=work.flops)
+            if work.limit is not None:
+                row = with_fields(row, limit_ns=work.limit.ns, bound=work.limit.bound)
         rows.append(row)
     return tuple(rows)

@@ -26,9 +26,11 @@ class GivenModel:
 @dataclass(frozen=True, slots=True)
 class Given:
     """`captures`: profiles of graph captures, which name the ops of graph replays; those of other
-    models and batch sizes are not used. `model`: what the steps compute. `batch` requests a step
-    and `context` KV positions a request count where the trace does not say them. `peak` replaces
-    that of the device, `rules` the bundled ones.
+    models and batch sizes are not used. `model`: what the steps compute; without it, and with
+    `guess`, the bundled model that alone fits the trace, its matrices in the format `weights_text`
+    and divided over `tensor_parallel` devices, if these are given. `batch` requests a step and
+    `context` KV positions a request count where the trace does not say them. `peak` replaces that
+    of the device, `rules` the bundled ones.
     """
 
     captures: tuple[Trace, ...] = ()
@@ -37,6 +39,9 @@ class Given:
     context: int | None = None
     peak: DatasheetPeak | None = None
     rules: NameRules | None = None
+    guess: bool = True
+    weights_text: str | None = None
+    tensor_parallel: int | None = None
 
 
 NOTHING = Given()

@@ -6,6 +6,7 @@ partner in the trace's reference.
 """
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from decodescope.analyzer.roofline.peaks import DatasheetPeak, datasheet_peak
+from decodescope.analyzer.schema.answer import LimitBound
 from decodescope.analyzer.schema.kernel_report import Roofline
 from decodescope.analyzer.schema.report import CaptureInfo, Finding
 from decodescope.analyzer.schema.step_report import StepCost
@@ -24,6 +26,15 @@ if TYPE_CHECKING:
 
 
 UNKNOWN = -1
+# Words for the dtype of a product's operands: of PyTorch, CUTLASS, cuBLAS (nvjet: t is bf16, h is
+# fp16, q is fp8) and Tensile (B is bf16, H fp16, F8 fp8). The first that is found decides.
+_DTYPE_OF_NAME = (
+    ("fp8", re.compile(r"(?i:fp8|float8|e4m3|e5m2|fp4|e2m1|a8w8|w8a8|a4w4)|_F8|nvjet_\w*?qq")),
+    (
+        "bf16",
+        re.compile(r"(?i:bf16|bfloat16|f16|half)|_(?:BBS|HHS|BB?H|HB?H)_|nvjet_\w*?(?:tst|hsh)"),
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,36 +144,99 @@ class Limit:
     """At least `ns`, because of memory or of arithmetic."""
 
     ns: int
-    bound: Literal["memory", "compute"]
+    bound: LimitBound
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedWork:
+    """Bytes and FLOPs, and the least time that they take; None without a peak."""
+
+    bytes: int
+    flops: int
+    limit: Limit | None
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """The cost of the whole step, None if unknown; the work of the roles that have ops in it, empty
-    if unknown; the peak, None if unknown; the dtype of the matrix units for the roles with products
-    or attention; and why the model was not used, if it was not."""
+    """The cost of the whole step, None if unknown; the work of its parts, by a model if the cost is
+    known, else by the shapes in the trace, empty if unknown; and what there is to say about the
+    model."""
 
-    step: StepCost | None
-    work: dict[str, "RoleWork"] = field(default_factory=dict)
-    peak: DatasheetPeak | None = None
-    dtypes: Mapping[str, str] = field(default_factory=dict)
+    step: StepCost | None = None
+    parts: Mapping[str, LimitedWork] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
 
+    @property
+    def by_model(self) -> bool:
+        """Whether the work of all parts is known."""
+        return self.step is not None and bool(self.parts)
 
-def work_limit(work: "RoleWork", peak: DatasheetPeak | None, dtype: str = "bf16") -> Limit | None:
-    """The larger of bytes / bandwidth and FLOPs / peak of `dtype`; None without a peak.
+    @property
+    def is_lower_bound(self) -> bool:
+        """Whether the work is not all of the step's."""
+        return self.step is None or self.step.is_lower_bound
+
+
+def limited_work(work: "RoleWork", peak: DatasheetPeak | None, dtype: str = "bf16") -> LimitedWork:
+    """The work, and the larger of bytes / bandwidth and FLOPs / peak of `dtype`.
 
     Where no peak of `dtype` is known, the highest known one decides: arithmetic takes at least as
     long as that. Without any, memory alone sets the limit. A role without work has limit 0.
     """
     if peak is None or not peak.bytes_per_s > 0:
-        return None
+        return LimitedWork(work.bytes, work.flops, None)
     memory_ns = work.bytes * 1e9 / peak.bytes_per_s
-    rate = peak.flops_per_s.get(dtype) or max(peak.flops_per_s.values(), default=0.0)
+    rate = _rate(peak.flops_per_s, dtype)
     compute_ns = work.flops * 1e9 / rate if rate > 0 else 0.0
+    limit = Limit(round(memory_ns), "memory")
     if compute_ns > memory_ns:
-        return Limit(round(compute_ns), "compute")
-    return Limit(round(memory_ns), "memory")
+        limit = Limit(round(compute_ns), "compute")
+    return LimitedWork(work.bytes, work.flops, limit)
+
+
+def limits_by_shapes(
+    trace: Trace, work: OpWork, ops: Int64s, ns: Int64s, part: Int64s, peak: DatasheetPeak | None
+) -> dict[int, LimitedWork]:
+    """The work of each part: that of those of the `ops` whose bytes and FLOPs the trace tells
+    (`record_shapes`). `ns` is the attributed time of each of them, `part` the number of its part.
+
+    The limit of an op is the larger of bytes / bandwidth and FLOPs / peak of the dtype that its
+    name says, else of the fastest dtype, and no longer than its attributed time: a cache may have
+    served its bytes. Those of a part are summed, so they are a lower bound: other ops may be in it.
+    """
+    is_known = (work.bytes[ops] != UNKNOWN) & (work.flops[ops] != UNKNOWN)
+    known, ns, part = ops[is_known], ns[is_known], part[is_known]
+    memory_ns, compute_ns = np.zeros((2, len(known)))
+    if peak is not None and len(known):
+        names, row = np.unique(trace.ops.name[known], return_inverse=True)
+        dtypes = [product_dtype(trace.names[name]) for name in names.tolist()]
+        rates = np.array([_rate(peak.flops_per_s, dtype) or math.inf for dtype in dtypes])
+        memory_ns = work.bytes[known] * 1e9 / peak.bytes_per_s
+        compute_ns = work.flops[known] * 1e9 / rates[row]
+    limit_ns = np.minimum(np.maximum(memory_ns, compute_ns), ns)
+    limits = {}
+    for number in np.unique(part).tolist():
+        own = part == number
+        total_ns = int(limit_ns[own].sum())
+        by_compute_ns = limit_ns[own & (compute_ns > memory_ns)].sum()
+        bound: LimitBound = "compute" if 2 * by_compute_ns > total_ns else "memory"
+        limits[number] = LimitedWork(
+            bytes=int(work.bytes[known[own]].sum()),
+            flops=int(work.flops[known[own]].sum()),
+            limit=None if peak is None else Limit(total_ns, bound),
+        )
+    return limits
+
+
+def product_dtype(name: str) -> str | None:
+    """The dtype of the matrix units that a product uses by its kernel's name, None if the name does
+    not say."""
+    return next((dtype for dtype, pattern in _DTYPE_OF_NAME if pattern.search(name)), None)
+
+
+def _rate(flops_per_s: Mapping[str, float], dtype: str | None) -> float:
+    """FLOP/s at `dtype`; without a figure for it, those of the fastest dtype, 0 without any."""
+    return flops_per_s.get(dtype or "") or max(flops_per_s.values(), default=0.0)
 
 
 def compute_dtype(weights: "WeightFormat", activations: str) -> str:

@@ -52,9 +52,11 @@ class RoleReport(Struct, frozen=True):
     """One role in the median decode step. `ns_per_step` is attributed time (see `KernelReport`), so
     that all roles add up to the step's busy time exactly; `share` is of that time. `bytes` must be
     moved in the step, `flops` computed, and `limit_ns` is the time that both take at least, because
-    of `bound`: null where the model or the peak is unknown. The work of a role without ops counts
-    for the role whose kernel does it. `confidence` is "exact" if the names alone decide the role of
-    all its ops, "partial" if their place in the step does, "none" for what is not known."""
+    of `bound`: null where they or the peak are unknown. With a model they are its own, and the work
+    of a role without ops counts for the role whose kernel does it; without one they are those of
+    the ops whose shapes the trace has, a lower bound. `confidence` is "exact" if the names alone
+    decide the role of all its ops, "partial" if their place in the step does, "none" for what is
+    not known."""
 
     role: str
     ops_per_step: int
@@ -83,14 +85,17 @@ class LayerReport(Struct, frozen=True):
 class StepCost(Struct, frozen=True):
     """The work of the step that stands for a trace, and the peaks of its device.
 
-    `source` says who knows the bytes and FLOPs: the "capture" (decodescope's own runs) or the
-    "model" that the user named. `bytes_per_step` are the weights and the KV cache that it reads at
-    least, `flops_per_step` counts a multiply-add as two. `measured_peak_bytes_per_s` is the read
-    bandwidth measured in that run; without it, `datasheet_peak_bytes_per_s` decides, which
-    `peak_source` names ("--peak" for one that the user gave). What is unknown is null.
+    `source` says who knows the bytes and FLOPs: the "capture" (decodescope's own runs), the
+    "model" that the user named, or a "guess" of the model, for which `evidence` lists what fits.
+    `bytes_per_step` are the weights and the KV cache that it reads at least, `flops_per_step`
+    counts a multiply-add as two; with `is_lower_bound` they are those of one request, or of no
+    cache, because the batch or the KV length is unknown. `batch_by_shapes`: the rows of products or
+    of logits say the batch. `measured_peak_bytes_per_s` is the read bandwidth measured in that run;
+    without it, `datasheet_peak_bytes_per_s` decides, which `peak_source` names ("--peak" for one
+    that the user gave). What is unknown is null.
     """
 
-    source: Literal["capture", "model"]
+    source: Literal["capture", "model", "guess"]
     model: str
     dtype: str
     bytes_per_step: int
@@ -105,6 +110,9 @@ class StepCost(Struct, frozen=True):
     datasheet_peak_bytes_per_s: float | None = None
     peak_flops_per_s: float | None = None
     peak_source: str | None = None
+    is_lower_bound: bool = False
+    batch_by_shapes: bool = False
+    evidence: tuple[str, ...] = ()
 
     @property
     def peak_bytes_per_s(self) -> float | None:

@@ -144,7 +144,7 @@ class _Step:
 
     def fill(self, start: int, end: int, role: str, kinds: str | None = None) -> None:
         """Give `role` to the ops in [start, end) that have none yet, of these kinds if given."""
-        for i in range(max(start, 0), end):
+        for i in range(max(start, 0), min(end, len(self.roles))):
             if not self.roles[i] and (kinds is None or self.letters[i] in kinds):
                 self.roles[i] = role
 

@@ -62,7 +62,7 @@ def answer_table(answer: Answer, most: int | None = None) -> Table[AnswerPart]:
             priority=3,
             bar=10 if known else 16,
         ),
-        _where(answer),
+        _where(answer, most),
     )
     return Table(
         "parts",
@@ -79,9 +79,9 @@ def _lost_ns(part: AnswerPart) -> int:
     return part.ns if part.over_ns is None else part.over_ns
 
 
-def _where(answer: Answer) -> Column[AnswerPart]:
+def _where(answer: Answer, most: int | None) -> Column[AnswerPart]:
     """The kernel that takes most of a part; of waiting for the host, what the host did."""
-    names = ShortNames(part.kernel for part in answer.parts if part.kernel is not None)
+    names = ShortNames(part.kernel for part in answer.parts[:most] if part.kernel is not None)
     host: Mapping[str, str] = {}
     if answer.host:
         host = {_HOST_PART: frame_words(answer.host[0])}

@@ -30,6 +30,7 @@ _LEAST_NAME = 16
 def steps_table(report: Report, most: int | None = None) -> Table[StepReport]:
     """The first `most` steps; a class of gaps that occurred has a column."""
     classes = [name for name in GAP_CLASSES if any(name in step.gaps for step in report.steps)]
+    names = _names(report.steps)
     return Table(
         "steps",
         (
@@ -38,8 +39,12 @@ def steps_table(report: Report, most: int | None = None) -> Table[StepReport]:
                 "step",
                 NAME,
                 "The step's marker, with its number.",
-                text=_name,
-                fit=_short_name,
+                text=lambda step: names[step.index],
+                fit=lambda step, cells: (
+                    cut_middle(names[step.index], cells)
+                    if cells >= _LEAST_NAME
+                    else f"{step.index}"
+                ),
                 sort=attrgetter("index"),
                 least=4,
             ),
@@ -141,12 +146,16 @@ def _times(on_cpu: bool) -> tuple[Column[Any], ...]:
     )
 
 
-def _name(step: StepReport) -> str:
-    return step.name if step.name[-1:].isdigit() else f"{step.name} {step.index}"
-
-
-def _short_name(step: StepReport, cells: int) -> str:
-    return cut_middle(_name(step), cells) if cells >= _LEAST_NAME else f"{step.index}"
+def _names(steps: Sequence[StepReport]) -> dict[int, str]:
+    """The name of each step by its index, with that number where the markers have none of their
+    own."""
+    numbered = len({step.name for step in steps}) == len(steps)
+    return {
+        step.index: step.name
+        if numbered and step.name[-1:].isdigit()
+        else f"{step.name} {step.index}"
+        for step in steps
+    }
 
 
 def _class_column(name: str) -> Column[StepReport]:

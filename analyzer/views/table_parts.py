@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from decodescope.analyzer.names.fitted_names import told_apart
 from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.kernel_report import Percentiles, StepTimes
 from decodescope.analyzer.tables.answer_table import answer_table
@@ -112,14 +113,24 @@ def rich_table(table: Table[Row], width: int) -> RenderableType:
 
 
 def _cells(table: Table[Row], column: Column[Row], room: int) -> list[str]:
-    """The texts of a column; in a tree, the first one is indented."""
-    if table.depth is None or column is not table.columns[0]:
-        return [column.cell(row, None if column.kind.wrap else room) for row in table.rows]
-    indents = ("  " * table.depth(row) for row in table.rows)
-    return [
-        indent + column.cell(row, max(room - len(indent), 1))
-        for indent, row in zip(indents, table.rows, strict=True)
-    ]
+    """The texts of a column; in a tree, the first one is indented. Texts that differ whole differ
+    also where they are cut."""
+    if not column.kind.flexible or column.kind.wrap:
+        return [column.cell(row) for row in table.rows]
+    depth = table.depth if column is table.columns[0] else None
+    indents = ["  " * (0 if depth is None else depth(row)) for row in table.rows]
+    cells = [""] * len(indents)
+    for indent in set(indents):
+        places = [place for place, other in enumerate(indents) if other == indent]
+        rows, left = [table.rows[place] for place in places], max(room - len(indent), 1)
+        whole = [column.cell(row) for row in rows]
+        cut = [column.cell(row, left) for row in rows]
+        if len(set(cut)) < len(set(whole)):
+            apart = told_apart(dict(zip(whole, cut, strict=True)), left)
+            cut = [apart[text] for text in whole]
+        for place, text in zip(places, cut, strict=True):
+            cells[place] = indent + text
+    return cells
 
 
 def _fitting(columns: Sequence[Column[Row]], natural: Sequence[int], width: int) -> list[int]:

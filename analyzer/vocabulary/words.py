@@ -223,12 +223,16 @@ def layers_words(structure: StructureReport) -> str:
 
 
 def step_sizes(row: StepKindReport, report: Report) -> tuple[str, str]:
-    """Batch and KV tokens of a kind of steps. Where the trace does not say them, those that the
-    user gave, marked so: they count for the step that stands for the trace only."""
+    """Batch and KV tokens of a kind of steps. Where the annotations do not say them, those of the
+    shapes or of the user, marked so: they count for the step that stands for the trace only."""
     cost = report.step_cost if row == report.standing_kind else None
-    batch, kv_tokens = (None, None) if cost is None else (cost.batch, cost.kv_tokens)
-    return _size_words(row.batch, batch), _size_words(row.kv_tokens, kv_tokens)
+    if cost is None:
+        return count(row.batch), count(row.kv_tokens)
+    by = "by shapes" if cost.batch_by_shapes else "given"
+    return _size_words(row.batch, cost.batch, by), _size_words(
+        row.kv_tokens, cost.kv_tokens, "given"
+    )
 
 
-def _size_words(of_trace: int | None, of_user: int | None) -> str:
-    return count(of_trace) if of_trace is not None or of_user is None else f"{count(of_user)} given"
+def _size_words(annotated: int | None, known: int | None, by: str) -> str:
+    return count(annotated) if annotated is not None or known is None else f"{count(known)} {by}"

@@ -17,9 +17,27 @@ def test_the_model_gives_roles_their_limits(decodescope: Command, foreign_traces
     report = json.loads(done.out)
     assert (done.code, report["step_cost"]["source"]) == (0, "model")
     assert all(row["limit_ns"] for row in report["roles"] if row["role"] != "other")
-    shown = decodescope("analyze", trace, "--model", "gpt-oss-20b", "--peak", "4TB/s").out
+    shown = decodescope(
+        "analyze", trace, "--model", "gpt-oss-20b", "--peak", "4TB/s", "--show", "roles"
+    ).out
     assert "of limit %" in shown
     assert "4,000 GB/s" in shown
+
+
+def test_the_model_is_guessed_unless_it_is_none(decodescope: Command, foreign_traces: Path) -> None:
+    trace = str(foreign_traces / "mi300x_vllm_decode_graph.json.gz")
+    for options in ((), ("--model", "auto"), ("--model", "auto", "--weights", "mxfp4")):
+        report = json.loads(decodescope("analyze", trace, *options, "--json").out)
+        assert report["step_cost"]["source"] == "guess"
+        assert report["answer"]["model_source"] == "guessed"
+    report = json.loads(decodescope("analyze", trace, "--model", "none", "--json").out)
+    assert report["step_cost"] is None
+    # The head is the one product whose shape the trace has.
+    assert [row["role"] for row in report["roles"] if row["limit_ns"]] == ["head"]
+    assert (report["answer"]["model_source"], report["answer"]["limit_is_lower_bound"]) == (
+        "shapes",
+        True,
+    )
 
 
 def test_rules_of_the_users_decide(decodescope: Command, tmp_path: Path) -> None:
@@ -41,9 +59,12 @@ def test_rules_of_the_users_decide(decodescope: Command, tmp_path: Path) -> None
     [
         (("--model", "nosuch-9b"), "no model called nosuch-9b is known"),
         (("--model", "missing/config.json"), "name a model's config.json"),
-        (("--weights", "fp8"), "--weights: says something of a model"),
-        (("--tensor-parallel", "2"), "--tensor-parallel: says something of a model"),
-        (("--batch", "2"), "--batch: says something of a model"),
+        (("--model", "none", "--weights", "fp8"), "--weights: says something of a model"),
+        (
+            ("--model", "none", "--tensor-parallel", "2"),
+            "--tensor-parallel: says something of a model",
+        ),
+        (("--model", "none", "--batch", "2"), "--batch: says something of a model"),
         (("--model", "llama-3.2-1b", "--batch", "0"), "--batch"),
         (("--model", "llama-3.2-1b", "--weights", "fp9"), "no such format"),
         (("--peak", "fast"), "no figure with a unit"),

@@ -21,7 +21,8 @@ class Case:
     """Run `decodescope *arguments` in a folder with `files`; it may write only `outputs`.
 
     `links` are symbolic ones inside the folder: name → target. `decodes` lets a `run` go on to
-    decode; otherwise it ends when the model is loaded.
+    decode; otherwise it ends when the model is loaded. `is_planted`: the trace is whole, and
+    `analyze --json` must say that a step of it takes `step_ns` (None: that it has no step).
     """
 
     arguments: tuple[str, ...]
@@ -29,6 +30,8 @@ class Case:
     outputs: tuple[str, ...] = ()
     links: dict[str, str] = field(default_factory=dict)
     decodes: bool = False
+    is_planted: bool = False
+    step_ns: int | None = None
 
 
 def weighted(rng: random.Random, choices: dict[str, int]) -> str:

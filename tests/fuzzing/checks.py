@@ -39,6 +39,8 @@ def check_output(case: Case, done: Done) -> None:
     command = case.arguments[0]
     if "--json" in case.arguments and command in ("analyze", "diff"):
         check_json(command, done.out)
+        if case.is_planted:
+            check_planted(case, done)
         return
     shown = _CONTROL.search(done.out)
     assert shown is None, f"control character {shown.group()!r} on stdout"
@@ -55,6 +57,14 @@ def check_json(command: str, text: str) -> None:
             check_report(report)
     else:
         check_report(msgspec.json.decode(text, type=Report))
+
+
+def check_planted(case: Case, done: Done) -> None:
+    """The step time is the planted one, and no shorter than its limit."""
+    assert done.code == 0, f"a whole trace: exit code {done.code}"
+    answer = msgspec.json.decode(done.out, type=Report).answer
+    assert answer.step_ns == case.step_ns, f"{answer.step_ns} ns, planted {case.step_ns} ns"
+    assert (answer.limit_ns or 0) <= answer.whole_ns, f"limit {answer.limit_ns} ns"
 
 
 def check_files(case: Case, folder: Path) -> None:

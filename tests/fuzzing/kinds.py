@@ -7,11 +7,13 @@ from tests.fuzzing.case import Case, weighted
 from tests.fuzzing.checkpoints import checkpoint_case
 from tests.fuzzing.databases import database_case
 from tests.fuzzing.lines import line_case
+from tests.fuzzing.planted import planted_case
 from tests.fuzzing.recordings import recording_case
 from tests.fuzzing.traces import byte_case, event_case, rocprof_case
 
 KINDS: dict[str, Callable[[random.Random], Case]] = {
     "events": event_case,
+    "planted": planted_case,
     "bytes": byte_case,
     "sqlite": database_case,
     "rocprof": rocprof_case,
@@ -20,8 +22,8 @@ KINDS: dict[str, Callable[[random.Random], Case]] = {
     "options": line_case,
 }
 _SHARES = {
-    "events": 30, "bytes": 20, "sqlite": 12, "rocprof": 5, "recording": 10, "checkpoint": 6,
-    "options": 17,
+    "events": 30, "planted": 30, "bytes": 20, "sqlite": 12, "rocprof": 5, "recording": 10,
+    "checkpoint": 6, "options": 17,
 }  # fmt: skip
 
 

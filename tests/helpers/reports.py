@@ -19,7 +19,7 @@ def analyzed(trace: Trace) -> Analysis:
 
 def check_report(report: Report) -> None:
     """Parts add up, nothing is negative, shares are shares."""
-    assert report.schema_version == 2
+    assert report.schema_version == 3
     for device in report.devices:
         _check_device(device)
     for step in report.steps:

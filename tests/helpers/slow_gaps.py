@@ -1,8 +1,9 @@
 """Gaps and their parts, slowly, following the definitions word by word."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
+from operator import itemgetter
 
 from tests.helpers.drawn_windows import APIS, US, Call, Op
 
@@ -39,8 +40,11 @@ class SlowGap:
         return sums
 
 
-def slow_gaps(ops: list[Op], calls: list[Call], devices: Collection[int]) -> list[SlowGap]:
-    """Every interval in which none of `devices` did anything, and its parts."""
+def slow_gaps(
+    ops: Sequence[Op], calls: list[Call], devices: Collection[int], *, has_floor: bool = True
+) -> list[SlowGap]:
+    """Every interval in which none of `devices` did anything, and its parts; `has_floor`: the
+    timestamps do not hide the kernel floor."""
     launches = {c.correlation: c for c in calls}
     launching = {o.correlation for o in ops} & set(launches)
     floors = {
@@ -63,31 +67,40 @@ def slow_gaps(ops: list[Op], calls: list[Call], devices: Collection[int]) -> lis
         else:
             rest = rest_class(
                 nxt.start - max(launches[nxt.correlation].end, prev.end),
-                floors[nxt.device],
+                floors[nxt.device] if has_floor else None,
                 waited(prev, nxt, launches, calls, launching),
             )
-            names = [
-                name_at(at, launches[nxt.correlation], calls, rest)
-                for at in range(prev.end, nxt.start, US)
-            ]
-            pieces = [(name, len(list(same)) * US) for name, same in groupby(names)]
+            pieces = pieces_of(prev.end, nxt.start, launches[nxt.correlation], calls, rest)
         found.append(SlowGap(prev, nxt, tuple(pieces)))
     return found
 
 
-def idle_of(ops: list[Op], devices: Collection[int]) -> list[tuple[Op, Op]]:
+def pieces_of(
+    start: int, end: int, launch: Call, calls: list[Call], rest: str
+) -> list[tuple[str, int]]:
+    """The pieces between two times, at none of which anything begins or ends in between."""
+    times = {time for c in calls for time in (c.start, c.end) if start < time < end}
+    named = [
+        (name_at(since, launch, calls, rest), until - since)
+        for since, until in pairwise(sorted(times | {start, end}))
+    ]
+    return [
+        (name, sum(length for _, length in same)) for name, same in groupby(named, itemgetter(0))
+    ]
+
+
+def idle_of(ops: Sequence[Op], devices: Collection[int]) -> list[tuple[Op, Op]]:
     """The ops before and after each such interval."""
     mine = sorted(
         (o for o in ops if o.device in devices),
         key=lambda o: (o.start, o.end, o.device, o.stream, o.correlation),
     )
     gaps = []
-    for position in range(1, len(mine)):
-        before = mine[:position]
-        end_of_busy = max(o.end for o in before)
-        if mine[position].start > end_of_busy:
-            prev = [o for o in before if o.end == end_of_busy][-1]
-            gaps.append((prev, mine[position]))
+    latest = mine[0] if mine else None
+    for nxt in mine[1:]:
+        if nxt.start > latest.end:
+            gaps.append((latest, nxt))
+        latest = max(nxt, latest, key=lambda o: o.end)
     return gaps
 
 
@@ -102,7 +115,7 @@ def whole_class(prev: Op, nxt: Op, launches: dict[int, Call]) -> str | None:
 
 
 def name_at(at: int, launch: Call, calls: list[Call], rest: str) -> str:
-    """What the GPU waited for in the µs from `at` on."""
+    """What the GPU waited for at a time."""
     if at >= launch.start:
         return "launch_call" if at < launch.end else rest
     doing = {APIS[c.name] for c in calls if c.tid == launch.tid and c.start <= at < c.end}

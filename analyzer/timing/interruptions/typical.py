@@ -1,7 +1,7 @@
 """Typical times at one place of a step, and how far an interruption lies outside of them.
 
 The place of an op is its name and how many ops of that name its step launched on its device before
-it. Steps of one kind (`kinds_by_name`) have the same places.
+it. Steps of one kind (`kinds_with_names`) have the same places.
 """
 
 import re
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from decodescope.analyzer.timing.intervals import upper_median
 from decodescope.analyzer.timing.step_annotations import step_kind
+from decodescope.analyzer.timing.step_kinds import kinds_of
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Bools, Int64s, rows_by
 
@@ -46,18 +47,22 @@ class Outlier(NamedTuple):
     other_steps: int
 
 
-def kinds_by_name(timeline: Timeline) -> list[str]:
-    """The kind of each step: its name with "*" for counts, so that steps with and without prefill
-    requests (`…context_0…`) are of different kinds."""
+def kinds_with_names(timeline: Timeline) -> list[tuple[str, str]]:
+    """The kind of each step, and its name with "*" for counts, so that steps with and without
+    prefill requests (`…context_0…`) differ. Steps that frames mark have one name for all kinds."""
     names = [timeline.step_name(index) for index in range(len(timeline.steps))]
-    kinds = {name: _COUNTS.sub("*", step_kind(name)) for name in set(names)}
-    return [kinds[name] for name in names]
+    uncounted = {name: _COUNTS.sub("*", step_kind(name)) for name in set(names)}
+    annotations = kinds_of(timeline.trace, timeline.steps)
+    return [
+        (annotation.kind, uncounted[name])
+        for annotation, name in zip(annotations, names, strict=True)
+    ]
 
 
 def step_medians(timeline: Timeline) -> StepMedians:
     """The medians over the steps with ops."""
     steps = timeline.steps
-    kinds = kinds_by_name(timeline)
+    kinds = kinds_with_names(timeline)
     number = {name: index for index, name in enumerate(dict.fromkeys(kinds))}
     kind = np.array([number[name] for name in kinds], dtype=np.int64)
     launched = np.flatnonzero(steps.gpu_ops)

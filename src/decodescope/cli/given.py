@@ -12,6 +12,7 @@ from decodescope.cli.options import FILE, file_option, number_option, together
 if TYPE_CHECKING:
     from decodescope.analyzer.reports.user_facts import Given, GivenModel
 
+_AUTO, _NONE = "auto", "none"
 _AMOUNT = click.IntRange(min=1)
 given_options = together(
     click.option(
@@ -25,9 +26,9 @@ given_options = together(
     ),
     click.option(
         "--model",
-        metavar="NAME|FILE",
+        metavar="NAME|FILE|auto|none",
         help="The model of the traced steps, as gpt-oss-20b, a config.json or its folder: its "
-        "bytes and FLOPs give each role a limit.",
+        "bytes and FLOPs give each role a limit. auto guesses it, none does not. [default: auto]",
     ),
     click.option(
         "--weights",
@@ -104,6 +105,9 @@ class GivenOptions:
             context=self.context,
             peak=None if self.peak is None else parse_peak(self.peak),
             rules=None if self.roles is None else rules_with(self.roles),
+            guess=self.model != _NONE,
+            weights_text=self.weights,
+            tensor_parallel=self.tensor_parallel,
         )
 
     def _model(self) -> "GivenModel | None":
@@ -111,11 +115,13 @@ class GivenOptions:
         from decodescope.analyzer.modelling.weights import model_weights
         from decodescope.analyzer.reports.user_facts import GivenModel
 
-        if self.model is None:
+        if self.model in (None, _AUTO):
+            return None
+        if self.model == _NONE:
             needless = ("weights", "batch", "context", "tensor_parallel")
             for name in (name for name in needless if getattr(self, name) is not None):
                 option = name.replace("_", "-")
-                raise InputError(f"--{option}: says something of a model; name it with --model")
+                raise InputError(f"--{option}: says something of a model, and --model is none")
             return None
         shape = read_model_config(self.model)
         weights = model_weights(shape, self.weights)

@@ -11,7 +11,9 @@ from rich.console import Console
 from decodescope.analyzer import analyze
 from decodescope.analyzer.names.fitted_names import MIN_CELLS, short_kernels
 from decodescope.analyzer.names.short_names import readable_kernel
+from decodescope.analyzer.tables.columns import COUNT, RANGE, Column, Table
 from decodescope.analyzer.tables.kernels_table import kernels_table
+from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.views.table_parts import rich_table
 from tests.helpers.hostile import anything
 from tests.helpers.kineto_events import op, trace_of
@@ -34,6 +36,39 @@ def test_distinct_kernels_have_distinct_short_names_that_fit(names: list[str], c
     assert list(shown) == names
     assert len(set(shown.values())) == len(names)
     assert all(cell_len(short) <= cells for short in shown.values())
+
+
+@given(
+    st.lists(st.from_regex("[a-z0-9]{1,7}", fullmatch=True), unique=True, min_size=2, max_size=9),
+    st.lists(st.sampled_from(["float", "(lambda#1)", "3ul", "Policy<7>", "x::y"]), max_size=60),
+    st.integers(0, 60),
+    st.integers(24, 90),
+)
+def test_what_differs_is_shown_wherever_it_stands(
+    differing: list[str], others: list[str], at: int, cells: int
+) -> None:
+    """A number is the last resort: there is one only if what differs does not fit."""
+    names = [f"a_kernel<{', '.join([*others[:at], own, *others[at:]])}>" for own in differing]
+    shown = short_kernels(names, cells)
+    assert [shown[name].partition("·")[2] for name in names] == differing
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), anything), max_size=12, unique=True),
+    st.integers(60, 140),
+)
+def test_rows_of_any_tree_can_be_told_apart(nodes: list[tuple[int, str]], width: int) -> None:
+    """Labels that differ whole differ in print; equal ones stand under different rows."""
+    column: Column[tuple[int, str]] = Column("name", "name", RANGE, "", lambda node: node[1])
+    wide = "a title of forty cells".ljust(40, "-")
+    figure: Column[tuple[int, str]] = Column("depth", wide, COUNT, "", lambda node: node[0])
+    table = Table("nodes", (column, figure), nodes, depth=lambda node: node[0])
+    console = Console(width=width)
+    with console.capture() as printed:
+        console.print(rich_table(table, width))
+    lines = printed.get().splitlines()[1:]
+    assert len(set(lines)) == len({(depth, plain_line(name)) for depth, name in nodes})
+    assert all(cell_len(line) <= width for line in lines)
 
 
 @given(st.lists(_names, max_size=10), st.integers(-3, MIN_CELLS))

@@ -1,5 +1,6 @@
 """The least time of work, and `--peak`."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,28 +9,90 @@ from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.modelling.step_work import RoleWork
 from decodescope.analyzer.modelling.weight_formats import weight_format
 from decodescope.analyzer.roofline.peaks import DatasheetPeak, datasheet_peak, parse_peak
-from decodescope.analyzer.roofline.roofline import Limit, compute_dtype, work_limit
+from decodescope.analyzer.roofline.roofline import (
+    UNKNOWN,
+    Limit,
+    OpWork,
+    compute_dtype,
+    limited_work,
+    limits_by_shapes,
+    product_dtype,
+)
+from tests.helpers.kineto_events import op, trace_of
 
 PEAK = DatasheetPeak(4e12, "a sheet", {"bf16": 1e15, "fp8": 2e15})
 
 
+def limit(work: RoleWork, peak: DatasheetPeak | None, dtype: str = "bf16") -> Limit | None:
+    limited = limited_work(work, peak, dtype)
+    assert (limited.bytes, limited.flops) == (work.bytes, work.flops)
+    return limited.limit
+
+
 def test_the_slower_of_memory_and_arithmetic_decides() -> None:
-    assert work_limit(RoleWork(4_000_000, 0, 0, 1_000_000), PEAK) == Limit(1000, "memory")
-    assert work_limit(RoleWork(4_000_000, 0, 0, 2_000_000_000), PEAK) == Limit(2000, "compute")
-    assert work_limit(RoleWork(1_000_000, 2_000_000, 1_000_000), PEAK) == Limit(1000, "memory")
-    assert work_limit(RoleWork(0, 0, 0, 2_000_000_000), PEAK, "fp8") == Limit(1000, "compute")
+    assert limit(RoleWork(4_000_000, 0, 0, 1_000_000), PEAK) == Limit(1000, "memory")
+    assert limit(RoleWork(4_000_000, 0, 0, 2_000_000_000), PEAK) == Limit(2000, "compute")
+    assert limit(RoleWork(1_000_000, 2_000_000, 1_000_000), PEAK) == Limit(1000, "memory")
+    assert limit(RoleWork(0, 0, 0, 2_000_000_000), PEAK, "fp8") == Limit(1000, "compute")
 
 
 def test_an_unknown_rate_is_the_highest_known_one_and_none_leaves_memory() -> None:
-    assert work_limit(RoleWork(0, 0, 0, 2_000_000_000), PEAK, "fp16") == Limit(1000, "compute")
+    assert limit(RoleWork(0, 0, 0, 2_000_000_000), PEAK, "fp16") == Limit(1000, "compute")
     bandwidth = DatasheetPeak(4e12, "--peak", {})
-    assert work_limit(RoleWork(4, 0, 0, 10**15), bandwidth) == Limit(0, "memory")
+    assert limit(RoleWork(4, 0, 0, 10**15), bandwidth) == Limit(0, "memory")
 
 
 def test_no_peak_gives_no_limit_and_no_work_takes_no_time() -> None:
-    assert work_limit(RoleWork(4, 0, 0, 4), None) is None
-    assert work_limit(RoleWork(4, 0, 0, 4), DatasheetPeak(0.0, "none", {})) is None
-    assert work_limit(RoleWork(), PEAK) == Limit(0, "memory")
+    assert limit(RoleWork(4, 0, 0, 4), None) is None
+    assert limit(RoleWork(4, 0, 0, 4), DatasheetPeak(0.0, "none", {})) is None
+    assert limit(RoleWork(), PEAK) == Limit(0, "memory")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_limits_by_shapes_are_those_of_each_op(seed: int) -> None:
+    """Against a loop over the ops."""
+    rng = np.random.default_rng(seed)
+    names = ["gemm_e4m3", "sm90_gemm_bf16", "gemm_of_something"]
+    events = [
+        op(10 * index, 10 * index + int(rng.integers(1, 10)), name=str(rng.choice(names)))
+        for index in range(60)
+    ]
+    trace = trace_of(*events)
+    moved, flops = rng.integers(0, 40_000, 60), rng.integers(0, 20_000_000, 60)
+    moved[rng.random(60) < 0.2] = UNKNOWN
+    part, ns, ops = rng.integers(0, 3, 60), trace.ops.length_ns, np.arange(60)
+    expected: dict[int, list[float]] = {}
+    for index in range(60):
+        if moved[index] == UNKNOWN:
+            continue
+        rate = 1e15 if "bf16" in trace.names[trace.ops.name[index]] else 2e15
+        least = max(moved[index] / 4e12, flops[index] / rate) * 1e9
+        expected.setdefault(int(part[index]), []).append(min(least, float(ns[index])))
+    works = limits_by_shapes(trace, OpWork(moved, flops), ops, ns, part, PEAK)
+    assert works.keys() == expected.keys()
+    for number, each in expected.items():
+        found = works[number].limit
+        assert found is not None
+        assert found.ns == int(sum(each)) <= ns[part == number].sum()
+        assert works[number].bytes == moved[(part == number) & (moved != UNKNOWN)].sum()
+    without = limits_by_shapes(trace, OpWork(moved, flops), ops, ns, part, None)
+    assert all(work.limit is None and work.bytes for work in without.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("nvjet_sm90_tst_64x8", "bf16"),
+        ("nvjet_sm100_qqtst_128x256", "fp8"),
+        ("Cijk_Alik_Bljk_BBS_BH_Bias_HA", "bf16"),
+        ("Cijk_Alik_Bljk_F8BS_BH", "fp8"),
+        ("cutlass_80_tensorop_s16816gemm_f16_128x64", "bf16"),
+        ("ampere_sgemm_128x64_tn", None),
+        ("", None),
+    ],
+)
+def test_dtypes_of_products_by_name(name: str, dtype: str | None) -> None:
+    assert product_dtype(name) == dtype
 
 
 def test_the_matrix_units_that_weights_can_use() -> None:

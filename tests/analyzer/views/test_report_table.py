@@ -63,6 +63,31 @@ def test_the_overview_has_at_most_60_lines(reports: list[Report], width: int) ->
             assert len(lines) > OVERVIEW_LINES - 8, name
 
 
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_no_two_rows_of_a_real_trace_look_alike(reports: list[Report], width: int) -> None:
+    """Kernels and steps have names of their own, and so has each range beside others."""
+    for report in reports:
+        for section, title in (("kernels", "kernel"), ("steps", "step"), ("ranges", "range")):
+            lines = table_text(report, width, (section,)).splitlines()
+            heads = [line.startswith((f"{title} ", "operator ")) for line in lines]
+            if any(heads):
+                end = lines[heads.index(True)].index("  ")
+                rows = lines[heads.index(True) + 1 :]
+                names = [re.match(r" *\S+(?: \S+)*", row.rstrip()) for row in rows]
+                _distinct_in_tree([name[0] for name in names if name is not None], section)
+                assert end > 0
+
+
+def _distinct_in_tree(names: list[str], section: str) -> None:
+    above: list[str] = []
+    seen = set()
+    for name in names:
+        depth = (len(name) - len(name.lstrip())) // 2
+        above = [*above[:depth], name]
+        assert tuple(above) not in seen, section
+        seen.add(tuple(above))
+
+
 def test_what_the_overview_leaves_out_is_named_and_shown_by_that_name(
     reports: list[Report],
 ) -> None:

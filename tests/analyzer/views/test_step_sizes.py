@@ -12,6 +12,8 @@ from decodescope.analyzer.reports.user_facts import Given, GivenModel
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.text.formatting import UNKNOWN
 from decodescope.analyzer.views.report_table import report_table
+from decodescope.analyzer.vocabulary.words import step_sizes
+from tests.helpers.foreign.tensor_parallel import engine_trace
 from tests.helpers.kineto_events import Event, call, op, span, trace_of
 from tests.helpers.rich_report import text_of
 
@@ -77,10 +79,18 @@ def test_only_the_step_that_the_model_is_used_for_has_them() -> None:
     assert shown(report) == [["decode", "4", "40 given"], ["prefill", "2", UNKNOWN]]
 
 
-@pytest.mark.parametrize("batch", [None, 5])
-def test_a_model_that_is_not_used_gives_nothing(batch: int | None) -> None:
-    """Without --context, and with a batch that contradicts the trace."""
+@pytest.mark.parametrize(("batch", "context"), [(None, None), (5, 10)])
+def test_nothing_given_or_a_batch_that_contradicts_shows_nothing(
+    batch: int | None, context: int | None
+) -> None:
     trace = trace_of(*steps_of(SILENT, SILENT))
-    report = analyze(trace, given(batch, None if batch is None else 10)).report
-    assert [one.code for one in report.health.findings].count("model_not_used") == 1
+    report = analyze(trace, given(batch, context)).report
+    assert (report.step_cost is None) == (batch is not None)
+    assert [one.code for one in report.health.findings].count("model_not_used") == (batch == 5)
     assert shown(report) == [["decode", "4", UNKNOWN]]
+
+
+def test_a_batch_that_the_logits_show_is_not_called_given() -> None:
+    report = analyze(engine_trace()).report
+    (row,) = report.step_kinds
+    assert step_sizes(row, report) == ("1 by shapes", UNKNOWN)

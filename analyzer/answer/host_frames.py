@@ -1,0 +1,176 @@
+"""The host's activity while it was late: the Python frame, operator and API call of that time.
+
+Late time is the `host_wait`, `launch_call` and `launch_latency` time of the steps' devices. At each
+instant of it, the thread that makes the awaited launch call has an innermost Python frame and an
+innermost operator open, and an outermost API call: the one that the program made, of a driver call
+below a runtime call. Frames that only call others (`_WRAPPERS`) and built-in functions, which have
+no file and line, do not count.
+"""
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from decodescope.analyzer.schema.answer import HostFrame
+from decodescope.analyzer.timing.gaps import HOST_WAIT, LAUNCH_CALL, LAUNCH_LATENCY, GapParts
+from decodescope.analyzer.timing.interruptions.interrupted_steps import without_interruptions
+from decodescope.analyzer.timing.interruptions.interruption import Interruption
+from decodescope.analyzer.timing.intervals import Union, covered_inside, covered_until, union
+from decodescope.analyzer.timing.launches import first_matches
+from decodescope.analyzer.timing.timeline import Timeline
+from decodescope.analyzer.trace import HostEvents, Int64s, Intervals, Trace, grouped, rows_by
+
+MOST_ROWS = 5
+# Steps of one kind resemble each other, and an eager step has thousands of pieces.
+MOST_STEPS = 16
+_LATE = (HOST_WAIT, LAUNCH_CALL, LAUNCH_LATENCY)
+_FRAME = re.compile(r"\(\d+\): ")
+_WRAPPERS = re.compile(
+    r"(?:^|/)(?:threading\.py\(\d+\): (?:_bootstrap|_bootstrap_inner|run)"
+    r"|contextlib\.py\(\d+\): (?:inner|__enter__|__exit__)"
+    r"|torch/utils/_contextlib\.py\(\d+\): decorate_context"
+    r"|torch/nn/modules/module\.py\(\d+\): (?:_call_impl|_wrapped_call_impl)"
+    r"|torch/_dynamo/eval_frame\.py\(\d+\): \w+)$"
+)
+_BEFORE_PACKAGE = re.compile(r"^.*/(?:site-packages|dist-packages|lib/python[\d.]+|python)/")
+
+
+def host_frames(
+    timeline: Timeline, steps: Int64s, interruptions: Sequence[Interruption]
+) -> tuple[HostFrame, ...]:
+    """What the host did while the device with most ops of each of `steps` waited for it, outside of
+    `interruptions`: the largest `MOST_ROWS`, as the mean ns per step. Of more than `MOST_STEPS`
+    steps, as many count, spread evenly."""
+    trace = timeline.trace
+    steps = steps[timeline.steps.gpu_ops[steps] > 0]
+    steps = steps[np.linspace(0, len(steps) - 1, min(len(steps), MOST_STEPS)).astype(np.int64)]
+    if trace.on_cpu or not len(steps):
+        return ()
+    late = _late_parts(timeline, steps, interruptions)
+    call = timeline.gaps.call[late.gap]
+    frames = trace.frames.take(first_matches(trace, trace.frames, (_WRAPPERS, _FRAME)) == 1)
+    labels, late_ns = [], []
+    for rows in grouped(np.arange(len(late)), trace.calls.pid[call], trace.calls.tid[call]):
+        rows = rows[np.argsort(late.start_ns[rows], kind="stable")]
+        waiting = union(late.start_ns[rows], late.end_ns[rows])
+        thread = trace.calls.take(call[rows[:1]])
+        activities = [
+            _activity(events, thread, waiting, outermost=events is trace.calls)
+            for events in (frames, trace.cpu_ops, trace.calls)
+        ]
+        edges_ns = np.concatenate(
+            [waiting.start_ns[:1], *(since_ns[1:] for since_ns, _ in activities)]
+        )
+        edges_ns.sort(kind="stable")
+        late_until_ns = covered_until(waiting, np.append(edges_ns, waiting.end_ns[-1]))
+        piece_ns = np.diff(late_until_ns)
+        is_late = piece_ns > 0
+        late_ns.append(piece_ns[is_late])
+        labels.append(
+            [
+                name[np.searchsorted(since_ns, edges_ns[is_late], side="right") - 1]
+                for since_ns, name in activities
+            ]
+        )
+    if not labels:
+        return ()
+    return _largest(trace, np.concatenate(labels, axis=1), np.concatenate(late_ns), len(steps))
+
+
+def _late_parts(
+    timeline: Timeline, steps: Int64s, interruptions: Sequence[Interruption]
+) -> GapParts:
+    """The late time within the steps' times, each on the device with most of its ops."""
+    start_ns = timeline.steps.span.start_ns[steps]
+    times = Intervals(start_ns, start_ns + timeline.steps.time_ns[steps])
+    late = [timeline.parts.take(slice(0))]
+    for device, rows in rows_by(timeline.steps.device[steps]).items():
+        parts = timeline.parts.of_gaps(*timeline.gaps_of(device))
+        parts = parts.take(np.isin(parts.kind, _LATE))
+        windows = times.take(rows)
+        if interruptions:
+            ends = zip(windows.start_ns.tolist(), windows.end_ns.tolist(), strict=True)
+            windows = Intervals.concatenate(
+                [without_interruptions(interruptions, (device,), *end) for end in ends]
+            )
+        first = np.searchsorted(parts.end_ns, windows.start_ns, side="right")
+        after = np.searchsorted(parts.start_ns, windows.end_ns, side="left")
+        counts = np.maximum(after - first, 0)
+        window = np.repeat(np.arange(len(windows)), counts)
+        row = np.arange(len(window)) + np.repeat(first - np.cumsum(counts) + counts, counts)
+        clipped = GapParts(
+            np.maximum(parts.start_ns[row], windows.start_ns[window]),
+            np.minimum(parts.end_ns[row], windows.end_ns[window]),
+            parts.gap[row],
+            parts.kind[row],
+        )
+        late.append(clipped.take(clipped.end_ns > clipped.start_ns))
+    return GapParts.concatenate(late)
+
+
+def _activity(
+    events: HostEvents, thread: HostEvents, waiting: Union, *, outermost: bool
+) -> tuple[Int64s, Int64s]:
+    """When the thread's open event changes, as far as it overlaps `waiting`, and its name from then
+    on, counted from 1; 0 for none."""
+    rows = np.flatnonzero((events.tid == thread.tid) & (events.pid == thread.pid))
+    times = Intervals(events.start_ns[rows], events.end_ns[rows])
+    overlapping = covered_inside(waiting, times) > 0
+    since_ns, row = open_changes(times.take(overlapping), outermost=outermost)
+    names = events.name[rows[overlapping]].astype(np.int64) + 1
+    return since_ns, np.append(names, 0)[row]
+
+
+def open_changes(events: Intervals, *, outermost: bool = False) -> tuple[Int64s, Int64s]:
+    """When the innermost open one of events (in the order of `HostEvents`) changes, and its row
+    from then on, -1 for none; the first row is from before all times.
+
+    The innermost of the open events is the last one in the order of the rows, the outermost the
+    first. Each event is open from its start until just before its end, and the events may overlap
+    in any way. Method: between two neighbouring edges the same events are open. Each event covers a
+    stretch of such pieces, which is the union of two stretches of 2**k pieces; the largest row of
+    longer stretches is handed down to their halves, from the longest to single pieces.
+    """
+    before = np.iinfo(np.int64).min
+    edges_ns = np.sort(np.concatenate((events.start_ns, events.end_ns)), kind="stable")
+    edges_ns = edges_ns[np.diff(edges_ns, prepend=edges_ns[:1] - 1) > 0]
+    first = np.searchsorted(edges_ns, events.start_ns)
+    after = np.searchsorted(edges_ns, events.end_ns)
+    rows = np.flatnonzero(after > first)
+    level = np.frexp(after[rows] - first[rows])[1] - 1
+    rank = len(events) - np.arange(len(events)) if outermost else np.arange(len(events)) + 1
+    best = np.zeros(len(edges_ns), dtype=np.int64)
+    for k in range(int(level.max(initial=0)), -1, -1):
+        covering = rows[level == k]
+        np.maximum.at(best, first[covering], rank[covering])
+        np.maximum.at(best, after[covering] - (1 << k), rank[covering])
+        if k:
+            half = 1 << (k - 1)
+            best[half:] = np.maximum(best[half:], best[:-half])
+    row = np.where(best > 0, len(events) - best if outermost else best - 1, -1)
+    changes = np.flatnonzero(np.diff(row, prepend=-1))
+    return np.append(before, edges_ns[changes]), np.append(-1, row[changes])
+
+
+def _largest(trace: Trace, labels: Int64s, lengths_ns: Int64s, steps: int) -> tuple[HostFrame, ...]:
+    """The activities that last longest, with their time per step. `labels` are the names of frame,
+    operator and call as numbers above 0: int64 [3, pieces]."""
+    names = len(trace.names) + 1
+    codes, row = np.unique(
+        ((labels[0] * names) + labels[1]) * names + labels[2], return_inverse=True
+    )
+    total_ns = np.zeros(len(codes), dtype=np.int64)
+    np.add.at(total_ns, row, lengths_ns)
+    order = np.argsort(-total_ns, kind="stable")[:MOST_ROWS]
+    columns = (codes[order] // names**2, codes[order] // names % names, codes[order] % names)
+    texts = [[trace.names[name - 1] if name else None for name in one.tolist()] for one in columns]
+    return tuple(
+        HostFrame(
+            frame=_BEFORE_PACKAGE.sub("", frame) if frame else None,
+            operator=operator,
+            call=call,
+            ns=round(ns / steps),
+        )
+        for frame, operator, call, ns in zip(*texts, total_ns[order].tolist(), strict=True)
+    )

@@ -1,0 +1,159 @@
+"""The figures of a planted trace, from what its host and device did, following the definitions word
+by word: no figure comes from the analyzer."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+
+from decodescope.analyzer.schema.step_report import StepKind
+from tests.helpers.planted.decode_traces import (
+    COPY,
+    FILL,
+    KERNEL,
+    Plan,
+    RecordedOp,
+    Recording,
+    Step,
+    record,
+)
+from tests.helpers.slow_gaps import SlowGap, slow_gaps
+
+Parts = dict[str, int]
+# The parts that are no role of a kernel; copies of the driver and kernels that copy are one part.
+COMMUNICATION, COPIES = "communication", "copy"
+HOST_CLASSES = ("host_wait", "launch_call", "launch_latency")
+
+
+@dataclass(frozen=True)
+class Truth:
+    """`kinds` counts the steps of each kind. `steps` of them are of the main kind and batch;
+    `step_ns` is their median time, `parts` are those of each step that takes so long, and
+    `interruptions_ns` is what the holds cost the devices. Without steps, `parts` are those of the
+    window of all devices."""
+
+    kinds: dict[StepKind, int]
+    kind: StepKind
+    batch: int | None
+    steps: int
+    step_ns: int | None
+    parts: tuple[Parts, ...]
+    interruptions_ns: int
+
+
+@dataclass(frozen=True)
+class _PlantedStep:
+    step: Step
+    recording: Recording
+    start_ns: int
+    time_ns: int
+    held_ns: int
+    is_last: bool
+
+    @property
+    def parts(self) -> Parts:
+        return parts_between(self.recording, self.start_ns, self.start_ns + self.time_ns)
+
+
+def truth_of(plans: Sequence[Plan]) -> Truth:
+    """Of plans that each have a device of their own; without holds, steps take their course."""
+    planted = [step for plan in plans for step in _steps_of(plan)]
+    kinds = Counter(each.step.kind for each in planted)
+    # Of equally many, the first.
+    kind = "decode" if "decode" in kinds else max(kinds, key=kinds.__getitem__)
+    rows = [each for each in planted if each.step.kind == kind]
+    batches = Counter(each.step.batch for each in rows)
+    batch = max(batches, key=batches.__getitem__)
+    if kind == "decode":
+        rows = [each for each in rows if each.step.batch == batch]
+    followed = [each for each in rows if not each.is_last]
+    clean = [each for each in followed if not each.held_ns]
+    times_ns = sorted(each.time_ns for each in clean or followed or rows)
+    step_ns = times_ns[(len(times_ns) - 1) // 2]
+    return Truth(
+        kinds=dict(kinds),
+        kind=kind,
+        batch=batch if len({each.step.batch for each in rows}) == 1 else None,
+        steps=len(rows),
+        step_ns=step_ns,
+        parts=tuple(each.parts for each in clean or followed or rows if each.time_ns == step_ns),
+        interruptions_ns=sum(each.held_ns for each in planted),
+    )
+
+
+def truth_of_windows(plans: Sequence[Plan]) -> Truth:
+    """What is known without steps."""
+    parts: Counter[str] = Counter()
+    for recording in map(record, plans):
+        start_ns = min(op.start for op in recording.ops)
+        parts.update(parts_between(recording, start_ns, max(op.end for op in recording.ops)))
+    return Truth({}, "unknown", None, 0, None, (dict(parts),), 0)
+
+
+def _steps_of(plan: Plan) -> Iterator[_PlantedStep]:
+    usual, held = record(plan.without_holds()), record(plan)
+    starts, times_ns, held_ns = step_starts(usual), step_times(usual), step_times(held)
+    for index, time_ns in times_ns.items():
+        yield _PlantedStep(
+            plan.steps[index], usual, starts[index], time_ns, held_ns[index] - time_ns,
+            index == max(starts),
+        )  # fmt: skip
+
+
+def step_starts(recording: Recording) -> dict[int, int]:
+    """The start of the first op of each step."""
+    return {
+        step: min(op.start for op in recording.ops if op.step == step)
+        for step in sorted({op.step for op in recording.ops if op.step >= 0})
+    }
+
+
+def step_times(recording: Recording) -> dict[int, int]:
+    """From each step's first op to that of the next; the GPU span of the last one."""
+    starts = step_starts(recording)
+    end_ns = max(op.end for op in recording.ops if op.step == max(starts))
+    ends_ns = [*list(starts.values())[1:], end_ns]
+    return {
+        step: end_ns - start_ns
+        for (step, start_ns), end_ns in zip(starts.items(), ends_ns, strict=True)
+    }
+
+
+def parts_between(recording: Recording, start_ns: int, end_ns: int) -> Parts:
+    """The attributed time of each part between two times; adds up to the whole.
+
+    Of the ops of a stream, an instant belongs to the first that runs in it. Kernels of several
+    streams share it equally; without kernels it is of copies, then of communication; else of a
+    class of idle time.
+    """
+    plan = recording.plan
+    gaps = slow_gaps(recording.ops, recording.calls, {plan.device}, has_floor=not plan.coarse)
+    running = [op for op in recording.ops if op.start < end_ns and op.end > start_ns]
+    idle = [piece for gap in gaps for piece in _idle_pieces(gap)]
+    times = {start_ns, end_ns, *(op.start for op in running), *(op.end for op in running)}
+    times |= {time for begin, end, _ in idle for time in (begin, end)}
+    parts: dict[str, Fraction] = {}
+    for begin, end in pairwise(sorted(time for time in times if start_ns <= time <= end_ns)):
+        names = _counted([op for op in running if op.start <= begin < op.end])
+        names = names or [name for since, until, name in idle if since <= begin < until]
+        for name in names:
+            parts[name] = parts.get(name, Fraction()) + Fraction(end - begin, len(names))
+    assert all(ns.denominator == 1 for ns in parts.values()), "plan even lengths for overlaps"
+    return {name: int(ns) for name, ns in parts.items()}
+
+
+def _counted(running: list[RecordedOp]) -> list[str]:
+    """The parts that an instant counts for, one for each op."""
+    first = {op.stream: op for op in sorted(running, key=lambda op: -op.start)}.values()
+    communication = [op.part for op in first if op.part == COMMUNICATION]
+    copies = [COPIES for op in first if op.category in (COPY, FILL)]
+    kernels = [op.part for op in first if op.part != COMMUNICATION and op.category == KERNEL]
+    return kernels or copies[:1] or communication[:1]
+
+
+def _idle_pieces(gap: SlowGap) -> Iterator[tuple[int, int, str]]:
+    at = gap.prev.end
+    for name, length in gap.pieces:
+        yield at, at + length, name.partition(":")[0]
+        at += length
