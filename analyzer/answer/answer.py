@@ -7,6 +7,7 @@ import numpy as np
 from decodescope.analyzer.answer.advice import Circumstances, next_steps
 from decodescope.analyzer.answer.bound import StepLimit, bound_of, reasons
 from decodescope.analyzer.answer.parts import (
+    PROFILER,
     OpShares,
     Window,
     find_parts,
@@ -18,6 +19,7 @@ from decodescope.analyzer.roofline.roofline import Costs, Limit
 from decodescope.analyzer.schema.answer import Answer, Bound, HostFrame, LimitBound, ModelSource
 from decodescope.analyzer.schema.kernel_report import LaunchReport
 from decodescope.analyzer.schema.step_report import StepCost
+from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
 from decodescope.analyzer.timing.step_annotations import StepAnnotation
 from decodescope.analyzer.timing.timeline import Timeline, idle_inside
@@ -60,6 +62,8 @@ def find_answer(timeline: Timeline, shares: OpShares, facts: AnswerFacts) -> Ans
         has_graphs=2 * facts.launches.graph_launches > facts.launches.calls,
     )
     whole = "the window" if window.step is None else "the step"
+    if PROFILER in idle:
+        whole = duration(window.length_ns - idle[PROFILER])
     because = reasons(parts, limit, bound, cost, facts.launches, whole)
     advice = next_steps(circumstances)
     if trace.on_cpu:

@@ -58,7 +58,7 @@ def reasons(
     whole: str,
 ) -> tuple[str, ...]:
     """Sentences with the figures that decide, then the other evidence; `whole` names the time that
-    the parts are of: "the step" or "the window"."""
+    the parts are of: "the step", "the window", or the time without the profiler's cost."""
     return (*_limit_reasons(parts, limit, cost), *_group_reasons(parts, bound, launches, whole))
 
 

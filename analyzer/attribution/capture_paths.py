@@ -25,7 +25,7 @@ from decodescope.analyzer.timing.launches import (
     while_capturing,
 )
 from decodescope.analyzer.timing.step_annotations import is_step_name
-from decodescope.analyzer.trace import HostEvents, Trace
+from decodescope.analyzer.trace import HostEvents, Trace, rows_in
 
 MEMCPY_NODE, MEMSET_NODE = "memcpy", "memset"
 _COPY = re.compile(r"Memcpy", re.IGNORECASE)
@@ -43,11 +43,13 @@ MAX_OPEN = 256
 @dataclass(frozen=True, slots=True)
 class _Node:
     """One captured call: the ranges open around it (rows of `Trace.ranges`, outermost first), its
-    operator (a row of `Trace.cpu_ops`, -1 for none), and its kernel, "" if unknown."""
+    operator (a row of `Trace.cpu_ops`, -1 for none), its kernel, "" if unknown, and the id of the
+    operator call that made it, -1 if unknown."""
 
     ranges: tuple[int, ...]
     operator: int
     name: str
+    external_id: int
 
 
 @dataclass(slots=True)
@@ -121,7 +123,7 @@ def _graphs(trace: Trace) -> Iterator[_Graph]:
             if not name and kernel[call] >= 0:
                 name = trace.names[int(kernel[call])]
             operator = _operator(trace, ranges, operators) if operators else other
-            graph.nodes.append(_Node(ranges, operator, name))
+            graph.nodes.append(_Node(ranges, operator, name, int(calls.external_id[call])))
         yield graph
 
 
@@ -187,10 +189,25 @@ def _add(
                 stream=0,
                 name=node.name if named or node.name in (MEMCPY_NODE, MEMSET_NODE) else "",
                 path=paths[next(place)],
+                bytes=moved,
+                flops=flops,
                 operator=_operator_name(trace, node.operator),
             )
-            for node in graph.nodes
+            for node, (moved, flops) in zip(graph.nodes, _work(trace, graph.nodes), strict=True)
         ]
+
+
+def _work(trace: Trace, nodes: Sequence[_Node]) -> Iterator[tuple[int | None, int | None]]:
+    """Bytes and FLOPs of each node: those of its operator count for the first kernel of it (the
+    reduction of a split product has none)."""
+    rows = rows_in(trace.work.external_id, np.array([node.external_id for node in nodes]))
+    counted: set[int] = set()
+    for node, row in zip(nodes, rows.tolist(), strict=True):
+        if row < 0 or row in counted or node.name in (MEMCPY_NODE, MEMSET_NODE):
+            yield None, None
+            continue
+        counted.add(row)
+        yield int(trace.work.bytes[row]), int(trace.work.flops[row])
 
 
 def _tree(trace: Trace, nodes: Sequence[_Node]) -> tuple[PathTree, list[int]]:

@@ -38,6 +38,7 @@ from decodescope.analyzer.text import formatting
 from decodescope.analyzer.text.formatting import UNKNOWN, percent
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.vocabulary import words
+from decodescope.analyzer.vocabulary.answer_words import answer_lines
 from decodescope.analyzer.vocabulary.class_colors import (
     FAMILY_COLORS,
     GAP_COLORS,
@@ -167,6 +168,7 @@ def _environment() -> Environment:
         "number": formatting.number,
         "percent": formatting.percent,
         "cut": cut_middle,
+        "answer": answer_lines,
         "bound": words.bound_words,
         "ops": words.ops_word,
         "overlap": words.overlap_words,

@@ -11,6 +11,7 @@ from decodescope.analyzer.reports.distributions import Buckets, shared_bounds
 from decodescope.analyzer.schema.answer import Answer, AnswerPart
 from decodescope.analyzer.schema.kernel_report import LaunchReport, QueueDepth
 from decodescope.analyzer.text.formatting import count, duration, percent
+from decodescope.analyzer.vocabulary.answer_words import limit_words
 from decodescope.analyzer.vocabulary.words import part_words
 
 _WATERFALL_LEFT, _RIGHT = 150.0, 80.0
@@ -74,8 +75,7 @@ def _bar(drawing: Drawing, name: str, answer: Answer, y: float, px_per_ns: float
     if answer.limit_ns is not None:
         mark = _WATERFALL_LEFT + answer.limit_ns * px_per_ns
         drawing.line(mark, y - 5, mark, y + _WATERFALL_BAR_PX + 4, "mark")
-        at_least = "≥ " if answer.limit_is_lower_bound else ""
-        drawing.text(mark + 4, y - 3, f"limit {at_least}{duration(answer.limit_ns)}", "small")
+        drawing.text(mark + 4, y - 3, limit_words(answer), "small")
 
 
 def _part_segment(

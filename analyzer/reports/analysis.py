@@ -97,17 +97,19 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         shares = op_shares(timeline, structure, window_of(timeline, step, interruptions))
     structured, layers = structure_reports(timeline, own_ranges, structure, step, shares)
     roles = role_reports(timeline, structure, step, shares)
-    found = MedianStep(timeline, step, structure, work, shares, structured, layers, roles)
+    annotation = UNKNOWN if step is None else kinds_of(trace, timeline.steps)[step]
+    found = MedianStep(
+        timeline, step, annotation, structure, work, shares, structured, layers, roles
+    )
     costs = find_costs(found, facts)
     trace_health = health(
         timeline, observer, reported_interruptions, ranges.tree.cut, costs.findings
     )
     answer = Answer()
     if shares is not None:
-        kinds = kinds_of(trace, timeline.steps)
         answer_facts = AnswerFacts(
             steps=0 if step is None else len(main_steps),
-            annotation=UNKNOWN if step is None else kinds[step],
+            annotation=annotation,
             costs=costs,
             host=host_frames(timeline, main_steps, interruptions),
             interruptions_ns=sum(interruption.length_ns for interruption in interruptions),

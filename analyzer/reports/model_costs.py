@@ -35,8 +35,6 @@ from decodescope.analyzer.roofline.roofline import (
 from decodescope.analyzer.schema.report import CaptureInfo, Finding
 from decodescope.analyzer.schema.step_report import StepCost
 from decodescope.analyzer.text.formatting import duration
-from decodescope.analyzer.timing.step_annotations import StepAnnotation
-from decodescope.analyzer.timing.step_kinds import kinds_of
 
 # Weights and KV cache that a word of a variant's name stands for.
 _OF_VARIANT = {
@@ -66,10 +64,8 @@ def model_costs(
     """The costs of a step by the user's model, else by the model that its capture names, whose cost
     is `own_cost`, else by the bundled model that alone fits. A model that contradicts the trace is
     not used: a finding says where."""
-    assert found.step is not None
-    timeline, capture = found.timeline, found.timeline.trace.capture
-    annotation = kinds_of(timeline.trace, timeline.steps)[found.step]
-    facts = trace_facts(found, annotation)
+    capture = found.timeline.trace.capture
+    facts = trace_facts(found)
     findings: tuple[Finding, ...] = ()
     if given.model is not None:
         chosen: _Chosen | None = _Chosen(given.model, "model")
@@ -82,7 +78,7 @@ def model_costs(
         return Costs(own_cost, findings=findings)
     try:
         return replace(
-            _costs(found, given, facts, annotation, chosen, device_name, peak, own_cost),
+            _costs(found, given, facts, chosen, device_name, peak, own_cost),
             findings=findings,
         )
     except InputError as error:
@@ -96,7 +92,6 @@ def _costs(
     found: MedianStep,
     given: Given,
     facts: TraceFacts,
-    annotation: StepAnnotation,
     chosen: _Chosen,
     device_name: str,
     peak: DatasheetPeak | None,
@@ -110,7 +105,7 @@ def _costs(
     model = chosen.model
     if problems := contradictions(model.shape, facts, model.tensor_parallel, given.batch):
         raise InputError("; ".join(problems))
-    sizes = step_sizes(annotation, given, model.shape, facts, model.tensor_parallel)
+    sizes = step_sizes(found.annotation, given, model.shape, facts, model.tensor_parallel)
     work = role_work(model.shape, sizes.shape, model.weights, model.tensor_parallel)
     cost = own_cost
     if cost is None or chosen.source != "capture":

@@ -41,9 +41,9 @@ class StepSizes:
     batch_by_shapes: bool = False
 
 
-def trace_facts(found: MedianStep, annotation: StepAnnotation) -> TraceFacts:
+def trace_facts(found: MedianStep) -> TraceFacts:
     """What the step shows of its model."""
-    trace, work = found.timeline.trace, found.work
+    trace, work, annotation = found.timeline.trace, found.work, found.annotation
     ops = np.flatnonzero(found.timeline.steps.op_step == found.step)
     if trace.capture is None:
         moved, flops = work.bytes[ops], work.flops[ops]
@@ -70,12 +70,10 @@ def kernels_of_roles(found: MedianStep) -> dict[str, list[str]]:
     """The names of the kernels of each role of the step."""
     trace = found.timeline.trace
     ops = np.flatnonzero(found.timeline.steps.op_step == found.step)
-    pairs = np.unique(
-        np.column_stack((found.structure.role[ops], trace.ops.name[ops])).astype(np.int64), axis=0
-    )
     names: dict[str, list[str]] = {}
-    for role, name in pairs.tolist():
-        names.setdefault(ROLES[role], []).append(trace.names[name])
+    for role in np.unique(found.structure.role[ops]).tolist():
+        of_role = np.unique(trace.ops.name[ops[found.structure.role[ops] == role]])
+        names[ROLES[role]] = [trace.names[name] for name in of_role.tolist()]
     return names
 
 

@@ -28,6 +28,7 @@ from decodescope.analyzer.structure.step_structure import (
     UNKNOWN_ROLE,
     Structure,
 )
+from decodescope.analyzer.timing.step_annotations import StepAnnotation
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Int64s, grouped
 
@@ -49,10 +50,12 @@ class _Layers:
 @dataclass(frozen=True, slots=True, eq=False)
 class MedianStep:
     """The `step` that stands for a trace (None without one), with what is known of it before its
-    costs: the role, the work and the attributed time of each op, and its reports."""
+    costs: what its annotation tells, the role, the work and the attributed time of each op, and its
+    reports."""
 
     timeline: Timeline
     step: int | None
+    annotation: StepAnnotation
     structure: Structure
     work: OpWork
     shares: OpShares | None

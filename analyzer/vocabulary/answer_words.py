@@ -60,12 +60,17 @@ def frame_words(host: HostFrame) -> str:
     return host.frame or " · ".join(filter(None, (host.operator, host.call)))
 
 
-def _reasons(answer: Answer) -> Iterator[str]:
-    """The limit decides where a step is near it, and is the last of the reasons elsewhere."""
+def reasons_in_order(answer: Answer) -> tuple[str, ...]:
+    """The reason that decides first: the limit decides where a step is near it, and is the last of
+    the reasons elsewhere."""
     reasons = answer.because
-    if answer.bound not in ("memory", "compute"):
-        reasons = (*reasons[1:], *reasons[:1])
-    for place, reason in enumerate(reasons):
+    if answer.bound in ("memory", "compute"):
+        return reasons
+    return (*reasons[1:], *reasons[:1])
+
+
+def _reasons(answer: Answer) -> Iterator[str]:
+    for place, reason in enumerate(reasons_in_order(answer)):
         decides = place == 0 and answer.bound != "unknown"
         yield f"{bound_words(answer.bound)}; {reason}" if decides else reason
 
@@ -86,20 +91,28 @@ def _headline(answer: Answer, tensor_parallel: int) -> Iterator[str]:
         yield f"unprofiled {duration(answer.unprofiled_step_ns)}"
     if answer.tokens_per_s is not None:
         yield f"{rate(answer.tokens_per_s)} tokens/s"
-    yield from _limit_words(answer, tensor_parallel)
+    yield from _limit_and_source(answer, tensor_parallel)
 
 
-def _limit_words(answer: Answer, tensor_parallel: int) -> Iterator[str]:
+def limit_words(answer: Answer) -> str:
+    """The limit of the step, marked where it is a lower bound."""
     if answer.limit_ns is None:
-        yield "limit not known"
+        return "limit not known"
+    at_least = "≥ " if answer.limit_is_lower_bound else ""
+    return f"limit {at_least}{duration(answer.limit_ns)}"
+
+
+def _limit_and_source(answer: Answer, tensor_parallel: int) -> Iterator[str]:
+    if answer.limit_ns is None:
+        yield limit_words(answer)
         return
     known_by = "shapes in the trace"
     if answer.model is not None:
         known_by = answer.model + "?" * (answer.model_source == "guessed")
     if tensor_parallel > 1:
         known_by += f", TP {tensor_parallel}"
-    at_least, at_most = ("≥ ", "at most ") if answer.limit_is_lower_bound else ("", "")
-    yield f"limit {at_least}{duration(answer.limit_ns)} ({known_by})"
+    at_most = "at most " if answer.limit_is_lower_bound else ""
+    yield f"{limit_words(answer)} ({known_by})"
     judged_ns = sum(part.ns for part in answer.parts if part.group != "profiler")
     if answer.limit_ns and judged_ns:
         yield f"{at_most}x{significant(judged_ns / answer.limit_ns)} over"

@@ -13,11 +13,11 @@ RUN_KEYS = {
     "schema_version", "model", "weights", "variant", "device", "dtype", "batch", "context",
     "tokens", "prompt_token_ids", "output_token_ids", "tokens_per_s", "step_ns",
     "launch_calls_per_step", "gpu_ops_per_step", "gpu_idle_fraction", "bytes_per_step",
-    "bandwidth", "observer", "waterfall", "environment", "sampling",
+    "bandwidth", "observer", "answer", "environment", "sampling",
 }  # fmt: skip
 ANALYZE_KEYS = {
     "schema_version", "source", "health", "devices", "launches", "steps", "kernels", "ranges",
-    "verdict",
+    "answer",
 }  # fmt: skip
 SMALL_RUN = ("run", "--model", "tiny", "--device", "cpu", "--context", "8", "--tokens", "20")
 
@@ -49,10 +49,13 @@ def test_run_prints_the_documented_report(run: Run) -> None:
     assert report["gpu_ops_per_step"] > 50
 
 
-def test_the_waterfall_adds_up_to_the_profiled_step(run: Run) -> None:
+def test_the_parts_add_up_to_the_profiled_step(run: Run) -> None:
     report, _ = run
-    parts = [part["ns"] for part in report["waterfall"]]
-    assert sum(parts) == report["observer"]["profiled_step_ns"]
+    answer = report["answer"]
+    assert sum(part["ns"] for part in answer["parts"]) == answer["step_ns"]
+    assert (answer["kind"], answer["steps"], answer["batch"]) == ("decode", 3, 1)
+    assert answer["step_ns"] == report["observer"]["profiled_step_ns"]
+    assert answer["unprofiled_step_ns"] == report["observer"]["unprofiled_step_ns"]
 
 
 def test_the_kept_window_matches_the_report(run: Run, decodescope: Command) -> None:

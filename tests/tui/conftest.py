@@ -15,7 +15,7 @@ def _quick_pilot(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def trace_file(tmp_path: Path) -> Path:
-    """A Kineto trace of three launch-bound steps, as a worker captures it."""
+    """A Kineto trace of three host-bound steps, as a worker captures it."""
     return scripted.write_trace(tmp_path / "window-0001.json")
 
 

@@ -32,7 +32,7 @@ async def test_figures_of_a_run_and_its_window(session, trace_file):
     for piece in ("running", "llama-3.2-1b · eager · random weights · H200 bf16 b1 c128"):
         assert piece in shown
     assert "47.2" in shown
-    assert "launch-bound" in shown
+    assert "host-bound" in shown
     assert "host_wait" in shown
     assert "48 GPU ops" in shown
     assert "self._entries" in shown
@@ -62,7 +62,7 @@ async def test_a_variants_figures_are_not_shown_for_another(session, trace_file)
     assert switched.splitlines()[STRIP] == ""
     assert "waiting for the first window of compiled" in switched
     assert "51.0" in back
-    assert "launch-bound" in back
+    assert "host-bound" in back
 
 
 async def test_v_and_a_number_switch_variants_that_can_run(session):
@@ -209,7 +209,7 @@ async def test_copy_puts_the_figures_on_the_clipboard(session, trace_file):
         await pilot.press("y")
         copied = session.app.clipboard
     assert "47.2 tok/s" in copied
-    assert "launch-bound" in copied
+    assert "host-bound" in copied
     assert "host_wait" in copied
 
 

@@ -39,7 +39,7 @@ async def test_freeze_holds_the_view_and_skips_analyses(session, trace_file, mon
     assert "frozen" in frozen.splitlines()[0]
     assert "frozen" in frozen.splitlines()[2]
     assert "88.8" in thawed
-    assert "launch-bound" in thawed
+    assert "host-bound" in thawed
 
 
 async def test_a_frozen_view_survives_a_resize(session):
@@ -77,7 +77,7 @@ async def test_the_screen_goes_on_while_an_analysis_runs_and_the_latest_window_w
         shown = text_of(session.app)
         gate.set()
         await settle(pilot)
-        assert "launch-bound" in text_of(session.app)
+        assert "host-bound" in text_of(session.app)
     assert "77.7" in shown
     assert paths == ["window-0.json", "window-3.json"]
 

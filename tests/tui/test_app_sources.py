@@ -44,7 +44,7 @@ async def test_a_recording_plays_pauses_ends_and_starts_over(tmp_path, trace_fil
         assert "replay" in shown.splitlines()[0]
         assert "ended" in shown.splitlines()[0]
         assert "run.dsrec" in shown.splitlines()[0]
-        assert "launch-bound" in shown
+        assert "host-bound" in shown
     assert (tmp_path / "decodescope-eager-20260102-030405.json.gz").exists()
 
 
@@ -62,12 +62,12 @@ async def test_traces_are_opened_and_v_and_a_number_switch_between_them(tmp_path
         await pilot.press("v", "1")
         await settle(pilot)
         back = text_of(app)
-    assert "launch-bound" in opened
+    assert "host-bound" in opened
     assert "a.json" in opened
     assert "unreadable" in unreadable.splitlines()[0]
     assert "b.json" in unreadable.splitlines()[1]
-    assert "launch-bound" not in unreadable
-    assert "launch-bound" in back
+    assert "host-bound" not in unreadable
+    assert "host-bound" in back
 
 
 def write_rank(path, rank, base_ns):

@@ -78,7 +78,7 @@ async def test_death_shows_a_banner_keeps_the_data_and_r_restarts(session, trace
     assert "killed by SIGKILL" in dead
     assert "CUDA error: an illegal memory access" in dead
     assert "R restart" in dead
-    assert "launch-bound" in dead
+    assert "host-bound" in dead
     assert "10 s" in dead
     assert session.link.restarts == 1
     assert "killed by SIGKILL. The" not in restarted

@@ -104,10 +104,10 @@ LIMIT = next(page for page in LOADED if page.name == "limit")
     st.integers(1, 100),
 )
 def test_a_taller_page_of_limits_loses_no_panel(
-    size, verdict, waterfall, roles, bandwidths, roofline, more
+    size, verdict, parts, roles, bandwidths, roofline, more
 ):
     width, height = size
-    wanted = {"verdict_full": verdict, "waterfall": waterfall, "roles": roles,
+    wanted = {"verdict_full": verdict, "parts": parts, "roles": roles,
               "bandwidths": bandwidths, **roofline}  # fmt: skip
     taller = plan((width, height + more), LIMIT, "trace", **wanted).places
     assert set(plan(size, LIMIT, "trace", **wanted).places) <= set(taller)
@@ -115,7 +115,7 @@ def test_a_taller_page_of_limits_loses_no_panel(
 
 @given(st.integers(80, 320), st.integers(24, 120), st.integers(2, 15), st.integers(1, 12))
 def test_roles_have_rows_where_bandwidths_and_roofline_say_nothing(width, height, roles, verdict):
-    wanted = {"verdict_full": verdict, "waterfall": 9, "bandwidths": 1, "roofline": 1}
+    wanted = {"verdict_full": verdict, "parts": 9, "bandwidths": 1, "roofline": 1}
     places = plan((width, height), LIMIT, "trace", roles=roles, **wanted).places
     # A head, and the five longest.
     assert places["roles"].height > min(roles, 6)

@@ -68,9 +68,9 @@ async def test_figures_and_the_last_window_are_shown_until_the_run_has_its_own(
         assert before.count(FIGURES) == 2
         assert before.count(WINDOW) == 3
         assert before.count(MARK) == 6
-        assert "launch-bound" in before
+        assert "host-bound" in before
         assert "tok/s" in before
-        words = ("tok/s", "launch-bound", "Idle gaps", "host_wait")
+        words = ("tok/s", "host-bound", "Idle gaps", "host_wait")
         greyed = {word: brightness(session.app, word) for word in words}
         assert brightness(session.app, " recorded on H200 ") > max(greyed.values())
         view = session.app.view()

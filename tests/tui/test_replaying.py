@@ -92,7 +92,7 @@ async def test_it_opens_on_the_last_window_with_figures_and_history(recording):
     assert "paused" in shown.splitlines()[0]
     assert "paused 1:00.0 / 1:40.0" in shown
     assert f"{rate(1060.0)} tok/s" in shown
-    assert "launch-bound" in shown
+    assert "host-bound" in shown
     assert [sample.at for sample in samples] == [float(second) for second in range(1, 61)]
     assert {sample.choice for sample in samples[-19:]} == {1}
     assert "a switch failed" not in shown

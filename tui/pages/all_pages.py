@@ -113,25 +113,25 @@ def range_bands(room: Room) -> list[Band]:
 
 
 def limit_bands(room: Room) -> list[Band]:
-    """Verdict, waterfall, roles and bandwidths take the rows that they need; the roofline the
+    """Verdict, parts, roles and bandwidths take the rows that they need; the roofline the
     others, with the details of the chosen kernel beside it where there is room. Roles stand beside
-    the waterfall on wide screens; where room is short, bandwidths that are unknown and the roofline
+    the parts on wide screens; where room is short, bandwidths that are unknown and the roofline
     of a trace of little known work go before them."""
     edge = edge_rows(room.frame)
     verdict = max(min(room.wanted.get("verdict_full", 1), _FULL_VERDICT_ROWS, room.height // 3), 1)
-    waterfall = room.wanted.get("waterfall", 6) + edge
+    parts = room.wanted.get("parts", 6) + edge
     roles = room.wanted.get("roles", 0) + edge
     beside = room.width >= _ROLES_BESIDE_WIDTH and roles > edge
-    step: tuple[tuple[str, float], ...] = (("waterfall", 1.0),)
+    step: tuple[tuple[str, float], ...] = (("parts", 1.0),)
     if beside:
-        step, waterfall = (("waterfall", 0.56), ("roles", 0.44)), max(waterfall, roles)
+        step, parts = (("parts", 0.56), ("roles", 0.44)), max(parts, roles)
     bandwidths = room.wanted.get("bandwidths", 3) + edge
     roofline: tuple[tuple[str, float], ...] = (("roofline", 1.0),)
     if room.width >= _DETAILS_BESIDE_WIDTH:
         roofline = (("roofline", 0.66), ("details", 0.34))
     bands = [
         Band((("verdict_full", 1.0),), min(verdict, 2), verdict, 1, 1, verdict),
-        Band(step, min(edge + 4, waterfall), waterfall, 2, 4, waterfall),
+        Band(step, min(edge + 4, parts), parts, 2, 4, parts),
         Band((("bandwidths", 1.0),), min(edge + 2, bandwidths), bandwidths, 4, 2, bandwidths),
     ]
     # A roofline of little known work wants few rows.
@@ -146,7 +146,7 @@ def limit_bands(room: Room) -> list[Band]:
             some = min(edge + _SOME_ROLES, roles)
             bands.insert(2, Band((("roles", 1.0),), few, roles, 3, 3, some))
             if _is_short(room, verdict):
-                # What says little or nothing leaves its rows to the roles, and the waterfall its
+                # What says little or nothing leaves its rows to the roles, and the step its
                 # smallest parts.
                 bands[1] = replace(bands[1], comfort=bands[1].least)
                 # Bandwidths that are unknown want one row to say so.
@@ -159,7 +159,7 @@ def limit_bands(room: Room) -> list[Band]:
 def _is_short(room: Room, verdict: int) -> bool:
     """Whether the panels have not all the rows that tell most. A taller screen loses no panel, so
     boxes are counted where it would have them."""
-    most = {"waterfall": 12, "roles": _SOME_ROLES, "bandwidths": 3, "roofline": 7}
+    most = {"parts": 12, "roles": _SOME_ROLES, "bandwidths": 3, "roofline": 7}
     edge = edge_rows("box" if room.width >= BOX_MIN_WIDTH else "rule")
     rows = (edge + min(room.wanted.get(name, many), many) for name, many in most.items())
     return room.height < verdict + sum(rows)
@@ -233,7 +233,7 @@ _LIVE = (
 _LIMIT = (
     "limit.roofline:RooflinePanel",
     "verdict:FullVerdictPanel",
-    "limit.step:WaterfallPanel,RolesPanel,BandwidthPanel",
+    "limit.step:PartsPanel,RolesPanel,BandwidthPanel",
 )
 _COMPARISON = (
     "comparing.setup:ComparisonSetupPanel",

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from rich.style import Style
 
 from decodescope.analyzer.tables.columns import DETAIL, TEXT, Column, Mark, Table, Tone
-from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS, GAP_LETTERS
+from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS, GAP_LETTERS, PART_LETTERS
 from decodescope.tui.panels.sheet import TextLine
 from decodescope.tui.style.palette import UNICODE, Glyphs, Inks, horizontal_bar
 
@@ -209,12 +209,12 @@ def tone_style(tone: Tone, inks: Inks) -> Style | None:
 
 
 def mark_style(mark: Mark, inks: Inks) -> Style:
-    return inks.family(mark.name) if mark.kind == "family" else inks.gap(mark.name)
+    return {"family": inks.family, "gap": inks.gap, "part": inks.part}[mark.kind](mark.name)
 
 
 def swatch(mark: Mark, inks: Inks, glyphs: Glyphs) -> Cell:
     """A mark in one cell: its colour, or its letter where colours do not tell."""
-    letters = FAMILY_LETTERS if mark.kind == "family" else GAP_LETTERS
+    letters = {"family": FAMILY_LETTERS, "gap": GAP_LETTERS, "part": PART_LETTERS}[mark.kind]
     return Cell(inks.mark(letters.get(mark.name, "?"), glyphs.swatch), mark_style(mark, inks))
 
 

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.text.plain import plain_line
+from decodescope.analyzer.vocabulary.answer_words import answer_lines, reasons_in_order
 from decodescope.analyzer.vocabulary.words import bound_words, layers_words, straggler_text
 from decodescope.tui.commands import Command
 from decodescope.tui.model.view import Moment, Part, View
@@ -18,23 +17,13 @@ _BAD = ("host", "communication", "copies")
 
 @dataclass(frozen=True, slots=True)
 class VerdictData:
-    """`label` is "launch-bound", …; it is empty before the first window, and `reasons` say why.
+    """`label` is "host-bound", …; it is empty before the first window, and `reasons` say why.
     `advice` is what to do next."""
 
     label: str
     reasons: tuple[str, ...]
     bad: bool = False
     advice: tuple[str, ...] = ()
-
-
-def _about_the_step(report: Report) -> list[str]:
-    """The layers of a step, and the interruptions, where either is known."""
-    texts = []
-    if report.structure is not None and report.structure.layers:
-        texts.append(f"a step has {layers_words(report.structure)}")
-    if report.answer.interruptions_ns:
-        texts.append(f"set apart: interruptions of {duration(report.answer.interruptions_ns)}")
-    return texts
 
 
 class VerdictPanel(Panel[VerdictData]):
@@ -58,11 +47,16 @@ class VerdictPanel(Panel[VerdictData]):
             return VerdictData(
                 "no GPU activity", messages or ("the trace holds no GPU events",), True
             )
-        answer = report.answer
-        communication = view.window.communication
-        waiting = [straggler_text(communication)] if communication is not None else []
-        reasons = (*answer.because, *waiting, *_about_the_step(report))
-        return VerdictData(bound_words(answer.bound), reasons, answer.bound in _BAD, answer.next)
+        answer, lines = report.answer, answer_lines(report)
+        reasons = [*lines.refused, *reasons_in_order(answer)]
+        if view.window.communication is not None:
+            reasons.append(straggler_text(view.window.communication))
+        if report.structure is not None and report.structure.layers:
+            reasons.append(f"a step has {layers_words(report.structure)}")
+        if lines.apart:
+            reasons.append(f"set apart: {lines.apart}")
+        is_bad = answer.bound in _BAD
+        return VerdictData(bound_words(answer.bound), tuple(reasons), is_bad, answer.next)
 
     def as_text(self, data: VerdictData) -> list[str]:
         advice = [f"next         {line}" for line in data.advice]

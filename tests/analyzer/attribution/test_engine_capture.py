@@ -54,6 +54,24 @@ def test_every_op_of_the_replay_has_a_path(pair: tuple[Trace, bytes]) -> None:
     assert not_used(analysis) == []
 
 
+def test_the_work_of_products_is_that_of_the_shapes_in_the_capture(
+    pair: tuple[Trace, bytes],
+) -> None:
+    """gpt-oss-20b at batch 32: qkv, o and router of each layer; lm_head is outside of it."""
+    trace, capture = pair
+    analysis = analyze(trace, Given((read_kineto_bytes(capture, "capture.json"),), guess=False))
+    rows = {row.role: row for row in analysis.report.roles}
+    sizes = {"qkv": (5120, 2880), "o": (2880, 4096), "router": (32, 2880)}
+    for role, (outputs, inputs) in sizes.items():
+        elements = 32 * inputs + outputs * inputs + 32 * outputs
+        assert rows[role].bytes == LAYERS * 2 * (elements + outputs)
+        assert rows[role].flops == LAYERS * 2 * 32 * outputs * inputs
+    assert rows["head"].flops == 2 * 32 * 201_088 * 2880
+    answer = analysis.report.answer
+    assert (answer.model_source, answer.limit_is_lower_bound) == ("shapes", True)
+    assert answer.limit_ns == sum(row.limit_ns or 0 for row in rows.values())
+
+
 def test_without_kernel_names_operators_decide(pair: tuple[Trace, bytes]) -> None:
     trace, capture = pair
     document: dict[str, Any] = json.loads(capture)

@@ -381,6 +381,22 @@ def cut_window(rng: random.Random) -> Situation:
     return Situation(((Plan(steps, cut=True),),), "kernels")
 
 
+def alike_names(rng: random.Random) -> Situation:
+    """Long names that differ in one place each, as templates do."""
+    tiles = rng.sample(range(100, 1000), 12)
+    made = [
+        Kernel(
+            "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cute::tuple<int, "
+            f"int>, Mainloop<{'Stage, ' * 9}cute::C<{tile}>, {'Warp, ' * 9}>>>(Params)",
+            "other",
+            drawn(rng, 9 * US, 30 * US),
+        )
+        for tile in tiles
+    ]
+    steps = numbered(jittered(rng, Step(tuple(made)), 4), "decode_step_")
+    return Situation(((Plan(steps),),), "kernels", has_roles=False)
+
+
 def without_steps(rng: random.Random, made: list[Kernel], bound: Bound) -> Situation:
     step = Step(tuple(made), "unknown", graph=False)
     return Situation(((Plan((step,)),),), bound, has_roles=False, has_steps=False)
@@ -414,6 +430,6 @@ SITUATIONS: dict[str, Callable[[random.Random], Situation]] = {
         draft_and_verify,
         interrupted, micro_batches, early_launches, unmarked_steps, ranks,
         one_step, one_op, one_layer, only_a_prefill, whole_microseconds, two_models, two_engines,
-        cut_window, no_steps, only_copies, only_nccl,
+        cut_window, alike_names, no_steps, only_copies, only_nccl,
     )
 }  # fmt: skip

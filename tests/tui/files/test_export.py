@@ -76,7 +76,7 @@ async def test_the_text_of_the_page_goes_to_the_clipboard(app) -> None:
         assert not field.display
         await pilot.press("enter")
         await settle(pilot)
-        assert "launch-bound" in app.clipboard
+        assert "host-bound" in app.clipboard
 
 
 async def test_an_existing_file_is_asked_about_and_the_input_is_never_written(

@@ -30,14 +30,14 @@ def drawn(app: DecodescopeApp, size: tuple[int, int] = (100, 30)) -> list[str]:
 @pytest.mark.parametrize("size", [(60, 16), (80, 24), (200, 50), (1, 1)])
 def test_a_trace_is_drawn_in_any_size(trace_file: Path, size: tuple[int, int]) -> None:
     lines = drawn(DecodescopeApp(TraceSource((trace_file,))), size)
-    assert size == (1, 1) or "launch-bound" in "\n".join(lines)
+    assert size == (1, 1) or "host-bound" in "\n".join(lines)
 
 
 def test_a_plain_terminal_gets_ascii(trace_file: Path) -> None:
     traits = TerminalTraits(unicode=False, color=False)
     text = "\n".join(drawn(DecodescopeApp(TraceSource((trace_file,)), traits)))
     assert text.isascii()
-    assert "launch-bound" in text
+    assert "host-bound" in text
 
 
 class Worker(ScriptedLink):
@@ -64,7 +64,7 @@ def test_a_live_run_is_drawn_after_its_first_window_and_ended(trace_file: Path) 
     )
     text = "\n".join(drawn(app))
     assert "47.2" in text
-    assert "launch-bound" in text
+    assert "host-bound" in text
     assert link.closed
 
 

@@ -51,7 +51,7 @@ async def test_enter_opens_a_trace_and_the_next_run_knows_it(app, folder) -> Non
         await settle(pilot)
         again = text_of(app)
     assert "run-b.json" in shown.splitlines()[0]
-    assert "launch-bound" in shown
+    assert "host-bound" in shown
     remembered = Memory(folder / "state" / "state.json").remembered
     assert remembered.recent == (str(folder / "run-b.json"),)
     assert "recent" in next(line for line in again.splitlines()[1:] if "run-b.json" in line)

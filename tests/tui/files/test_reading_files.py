@@ -34,7 +34,7 @@ async def test_a_file_that_cannot_be_read_leaves_what_was_shown(app, folder, bad
         assert "unreadable" in next(line for line in shown.splitlines()[8:] if bad in line)
         await pilot.press("escape", "1")
         await settle(pilot)
-        assert "launch-bound" in text_of(app)
+        assert "host-bound" in text_of(app)
     assert (after.window, after.state) == (before.window, "trace")
     assert any(line.level == "error" and bad in line.text for line in after.log)
 
@@ -142,7 +142,7 @@ async def test_how_much_of_a_file_was_read_is_shown(app, folder, monkeypatch) ->
             assert text in text_of(one)
             go.set()
             await settle(pilot)
-            assert "launch-bound" in text_of(one)
+            assert "host-bound" in text_of(one)
         monkeypatch.undo()
 
 

@@ -90,5 +90,5 @@ def test_one_drawing_of_a_run(path: Path, run) -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
     assert "following" in done.stdout.splitlines()[0]
-    assert "launch-bound" in done.stdout
+    assert "host-bound" in done.stdout
     assert run.poll() is None

@@ -1,29 +1,34 @@
-"""Page 6: the waterfall adds up to the step, bandwidths have moments, points can be chosen."""
+"""Page 6: the parts add up to the step, bandwidths have moments, points can be chosen."""
 
+import dataclasses
 import math
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decodescope.analyzer.protocol.messages import State
 from decodescope.analyzer.reports.roofline_model import roofline_model
-from decodescope.analyzer.schema.report import WaterfallPart
-from decodescope.analyzer.text.formatting import duration, percent, signed_duration
+from decodescope.analyzer.schema.answer import Answer
+from decodescope.analyzer.text.formatting import UNKNOWN, duration, percent
+from decodescope.analyzer.vocabulary.words import part_words
 from decodescope.tui.model.picks import KernelPick, Selection
-from decodescope.tui.model.view import Moment
+from decodescope.tui.model.view import Moment, Window
 from decodescope.tui.panels.limit.log_axis import LogAxis, decade_text
 from decodescope.tui.panels.limit.roofline import RooflinePanel
-from decodescope.tui.panels.limit.step import BandwidthPanel, WaterfallData, WaterfallPanel
+from decodescope.tui.panels.limit.step import BandwidthPanel, PartsPanel
 from decodescope.tui.panels.verdict import FullVerdictPanel, VerdictPanel
 from tests.helpers import scripted
+from tests.helpers.answers import answer_of, part_of
 from tests.helpers.app import recorded
 from tests.helpers.app.recorded import BRUSHES, SIZES, app_of, drawn, press, view_of, window
 from tests.helpers.kineto_events import document, event, op
 from tests.helpers.scripted import settle, text_of
 
-PANELS = (WaterfallPanel, BandwidthPanel, RooflinePanel, FullVerdictPanel)
+PANELS = (PartsPanel, BandwidthPanel, RooflinePanel, FullVerdictPanel)
 
 
 def chosen(app):
@@ -35,30 +40,66 @@ def eager(tmp_path: Path) -> Path:
     return recorded.write_window(tmp_path, "eager")
 
 
+def answered(answer: Answer) -> Window:
+    """The window of a run with another answer."""
+    shown = window("eager")
+    report = msgspec.structs.replace(shown.report, answer=answer)
+    return dataclasses.replace(shown, analysis=dataclasses.replace(shown.analysis, report=report))
+
+
+def title_of(shown: Window) -> str:
+    view = view_of(shown)
+    panel = PartsPanel(BRUSHES[0], view, Moment(0.0))
+    data = panel.pick(view, Moment(0.0))
+    return panel.draw(data, 120, 20).title
+
+
 @pytest.mark.parametrize("variant", ["eager", "compiled", "fused+graph"])
-def test_bars_follow_each_other_and_add_up_to_the_step(variant: str) -> None:
+def test_parts_are_in_order_of_what_is_lost_and_add_up_to_the_step(variant: str) -> None:
     shown = window(variant)
-    parts = [part for part in shown.report.answer.parts if part.ns]
-    lines = drawn(WaterfallPanel, view_of(shown), BRUSHES[2], 120, 20)
-    assert duration(sum(part.ns for part in parts)) in lines[-1]
-    ends = 0
-    for part in parts:
-        line = next(line for line in lines if f" {signed_duration(part.ns)} " in line)
-        bar = [place for place, char in enumerate(line) if char == "="]
-        if bar:
-            assert bar[0] >= ends - 1
-            ends = bar[-1]
+    answer = shown.report.answer
+    head, *lines = drawn(PartsPanel, view_of(shown), BRUSHES[2], 120, 40)
+    assert head.split() == ["over", "the", "limit", "time", "limit", "over",
+                            "of", "step", "%", "of", "step"]  # fmt: skip
+    assert len(lines) == len(answer.parts)
+    assert sum(part.ns for part in answer.parts) == answer.step_ns
+    for line, part in zip(lines, answer.parts, strict=True):
+        assert line[2:].startswith(f"{part_words(part.part)} ")
+        assert f" {duration(part.ns)} " in line
+    lost = [part.ns - (part.limit_ns or 0) for part in answer.parts if part.group != "profiler"]
+    assert lost == sorted(lost, reverse=True)
+    bars = [line.count("=") for line in lines if not line.startswith("p ")]
+    assert bars == sorted(bars, reverse=True)
+    assert title_of(shown).startswith(f"Where the step goes: {duration(answer.step_ns)}, limit ")
 
 
-def test_kernels_faster_than_the_peak_are_shown_as_that() -> None:
-    parts = (WaterfallPart("limit", 1_000), WaterfallPart("kernel_inefficiency", -200))
-    panel = WaterfallPanel(BRUSHES[2], view_of(window("eager")), Moment(0.0))
-    rows = panel.draw(WaterfallData(parts, False, None), 120, 5).rows
-    text = ["".join(segment.text for segment in row.segments) for row in rows]
-    assert "-200 ns" in text[1]
-    assert "-25.0 %" in text[1]
-    assert "faster than the peak allows" in text[1]
-    assert "800 ns" in text[2]
+def test_a_part_has_its_time_limit_and_the_time_over_it() -> None:
+    parts = (part_of("down", 60_000, 1, 48_000), part_of("host_wait", 30_000),
+             part_of("norm", 8_000, 1), part_of("qkv", 2_000, 1, 2_500))  # fmt: skip
+    answer = msgspec.structs.replace(
+        answer_of({}), parts=parts, step_ns=100_000, whole_ns=100_000, limit_ns=50_500
+    )
+    _, *lines = drawn(PartsPanel, view_of(answered(answer)), BRUSHES[2], 120, 20)
+    down, late, norm, qkv = (" ".join(line.split()) for line in lines)
+    assert down.startswith("D down 60.0 µs 48.0 µs 12.0 µs 12.0 ==")
+    assert late.startswith(f"h waiting for the host 30.0 µs {UNKNOWN} 30.0 µs 30.0 ==")
+    assert norm.startswith(f"N norm 8.00 µs {UNKNOWN} {UNKNOWN} 8.0 =")
+    assert qkv.startswith("Q qkv 2.00 µs 2.50 µs -500 ns -0.5")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "limit not known"),
+        ({"limit_ns": 42_000}, "limit 42.0 µs"),
+        ({"limit_ns": 42_000, "limit_is_lower_bound": True}, "limit ≥ 42.0 µs"),
+    ],
+)
+def test_the_title_is_the_step_and_its_limit(changes: dict[str, Any], words: str) -> None:
+    shown = answered(answer_of({"down": 60_000, "host_wait": 30_000}, **changes))
+    assert title_of(shown) == f"Where the step goes: 90.0 µs, {words}"
+    columns = drawn(PartsPanel, view_of(shown), BRUSHES[0], 120, 20)[0].split()
+    assert ("over" in columns) == bool(changes)
 
 
 def test_every_bandwidth_has_its_moment_and_none_is_shown_twice_under_one_name(tmp_path) -> None:
@@ -88,7 +129,7 @@ async def test_the_live_figure_is_beside_those_of_the_window(tmp_path: Path) -> 
     assert any(" now " in line and " 2.8 % " in line for line in found)
     assert "MBU now 2.8 %" in lines[2]
     assert any(" before the window " in line for line in found)
-    assert any("an unprofiled step (1.50 ms) reads" in line for line in lines)
+    assert any("% of 1.50 ms: below 60%" in line for line in lines)
 
 
 async def test_arrows_go_from_kernel_to_kernel_and_enter_opens_one(eager: Path) -> None:

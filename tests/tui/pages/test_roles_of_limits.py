@@ -39,7 +39,7 @@ async def test_roles_come_before_panels_that_say_nothing(tmp_path: Path) -> None
     inferred.write_bytes(document(layered(steps=3)))
     text, copied = await limits(inferred, (80, 24))
     assert roles_in(text) == [
-        "norm", "qkv", "rope", "kv_write", "attention", "o", "gate_up",
+        "norm", "qkv", "rope", "kv_write", "attention", "o",
     ]  # fmt: skip
     assert "Bandwidth:" not in text
     assert "Roofline" not in text

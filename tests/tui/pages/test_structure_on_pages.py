@@ -17,9 +17,8 @@ from decodescope.tui.background import analyse_files
 from decodescope.tui.model.details.describe import gap_lines, overview_lines, range_detail_lines
 from decodescope.tui.model.details.kernel import kernel_lines, op_lines
 from decodescope.tui.model.look import look_at
-from decodescope.tui.model.picks import GapFilter, GapPick, OpPick, Selection, SpanPick
+from decodescope.tui.model.picks import GapPick, OpPick, SpanPick
 from decodescope.tui.model.view import Moment, Window
-from decodescope.tui.panels.gaps.classes import GapClassesPanel
 from decodescope.tui.panels.gaps.listing import GapListPanel, GapRows
 from decodescope.tui.panels.limit.step import RolesPanel
 from decodescope.tui.panels.range_tree import RangeTreePanel
@@ -149,11 +148,7 @@ def test_the_verdict_ends_with_the_layers_and_interruptions(slow: Window) -> Non
     data = VerdictPanel(BRUSHES[0], view_of(slow), Moment(0.0))._data
     layers, interrupted = data.reasons[-2:]
     assert layers.startswith("a step has 2 layers (2 of 10 ops), 1 op before and 3 after them")
-    steady = slow.report.steady
-    assert interrupted == (
-        f"interrupted 2 times, for 663 ms in all; without that, idle for "
-        f"{percent(steady.idle_share)} % of {duration(steady.window_ns)}"
-    )
+    assert interrupted == "set apart: 663 ms of interruptions"
     assert said(overview_lines(slow))["step"] in layers
 
 
@@ -211,7 +206,7 @@ def test_details_of_an_interrupted_gap_name_the_cause(slow: Window) -> None:
     lines = said(gap_lines(slow, longest))
     interruption = slow.report.interruptions[0]
     assert lines["interruption"] == f"wait, {duration(interruption.ns)}: {interruption.evidence}"
-    assert lines["→"] == "an interruption: the steady state and the verdict leave it out"
+    assert lines["→"] == "an interruption: it is set apart, and in no figure of a step"
     other = said(gap_lines(slow, 0))
     assert "interruption" not in other
     assert not other["→"].startswith("an interruption")
@@ -228,26 +223,6 @@ def test_interrupted_gaps_are_marked_found_and_filtered(slow: Window) -> None:
     assert rows.matching(re.compile("wait$")) >= {0}
     assert rows.text(0).endswith("interruption: wait")
     assert len(rows.matching(re.compile("fused_add"))) > 1
-
-
-@pytest.mark.parametrize("size", [(60, 5), (76, 9), (120, 12)])
-def test_the_steady_state_stands_beside_the_whole(slow: Window, size: tuple[int, int]) -> None:
-    width, height = size
-    lines = drawn(GapClassesPanel, view_of(slow), BRUSHES[2], width, height)
-    (device,), steady = slow.report.devices, slow.report.steady
-    start = (
-        f"steady: {percent(steady.idle_share)} % idle of {duration(steady.window_ns)}, "
-        f"whole: {percent(device.idle_ns / device.window_ns)} % of {duration(device.window_ns)}"
-    )
-    assert lines[-1].startswith(start)
-    assert len(lines) <= height
-    for chosen in (Selection(within="step"), Selection(gaps=GapFilter(step=1))):
-        narrowed = drawn(GapClassesPanel, view_of(slow, chosen), BRUSHES[2], width, height)
-        assert not any(line.startswith("steady") for line in narrowed)
-    clean = view_of(window_of(analyze(slow_layered())))
-    assert not any(
-        "steady" in line for line in drawn(GapClassesPanel, clean, BRUSHES[2], width, height)
-    )
 
 
 # Roles

@@ -33,7 +33,7 @@ def start(tmp_path):
 )
 def test_start_resize_and_leave(start, way, code):
     terminal = start()
-    terminal.until(lambda: terminal.shows("47.2") and terminal.shows("launch-bound"))
+    terminal.until(lambda: terminal.shows("47.2") and terminal.shows("host-bound"))
     terminal.resize(120, 40)
     terminal.until(lambda: terminal.shows("╭─ Last step"))
     terminal.resize(20, 5)
@@ -83,7 +83,7 @@ def test_a_killed_worker_leaves_the_app_usable(start, tmp_path):
 
 def test_a_terminal_without_unicode_gets_ascii(start):
     terminal = start("ascii", 120, 40)
-    terminal.until(lambda: terminal.shows("launch-bound") and terminal.shows("47.2"))
+    terminal.until(lambda: terminal.shows("host-bound") and terminal.shows("47.2"))
     drawn = "".join(terminal.screen.display)
     assert drawn.isascii(), sorted({char for char in drawn if not char.isascii()})
     terminal.child.send("q")

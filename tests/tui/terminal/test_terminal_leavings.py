@@ -108,7 +108,7 @@ def test_a_full_disk_leaves_no_half_file_and_the_app_stays(tmp_path):
     script = f'cd "{folder}"; ulimit -f 8; exec "{sys.executable}" -m decodescope open "{trace}"'
     terminal = Terminal(["-c", script], 120, 40, program="bash")
     try:
-        terminal.until(lambda: terminal.shows("launch-bound"))
+        terminal.until(lambda: terminal.shows("host-bound"))
         terminal.child.send("\x13")
         terminal.until(lambda: terminal.shows("screenshot not written"))
         assert list(folder.iterdir()) == []

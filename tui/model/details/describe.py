@@ -1,12 +1,12 @@
 """The lines that tell everything about a pick."""
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from decodescope.analyzer.answer.advice import gap_advice
 from decodescope.analyzer.names.fitted_names import short_kernels
 from decodescope.analyzer.schema.report import GapReport
 from decodescope.analyzer.text.formatting import UNKNOWN, count, duration, percent
+from decodescope.analyzer.vocabulary.answer_words import reasons_in_order
 from decodescope.analyzer.vocabulary.words import (
     CPU_GAP_MEANINGS,
     GAP_MEANINGS,
@@ -21,9 +21,6 @@ from decodescope.tui.model.details.kernel import kernel_lines, op_lines
 from decodescope.tui.model.details.lines import DetailLine, range_role_lines
 from decodescope.tui.model.picks import GapPick, KernelPick, OpPick, RangePick, Selection, SpanPick
 from decodescope.tui.model.view import Window
-
-if TYPE_CHECKING:
-    pass
 
 
 def describe(selection: Selection, window: Window) -> tuple[str, Iterable[DetailLine]]:
@@ -41,14 +38,14 @@ def describe(selection: Selection, window: Window) -> tuple[str, Iterable[Detail
             return "Span", span_lines(window, start_ns, end_ns)
     if selection.within is not None:
         return "Range", range_detail_lines(window, selection.within)
-    return "Verdict", overview_lines(window)
+    return "Answer", overview_lines(window)
 
 
 def overview_lines(window: Window) -> Iterator[DetailLine]:
     """The bound of the step, its reasons, the advice, and every finding."""
     report = window.report
     yield DetailLine("", bound_words(report.answer.bound), "strong")
-    for reason in report.answer.because:
+    for reason in reasons_in_order(report.answer):
         yield DetailLine("", f"· {reason}")
     if window.communication is not None:
         yield DetailLine("", f"· {straggler_text(window.communication)}")

@@ -1,28 +1,16 @@
-"""The panels of one step: the waterfall of its time, its roles, and the bandwidth it reaches."""
-
-from dataclasses import dataclass
+"""The panels of one step: its parts, its roles, and the bandwidth it reaches."""
 
 from decodescope.analyzer.reports.step_figures import (
     StepBandwidth,
     live_bandwidth,
     window_bandwidths,
 )
-from decodescope.analyzer.schema.answer import AnswerPart
+from decodescope.analyzer.tables.answer_table import answer_table
 from decodescope.analyzer.tables.steps_table import roles_table
-from decodescope.analyzer.text.formatting import (
-    UNKNOWN,
-    duration,
-    percent,
-    signed_duration,
-    significant,
-)
-from decodescope.analyzer.vocabulary.class_colors import LIMIT_COLOR, PART_LETTERS
-from decodescope.analyzer.vocabulary.words import (
-    CPU_GAP_MEANINGS,
-    GAP_MEANINGS,
-    layers_words,
-    part_words,
-)
+from decodescope.analyzer.text.formatting import UNKNOWN, duration, percent, significant
+from decodescope.analyzer.vocabulary.answer_words import limit_words
+from decodescope.analyzer.vocabulary.class_colors import LIMIT_COLOR
+from decodescope.analyzer.vocabulary.words import layers_words
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine
@@ -30,102 +18,42 @@ from decodescope.tui.panels.table_layout import table_lines
 from decodescope.tui.panels.window_table import WindowTable, WindowTablePanel
 from decodescope.tui.style.palette import horizontal_bar
 
-_WATERFALL_TITLE = "Where the step goes"
-_PART_CELLS, _TIME_CELLS, _SHARE_CELLS, _MEANING_CELLS = 25, 9, 8, 32
-_LEAST_WATERFALL_BAR = 8
 
-
-@dataclass(frozen=True, slots=True)
-class WaterfallData:
-    """The parts of the step with the median time, in order of the time over the limit."""
-
-    parts: tuple[AnswerPart, ...]
-    on_cpu: bool
-    slowdown: float | None
-
-    @property
-    def step_ns(self) -> int:
-        return sum(part.ns for part in self.parts)
-
-
-class WaterfallPanel(Panel[WaterfallData]):
-    """Each bar begins where the one above ends; the last row is the step."""
-
-    NAME = "waterfall"
-
-    def pick(self, view: View, moment: Moment) -> WaterfallData | Empty:
-        window = view.window
-        if window is None:
-            return Empty(_WATERFALL_TITLE, view.waiting)
-        report = window.report
-        parts = report.answer.parts if report.answer.step is not None else ()
-        if not sum(part.ns for part in parts):
-            return Empty(_WATERFALL_TITLE, _no_waterfall(window))
-        observer = report.observer
-        return WaterfallData(parts, report.on_cpu, observer.ratio if observer else None)
+class LongestFirstPanel(WindowTablePanel):
+    """The first rows of a table that does not scroll; the others are counted."""
 
     def wanted_rows(self, width: int) -> int | None:
-        return 1 if isinstance(self._data, Empty) else len(self._data.parts) + 1
+        return 0 if isinstance(self._data, Empty) else len(self._rows) + 1
 
-    def as_text(self, data: WaterfallData) -> list[TextLine]:
-        lines: list[TextLine] = [f"{_WATERFALL_TITLE}: {duration(data.step_ns)}"]
-        for part in data.parts:
-            share = percent(part.ns / data.step_ns)
-            lines.append((part_words(part.part), signed_duration(part.ns), f"{share} %"))
-        return lines
-
-    def draw(self, data: WaterfallData, width: int, height: int) -> Sheet:
-        inks = self._brush.inks
-        figures = _PART_CELLS + _TIME_CELLS + _SHARE_CELLS + 2
-        meaning = (
-            _MEANING_CELLS if width - figures - _MEANING_CELLS >= 3 * _LEAST_WATERFALL_BAR else 0
-        )
-        bar = width - figures - meaning
-        if bar < _LEAST_WATERFALL_BAR:
-            bar = 0
-        rows, at_ns = [], 0
-        largest = sorted(data.parts, key=lambda part: -abs(part.ns))
-        shown = largest[: max(height - 1, 1)]
-        for part in data.parts:
-            if part in shown:
-                rows.append(self._part(part, data, at_ns, bar, meaning))
-            at_ns += part.ns
-        total = Row().left("  the step", _PART_CELLS, inks.strong)
-        total.right(duration(data.step_ns), _TIME_CELLS, inks.strong)
-        total.right("100 %", _SHARE_CELLS, inks.dim)
-        rows.append(total)
-        slow = data.slowdown
-        note = f"the profiler made it {slow:.2f} times as long" if slow and slow > 1.05 else ""
-        return Sheet(rows[:height], f"{_WATERFALL_TITLE}: {duration(data.step_ns)}", note)
-
-    def _part(
-        self, part: AnswerPart, data: WaterfallData, at_ns: int, bar: int, meaning: int
-    ) -> Row:
-        inks, glyphs = self._brush.inks, self._brush.glyphs
-        hue, step_ns = inks.part(part.part), max(data.step_ns, 1)
-        row = Row().add(f"{inks.mark(PART_LETTERS.get(part.part, '?'), glyphs.swatch)} ", hue)
-        row.left(part_words(part.part), _PART_CELLS - 2, inks.text)
-        row.right(signed_duration(part.ns), _TIME_CELLS, inks.strong)
-        row.right(_signed_share(part.ns / step_ns), _SHARE_CELLS, inks.text)
-        row.add("  ", inks.text)
-        if bar:
-            first_ns = min(at_ns, at_ns + part.ns)
-            start = min(int(max(first_ns, 0) / step_ns * bar), bar - 1)
-            piece = horizontal_bar(
-                abs(part.ns) / step_ns * bar / (bar - start), bar - start, glyphs
-            )
-            row.add(" " * start, inks.text).add(piece, hue)
-        meanings = CPU_GAP_MEANINGS if data.on_cpu else GAP_MEANINGS
-        if meaning:
-            row.left(f" {meanings.get(part.part, '')}", meaning, inks.dim)
-        return row
+    def draw(self, data: WindowTable, width: int, height: int) -> Sheet:
+        rows = table_lines(self._rows, width, max(height, 2), self._brush)
+        more = len(self._rows) - (len(rows) - 1)
+        if len(rows) > height:
+            del rows[0]
+        note = f"{more} more" if more else data.note
+        return Sheet(rows[:height], data.title, note)
 
 
-def _signed_share(fraction: float) -> str:
-    return f"-{percent(-fraction)} %" if fraction < 0 else f"{percent(fraction)} %"
+class PartsPanel(LongestFirstPanel):
+    """The parts of the step with the median time, in order of the time over the limit."""
+
+    NAME = "parts"
+    TITLE = "Where the step goes"
+
+    def contents(self, window: Window, view: View) -> WindowTable | Empty:
+        answer, observer = window.report.answer, window.report.observer
+        if not answer.step_ns:
+            return Empty(self.TITLE, _without_step(window))
+        title = f"{self.TITLE}: {duration(answer.step_ns)}, {limit_words(answer)}"
+        ratio = observer.ratio if observer else None
+        slow = f"the profiler made it {ratio:.2f} times as long" if ratio and ratio > 1.05 else ""
+        return WindowTable(answer_table(answer), title, slow, title)
+
+    def wanted_rows(self, width: int) -> int | None:
+        return super().wanted_rows(width) or 1
 
 
-def _no_waterfall(window: Window) -> str:
+def _without_step(window: Window) -> str:
     """Why there is no step to divide."""
     report = window.report
     if not report.devices:
@@ -137,7 +65,7 @@ def _no_waterfall(window: Window) -> str:
     return "no step of this trace launched an op"
 
 
-class RolesPanel(WindowTablePanel):
+class RolesPanel(LongestFirstPanel):
     """One row a role; roles add up to the busy time of the step."""
 
     NAME = "roles"
@@ -150,17 +78,6 @@ class RolesPanel(WindowTablePanel):
         layers = layers_words(structure) if structure is not None and structure.layers else ""
         heading = f"{self.TITLE}: {layers}" if layers else self.TITLE
         return WindowTable(roles_table(roles), self.TITLE, layers, heading)
-
-    def wanted_rows(self, width: int) -> int | None:
-        return 0 if isinstance(self._data, Empty) else len(self._rows) + 1
-
-    def draw(self, data: WindowTable, width: int, height: int) -> Sheet:
-        rows = table_lines(self._rows, width, max(height, 2), self._brush)
-        more = len(self._rows) - (len(rows) - 1)
-        if len(rows) > height:
-            del rows[0]
-        note = f"{more} more roles take less" if more else data.note
-        return Sheet(rows[:height], data.title, note)
 
 
 _BANDWIDTHS_TITLE = "Bandwidth: bytes of a step ÷ its time"
