@@ -19,13 +19,12 @@ from decodescope.analyzer.schema.comparison_report import (
     Comparison,
     Diff,
     DiffAnswer,
-    Interval,
     Pair,
     SpeedRatio,
     VariantRates,
 )
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.schema.run_report import Accuracy
+from decodescope.analyzer.schema.run_report import Accuracy, Interval
 
 
 @dataclass(frozen=True, slots=True)

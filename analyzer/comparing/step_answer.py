@@ -13,13 +13,9 @@ from decodescope.analyzer.comparing.step_interval import (
     side_spread,
     times_as_many,
 )
-from decodescope.analyzer.schema.comparison_report import (
-    ChangeVerdict,
-    DiffAnswer,
-    Interval,
-    SideTrace,
-)
+from decodescope.analyzer.schema.comparison_report import ChangeVerdict, DiffAnswer, SideTrace
 from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.schema.run_report import Interval
 
 BASE, OTHER = "A", "B"
 

@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 
 from decodescope.analyzer.comparing.bootstrap import CONFIDENCE, RESAMPLES, two_sided_t
-from decodescope.analyzer.schema.comparison_report import Interval
+from decodescope.analyzer.schema.run_report import Interval
 
 FEWEST = 2
 

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from decodescope.analyzer.schema.answer import PartGroup
 from decodescope.analyzer.schema.report import Finding, Report
-from decodescope.analyzer.schema.run_report import Accuracy, RunReport
+from decodescope.analyzer.schema.run_report import Accuracy, Interval, RunReport
 
 ChangeVerdict = Literal["faster", "slower", "no_difference_shown", "unknown"]
 
@@ -60,15 +60,6 @@ class StepChanges(Struct, frozen=True):
     other_step_ns: int | None
     parts: tuple[PartChange, ...]
     layers: tuple[LayerChange, ...] = ()
-
-
-class Interval(Struct, frozen=True):
-    """A bootstrap interval that covers the true value with probability `confidence`;
-    decodescope.analyzer.comparing.bootstrap has the method and the simulated coverage."""
-
-    low: float
-    high: float
-    confidence: float
 
 
 class SideTrace(Struct, frozen=True):

@@ -215,8 +215,8 @@ class StepReport(Struct, frozen=True):
 
     `time_ns` is from the start of its first GPU op to that of the next step, of the last step its
     GPU span, without interruptions; null without ops. The step time of the trace is the median over
-    the steps that are `timed`: those of the main kind that another step follows and no interruption
-    touches, if there are any."""
+    the steps that are `timed`: those of the main kind that another step follows, if there are
+    any."""
 
     index: int
     name: str

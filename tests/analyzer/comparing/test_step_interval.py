@@ -17,7 +17,7 @@ from decodescope.analyzer.comparing.step_interval import (
     side_spread,
     times_as_many,
 )
-from decodescope.analyzer.schema.comparison_report import Interval
+from decodescope.analyzer.schema.run_report import Interval
 
 TIMES = st.lists(st.integers(1, 10**9), min_size=2, max_size=9)
 
