@@ -117,7 +117,7 @@ def _trace(diff: Diff, name: str) -> Side:
         tokens_per_s=report.answer.tokens_per_s,
         ratio=None,
         step_ns=step_ns,
-        mbu=step_bandwidth(cost, timed_ns).mbu if cost is not None and timed_ns else None,
+        mbu=step_bandwidth(cost, timed_ns).mbu if cost and cost.is_certain and timed_ns else None,
         answer=diff.answer if name == OTHER else None,
     )
 

@@ -157,7 +157,7 @@ class Pair(Struct, frozen=True):
     In a comparison, `speed` is the ratio of tokens/s (null if nothing was timed), `step_ns` the
     unprofiled step time that they mean, and `step` what changed between the profiled windows. In a
     diff all three are null: `Diff.answer` has its step times, ratio and parts. The other figures
-    are means of the steps that the step time is a median of. `overlapping`: ops overlap on a side,
+    are means of the main steps (`Report.main_steps`). `overlapping`: ops overlap on a side,
     so that its ranges are to be compared by `attributed_ns`, not by `gpu_ns`.
     """
 

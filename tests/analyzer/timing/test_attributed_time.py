@@ -61,12 +61,11 @@ def events_of(rows: list[Row], later: int = 0, names: dict[str, str] | None = No
     ]  # fmt: skip
 
 
-def totals(report: Report) -> dict[str, Any]:
+def totals(report: Report) -> dict[str, int]:
     """All attributed times of a report, by what they are of."""
-    found: dict[str, Any] = {kernel.name: kernel.attributed_ns for kernel in report.kernels}
-    for device in report.devices:
-        found[f"copies {device.device}"] = device.copies_attributed_ns
-        found[f"graphs {device.device}"] = device.graphs_attributed_ns
+    main, found = report.main_steps, {k.name: k.attributed_ns for k in report.kernels}
+    found["copies"], found["graphs"] = main.copies_attributed_ns, main.graphs_attributed_ns
+    found["outside of steps"] = main.outside_attributed_ns
     return found
 
 
