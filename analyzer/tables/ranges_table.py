@@ -184,7 +184,7 @@ def _columns(report: Report, folded: bool, steps: int | None) -> tuple[Column[Ra
             "attributed_ns",
             "attributed",
             _TIME,
-            "Attributed time: the time of its ops in which no op that began before still ran.",
+            "Attributed time: shared with the kernels that run at once.",
             per_step("range.attributed_ns", steps),
             shown=attributed,
             tone="strong",

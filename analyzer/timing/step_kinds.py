@@ -62,6 +62,13 @@ def kinds_of(trace: Trace, steps: Steps) -> tuple[StepAnnotation, ...]:
     annotations = [parsed[name_index] for name_index in name.tolist()]
     for index, inner in _inner_annotations(trace, steps.marker):
         annotations[index] = supplemented(annotations[index], common(inner))
+    if len(trace.frames) and any(annotation.engine == "sglang" for annotation in annotations):
+        from decodescope.analyzer.timing.frame_steps import drafting
+
+        # A draft worker's forwards are annotated as any other's.
+        drafts = drafting(trace, trace.ranges.take(steps.marker).starts)
+        for index in np.flatnonzero(drafts).tolist():
+            annotations[index] = replace(annotations[index], kind="draft")
     capture = trace.capture
     if capture is None or capture.steps != len(annotations) or capture.batch <= 0:
         return tuple(annotations)

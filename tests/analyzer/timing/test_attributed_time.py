@@ -329,3 +329,12 @@ def test_a_diff_compares_ranges_by_attributed_time_if_a_side_overlaps() -> None:
     same = diff_reports(alone, alone).pair
     assert not same.overlapping
     assert "attr." not in range_section(same).table.columns[1].heading
+
+
+@given(st.lists(st.integers(1, 10**6), min_size=2, max_size=6), st.integers(0, 2**60))
+def test_shares_of_long_times_add_up(lengths: list[int], longer_ns: int) -> None:
+    """A float does not hold each whole ns of 2**60."""
+    end_ns = np.array(lengths) + longer_ns
+    times = Intervals(np.arange(len(lengths)), end_ns + len(lengths))
+    streams, ranks = np.arange(len(lengths)), np.zeros(len(lengths), dtype=np.int8)
+    assert attributed_ns(times, streams, ranks).sum() == times.end_ns.max()
