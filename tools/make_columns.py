@@ -16,8 +16,8 @@ from decodescope.analyzer.tables.answer_table import answer_table
 from decodescope.analyzer.tables.changes_table import (
     changes_table,
     kernel_changes_table,
+    parts_table,
     range_changes_table,
-    step_parts_table,
 )
 from decodescope.analyzer.tables.columns import Column, Table
 from decodescope.analyzer.tables.communication_table import (
@@ -125,13 +125,13 @@ def _of_ranks() -> dict[str, Table[Any]]:
 
 def _of_sides(report: Report) -> dict[str, Table[Any]]:
     none = Change(None, None)
-    pair = Pair("A", "B", None, none, none, none, none, {"all": none}, ())
+    pair = Pair("A", "B", None, None, none, none, ())
     names = (pair.base, pair.other)
     return {
         "Variants, or two traces": sides_table(()),
         "Ratios of tokens/s": speed_table((pair,)),
-        "What changed": changes_table(pair, "step", "GPU ops"),
-        "Step by role or layer": step_parts_table((), "role", names),
+        "What changed": changes_table(pair, "GPU ops"),
+        "Step by part or layer": parts_table((), names),
         "Changes of kernels": kernel_changes_table(report, report, names),
         "Changes of ranges": range_changes_table(pair, (), names),
         "Runs of a comparison": runs_table(()),
