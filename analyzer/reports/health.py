@@ -157,8 +157,8 @@ def _findings(timeline: Timeline, observer: Observer | None, unlinked: int) -> I
     elif steps.source in _INFERRED:
         yield Finding(
             "inferred_steps",
-            f"no step markers; {len(steps)} steps were found by {_INFERRED[steps.source]}; a kind that "
-            "no frame tells follows from launch shapes, attention kernels and GPU time",
+            f"no step markers; {len(steps)} steps were found by {_INFERRED[steps.source]}; a "
+            "kind that no frame tells follows from launch shapes, attention kernels and GPU time",
         )
     elif not steps.gpu_ops.any():
         yield Finding("empty_steps", "no GPU op was launched inside a step marker")
