@@ -70,7 +70,10 @@ def check_answer(analysis: Analysis) -> None:
 def test_step_time_kinds_and_parts_are_those_planted(name: str, seed: int) -> None:
     situation, files = planted(name, seed)
     for analysis, truth in files:
-        check_parts(analysis.report.answer, truth, has_roles=situation.has_roles)
+        if situation.is_exact:
+            check_parts(analysis.report.answer, truth, has_roles=situation.has_roles)
+        else:
+            assert analysis.report.answer.step_ns == pytest.approx(truth.step_ns, rel=0.01)
 
 
 def check_parts(answer: Answer, truth: Truth, *, has_roles: bool) -> None:
