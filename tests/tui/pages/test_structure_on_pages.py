@@ -63,7 +63,7 @@ def said(lines) -> dict[str, str]:
 def test_inferred_ranges_are_slanted_and_said_to_be(inferred: Path) -> None:
     view = view_of(analyse_files([inferred], 0.0))
     panel = RangeTreePanel(BRUSHES[0], view, Moment(0.0))
-    assert panel._title == "Ranges, inferred from kernel names where slanted"
+    assert panel._title == "Ranges per step, inferred from kernel names where slanted"
     rows = panel._shown
     for row, line in enumerate(rows.lines):
         cells = rows.cells(row, BRUSHES[0].inks, 60)
