@@ -98,7 +98,7 @@ def _of_a_trace(report: Report) -> dict[str, Table[Any]]:
         "Devices": devices_table(report),
         "Streams": streams_table(report),
         "Idle time by class": gap_classes_table(report),
-        "Idle time by class, per step": idle_by_class_table(report, 1),
+        "Idle time by class, per step": idle_by_class_table(report),
         "Idle time by stream and class": stream_gaps_table(report),
         "Gaps": longest_gaps_table(report),
         "Interruptions": interruptions_table(report),

@@ -70,10 +70,9 @@ def next_steps(circumstances: Circumstances) -> tuple[str, ...]:
 
 def _next(circumstances: Circumstances) -> Iterator[str]:
     bound, parts = circumstances.bound, circumstances.parts
-    share = {part.part: part.share for part in parts}
-    if bound == "host" and share.get("unlinked", 0.0) == max(
-        part.share for part in parts if part.group == "host"
-    ):
+    ns = {part.part: part.ns for part in parts}
+    host_ns = sum(part.ns for part in parts if part.group == "host")
+    if bound == "host" and 2 * ns.get("unlinked", 0) > host_ns:
         yield _UNLINKED_ADVICE
     elif bound == "host":
         yield _host_advice(circumstances)
@@ -81,8 +80,8 @@ def _next(circumstances: Circumstances) -> Iterator[str]:
         yield from _kernel_advice(parts)
     else:
         yield _of_engine(circumstances) or _own_advice(circumstances)
-    between = sum(share.get(name, 0.0) for name in _BETWEEN_KERNELS)
-    if bound in ("memory", "kernels") and between >= _SMALL_SHARE:
+    between_ns = sum(ns.get(name, 0) for name in _BETWEEN_KERNELS)
+    if bound in ("memory", "kernels") and between_ns >= _SMALL_SHARE * sum(ns.values()) > 0:
         yield _SMALL_GAPS_ADVICE
 
 

@@ -22,6 +22,7 @@ from decodescope.analyzer.vocabulary.words import part_words
 
 NEAR_LIMIT = 0.6
 _SHOWN = 3
+_LEAST_SHARE = 0.01
 _GROUP_WORDS = {
     "host": "waiting for the host",
     "communication": "communication that nothing covers",
@@ -83,7 +84,7 @@ def _limit_reasons(
         yield "the limit is not known: neither a model nor the trace says what must be read"
         return
     at_least = "at least " if limit.is_lower_bound else ""
-    near = "near" if limit.ns >= NEAR_LIMIT * judged_ns else "below"
+    near = "at least" if limit.ns >= NEAR_LIMIT * judged_ns else "below"
     sentence = (
         f"the limit is {at_least}{duration(limit.ns)}, {limit.ns / judged_ns:.1%} of "
         f"{duration(judged_ns)}: {near} {NEAR_LIMIT:.0%}"
@@ -100,7 +101,7 @@ def _group_reasons(
 ) -> Iterator[str]:
     lost, judged_ns = _lost_by_group(parts), _judged_ns(parts)
     for group in sorted(lost, key=lambda group: (group != bound, -lost[group])):
-        if lost[group] <= 0.01 * judged_ns:
+        if lost[group] <= _LEAST_SHARE * judged_ns:
             continue
         largest = [part for part in parts if part.group == group and lost_ns(part) > 0][:_SHOWN]
         listed = ", ".join(f"{part_words(part.part)} {duration(lost_ns(part))}" for part in largest)

@@ -27,7 +27,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from decodescope.analyzer.schema.comparison_report import Interval
+from decodescope.analyzer.schema.run_report import Interval
 
 CONFIDENCE = 0.95
 RESAMPLES = 10_000
@@ -87,6 +87,24 @@ def unpaired_ratio(base: Sequence[float], other: Sequence[float]) -> Interval | 
         other_share = (other_variance / total) ** 2 / (len(other) - 1)
         degrees = max(int(1 / (base_share + other_share)), 1)
     return _interval(float(np.mean(other) / np.mean(base)), total, degrees)
+
+
+def clustered_mean(sums: Floats, sizes: Floats) -> tuple[float, float]:
+    """The mean of all values of blocks [n] that have these sums and numbers of values, and its
+    standard error if the blocks are independent: sqrt(n / (n - 1) * sum (sum_i - mean * size_i)²) /
+    all values. Of equal blocks it is the standard deviation of their means ÷ sqrt(n), which no
+    resampling has to estimate. W. Cochran, Sampling Techniques, 3rd ed. (1977), 6.4."""
+    mean = float(sums.sum() / sizes.sum())
+    residuals = sums - mean * sizes
+    spread = float((residuals**2).sum()) * len(sums) / (len(sums) - 1)
+    return mean, math.sqrt(spread) / float(sizes.sum())
+
+
+def exponential_of_mean(sums: Floats, sizes: Floats) -> Interval:
+    """The interval of exp(mean), where the mean is that of `clustered_mean`, of at least two blocks
+    whose mean has a finite exponential."""
+    mean, error = clustered_mean(sums, sizes)
+    return _interval(math.exp(mean), error**2, len(sums) - 1)
 
 
 def _resampled_means(values: Floats) -> Floats:

@@ -5,11 +5,11 @@ error the KL of the logits to their fp32 reference. One variant beats another if
 in one of the two and not shown worse in the other. Shown means beyond noise:
 
 - speed: the interval of the ratio over shared rounds (`bootstrap.paired_ratio`) does not contain 1;
-- error: the difference of the KL at each position of the text, which both decoded, has a mean that
-  is more than t times its standard error from 0, with Student's t at 95 % for positions - 1
-  degrees of freedom. Positions count as independent.
+- error: the difference of the KL in each block of positions of the text, which both decoded, has a
+  mean that is more than t times its standard error from 0, with Student's t at 95 % for blocks - 1
+  degrees of freedom (`accuracy_intervals` has the blocks).
 
-With fewer than three rounds or positions the means decide, as in the regression gate.
+With fewer than three rounds or blocks the means decide, as in the regression gate.
 
 Differences within noise do not add up: B may beat A, and C beat B, each faster at an error that is
 not shown worse, while C's error is shown worse than A's. So only an unbeaten variant beats another:
@@ -20,13 +20,15 @@ let the rest beat each other in a circle, nothing is decided among them: all are
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, combinations, pairwise, zip_longest
-from statistics import fmean, stdev
 
+import numpy as np
 from msgspec.structs import replace
 
+from decodescope.analyzer.comparing.accuracy_intervals import few_positions
 from decodescope.analyzer.comparing.bootstrap import (
     CONFIDENCE,
     MIN_ROUNDS,
+    clustered_mean,
     mean_interval,
     paired_ratio,
     two_sided_t,
@@ -38,14 +40,19 @@ from decodescope.analyzer.schema.comparison_report import (
     Change,
     Comparison,
     ComparisonResult,
-    Interval,
     Pair,
     SpeedRatio,
     Standing,
     VariantRates,
 )
 from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding, Report
-from decodescope.analyzer.schema.run_report import DEFAULT_TILES, INTERPRETED, Accuracy, RunReport
+from decodescope.analyzer.schema.run_report import (
+    DEFAULT_TILES,
+    INTERPRETED,
+    Accuracy,
+    Interval,
+    RunReport,
+)
 
 Speeds = Callable[[str, str], SpeedRatio | None]
 Rounds = dict[int, RunReport]
@@ -106,12 +113,11 @@ def _faster(speed: SpeedRatio | None) -> int:
 def _closer(base: Accuracy, other: Accuracy) -> int:
     """1 if the other variant's KL is shown to be smaller than the base's, -1 if larger, else 0."""
     gain = base.kl - other.kl
-    base_kl, other_kl = base.kl_by_position, other.kl_by_position
-    if len(base_kl) == len(other_kl) >= MIN_ROUNDS:
-        gains = [before - after for before, after in zip(base_kl, other_kl, strict=True)]
-        gain = fmean(gains)
-        noise = two_sided_t(CONFIDENCE, len(gains) - 1) * stdev(gains) / math.sqrt(len(gains))
-        if abs(gain) <= noise:
+    blocks = len(base.kl_by_block)
+    if len(other.kl_by_block) == blocks >= MIN_ROUNDS:
+        gains = np.array(base.kl_by_block) - np.array(other.kl_by_block)
+        mean, error = clustered_mean(gains, np.ones(blocks))
+        if abs(mean) <= two_sided_t(CONFIDENCE, blocks - 1) * error:
             return 0
     return _sign(gain)
 
@@ -188,15 +194,20 @@ def _by_variant(runs: Sequence[RunReport]) -> dict[str, Rounds]:
 
 def _rates(variant: str, rounds: Rounds) -> VariantRates:
     rates = _timed(rounds, sorted(rounds))
-    scored = [run.accuracy for run in rounds.values() if run.accuracy is not None]
     return VariantRates(
         variant=variant,
         tokens_per_s=rates,
         mean=sum(rates) / len(rates) if rates else None,
         interval=mean_interval(rates),
-        accuracy=scored[-1] if scored else None,
+        accuracy=_accuracy(rounds),
         interpreted=any(run.interpreted for run in rounds.values()),
     )
+
+
+def _accuracy(rounds: Rounds) -> Accuracy | None:
+    """That of the last run which has one: all runs of a variant are scored at once."""
+    scored = (run.accuracy for run in reversed(rounds.values()))
+    return next((accuracy for accuracy in scored if accuracy is not None), None)
 
 
 def _timed(rounds: Rounds, numbers: Sequence[int]) -> tuple[float, ...]:
@@ -251,6 +262,9 @@ def _findings(by_variant: Mapping[str, Rounds], windows: Mapping[str, Report]) -
             message = f"{variant} has no run in round {numbers} of {len(every)}"
             yield Finding("missing_rounds", message)
     yield from _output_findings(by_variant)
+    for variant, rounds in by_variant.items():
+        if (accuracy := _accuracy(rounds)) and (message := few_positions(accuracy)):
+            yield Finding("few_positions", f"{variant}: {message}")
     for variant in by_variant:
         for finding in next(iter(by_variant[variant].values())).health.findings:
             if finding.code == DEFAULT_TILES:

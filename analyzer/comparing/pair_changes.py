@@ -88,7 +88,8 @@ def _range_changes(base: Report | None, other: Report | None) -> tuple[RangeChan
     """The aligned ranges; none unless both windows have steps, or neither does."""
     if base is None or other is None or bool(base.steps) != bool(other.steps):
         return ()
-    return align_ranges(base.ranges, other.ranges, len(base.steps) or 1, len(other.steps) or 1)
+    steps = [window.main_steps.steps or 1 for window in (base, other)]
+    return align_ranges(base.ranges, other.ranges, *steps)
 
 
 def uninterrupted_steps(window: Report) -> tuple[StepReport, ...]:
@@ -293,7 +294,7 @@ def kernel_changes(base: Report, other: Report) -> tuple[KernelChange, ...]:
 
 def _kernels(report: Report, attributed: bool) -> dict[str, tuple[float, float]]:
     """Calls and ns per step of each kernel."""
-    steps = len(report.steps) or 1
+    steps = report.main_steps.steps or 1
     return {
         kernel.name: (
             kernel.count / steps,

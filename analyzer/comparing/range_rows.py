@@ -65,7 +65,7 @@ def _short_name(row: RangeChange, prefix: str) -> str:
 
 def range_tree(pair: Pair, windows: Sequence[Report]) -> tuple[ListedRange, ...]:
     """Every range below its parent; a fused one is followed by its parts in both `windows`."""
-    sums = [layer_sums(window.ranges, len(window.steps) or 1) for window in windows]
+    sums = [layer_sums(window.ranges, window.main_steps.steps or 1) for window in windows]
     rows = []
     for change in pair.ranges:
         depth = change.path.count("/")

@@ -16,13 +16,12 @@ from decodescope.analyzer.schema.answer import AnswerPart
 from decodescope.analyzer.schema.comparison_report import (
     Comparison,
     Diff,
-    Interval,
     Pair,
     SpeedRatio,
     VariantRates,
 )
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.schema.run_report import Accuracy
+from decodescope.analyzer.schema.run_report import Accuracy, Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +103,7 @@ def _trace(diff: Diff, name: str) -> Side:
     first, change = name == BASE, diff.pair.step_ns
     report, step_ns = (diff.base, change.base) if first else (diff.other, change.other)
     cost, capture, mbu = report.step_cost, report.capture, None
-    if cost is not None and step_ns:
+    if cost is not None and cost.is_certain and step_ns:
         mbu = step_bandwidth(cost, round(step_ns)).mbu
     file = PurePath(report.source.path).name
     return _side(

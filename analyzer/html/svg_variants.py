@@ -15,7 +15,7 @@ from decodescope.analyzer.schema.comparison_report import (
     Standing,
     VariantRates,
 )
-from decodescope.analyzer.text.formatting import rate
+from decodescope.analyzer.text.formatting import accuracy_figure, rate
 from decodescope.analyzer.vocabulary.words import beaten_text, speed_text
 
 _RATES_LEFT, _ROW_PX, _AXIS_PX = 150.0, 34.0, 24.0
@@ -164,7 +164,8 @@ def standings_svg(standings: Sequence[Standing], variants: Sequence[VariantRates
     if not standings:
         return None
     height = _FRONTIER_TOP + max(_FRONTIER_HEIGHT, len(standings) * _LABEL_PX) + _FRONTIER_AXIS_PX
-    about = "; ".join(_standing_text(standing, "") for standing in standings)
+    texts = _standing_texts(standings, variants)
+    about = "; ".join(texts)
     drawing = Drawing(height, "Speed beside error of each variant", about)
     intervals = {variant.variant: variant.interval for variant in variants}
     tops = [standing.tokens_per_s for standing in standings]
@@ -172,22 +173,32 @@ def standings_svg(standings: Sequence[Standing], variants: Sequence[VariantRates
     axes = _FrontierAxes(standings, max(tops), height - _FRONTIER_AXIS_PX)
     axes.draw(drawing)
     _frontier_line(drawing, [standing for standing in standings if not standing.beaten_by], axes)
-    for standing in standings:
+    for standing, text in zip(standings, texts, strict=True):
         x, y = axes.place(standing)
         if (interval := intervals.get(standing.variant)) is not None:
             low, high = axes.y(interval.low), axes.y(interval.high)
             drawing.rect(x - 4, high, 8, max(low - high, 1), "interval")
         kind = "hollow" if standing.beaten_by else "dot"
-        drawing.circle(x, y, 4, kind, _standing_text(standing, " nats"))
+        drawing.circle(x, y, 4, kind, text)
     _labels(drawing, standings, axes)
     return drawing.markup()
 
 
-def _standing_text(standing: Standing, unit: str) -> str:
-    return (
-        f"{standing.variant}: {rate(standing.tokens_per_s)} tokens/s, KL {standing.kl:.3g}{unit}, "
-        f"beaten by {beaten_text(standing.beaten_by)}"
-    )
+def _standing_texts(standings: Sequence[Standing], variants: Sequence[VariantRates]) -> list[str]:
+    accuracies = {rates.variant: rates.accuracy for rates in variants}
+    texts: list[str] = []
+    for standing in standings:
+        accuracy = accuracies.get(standing.variant)
+        kl = (
+            f"{standing.kl:.3g}"
+            if accuracy is None
+            else accuracy_figure(accuracy, "kl", "{:.3g}".format)
+        )
+        texts.append(
+            f"{standing.variant}: {rate(standing.tokens_per_s)} tokens/s, KL {kl} nats, "
+            f"beaten by {beaten_text(standing.beaten_by)}"
+        )
+    return texts
 
 
 class _FrontierAxes:

@@ -168,12 +168,13 @@ class StepShape:
     def attended_pairs(self, window: int | None) -> float:
         """(Query, key) pairs under the causal mask, and inside the window of a layer that has one:
         for a request with q queries and k keys, the sum of min(window, p) for p in (k - q, k]."""
-        if window is None and self.pairs is not None:
-            return self.pairs
         queries = self.queries / self.batch
         lengths = self.kv_lengths or (self.kv_tokens / self.batch,)
         each = sum(_visible(key, window) - _visible(key - queries, window) for key in lengths)
-        return each if self.kv_lengths else each * self.batch
+        total = each if self.kv_lengths else each * self.batch
+        if self.pairs is None:
+            return total
+        return self.pairs if window is None else min(self.pairs, total)
 
 
 def causal_pairs(queries: int, query_squares: int, query_keys: int) -> int:

@@ -20,7 +20,7 @@ from decodescope.analyzer.modelling.config_fields import shown
 from decodescope.analyzer.modelling.shape import ModelShape
 from decodescope.analyzer.text.plain import plain_line
 
-Compute = Literal["bf16", "fp16", "fp32", "fp8"]
+Compute = Literal["bf16", "fp16", "fp32", "fp8", "fp4"]
 _GROUP = re.compile(r"(?P<name>.+?)[-_:]g(?P<group>[0-9]{1,6})$")
 _MAX_SHOWN = 40
 _Config = Mapping[str, Any]
@@ -68,8 +68,8 @@ _ALL = (
     replace(_INT4, name="awq", zero_bits=4),
     replace(_INT4, name="gptq", zero_bits=4),
     WeightFormat("nf4", 4, scale_bytes=4, block_columns=64),
-    WeightFormat("mxfp4", 4, scale_bytes=1, block_columns=32, compute="fp8"),
-    WeightFormat("nvfp4", 4, scale_bytes=1, block_columns=16, compute="fp8"),
+    WeightFormat("mxfp4", 4, scale_bytes=1, block_columns=32, compute="fp4"),
+    WeightFormat("nvfp4", 4, scale_bytes=1, block_columns=16, compute="fp4"),
 )
 FORMATS: Mapping[str, WeightFormat] = MappingProxyType({each.name: each for each in _ALL})
 _OTHER_NAMES = {

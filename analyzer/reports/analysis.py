@@ -14,6 +14,11 @@ from decodescope.analyzer.reports.device_report import device_reports, idle_by_n
 from decodescope.analyzer.reports.health import health, why_no_answer
 from decodescope.analyzer.reports.interruption_reports import interruption_reports
 from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, launch_report
+from decodescope.analyzer.reports.main_steps import (
+    find_main_steps,
+    main_steps_report,
+    step_kind_reports,
+)
 from decodescope.analyzer.reports.range_reports import range_reports
 from decodescope.analyzer.reports.structure_reports import (
     MedianStep,
@@ -25,6 +30,7 @@ from decodescope.analyzer.reports.structure_reports import (
 from decodescope.analyzer.reports.user_facts import NOTHING, Given
 from decodescope.analyzer.roofline.roofline import OpWork, op_work
 from decodescope.analyzer.schema.answer import Answer
+from decodescope.analyzer.schema.communication_report import CommunicationReport
 from decodescope.analyzer.schema.report import SCHEMA_VERSION, Health, Observer, Report, StepReport
 from decodescope.analyzer.structure.paths import with_inferred_paths
 from decodescope.analyzer.structure.step_structure import Structure, find_structure
@@ -36,9 +42,9 @@ from decodescope.analyzer.timing.interruptions.interrupted_steps import (
 )
 from decodescope.analyzer.timing.interruptions.interruption import Interruption
 from decodescope.analyzer.timing.step_annotations import UNKNOWN
-from decodescope.analyzer.timing.step_kinds import kinds_of, main_kind_steps, step_kinds
+from decodescope.analyzer.timing.step_kinds import kinds_of, main_kind_steps
 from decodescope.analyzer.timing.timeline import Timeline, find_timeline, step_idle_ns
-from decodescope.analyzer.trace import Int64s, Trace
+from decodescope.analyzer.trace import Bools, Int64s, Trace
 
 if TYPE_CHECKING:
     from decodescope.analyzer.collectives.waits import OpWaits
@@ -48,13 +54,15 @@ if TYPE_CHECKING:
 class Analysis(Timeline):
     """A report, and the timeline, ranges, structure, work of each op and interruptions that it
     was built from, for views that draw time. `median_step` is the one with the median time,
-    None if no step launched anything."""
+    None if no step launched anything; `main_ops` says of each op whether the figures per step count
+    it."""
 
     ranges: Ranges
     structure: Structure
     work: OpWork
     interruptions: tuple[Interruption, ...]
     median_step: int | None
+    main_ops: Bools
     report: Report
 
     def op_waits(self) -> "OpWaits | None":
@@ -72,24 +80,18 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         InputError: one of the `facts` beside the trace is not what it should be.
     """
     timeline = _with_captures(find_timeline(trace), facts.captures)
-    trace, communication = timeline.trace, None
-    if len(timeline.busy) > 1:
-        # Few traces have several GPUs; the others do without this module.
-        from decodescope.analyzer.reports.communication import gpu_communication
-
-        communication = gpu_communication(timeline)
+    trace = timeline.trace
     own_ranges = find_ranges(timeline)
     structure = find_structure(timeline, facts.rules or bundled_rules())
     ranges = with_inferred_paths(timeline, own_ranges, structure)
     work = op_work(trace, ranges.reference_op, facts.peak)
-    devices = device_reports(timeline)
-    launches = launch_report(timeline)
     interruptions = find_interruptions(timeline)
     interrupted_ns = interrupted_in_steps(timeline.steps, interruptions)
     main_steps = main_kind_steps(timeline)
-    timed = timed_steps(timeline.steps, interrupted_ns, main_steps)
+    timed = timed_steps(timeline.steps, main_steps)
     step = median_step(timeline.steps, interrupted_ns, timed)
-    steps = _step_reports(timeline, interrupted_ns, timed)
+    main = find_main_steps(timeline, main_steps, interrupted_ns, interruptions)
+    launches = launch_report(timeline, main.ops)
     observer = _observer(timeline, step, interrupted_ns)
     reported_interruptions = interruption_reports(timeline, interruptions)
     shares = None
@@ -120,24 +122,25 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         schema_version=SCHEMA_VERSION,
         source=trace.source,
         health=trace_health,
-        devices=devices,
+        devices=device_reports(timeline),
         launches=launches,
-        steps=steps,
-        kernels=kernel_reports(timeline, work),
-        ranges=range_reports(timeline, ranges),
+        steps=_step_reports(timeline, interrupted_ns, timed),
+        kernels=kernel_reports(timeline, work, main.ops),
+        ranges=range_reports(timeline, ranges, main),
         answer=_with_reservations(answer, trace_health),
         capture=trace.capture,
         observer=observer,
         largest_gaps=largest_gaps(timeline, ranges),
         attribution=attribution(own_ranges, int((ranges.op_node != own_ranges.op_node).sum())),
         kernels_ranked_by="attributed_ns" if timeline.overlapping else "total_ns",
-        step_kinds=step_kinds(timeline),
+        step_kinds=step_kind_reports(timeline, interrupted_ns),
         structure=structured,
         roles=with_costs(roles, costs),
         layers=layers,
         step_cost=costs.step,
         interruptions=reported_interruptions,
-        communication=communication,
+        communication=_communication(timeline),
+        main_steps=main_steps_report(timeline, main),
     )
     return Analysis(
         **{column.name: getattr(timeline, column.name) for column in fields(timeline)},
@@ -146,6 +149,7 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         work=work,
         interruptions=interruptions,
         median_step=step,
+        main_ops=main.ops,
         report=report,
     )
 
@@ -168,6 +172,16 @@ def _with_captures(timeline: Timeline, captures: tuple[Trace, ...]) -> Timeline:
     reference, findings = choose_captures(timeline, captures)
     findings = (*timeline.trace.findings, *findings)
     return replace(timeline, trace=replace(timeline.trace, reference=reference, findings=findings))
+
+
+def _communication(timeline: Timeline) -> CommunicationReport | None:
+    """Who waits for whom among the GPUs of the trace, None without several that communicate."""
+    if len(timeline.busy) < 2:
+        return None
+    # Few traces have several GPUs; the others do without this module.
+    from decodescope.analyzer.reports.communication import gpu_communication
+
+    return gpu_communication(timeline)
 
 
 def _step_reports(

@@ -10,7 +10,7 @@ import numpy as np
 from decodescope.analyzer.attribution.range_tree import host_activity
 from decodescope.analyzer.attribution.ranges import Ranges
 from decodescope.analyzer.names.rules import kernel_meaning
-from decodescope.analyzer.reports.distributions import histogram
+from decodescope.analyzer.reports.distributions import total_of
 from decodescope.analyzer.schema.report import (
     GAP_CLASSES,
     DeviceReport,
@@ -141,16 +141,6 @@ def _totals_by_kind(parts: GapParts, names: tuple[str, ...]) -> dict[str, GapTot
 def idle_by_name(idle_ns: Int64s, names: tuple[str, ...] = GAP_CLASSES) -> dict[str, int]:
     """The idle times that are not 0, by name; `idle_ns` has one for each of `names`."""
     return {name: ns for name, ns in zip(names, idle_ns.tolist(), strict=True) if ns}
-
-
-def total_of(lengths_ns: Int64s) -> GapTotal:
-    """Count, sum, maximum and histogram of the lengths."""
-    return GapTotal(
-        count=len(lengths_ns),
-        total_ns=int(lengths_ns.sum()),
-        max_ns=int(lengths_ns.max(initial=0)),
-        histogram=histogram(lengths_ns),
-    )
 
 
 def largest_gaps(timeline: Timeline, ranges: Ranges) -> tuple[GapReport, ...]:

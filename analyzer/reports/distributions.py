@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from decodescope.analyzer.schema.kernel_report import Percentiles, StepTimes
+from decodescope.analyzer.schema.report import GapTotal
 from decodescope.analyzer.trace import Int64s
 
 Buckets = Sequence[tuple[int, int]]
@@ -21,6 +22,16 @@ def histogram(values_ns: Int64s) -> tuple[tuple[int, int], ...]:
         return ()
     counts = np.bincount(np.searchsorted(_BOUNDS, values_ns)).tolist()
     return tuple((1 << power, count) for power, count in enumerate(counts) if count)
+
+
+def total_of(lengths_ns: Int64s) -> GapTotal:
+    """Count, sum, maximum and histogram of the lengths."""
+    return GapTotal(
+        count=len(lengths_ns),
+        total_ns=int(lengths_ns.sum()),
+        max_ns=int(lengths_ns.max(initial=0)),
+        histogram=histogram(lengths_ns),
+    )
 
 
 def shared_bounds(histograms: Sequence[Buckets]) -> list[int]:

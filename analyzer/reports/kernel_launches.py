@@ -68,14 +68,15 @@ class KernelProfile:
 def kernels_within(analysis: Analysis, path: str) -> tuple[KernelReport, ...]:
     """The kernels of the ops of the range `path` and of those inside it, as in `Report.kernels`:
     counts and times are of these ops, and shares of their times."""
-    inside = analysis.ranges.ops_within(path)
+    inside = analysis.ranges.ops_within(path) & analysis.main_ops
     return kernel_reports(analysis, analysis.work, inside)
 
 
 def longest_kernels_within(analysis: Analysis, path: str, most: int) -> list[tuple[str, int, int]]:
     """Name, count and time (attributed time, if ops overlap) of the first `most` kernels of
     `kernels_within`, without the other figures."""
-    times = kernel_times(analysis, analysis.ranges.ops_within(path)).take(slice(most))
+    inside = analysis.ranges.ops_within(path) & analysis.main_ops
+    times = kernel_times(analysis, inside).take(slice(most))
     names = [analysis.trace.names[name] for name in times.name.tolist()]
     ranked_ns = times.attributed_ns if analysis.overlapping else times.total_ns
     return list(zip(names, times.count.tolist(), ranked_ns.tolist(), strict=True))
@@ -124,13 +125,15 @@ def _facts(analysis: Analysis, op_rows: Int64s) -> KernelLaunches:
 def kernel_profile(
     analysis: Analysis, name: str, within: str | None = None
 ) -> KernelProfile | None:
-    """The profile of one kernel, None if the window (or the range) does not have it."""
+    """The profile of one kernel in the steps that `Report.kernels` is of, None if they (or the
+    range) do not have it."""
     kernels = analysis.report.kernels if within is None else kernels_within(analysis, within)
     report = next((kernel for kernel in kernels if kernel.name == name), None)
     if report is None:
         return None
     trace, paths = analysis.trace, analysis.ranges.paths
     launches = kernel_launches(analysis, name, within)
+    launches = launches.take(analysis.main_ops[launches.op])
     shapes = [
         (trace.shapes[shape], times) for shape, times in _counts(trace.ops.shape[launches.op])
     ]

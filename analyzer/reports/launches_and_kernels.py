@@ -7,14 +7,16 @@ import numpy as np
 from decodescope.analyzer.reports.distributions import percentiles
 from decodescope.analyzer.roofline.roofline import OpWork, rooflines
 from decodescope.analyzer.schema.kernel_report import KernelReport, LaunchReport, ShortKernels
-from decodescope.analyzer.timing.launches import queue_depth_over_time
+from decodescope.analyzer.timing.launches import LaunchCalls, queue_depth_over_time
 from decodescope.analyzer.timing.timeline import Timeline
-from decodescope.analyzer.trace import KERNEL, Bools, Columns, Int32s, Int64s
+from decodescope.analyzer.trace import KERNEL, Bools, Columns, Int32s, Int64s, Trace
 
 
-def launch_report(timeline: Timeline) -> LaunchReport:
-    """Counts and distributions over launch calls; latencies are those of each call's first op."""
-    trace, launches = timeline.trace, timeline.launches
+def launch_report(timeline: Timeline, chosen: Bools) -> LaunchReport:
+    """Counts and distributions over the launch calls of the `chosen` ops; latencies are those of
+    each call's first op. The queue over time is that of all calls."""
+    trace = timeline.trace
+    launches = timeline.launches.take(chosen[timeline.launches.first_op])
     calls = trace.calls.take(launches.call)
     begin_ns = trace.ops.start_ns[launches.first_op]
     queue_ns = begin_ns - calls.end_ns
@@ -31,7 +33,7 @@ def launch_report(timeline: Timeline) -> LaunchReport:
         launch_latency_ns=percentiles(begin_ns - calls.start_ns),
         median_queue_depth=float(np.median(depth)) if len(depth) else None,
         queue_depth=queue_depth_over_time(trace, timeline.busy),
-        short_kernels=_short_kernels(timeline),
+        short_kernels=_short_kernels(trace, launches),
     )
 
 
@@ -47,8 +49,8 @@ class KernelTimes(Columns):
     attributed_ns: Int64s
 
 
-def kernel_times(timeline: Timeline, chosen: Bools | None = None) -> KernelTimes:
-    """The kernels of all ops, or of the `chosen` ones."""
+def kernel_times(timeline: Timeline, chosen: Bools) -> KernelTimes:
+    """The kernels of the `chosen` ops."""
     trace, kernel_rows = timeline.trace, _kernels_of(timeline, chosen)
     named = trace.ops.name[kernel_rows]
     count, total_ns, attributed_ns = np.zeros((3, len(trace.names)), dtype=np.int64)
@@ -62,20 +64,16 @@ def kernel_times(timeline: Timeline, chosen: Bools | None = None) -> KernelTimes
     return KernelTimes(names, count[names], total_ns[names], attributed_ns[names])
 
 
-def kernel_reports(
-    timeline: Timeline, work: OpWork, chosen: Bools | None = None
-) -> tuple[KernelReport, ...]:
+def kernel_reports(timeline: Timeline, work: OpWork, chosen: Bools) -> tuple[KernelReport, ...]:
     """The rows of `kernel_times` with all that is known of each kernel.
 
     `mean_ns` is total / count rounded down, `share` total / sum of all totals, `attributed_share`
-    the same of attributed times. If `chosen` is given, only these ops count, and shares are of
-    their times.
+    the same of attributed times.
     """
     trace, launches = timeline.trace, timeline.launches
     times, kernel_rows = kernel_times(timeline, chosen), _kernels_of(timeline, chosen)
-    short_ops = launches.first_op[_alone_and_short(timeline)[1]]
-    if chosen is not None:
-        short_ops = short_ops[chosen[short_ops]]
+    short_ops = launches.first_op[_alone_and_short(trace, launches)[1]]
+    short_ops = short_ops[chosen[short_ops]]
     short = np.bincount(trace.ops.name[short_ops], minlength=len(trace.names))[times.name]
     all_totals, all_attributed = int(times.total_ns.sum()), int(times.attributed_ns.sum())
     known = rooflines(trace, work, kernel_rows)
@@ -101,10 +99,9 @@ def kernel_reports(
     )
 
 
-def _kernels_of(timeline: Timeline, chosen: Bools | None) -> Int64s:
+def _kernels_of(timeline: Timeline, chosen: Bools) -> Int64s:
     trace = timeline.trace
-    kernels = trace.ops.kind == trace.kernel_kind
-    return np.flatnonzero(kernels if chosen is None else kernels & chosen)
+    return np.flatnonzero((trace.ops.kind == trace.kernel_kind) & chosen)
 
 
 def _shapes(name: Int32s, shape: Int32s) -> dict[int, tuple[int, int]]:
@@ -120,10 +117,9 @@ def _shapes(name: Int32s, shape: Int32s) -> dict[int, tuple[int, int]]:
     return dict(zip(of_name.tolist(), most_often, strict=True))
 
 
-def _short_kernels(timeline: Timeline) -> ShortKernels | None:
+def _short_kernels(trace: Trace, launches: LaunchCalls) -> ShortKernels | None:
     """Number, share and times of the short kernels; None if no call launched a kernel alone."""
-    trace, launches = timeline.trace, timeline.launches
-    alone, short = _alone_and_short(timeline)
+    alone, short = _alone_and_short(trace, launches)
     if not alone.any():
         return None
     return ShortKernels(
@@ -134,10 +130,10 @@ def _short_kernels(timeline: Timeline) -> ShortKernels | None:
     )
 
 
-def _alone_and_short(timeline: Timeline) -> tuple[Bools, Bools]:
+def _alone_and_short(trace: Trace, launches: LaunchCalls) -> tuple[Bools, Bools]:
     """Whether each launch call launched one kernel and nothing else, and whether that kernel also
     ran for less time than the call took."""
-    ops, launches = timeline.trace.ops, timeline.launches
+    ops = trace.ops
     alone = (ops.kind[launches.first_op] == KERNEL) & (launches.ops == 1) & ~launches.is_graph
-    api_ns = timeline.trace.calls.length_ns[launches.call]
+    api_ns = trace.calls.length_ns[launches.call]
     return alone, alone & (ops.length_ns[launches.first_op] < api_ns)

@@ -93,9 +93,9 @@ def step_sizes(
     if kv_tokens is None and given.context is not None:
         kv_tokens = (batch or 1) * given.context
     least = max(queries or 0, batch or 1)
-    shape_of_step = StepShape(
-        batch or 1, least if kv_tokens is None else kv_tokens, queries, _pairs(annotation)
-    )
+    # Of unknown requests, each token may be one, which sees itself alone.
+    pairs = queries if batch is None else _pairs(annotation)
+    shape_of_step = StepShape(batch or 1, least if kv_tokens is None else kv_tokens, queries, pairs)
     by_shapes = batch is not None and not (annotation.batch or given.batch)
     return StepSizes(shape_of_step, batch, kv_tokens, by_shapes)
 

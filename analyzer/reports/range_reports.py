@@ -6,31 +6,35 @@ from decodescope.analyzer.attribution.range_tree import NO_NODE, PathTree
 from decodescope.analyzer.attribution.ranges import Ranges
 from decodescope.analyzer.attribution.replays import CONFIDENCES
 from decodescope.analyzer.reports.device_report import idle_by_name
+from decodescope.analyzer.reports.main_steps import MainSteps
 from decodescope.analyzer.schema.report import GAP_CLASSES, RangeKind, RangeReport
 from decodescope.analyzer.timing.intervals import grouped_busy_ns
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Bools, GpuOps, Int64s, rows_by
 
 
-def range_reports(timeline: Timeline, ranges: Ranges) -> tuple[RangeReport, ...]:
-    """The range paths that put work on a GPU, parents before children, largest sibling first.
+def range_reports(timeline: Timeline, ranges: Ranges, main: MainSteps) -> tuple[RangeReport, ...]:
+    """The range paths that put work on a GPU in the `main` steps, parents before children, largest
+    sibling first.
 
     `gpu_ns` is the union of the ops of the whole subtree, summed over devices; `attributed_ns` the
     sum of their attributed times, which decides what is largest if ops overlap; `idle_ns` the time
-    of the gaps that they ended. Gaps before ops without a path are in no row.
+    of the gaps in those steps that the range's ops ended. Gaps before ops without a path are in no
+    row.
     """
-    tree, ops, parts = ranges.tree, timeline.trace.ops, timeline.parts
-    gpu_ns = _gpu_ns(ops, tree, ranges.op_node)
+    tree, ops, parts = ranges.tree, timeline.trace.ops, main.idle
+    op_node = np.where(main.ops, ranges.op_node, NO_NODE)
+    call_node = np.where(main.ops[timeline.launches.first_op], ranges.call_node, NO_NODE)
+    gpu_ns = _gpu_ns(ops, tree, op_node)
     idle_ns = np.zeros((len(tree), len(GAP_CLASSES)), dtype=np.int64)
     ended_by = ranges.op_node[timeline.gaps.next[parts.gap]]
     ended = ended_by != NO_NODE
     np.add.at(idle_ns, (ended_by[ended], parts.kind[ended]), parts.length_ns[ended])
-    has_path = ranges.op_node != NO_NODE
+    has_path = op_node != NO_NODE
     attributed_ns = np.zeros(len(tree), dtype=np.int64)
-    np.add.at(attributed_ns, ranges.op_node[has_path], timeline.attributed_ns[has_path])
+    np.add.at(attributed_ns, op_node[has_path], timeline.attributed_ns[has_path])
     gpu_ops, launch_calls = (
-        np.bincount(nodes[nodes != NO_NODE], minlength=len(tree))
-        for nodes in (ranges.op_node, ranges.call_node)
+        np.bincount(nodes[nodes != NO_NODE], minlength=len(tree)) for nodes in (op_node, call_node)
     )
     idle_ns, attributed_ns, gpu_ops, launch_calls = (
         tree.add_up(column) for column in (idle_ns, attributed_ns, gpu_ops, launch_calls)

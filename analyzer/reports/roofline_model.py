@@ -72,7 +72,9 @@ def roofline_model(report: Report) -> RooflineModel:
 def _step(report: Report) -> RooflinePoint | None:
     cost, observer = report.step_cost, report.observer
     step_ns = None if observer is None else observer.step_ns
-    if cost is None or not (step_ns and cost.flops_per_step and cost.bytes_per_step > 0):
+    if cost is None or not cost.is_certain:
+        return None
+    if not (step_ns and cost.flops_per_step and cost.bytes_per_step > 0):
         return None
     return RooflinePoint(
         name="the whole step",

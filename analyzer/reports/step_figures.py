@@ -18,32 +18,33 @@ Moment = Literal["now", "before the window", "in the window"]
 
 
 def launch_calls_per_step(report: Report) -> float | None:
-    """Mean launch calls of a step; None for a trace without steps."""
-    return _mean([step.launch_calls for step in report.steps])
+    """Mean launch calls of a main step; None for a trace without steps."""
+    return _per_step(report, report.main_steps.launch_calls)
 
 
 def gpu_ops_per_step(report: Report) -> float | None:
-    """Mean GPU ops of a step; None for a trace without steps."""
-    return _mean([step.gpu_ops for step in report.steps])
+    """Mean GPU ops of a main step; None for a trace without steps."""
+    return _per_step(report, report.main_steps.gpu_ops)
 
 
 def idle_fraction(report: Report) -> float | None:
-    """Idle time ÷ window, summed over the devices; None if no device was active."""
-    return _of_window(report, sum(device.idle_ns for device in report.devices))
+    """Idle time ÷ time of the main steps on their devices; None if no device was active."""
+    main = report.main_steps
+    idle_ns = main.all_gaps.total_ns
+    time_ns = main.busy_ns + idle_ns
+    return idle_ns / time_ns if time_ns else None
 
 
 def communication_fraction(report: Report) -> float | None:
     """Communication time ÷ window, summed over the devices; None if no device was active."""
-    return _of_window(report, sum(device.communication_ns for device in report.devices))
-
-
-def _of_window(report: Report, time_ns: int) -> float | None:
     window_ns = sum(device.window_ns for device in report.devices)
-    return time_ns / window_ns if window_ns > 0 else None
+    communication_ns = sum(device.communication_ns for device in report.devices)
+    return communication_ns / window_ns if window_ns > 0 else None
 
 
-def _mean(values: list[int]) -> float | None:
-    return sum(values) / len(values) if values else None
+def _per_step(report: Report, total: int) -> float | None:
+    steps = report.main_steps.steps
+    return total / steps if steps else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +72,10 @@ def live_bandwidth(stats: "Stats | None", hello: "Hello | None") -> StepBandwidt
 
 
 def window_bandwidths(report: Report) -> tuple[StepBandwidth, ...]:
-    """Those of a window, as far as its steps were timed; empty if the bytes of a step are unknown
-    or there was no GPU."""
+    """Those of a window, as far as its steps were timed; empty if the bytes of a step are not
+    certain or there was no GPU."""
     cost, observer = report.step_cost, report.observer
-    if cost is None or observer is None or report.on_cpu:
+    if cost is None or not cost.is_certain or observer is None or report.on_cpu:
         return ()
     moments: tuple[tuple[Moment, int | None], ...] = (
         ("before the window", observer.unprofiled_step_ns),

@@ -35,8 +35,8 @@ _LEAST, _MOST = 1e6, 1e21
 class DatasheetPeak:
     """A device's peaks and the document that states them.
 
-    `flops_per_s` holds the dense peak by dtype: "bf16", "fp16" and "fp8" on the matrix units,
-    "fp32" on the vector units; a dtype without a certain figure is missing. Figures that a
+    `flops_per_s` holds the dense peak by dtype: "bf16", "fp16", "fp8" and "fp4" on the matrix
+    units, "fp32" on the vector units; a dtype without a certain figure is missing. Figures that a
     datasheet gives only with structured sparsity are halved.
     """
 

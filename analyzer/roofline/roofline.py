@@ -29,7 +29,8 @@ UNKNOWN = -1
 # Words for the dtype of a product's operands: of PyTorch, CUTLASS, cuBLAS (nvjet: t is bf16, h is
 # fp16, q is fp8) and Tensile (B is bf16, H fp16, F8 fp8). The first that is found decides.
 _DTYPE_OF_NAME = (
-    ("fp8", re.compile(r"(?i:fp8|float8|e4m3|e5m2|fp4|e2m1|a8w8|w8a8|a4w4)|_F8|nvjet_\w*?qq")),
+    ("fp4", re.compile(r"(?i:fp4|e2m1|a4w4)")),
+    ("fp8", re.compile(r"(?i:fp8|float8|e4m3|e5m2|a8w8|w8a8)|_F8|nvjet_\w*?qq")),
     (
         "bf16",
         re.compile(r"(?i:bf16|bfloat16|f16|half)|_(?:BBS|HHS|BB?H|HB?H)_|nvjet_\w*?(?:tst|hsh)"),
@@ -241,8 +242,8 @@ def _rate(flops_per_s: Mapping[str, float], dtype: str | None) -> float:
 
 def compute_dtype(weights: "WeightFormat", activations: str) -> str:
     """The dtype of the matrix units that the product of such weights with activations of this dtype
-    can use at best: 8-bit weights may be multiplied by activations of 8 bits."""
-    return "fp8" if weights.compute == "fp8" else activations
+    can use at best: floats of 8 or 4 bits may be multiplied by activations of as many bits."""
+    return weights.compute if weights.compute in ("fp8", "fp4") else activations
 
 
 def captured_cost(capture: CaptureInfo, users_peak: DatasheetPeak | None = None) -> StepCost | None:

@@ -5,7 +5,7 @@ from typing import Literal
 from msgspec import Struct
 
 from decodescope.analyzer.schema.report import Finding, Report
-from decodescope.analyzer.schema.run_report import Accuracy, RunReport
+from decodescope.analyzer.schema.run_report import Accuracy, Interval, RunReport
 
 ChangeVerdict = Literal["faster", "slower", "no_difference_shown", "unknown"]
 
@@ -61,15 +61,6 @@ class StepChanges(Struct, frozen=True):
     change_ns: int
     roles: tuple[StepPartChange, ...]
     layers: tuple[StepPartChange, ...] = ()
-
-
-class Interval(Struct, frozen=True):
-    """A bootstrap interval that covers the true value with probability `confidence`;
-    decodescope.analyzer.comparing.bootstrap has the method and the simulated coverage."""
-
-    low: float
-    high: float
-    confidence: float
 
 
 class SpeedRatio(Struct, frozen=True):

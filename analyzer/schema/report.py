@@ -215,8 +215,8 @@ class StepReport(Struct, frozen=True):
 
     `time_ns` is from the start of its first GPU op to that of the next step, of the last step its
     GPU span, without interruptions; null without ops. The step time of the trace is the median over
-    the steps that are `timed`: those of the main kind that another step follows and no interruption
-    touches, if there are any."""
+    the steps that are `timed`: those of the main kind that another step follows, if there are
+    any."""
 
     index: int
     name: str
@@ -229,6 +229,40 @@ class StepReport(Struct, frozen=True):
     gaps: dict[str, int] = {}
     time_ns: int | None = None
     timed: bool = False
+
+
+class MainStepsReport(Struct, frozen=True):
+    """The steps that every figure per step is of, together: those of the main kind (see `Answer`)
+    that no interruption touches, or all of that kind if none is left. A figure per step is ÷
+    `steps`. With `steps` 0, no step launched an op: all figures are then of the whole trace, and
+    none is per step.
+
+    The time of a step on each of its devices is from its first op there to that of the next step,
+    without interruptions. `busy_ns` + `all_gaps.total_ns` is the time of all steps on all their
+    devices; `gaps` are the parts of those gaps by class, for the classes that occurred.
+
+    `gpu_ops` are the ops that the steps launched, with `launch_calls`. Their attributed time (see
+    `KernelReport`) is that of kernels, of copies and fills, and of graphs traced as a whole; with
+    that of the `outside_ops`, which other steps launched or none, it adds up to the busy time of
+    all devices.
+    """
+
+    steps: int
+    busy_ns: int
+    all_gaps: GapTotal
+    gaps: dict[str, GapTotal]
+    gpu_ops: int
+    launch_calls: int
+    kernels_attributed_ns: int
+    copies_attributed_ns: int
+    graphs_attributed_ns: int
+    outside_ops: int
+    outside_attributed_ns: int
+
+    @property
+    def attributed_ns(self) -> int:
+        """The attributed time of all ops that the steps launched."""
+        return self.kernels_attributed_ns + self.copies_attributed_ns + self.graphs_attributed_ns
 
 
 class RangeReport(Struct, frozen=True):
@@ -289,6 +323,9 @@ class Observer(Struct, frozen=True):
 class Report(Struct, frozen=True):
     """Everything known about one trace; `msgspec.json.encode(report)` is `analyze --json`.
 
+    `launches`, `kernels` and `ranges` are of `main_steps`; `devices`, `largest_gaps` and
+    `attribution` are of the whole trace.
+
     `kernels_ranked_by` names the figure that orders `kernels`, largest first: "attributed_ns" where
     the durations of ops add up to over 2 % more than busy time, else "total_ns". Ranges beside each
     other are then in order of `attributed_ns` too, else of `gpu_ns`. `largest_gaps` holds the ten
@@ -318,6 +355,7 @@ class Report(Struct, frozen=True):
     step_cost: StepCost | None = None
     interruptions: tuple[InterruptionReport, ...] = ()
     communication: CommunicationReport | None = None
+    main_steps: MainStepsReport = MainStepsReport(0, 0, GapTotal(0, 0, 0), {}, *(0,) * 7)
 
     @property
     def overlapping(self) -> bool:

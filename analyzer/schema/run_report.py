@@ -23,15 +23,30 @@ INTERPRETED = (
 DEFAULT_TILES = "default_tiles"
 
 
+class Interval(Struct, frozen=True):
+    """An interval that covers the true value with probability `confidence`;
+    decodescope.analyzer.comparing.bootstrap has the method and the simulated coverage."""
+
+    low: float
+    high: float
+    confidence: float
+
+
 class Accuracy(Struct, frozen=True):
     """How far a variant's logits are from those of the loaded weights computed in fp32, before any
     was quantised.
 
     Over the scored positions: `logit_rel_error` = ||logits - reference|| / ||reference||
-    (Frobenius norms), `kl` = mean KL(reference || variant) in nats (the mean of `kl_by_position`),
-    `top1_agreement` = share of equal argmax, `perplexity` = exp(mean negative log-likelihood of
-    the text's tokens), `perplexity_ratio` = that ÷ the reference's. `reference` says what computed
-    the reference, `text` what was scored.
+    (Frobenius norms), `kl` = mean KL(reference || variant) in nats, `top1_agreement` = share of
+    equal argmax, `perplexity` = exp(mean negative log-likelihood of the text's tokens),
+    `perplexity_ratio` = that ÷ the reference's. `reference` says what computed the reference,
+    `text` what was scored.
+
+    The intervals are paired by position (decodescope.analyzer.comparing.accuracy_intervals); null
+    for fewer than three positions. `positions_needed` has the figures whose interval is wider than
+    what it should show: about so many positions would decide them, null if that is not known.
+    `kl_by_block` are the means of `kl` over consecutive blocks of positions, of equal size within
+    one position: two variants that were scored together have the same blocks.
     """
 
     reference: str
@@ -42,7 +57,11 @@ class Accuracy(Struct, frozen=True):
     top1_agreement: float
     perplexity: float
     perplexity_ratio: float
-    kl_by_position: tuple[float, ...] = ()
+    kl_interval: Interval | None = None
+    top1_agreement_interval: Interval | None = None
+    perplexity_ratio_interval: Interval | None = None
+    positions_needed: dict[str, int | None] = {}
+    kl_by_block: tuple[float, ...] = ()
 
 
 class RunWorkload(Struct, frozen=True):

@@ -16,7 +16,9 @@ class StepKindReport(Struct, frozen=True):
     `kv_tokens` is the sum of the KV lengths of all requests of a step, including the tokens that it
     computes, `query_tokens` that of the
     tokens it computes: each the (lower) median over those of the steps that tell, null if none
-    does. `median_ns` is the (lower) median step time, among those with GPU ops if there are any.
+    does. `median_ns`, `min_ns` and `p99_ns` are of the step times, by the rule of `Answer.step_ns`;
+    null if none of the steps launched an op. `gpu_ops` are the ops that the steps launched, and
+    `attributed_ns` their attributed time (see `KernelReport`).
     """
 
     kind: StepKind
@@ -24,7 +26,11 @@ class StepKindReport(Struct, frozen=True):
     batch: int | None
     kv_tokens: int | None
     query_tokens: int | None
-    median_ns: int
+    median_ns: int | None
+    min_ns: int | None = None
+    p99_ns: int | None = None
+    gpu_ops: int = 0
+    attributed_ns: int = 0
 
 
 class StructureReport(Struct, frozen=True):
@@ -118,6 +124,12 @@ class StepCost(Struct, frozen=True):
     def peak_bytes_per_s(self) -> float | None:
         """The measured peak, else the datasheet's or the user's."""
         return self.measured_peak_bytes_per_s or self.datasheet_peak_bytes_per_s
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether rates can follow from it: the model is no guess, and its work is not only a lower
+        bound."""
+        return self.source != "guess" and not self.is_lower_bound
 
 
 class Bandwidth(Struct, frozen=True):

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from decodescope.analyzer.schema.report import GAP_CLASSES, DeviceReport, GapTotal, Report
+from decodescope.analyzer.schema.report import DeviceReport, GapTotal, Report
 from decodescope.analyzer.tables.columns import (
     COUNT,
     DURATION,
@@ -43,22 +43,17 @@ def gap_classes_table(report: Report) -> Table[GapClassRow]:
     return _table((device, *gap_class_columns()), rows)
 
 
-def idle_by_class_table(report: Report, steps: int) -> Table[GapClassRow]:
-    """The classes that occurred over all devices, the largest first; counts and times are means of
-    so many steps."""
-    window_ns = sum(device.window_ns for device in report.devices)
-    rows = []
-    for name in GAP_CLASSES:
-        totals = [device.gaps[name] for device in report.devices if name in device.gaps]
-        total = GapTotal(
-            sum(gaps.count for gaps in totals),
-            sum(gaps.total_ns for gaps in totals),
-            max((gaps.max_ns for gaps in totals), default=0),
-        )
-        if total.count:
-            rows.append(GapClassRow(name, total, window_ns, name))
+def idle_by_class_table(report: Report) -> Table[GapClassRow]:
+    """The classes that occurred in the main steps, on all of their devices, the largest first;
+    counts and times are means per step, of a trace without steps totals."""
+    main = report.main_steps
+    time_ns = main.busy_ns + main.all_gaps.total_ns
+    rows = [GapClassRow(name, total, time_ns, name) for name, total in main.gaps.items()]
     rows.sort(key=lambda row: -row.total.total_ns)
-    return _table(gap_class_columns(steps=steps, on_cpu=report.on_cpu), rows)
+    columns = gap_class_columns(
+        of="of step" if main.steps else "of window", steps=main.steps or 1, on_cpu=report.on_cpu
+    )
+    return _table(columns, rows)
 
 
 def gap_class_columns(

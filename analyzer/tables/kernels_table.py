@@ -93,7 +93,7 @@ def _calls(
             "attributed_ns",
             "attributed",
             time,
-            "Attributed time: the time of its calls in which no op that began before still ran.",
+            "Attributed time: shared with the kernels that run at once.",
             per_step("attributed_ns", steps),
             priority=0 if attributed else 13,
             shown=any(kernel.attributed_ns != kernel.total_ns for kernel in kernels),

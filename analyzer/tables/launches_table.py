@@ -47,7 +47,7 @@ def launch_columns(*, several_devices: bool, overlapping: bool) -> tuple[Column[
             "attributed_ns",
             "attributed",
             MICROSECONDS,
-            "Attributed time: the time in which no op that began before still ran.",
+            "Attributed time: shared with the kernels that run at once.",
             priority=5 if overlapping else 8,
         ),
         Column(

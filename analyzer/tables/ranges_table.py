@@ -15,13 +15,14 @@ from decodescope.analyzer.tables.columns import (
     COUNT,
     DETAIL,
     DURATION,
+    NUMBER,
     PERCENT,
     RANGE,
     TEXT,
     Column,
     Table,
 )
-from decodescope.analyzer.tables.figures import columns_of
+from decodescope.analyzer.tables.figures import columns_of, per_step
 from decodescope.analyzer.vocabulary.words import ops_word
 
 _LEAST_CERTAIN: tuple[Confidence, ...] = ("none", "partial", "exact")
@@ -37,8 +38,8 @@ class RangeLine:
 
     `range.path` is the folded path of several. `each_ns` are the times of each of them, by which
     ranges are ranked: `gpu_ns`, or `attributed_ns` where ops overlap. `share` is their part of the
-    busy time of all devices, None without any. `children` says whether ranges are inside, `above`
-    is the path of the row around this one.
+    attributed time of the main steps, None without any. `children` says whether ranges are inside,
+    `above` is the path of the row around this one.
     """
 
     depth: int
@@ -91,7 +92,7 @@ def range_lines(report: Report, *, by_layer: bool) -> tuple[RangeLine, ...]:
         node.labels[label] = None
         node.members.append(member)
         around.append((f"{member.path}/", node))
-    busy_ns = sum(device.busy_ns for device in report.devices)
+    busy_ns = report.main_steps.attributed_ns
     return tuple(_lines(top, report.overlapping, busy_ns))
 
 
@@ -136,19 +137,27 @@ def _sum(path: str, members: Sequence[RangeReport]) -> RangeReport:
     )
 
 
-def ranges_table(report: Report, most: int | None = None) -> Table[RangeLine]:
+def ranges_table(
+    report: Report, most: int | None = None, *, steps: int | None = None
+) -> Table[RangeLine]:
     """The first `most` ranges, each below the range that contains it."""
     lines = range_lines(report, by_layer=False)
-    return table_of_lines(lines[:most], report, total=len(lines))
+    return table_of_lines(lines[:most], report, total=len(lines), steps=steps)
 
 
 def table_of_lines(
-    lines: Sequence[RangeLine], report: Report, *, folded: bool = False, total: int | None = None
+    lines: Sequence[RangeLine],
+    report: Report,
+    *,
+    folded: bool = False,
+    total: int | None = None,
+    steps: int | None = None,
 ) -> Table[RangeLine]:
-    """The lines of a tree; `folded`: a row may stand for several ranges."""
+    """The lines of a tree; `folded`: a row may stand for several ranges. With `steps`, counts and
+    times are means of so many steps."""
     return Table(
         "ranges",
-        _columns(report, folded),
+        _columns(report, folded, steps),
         lines,
         total=total,
         key=attrgetter("range.path"),
@@ -158,8 +167,8 @@ def table_of_lines(
     )
 
 
-def _columns(report: Report, folded: bool) -> tuple[Column[RangeLine], ...]:
-    attributed = report.overlapping
+def _columns(report: Report, folded: bool, steps: int | None) -> tuple[Column[RangeLine], ...]:
+    attributed, count = report.overlapping, COUNT if steps is None else NUMBER
     return columns_of(
         "range",
         Column(
@@ -175,7 +184,8 @@ def _columns(report: Report, folded: bool) -> tuple[Column[RangeLine], ...]:
             "attributed_ns",
             "attributed",
             _TIME,
-            "Attributed time: the time of its ops in which no op that began before still ran.",
+            "Attributed time: shared with the kernels that run at once.",
+            per_step("range.attributed_ns", steps),
             shown=attributed,
             tone="strong",
         ),
@@ -184,14 +194,36 @@ def _columns(report: Report, folded: bool) -> tuple[Column[RangeLine], ...]:
             "time" if report.on_cpu else "GPU time",
             _TIME,
             "The time in which any of its ops ran.",
+            per_step("range.gpu_ns", steps),
             priority=DETAIL if attributed else 0,
             tone="plain" if attributed else "strong",
         ),
         _SHARE,
-        Column("idle_ns", "idle", _TIME, "The gaps that its ops ended.", priority=2),
-        Column("launch_calls", "launches", COUNT, "The launch calls inside.", priority=5),
-        Column("gpu_ops", ops_word(report), COUNT, "The ops launched inside.", priority=6),
-        *(_FOLDED if folded else ()),
+        Column(
+            "idle_ns",
+            "idle",
+            _TIME,
+            "The gaps that its ops ended.",
+            per_step("range.idle_ns", steps),
+            priority=2,
+        ),
+        Column(
+            "launch_calls",
+            "launches",
+            count,
+            "The launch calls inside.",
+            per_step("range.launch_calls", steps),
+            priority=5,
+        ),
+        Column(
+            "gpu_ops",
+            ops_word(report),
+            count,
+            "The ops launched inside.",
+            per_step("range.gpu_ops", steps),
+            priority=6,
+        ),
+        *(_folded(steps) if folded else ()),
         *_CONFIDENCE,
     )
 
@@ -215,28 +247,33 @@ def _most_idle_class(line: RangeLine) -> str | None:
 
 
 _SHARE: Column[RangeLine] = Column(
-    "share", "share", PERCENT, "Its time ÷ the busy time of all devices.", "share", priority=1
+    "share", "share", PERCENT, "Its time ÷ the busy time of the step.", "share", priority=1
 )
-_FOLDED: tuple[Column[RangeLine], ...] = (
-    Column(
-        "mean_ns",
-        "each",
-        _TIME,
-        "The mean time of one of several ranges in one row.",
-        lambda line: line.mean_ns if len(line.each_ns) > 1 else None,
-        priority=4,
-        tone="dim",
-    ),
-    Column(
-        "spread",
-        "spread",
-        PERCENT,
-        "(Longest - shortest of them) ÷ mean.",
-        "spread",
-        priority=7,
-        tone="dim",
-    ),
-)
+
+
+def _folded(steps: int | None) -> tuple[Column[RangeLine], ...]:
+    return (
+        Column(
+            "mean_ns",
+            "each",
+            _TIME,
+            "The mean time of one of several ranges in one row.",
+            lambda line: line.mean_ns / (steps or 1) if len(line.each_ns) > 1 else None,
+            priority=4,
+            tone="dim",
+        ),
+        Column(
+            "spread",
+            "spread",
+            PERCENT,
+            "(Longest - shortest of them) ÷ mean.",
+            "spread",
+            priority=7,
+            tone="dim",
+        ),
+    )
+
+
 _CONFIDENCE: tuple[Column[RangeLine], ...] = (
     Column(
         "confidence",

@@ -22,7 +22,13 @@ from decodescope.analyzer.tables.columns import (
     Table,
     Tone,
 )
-from decodescope.analyzer.text.formatting import UNKNOWN, interval_text, ratio_text, significant
+from decodescope.analyzer.text.formatting import (
+    UNKNOWN,
+    accuracy_figure,
+    interval_text,
+    ratio_text,
+    significant,
+)
 from decodescope.analyzer.vocabulary.words import beaten_text, verdict_words
 
 
@@ -36,6 +42,17 @@ def _small(digits: int) -> Callable[[float | None], str]:
 _SMALL = Kind(_small(3))
 _PERPLEXITY = Kind(_small(4))
 _PERPLEXITY_RATIO = Kind(lambda value: UNKNOWN if value is None else f"{value:.4f}")
+
+
+def _scored(figure: str, kind: Kind) -> Callable[[Side], str]:
+    def text(side: Side) -> str:
+        return (
+            UNKNOWN if side.accuracy is None else accuracy_figure(side.accuracy, figure, kind.text)
+        )
+
+    return text
+
+
 _VERDICT = Kind(
     lambda verdict: UNKNOWN if verdict is None else verdict_words(verdict), number=False
 )
@@ -65,7 +82,7 @@ def accuracy_notes(sides: Sequence[Side]) -> list[str]:
     """The reference of the error, and the text it was measured on."""
     accuracies = (side.accuracy for side in sides)
     notes = (
-        f"against {accuracy.reference}, {accuracy.positions} positions of {accuracy.text}"
+        f"against {accuracy.reference}, {accuracy.positions:,} positions of {accuracy.text}"
         for accuracy in accuracies
         if accuracy is not None
     )
@@ -158,14 +175,16 @@ _ERROR: tuple[Column[Side], ...] = (
         "accuracy.kl",
         "KL, nats",
         _SMALL,
-        "The KL divergence from the reference.",
+        "The KL divergence from the reference (95 % interval).",
+        text=_scored("kl", _SMALL),
         priority=1,
     ),
     Column(
         "accuracy.top1_agreement",
         "top-1",
         PERCENT,
-        "How often the most likely token is the reference's.",
+        "How often the most likely token is the reference's (95 %).",
+        text=_scored("top1_agreement", PERCENT),
         priority=7,
     ),
     Column("accuracy.perplexity", "perplexity", _PERPLEXITY, "Of the text.", priority=15),
@@ -173,7 +192,8 @@ _ERROR: tuple[Column[Side], ...] = (
         "accuracy.perplexity_ratio",
         "perplexity ratio",
         _PERPLEXITY_RATIO,
-        "Perplexity ÷ that of the reference.",
+        "Perplexity ÷ that of the reference (95 %).",
+        text=_scored("perplexity_ratio", _PERPLEXITY_RATIO),
         priority=16,
     ),
 )

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
+from msgspec.structs import replace
+
 from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.schema.report import GAP_CLASSES, Report, StepReport
 from decodescope.analyzer.schema.step_report import RoleReport, StepKindReport
@@ -88,11 +90,26 @@ def idle_by_step_table(report: Report, classes: int, most: int) -> Table[StepRep
 
 
 def step_kinds_table(report: Report, most: int) -> Table[StepKindReport]:
-    """One row for each kind and batch of steps."""
+    """One row for each kind and batch of steps, and one for the ops outside of all steps: the ops
+    and their times add up to those of all devices."""
+    rows = [*report.step_kinds[:most]]
+    outside_ops = sum(device.gpu_ops for device in report.devices)
+    outside_ops -= sum(row.gpu_ops for row in report.step_kinds)
+    if outside_ops:
+        busy_ns = sum(device.busy_ns for device in report.devices)
+        busy_ns -= sum(row.attributed_ns for row in report.step_kinds)
+        outside = StepKindReport("unknown", 0, None, None, None, None)
+        rows.append(replace(outside, gpu_ops=outside_ops, attributed_ns=busy_ns))
     return Table(
         "kinds of steps",
         (
-            Column("kind", "kind", TEXT, "Decode, prefill, or both in one step."),
+            Column(
+                "kind",
+                "kind",
+                TEXT,
+                "Decode, prefill, both in one step (mixed), draft or verify.",
+                text=lambda row: row.kind if row.steps else "no step",
+            ),
             Column("steps", "steps", COUNT, "How many."),
             Column(
                 "batch",
@@ -118,10 +135,20 @@ def step_kinds_table(report: Report, most: int) -> Table[StepKindReport]:
                 text=lambda row: step_sizes(row, report)[1],
                 always=True,
             ),
+            Column("min_ns", "min", DURATION, "The shortest time of such a step.", priority=4),
             Column("median_ns", "median step", DURATION, "The median time of such a step."),
+            Column("p99_ns", "p99", DURATION, "99 % take at most that long.", priority=3),
+            Column("gpu_ops", ops_word(report), COUNT, "The ops of all of them.", priority=5),
+            Column(
+                "attributed_ns",
+                "busy",
+                DURATION,
+                "The attributed time of these ops.",
+                priority=2,
+            ),
         ),
-        report.step_kinds[:most],
-        total=len(report.step_kinds),
+        rows,
+        total=len(report.step_kinds) + (outside_ops > 0),
     )
 
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.schema.comparison_report import Interval
     from decodescope.analyzer.schema.report import SamplingSettings
+    from decodescope.analyzer.schema.run_report import Accuracy, Interval
 from decodescope.analyzer.text.plain import plain_line
 
 UNKNOWN = "\u2013"
@@ -73,6 +73,16 @@ def ratio_text(ratio: float) -> str:
 def interval_text(interval: "Interval | None", text: Callable[[float], str]) -> str:
     """Both ends of an interval, each written by `text`."""
     return UNKNOWN if interval is None else f"{text(interval.low)} to {text(interval.high)}"
+
+
+def accuracy_figure(accuracy: "Accuracy", figure: str, text: Callable[[float], str]) -> str:
+    """A figure of `accuracy`, written by `text`, with its interval or "too few positions"; alone
+    where no interval was recorded."""
+    value = text(getattr(accuracy, figure))
+    if figure in accuracy.positions_needed:
+        return f"{value} (too few positions)"
+    interval: Interval | None = getattr(accuracy, f"{figure}_interval")
+    return value if interval is None else f"{value} ({interval_text(interval, text)})"
 
 
 def milliseconds(ns: float | None) -> str:

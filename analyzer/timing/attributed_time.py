@@ -7,12 +7,12 @@ communication only where nothing else does (exposed communication). So the attri
 device add up to its busy time, to the nanosecond.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from decodescope.analyzer.names.rules import kernel_meaning
-from decodescope.analyzer.timing.intervals import uncovered_ns, union
+from decodescope.analyzer.timing.intervals import Union, uncovered_ns, union
 from decodescope.analyzer.trace import MEMCPY, MEMSET, Int8s, Int64s, Intervals, Trace, grouped
 
 if TYPE_CHECKING:
@@ -75,35 +75,44 @@ def _shared(begin_ns: Int64s, end_ns: Int64s, rank: Int8s) -> Int64s:
     lower rank covers."""
     edges_ns = np.unique(np.concatenate((begin_ns, end_ns)))
     first, after = np.searchsorted(edges_ns, begin_ns), np.searchsorted(edges_ns, end_ns)
-    width_ns = np.diff(edges_ns).astype(np.float64)
+    width_ns = np.diff(edges_ns)
     free = np.ones(len(width_ns), dtype=np.bool_)
-    share_ns = np.zeros(len(begin_ns))
+    whole_ns, fraction_ns = np.zeros(len(begin_ns), dtype=np.int64), np.zeros(len(begin_ns))
     for level in np.unique(rank).tolist():
         of_level = np.flatnonzero(rank == level)
         change = np.bincount(first[of_level], minlength=len(edges_ns)) - np.bincount(
             after[of_level], minlength=len(edges_ns)
         )
         running = np.cumsum(change)[:-1]
-        each_ns = np.divide(
-            width_ns, running, out=np.zeros_like(width_ns), where=free & (running > 0)
-        )
-        until_ns = np.concatenate(([0.0], np.cumsum(each_ns)))
-        share_ns[of_level] = until_ns[after[of_level]] - until_ns[first[of_level]]
+        each_ns, rest_ns = np.divmod(np.where(free, width_ns, 0), np.maximum(running, 1))
+        each_ns[running == 0] = 0
+        bounds = first[of_level], after[of_level]
+        whole_ns[of_level] = _sums(each_ns, *bounds)
+        fraction_ns[of_level] = _sums(rest_ns / np.maximum(running, 1), *bounds)
         free &= running == 0
-    return _rounded(share_ns, begin_ns, end_ns)
+    return _rounded(whole_ns, fraction_ns, union(begin_ns, end_ns), begin_ns)
 
 
-def _rounded(share_ns: "NDArray[np.float64]", begin_ns: Int64s, end_ns: Int64s) -> Int64s:
-    """The shares as integers that add up to the length of each busy interval."""
-    busy = union(begin_ns, end_ns)
+def _sums(values: "NDArray[Any]", first: Int64s, after: Int64s) -> "NDArray[Any]":
+    """The sums of values[first:after]."""
+    before = np.concatenate((np.zeros(1, dtype=values.dtype), np.cumsum(values)))
+    return np.asarray(before[after] - before[first])
+
+
+def _rounded(
+    whole_ns: Int64s, fraction_ns: "NDArray[np.float64]", busy: Union, begin_ns: Int64s
+) -> Int64s:
+    """The shares `whole_ns` + `fraction_ns` as integers that add up to the length of each busy
+    interval. No float holds a whole share: those of long times would not add up."""
     interval = np.searchsorted(busy.start_ns, begin_ns, side="right") - 1
-    whole_ns = np.floor(share_ns).astype(np.int64)
+    floor_ns = np.floor(fraction_ns).astype(np.int64)
+    rounded_ns = whole_ns + floor_ns
     lacking_ns = busy.length_ns.copy()
-    np.subtract.at(lacking_ns, interval, whole_ns)
-    order = np.lexsort((whole_ns - share_ns, interval))
+    np.subtract.at(lacking_ns, interval, rounded_ns)
+    order = np.lexsort((floor_ns - fraction_ns, interval))
     place = np.arange(len(order)) - busy.first[interval[order]]
-    whole_ns[order] += place < lacking_ns[interval[order]]
-    return whole_ns
+    rounded_ns[order] += place < lacking_ns[interval[order]]
+    return rounded_ns
 
 
 def _ranks(trace: Trace, rows: Int64s) -> Int8s:

@@ -21,8 +21,9 @@ import numpy as np
 
 from decodescope.analyzer.schema.step_report import StepKind
 from decodescope.analyzer.timing.inferred_steps import FoundSteps
+from decodescope.analyzer.timing.intervals import union
 from decodescope.analyzer.timing.launches import LaunchCalls, first_matches, threads_at
-from decodescope.analyzer.trace import Bools, HostEvents, Int64s, Intervals, Trace
+from decodescope.analyzer.trace import Bools, HostEvents, HostTimes, Int64s, Intervals, Trace
 
 _VLLM = r"vllm/(?:v1/)?worker/(?:gpu/|gpu_)?model_runner\.py\(\d+\): "
 _SGLANG = r"sglang/srt/"
@@ -91,6 +92,16 @@ def frame_kinds(trace: Trace, marker: Int64s, host: Intervals) -> list[StepKind]
         np.minimum.at(best, step_rows[inside[inside >= 0]], kind[frame_rows[inside >= 0]])
     names: tuple[StepKind, ...] = (*_KINDS, "unknown")
     return [names[number] for number in best.tolist()]
+
+
+def drafting(trace: Trace, times: HostTimes) -> Bools:
+    """Whether a frame that drafts is open at each time on its thread."""
+    drafts = first_matches(trace, trace.frames, (_KINDS["draft"],)) == 0
+    inside = np.zeros(len(times), dtype=np.bool_)
+    for frame_rows, time_rows in threads_at(trace.frames, np.flatnonzero(drafts), times):
+        drafted = union(trace.frames.start_ns[frame_rows], trace.frames.end_ns[frame_rows])
+        inside[time_rows] = containing(drafted, times.at_ns[time_rows]) >= 0
+    return inside
 
 
 def engine_of(frame: str) -> str | None:

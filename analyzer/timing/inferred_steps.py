@@ -4,9 +4,11 @@ A launch call's symbol stands for the ordered names of its ops; launches of one 
 steps of a thread are the cycles of exactly equal symbols, of all its graph launches ("graphs") or,
 if these explain too little, of all its launch calls ("repetition").
 
-- A cycle repeats at least `MIN_REPEATS` times in a row. It has at least `MIN_OPS` ops of at least
-  `MIN_NAMES` names, and at least half of them are layers: a sequence of names that repeats at least
-  three times within the cycle. Without this, the layers of one step would be taken for steps.
+- A cycle repeats at least twice in a row. It has at least `MIN_OPS` ops of at least `MIN_NAMES`
+  names, and at least half of them are layers: a sequence of names that repeats at least
+  `MIN_LAYERS` times within the cycle. Without this, the layers of one step would be taken for
+  steps. The layers of cycles that repeat only twice have attention and products, and no
+  convolution, as a decoder's.
 - Cycles of "graphs" hold the other calls between their graph launches. Cycles of "repetition" may
   hold a few calls more than the others (`_EXTRA_SHARE`); these belong to the cycle they are in.
 - All cycles of one sequence are cut at the same call: of those outside the layers, the one before
@@ -16,12 +18,13 @@ if these explain too little, of all its launch calls ("repetition").
 - All steps together hold at least half of the trace's ops; otherwise there are none.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.timing.intervals import Union
 from decodescope.analyzer.timing.launches import LaunchCalls
 from decodescope.analyzer.timing.repetition import Run, maximal_runs
@@ -29,7 +32,7 @@ from decodescope.analyzer.trace import Bools, Int64s, Intervals, Trace, grouped
 
 StepSource = Literal["markers", "frames", "graphs", "repetition", "none"]
 
-MIN_REPEATS = 3
+MIN_LAYERS = 3
 MIN_OPS = 8
 MIN_NAMES = 4
 _EXTRA_SHARE = 16
@@ -74,7 +77,7 @@ class _Cut:
 
 def infer_steps(trace: Trace, unions: dict[int, Union], launches: LaunchCalls) -> FoundSteps | None:
     """The steps of a trace without markers, None if it shows none. See the module's description."""
-    if trace.on_cpu or len(launches) < MIN_REPEATS:
+    if trace.on_cpu or len(launches) < 2:
         return None
     names, first_name = _names_in_order(trace, launches)
     threads = list(_threads(trace, unions, launches, names, first_name))
@@ -83,7 +86,7 @@ def infer_steps(trace: Trace, unions: dict[int, Union], launches: LaunchCalls) -
         cycles = [
             (launches.call[thread.rows], thread.ops, first, after)
             for thread in threads
-            for first, after in _cycles(thread, names, first_name, source)
+            for first, after in _cycles(trace.names, thread, names, first_name, source)
         ]
         in_steps = sum(int(ops[first:after].sum()) for _, ops, first, after in cycles)
         if in_steps and 2 * in_steps >= len(trace.ops):
@@ -150,7 +153,11 @@ def _symbols(names: Int64s, first_name: Int64s) -> Int64s:
 
 
 def _cycles(
-    thread: _Thread, names: Int64s, first_name: Int64s, source: StepSource
+    texts: Sequence[str],
+    thread: _Thread,
+    names: Int64s,
+    first_name: Int64s,
+    source: StepSource,
 ) -> list[tuple[int, int]]:
     """The calls [first, after) of each step of a thread, in order."""
     anchors = np.flatnonzero(thread.is_graph) if source == "graphs" else np.arange(len(thread.rows))
@@ -158,20 +165,22 @@ def _cycles(
     taken = np.zeros(len(thread.rows), dtype=np.bool_)
     cycles: list[tuple[int, int]] = []
     refused = 0
-    for run in maximal_runs(symbols, min_repeats=MIN_REPEATS):
+    for run in maximal_runs(symbols):
         reach = slice(int(anchors[run.start]), int(anchors[run.end - 1]) + 1)
         if taken[reach].any():
             continue
         begins = anchors[run.start : run.end : run.period]
         if thread.ops[begins[0] : begins[1]].sum() < MIN_OPS:
             continue
-        shortest = int((begins[2:] - begins[:-2]).argmin())
-        first, after = begins[[shortest, shortest + 2]].tolist()
+        shortest = int((begins[2:] - begins[:-2]).argmin()) if len(begins) > 2 else 0
+        first, second = begins[[shortest, shortest + 1]].tolist()
+        after = int(begins[shortest + 2]) if len(begins) > 2 else 2 * second - first
         two_cycles = [
             names[first_name[row] : first_name[row + 1]] for row in thread.rows[first:after]
         ]
-        layers = _layers(np.concatenate(two_cycles))
-        if layers is None:
+        two_names = np.concatenate(two_cycles)
+        layers = _layers(two_names)
+        if layers is None or (len(begins) == 2 and not _decodes(texts, two_names, layers)):
             refused += 1
             if refused > _MOST_REFUSED:
                 break
@@ -193,12 +202,19 @@ def _layers(two_cycles: Int64s) -> Run | None:
     length = len(two_cycles) // 2
     if length < MIN_OPS or len(np.unique(two_cycles)) < MIN_NAMES:
         return None
-    for run in maximal_runs(two_cycles, min_repeats=MIN_REPEATS):
+    for run in maximal_runs(two_cycles, min_repeats=MIN_LAYERS):
         if 2 * len(run) < length:
             return None
         if len(np.unique(two_cycles[run.start : run.start + run.period])) > 1:
             return run
     return None
+
+
+def _decodes(texts: Sequence[str], two_cycles: Int64s, layers: Run) -> bool:
+    """Whether the layers have attention and products, as a decoder's, and no convolution."""
+    names = np.unique(two_cycles[layers.start : layers.start + layers.period]).tolist()
+    kinds = {kernel_meaning(texts[name]).kind for name in names}
+    return kinds >= {"attention", "product"} and "convolution" not in kinds
 
 
 def _inside_layers(ops: Int64s, layers: Run) -> Bools:
@@ -222,6 +238,9 @@ def _cut(thread: _Thread, anchors: Int64s, run: Run, two: Int64s, inside: Bools)
     """
     repeats = len(run) // run.period
     places = run.start + np.arange(repeats * run.period).reshape(repeats, run.period)
+    if repeats == 2:
+        # Anything may precede the first one, which would be half of the median.
+        places = places[1:]
     previous = np.concatenate(([-1], anchors))[places]
     at = anchors[places]
     between = at - previous - 1

@@ -100,6 +100,20 @@ def covered_inside(intervals: Intervals, spans: Intervals) -> Int64s:
     return covered_until(intervals, spans.end_ns) - covered_until(intervals, spans.start_ns)
 
 
+def intersections(intervals: Intervals, spans: Intervals) -> tuple[Int64s, Intervals]:
+    """The pieces of disjoint intervals inside disjoint spans, both in order, and the row of the
+    interval that each piece is of. None is empty."""
+    first = np.searchsorted(spans.end_ns, intervals.start_ns, side="right")
+    after = np.searchsorted(spans.start_ns, intervals.end_ns, side="left")
+    pieces = np.maximum(after - first, 0)
+    row = np.repeat(np.arange(len(intervals)), pieces)
+    span = np.arange(len(row)) + np.repeat(first - np.cumsum(pieces) + pieces, pieces)
+    start_ns = np.maximum(intervals.start_ns[row], spans.start_ns[span])
+    end_ns = np.minimum(intervals.end_ns[row], spans.end_ns[span])
+    inside = end_ns > start_ns
+    return row[inside], Intervals(start_ns[inside], end_ns[inside])
+
+
 def uncovered_ns(start_ns: Int64s, end_ns: Int64s) -> Int64s:
     """The time of each interval behind the latest end of those before it (in order); 0 if it ends
     no later than they do.

@@ -7,8 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from decodescope.analyzer.schema.step_report import StepKindReport
-from decodescope.analyzer.timing.intervals import lower_median
 from decodescope.analyzer.timing.step_annotations import (
     ENGINE_MARKER,
     UNKNOWN,
@@ -20,17 +18,6 @@ from decodescope.analyzer.timing.step_annotations import (
 from decodescope.analyzer.timing.steps import Steps
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import HostEvents, Int64s, Trace, grouped
-
-
-def step_kinds(timeline: Timeline) -> tuple[StepKindReport, ...]:
-    """One row for each kind and batch of the steps, most steps first."""
-    steps = timeline.steps
-    rows: dict[tuple[str, int], list[int]] = defaultdict(list)
-    annotations = kinds_of(timeline.trace, steps)
-    for index, annotation in enumerate(annotations):
-        rows[annotation.kind, -1 if annotation.batch is None else annotation.batch].append(index)
-    ordered = sorted(rows.items(), key=lambda row: (-len(row[1]), row[0]))
-    return tuple(_report(steps, annotations, step_indices) for _, step_indices in ordered)
 
 
 def main_kind_steps(timeline: Timeline) -> Int64s:
@@ -75,6 +62,13 @@ def kinds_of(trace: Trace, steps: Steps) -> tuple[StepAnnotation, ...]:
     annotations = [parsed[name_index] for name_index in name.tolist()]
     for index, inner in _inner_annotations(trace, steps.marker):
         annotations[index] = supplemented(annotations[index], common(inner))
+    if len(trace.frames) and any(annotation.engine == "sglang" for annotation in annotations):
+        from decodescope.analyzer.timing.frame_steps import drafting
+
+        # A draft worker's forwards are annotated as any other's.
+        drafts = drafting(trace, trace.ranges.take(steps.marker).starts)
+        for index in np.flatnonzero(drafts).tolist():
+            annotations[index] = replace(annotations[index], kind="draft")
     capture = trace.capture
     if capture is None or capture.steps != len(annotations) or capture.batch <= 0:
         return tuple(annotations)
@@ -137,23 +131,3 @@ def _nested(ranges: HostEvents, range_rows: Int64s, is_marker: np.ndarray) -> li
             pairs.append((outer, row))
             inner_until_ns = end_ns
     return pairs
-
-
-def _report(
-    steps: Steps, annotations: tuple[StepAnnotation, ...], step_indices: list[int]
-) -> StepKindReport:
-    chosen = [annotations[index] for index in step_indices]
-    times_ns, has_ops = steps.time_ns[step_indices], steps.gpu_ops[step_indices] > 0
-    return StepKindReport(
-        kind=chosen[0].kind,
-        steps=len(step_indices),
-        batch=chosen[0].batch,
-        kv_tokens=_known_median(annotation.kv_tokens for annotation in chosen),
-        query_tokens=_known_median(annotation.query_tokens for annotation in chosen),
-        median_ns=lower_median(times_ns[has_ops] if has_ops.any() else times_ns),
-    )
-
-
-def _known_median(values: Iterable[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return lower_median(np.array(known)) if known else None

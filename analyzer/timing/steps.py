@@ -18,6 +18,7 @@ from decodescope.analyzer.timing.intervals import Union, covered_inside, merged
 from decodescope.analyzer.timing.launches import LaunchCalls
 from decodescope.analyzer.timing.step_annotations import MARKERS
 from decodescope.analyzer.trace import (
+    Bools,
     HostEvents,
     HostTimes,
     Int64s,
@@ -90,7 +91,7 @@ def find_steps(trace: Trace, unions: dict[int, Union], launches: LaunchCalls) ->
     count, launching = len(host), call_step[launches.call]
     device, devices, span = _spans(trace, op_step, count)
     gpu_ops = np.bincount(op_step[op_step >= 0], minlength=count).astype(np.int64)
-    following = _next_with_ops(following, gpu_ops, span)
+    following = _next_on_device(following, _uses(trace, op_step, count), span)
     until_next_ns = span.start_ns[following] - span.start_ns
     busy_ns = np.zeros(count, dtype=np.int64)
     for used, indices in by_devices(devices).items():
@@ -125,13 +126,21 @@ def _unmarked_steps(
     return infer_steps(trace, unions, launches)
 
 
-def _next_with_ops(following: Int64s, gpu_ops: Int64s, span: Intervals) -> Int64s:
-    """The next step of each that has ops and begins them later, -1 for none."""
+def _uses(trace: Trace, op_step: Int64s, count: int) -> Bools:
+    """Whether each step ran ops on each device: [steps, devices]."""
+    devices, device = np.unique(trace.ops.device, return_inverse=True)
+    uses = np.zeros((count, len(devices)), dtype=np.bool_)
+    in_step = op_step >= 0
+    uses[op_step[in_step], device[in_step]] = True
+    return uses
+
+
+def _next_on_device(following: Int64s, uses: Bools, span: Intervals) -> Int64s:
+    """The next step of each that runs on one of its devices and begins later, -1 for none."""
     after = following.copy()
-    while (skipped := np.flatnonzero((after >= 0) & (gpu_ops[after] == 0))).size:
+    while (skipped := np.flatnonzero((after >= 0) & ~(uses & uses[after]).any(axis=1))).size:
         after[skipped] = following[after[skipped]]
-    later = (gpu_ops > 0) & (after >= 0) & (span.start_ns[after] > span.start_ns)
-    return np.where(later, after, -1)
+    return np.where((after >= 0) & (span.start_ns[after] > span.start_ns), after, -1)
 
 
 def by_devices(devices: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], list[int]]:

@@ -1,7 +1,8 @@
 """The rows of a report as CSV, for spreadsheets and scripts. Times are integer nanoseconds.
 
 Every row names its devices, model, weights and variant; the last three are empty for a trace that
-decodescope did not capture.
+decodescope did not capture. Counts and times of kernels and ranges are sums over the `steps` of the
+main kind; 0 for a trace without steps, whose sums are of all of it.
 
 Text is `plain_line`, and follows an apostrophe where a spreadsheet would read it as a formula.
 """
@@ -39,7 +40,9 @@ def render_csv(report: Report, by: str = "kernel") -> str:
     }
     table, capture = tables[by](report), report.capture
     devices = " ".join(str(device.device) for device in report.devices)
-    origin: dict[str, str | None] = {} if by == "gap" else {"devices": devices}
+    origin: dict[str, str | int | None] = {}
+    if by != "gap":
+        origin = {"steps": report.main_steps.steps, "devices": devices}
     for name in ("model", "weights", "variant"):
         origin[name] = None if capture is None else getattr(capture, name)
     text = io.StringIO()

@@ -35,8 +35,10 @@ from decodescope.analyzer.vocabulary.answer_words import REFUSED, answer_lines
 from decodescope.analyzer.vocabulary.words import (
     device_words,
     layers_words,
+    main_steps_words,
     ops_word,
     overlap_words,
+    steps_words,
     straggler_text,
 )
 
@@ -142,9 +144,9 @@ class Overview:
 def _overview_rows(part: Section, report: Report) -> int:
     """The most rows of a section in the overview. The title of a capture of ours says what its
     steps are."""
-    if part.name == "kinds" and (
-        report.capture is not None or all(row.kind == "unknown" for row in report.step_kinds)
-    ):
+    named = any(row.kind != "unknown" for row in report.step_kinds)
+    shown = report.capture is None and (named or report.main_steps.outside_ops > 0)
+    if part.name == "kinds" and not shown:
         return 0
     return _OVERVIEW_ROWS.get(part.name, 0)
 
@@ -175,18 +177,26 @@ def _roles(report: Report, width: int, most: int) -> Iterator[RenderableType]:
 
 
 def _kernels(report: Report, width: int, most: int) -> Iterator[RenderableType]:
-    line = [Text(words, style="dim")] if (words := overlap_words(report)) else []
+    sentences = (main_steps_words(report), overlap_words(report))
+    steps = report.main_steps.steps
     table = kernels_table(
-        report.kernels, attributed=report.overlapping, on_cpu=report.on_cpu, most=most
+        report.kernels,
+        attributed=report.overlapping,
+        on_cpu=report.on_cpu,
+        steps=steps or None,
+        most=most,
     )
     title = "Leaf operators" if report.on_cpu else "Kernels"
-    return section(title, *line, rich_table(table, width))
+    lines = [Text(words, style="dim") for words in sentences if words]
+    return section(title, *lines, rich_table(table, width))
 
 
 def _ranges(report: Report, width: int, most: int) -> Iterator[RenderableType]:
-    attribution = report.attribution
-    line = [_attribution_line(report, attribution)] if attribution is not None else []
-    return section("Ranges", *line, rich_table(ranges_table(report, most), width))
+    attribution, steps = report.attribution, report.main_steps.steps
+    lines = [Text(f"per step, {steps_words(report)}", style="dim")] if steps else []
+    lines += [_attribution_line(report, attribution)] if attribution is not None else []
+    table = rich_table(ranges_table(report, most, steps=steps or None), width)
+    return section("Ranges", *lines, table)
 
 
 def _gaps(report: Report, width: int, most: int) -> Iterator[RenderableType]:
@@ -281,15 +291,19 @@ def _health(report: Report, width: int, most: int) -> Iterator[RenderableType]:
 
 def _cost_line(cost: StepCost) -> Text:
     """The bytes that the step must read and its sizes, in a sentence."""
-    sizes = [f"{count(cost.batch)} requests" if cost.batch != 1 else "1 request"]
+    sizes = ["at least 1 request" if cost.batch is None else f"{count(cost.batch)} requests"]
+    if cost.batch == 1:
+        sizes = ["1 request"]
     sizes += [f"{count(cost.kv_tokens)} KV positions"] if cost.kv_tokens is not None else []
     formats = f" ({plain_line(cost.weights)})" if cost.weights else ""
     devices = f", 1 of {cost.tensor_parallel} devices" if cost.tensor_parallel > 1 else ""
     peak = cost.peak_bytes_per_s
     at = f", {bytes_size(peak)}/s at most" if peak else ", at an unknown bandwidth"
+    guess = "?" * (cost.source == "guess")
+    least = "at least " * cost.is_lower_bound
     return Text(
-        f"{plain_line(cost.model)}{formats}: {', '.join(sizes)}{devices}; a step reads "
-        f"{bytes_size(cost.bytes_per_step)}{at}",
+        f"{plain_line(cost.model)}{guess}{formats}: {', '.join(sizes)}{devices}; a step reads "
+        f"{least}{bytes_size(cost.bytes_per_step)}{at}",
         style="dim",
     )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -36,7 +37,9 @@ def _parts(report: RunReport) -> Iterator[RenderableType]:
     yield _title(report)
     yield ""
     yield facts(_rows(report))
-    yield from answer_block(lines_of(report.answer), report.answer, MEDIUM_WIDTH)
+    # The rows above have the rate and the unprofiled step time of all timed steps.
+    profiled = replace(report.answer, tokens_per_s=None, unprofiled_step_ns=None)
+    yield from answer_block(lines_of(profiled), profiled, MEDIUM_WIDTH)
     yield from (
         Text(f"note: {finding.message}", style="yellow") for finding in report.health.findings
     )

@@ -74,7 +74,9 @@ def answer_block(
     if answer.parts:
         table = rich_table(answer_table(answer, most), width - _INDENT)
         yield Padding(table, (0, 0, 0, _INDENT))
-    yield from map(Text, lines.reasons if most is None else lines.reasons[:1])
+    decides, *others = lines.reasons or ("",)
+    yield from map(Text, filter(None, (decides, lines.host)))
+    yield from map(Text, others if most is None else ())
     yield from (Text(f"→ {line}", style="bold") for line in lines.next)
     if lines.apart:
         yield Text(f"set apart: {lines.apart}", style="dim")

@@ -11,18 +11,20 @@ from decodescope.analyzer.text.formatting import count, duration, rate, signific
 from decodescope.analyzer.vocabulary.words import bound_words
 
 REFUSED = "model_not_used"
-_MOST_KINDS = 3
+_MOST_KINDS, _MOST_FRAMES = 3, 2
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerLines:
     """`headline` is the step, its time and its limit, `refused` why a model is not used, `reasons`
-    the bound with the figure that decides, then the other figures. `apart` is what is in none of
-    these figures, "" for nothing."""
+    the bound with the figure that decides, then the other figures, `host` where the host was while
+    the devices waited for it, if that decides. `apart` is what is in none of these figures. Both
+    are "" for nothing."""
 
     headline: str
     refused: tuple[str, ...]
     reasons: tuple[str, ...]
+    host: str
     next: tuple[str, ...]
     apart: str
 
@@ -50,9 +52,15 @@ def lines_of(
         " · ".join(_headline(answer, tensor_parallel)),
         tuple(finding.message for finding in findings if finding.code == REFUSED),
         tuple(_reasons(answer)),
+        _host_words(answer.host) if answer.bound == "host" else "",
         answer.next,
         ", ".join(_apart(answer, step_kinds)),
     )
+
+
+def _host_words(host: Sequence[HostFrame]) -> str:
+    places = [f"{frame_words(row)} ({duration(row.ns)})" for row in host[:_MOST_FRAMES]]
+    return f"the host was in {', '.join(places)}" if places else ""
 
 
 def frame_words(host: HostFrame) -> str:
@@ -89,7 +97,7 @@ def _headline(answer: Answer, tensor_parallel: int) -> Iterator[str]:
         yield f"{duration(answer.step_ns)} a step"
     if answer.unprofiled_step_ns is not None:
         yield f"unprofiled {duration(answer.unprofiled_step_ns)}"
-    if answer.tokens_per_s is not None:
+    if answer.tokens_per_s is not None and answer.kind != "prefill":
         yield f"{rate(answer.tokens_per_s)} tokens/s"
     yield from _limit_and_source(answer, tensor_parallel)
 

@@ -13,6 +13,7 @@ from decodescope.analyzer.text.formatting import (
     interval_text,
     percent,
     ratio_text,
+    signed_duration,
     significant,
 )
 
@@ -187,12 +188,47 @@ def exact_change(ns: int) -> str:
     return f"+{exact_microseconds(ns)}" if ns > 0 else exact_microseconds(ns)
 
 
+def steps_words(report: Report) -> str:
+    """The steps that figures per step are means of."""
+    steps, all_steps = report.main_steps.steps, len(report.steps)
+    if not steps:
+        return "whole trace"
+    if steps == all_steps:
+        return f"mean of {count(steps)} steps" if steps > 1 else "one step"
+    return f"{'mean of ' if steps > 1 else ''}{count(steps)} of {count(all_steps)} steps"
+
+
+def main_steps_words(report: Report) -> str:
+    """The time of a step as a sum, and the ops outside of the steps; "" for a whole trace."""
+    main = report.main_steps
+    if not main.steps:
+        return ""
+    idle_ns = main.all_gaps.total_ns
+    parts = {
+        "operators" if report.on_cpu else "kernels": main.kernels_attributed_ns,
+        "copies": main.copies_attributed_ns,
+        "graphs": main.graphs_attributed_ns,
+        "other ops": main.busy_ns - main.attributed_ns,
+        "idle": idle_ns,
+    }
+    means_ns = {name: round(ns / main.steps) for name, ns in parts.items()}
+    sums = [f"{name} {signed_duration(ns)}" for name, ns in means_ns.items() if ns]
+    time = duration((main.busy_ns + idle_ns) / main.steps)
+    devices = " on all devices" if len(report.devices) > 1 else ""
+    text = f"a step ({steps_words(report)}){devices}: {' + '.join(sums)} = {time}"
+    if main.outside_ops:
+        ops = f"{count(main.outside_ops)} {ops_word(report)}"
+        text += f"; outside of these steps: {ops}, {duration(main.outside_attributed_ns)}"
+    return text
+
+
 def overlap_words(report: Report) -> str:
     """The meaning of kernels' figures where ops overlap; "" where they do not."""
     if not report.overlapping:
         return ""
-    total_ns = sum(kernel.total_ns for kernel in report.kernels)
-    attributed_ns = sum(kernel.attributed_ns for kernel in report.kernels)
+    steps = report.main_steps.steps or 1
+    total_ns = sum(kernel.total_ns for kernel in report.kernels) / steps
+    attributed_ns = sum(kernel.attributed_ns for kernel in report.kernels) / steps
     text = (
         f"ops overlap: their durations add up to {duration(total_ns)}, attributed times to "
         f"{duration(attributed_ns)}; ranks and shares are of attributed time"

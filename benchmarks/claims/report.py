@@ -9,6 +9,7 @@ from typing import Literal
 from msgspec import Struct
 
 from decodescope.analyzer.schema.report import Environment
+from decodescope.analyzer.schema.run_report import Interval
 from decodescope.variants.tuning.report import RoundSpread
 
 SCHEMA_VERSION = 1
@@ -50,7 +51,7 @@ class EntrantFigures(Struct, frozen=True):
     reciprocal is tokens/s), `share_of_bound` = bound_ns ÷ median of launched_ns, `launches` the
     launch calls of a step. `relative_error` is that of the logits to those of the loaded weights
     computed in fp32, `kl` their divergence in nats, `perplexity_ratio` of both (of random weights
-    it says nothing).
+    it says nothing), each with its 95 % interval, null where none was recorded.
     """
 
     name: str
@@ -68,6 +69,8 @@ class EntrantFigures(Struct, frozen=True):
     launches: float | None = None
     kl: float | None = None
     perplexity_ratio: float | None = None
+    kl_interval: Interval | None = None
+    perplexity_ratio_interval: Interval | None = None
     error: str | None = None
     note: str | None = None
 

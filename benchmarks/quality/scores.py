@@ -1,21 +1,22 @@
 """Logits against a reference's, by position of a window: the sums, and the figures made of them."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import fmean, stdev
 
 import msgspec
+import numpy as np
 import torch
 
-from decodescope.analyzer.comparing.bootstrap import CONFIDENCE, MIN_ROUNDS, two_sided_t
-from decodescope.analyzer.schema.comparison_report import Interval
+from decodescope.analyzer.comparing.accuracy_intervals import agreement_interval, kl_interval
+from decodescope.analyzer.comparing.bootstrap import MIN_ROUNDS, exponential_of_mean
+from decodescope.analyzer.schema.run_report import Interval
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """The figures of `analyzer.schema.run_report.Accuracy`. `ratio_interval` is that of
-    `perplexity_ratio`: Student's t over the windows, which count as independent."""
+    """The figures of `analyzer.schema.run_report.Accuracy`. The windows are the blocks of the
+    intervals, which are null for fewer than three; `ratio_interval` is that of
+    `perplexity_ratio`."""
 
     positions: int
     perplexity: float
@@ -24,6 +25,8 @@ class Figures(msgspec.Struct, frozen=True):
     kl: float
     top1_agreement: float
     logit_rel_error: float
+    kl_interval: Interval | None = None
+    top1_agreement_interval: Interval | None = None
 
 
 class Growth(msgspec.Struct, frozen=True):
@@ -66,7 +69,7 @@ class Tally:
 
     def __init__(self, positions: int) -> None:
         self._sums = torch.zeros(6, positions, dtype=torch.float64)
-        self._loss_differences: list[float] = []
+        self._windows: list[torch.Tensor] = []
 
     def add(self, found: Distributions, reference: Distributions, next_ids: torch.Tensor) -> None:
         """Add one window, scored on the text's own next ids [positions]."""
@@ -82,20 +85,28 @@ class Tally:
             ]
         ).cpu()
         self._sums += sums
-        self._loss_differences.append(float((sums[4] - sums[5]).mean()))
+        self._windows.append(sums.sum(1))
 
     def figures(self) -> Figures:
         """Over all positions of all windows."""
-        positions = self._sums.shape[1] * len(self._loss_differences)
+        windows = torch.stack(self._windows, 1).numpy()
+        _, _, kls, agreements, losses, reference_losses = windows
+        sizes = np.full(len(self._windows), float(self._sums.shape[1]))
+        enough = len(sizes) >= MIN_ROUNDS
+        positions = self._sums.shape[1] * len(sizes)
         difference, norm, kl, agreed, loss, reference_loss = self._sums.sum(1).tolist()
         return Figures(
             positions=positions,
             perplexity=math.exp(loss / positions),
             perplexity_ratio=math.exp((loss - reference_loss) / positions),
-            ratio_interval=_interval(self._loss_differences),
+            ratio_interval=exponential_of_mean(losses - reference_losses, sizes)
+            if enough
+            else None,
             kl=kl / positions,
             top1_agreement=agreed / positions,
             logit_rel_error=math.sqrt(difference / norm),
+            kl_interval=kl_interval(kls, sizes) if enough else None,
+            top1_agreement_interval=agreement_interval(agreements, sizes) if enough else None,
         )
 
     def growth(self, first: int, positions: int, bins: int, place: int) -> Growth:
@@ -103,14 +114,6 @@ class Tally:
         the window they begin."""
         size = positions // bins
         sums = self._sums[:, first : first + bins * size].reshape(6, bins, size).sum(-1)
-        kl = sums[2] / (size * len(self._loss_differences))
+        kl = sums[2] / (size * len(self._windows))
         error = (sums[0] / sums[1]).sqrt()
         return Growth(place, size, tuple(kl.tolist()), tuple(error.tolist()))
-
-
-def _interval(differences: Sequence[float]) -> Interval | None:
-    if len(differences) < MIN_ROUNDS:
-        return None
-    error = stdev(differences) / math.sqrt(len(differences))
-    half, middle = two_sided_t(CONFIDENCE, len(differences) - 1) * error, fmean(differences)
-    return Interval(math.exp(middle - half), math.exp(middle + half), CONFIDENCE)

@@ -17,7 +17,8 @@ _WIDE = 0.3
 @dataclass(frozen=True, slots=True)
 class VariantRow:
     """One variant of a comparison, as text. Step, MBU, launches and ops are medians of the rounds,
-    the bound is the most frequent one, `idle` the share of the profiled window."""
+    the bound is the most frequent one, `idle` the share of the profiled window. `kl` has its 95 %
+    interval where the record has one."""
 
     variant: str
     rate: str
@@ -35,6 +36,14 @@ class VariantRow:
 def dash(low: str, high: str) -> str:
     """A range."""
     return f"{low}\u2013{high}"
+
+
+def with_interval(value: float, interval: Record | None, form: str) -> str:
+    """A figure with its interval, if it was recorded."""
+    text = form.format(value)
+    if interval is None:
+        return text
+    return f"{text} ({dash(form.format(interval['low']), form.format(interval['high']))})"
 
 
 def variant_rows(record: Record) -> list[VariantRow]:
@@ -115,7 +124,7 @@ def _row(record: Record, rates: Record) -> VariantRow:
         ops=number(median(run["gpu_ops_per_step"] for run in runs)),
         bound=bound_words(bounds.most_common(1)[0][0]),
         idle=f"{percent(window['idle_ns'] / window['window_ns'])} %",
-        kl=f"{rates['accuracy']['kl']:.2g}",
+        kl=with_interval(rates["accuracy"]["kl"], rates["accuracy"].get("kl_interval"), "{:.2g}"),
     )
 
 

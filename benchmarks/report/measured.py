@@ -6,7 +6,7 @@ from itertools import permutations
 from statistics import median
 
 from benchmarks.counters.counter_check import SLOWER
-from benchmarks.report.comparisons import dash
+from benchmarks.report.comparisons import dash, with_interval
 from benchmarks.report.records import Record
 from decodescope.analyzer.text.formatting import UNKNOWN, microseconds, significant
 
@@ -68,11 +68,18 @@ def quality_rows(record: Record) -> list[list[str]]:
             words,
             _perplexity(found[name]["forward"]),
             _perplexity(found[name]["steps"]),
-            f"{found[name]['steps']['fp32']['kl'] * 1e3:.2f}",
-            f"{found[name]['steps']['fp32']['top1_agreement'] * 100:.1f} %",
+            _scaled(found[name]["steps"]["fp32"], "kl", 1e3, "{:.2f}"),
+            f"{_scaled(found[name]['steps']['fp32'], 'top1_agreement', 100, '{:.1f}')} %",
         ]
         for name, words in _FORMATS.items()
     ]
+
+
+def _scaled(figures: Record, name: str, unit: float, form: str) -> str:
+    """A figure in parts of `unit`, with its interval if it was recorded."""
+    interval = figures.get(f"{name}_interval")
+    ends = interval and {end: interval[end] * unit for end in ("low", "high")}
+    return with_interval(figures[name] * unit, ends, form)
 
 
 def growth_positions(record: Record) -> list[int]:

@@ -3,10 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import asdict
+
 from benchmarks.claims.decode.peers import BESIDE, PEERS_1B, PEERS_8B, ours_over
 from benchmarks.claims.report import ClaimResult, EntrantFigures, Race
 from benchmarks.claims.table import spread_text, value_text
 from benchmarks.report.claims import Recorded, Section
+from benchmarks.report.comparisons import with_interval
+from benchmarks.report.records import Record
 from decodescope.analyzer.text.formatting import UNKNOWN, number
 from decodescope.variants.tuning.report import RoundSpread
 
@@ -68,9 +72,13 @@ def _cells(claim: ClaimResult, one: EntrantFigures) -> list[str]:
         value_text(one.share_of_bound, "share"),
         value_text(busy, "ns"),
         number(one.launches),
-        UNKNOWN if one.kl is None else f"{one.kl:.2g}",
+        UNKNOWN if one.kl is None else with_interval(one.kl, _ends(one), "{:.2g}"),
         UNKNOWN if gain is None else f"`{BESIDE[one.name]}` {spread_text(gain, 'ratio')}",
     ]
+
+
+def _ends(one: EntrantFigures) -> Record | None:
+    return None if one.kl_interval is None else asdict(one.kl_interval)
 
 
 def _gain(claim: ClaimResult, name: str) -> RoundSpread | None:

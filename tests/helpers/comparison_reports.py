@@ -15,6 +15,7 @@ from decodescope.analyzer.schema.report import (
     DeviceReport,
     GapTotal,
     Health,
+    MainStepsReport,
     Observer,
     RangeReport,
     Report,
@@ -120,6 +121,19 @@ def window_of(
         steps=tuple(steps),
         kernels=(),
         ranges=tuple(ranges),
+        main_steps=MainStepsReport(
+            steps=len(steps),
+            busy_ns=busy_ns,
+            all_gaps=GapTotal(len(steps), idle_ns, 0),
+            gaps=gaps,
+            gpu_ops=ops,
+            launch_calls=calls,
+            kernels_attributed_ns=busy_ns,
+            copies_attributed_ns=0,
+            graphs_attributed_ns=0,
+            outside_ops=0,
+            outside_attributed_ns=0,
+        ),
         answer=answer_of({"gate_up": 480_000, "host_wait": 70_000}, bound="memory"),
     )
     if (capture := changes.get("capture")) is not None:

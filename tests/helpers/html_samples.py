@@ -12,7 +12,6 @@ from decodescope.analyzer.schema.comparison_report import (
     ComparisonResult,
     Diff,
     Gate,
-    Interval,
     Pair,
     RangeChange,
     SpeedRatio,
@@ -28,7 +27,7 @@ from decodescope.analyzer.schema.report import (
     HostActivity,
     Report,
 )
-from decodescope.analyzer.schema.run_report import Accuracy, RunReport
+from decodescope.analyzer.schema.run_report import Accuracy, Interval, RunReport
 from decodescope.analyzer.schema.step_report import (
     Bandwidth,
     RoleReport,
@@ -166,7 +165,10 @@ def sample_comparison(report: Report, text: str = "", gate: Gate | None = None) 
         for round_ in range(4)
         for variant in RATES
     )
-    accuracy = Accuracy(f"fp32{text}", f"a text{text}", 256, 0.0041, 3.2e-5, 0.992, 8.31, 1.0004)
+    accuracy = Accuracy(
+        f"fp32{text}", f"a text{text}", 256, 0.0041, 3.2e-5, 0.992, 8.31, 1.0004,
+        kl_interval=Interval(2.9e-5, 3.5e-5, 0.95), positions_needed={"perplexity_ratio": 900},
+    )  # fmt: skip
     variants = (
         VariantRates(
             f"eager{text}", RATES["eager"], 106.925, Interval(106.1, 107.8, 0.95), accuracy

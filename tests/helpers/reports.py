@@ -34,10 +34,7 @@ def check_report(report: Report) -> None:
         assert 0 <= kernel.attributed_share <= 1
         assert 0 <= kernel.mean_ns <= kernel.total_ns
         assert 0 <= kernel.attributed_ns <= kernel.total_ns
-    attributed_ns = sum(kernel.attributed_ns for kernel in report.kernels)
-    for device in report.devices:
-        attributed_ns += device.copies_attributed_ns + device.graphs_attributed_ns
-    assert attributed_ns == sum(device.busy_ns for device in report.devices)
+    _check_main_steps(report)
     for gap in report.largest_gaps:
         assert sum(gap.parts.values()) == gap.length_ns
         assert sum(gap.host_wait.values()) == gap.parts.get("host_wait", 0)
@@ -69,6 +66,32 @@ def _check_waiting(report: Report, waiting: CommunicationReport) -> None:
         assert sum(exposed) == device.exposed_communication_ns
         assert all(0 <= part <= whole for part, whole in zip(exposed, parts, strict=True))
         assert one.last_entries <= one.collectives
+
+
+def _check_main_steps(report: Report) -> None:
+    """What the main steps took and what is outside of them add up to the whole trace."""
+    main = report.main_steps
+    busy_ns = sum(device.busy_ns for device in report.devices)
+    assert main.attributed_ns + main.outside_attributed_ns == busy_ns
+    ops = sum(device.gpu_ops for device in report.devices)
+    assert main.gpu_ops + main.outside_ops == ops
+    assert sum(kernel.attributed_ns for kernel in report.kernels) == main.kernels_attributed_ns
+    assert sum(kernel.count for kernel in report.kernels) <= main.gpu_ops
+    assert sum(total.total_ns for total in main.gaps.values()) == main.all_gaps.total_ns
+    assert report.launches.calls == main.launch_calls
+    assert sum(row.attributed_ns for row in report.step_kinds) <= busy_ns
+    assert sum(row.gpu_ops for row in report.step_kinds) == sum(
+        step.gpu_ops for step in report.steps
+    )
+    for path in report.ranges:
+        assert 0 <= path.attributed_ns <= main.attributed_ns
+        assert 0 <= path.idle_ns <= main.all_gaps.total_ns
+    if not main.steps:
+        assert not any(step.gpu_ops for step in report.steps)
+        assert not main.outside_ops
+        return
+    for row in report.step_kinds:
+        assert (row.min_ns or 0) <= (row.median_ns or 0) <= (row.p99_ns or 0)
 
 
 def _check_device(device: DeviceReport) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from decodescope.analyzer.protocol.messages import Failure, Hello, Meters, Stats
 from decodescope.analyzer.schema.report import CaptureInfo, Report
 from decodescope.analyzer.text.formatting import age, duration
+from decodescope.analyzer.vocabulary.words import steps_words
 from decodescope.tui.link.base import Playback, WorkerDied
 from decodescope.tui.model.comparing import NO_COMPARISON, ComparisonState
 from decodescope.tui.model.notices import Banner, LogLine
@@ -88,13 +89,12 @@ class Window:
     @property
     def per(self) -> str:
         """The unit that the tables divide by: "step", or "trace" for a trace without steps."""
-        return "step" if self.report.steps else "trace"
+        return "step" if self.report.main_steps.steps else "trace"
 
     @property
     def steps_words(self) -> str:
         """The steps that its tables describe."""
-        steps = len(self.report.steps)
-        return f"mean of {steps} steps" if steps > 1 else "one step" if steps else "whole trace"
+        return steps_words(self.report)
 
 
 @dataclass(frozen=True, slots=True)

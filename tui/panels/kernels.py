@@ -228,7 +228,7 @@ class KernelTablePanel(TablePanel):
             kernels,
             attributed=report.overlapping,
             on_cpu=view.on_cpu,
-            steps=len(report.steps),
+            steps=report.main_steps.steps,
         )
         return TableRows(table, lambda: self._brush.glyphs)
 

@@ -34,7 +34,7 @@ class KernelsPanel(WindowTablePanel):
             report.kernels,
             attributed=report.overlapping,
             on_cpu=view.on_cpu,
-            steps=len(report.steps),
+            steps=report.main_steps.steps,
             most=_MOST_KERNELS,
         )
         if not table.rows:
@@ -54,7 +54,7 @@ class GapsPanel(WindowTablePanel):
     TITLE = "Idle gaps"
 
     def contents(self, window: Window, view: View) -> WindowTable | Empty:
-        table = idle_by_class_table(window.report, len(window.report.steps))
+        table = idle_by_class_table(window.report)
         note = window.steps_words
         if not table.rows:
             return Empty(self.TITLE, "no gaps in this window", note)

@@ -34,7 +34,8 @@ class RangeRows(TableRows["RangeLine"]):
         window: Window,
         within: str | None,
     ) -> None:
-        table = table_of_lines(lines, window.report, folded=True)
+        steps = window.report.main_steps.steps or None
+        table = table_of_lines(lines, window.report, folded=True, steps=steps)
         super().__init__(replace(table, tone=None, depth=None))
         hidden: set[str] = set()
         self.lines: list[RangeLine] = []
@@ -128,14 +129,15 @@ class RangeTreePanel(TablePanel):
             return Empty(TITLE, "no range and no operator of the host launched this window's work")
         within = view.selection.within
         rows = RangeRows(lines, self._folded, window, within)
-        self._title = TITLE
+        self._title = f"{TITLE} per {window.per}"
         if all(line.range.kind == "operator" for line in rows.lines if line.depth == 0):
-            self._title = "Operators (the host opened no range)"
+            self._title = f"Operators per {window.per} (the host opened no range)"
         if any(line.range.kind == "inferred" for line in rows.lines):
             how = "where ~" if self._brush.inks.letters else "where slanted"
             self._title += f", inferred from kernel names {how}"
         self._title += f": narrowed to {within}" if within is not None else ""
-        self._note = "layers as one row" if self._by_layer else "every range"
+        of_layers = "layers as one row" if self._by_layer else "every range"
+        self._note = f"{of_layers} · {window.steps_words}"
         return rows
 
     def pick_of(self, key: Hashable) -> Pick | None:

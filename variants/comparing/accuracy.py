@@ -12,13 +12,14 @@ import torch
 from msgspec.structs import asdict
 from torch import nn
 
+from decodescope.analyzer.comparing.accuracy_intervals import PositionScores, with_intervals
 from decodescope.analyzer.errors import DecodescopeError, ModelError
 from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.schema.report import Finding
 from decodescope.analyzer.schema.run_report import Accuracy
 from decodescope.variants.comparing.accuracy_text import (
     INTERPRETED_POSITIONS,
-    POSITIONS,
+    SEQUENCES,
     ScoredText,
     scored_text,
 )
@@ -27,12 +28,15 @@ from decodescope.variants.machine.child_process import failure_of
 from decodescope.variants.machine.memory import free_memory, memory_errors
 from decodescope.variants.measuring.preparation import Prepared, prepare, require_weights
 from decodescope.variants.model.quantized_weights import Quantization, quantization_of
+from decodescope.variants.model.workload_costs import model_bytes
 from decodescope.variants.registry import build_variant, find_variant, is_interpreted
 from decodescope.variants.steps.decode_step import DecodeStep
 from decodescope.variants.steps.eager_step import EagerStep
 
 # Rows converted to float64 at a time: 20 MB a tensor with a vocabulary of 150,000.
 _ROWS = 16
+# A CPU takes a second for some steps of a larger model.
+_CPU_WEIGHTS = 100_000_000
 
 
 def score_variants(
@@ -43,8 +47,8 @@ def score_variants(
     The KV cache is as long as the workload's, if that is enough for the text: its length decides on
     tiles and on what torch.compile generates, so the kernels that are scored are those of the runs.
 
-    The model is loaded in the workload's dtype. First come the variants that use its weights as
-    they are, then the fp32 reference, for which the same weights are upcast in place and cast back,
+    The model is loaded in the workload's dtype. First comes the fp32 reference, for which the
+    weights are upcast in place and cast back, then the variants that use the weights as they are,
     then those that quantise them: all but the first such format load the model again. Each variant
     is freed before the next is built. A variant that fails and a reference that does not fit in
     memory each add a finding.
@@ -53,9 +57,7 @@ def score_variants(
         InputError, ModelError, MissingRequirement: as `prepare` and `scored_text`.
     """
     prepared = prepare(config, say)
-    interpreted = any(is_interpreted(name, prepared.device) for name in variants)
-    positions = INTERPRETED_POSITIONS if interpreted else POSITIONS
-    scored = scored_text(prepared.loaded, text, positions)
+    scored = _chosen_text(prepared, variants, text)
     workload = replace(
         prepared.workload,
         context=scored.context,
@@ -63,11 +65,8 @@ def score_variants(
         sampling=None,
     )
     scores = _Scores(replace(prepared, workload=workload), scored, say)
-    groups = _by_weights(variants)
-    scores.score(groups.pop(None, []))
-    if scores.logits or groups:
-        scores.score_reference()
-    for names in groups.values() if scores.reference is not None else ():
+    scores.score_reference()
+    for names in _by_weights(variants) if scores.reference is not None else ():
         scores.score(names)
     accuracies: dict[str, Accuracy] = {}
     findings = [*prepared.loaded.findings]
@@ -85,38 +84,52 @@ def score_variants(
     return AccuracyDone(accuracies, tuple(findings))
 
 
-def forced_logits(step: DecodeStep, scored: ScoredText, batch: int) -> torch.Tensor:
-    """Logits of the first of `batch` equal sequences, fp32 [positions, vocabulary], on the CPU.
+def _chosen_text(prepared: Prepared, variants: Sequence[str], text: str | None) -> ScoredText:
+    """As many positions as there is time for: one sequence where a step takes long."""
+    if any(is_interpreted(name, prepared.device) for name in variants):
+        return scored_text(prepared.loaded, text, 1, INTERPRETED_POSITIONS)
+    slow = prepared.device == "cpu" and model_bytes(prepared.loaded.model) > _CPU_WEIGHTS
+    return scored_text(prepared.loaded, text, 1 if slow else SEQUENCES)
 
-    The prompt is prefilled, then `step` decodes the text's own tokens instead of its choices.
+
+def forced_logits(step: DecodeStep, scored: ScoredText, batch: int) -> torch.Tensor:
+    """Logits of all positions in the order of the text, fp32 [sequences * positions, vocabulary],
+    on the CPU.
+
+    `batch` sequences at a time (the last one several times, where fewer are left): the prompts are
+    prefilled, then `step` decodes the text's own tokens instead of its choices.
     """
-    prompt = scored.ids[: scored.context].expand(batch, -1).contiguous()
-    ids = scored.ids.to(step.prefill(prompt).device)
-    rows: list[torch.Tensor] = []
-    for position in range(scored.context, scored.context + scored.positions):
-        row = step.forced_step(ids[position].expand(batch).contiguous())[0]
-        rows.append(row.to("cpu", torch.float32, copy=True))
-    return torch.stack(rows)
+    parts: list[torch.Tensor] = []
+    for ids in torch.split(scored.ids, batch):
+        rows = torch.arange(batch).clamp(max=len(ids) - 1)
+        prompt = ids[rows, : scored.context].contiguous()
+        fed = ids[rows].T.contiguous().to(step.prefill(prompt).device)
+        logits = [
+            step.forced_step(fed[place])[: len(ids)].to("cpu", torch.float32, copy=True)
+            for place in range(scored.context, scored.context + scored.positions)
+        ]
+        parts.append(torch.stack(logits, 1).flatten(0, 1))
+    return torch.cat(parts)
 
 
 @dataclass
 class _Scores:
-    """The logits of each variant so far, and of the reference, or why one has none."""
+    """The accuracy of each variant so far, and the logits of the reference, or why one has none."""
 
     prepared: Prepared
     scored: ScoredText
     say: Callable[[str], None]
-    logits: dict[str, torch.Tensor] = field(default_factory=dict)
+    accuracies: dict[str, Accuracy] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
     reference: torch.Tensor | None = None
     no_reference: str = ""
 
     def score(self, variants: Sequence[str]) -> None:
-        """Decode with `variants`, which store the weights in the same way."""
+        """Score `variants`, which store the weights in the same way."""
         for variant in variants:
             self.say(f"scoring {variant} on {self.scored.name}")
             try:
-                self.logits[variant] = self._variant_logits(variant)
+                self.accuracies[variant] = self._scored(variant)
             except Exception as error:  # one variant's failure must not lose the others
                 self.missing[variant] = failure_of(error).message
             free_memory(self.prepared.device)
@@ -135,30 +148,32 @@ class _Scores:
         Raises:
             DecodescopeError: it has none, for this reason.
         """
-        if self.reference is None or variant in self.missing:
+        if variant not in self.accuracies:
             raise ModelError(self.missing.get(variant) or self.no_reference)
-        logits, scored = self.logits[variant], self.scored
-        name = f"eager on {self.prepared.device}, the loaded weights in fp32 without TF32"
-        accuracy = accuracy_of(logits, self.reference, scored.next_ids, name, scored.name)
+        return self.accuracies[variant]
+
+    def _scored(self, variant: str) -> Accuracy:
+        assert self.reference is not None
+        self.prepared = prepared = require_weights(self.prepared, variant, self.say)
+        step = build_variant(variant, prepared.loaded, prepared.workload, prepared.device)
+        with memory_errors(f"scoring variant {variant}", prepared.device):
+            logits = forced_logits(step, self.scored, prepared.workload.batch)
+        name = f"eager on {prepared.device}, the loaded weights in fp32 without TF32"
+        next_ids = self.scored.next_ids
+        accuracy = accuracy_of(logits, self.reference, next_ids, name, self.scored.name)
         if bad := unusable(accuracy):
             broken = int((~logits.isfinite().all(-1)).sum())
             where = f"logits are NaN or infinite at {broken} of {len(logits)} positions"
             raise ModelError(f"{', '.join(bad)}; {where}")
         return accuracy
 
-    def _variant_logits(self, variant: str) -> torch.Tensor:
-        self.prepared = prepared = require_weights(self.prepared, variant, self.say)
-        step = build_variant(variant, prepared.loaded, prepared.workload, prepared.device)
-        with memory_errors(f"scoring variant {variant}", prepared.device):
-            return forced_logits(step, self.scored, prepared.workload.batch)
 
-
-def _by_weights(variants: Sequence[str]) -> dict[Quantization | None, list[str]]:
-    """Variants that store the weights in the same way, together."""
-    groups: dict[Quantization | None, list[str]] = {}
+def _by_weights(variants: Sequence[str]) -> list[list[str]]:
+    """Variants that store the weights in the same way, together; those as loaded come first."""
+    groups: dict[Quantization | None, list[str]] = {None: []}
     for variant in variants:
         groups.setdefault(quantization_of(find_variant(variant).spec), []).append(variant)
-    return groups
+    return list(groups.values())
 
 
 def _reference_logits(prepared: Prepared, scored: ScoredText) -> torch.Tensor:
@@ -213,7 +228,8 @@ def accuracy_of(
     reference and logits, and i the row's next token:
     logit_rel_error = ||logits - reference|| / ||reference|| (Frobenius), kl = mean of
     sum P (ln P - ln Q), top1_agreement = share of rows with equal argmax, perplexity =
-    exp(mean of -ln Q[i]), perplexity_ratio = that / exp(mean of -ln P[i]).
+    exp(mean of -ln Q[i]), perplexity_ratio = that / exp(mean of -ln P[i]). `with_intervals` adds
+    the intervals.
     Logits that are not finite, or too large, give figures that are NaN or infinite.
 
     Raises:
@@ -223,26 +239,27 @@ def accuracy_of(
         raise ModelError(
             f"gave logits of shape {list(logits.shape)}, the reference {list(reference.shape)}"
         )
-    sums = torch.zeros(5, dtype=torch.float64)
-    kl_by_position: list[float] = []
+    sums = torch.zeros(4, dtype=torch.float64)
+    by_position: list[torch.Tensor] = []
     for first in range(0, len(logits), _ROWS):
         rows = slice(first, first + _ROWS)
-        block_sums, kl = _scored(logits[rows].double(), reference[rows].double(), next_ids[rows])
+        block_sums, block = _scored(logits[rows].double(), reference[rows].double(), next_ids[rows])
         sums += block_sums
-        kl_by_position += kl.tolist()
-    difference, norm, agreed, loss, reference_loss = sums.tolist()
+        by_position.append(block)
+    difference, norm, loss, reference_loss = sums.tolist()
+    scores = PositionScores(*torch.cat(by_position, 1).numpy())
     positions = len(logits)
-    return Accuracy(
+    accuracy = Accuracy(
         reference=reference_name,
         text=text_name,
         positions=positions,
         logit_rel_error=math.sqrt(difference / norm) if norm else math.nan,
-        kl=sum(kl_by_position) / positions,
-        top1_agreement=agreed / positions,
+        kl=float(scores.kl.mean()),
+        top1_agreement=float(scores.agrees.mean()),
         perplexity=_exp(loss / positions),
         perplexity_ratio=_exp((loss - reference_loss) / positions),
-        kl_by_position=tuple(kl_by_position),
     )
+    return with_intervals(accuracy, scores)
 
 
 def unusable(accuracy: Accuracy) -> list[str]:
@@ -254,19 +271,26 @@ def unusable(accuracy: Accuracy) -> list[str]:
 def _scored(
     logits: torch.Tensor, reference: torch.Tensor, next_ids: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The sums over rows that the figures are made of, and the KL of each row."""
+    """The sums over rows that the figures are made of, and the `PositionScores` [3, rows]."""
     log_q, log_p = logits.log_softmax(-1), reference.log_softmax(-1)
     at_next = next_ids[:, None]
+    likelihood, reference_likelihood = (
+        log.gather(-1, at_next).squeeze(-1) for log in (log_q, log_p)
+    )
     sums = torch.stack(
         [
             (logits - reference).square().sum(),
             reference.square().sum(),
-            (logits.argmax(-1) == reference.argmax(-1)).sum().double(),
-            -log_q.gather(-1, at_next).sum(),
-            -log_p.gather(-1, at_next).sum(),
+            -likelihood.sum(),
+            -reference_likelihood.sum(),
         ]
     )
-    return sums, (log_p.exp() * (log_p - log_q)).sum(-1)
+    scores = [
+        reference_likelihood - likelihood,
+        (log_p.exp() * (log_p - log_q)).sum(-1),
+        (logits.argmax(-1) == reference.argmax(-1)).double(),
+    ]
+    return sums, torch.stack(scores)
 
 
 def _exp(value: float) -> float:

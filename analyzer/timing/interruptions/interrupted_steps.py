@@ -38,20 +38,12 @@ def without_interruptions(
     return Intervals(begin_ns[kept], until_ns[kept])
 
 
-def timed_steps(steps: Steps, interrupted_ns: Int64s, among: Int64s) -> Int64s:
-    """The steps whose median is the step time, of those `among` all that have ops: the
-    uninterrupted ones that another step follows (the last one's time lacks the waiting behind it),
-    else the uninterrupted ones, else the followed ones, else all."""
+def timed_steps(steps: Steps, among: Int64s) -> Int64s:
+    """The steps whose median is the step time, of those `among` all that have ops: those that
+    another step follows (the last one's time lacks the waiting behind it), else all."""
     launched = among[steps.gpu_ops[among] > 0]
     followed = launched[steps.following[launched] >= 0]
-    for candidates in (
-        followed[interrupted_ns[followed] == 0],
-        launched[interrupted_ns[launched] == 0],
-        followed,
-    ):
-        if len(candidates):
-            return candidates
-    return launched
+    return followed if len(followed) else launched
 
 
 def median_step(steps: Steps, interrupted_ns: Int64s, timed: Int64s) -> int | None:

@@ -9,9 +9,10 @@ from benchmarks.claims.claim import Claim, Measured, Setup
 from benchmarks.claims.decode.kernl import LLAMA_2, SOURCE
 from benchmarks.claims.decode.measuring import Decoding, decode_race
 from benchmarks.claims.decode.rows import tokens_per_s
-from benchmarks.claims.report import Race, Row
+from benchmarks.claims.report import EntrantFigures, Race, Row
 from benchmarks.claims.rows import speed_up
-from decodescope.analyzer.text.formatting import bytes_size, percent
+from decodescope.analyzer.text.formatting import bytes_size, interval_text, percent
+from decodescope.variants.comparing.accuracy_text import POSITIONS, SEQUENCES
 from decodescope.variants.model.presets import presets
 from decodescope.variants.model.quantized_weights import quantization_of, quantized_bytes
 from decodescope.variants.model.random_weights import build_random
@@ -24,7 +25,7 @@ FP16 = "fused+graph"
 # row, and lm_head in FP8 as well.
 THEIRS, OURS = "fused+graph+fp8_e5m2_cast+head16+kv_fp8_e5m2", "fused+graph+fp8_e5m2"
 SIZE = replace(LLAMA_2, variants=("eager", FP16, THEIRS, OURS), rounds=2)
-# Perplexity needs trained weights; the figures of its few steps say nothing.
+# Perplexity needs trained weights; the times of its few steps say nothing.
 QUALITY = replace(SIZE, model="tiny", rounds=1, context=32)
 HALF = 0.5
 
@@ -49,8 +50,9 @@ def measure_fp8(setup: Setup, size: Decoding = SIZE, quality: Decoding = QUALITY
             "kernl stores Q, K, V, gate, up, a layer's norms, and K and V of the cache in E5M2 "
             "without scales; the O and down projections, lm_head and the embedding table stay "
             "FP16. By its code that is 67 % of FP16's bytes, not half.",
-            'Its "few per cent" of perplexity has no figure in its code. Ours is that of 128 '
-            "decoded tokens of decodescope's own text, by the bundled model.",
+            'Its "few per cent" of perplexity has no figure in its code. Ours is that of '
+            f"{SEQUENCES * POSITIONS:,} decoded tokens of decodescope's own text, by the bundled "
+            "model.",
             *dict.fromkeys((*scored.notes, *timed.notes)),
         ),
     )
@@ -92,8 +94,14 @@ def _perplexity(race: Race, name: str) -> Row:
         RoundSpread.of([one.perplexity_ratio]),
         limit=1.0,
         higher_is_better=False,
-        explanation=f"{change} % {sign} than the same weights in fp32, KL {one.kl:.2g} nats",
+        explanation=f"{change} % {sign} than the same weights in fp32{_ends(one)}, "
+        f"KL {one.kl:.2g} nats",
     )
+
+
+def _ends(one: EntrantFigures) -> str:
+    ends = interval_text(one.perplexity_ratio_interval, "{:.4f}".format)
+    return "" if one.perplexity_ratio_interval is None else f" (95 %: {ends})"
 
 
 KERNL_FP8 = Claim(

@@ -197,6 +197,8 @@ def _figures(setup: Setup, what: Decoding, comparison: Comparison, name: str) ->
         tolerance=tolerance,
         kl=accuracy.kl,
         perplexity_ratio=accuracy.perplexity_ratio,
+        kl_interval=accuracy.kl_interval,
+        perplexity_ratio_interval=accuracy.perplexity_ratio_interval,
         bytes_moved=runs[0].bytes_per_step,
     )
     if accuracy.logit_rel_error > tolerance:

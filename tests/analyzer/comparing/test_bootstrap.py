@@ -14,7 +14,7 @@ from decodescope.analyzer.comparing.bootstrap import (
     two_sided_t,
     unpaired_ratio,
 )
-from decodescope.analyzer.schema.comparison_report import Interval
+from decodescope.analyzer.schema.run_report import Interval
 
 RATES = st.lists(st.floats(10.0, 1000.0), min_size=3, max_size=12)
 

@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 from decodescope.analyzer.comparing.comparison import compare_runs
 from decodescope.analyzer.comparing.diff import diff_reports
 from decodescope.analyzer.comparing.sides import pair_with_first, sides_of, waterfalls_of
-from decodescope.analyzer.schema.report import GAP_CLASSES, WaterfallPart
+from decodescope.analyzer.schema.answer import Answer
+from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.schema.step_report import Bandwidth
+from tests.helpers.answers import answer_of
 from tests.helpers.comparison_reports import ACCURACY, capture_of, runs_of, step_of, window_of
 
 WINDOWS = {
@@ -58,17 +60,11 @@ def test_a_trace_without_steps_has_no_speed() -> None:
     assert (a.tokens_per_s, a.step_ns, a.mbu, a.launches) == (None, None, None, None)
 
 
-PARTS = ("limit", "kernel_inefficiency", *GAP_CLASSES, "host_tail")
-
-
 @st.composite
 def windows(draw: st.DrawFn):
-    """A waterfall as the analyzer makes them: busy time is never negative."""
-    limit, busy = draw(st.integers(0, 10**9)), draw(st.integers(0, 10**9))
-    rest = [draw(st.integers(0, 10**9)) for _ in PARTS[2:]]
-    lengths = (limit, busy - limit, *rest)
-    parts = tuple(WaterfallPart(name, ns) for name, ns in zip(PARTS, lengths, strict=True))
-    return window_of([step_of(0, 10, {})], waterfall=parts)
+    names = ("gate_up", "attention", *GAP_CLASSES, "profiler")
+    parts = draw(st.dictionaries(st.sampled_from(names), st.integers(0, 10**9), min_size=1))
+    return window_of([step_of(0, 10, {})], answer=answer_of(parts))
 
 
 @given(windows(), windows())
@@ -93,6 +89,6 @@ def test_waterfalls_share_one_scale(base, other) -> None:
 
 
 def test_sides_without_a_waterfall_have_no_bar() -> None:
-    waterfalls = waterfalls_of(sides_of(diff_reports(window_of(waterfall=()), WINDOWS["eager"])))
+    waterfalls = waterfalls_of(sides_of(diff_reports(window_of(answer=Answer()), WINDOWS["eager"])))
     assert [bar.name for bar in waterfalls.bars] == ["B"]
     assert waterfalls_of(()).scale_ns == 0

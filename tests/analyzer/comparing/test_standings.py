@@ -9,22 +9,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from decodescope.analyzer.comparing.comparison import compare_runs, standings_of
-from decodescope.analyzer.schema.comparison_report import (
-    Interval,
-    SpeedRatio,
-    Standing,
-    VariantRates,
-)
-from decodescope.analyzer.schema.run_report import Accuracy
+from decodescope.analyzer.schema.comparison_report import SpeedRatio, Standing, VariantRates
+from decodescope.analyzer.schema.run_report import Accuracy, Interval
 from tests.helpers.comparison_reports import ACCURACY, run_of
 
 STEADY = (1.0, 1.001, 0.999, 1.0)
 Variant = tuple[float, float]
 
 
-def accuracy(*kl_by_position: float) -> Accuracy:
-    kl = sum(kl_by_position) / len(kl_by_position)
-    return replace(ACCURACY, kl=kl, kl_by_position=kl_by_position)
+def accuracy(*kl_by_block: float) -> Accuracy:
+    kl = sum(kl_by_block) / len(kl_by_block)
+    return replace(ACCURACY, kl=kl, kl_by_block=kl_by_block)
 
 
 def compared(**variants: tuple[float, Accuracy | None]) -> dict[str, tuple[str, ...]]:

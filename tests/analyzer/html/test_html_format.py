@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer.html.page import breakable, share
-from decodescope.analyzer.schema.comparison_report import Interval, SpeedRatio
+from decodescope.analyzer.schema.comparison_report import SpeedRatio
+from decodescope.analyzer.schema.run_report import Interval
 from decodescope.analyzer.text.formatting import UNKNOWN, flops_rate, signed_duration
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.vocabulary.words import speed_text

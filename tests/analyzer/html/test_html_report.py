@@ -11,6 +11,7 @@ import pytest
 
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.html.report_page import VariantView, html_report
+from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate
 from decodescope.analyzer.schema.kernel_report import ShortKernels
 from decodescope.analyzer.schema.report import GAP_CLASSES, Report
@@ -185,11 +186,6 @@ def test_the_parts_of_a_step_are_shown() -> None:
     foreign = VariantView("it", msgspec.structs.replace(view.report, capture=None), None)
     words = Page(html_report("a title", [foreign], None)).words()
     assert "decode2323255,0867.99 µs" in words
-    bar = re.search(r"<svg[^>]*aria-label=\"Busy time of a step of eager by role.*?</svg>", text)
-    assert bar is not None
-    widths = [float(one) for one in re.findall(r'<rect[^>]* width="([\d.]+)"', bar[0])]
-    assert sum(widths) == pytest.approx(1120, abs=0.05)
-    assert widths[0] == pytest.approx(0.75 * 1120, abs=0.5)
 
 
 def test_without_layers_and_bytes_there_are_no_columns_for_them() -> None:
@@ -209,13 +205,13 @@ def test_overlapping_kernels_show_attributed_times_before_durations() -> None:
     analysis = analyze(trace_of(*prelaunched(2)))
     view = VariantView("fused", analysis.report, step_tracks(analysis, 0))
     words = Page(html_report("a title", [view], None)).words()
-    assert "ops overlap: their durations add up to 2.42 µs, attributed times to 1.24 µs" in words
-    assert "kernelcallsattributedtotalmeanshare %" in words
-    assert "gemv41.10 µs1.18 µs295 ns88.7" in words
+    assert "ops overlap: their durations add up to 1.21 µs, attributed times to 620 ns" in words
+    assert "kernelcallsattributed µstotal µsmean µsshare %" in words
+    assert "gemv20.550.590.2988.7" in words
     alone = sample_analysis().report
     words = Page(html_report("a title", [VariantView("eager", alone, None)], None)).words()
     assert "ops overlap:" not in words
-    assert "kernelcallstotalmeanshare %" in words
+    assert "kernelcallstotal µsmean µsshare %" in words
 
 
 def test_launch_shapes_are_columns_and_alike_kernels_are_told_apart() -> None:
@@ -235,6 +231,9 @@ def test_launch_shapes_are_columns_and_alike_kernels_are_told_apart() -> None:
     assert "·8" in words
 
 
+KL = "3.2e-05 (2.9e-05 to 3.5e-05)"
+
+
 def test_a_comparison_is_shown_whole() -> None:
     report = sample_analysis().report
     gate = Gate("main.json", 3.0, ("compiled is 4 % slower",))
@@ -247,13 +246,14 @@ def test_a_comparison_is_shown_whole() -> None:
     assert "compiled is 4 % slower" in words
     assert "replaces layer.*/norm, layer.*/q_proj" in words
     assert "rounds few rounds" in words
-    for figure in ("0.0041", "3.2e-05", "99.2", "1.0004", "106 to 108", "95 % interval"):
+    few = "1.0004 (too few positions)"
+    for figure in ("0.0041", KL, "99.2", few, "106 to 108", "95 % interval"):
         assert figure in words
     assert f"compiled656{UNKNOWN * 6}" in words
     for run in comparison.runs:
         assert f"{run.variant}{run.round}" in words.replace(" ", "")
     assert f"driver{UNKNOWN}" in words.replace(" ", "")
-    assert f"compiled656{UNKNOWN}nothing eager1073.2e-05compiled" in words
+    assert f"compiled656{UNKNOWN}nothing eager107{KL}compiled" in words
     assert "679 → 3 launch calls, 7.74 ms → 240 µs idle a step" in words
 
 
@@ -295,7 +295,7 @@ def test_optional_fields_may_be_missing() -> None:
     bare = sample_analysis().report
     nothing: dict[str, object] = {
         "capture": None, "observer": None, "largest_gaps": (), "attribution": None,
-        "waterfall": (), "steps": (), "kernels": (), "ranges": (), "devices": (),
+        "answer": Answer(), "steps": (), "kernels": (), "ranges": (), "devices": (),
         "launches": msgspec.structs.replace(
             bare.launches, api_ns=None, queue_ns=None, launch_latency_ns=None,
             median_queue_depth=None, queue_depth=None, short_kernels=None,

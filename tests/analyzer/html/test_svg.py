@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks, time_ticks
 from decodescope.analyzer.html.svg_step_time import histogram_svg, queue_svg, waterfalls_svg
@@ -16,16 +17,14 @@ from decodescope.analyzer.html.svg_timeline import MAX_STREAMS, excerpt_svg, ste
 from decodescope.analyzer.html.svg_variants import rates_svg, ratios_svg, standings_svg
 from decodescope.analyzer.names.kinds import FAMILIES
 from decodescope.analyzer.reports.distributions import shared_bounds
-from decodescope.analyzer.schema.comparison_report import (
-    Interval,
-    SpeedRatio,
-    Standing,
-    VariantRates,
-)
+from decodescope.analyzer.schema.comparison_report import SpeedRatio, Standing, VariantRates
 from decodescope.analyzer.schema.kernel_report import QueueDepth
-from decodescope.analyzer.schema.report import GAP_CLASSES, WaterfallPart
+from decodescope.analyzer.schema.report import GAP_CLASSES
+from decodescope.analyzer.schema.run_report import Interval
 from decodescope.analyzer.timing.intervals import union
 from decodescope.analyzer.tracks.step_tracks import StepTracks
+from tests.helpers.answers import answer_of
+from tests.helpers.comparison_reports import ACCURACY
 from tests.helpers.html_samples import sample_pair
 from tests.helpers.step_tracks import step_tracks_of
 
@@ -175,25 +174,27 @@ def test_a_chart_has_a_title_and_escapes_names() -> None:
     assert root.findtext("rect/title") == 'x" onload="y'
 
 
-def test_the_parts_of_a_waterfall_fill_its_bar() -> None:
-    parts = (WaterfallPart("limit", 300), WaterfallPart("kernel_inefficiency", 500),
-             WaterfallPart("host_wait", 200))  # fmt: skip
-    found = areas(waterfalls_svg([("a", parts), ("b", (WaterfallPart("busy", 500),))]))
-    bar = found["p-limit"] + found["p-kernel_inefficiency"] + found["p-host_wait"]
-    assert found["p-limit"] == pytest.approx(bar * 0.3, rel=0.001)
-    assert found["p-busy"] == pytest.approx(bar * 0.5, rel=0.001)
+def test_the_parts_of_a_step_fill_its_bar() -> None:
+    answer = answer_of({"gate_up": 300, "attention": 500, "host_wait": 200})
+    found = areas(waterfalls_svg([("a", answer), ("b", answer_of({"norm": 500}))]))
+    bar = found["p-gate_up"] + found["p-attention"] + found["p-host_wait"]
+    assert found["p-gate_up"] == pytest.approx(bar * 0.3, rel=0.001)
+    assert found["p-norm"] == pytest.approx(bar * 0.5, rel=0.001)
 
 
-def test_the_mark_of_the_limit_is_right_of_kernels_that_beat_it() -> None:
-    parts = (WaterfallPart("limit", 500), WaterfallPart("kernel_inefficiency", -200),
-             WaterfallPart("host_wait", 700))  # fmt: skip
-    root = parsed(waterfalls_svg([("a", parts)]))
-    shapes = {shape.get("class"): shape for shape in root}
-    left, width = (float(shapes["p-limit"].get(name, 0)) for name in ("x", "width"))
+@pytest.mark.parametrize("is_lower_bound", [False, True])
+def test_a_mark_stands_at_the_limit(is_lower_bound: bool) -> None:
+    answer = answer_of(
+        {"gate_up": 300, "host_wait": 700}, limit_ns=500, limit_is_lower_bound=is_lower_bound
+    )
+    markup = waterfalls_svg([("a", answer)])
+    shapes = {shape.get("class"): shape for shape in parsed(markup)}
+    left, width = (float(shapes["p-gate_up"].get(name, 0)) for name in ("x", "width"))
     mark = float(shapes["mark"].get("x1", 0))
-    assert "p-kernel_inefficiency" not in shapes
     assert (mark - left) / width == pytest.approx(500 / 300, rel=0.001)
-    assert float(shapes["p-host_wait"].get("width", 0)) / width == pytest.approx(7 / 3, rel=0.001)
+    assert ("limit ≥ 500 ns" if is_lower_bound else "limit 500 ns") in texts(markup)
+    without = waterfalls_svg([("a", answer_of({"gate_up": 300}))])
+    assert "mark" not in {shape.get("class") for shape in parsed(without)}
 
 
 def test_a_histogram_stacks_its_classes() -> None:
@@ -314,7 +315,8 @@ def test_the_frontiers_line_joins_the_unbeaten_and_the_text_says_what_is_drawn()
         Standing("w8a8", 1900.0, 5e-2, ("fp8",)),
         Standing("bf16", 1000.0, 1e-4, ()),
     ]
-    rates = [VariantRates("fp8", (), 2000.0, Interval(1900.0, 2100.0, 0.95), None)]
+    known = replace(ACCURACY, kl=0.01, kl_interval=Interval(0.008, 0.0125, 0.95))
+    rates = [VariantRates("fp8", (), 2000.0, Interval(1900.0, 2100.0, 0.95), known)]
     root = parsed(standings_svg(standings, rates) or "")
     (fast, _, slow) = ((dot.get("cx"), dot.get("cy")) for dot in root.iter("circle"))
     axes = [line for line in root.iter("line") if line.get("class") == "axis"]
@@ -325,8 +327,8 @@ def test_the_frontiers_line_joins_the_unbeaten_and_the_text_says_what_is_drawn()
     top = float(band.get("y", 0))
     assert top < float(fast[1] or 0) < top + float(band.get("height", 0))
     said = root.get("aria-label") or ""
-    assert "fp8: 2,000 tokens/s, KL 0.01, beaten by nothing" in said
-    assert "w8a8: 1,900 tokens/s, KL 0.05, beaten by fp8" in said
+    assert "fp8: 2,000 tokens/s, KL 0.01 (0.008 to 0.0125) nats, beaten by nothing" in said
+    assert "w8a8: 1,900 tokens/s, KL 0.05 nats, beaten by fp8" in said
     assert standings_svg([], rates) is None
 
 

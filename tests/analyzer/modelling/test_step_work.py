@@ -1,5 +1,6 @@
 """Bytes and FLOPs of roles: by hand, against brute force, and against our own captures."""
 
+import random
 from dataclasses import replace
 
 import numpy as np
@@ -225,3 +226,25 @@ def test_work_grows_with_the_batch(batch: int, length: int) -> None:
     for role, work in small.items():
         assert large[role].bytes > work.bytes
         assert large[role].flops >= work.flops
+
+
+@pytest.mark.parametrize("name", sorted(bundled_models()))
+def test_the_work_of_unknown_sizes_is_a_lower_bound(name: str) -> None:
+    """What a step of unknown requests and positions does is what any step does at least."""
+    shape = read_model_config(name)
+    weights, rng = model_weights(shape), random.Random(name)
+    one = role_work(shape, StepShape(1, 1), weights)
+    for _ in range(4):
+        batch, tokens = rng.randrange(1, 300), rng.randrange(1, 40)
+        queries = batch * tokens
+        unknown = role_work(shape, StepShape(1, queries, queries, pairs=queries), weights)
+        lengths = tuple(rng.randrange(tokens, 9000) for _ in range(batch))
+        step = StepShape(batch, sum(lengths), queries, kv_lengths=lengths)
+        known = role_work(shape, step, weights)
+        for role, work in known.items():
+            # A prefill of latent attention expands K and V, and a state is read for each request.
+            assert one[role].weight_bytes <= unknown[role].weight_bytes <= work.weight_bytes
+            assert one[role].kv_bytes <= work.kv_bytes
+            if shape.latent is None or tokens > 1:
+                assert unknown[role].kv_bytes <= work.kv_bytes
+                assert unknown[role].flops <= work.flops

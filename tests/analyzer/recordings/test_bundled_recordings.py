@@ -76,7 +76,7 @@ def test_the_variants_look_as_they_are(analysis: Analysis) -> None:
     variant, steps = report.capture.variant, report.capture.steps
     step_s = report.observer.unprofiled_step_ns / 1e9
     mbu = report.capture.bytes_per_step / step_s / report.capture.measured_peak_bytes_per_s
-    bound = "memory" if mbu >= 0.6 else "launch" if variant == "eager" else "kernels"
+    bound = "memory" if mbu >= 0.6 else "host" if variant == "eager" else "kernels"
     assert report.answer.bound == bound
     # Our kernels start while those before them end.
     assert report.overlapping == variant.startswith("fused")

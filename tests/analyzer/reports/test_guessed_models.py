@@ -5,12 +5,16 @@ import pytest
 from decodescope.analyzer.modelling.config import read_model_config
 from decodescope.analyzer.modelling.weights import model_weights
 from decodescope.analyzer.reports.analysis import analyze
+from decodescope.analyzer.reports.roofline_model import roofline_model
+from decodescope.analyzer.reports.step_figures import window_bandwidths
 from decodescope.analyzer.reports.user_facts import Given, GivenModel
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.trace import Trace
+from decodescope.analyzer.views.report_table import SECTIONS, report_table
 from tests.helpers.foreign.layered import step_names
 from tests.helpers.foreign.tensor_parallel import GATHER, H100, engine_trace
 from tests.helpers.kineto_events import Event, call, event, op, span, trace_of
+from tests.helpers.rich_report import text_of
 
 
 def codes(report: Report) -> set[str]:
@@ -29,6 +33,17 @@ def test_layers_and_logits_say_the_model_and_its_weights_the_limit() -> None:
     # 70.6 G weights less the embedding, a quarter of them on each device, at 3.35 TB/s.
     assert answer.limit_ns == pytest.approx(10.38e6, rel=2e-3)
     assert (answer.model_source, answer.limit_is_lower_bound) == ("guessed", True)
+
+
+def test_a_guess_is_marked_wherever_its_name_stands_and_gives_no_rate() -> None:
+    report = analyze(engine_trace()).report
+    shown = text_of(report_table(report, [part.name for part in SECTIONS]), 300)
+    assert shown.count("meta-llama/Llama-3.1-70B") == 3
+    assert shown.count("meta-llama/Llama-3.1-70B?") == 2
+    assert "taken for meta-llama/Llama-3.1-70B over 4 devices" in shown
+    assert "a step reads at least 34.8 GB" in shown
+    assert window_bandwidths(report) == ()
+    assert roofline_model(report).step is None
 
 
 def test_a_named_model_has_the_same_limit_without_batch_and_positions() -> None:

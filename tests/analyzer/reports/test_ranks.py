@@ -143,7 +143,7 @@ def test_the_report_of_several_files(tmp_path: Path) -> None:
     found = analyze_ranks(paths)
     text = json.loads(msgspec.json.encode(found.report))
     assert [one["rank"] for one in text["ranks"]] == [0, 1]
-    assert text["schema_version"] == 2
+    assert text["schema_version"] == 3
     assert text["findings"] == []
     assert [one["report"]["devices"][0]["gpu_ops"] for one in text["ranks"]] == [2, 2]
     assert len(text["merged"]["devices"]) == 2

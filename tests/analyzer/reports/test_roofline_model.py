@@ -7,7 +7,7 @@ from decodescope.analyzer import analyze, load
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.reports.roofline_model import roofline_model
 from decodescope.analyzer.reports.step_figures import live_bandwidth, window_bandwidths
-from decodescope.analyzer.text.formatting import duration
+from decodescope.analyzer.text.formatting import bytes_size, duration
 from tests.helpers import scripted
 
 
@@ -69,11 +69,10 @@ def test_a_figure_of_bandwidth_says_its_moment(eager):
     assert window_bandwidths(msgspec.structs.replace(eager, step_cost=None)) == ()
 
 
-def test_the_verdict_says_which_step_it_rests_on(eager):
-    (reason,) = (one for one in eager.answer.because if "of the peak" in one and "reads" in one)
-    ns, capture = eager.observer.unprofiled_step_ns, eager.capture
-    rate = capture.bytes_per_step / ns
-    mbu = rate * 1e9 / capture.measured_peak_bytes_per_s
-    assert reason.startswith(
-        f"an unprofiled step ({duration(ns)}) reads {rate:.1f} GB/s, {mbu:.1%}"
+def test_the_limit_names_its_bytes_and_its_peak(eager):
+    answer, cost = eager.answer, eager.step_cost
+    reason = answer.because[0]
+    assert reason.startswith(f"the limit is {duration(answer.limit_ns)}, ")
+    assert reason.endswith(
+        f"({bytes_size(cost.bytes_per_step)} at {bytes_size(cost.peak_bytes_per_s)}/s, measured)"
     )

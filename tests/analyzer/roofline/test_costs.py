@@ -48,6 +48,18 @@ def test_no_peak_gives_no_limit_and_no_work_takes_no_time() -> None:
     assert limit(RoleWork(), PEAK) == Limit(0, "memory")
 
 
+def test_units_for_four_bits_are_twice_as_fast_where_there_are_any() -> None:
+    work = RoleWork(0, 0, 0, 9 * 10**15)
+    found = [
+        limit(work, datasheet_peak(name), "fp4")
+        for name in ("NVIDIA B200", "NVIDIA GB200", "AMD Instinct MI355X", "NVIDIA H100 80GB HBM3")
+    ]
+    # An H100 has none: its fastest units have 8 bits.
+    assert [one.ns for one in found if one] == pytest.approx(
+        [1e9, 0.9e9, 0.894e9, 9e9 / 1.979], rel=1e-3
+    )
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_limits_by_shapes_are_those_of_each_op(seed: int) -> None:
     """Against a loop over the ops."""
@@ -86,6 +98,7 @@ def test_limits_by_shapes_are_those_of_each_op(seed: int) -> None:
         ("nvjet_sm100_qqtst_128x256", "fp8"),
         ("Cijk_Alik_Bljk_BBS_BH_Bias_HA", "bf16"),
         ("Cijk_Alik_Bljk_F8BS_BH", "fp8"),
+        ("bmm_MxE4m3_MxE2m1MxE4m3_Fp32_t128x16x256", "fp4"),
         ("cutlass_80_tensorop_s16816gemm_f16_128x64", "bf16"),
         ("ampere_sgemm_128x64_tn", None),
         ("", None),
@@ -98,6 +111,7 @@ def test_dtypes_of_products_by_name(name: str, dtype: str | None) -> None:
 def test_the_matrix_units_that_weights_can_use() -> None:
     assert compute_dtype(weight_format("fp8"), "bf16") == "fp8"
     assert compute_dtype(weight_format("int4"), "fp16") == "fp16"
+    assert compute_dtype(weight_format("mxfp4"), "bf16") == "fp4"
     assert compute_dtype(weight_format("bf16"), "bf16") == "bf16"
 
 

@@ -1,7 +1,7 @@
 """Attributed times: against a look at every nanosecond, and what must not change them."""
 
-from collections import defaultdict
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from decodescope.analyzer import Analysis, analyze, analyze_ranks, load
 from decodescope.analyzer.comparing.diff import diff_reports
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.timing.intervals import attributed_ns
+from decodescope.analyzer.timing.attributed_time import attributed_in, attributed_ns
+from decodescope.analyzer.timing.intervals import covered_inside, union
+from decodescope.analyzer.trace import Intervals
 from decodescope.analyzer.views.comparison_sections import range_section
 from tests.helpers.kineto_events import (
     PID,
@@ -59,12 +61,11 @@ def events_of(rows: list[Row], later: int = 0, names: dict[str, str] | None = No
     ]  # fmt: skip
 
 
-def totals(report: Report) -> dict[str, Any]:
+def totals(report: Report) -> dict[str, int]:
     """All attributed times of a report, by what they are of."""
-    found: dict[str, Any] = {kernel.name: kernel.attributed_ns for kernel in report.kernels}
-    for device in report.devices:
-        found[f"copies {device.device}"] = device.copies_attributed_ns
-        found[f"graphs {device.device}"] = device.graphs_attributed_ns
+    main, found = report.main_steps, {k.name: k.attributed_ns for k in report.kernels}
+    found["copies"], found["graphs"] = main.copies_attributed_ns, main.graphs_attributed_ns
+    found["outside of steps"] = main.outside_attributed_ns
     return found
 
 
@@ -77,36 +78,88 @@ def assert_adds_up(analysis: Analysis) -> None:
     assert sum(totals(report).values()) == sum(device.busy_ns for device in report.devices)
 
 
-@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 15)), max_size=14))
-def test_each_nanosecond_counts_for_the_first_op_that_covers_it(
-    rows: list[tuple[int, int]],
-) -> None:
-    rows = sorted((start, start + length) for start, length in rows)
-    start_ns, end_ns = np.array(rows, dtype=np.int64).reshape(-1, 2).T
-    expected = [0] * len(rows)
-    for at in range(60):
-        running = [i for i, (start, end) in enumerate(rows) if start <= at < end]
+def shares_at_every_nanosecond(
+    rows: list[tuple[int, int, int, int]],
+) -> tuple[list[Fraction], list[int]]:
+    """The share of each (start, end, stream, rank), instant by instant, and the busy instants."""
+    shares, busy = [Fraction(0)] * len(rows), []
+    for at in range(max((end for _, end, *_ in rows), default=0)):
+        running: dict[int, int] = {}
+        for place, (start, end, stream, _) in enumerate(rows):
+            if start <= at < end:
+                running.setdefault(stream, place)
         if running:
-            expected[running[0]] += 1
-    assert attributed_ns(start_ns, end_ns).tolist() == expected
+            lowest = min(rows[place][3] for place in running.values())
+            counting = [place for place in running.values() if rows[place][3] == lowest]
+            for place in counting:
+                shares[place] += Fraction(1, len(counting))
+            busy.append(at)
+    return shares, busy
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 40), st.integers(0, 15), st.integers(0, 2), st.integers(0, 2)),
+        max_size=14,
+    )
+)
+@settings(max_examples=300, deadline=None)
+def test_each_instant_is_shared_by_the_streams_that_run_in_it(
+    drawn: list[tuple[int, int, int, int]],
+) -> None:
+    rows = sorted((start, start + length, *keys) for start, length, *keys in drawn)
+    start_ns, end_ns, stream, rank = np.array(rows, dtype=np.int64).reshape(-1, 4).T
+    attributed = attributed_ns(Intervals(start_ns, end_ns), stream, rank.astype(np.int8))
+    shares, busy = shares_at_every_nanosecond(rows)  # type: ignore[arg-type]
+    assert attributed.sum() == len(busy)
+    assert all(abs(ns - share) < 1 for ns, share in zip(attributed.tolist(), shares, strict=True))
 
 
 @given(rows_of_ops)
 @settings(max_examples=100, deadline=None)
 def test_attributed_times_add_up_to_busy_time(rows: list[Row]) -> None:
-    analysis = analyze(trace_of(*events_of(rows)))
-    assert_adds_up(analysis)
-    expected: dict[str, int] = defaultdict(int)
-    taken: set[tuple[int, int]] = set()
-    ordered = sorted(enumerate(rows), key=lambda at: (at[1][0], sum(at[1][:2]), at[1][3], at[0]))
-    for _, (start, length, device, _, kind, name) in ordered:
-        own = {(device, at) for at in range(start, start + length)} - taken
-        taken |= own
-        if kind == "kernel":
-            expected[name] += len(own)
-    assert {k.name: k.attributed_ns for k in analysis.report.kernels} == {
-        name: expected[name] for *_, kind, name in rows if kind == "kernel"
-    }
+    assert_adds_up(analyze(trace_of(*events_of(rows))))
+
+
+def test_copies_count_where_no_kernel_runs_and_communication_where_nothing_else_does() -> None:
+    analysis = analyze(
+        trace_of(
+            op(0, 100, name="gemm", stream=7),
+            op(50, 200, name="Memcpy HtoD", stream=8, cat="gpu_memcpy"),
+            op(90, 300, name="ncclDevKernel_AllReduce_Sum_bf16_RING_LL", stream=9),
+        )
+    )
+    assert analysis.attributed_ns.tolist() == [100, 100, 100]
+    assert analysis.report.devices[0].exposed_communication_ns == 100
+
+
+@given(st.integers(1, 30), st.integers(1, 30), st.integers(0, 30))
+@settings(deadline=None)
+def test_neither_of_two_streams_hides_the_other(first: int, second: int, apart: int) -> None:
+    """Whichever of two kernels ends last: both get half of the time that they share."""
+    ops = [op(0, first, name="a", stream=7), op(apart, apart + second, name="b", stream=8)]
+    attributed = {k.name: k.attributed_ns for k in analyze(trace_of(*ops)).report.kernels}
+    both = max(min(first, apart + second) - apart, 0)
+    assert abs(attributed["a"] - (first - both / 2)) < 1
+    assert abs(attributed["b"] - (second - both / 2)) < 1
+
+
+def test_parts_of_windows_add_up_to_the_busy_time_in_them() -> None:
+    draw = np.random.default_rng()
+    seed = int(draw.integers(2**32))
+    draw = np.random.default_rng(seed)
+    ops = [
+        op(int(at), int(at + length), name="k", stream=7 + number % 3)
+        for number, (at, length) in enumerate(draw.integers(1, 200, (60, 2)) * [37, 5])
+    ]
+    trace = trace_of(*ops)
+    edges = np.unique(draw.integers(0, 8_000, 12))
+    edges = edges[: len(edges) // 2 * 2]
+    windows = Intervals(edges[::2], edges[1::2])
+    rows = np.arange(len(trace.ops))
+    busy = union(trace.ops.start_ns, trace.ops.end_ns)
+    attributed = attributed_in(trace, rows, windows)
+    assert attributed.sum() == covered_inside(busy, windows).sum(), f"seed {seed}"
 
 
 @given(rows_of_ops, st.integers(0, 10**9), st.randoms(use_true_random=False))
@@ -276,3 +329,12 @@ def test_a_diff_compares_ranges_by_attributed_time_if_a_side_overlaps() -> None:
     same = diff_reports(alone, alone).pair
     assert not same.overlapping
     assert "attr." not in range_section(same).table.columns[1].heading
+
+
+@given(st.lists(st.integers(1, 10**6), min_size=2, max_size=6), st.integers(0, 2**60))
+def test_shares_of_long_times_add_up(lengths: list[int], longer_ns: int) -> None:
+    """A float does not hold each whole ns of 2**60."""
+    end_ns = np.array(lengths) + longer_ns
+    times = Intervals(np.arange(len(lengths)), end_ns + len(lengths))
+    streams, ranks = np.arange(len(lengths)), np.zeros(len(lengths), dtype=np.int8)
+    assert attributed_ns(times, streams, ranks).sum() == times.end_ns.max()

@@ -165,6 +165,16 @@ def test_sglang_tells_the_kind_by_its_frames() -> None:
     assert kinds(alone) == ["prefill", "decode", "decode"]
 
 
+def test_annotated_forwards_of_a_draft_worker_are_draft_steps() -> None:
+    draft = f"{SGLANG}speculative/eagle_worker.py(600): draft"
+    marks = ("step[DECODE bs=4]", "step[TARGET_VERIFY bs=4]", "step[DECODE bs=4]")
+    spans = [span(1_010 + 200_000 * step, 50_000 + 200_000 * step, name)
+             for step, name in enumerate(marks)]  # fmt: skip
+    events = events_of(Step((draft,)), Step((RUN_BATCH,)), Step((RUN_BATCH,)))
+    other_thread = frame(400_000, 600_000, draft, tid=2)
+    assert kinds(analyze(trace_of(*events, *spans, other_thread))) == ["draft", "verify", "decode"]
+
+
 def test_frames_of_another_thread_launch_nothing() -> None:
     scheduler = [frame(0, 900_000, RUN_BATCH, tid=2)]
     analysis = analyze(trace_of(*scheduler, *events_of(Step((EXTEND,)), Step((DECODE,)))))

@@ -91,7 +91,7 @@ def test_the_clock_and_the_order_of_events_change_nothing(
     assert after.devices == before.devices
     assert after.launches == before.launches
     assert after.kernels == before.kernels
-    assert after.verdict == before.verdict
+    assert after.answer == before.answer
 
 
 CAPTURE = {

@@ -1,7 +1,7 @@
 """Steps of traces without markers, from graph launches and from repetition."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
@@ -15,6 +15,9 @@ from decodescope.analyzer.reports.analysis import Analysis
 from tests.helpers.kineto_events import Event, call, op, span, trace_of
 
 LAYER = ("norm", "qkv", "rope", "attention", "o", "gate_up", "silu", "down")
+DECODER_LAYER = ("rms_norm", "gemm", "rotary_embedding", "flash_fwd_kernel", "gemm", "silu")
+DECODER = ("embed", *DECODER_LAYER * 4, "final_norm", "gemm_head", "argmax")
+CONVOLVING = ("embed", *("conv2d_fprop_kernel", *DECODER_LAYER) * 4, "gemm_head", "argmax")
 STEP = ("embed", *LAYER * 4, "final_norm", "head", "argmax")
 Launch = tuple[str, Sequence[str], int]
 
@@ -144,6 +147,18 @@ def test_extra_ops_belong_to_the_cycle_they_are_in() -> None:
     assert analysis.steps.following.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, -1]
 
 
+@pytest.mark.parametrize("launch", [graph, plain])
+def test_two_steps_of_a_decoder_are_enough(launch: Callable[..., list[Launch]]) -> None:
+    step = launch(*DECODER, wait=400)
+    analysis = analysis_of(step * 2)
+    assert step_names(analysis) == [list(DECODER)] * 2
+    assert analysis.steps.following.tolist() == [1, -1]
+    sampling = analysis_of((step + plain("sample", "copy_out")) * 2)
+    assert step_names(sampling) == [[*DECODER, "sample", "copy_out"]] * 2
+    prefill = launch(*[f"{name}_prompt" for name in DECODER])
+    assert step_names(analysis_of(prefill + step * 2)) == [list(DECODER)] * 2
+
+
 def test_each_thread_has_steps_of_its_own() -> None:
     step = plain(*STEP, wait=300)
     events = events_of(step * 4, tid=1) + events_of(step * 3, tid=2, device=1)
@@ -162,9 +177,15 @@ def _shuffled(launches: list[Launch]) -> list[Launch]:
 @pytest.mark.parametrize(
     "launches",
     [
-        pytest.param(plain(*STEP) * 2, id="two steps are too few"),
+        pytest.param(plain(*STEP) * 2, id="two cycles without products"),
         pytest.param(plain(*STEP), id="layers of one step"),
-        pytest.param(graph(*STEP) * 2, id="two graph launches"),
+        pytest.param(plain(*DECODER), id="layers of one decoder's step"),
+        pytest.param(graph(*DECODER), id="one graph launch"),
+        pytest.param(graph(*STEP) * 2, id="two graph launches without products"),
+        pytest.param(graph(*CONVOLVING) * 2, id="two graph launches with convolutions"),
+        pytest.param(
+            plain(*DECODER) * 2 + plain(*map(str, range(70))), id="two steps are the smaller part"
+        ),
         pytest.param(plain(*LAYER) * 30, id="cycles without layers"),
         pytest.param(
             graph("a", "b", "c", "d", "e", "f", "g", "h") * 9, id="a graph without layers"

@@ -75,23 +75,24 @@ def test_a_call_of_the_host_is_named(name: str | None, cause: str) -> None:
     assert (found.cause, found.call, found.step, found.device) == (cause, name, 2, 0)
     assert near(found.ns, HOLD)
     assert 23_800_000 <= found.at_ns <= 24 * MS
-    assert_steady(report, clean)
+    assert_apart(report, clean)
 
 
-def assert_steady(report: Report, clean: Report) -> None:
-    assert report.steady is not None
-    assert clean.steady is not None
-    for name in ("window_ns", "busy_ns", "idle_ns", "step_ns"):
-        assert near(getattr(report.steady, name), getattr(clean.steady, name)), name
-    for steady, device in zip(report.steady.devices, report.devices, strict=True):
-        assert steady.window_ns + steady.interrupted_ns == device.window_ns
-        assert steady.busy_ns + steady.idle_ns == steady.window_ns
-        assert sum(steady.gaps.values()) == steady.idle_ns
-    for one, before in zip(report.steady.steps, clean.steady.steps, strict=True):
-        assert near(one.time_ns, before.time_ns)
-        assert near(one.busy_ns, before.busy_ns)
+def assert_apart(report: Report, clean: Report) -> None:
+    """The hold moves no figure of a step."""
+    answer, before = report.answer, clean.answer
+    assert near(answer.step_ns or 0, before.step_ns or 0)
+    assert near(kernels_ns(report), kernels_ns(clean))
+    assert sum(part.ns for part in answer.parts) == answer.step_ns
+    assert answer.interruptions_ns == sum(one.ns for one in report.interruptions)
+    for step, other in zip(report.steps, clean.steps, strict=True):
+        assert near(step.time_ns or 0, other.time_ns or 0)
     assert report.devices[0].window_ns > clean.devices[0].window_ns + HOLD // 2
-    assert report.answer.bound == clean.answer.bound
+    assert answer.bound == before.bound
+
+
+def kernels_ns(report: Report) -> int:
+    return sum(part.ns for part in report.answer.parts if part.kernel is not None)
 
 
 def test_the_first_replay_and_a_later_launch_differ() -> None:
@@ -111,16 +112,13 @@ def test_what_the_device_does_is_named() -> None:
     clean = analyzed(trace).report
     report = analyzed(begun_late(trace, 12, HOLD)).report
     assert (only(report).cause, only(report).step) == ("late_start", 2)
-    assert_steady(report, clean)
+    assert_apart(report, clean)
     report = analyzed(ran_long(trace, 12, HOLD)).report
     assert (only(report).cause, only(report).call) == ("long_op", None)
     assert "kernel2 ran for 465 ms; 1.80 ms at the same place of 4 other steps" in (
         only(report).evidence
     )
-    assert_steady(report, clean)
-    assert report.steady is not None
-    assert clean.steady is not None
-    assert report.steady.idle_ns == clean.steady.idle_ns
+    assert_apart(report, clean)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +148,7 @@ def test_pauses_are_read_from_a_file() -> None:
 
 
 def test_a_wait_before_the_first_op_lengthens_no_step() -> None:
-    """It is in no gap of a device, but in the marker of the only step, whose time is its host's."""
+    """It is in no gap of a device, but in the marker of the only step."""
     trace = trace_of(*steps(1))
     clean = analyzed(trace).report
     held = held_before(trace, launches(trace)[0], HOLD, "hipEventSynchronize")
@@ -159,10 +157,6 @@ def test_a_wait_before_the_first_op_lengthens_no_step() -> None:
     assert (found.at_ns, found.step, found.cause) == (0, 0, "wait")
     assert near(found.ns, HOLD)
     assert report.steps[0].host_ns == (clean.steps[0].host_ns or 0) + HOLD
-    assert report.steady is not None
-    assert clean.steady is not None
-    assert report.steady.step_ns == clean.steady.step_ns
-    assert report.steady.devices == clean.steady.devices
     assert report.observer == clean.observer
     assert report.devices == clean.devices
     assert report.answer.parts == clean.answer.parts
@@ -209,7 +203,7 @@ def test_two_in_a_row_and_two_in_one_gap_are_told_apart() -> None:
         ("allocation", 463),
         ("module_loading", 926),
     ]
-    assert_steady(report, analyzed(trace).report)
+    assert_apart(report, analyzed(trace).report)
 
 
 def test_every_step_may_be_interrupted_at_a_place_of_its_own() -> None:
@@ -219,14 +213,14 @@ def test_every_step_may_be_interrupted_at_a_place_of_its_own() -> None:
         trace = held_before(trace, launches(trace)[call_index], HOLD, "cudaMalloc")
     report = analyzed(trace).report
     assert [one.step for one in report.interruptions] == [0, 1, 2]
-    assert_steady(report, clean)
+    assert_apart(report, clean)
     assert report.observer is not None
     assert clean.observer is not None
     assert near(report.observer.profiled_step_ns or 0, clean.observer.profiled_step_ns or 0)
 
 
 @pytest.mark.parametrize("place", range(1, 10))
-def test_the_waterfall_is_that_of_a_step_without_interruptions(place: int) -> None:
+def test_the_parts_are_those_of_a_step_without_interruptions(place: int) -> None:
     """With two steps only the first is followed by another, so it alone has a known time."""
     trace = trace_of(*steps(2))
     held = held_before(trace, launches(trace)[place], HOLD, "cudaMalloc")
@@ -249,11 +243,8 @@ def test_it_is_found_once_wherever_and_however_long(place: int, ms: int, how: st
     assert only(report).step == place // KERNELS
     first = "module_loading" if place < KERNELS else "launch"
     assert only(report).cause == {"cudaMalloc": "allocation", None: "host"}.get(how, first)
-    assert report.steady is not None
-    assert clean.steady is not None
-    assert near(report.steady.step_ns or 0, clean.steady.step_ns or 0)
-    assert near(report.steady.idle_ns, clean.steady.idle_ns)
-    assert report.steady.busy_ns == clean.steady.busy_ns
+    assert near(report.answer.step_ns or 0, clean.answer.step_ns or 0)
+    assert kernels_ns(report) == kernels_ns(clean)
 
 
 def test_without_steps_a_known_cause_is_found_and_similar_gaps_recur() -> None:
@@ -280,27 +271,24 @@ def test_each_device_is_interrupted_by_itself_and_a_step_while_all_are() -> None
         (0, "allocation"),
         (1, "allocation"),
     ]
-    assert report.steady is not None
-    assert near(report.steady.step_ns or 0, STEP)
-    assert report.steady.interrupted_ns == sum(one.ns for one in report.interruptions)
+    assert near(report.answer.step_ns or 0, STEP)
+    assert report.answer.interruptions_ns == sum(one.ns for one in report.interruptions)
 
 
 @given(windows())
 def test_whatever_is_set_apart_adds_up(drawn: tuple[list, list]) -> None:
     report = analysed(*drawn).report
-    assert report.steady is not None or not report.devices
-    kept = report.steady.devices if report.steady else ()
-    for steady, device in zip(kept, report.devices, strict=True):
-        assert steady.window_ns + steady.interrupted_ns == device.window_ns
-        assert steady.busy_ns + steady.idle_ns == steady.window_ns
-        assert sum(steady.gaps.values()) == steady.idle_ns
-        assert min(steady.window_ns, steady.busy_ns, steady.idle_ns, *steady.gaps.values(), 0) == 0
+    answer = report.answer
+    assert answer.interruptions_ns == sum(one.ns for one in report.interruptions)
+    assert sum(part.ns for part in answer.parts) == answer.whole_ns
+    assert all(part.ns >= 0 for part in answer.parts)
+    assert all((step.time_ns or 0) >= 0 for step in report.steps)
 
 
 def test_nothing_is_interrupted_without_ops_or_on_a_cpu() -> None:
     empty = analyzed(trace_of(span(0, HOLD, "decode_step_0"), call(0, HOLD, 1, name="cudaMalloc")))
     assert empty.report.interruptions == ()
-    assert empty.report.steady is None
+    assert empty.report.answer.interruptions_ns == 0
 
 
 def test_a_host_that_is_ahead_is_not_interrupted() -> None:

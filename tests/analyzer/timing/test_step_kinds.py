@@ -44,9 +44,9 @@ def test_one_row_for_each_kind_and_batch_with_the_lower_median_of_its_steps() ->
     names = [_vllm(0, 4, 400), _vllm(0, 4, 404), _vllm(1, 4, 408), _vllm(2, 0, 0), _vllm(0, 4, 420)]
     report = analyze(trace_of(*steps_of(*names, _vllm(0, 4, 500)))).report
     assert report.step_kinds == (
-        StepKindReport("decode", 4, 4, 404, 4, 100),
-        StepKindReport("mixed", 1, 5, 413, 9, 100),
-        StepKindReport("prefill", 1, 2, 10, 10, 100),
+        StepKindReport("decode", 4, 4, 404, 4, 100, 100, 100, 4, 10 + 20 + 50 + 60),
+        StepKindReport("mixed", 1, 5, 413, 9, 100, 100, 100, 1, 30),
+        StepKindReport("prefill", 1, 2, 10, 10, 100, 100, 100, 1, 40),
     )
     assert msgspec.to_builtins(report)["step_kinds"][0]["kind"] == "decode"
 

@@ -10,13 +10,22 @@ from rich.cells import cell_len
 from decodescope.analyzer.comparing.comparison import compare_runs
 from decodescope.analyzer.comparing.diff import diff_reports
 from decodescope.analyzer.comparing.regression_gate import check_baseline, gate_diff, read_baseline
+from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.comparison_report import Change, Comparison, Diff
 from decodescope.analyzer.schema.report import Finding, Source
+from decodescope.analyzer.schema.run_report import Interval
 from decodescope.analyzer.text.formatting import UNKNOWN, ratio_text
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.views.comparison_table import comparison_markdown, comparison_table
 from decodescope.analyzer.vocabulary.words import change_text
-from tests.helpers.comparison_reports import capture_of, range_of, runs_of, step_of, window_of
+from tests.helpers.comparison_reports import (
+    ACCURACY,
+    capture_of,
+    range_of,
+    runs_of,
+    step_of,
+    window_of,
+)
 from tests.helpers.rich_report import text_of
 
 VARIANTS = ("eager", "compiled", "fused+graph", "fused+graph+fp8_e4m3")
@@ -67,7 +76,7 @@ def test_a_comparison_is_shown_completely() -> None:
             "llama-3.2-1b@random", "(random weights)", "NVIDIA H200", "4 rounds",
             "fused+graph+fp8_e4m3 ÷ eager", "faster", "x4", "against fp32 eager, 64 positions",
             "98.4", "step, unprofiled", "idle: host_wait", "300", "gone", "new",
-            "(was mlp, norm)", "limit: bytes ÷ peak", "-20.0 µs", "said before",
+            "(was mlp, norm)", "waiting for the host", "480 µs", "said before",
             "Regression gate failed", "eager, 102 tokens/s after 9,001", "all in decode_step",
         ):  # fmt: skip
             assert words in _unescaped(output), words
@@ -109,7 +118,7 @@ def test_random_weights_of_a_diff_are_marked() -> None:
 
 
 def test_a_diff_of_whole_traces_shows_totals() -> None:
-    whole = msgspec.structs.replace(window_of([step_of(0, 9, {})]), steps=(), waterfall=())
+    whole = msgspec.structs.replace(window_of([step_of(0, 9, {})]), steps=(), answer=Answer())
     for output in (
         text_of(comparison_table(diff_reports(whole, whole)), 80),
         comparison_markdown(diff_reports(whole, whole)),
@@ -164,3 +173,27 @@ def _text(token: object) -> str:
 
 def _unescaped(markdown: str) -> str:
     return re.sub(r"\\(.)", r"\1", markdown)
+
+
+def test_accuracy_is_shown_with_its_intervals_or_with_too_few_positions() -> None:
+    known = msgspec.structs.replace(
+        ACCURACY,
+        kl_interval=Interval(1.1e-5, 1.3e-5, 0.95),
+        top1_agreement_interval=Interval(0.972, 0.991, 0.95),
+        perplexity_ratio_interval=Interval(1.0002, 1.0012, 0.95),
+    )
+    few = msgspec.structs.replace(known, positions_needed={"perplexity_ratio": 5200, "kl": None})
+    runs = runs_of({"eager": [100.0] * 3}, accuracy=known)
+    runs += runs_of({"fused": [600.0] * 3}, accuracy=few)
+    shown = compare_runs(runs, {})
+    for output in (text_of(comparison_table(shown), 200), comparison_markdown(shown)):
+        plain = " ".join(output.split())
+        for words in (
+            "1.2e-05 (1.1e-05 to 1.3e-05)", "98.4 (97.2 to 99.1)", "1.0007 (1.0002 to 1.0012)",
+            "1.0007 (too few positions)", "1.2e-05 (too few positions)",
+            "fused: 64 positions are too few for the ratio of perplexity (1 to 1.001) and KL "
+            "(1.1e-05 to 1.3e-05); about 5,200 would decide",
+        ):  # fmt: skip
+            assert words in plain, words
+        assert "eager: 64 positions" not in plain
+    assert [one.code for one in shown.comparison.findings].count("few_positions") == 1

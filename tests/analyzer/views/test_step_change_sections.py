@@ -8,6 +8,7 @@ from markdown_it import MarkdownIt
 
 from decodescope.analyzer.comparing.diff import diff_reports
 from decodescope.analyzer.html.report_page import html_report
+from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.comparison_report import Diff, Pair
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.text.formatting import UNKNOWN
@@ -84,7 +85,7 @@ def test_more_layers_are_said_to_be_compared_by_their_mean() -> None:
 
 
 def test_without_steps_there_is_no_table() -> None:
-    whole = msgspec.structs.replace(layered(9), steps=(), roles=(), layers=())
+    whole = msgspec.structs.replace(layered(9), steps=(), layers=(), answer=Answer())
     diff = diff_reports(whole, layered(9))
     assert tuple(step_change_sections(diff.pair)) == ()
     for text in (text_of(comparison_table(diff)), comparison_markdown(diff)):

@@ -107,6 +107,26 @@ def test_other_steps_and_interruptions_are_set_apart() -> None:
     assert lines_of(ANSWER, step_kinds=rows[:1]).apart == ""
 
 
+def test_the_host_is_named_where_it_decides() -> None:
+    frames = (
+        HostFrame("core.py(410): step", "aten::mul", None, 2_000_000),
+        HostFrame(None, "aten::add", "cudaLaunchKernel", 500_000),
+        HostFrame("other.py(1): g", None, None, 1_000),
+    )
+    late = replace(ANSWER, bound="host", host=frames)
+    assert lines_of(late).host == (
+        "the host was in core.py(410): step (2.00 ms), aten::add · cudaLaunchKernel (500 µs)"
+    )
+    assert lines_of(replace(late, bound="kernels")).host == ""
+    assert lines_of(replace(late, host=())).host == ""
+
+
+def test_a_prefill_step_generates_no_tokens_per_second() -> None:
+    changes = {"tokens_per_s": 11.8, "batch": 1}
+    assert "tokens/s" in headline(**changes)
+    assert "tokens/s" not in headline(kind="prefill", **changes)
+
+
 @pytest.mark.parametrize(
     ("host", "words"),
     [

@@ -5,6 +5,7 @@ import copy
 import math
 import sysconfig
 from pathlib import Path
+from statistics import stdev
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
+from torch.nn.functional import cross_entropy, kl_div
 
 from benchmarks.quality import formats as quality_formats
 from benchmarks.quality import quality
@@ -34,6 +36,7 @@ from benchmarks.quality.quality import (
     text_windows,
 )
 from benchmarks.quality.scores import Distributions, Tally
+from decodescope.analyzer.comparing.bootstrap import two_sided_t
 from decodescope.analyzer.errors import InputError
 from decodescope.variants.comparing.accuracy import accuracy_of
 from decodescope.variants.model.loading import LoadedModel, load_model
@@ -135,13 +138,32 @@ def test_sums_give_the_figures_of_a_comparison(
         assert getattr(figures, name) == pytest.approx(getattr(expected, name))
     assert figures.logit_rel_error == pytest.approx(expected.logit_rel_error)
     growth = tally.growth(positions - 8, 8, 4, PROMPT)
-    by_position = np.array(expected.kl_by_position).reshape(count, positions)[:, -8:]
-    assert growth.kl == pytest.approx(by_position.reshape(count, 4, 2).mean((0, 2)), abs=1e-12)
+    by_position = kl_div(
+        *(some.double().log_softmax(-1) for some in (logits, reference)),
+        reduction="none",
+        log_target=True,
+    ).sum(-1)[:, -8:]
+    by_bin = by_position.reshape(count, 4, 2).mean((0, 2))
+    assert growth.kl == pytest.approx(by_bin.numpy(), abs=1e-12)
     assert (growth.first_position, growth.positions_per_bin) == (PROMPT, 2)
-    assert (figures.ratio_interval is None) == (count < 3)
+    for name, value in (
+        ("ratio_interval", figures.perplexity_ratio),
+        ("kl_interval", figures.kl),
+        ("top1_agreement_interval", figures.top1_agreement),
+    ):
+        interval = getattr(figures, name)
+        assert (interval is None) == (count < 3)
+        assert interval is None or interval.low <= value <= interval.high
     if figures.ratio_interval is not None:
-        assert figures.ratio_interval.low <= figures.perplexity_ratio
-        assert figures.perplexity_ratio <= figures.ratio_interval.high
+        losses = [
+            cross_entropy(logits[row].double(), next_ids[row])
+            - cross_entropy(reference[row].double(), next_ids[row])
+            for row in range(count)
+        ]
+        half = two_sided_t(0.95, count - 1) * stdev(map(float, losses)) / math.sqrt(count)
+        assert math.log(figures.ratio_interval.high / figures.perplexity_ratio) == pytest.approx(
+            half
+        )
 
 
 def rounded(weight: torch.Tensor, name: str) -> torch.Tensor:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decodescope.analyzer.errors import ModelError
-from decodescope.analyzer.schema.run_report import Accuracy
+from decodescope.analyzer.schema.run_report import Accuracy, Interval
 from decodescope.variants.comparing.accuracy import accuracy_of, unusable
 
 
@@ -48,7 +48,7 @@ def brute_force(logits: torch.Tensor, reference: torch.Tensor, next_ids: torch.T
         top1_agreement=agreed / positions,
         perplexity=perplexity,
         perplexity_ratio=perplexity / math.exp(reference_loss / positions),
-        kl_by_position=tuple(kls),
+        kl_by_block=tuple(float(np.mean(part)) for part in np.array_split(kls, min(16, positions))),
     )
 
 
@@ -67,7 +67,7 @@ def test_formulas_equal_brute_force(
     given_ids = ids(positions, vocabulary, seed)
     expected = brute_force(logits, reference, given_ids)
     found = score(logits, reference, given_ids)
-    for name in ("logit_rel_error", "kl", "perplexity", "perplexity_ratio", "kl_by_position"):
+    for name in ("logit_rel_error", "kl", "perplexity", "perplexity_ratio", "kl_by_block"):
         assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-9, abs=1e-12)
     assert found.top1_agreement == expected.top1_agreement
     assert (found.positions, found.reference, found.text) == (positions, "the reference", "a text")
@@ -78,6 +78,8 @@ def test_equal_logits_have_no_error() -> None:
     found = score(logits.clone(), logits, ids(33, 101))
     assert (found.logit_rel_error, found.kl) == (0, 0)
     assert (found.top1_agreement, found.perplexity_ratio) == (1, 1)
+    assert found.perplexity_ratio_interval == Interval(1.0, 1.0, 0.95)
+    assert found.kl_interval == Interval(0.0, 0.0, 0.95)
 
 
 def test_a_constant_moves_the_logits_but_not_the_distribution() -> None:
@@ -124,8 +126,11 @@ def test_one_broken_logit_makes_figures_unusable(poison: float) -> None:
     reference = drawn(40, 30, 4)
     logits = reference.clone()
     logits[39, 29] = poison
-    bad = unusable(score(logits, reference, ids(40, 30)))
+    broken = score(logits, reference, ids(40, 30))
+    bad = unusable(broken)
     assert any(name.startswith("logit_rel_error") for name in bad)
+    assert broken.perplexity_ratio_interval is broken.kl_interval is None
+    assert "perplexity_ratio" in broken.positions_needed
     assert unusable(score(reference, reference, ids(40, 30))) == []
 
 

@@ -10,6 +10,7 @@ import torch
 
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.protocol.messages import WorkerConfig
+from decodescope.analyzer.schema.run_report import Interval
 from decodescope.variants import registry
 from decodescope.variants.comparing import accuracy as accuracy_module
 from decodescope.variants.comparing.accuracy import score_variants
@@ -106,6 +107,12 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+@pytest.fixture(autouse=True)
+def two_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as the steps of these tests decode at once: 256 positions."""
+    monkeypatch.setattr(accuracy_module, "SEQUENCES", 2)
+
+
 def nothing(stage: str) -> None:
     pass
 
@@ -117,8 +124,8 @@ def scored(*variants: str, dtype: str = "fp32", text: str | None = None) -> Accu
 
 def whole_forward(model: Any, text: ScoredText) -> torch.Tensor:
     with torch.no_grad():
-        logits: torch.Tensor = model(text.ids[None, :-1]).logits[0, text.context :]
-    return logits.double()
+        logits: torch.Tensor = model(text.ids[:, :-1]).logits[:, text.context :]
+    return logits.double().flatten(0, 1)
 
 
 def test_fp32_is_its_own_reference() -> None:
@@ -126,9 +133,11 @@ def test_fp32_is_its_own_reference() -> None:
     eager, static = scores.accuracies["eager"], scores.accuracies["static"]
     assert (eager.logit_rel_error, eager.kl, eager.top1_agreement) == (0, 0, 1)
     assert eager.perplexity_ratio == 1
+    exact = Interval(1.0, 1.0, 0.95)
+    assert (eager.perplexity_ratio_interval, eager.positions_needed) == (exact, {})
     assert 0 <= static.logit_rel_error < 1e-5
     assert static.top1_agreement == 1
-    assert (eager.positions, eager.text) == (128, "decodescope's own text")
+    assert (eager.positions, eager.text) == (256, "decodescope's own text")
     assert "eager on cpu" in eager.reference
     assert scores.findings == ()
 
@@ -148,13 +157,13 @@ def test_the_cache_is_that_of_the_runs_but_holds_the_text(
     config = msgspec.structs.replace(CONFIG, dtype="fp32", context=context)
     scores = score_variants(config, ["kept"], None, nothing)
     assert [(one.context, one.cache_length) for one in built] == [(32, length)]
-    assert (scores.accuracies["kept"].positions, scores.accuracies["kept"].kl) == (128, 0)
+    assert (scores.accuracies["kept"].positions, scores.accuracies["kept"].kl) == (256, 0)
 
 
 def test_low_precision_scores_match_whole_forward_passes() -> None:
     scores = scored("eager", "static", dtype="bf16")
     loaded = load_model(resolve_model("tiny"), "cpu", "bf16")
-    text = scored_text(loaded, None)
+    text = scored_text(loaded, None, 2)
     low = whole_forward(loaded.model, text)
     reference = whole_forward(copy.deepcopy(loaded.model).float(), text)
     error = (low - reference).norm() / reference.norm()
@@ -186,9 +195,9 @@ def test_each_format_is_scored_on_its_own_weights_and_the_model_is_loaded_as_rar
     stages = [stage.split()[:2] for stage in said if stage.startswith(("scoring", "loading"))]
     assert stages == [
         ["loading", "tiny"],
+        ["scoring", "the"],
         ["scoring", "static"],
         ["scoring", "eager"],
-        ["scoring", "the"],
         ["scoring", "eight"],
         ["scoring", "eight-too"],
         ["scoring", "five"],
@@ -201,7 +210,7 @@ def test_each_format_is_scored_on_its_own_weights_and_the_model_is_loaded_as_rar
     assert scores.accuracies["eager"] == alone
     # An independent reference: the quantised model and the exact one, a whole pass each.
     loaded = load_model(resolve_model("tiny"), "cpu", "bf16")
-    text = scored_text(loaded, None)
+    text = scored_text(loaded, None, 2)
     exact = whole_forward(copy.deepcopy(loaded.model).float(), text)
     quantize_model("tiny", loaded.model, Quantization("fp8_e5m2"))
     given = whole_forward(loaded.model, text)
@@ -248,7 +257,7 @@ def test_the_given_text_is_scored() -> None:
     given = "def add(left, right):\n    return left + right\n"
     accuracy = scored("eager", text=given).accuracies["eager"]
     loaded = load_model(resolve_model("tiny"), "cpu", "fp32")
-    text = scored_text(loaded, given)
+    text = scored_text(loaded, given, 2)
     loss = torch.nn.functional.cross_entropy(whole_forward(loaded.model, text), text.next_ids)
     assert accuracy.perplexity == pytest.approx(loss.exp().item(), rel=1e-4)
     assert accuracy.text == text.name == "the given text"
@@ -272,8 +281,8 @@ def test_a_failing_variant_does_not_lose_the_others(capsys: pytest.CaptureFixtur
     }
     assert "RuntimeError: no kernel image" in messages["broken"]
     assert "out of GPU memory while building variant large" in messages["large"]
-    assert "gave logits of shape [128, " in messages["truncated"]
-    assert "NaN or infinite at 2 of 128 positions" in messages["poisoned"]
+    assert "gave logits of shape [256, " in messages["truncated"]
+    assert "NaN or infinite at 4 of 256 positions" in messages["poisoned"]
     assert "perplexity" in messages["poisoned"]
     assert all("\n" not in message for message in messages.values())
     assert "no kernel image" in capsys.readouterr().err

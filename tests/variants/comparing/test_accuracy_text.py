@@ -1,14 +1,14 @@
 """How a scored text is split into prompt, fed tokens and the tokens that follow."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
 from decodescope.analyzer.errors import InputError, ModelError
-from decodescope.variants.comparing.accuracy_text import OWN_TEXT, scored_text
-from decodescope.variants.model.loading import LoadedModel
+from decodescope.variants.comparing.accuracy_text import own_text, scored_text
+from decodescope.variants.model.loading import LoadedModel, load_model
+from decodescope.variants.model.source import resolve_model
 
 
 class Letters:
@@ -34,18 +34,22 @@ def loaded(tokenizer: Any = None, max_context: int | None = None) -> LoadedModel
 
 
 @pytest.mark.parametrize(
-    ("letters", "context", "positions"),
+    ("letters", "sequences", "context", "positions"),
     [
-        (3, 1, 1), (4, 1, 2), (5, 2, 2), (64, 31, 32), (65, 32, 32), (66, 32, 33),
-        (160, 32, 127), (161, 32, 128), (162, 32, 128), (9000, 32, 128),
+        (3, 1, 1, 1), (4, 1, 1, 2), (5, 1, 2, 2), (64, 1, 31, 32), (65, 1, 32, 32),
+        (66, 1, 32, 33), (160, 1, 32, 127), (161, 1, 32, 128), (288, 1, 32, 128),
+        (289, 2, 32, 128), (9000, 16, 32, 128),
     ],
 )  # fmt: skip
-def test_a_text_is_split(letters: int, context: int, positions: int) -> None:
+def test_a_text_is_split(letters: int, sequences: int, context: int, positions: int) -> None:
     text = "".join(chr(65 + number % 26) for number in range(letters))
+    ids = Letters().encode(text)
     scored = scored_text(loaded(Letters()), text)
-    assert (scored.context, scored.positions) == (context, positions)
-    assert scored.ids.tolist() == Letters().encode(text)[: context + positions + 1]
-    assert scored.next_ids.tolist() == Letters().encode(text)[context + 1 :][:positions]
+    assert (scored.sequences, scored.context, scored.positions) == (sequences, context, positions)
+    for number, row in enumerate(scored.ids.tolist()):
+        first = number * positions
+        assert row == ids[first : first + context + positions + 1]
+    assert scored.next_ids.tolist() == ids[context + 1 :][: sequences * positions]
     assert scored.name == "the given text"
 
 
@@ -53,9 +57,15 @@ def test_a_text_is_split(letters: int, context: int, positions: int) -> None:
 @pytest.mark.parametrize("tokenizer", [None, Letters()])
 def test_no_more_positions_than_the_model_allows(limit: int, tokenizer: Any) -> None:
     scored = scored_text(loaded(tokenizer, limit), None)
-    assert 1 <= scored.context + scored.positions <= min(limit, 160)
-    assert len(scored.next_ids) == scored.positions >= 1
     assert scored.context + scored.positions == min(limit, 160)
+    assert len(scored.next_ids) == scored.sequences * scored.positions
+    # Random ids are as many as the sequences need with prompts of their own.
+    assert scored.sequences == 16
+
+
+def test_fewer_sequences_and_positions_can_be_asked_for() -> None:
+    scored = scored_text(loaded(Letters()), None, 1, 16)
+    assert (scored.sequences, scored.context, scored.positions) == (1, 32, 16)
 
 
 @pytest.mark.parametrize("text", ["", "a", "ab"])
@@ -78,7 +88,9 @@ def test_without_a_tokenizer_the_ids_are_random_and_always_the_same() -> None:
 
 
 def test_our_own_text_is_long_enough_and_is_python() -> None:
-    compile(OWN_TEXT, "own", "exec")
-    scored = scored_text(replace(loaded(), tokenizer=Letters()), None)
-    assert scored.positions == 128
-    assert scored.name == "decodescope's own text"
+    compile(own_text(), "own", "exec")
+    tiny = load_model(resolve_model("tiny"), "cpu", "bf16")
+    for model in (tiny, loaded(Letters())):
+        scored = scored_text(model, None)
+        assert (scored.sequences, scored.positions) == (16, 128)
+        assert scored.name == "decodescope's own text"

@@ -227,7 +227,7 @@ def test_the_reference_of_a_comparison_is_the_checkpoint_in_fp32(name: str, tmp_
     save_quantized(tmp_path, "llama2", LAYOUTS[name])
     with_config(max_position_embeddings=512)(tmp_path)
     asked = WorkerConfig(
-        variant="eager", model=str(tmp_path), batch=1, tokens=4, device="cpu", dtype="bf16"
+        variant="eager", model=str(tmp_path), batch=16, tokens=4, device="cpu", dtype="bf16"
     )
     done = score_variants(asked, ["eager"], None, lambda stage: None)
     accuracy = done.accuracies["eager"]

@@ -41,7 +41,7 @@ def test_scoring_runs_what_a_run_has_compiled(load_small: Load, batch: int) -> N
     step.step()
     step.step()
     assert len(compiled) == 1
-    ids = torch.arange(3, 4 + CONTEXT + POSITIONS)
+    ids = torch.arange(3, 4 + CONTEXT + POSITIONS).expand(3, -1)
     logits = forced_logits(step, ScoredText(ids, CONTEXT, POSITIONS, "a text"), batch)
-    assert len(logits) == POSITIONS
+    assert len(logits) == 3 * POSITIONS
     assert len(compiled) == 1

@@ -226,11 +226,11 @@ def range_detail_lines(window: Window, path: str) -> Iterator[DetailLine]:
         shortest, longest = min(line.each_ns), max(line.each_ns)
         spread = f"{duration(shortest)} to {duration(longest)}"
         yield DetailLine("ranges", f"{len(line.each_ns)}, each {duration(line.mean_ns)}, {spread}")
-    if len(report.steps) > 1:
-        yield DetailLine("per step", duration(line.time_ns / len(report.steps)))
+    if (steps := report.main_steps.steps) > 1:
+        yield DetailLine("per step", duration(line.time_ns / steps))
     yield DetailLine("launches", count(node.launch_calls))
     yield DetailLine(ops_word(report), count(node.gpu_ops))
-    idle_ns = sum(device.idle_ns for device in report.devices)
+    idle_ns = report.main_steps.all_gaps.total_ns
     share = f", {percent(node.idle_ns / idle_ns)} % of all idle time" if idle_ns else ""
     yield DetailLine("idle", f"{duration(node.idle_ns)}{share}")
     for name, ns in sorted(node.gaps.items(), key=lambda class_and_ns: -class_and_ns[1]):

@@ -29,12 +29,12 @@ def kernel_lines(window: Window, name: str, within: str | None = None) -> Iterat
     yield from _name_lines(name)
     profile = kernel_profile(window.analysis, name, within)
     if profile is None:
-        where = "window" if within is None else f"range ({within})"
-        yield DetailLine("", f"not in this {where}", "dim")
+        where = "" if within is None else f"range {within}, "
+        yield DetailLine("", f"not in the {where}{window.steps_words}", "dim")
         return
     if within is not None:
         yield DetailLine("within", within, "dim")
-    kernel, steps = profile.report, len(window.report.steps)
+    kernel, steps = profile.report, window.report.main_steps.steps
     yield DetailLine("family", kernel_meaning(name).family)
     yield from kernel_role_lines(window, name, within)
     per_step = f", {number(kernel.count / steps)} per step" if steps else ""
