@@ -16,8 +16,8 @@ from decodescope.analyzer.tables.answer_table import answer_table
 from decodescope.analyzer.tables.changes_table import (
     changes_table,
     kernel_changes_table,
+    parts_table,
     range_changes_table,
-    step_parts_table,
 )
 from decodescope.analyzer.tables.columns import Column, Table
 from decodescope.analyzer.tables.communication_table import (
@@ -59,9 +59,13 @@ the least important go first.
 
 
 def columns_page() -> str:
-    """The page."""
-    sections = [_HEAD]
+    """The page; a table whose columns another one has too is in that one's section."""
+    sections, listed = [_HEAD], list[set[tuple[str, str]]]()
     for title, columns in tables_of_all():
+        meanings = {(column.key, column.help) for column in columns}
+        if any(meanings <= others for others in listed):
+            continue
+        listed.append(meanings)
         rows = (f"- **{_title(column)}** `{column.key}`: {_help(column)}" for column in columns)
         sections.append("\n".join((f"## {title}", "", *rows)))
     return "\n\n".join(section.strip() for section in sections) + "\n"
@@ -125,13 +129,13 @@ def _of_ranks() -> dict[str, Table[Any]]:
 
 def _of_sides(report: Report) -> dict[str, Table[Any]]:
     none = Change(None, None)
-    pair = Pair("A", "B", None, none, none, none, none, {"all": none}, ())
+    pair = Pair("A", "B", None, None, none, none, ())
     names = (pair.base, pair.other)
     return {
         "Variants, or two traces": sides_table(()),
         "Ratios of tokens/s": speed_table((pair,)),
-        "What changed": changes_table(pair, "step", "GPU ops"),
-        "Step by role or layer": step_parts_table((), "role", names),
+        "What changed": changes_table(pair, "GPU ops"),
+        "Step by part or layer": parts_table((), names),
         "Changes of kernels": kernel_changes_table(report, report, names),
         "Changes of ranges": range_changes_table(pair, (), names),
         "Runs of a comparison": runs_table(()),

@@ -1,7 +1,10 @@
 """Reasons that make two measurements hard to compare: other workloads, incomplete windows."""
 
+from collections import Counter
+
 from msgspec import UNSET
 
+from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.report import Finding, Report
 from decodescope.analyzer.text.formatting import sampling_words
 
@@ -44,22 +47,68 @@ def _word(workload: object, name: str) -> str:
     return sampling_words(value) if name == "sampling" else str(value)
 
 
-def step_differences(base: Report, other: Report) -> tuple[str, ...]:
-    """Each difference between the steps that stand for two traces, as "batch 32 against 1": their
-    kind, batch and KV length (over 10 %), as far as both are known."""
-    first, second = base.standing_kind, other.standing_kind
-    if first is None or second is None:
-        return ()
-    differences = []
-    if first.kind != second.kind and "unknown" not in (first.kind, second.kind):
-        differences.append(f"{first.kind} steps against {second.kind} steps")
-    if first.batch is not None and second.batch is not None and first.batch != second.batch:
-        differences.append(f"batch {first.batch:,} against {second.batch:,}")
-    if first.kv_tokens is not None and second.kv_tokens is not None:
-        longest = max(first.kv_tokens, second.kv_tokens)
-        if abs(first.kv_tokens - second.kv_tokens) > _SIMILAR_KV * longest:
-            differences.append(f"{first.kv_tokens:,} KV tokens against {second.kv_tokens:,}")
+def work_differences(base: Report, other: Report) -> tuple[str, ...]:
+    """Each difference between the work of two steps, or between the devices that did it, as "batch
+    32 against 1"; of what is unknown on a side, there is none. Two step times say which side is
+    faster if there is none."""
+    differences: list[str] = []
+    if base.capture is not None and other.capture is not None:
+        differences += workload_differences(base.capture, other.capture)
+    else:
+        names = _model_words(base.answer), _model_words(other.answer)
+        if all(names) and _plain_name(names[0]) != _plain_name(names[1]):
+            differences.append(f"model {names[0]} against {names[1]}")
+        batches = base.answer.batch, other.answer.batch
+        if None not in batches and batches[0] != batches[1]:
+            differences.append(f"batch {batches[0]:,} against {batches[1]:,}")
+        devices = _devices(base), _devices(other)
+        if all(devices) and devices[0] != devices[1]:
+            differences.append(f"device {devices[0]} against {devices[1]}")
+    kinds = base.answer.kind, other.answer.kind
+    if kinds[0] != kinds[1] and "unknown" not in kinds:
+        differences.insert(0, f"{kinds[0]} steps against {kinds[1]} steps")
     return tuple(differences)
+
+
+def _model_words(answer: Answer) -> str:
+    guessed = " (guessed)" if answer.model_source == "guessed" else ""
+    return f"{answer.model}{guessed}" if answer.model else ""
+
+
+def _plain_name(model: str) -> str:
+    """The model without its owner, its weights and how it is known."""
+    return model.split("@")[0].removesuffix(" (guessed)").rpartition("/")[2].casefold()
+
+
+def _devices(report: Report) -> str:
+    """Each name once, with how many devices have it; "" if one has none."""
+    names = Counter(device.name for device in report.devices)
+    if not all(names):
+        return ""
+    return ", ".join(
+        f"{number} of {name}" if number > 1 else name for name, number in names.items()
+    )
+
+
+def kv_findings(base: Report, other: Report) -> list[Finding]:
+    """A finding if the KV lengths of the steps differ by over 10 %; those of our own captures do
+    where their contexts do."""
+    if base.capture is not None and other.capture is not None:
+        return []
+    base_tokens, other_tokens = _kv_tokens(base), _kv_tokens(other)
+    if abs(base_tokens - other_tokens) <= _SIMILAR_KV * max(base_tokens, other_tokens):
+        return []
+    if not base_tokens or not other_tokens:
+        return []
+    message = (
+        f"the steps of A have {base_tokens:,} KV tokens, those of B {other_tokens:,}: the time of "
+        "attention depends on them"
+    )
+    return [Finding("different_kv", message)]
+
+
+def _kv_tokens(report: Report) -> int:
+    return report.standing_kind.kv_tokens or 0 if report.standing_kind else 0
 
 
 def structure_findings(names: tuple[str, str], windows: tuple[Report, Report]) -> list[Finding]:

@@ -34,7 +34,7 @@ from decodescope.analyzer.comparing.bootstrap import (
     two_sided_t,
 )
 from decodescope.analyzer.comparing.comparability import window_findings, workload_differences
-from decodescope.analyzer.comparing.pair_changes import pair_of
+from decodescope.analyzer.comparing.pair_changes import pair_of, step_changes
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.schema.comparison_report import (
     Change,
@@ -221,11 +221,13 @@ def _pair(
 ) -> Pair:
     base_rates, other_rates = _shared_rates(base, other, by_variant)
     batch = next(iter(by_variant[base].values())).batch
+    both = windows.get(base), windows.get(other)
     return pair_of(
         (base, other),
-        (windows.get(base), windows.get(other)),
-        _speed(base_rates, other_rates),
-        Change(_step_ns(base_rates, batch), _step_ns(other_rates, batch)),
+        both,
+        speed=_speed(base_rates, other_rates),
+        step_ns=Change(_step_ns(base_rates, batch), _step_ns(other_rates, batch)),
+        step=step_changes(*both),
     )
 
 

@@ -1,47 +1,46 @@
-"""Compares two traces: step times, launches, idle of each class, ranges, roles, layers.
+"""Compares two traces, or several traces of two sides: steps, parts, counts, ranges and layers."""
 
-If decodescope captured both traces, their speeds are compared by the step times it measured without
-a profiler; otherwise by the profiled steps. A profiled step takes as long as its host marker or its
-GPU span, whichever is longer.
-"""
+from collections.abc import Sequence
 
-from statistics import fmean
-
-from decodescope.analyzer.comparing.bootstrap import MIN_ROUNDS, unpaired_ratio
 from decodescope.analyzer.comparing.comparability import (
-    step_differences,
+    kv_findings,
     structure_findings,
     window_findings,
-    workload_differences,
+    work_differences,
 )
-from decodescope.analyzer.comparing.comparison import speed_ratio
-from decodescope.analyzer.comparing.pair_changes import pair_of, uninterrupted_steps
-from decodescope.analyzer.schema.comparison_report import Change, Diff, SpeedRatio
+from decodescope.analyzer.comparing.pair_changes import pair_of
+from decodescope.analyzer.comparing.step_answer import BASE, OTHER, diff_answer, median_trace
+from decodescope.analyzer.schema.comparison_report import Diff, DiffAnswer
 from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding, Report
-from decodescope.analyzer.text.formatting import ratio_text
+from decodescope.analyzer.text.formatting import count
+from decodescope.analyzer.vocabulary.words import step_ratio_text
 
-BASE, OTHER = "A", "B"
+INCONCLUSIVE = "inconclusive"
 
 
 def diff_reports(base: Report, other: Report) -> Diff:
-    """The changes from `base` (A) to `other` (B), and findings on what limits the comparison.
+    """The changes from `base` (A) to `other` (B), and findings on what limits the comparison."""
+    return diff_sides((base,), (other,))
 
-    `pair.speed` is null if a trace has no step that took time. From unprofiled step times it is one
-    ratio without an interval; from profiled steps it has that of `bootstrap.unpaired_ratio`. Traces
-    of different batch sizes are compared by tokens/s, not by steps/s.
-    """
-    unprofiled, profiled = _unprofiled(base, other), _profiled(base, other)
-    step_ns, speed = unprofiled or profiled
+
+def diff_sides(bases: Sequence[Report], others: Sequence[Report]) -> Diff:
+    """The changes from the traces `bases` (A) to the traces `others` (B), at least one each. Parts,
+    counts and ranges are those of the traces with the median step time."""
+    base, other = median_trace(bases), median_trace(others)
+    answer = diff_answer(bases, others)
     return Diff(
         schema_version=SCHEMA_VERSION,
+        answer=answer,
         base=base,
         other=other,
-        pair=pair_of((base.source.path, other.source.path), (base, other), speed, step_ns),
+        pair=pair_of((base.source.path, other.source.path), (base, other)),
         findings=(
-            *_workload_findings(base, other),
+            *_answer_findings(answer),
             *_step_findings(base, other),
+            *_side_findings(BASE, base, bases),
+            *_side_findings(OTHER, other, others),
+            *kv_findings(base, other),
             *structure_findings((BASE, OTHER), (base, other)),
-            *_speed_findings(speed, profiled[1]),
             *window_findings(BASE, base),
             *window_findings(OTHER, other),
         ),
@@ -49,68 +48,51 @@ def diff_reports(base: Report, other: Report) -> Diff:
     )
 
 
-def has_unprofiled_times(diff: Diff) -> bool:
-    """Whether the compared step times were measured without a profiler."""
-    return _unprofiled(diff.base, diff.other) is not None
-
-
-def _unprofiled(base: Report, other: Report) -> tuple[Change, SpeedRatio] | None:
-    base_ns, other_ns = (
-        report.capture.unprofiled_step_ns if report.capture else None for report in (base, other)
-    )
-    if base_ns is None or other_ns is None or min(base_ns, other_ns) <= 0:
-        return None
-    reason = (
-        "each trace carries one unprofiled step time; an interval needs repeated runs, "
-        "as compare makes them"
-    )
-    value = base_ns / other_ns * _tokens_ratio(base, other)
-    return Change(base_ns, other_ns), speed_ratio(value, None, reason)
-
-
-def _profiled(base: Report, other: Report) -> tuple[Change, SpeedRatio | None]:
-    base_ns, other_ns = _step_times_ns(base), _step_times_ns(other)
-    change = Change(*(fmean(times) if times else None for times in (base_ns, other_ns)))
-    if change.base is None or change.other is None:
-        return change, None
-    tokens_ratio = _tokens_ratio(base, other)
-    interval = unpaired_ratio(other_ns, [time * tokens_ratio for time in base_ns])
-    fewest = min(len(base_ns), len(other_ns))
-    reason = f"{fewest} steps: an interval needs at least {MIN_ROUNDS}"
-    return change, speed_ratio(change.base / change.other * tokens_ratio, interval, reason)
-
-
-def _step_times_ns(report: Report) -> list[int]:
-    times = (max(step.host_ns or 0, step.gpu_span_ns or 0) for step in uninterrupted_steps(report))
-    return [time for time in times if time > 0]
-
-
-def _tokens_ratio(base: Report, other: Report) -> float:
-    """Tokens of a step of `other` ÷ those of a step of `base`; 1 if they are unknown."""
-    if base.capture is None or other.capture is None:
-        return 1.0
-    if min(base.capture.batch, other.capture.batch) < 1:
-        return 1.0
-    return other.capture.batch / base.capture.batch
-
-
-def _workload_findings(base: Report, other: Report) -> list[Finding]:
-    if base.capture is not None and other.capture is not None:
-        differences = workload_differences(base.capture, other.capture)
-    else:
-        differences = step_differences(base, other)
-        if _devices(base) != _devices(other):
-            devices = f"devices {_devices(base)} against {_devices(other)}"
-            differences = (devices, *differences)
-    if not differences:
+def _answer_findings(answer: DiffAnswer) -> list[Finding]:
+    """The differences of the sides, or how much data would decide, or what the interval lacks."""
+    if answer.differences:
+        message = (
+            f"A and B differ in {', '.join(answer.differences)}: their step times stand side by "
+            "side, and say nothing about which one is faster"
+        )
+        return [Finding("different_workloads", message)]
+    if answer.ratio is None:
         return []
-    message = "A and B are not of one workload, so a change may come from that: "
-    return [Finding("different_workloads", message + ", ".join(differences))]
+    if answer.verdict in ("faster", "slower"):
+        return _single_traces(answer)
+    if answer.ratio == 1 and answer.interval is not None:
+        return []
+    message = f"inconclusive: {step_ratio_text(answer)}; {_what_decides(answer)}"
+    return [Finding(INCONCLUSIVE, message)]
 
 
-def _devices(report: Report) -> str:
-    names = [device.name or f"unnamed {device.device}" for device in report.devices]
-    return ", ".join(names) or "none"
+def _what_decides(answer: DiffAnswer) -> str:
+    if answer.more_base is None or answer.more_other is None:
+        return "no practical number of steps would show a difference this small"
+    sides = (
+        (BASE, answer.more_base, answer.base_traces),
+        (OTHER, answer.more_other, answer.other_traces),
+    )
+    more = [
+        f"{_counted(number, 'more trace' if len(traces) > 1 else 'more step')} of {name}"
+        for name, number, traces in sides
+        if number
+    ]
+    return f"about {' and '.join(more)} would decide it"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{count(number)} {noun}" if number == 1 else f"{count(number)} {noun}s"
+
+
+def _single_traces(answer: DiffAnswer) -> list[Finding]:
+    if len(answer.base_traces) > 1 and len(answer.other_traces) > 1:
+        return []
+    message = (
+        "the steps of one window depend on each other: the real uncertainty is larger than an "
+        "interval over them says; several traces a side (--against) show it"
+    )
+    return [Finding("single_traces", message)]
 
 
 def _step_findings(base: Report, other: Report) -> list[Finding]:
@@ -118,23 +100,23 @@ def _step_findings(base: Report, other: Report) -> list[Finding]:
         return []
     if base.steps or other.steps:
         lacking = OTHER if base.steps else BASE
-        message = f"{lacking} has no step markers, so its figures per step are unknown"
+        message = f"{lacking} has no steps, so its figures per step are unknown"
         return [Finding("steps_on_one_side", message)]
-    message = "no step markers on either side: the figures are of the whole traces"
-    return [Finding("whole_traces", message)]
+    return [Finding("whole_traces", "no steps on either side: the figures are of whole traces")]
 
 
-def _speed_findings(speed: SpeedRatio | None, profiled: SpeedRatio | None) -> list[Finding]:
-    if profiled is None:
-        return [] if speed else [Finding("nothing_timed", "no step times, so no ratio of speeds")]
-    if profiled is speed:
-        message = (
-            "step times are those of profiled steps, and the steps of one window depend on "
-            "each other: the real uncertainty is larger than an interval over them says"
-        )
-        return [Finding("profiled_steps", message)]
-    message = (
-        f"under the profiler the ratio would be {ratio_text(profiled.value)}; idle, busy and "
-        "ranges come from those profiled steps"
-    )
-    return [Finding("observer_effect", message)]
+def _side_findings(name: str, median: Report, reports: Sequence[Report]) -> list[Finding]:
+    """The traces of a side that have no steps, or are of other work than the one that stands for
+    it."""
+    findings = []
+    for report in reports:
+        if report.answer.step_ns is None and median.answer.step_ns is not None:
+            message = f"{name}: {report.source.path} has no steps and does not count"
+            findings.append(Finding("trace_without_steps", message))
+        elif differences := work_differences(median, report):
+            message = (
+                f"{name}: {report.source.path} differs from {median.source.path} in "
+                f"{', '.join(differences)}; compare traces of the same work"
+            )
+            findings.append(Finding("different_traces", message))
+    return findings

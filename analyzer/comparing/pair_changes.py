@@ -1,87 +1,65 @@
-"""Changes between two profiled windows: figures of a step, ranges, roles, layers and kernels.
-
-step time = busy time of its ops + idle time of each class + host tail, as in `roofline.waterfall`.
-The attributed times of the roles add up to the busy time of the whole GPU span, so a row
-`beyond_step` takes away what the waterfall does not count: ops that ran while the next step did, or
-during an interruption.
-"""
+"""Changes between two profiled windows: parts and layers of a step, counts, ranges and kernels."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import NamedTuple
 
-from decodescope.analyzer.answer.parts import busy_ns
 from decodescope.analyzer.comparing.range_alignment import align_ranges
+from decodescope.analyzer.reports.step_figures import gpu_ops_per_step, launch_calls_per_step
+from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.comparison_report import (
     Change,
+    LayerChange,
+    LayerKind,
     Pair,
-    PartKind,
+    PartChange,
     RangeChange,
     SpeedRatio,
     StepChanges,
-    StepPartChange,
 )
-from decodescope.analyzer.schema.report import GAP_CLASSES, Report, StepReport
+from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.schema.step_report import LayerReport
-
-ALL_IDLE = "all"
-_STEP_FIGURES = ("launch_calls", "gpu_ops", "busy_ns")
 
 
 def pair_of(
     names: tuple[str, str],
     windows: tuple[Report | None, Report | None],
-    speed: SpeedRatio | None,
-    step_ns: Change,
+    *,
+    speed: SpeedRatio | None = None,
+    step_ns: Change | None = None,
+    step: StepChanges | None = None,
 ) -> Pair:
-    """The changes from the first window to the second.
+    """The changes from the first window to the second; `speed`, `step_ns` and `step` are those of
+    `Pair`.
 
     Two windows without steps are compared by their totals. If only one lacks steps, or a window is
     missing, its figures are null.
     """
     whole = not any(window is not None and window.steps for window in windows)
-    base, other = (_figures(window, whole) for window in windows)
-
-    def change(name: str) -> Change:
-        return Change(base.get(name), other.get(name))
-
     return Pair(
         base=names[0],
         other=names[1],
         speed=speed,
         step_ns=step_ns,
-        **{name: change(name) for name in _STEP_FIGURES},
-        idle_ns={name: change(name) for name in (*GAP_CLASSES, ALL_IDLE)},
+        launch_calls=Change(*(_launch_calls(window, whole) for window in windows)),
+        gpu_ops=Change(*(_gpu_ops(window, whole) for window in windows)),
         ranges=_range_changes(*windows),
         overlapping=any(window is not None and window.overlapping for window in windows),
-        step=step_changes(*windows),
+        step=step,
     )
 
 
-def _figures(window: Report | None, whole: bool) -> dict[str, float]:
-    """A window's totals, or the means of its steps, with idle time by gap class; what is unknown is
-    missing. CPU captures have no launch calls."""
-    if window is None or not (whole or window.steps):
-        return {}
-    if whole:
-        devices = window.devices
-        figures: dict[str, float] = {
-            "launch_calls": window.launches.calls,
-            "gpu_ops": sum(device.gpu_ops for device in devices),
-            "busy_ns": sum(device.busy_ns for device in devices),
-            ALL_IDLE: sum(device.idle_ns for device in devices),
-        }
-        for name in GAP_CLASSES:
-            gaps = (device.gaps[name] for device in devices if name in device.gaps)
-            figures[name] = sum(total.total_ns for total in gaps)
-    else:
-        steps = uninterrupted_steps(window)
-        figures = {name: fmean(getattr(step, name) for step in steps) for name in _STEP_FIGURES}
-        figures |= _idle_of_steps(steps)
-    if window.on_cpu:
-        del figures["launch_calls"]
-    return figures
+def _launch_calls(window: Report | None, whole: bool) -> float | None:
+    """Those of a step, or of the whole window; CPU captures have none."""
+    if window is None or window.on_cpu:
+        return None
+    return window.launches.calls if whole else launch_calls_per_step(window)
+
+
+def _gpu_ops(window: Report | None, whole: bool) -> float | None:
+    if window is None:
+        return None
+    return sum(device.gpu_ops for device in window.devices) if whole else gpu_ops_per_step(window)
 
 
 def _range_changes(base: Report | None, other: Report | None) -> tuple[RangeChange, ...]:
@@ -92,94 +70,89 @@ def _range_changes(base: Report | None, other: Report | None) -> tuple[RangeChan
     return align_ranges(base.ranges, other.ranges, *steps)
 
 
-def uninterrupted_steps(window: Report) -> tuple[StepReport, ...]:
-    """The steps without an interruption; all steps if there is no such one."""
-    interrupted = {interruption.step for interruption in window.interruptions}
-    return tuple(step for step in window.steps if step.index not in interrupted) or window.steps
+def step_changes(base: Report | None, other: Report | None) -> StepChanges | None:
+    """The changes between the median steps of two windows; None without one of them."""
+    if base is None or other is None:
+        return None
+    return StepChanges(
+        base_step_ns=base.answer.step_ns,
+        other_step_ns=other.answer.step_ns,
+        parts=part_changes(base.answer, other.answer),
+        layers=layer_changes(base, other),
+    )
 
 
-def _idle_of_steps(steps: tuple[StepReport, ...]) -> dict[str, float]:
-    """Mean idle of each class, and of all; a step that launched nothing has no idle time.
+def part_changes(base: Answer, other: Answer) -> tuple[PartChange, ...]:
+    """A row for each part of either side, the largest change first; none if only one side has
+    steps. The rows do not depend on which side is which."""
+    if (base.step_ns is None) != (other.step_ns is None):
+        return ()
+    base_parts = {part.part: part for part in base.parts}
+    other_parts = {part.part: part for part in other.parts}
+    rows = []
+    for name in {**base_parts, **other_parts}:
+        base_part, other_part = base_parts.get(name), other_parts.get(name)
+        some_part = base_part or other_part
+        assert some_part is not None
+        rows.append(
+            PartChange(
+                part=name,
+                group=some_part.group,
+                base_ns=base_part.ns if base_part else None,
+                other_ns=other_part.ns if other_part else None,
+                change_ns=(other_part.ns if other_part else 0) - (base_part.ns if base_part else 0),
+                base_ops=base_part.ops or None if base_part else None,
+                other_ops=other_part.ops or None if other_part else None,
+            )
+        )
+    return tuple(sorted(rows, key=_by_change))
 
-    All is missing if no step launched anything, the classes if they do not add up to the idle time.
-    """
-    if all(step.idle_ns is None for step in steps):
-        return {}
-    figures = {ALL_IDLE: fmean(step.idle_ns or 0 for step in steps)}
-    if all(sum(step.gaps.values()) == (step.idle_ns or 0) for step in steps):
-        figures |= {name: fmean(step.gaps.get(name, 0) for step in steps) for name in GAP_CLASSES}
-    return figures
+
+def _by_change(row: PartChange) -> tuple[int, int, str]:
+    """The largest change is first; of equal ones, the longest part."""
+    return -abs(row.change_ns), -max(row.base_ns or 0, row.other_ns or 0), row.part
 
 
-class _StepPart(NamedTuple):
-    """Time of one side's step; `ops` is None for time in which nothing runs."""
+class _LayerTime(NamedTuple):
+    """Time of layers in one side's step; `ops` is None for the rest of the step."""
 
     ns: int
     ops: int | None = None
 
 
-_Key = tuple[PartKind, str]
-_StepParts = dict[_Key, _StepPart]
-_NOT_BUSY: _Key = ("not_busy", "not_busy")
+_Key = tuple[LayerKind, str]
+_LayerTimes = dict[_Key, _LayerTime]
 
 
-def step_changes(base: Report | None, other: Report | None) -> StepChanges | None:
-    """The parts of the two steps that stand for the reports; None unless both have one with roles.
+def layer_changes(base: Report, other: Report) -> tuple[LayerChange, ...]:
+    """The layers of the median steps and the rest of the step; none unless both steps have layers.
 
-    Layers are compared by number if there are
-    as many on both sides, else motif by motif at their mean (all layers together if one side has
-    more motifs than the other), with a row for the layers that one side has more.
+    Layers are compared by number if there are as many on both sides, else motif by motif at their
+    mean (all layers together if one side has more motifs than the other), with a row for the layers
+    that one side has more.
     """
-    if base is None or other is None:
-        return None
-    base_ns, other_ns = _step_ns(base), _step_ns(other)
-    if base_ns is None or other_ns is None:
-        return None
-    roles = _rows(_role_parts(base), _role_parts(other))
-    layers: tuple[StepPartChange, ...] = ()
-    if base.layers and other.layers:
-        base_layers, other_layers = _layer_parts(base.layers, other.layers)
-        layers = _rows(
-            _completed(base_layers, base, base_ns), _completed(other_layers, other, other_ns)
-        )
-    return StepChanges(base_ns, other_ns, other_ns - base_ns, roles, layers)
+    base_ns, other_ns = base.answer.step_ns, other.answer.step_ns
+    if base_ns is None or other_ns is None or not base.layers or not other.layers:
+        return ()
+    base_times, other_times = _layer_times(base.layers, other.layers)
+    return _layer_rows(_completed(base_times, base_ns), _completed(other_times, other_ns))
 
 
-def _step_ns(report: Report) -> int | None:
-    return report.answer.step_ns
+def _completed(times: _LayerTimes, step_ns: int) -> _LayerTimes:
+    counted_ns = sum(time.ns for time in times.values())
+    return {**times, ("rest", "rest"): _LayerTime(step_ns - counted_ns)}
 
 
-def _role_parts(report: Report) -> _StepParts:
-    return {
-        ("idle" if part.group == "host" or part.part in GAP_CLASSES else "role", part.part): (
-            _StepPart(part.ns, part.ops or None)
-        )
-        for part in report.answer.parts
-    }
-
-
-def _completed(parts: _StepParts, report: Report, step_ns: int) -> _StepParts:
-    """The parts with the rest of the step: time in which nothing runs, and (negative) what they
-    count beyond the step."""
-    counted_ns = sum(part.ns for part in parts.values())
-    step_busy_ns = busy_ns(report.answer.parts)
-    return {
-        **parts,
-        _NOT_BUSY: _StepPart(step_ns - step_busy_ns),
-        ("beyond_step", "beyond_step"): _StepPart(step_busy_ns - counted_ns),
-    }
-
-
-def _layer_parts(
+def _layer_times(
     base: Sequence[LayerReport], other: Sequence[LayerReport]
-) -> tuple[_StepParts, _StepParts]:
-    """The layers of both sides as parts that can be compared, then the time outside of layers."""
+) -> tuple[_LayerTimes, _LayerTimes]:
+    """The layers of both sides as times that can be compared, then the time outside of layers."""
     base_layers, other_layers = _layers(base), _layers(other)
-    base_parts: _StepParts = {}
-    other_parts: _StepParts = {}
+    base_times: _LayerTimes = {}
+    other_times: _LayerTimes = {}
     if len(base_layers) == len(other_layers):
-        base_parts = {("layer", f"layer {row.layer}"): _part([row]) for row in base_layers}
-        other_parts = {("layer", f"layer {row.layer}"): _part([row]) for row in other_layers}
+        base_times = {("layer", f"layer {row.layer}"): _time_of([row]) for row in base_layers}
+        other_times = {("layer", f"layer {row.layer}"): _time_of([row]) for row in other_layers}
     else:
         base_motifs, other_motifs = _by_motif(base_layers), _by_motif(other_layers)
         if len(base_motifs) != len(other_motifs):
@@ -187,20 +160,20 @@ def _layer_parts(
         for motif, rows in enumerate(zip(base_motifs, other_motifs, strict=True)):
             name = f" of motif {motif}" if len(base_motifs) > 1 else ""
             shared = min(map(len, rows))
-            base_parts |= _atfmean(rows[0], shared, name)
-            other_parts |= _atfmean(rows[1], shared, name)
-    return base_parts | _outside_layers(base), other_parts | _outside_layers(other)
+            base_times |= _at_mean(rows[0], shared, name)
+            other_times |= _at_mean(rows[1], shared, name)
+    return base_times | _outside_layers(base), other_times | _outside_layers(other)
 
 
-def _atfmean(rows: Sequence[LayerReport], shared: int, name: str) -> _StepParts:
+def _at_mean(rows: Sequence[LayerReport], shared: int, name: str) -> _LayerTimes:
     """`shared` layers at the mean of all `rows`, and the others: together exactly their time."""
-    whole_ns, whole_ops = _part(rows)
+    whole_ns, whole_ops = _time_of(rows)
     ns, ops = whole_ns * shared // len(rows), (whole_ops or 0) * shared // len(rows)
-    parts: _StepParts = {("layer", f"{_counted(shared, 'layer')}{name}"): _StepPart(ns, ops)}
+    times: _LayerTimes = {("layer", f"{_counted(shared, 'layer')}{name}"): _LayerTime(ns, ops)}
     if more := len(rows) - shared:
         key: _Key = "more_layers", f"{_counted(more, 'more layer')}{name}"
-        parts[key] = _StepPart(whole_ns - ns, (whole_ops or 0) - ops)
-    return parts
+        times[key] = _LayerTime(whole_ns - ns, (whole_ops or 0) - ops)
+    return times
 
 
 def _counted(number: int, noun: str) -> str:
@@ -219,40 +192,40 @@ def _by_motif(layers: Iterable[LayerReport]) -> list[list[LayerReport]]:
     return list(motifs.values())
 
 
-def _outside_layers(rows: Iterable[LayerReport]) -> _StepParts:
-    return {(row.layer, row.layer): _part([row]) for row in rows if not isinstance(row.layer, int)}
+def _outside_layers(rows: Iterable[LayerReport]) -> _LayerTimes:
+    return {
+        (row.layer, row.layer): _time_of([row]) for row in rows if not isinstance(row.layer, int)
+    }
 
 
-def _part(rows: Sequence[LayerReport]) -> _StepPart:
-    return _StepPart(sum(row.ns_per_step for row in rows), sum(row.ops for row in rows))
+def _time_of(rows: Sequence[LayerReport]) -> _LayerTime:
+    return _LayerTime(sum(row.ns_per_step for row in rows), sum(row.ops for row in rows))
 
 
-def _rows(base: _StepParts, other: _StepParts) -> tuple[StepPartChange, ...]:
-    """A row for each part of either side that takes time or has ops, the largest change first;
-    their order does not depend on which side is which."""
-    places: dict[_Key, int] = {}
-    for parts in (base, other):
-        for place, key in enumerate(parts):
-            places[key] = min(place, places.get(key, place))
+def _layer_rows(base: _LayerTimes, other: _LayerTimes) -> tuple[LayerChange, ...]:
+    """A row for each layer of either side that takes time or has ops."""
     rows = []
-    for kind, name in sorted(places, key=lambda key: (places[key], key)):
-        base_part, other_part = base.get((kind, name)), other.get((kind, name))
-        if any(base_part or ()) or any(other_part or ()):
-            base_ns, base_ops = base_part or (None, None)
-            other_ns, other_ops = other_part or (None, None)
+    for kind, name in {**base, **other}:
+        base_time, other_time = base.get((kind, name)), other.get((kind, name))
+        if any(base_time or ()) or any(other_time or ()):
+            base_ns, base_ops = base_time or (None, None)
+            other_ns, other_ops = other_time or (None, None)
             change_ns = (other_ns or 0) - (base_ns or 0)
-            rows.append(
-                StepPartChange(name, kind, base_ns, other_ns, change_ns, base_ops, other_ops)
-            )
-    return tuple(sorted(rows, key=lambda row: -abs(row.change_ns)))
+            rows.append(LayerChange(name, kind, base_ns, other_ns, change_ns, base_ops, other_ops))
+    return tuple(sorted(rows, key=_by_change_and_number))
 
 
-def shortened(rows: Sequence[StepPartChange], most: int | None) -> Sequence[StepPartChange]:
+def _by_change_and_number(row: LayerChange) -> tuple[int, int, str]:
+    """The largest change is first; of equal ones, the layer with the lowest number."""
+    return -abs(row.change_ns), len(row.part), row.part
+
+
+def shortened(rows: Sequence[LayerChange], most: int) -> Sequence[LayerChange]:
     """The first `most` layers, and one row that stands for all others if it saves any."""
-    if most is None or len(rows) <= most + 1:
+    if len(rows) <= most + 1:
         return rows
     rest = rows[most:]
-    together = StepPartChange(
+    together = LayerChange(
         part=f"{len(rest)} more, together",
         kind="layer",
         base_ns=sum(row.base_ns or 0 for row in rest),

@@ -1,8 +1,9 @@
 """The regression gate: is anything slower than it was, by more than is allowed?
 
 A variant fails if its mean tokens/s is more than the allowed share below the baseline's and the
-interval of their ratio is below 1, so noise alone fails nothing. With too few rounds for an
-interval, the means decide, and the sentence says so.
+interval of their ratio is below 1, so noise alone fails nothing; a trace fails in the same way by
+its step time. Without an interval nothing is shown and nothing fails: fewer rounds or steps never
+make the gate stricter. A slowdown that is not shown is a finding, which says what would decide.
 """
 
 import math
@@ -22,6 +23,7 @@ from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate
 from decodescope.analyzer.schema.report import Environment, Finding, SamplingSettings
 from decodescope.analyzer.schema.run_report import RunWorkload
 from decodescope.analyzer.text.formatting import interval_text, ratio_text, significant
+from decodescope.analyzer.vocabulary.words import step_ratio_text
 
 _NEW_BASELINE = "measure a new baseline with compare --json"
 _SOFTWARE = ("decodescope", "torch", "triton", "transformers", "cuda", "driver")
@@ -110,7 +112,7 @@ def check_baseline(comparison: Comparison, baseline: Baseline) -> Comparison:
     for now in result.variants:
         if now.variant in before:
             name, speed = _speed(now.variant, before[now.variant], now.tokens_per_s)
-            _judge(name, speed, baseline.allowed_percent, "more rounds", failures, findings)
+            _judge(name, speed, baseline.allowed_percent, failures, findings)
         else:
             message = f"{now.variant} is not in the baseline {path}: the gate does not cover it"
             findings.append(Finding("not_in_baseline", message))
@@ -119,41 +121,48 @@ def check_baseline(comparison: Comparison, baseline: Baseline) -> Comparison:
 
 
 def gate_diff(diff: Diff, allowed_percent: float) -> Diff:
-    """The diff with `gate` filled: B fails if its speed ratio is below what is allowed and the
-    ratio's interval, if there is one, is below 1.
+    """The diff with `gate` filled: B fails if its step takes more than the allowed share longer
+    than A's and the interval of the ratio is above 1. If it is not, a finding of the diff says so.
 
     Raises:
-        InputError: `allowed_percent` is not at least 0 and below 100; nothing was timed.
+        InputError: `allowed_percent` is not at least 0 and below 100; a side has no step time; the
+            sides are not of the same work on the same devices.
     """
     _check_allowed(allowed_percent)
-    speed = diff.pair.speed
-    if speed is None:
+    answer = diff.answer
+    if answer.ratio is None:
         raise InputError(
-            "--fail-on-regression: nothing was timed in these traces, which lack step markers; "
-            "put a range named decode_step around each step"
+            "--fail-on-regression: a side has no steps, so there is no step time to compare; put a "
+            "range named decode_step around each step"
         )
-    base, other = (PurePath(path).name for path in (diff.pair.base, diff.pair.other))
-    failures: list[str] = []
-    findings = [*diff.findings]
-    name = f"{other} against {base}"
-    _judge(name, speed, allowed_percent, "longer traces", failures, findings)
-    gate = Gate(diff.pair.base, allowed_percent, tuple(failures))
-    return replace(diff, gate=gate, findings=tuple(findings))
+    if answer.differences:
+        raise InputError(
+            f"--fail-on-regression: A and B differ in {', '.join(answer.differences)}; compare "
+            "traces of the same work on the same devices"
+        )
+    failures: tuple[str, ...] = ()
+    percent = (answer.ratio - 1) * 100
+    if percent > allowed_percent and answer.verdict == "slower":
+        base, other = (PurePath(path).name for path in (diff.pair.base, diff.pair.other))
+        failures = (
+            f"{other} against {base}: a step takes {percent:.1f} % longer, "
+            f"{step_ratio_text(answer)}; allowed are {allowed_percent:g} %",
+        )
+    return replace(diff, gate=Gate(diff.pair.base, allowed_percent, failures))
 
 
 def _judge(
     name: str,
     speed: SpeedRatio,
     allowed_percent: float,
-    remedy: str,
     failures: list[str],
     findings: list[Finding],
 ) -> None:
-    """Add a failure, or a finding if the slowdown may be noise, which `remedy` would settle."""
+    """Add a failure, or a finding if the slowdown may be noise."""
     percent, interval = (1 - speed.value) * 100, speed.interval
     if percent <= allowed_percent:
         return
-    sure = f"no interval, the ratio alone decides: {speed.reason}"
+    sure = f"no interval: {speed.reason}"
     if interval:
         confidence = f"{interval.confidence * 100:g} %"
         sure = f"{confidence} interval {interval_text(interval, ratio_text)}"
@@ -161,10 +170,10 @@ def _judge(
         f"{name}: {percent:.1f} % slower, {ratio_text(speed.value)} ({sure}); "
         f"allowed are {allowed_percent:g} %"
     )
-    if interval is None or interval.high < 1:
+    if interval is not None and interval.high < 1:
         failures.append(sentence)
     else:
-        message = f"{sentence}; this may be noise, measure {remedy}"
+        message = f"{sentence}; this may be noise, measure more rounds"
         findings.append(Finding("inconclusive_gate", message))
 
 

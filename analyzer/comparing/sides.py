@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from decodescope.analyzer.comparing.diff import BASE, OTHER
+from msgspec.structs import replace
+
+from decodescope.analyzer.comparing.step_answer import BASE, OTHER
 from decodescope.analyzer.reports.step_figures import (
     gpu_ops_per_step,
     idle_fraction,
@@ -16,6 +18,7 @@ from decodescope.analyzer.schema.answer import AnswerPart
 from decodescope.analyzer.schema.comparison_report import (
     Comparison,
     Diff,
+    DiffAnswer,
     Pair,
     SpeedRatio,
     VariantRates,
@@ -28,9 +31,10 @@ from decodescope.analyzer.schema.run_report import Accuracy, Interval
 class Side:
     """One variant of a comparison, or one trace of a diff; what is unknown is None.
 
-    `ratio` is tokens/s ÷ those of the first side, which has none. `step_ns` is the step time that
-    the rates mean, `idle` the share of the window without GPU work. `beaten_by` is None if the side
-    is not ranked, and empty if nothing beats it. `window` has the profiled steps.
+    `ratio` is tokens/s ÷ those of the first side, which has none; `answer` compares the steps of
+    two traces, and is that of the second. `step_ns` is the step time that the rates mean, of a
+    trace its step time; `idle` the share of the window without GPU work. `beaten_by` is None if the
+    side is not ranked, and empty if nothing beats it. `window` has the profiled steps.
     """
 
     name: str
@@ -48,6 +52,7 @@ class Side:
     accuracy: Accuracy | None = None
     beaten_by: tuple[str, ...] | None = None
     interpreted: bool = False
+    answer: DiffAnswer | None = None
 
 
 def sides_of(compared: Comparison | Diff) -> tuple[Side, ...]:
@@ -60,7 +65,7 @@ def sides_of(compared: Comparison | Diff) -> tuple[Side, ...]:
 def pair_with_first(compared: Comparison | Diff, name: str) -> Pair | None:
     """The changes from the first side to the side `name`; None for the first itself."""
     if isinstance(compared, Diff):
-        return compared.pair if name == OTHER else None
+        return replace(compared.pair, step=compared.answer) if name == OTHER else None
     first = compared.comparison.variants[0].variant
     pairs = (p for p in compared.comparison.pairs if (p.base, p.other) == (first, name))
     return next(pairs, None)
@@ -100,21 +105,20 @@ def _variant(compared: Comparison, rates: VariantRates) -> Side:
 
 
 def _trace(diff: Diff, name: str) -> Side:
-    first, change = name == BASE, diff.pair.step_ns
-    report, step_ns = (diff.base, change.base) if first else (diff.other, change.other)
-    cost, capture, mbu = report.step_cost, report.capture, None
-    if cost is not None and cost.is_certain and step_ns:
-        mbu = step_bandwidth(cost, round(step_ns)).mbu
+    report = diff.base if name == BASE else diff.other
+    cost, capture, step_ns = report.step_cost, report.capture, report.answer.step_ns
+    timed_ns = report.answer.unprofiled_step_ns or step_ns
     file = PurePath(report.source.path).name
     return _side(
         name,
         report,
         about=f"{capture.variant} · {file}" if capture is not None else file,
-        rounds=len(report.steps),
-        tokens_per_s=capture.batch * 1e9 / step_ns if capture is not None and step_ns else None,
-        ratio=None if first else diff.pair.speed,
+        rounds=report.answer.steps,
+        tokens_per_s=report.answer.tokens_per_s,
+        ratio=None,
         step_ns=step_ns,
-        mbu=mbu,
+        mbu=step_bandwidth(cost, timed_ns).mbu if cost and cost.is_certain and timed_ns else None,
+        answer=diff.answer if name == OTHER else None,
     )
 
 

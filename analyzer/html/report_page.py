@@ -33,6 +33,7 @@ from decodescope.analyzer.tables.sides_table import (
 )
 from decodescope.analyzer.tables.waterfall_table import part_names
 from decodescope.analyzer.tracks.step_tracks import StepTracks
+from decodescope.analyzer.views.comparison_sections import answer_lines
 
 _SIMILAR = 0.6
 _MODEL_FACTS = ("model", "weights", "dtype", "batch", "context", "device", "device_name")
@@ -84,6 +85,7 @@ def html_report(
         reports={view.name: view.report for view in views},
         ranks=ranks if ranks is not None and ranks.communication.collectives else None,
         changes=changes,
+        answer_lines=list(answer_lines(comparison)) if isinstance(comparison, Diff) else [],
         runs=runs,
         rates=rates_svg(changes.variants) if changes else None,
         ratios=ratios_svg(changes.pairs) if changes else None,
@@ -139,7 +141,7 @@ def _changes(
     """The result of a comparison; a diff becomes one without rounds."""
     if not isinstance(comparison, Diff):
         return comparison.comparison if comparison else None
-    pair = comparison.pair
+    pair = replace(comparison.pair, step=comparison.answer)
     if len(views) == 2:
         pair = replace(pair, base=views[0].name, other=views[1].name)
     return ComparisonResult(0, (), (pair,), comparison.findings, comparison.gate)

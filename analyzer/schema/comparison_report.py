@@ -4,46 +4,43 @@ from typing import Literal
 
 from msgspec import Struct
 
+from decodescope.analyzer.schema.answer import PartGroup
 from decodescope.analyzer.schema.report import Finding, Report
 from decodescope.analyzer.schema.run_report import Accuracy, Interval, RunReport
 
 ChangeVerdict = Literal["faster", "slower", "no_difference_shown", "unknown"]
 
-PartKind = Literal[
-    "role",
-    "idle",
-    "host_tail",
-    "beyond_step",
-    "not_busy",
-    "layer",
-    "more_layers",
-    "prologue",
-    "epilogue",
-    "outside",
-]
+LayerKind = Literal["layer", "more_layers", "prologue", "epilogue", "outside", "rest"]
 
 
-class StepPartChange(Struct, frozen=True):
-    """One part of both steps; a side that lacks it is null. `change_ns` is other - base, where a
-    missing part takes no time.
+class PartChange(Struct, frozen=True):
+    """One part of both steps (`AnswerPart`), or of both windows if neither trace has steps; a side
+    that lacks it is null. `change_ns` is other - base, where a missing part takes no time. The ops
+    of idle time and of the profiler's cost are null."""
 
-    `kind` says what `part` is:
+    part: str
+    group: PartGroup
+    base_ns: int | None
+    other_ns: int | None
+    change_ns: int
+    base_ops: int | None = None
+    other_ops: int | None = None
 
-    - role: the attributed time of a role (`RoleReport`)
-    - layer: that of one layer, or of as many layers of a motif as both sides have, at their mean
-    - more_layers: that of the layers which one side has more
-    - prologue, epilogue, outside: that of the ops before and after the layers, and of other ops
-      that ran in the step: of other steps, or of devices without layers
-    - idle: idle time of one class, host_tail: the host's time after the last op (`waterfall`)
-    - not_busy: idle time and host tail together
-    - beyond_step: what roles and layers count, but the step's time does not (negative): ops that
-      ran while the next step did, or during an interruption
 
-    Ops are null for time in which nothing runs.
+class LayerChange(Struct, frozen=True):
+    """Attributed time in both median steps; a side that lacks it is null. `kind` says what `part`
+    is:
+
+    - layer: one layer, or as many layers of a motif as both sides have, at their mean
+    - more_layers: the layers which one side has more
+    - prologue, epilogue, outside: the ops before and after the layers, and other ops that ran in
+      the step: of other steps, or of devices without layers
+    - rest: the rest of the step time: idle time, less the time of ops that run while the next step
+      does, or that an interruption takes away. Its ops are null.
     """
 
     part: str
-    kind: PartKind
+    kind: LayerKind
     base_ns: int | None
     other_ns: int | None
     change_ns: int
@@ -52,23 +49,63 @@ class StepPartChange(Struct, frozen=True):
 
 
 class StepChanges(Struct, frozen=True):
-    """The profiled steps that stand for two traces (`StructureReport.step`), without
-    interruptions. `roles` adds up to `change_ns` exactly, and each side of it to that side's step;
-    so does `layers`, which is empty unless both steps have layers. The largest change is first."""
+    """Two step times (`Answer.step_ns`) and what changed between the two median steps: `parts` add
+    up to `other_step_ns` - `base_step_ns` exactly, and each side of them to that side's step time.
+    So do `layers`, which are empty unless both steps have layers. The largest change is first.
 
-    base_ns: int
-    other_ns: int
-    change_ns: int
-    roles: tuple[StepPartChange, ...]
-    layers: tuple[StepPartChange, ...] = ()
+    Without steps on either side, the step times are null and `parts` are those of the whole
+    windows; with steps on one side only, there are no parts."""
+
+    base_step_ns: int | None
+    other_step_ns: int | None
+    parts: tuple[PartChange, ...]
+    layers: tuple[LayerChange, ...] = ()
+
+
+class SideTrace(Struct, frozen=True):
+    """One trace of a side: its file, and the times of the steps whose median `step_ns` is (null
+    without steps)."""
+
+    path: str
+    step_ns: int | None
+    step_times_ns: tuple[int, ...]
+
+
+class DiffAnswer(StepChanges, frozen=True, kw_only=True):
+    """Step against step. `ratio` = `other_step_ns` ÷ `base_step_ns`: above 1, the other side is
+    slower. Of several traces a side, the step time is that of the trace with the (lower) median
+    one, and the parts are that trace's.
+
+    `differences` are those of the work (model, kind of step, batch, …) and of the devices. With
+    any, `ratio` is the quotient of two times and says nothing about which side is faster: the
+    verdict is "unknown", as it is without an `interval`, and `reason` says why.
+
+    `interval` is that of `comparing.step_interval`; null with fewer than two steps on a side. If it
+    contains 1, `more_base` and `more_other` are how many more steps of each side (more traces, of a
+    side with several) would show this difference; null if it is shown, if there is none, or if no
+    practical number would.
+
+    `unprofiled_ratio` is that of the step times that decodescope measured without a profiler, null
+    unless both sides have one. It has no interval: a capture carries one such time.
+    """
+
+    ratio: float | None
+    interval: Interval | None
+    verdict: ChangeVerdict
+    reason: str | None
+    differences: tuple[str, ...]
+    base_traces: tuple[SideTrace, ...]
+    other_traces: tuple[SideTrace, ...]
+    more_base: int | None = None
+    more_other: int | None = None
+    unprofiled_ratio: float | None = None
 
 
 class SpeedRatio(Struct, frozen=True):
-    """tokens/s of `other` ÷ that of `base`, from the paired rounds of one comparison, or from the
-    step times of two traces.
+    """tokens/s of `other` ÷ that of `base`, from the paired rounds of one comparison.
 
     "no_difference_shown" if the interval contains 1. `interval` is null if there were too few
-    rounds (or steps) for one; then the verdict is "unknown" and `reason` says why.
+    rounds for one; then the verdict is "unknown" and `reason` says why.
     """
 
     value: float
@@ -114,23 +151,22 @@ class RangeChange(Struct, frozen=True):
 
 
 class Pair(Struct, frozen=True):
-    """The changes from `base` to `other`, per step (for two traces without step markers in total;
-    a finding says so). `idle_ns` has every gap class, and "all".
+    """The changes from `base` to `other`, per step (for two traces without steps in total; a
+    finding says so).
 
-    `speed` is null if nothing was timed. `step_ns` is the step time that it compares: unprofiled if
-    that was measured. All other figures come from the profiled windows: means of
-    their steps, idle and busy inside the steps' GPU spans. `overlapping`: ops overlap on a side, so
-    that its ranges are to be compared by `attributed_ns`, not by `gpu_ns`.
+    In a comparison, `speed` is the ratio of tokens/s (null if nothing was timed), `step_ns` the
+    unprofiled step time that they mean, and `step` what changed between the profiled windows. In a
+    diff all three are null: `Diff.answer` has its step times, ratio and parts. The other figures
+    are means of the main steps (`Report.main_steps`). `overlapping`: ops overlap on a side,
+    so that its ranges are to be compared by `attributed_ns`, not by `gpu_ns`.
     """
 
     base: str
     other: str
     speed: SpeedRatio | None
-    step_ns: Change
+    step_ns: Change | None
     launch_calls: Change
     gpu_ops: Change
-    busy_ns: Change
-    idle_ns: dict[str, Change]
     ranges: tuple[RangeChange, ...]
     overlapping: bool = False
     step: StepChanges | None = None
@@ -192,9 +228,11 @@ class Comparison(Struct, frozen=True):
 
 
 class Diff(Struct, frozen=True):
-    """`diff A B --json`: two traces' reports, and what changed from A to B."""
+    """`diff A B --json`: what changed from A to B. `base` and `other` are the reports of the traces
+    that `answer` compares: of several a side, those with the median step time."""
 
     schema_version: int
+    answer: DiffAnswer
     base: Report
     other: Report
     pair: Pair

@@ -1,31 +1,33 @@
 """Changes from one side to the other: figures of a step, its parts, kernels and ranges."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
+from typing import TypeVar
 
-from decodescope.analyzer.comparing.pair_changes import (
-    ALL_IDLE,
-    KernelChange,
-    kernel_changes,
-    shortened,
-)
+from decodescope.analyzer.comparing.pair_changes import KernelChange, kernel_changes, shortened
 from decodescope.analyzer.comparing.range_rows import ListedRange, ranges_by_path, time_figure
 from decodescope.analyzer.names.fitted_names import ShortNames
 from decodescope.analyzer.names.short_names import short_name
-from decodescope.analyzer.schema.comparison_report import Change, Pair, StepPartChange
+from decodescope.analyzer.schema.comparison_report import (
+    Change,
+    LayerChange,
+    Pair,
+    PartChange,
+    StepChanges,
+)
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.tables.columns import (
     COUNT,
     DURATION,
-    EXACT_CHANGE,
-    EXACT_MICROSECONDS,
     MICROSECONDS,
     NAME,
     NUMBER,
     RANGE,
     SIGNED_MICROSECONDS,
     TEXT,
+    WHOLE_CHANGE,
+    WHOLE_MICROSECONDS,
     Column,
     Kind,
     Row,
@@ -34,9 +36,12 @@ from decodescope.analyzer.tables.columns import (
 )
 from decodescope.analyzer.vocabulary.words import (
     change_text,
+    layer_words,
+    part_words,
     relative_change_words,
-    step_part_words,
 )
+
+StepRow = TypeVar("StepRow", PartChange, LayerChange)
 
 _NAME_CELLS = 12
 _TEXT_OF_NUMBER = Kind(str)
@@ -126,11 +131,15 @@ class FigureChange:
     kind: Kind
 
 
-def changes_table(pair: Pair, step: str, ops: str) -> Table[FigureChange]:
-    """The figures that any side has; `step` and `ops` name the step time and the ops."""
+def changes_table(pair: Pair, ops: str) -> Table[FigureChange]:
+    """The figures that any side has; `ops` names the ops."""
     rows = [
         row
-        for row in _figures(pair, step, ops)
+        for row in (
+            FigureChange("step, unprofiled", pair.step_ns or Change(None, None), DURATION),
+            FigureChange("launch calls", pair.launch_calls, NUMBER),
+            FigureChange(ops, pair.gpu_ops, NUMBER),
+        )
         if row.change.base is not None or row.change.other is not None
     ]
     columns: tuple[Column[FigureChange], ...] = (
@@ -164,28 +173,26 @@ def changes_table(pair: Pair, step: str, ops: str) -> Table[FigureChange]:
     return Table("figures", columns, rows)
 
 
-def _figures(pair: Pair, step: str, ops: str) -> Iterator[FigureChange]:
-    yield FigureChange(step, pair.step_ns, DURATION)
-    yield FigureChange("launch calls", pair.launch_calls, NUMBER)
-    yield FigureChange(ops, pair.gpu_ops, NUMBER)
-    yield FigureChange("busy", pair.busy_ns, DURATION)
-    for name, change in pair.idle_ns.items():
-        if name != ALL_IDLE and (change.base or change.other):
-            yield FigureChange(f"idle: {name}", change, DURATION)
-    yield FigureChange("idle, all", pair.idle_ns[ALL_IDLE], DURATION)
+def parts_table(rows: Sequence[PartChange], names: tuple[str, str]) -> Table[PartChange]:
+    """The parts of two steps; `names` are those of the sides."""
+    return _step_table("part", rows, names, lambda row: part_words(row.part))
 
 
-def step_parts_table(
-    rows: Sequence[StepPartChange], kind: str, names: tuple[str, str]
-) -> Table[StepPartChange]:
-    """The parts of a step; they are of this `kind`: "role" or "layer"."""
-    columns: tuple[Column[StepPartChange], ...] = (
+def layers_table(rows: Sequence[LayerChange], names: tuple[str, str]) -> Table[LayerChange]:
+    """The layers of two steps; `names` are those of the sides."""
+    return _step_table("layer", rows, names, layer_words)
+
+
+def _step_table(
+    noun: str, rows: Sequence[StepRow], names: tuple[str, str], words: Callable[[StepRow], str]
+) -> Table[StepRow]:
+    columns: tuple[Column[StepRow], ...] = (
         Column(
             "part",
-            kind,
+            noun,
             NAME,
-            "The part of the step that stands for each side.",
-            step_part_words,
+            "What takes the time in the median step of each side.",
+            words,
             least=16,
             tone=lambda row: "plain" if row.base_ops or row.other_ops else "dim",
         ),
@@ -194,27 +201,33 @@ def step_parts_table(
             ("base_ns", "other_ns", "change_ns"),
             "time",
             lambda row: Change(row.base_ns, row.other_ns),
-            (EXACT_MICROSECONDS, EXACT_CHANGE),
+            (WHOLE_MICROSECONDS, WHOLE_CHANGE),
         ),
         *_side_columns(("base_ops", "other_ops"), "ops", COUNT, "Its ops", 4),
     )
-    return Table(
-        f"{kind}s",
-        columns,
-        rows,
-        key=lambda row: (row.kind, row.part),
-        search=step_part_words,
+    return Table(f"{noun}s", columns, rows, key=lambda row: row.part, search=words)
+
+
+def whole_parts_table(step: StepChanges, names: tuple[str, str]) -> Table[PartChange]:
+    """The parts of two steps, and the steps that they add up to; without steps, the windows."""
+    base_ns, other_ns = (
+        sum(ns or 0 for ns in side)
+        for side in zip(*((row.base_ns, row.other_ns) for row in step.parts), strict=True)
     )
+    noun = "window" if step.base_step_ns is None else "step"
+    whole = PartChange(noun, "kernels", base_ns, other_ns, other_ns - base_ns)
+    return parts_table((*step.parts, whole), names)
 
 
-def whole_step_table(pair: Pair, kind: str, most: int | None = None) -> Table[StepPartChange]:
-    """The parts of the step by role or by layer, and the step that they add up to; those after the
-    first `most` are one row."""
-    step = pair.step
-    assert step is not None
-    whole = StepPartChange("step", "role", step.base_ns, step.other_ns, step.change_ns)
-    rows = step.roles if kind == "role" else step.layers
-    return step_parts_table((*shortened(rows, most), whole), kind, (pair.base, pair.other))
+def whole_layers_table(
+    step: StepChanges, names: tuple[str, str], most: int | None = None
+) -> Table[LayerChange]:
+    """The layers of two steps, and the steps that they add up to; those after the first `most` are
+    one row."""
+    base_ns, other_ns = step.base_step_ns, step.other_step_ns
+    whole = LayerChange("step", "layer", base_ns, other_ns, (other_ns or 0) - (base_ns or 0))
+    rows = step.layers if most is None else shortened(step.layers, most)
+    return layers_table((*rows, whole), names)
 
 
 def kernel_changes_table(

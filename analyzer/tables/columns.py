@@ -13,7 +13,7 @@ from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.tables.figures import path_reader
 from decodescope.analyzer.text import formatting
 from decodescope.analyzer.text.formatting import UNKNOWN
-from decodescope.analyzer.vocabulary.words import exact_change, exact_microseconds
+from decodescope.analyzer.vocabulary.words import whole_change, whole_microseconds
 
 Row = TypeVar("Row")
 Tone = Literal["plain", "strong", "dim", "faint", "key", "accent", "good", "warn", "bad"]
@@ -69,8 +69,8 @@ SIGNED_DURATION = Kind(formatting.signed_duration)
 MILLISECONDS = Kind(formatting.milliseconds, "ms")
 MICROSECONDS = Kind(formatting.microseconds, "µs")
 SIGNED_MICROSECONDS = Kind(_known(_signed_microseconds), "µs")
-EXACT_MICROSECONDS = Kind(exact_microseconds, "µs")
-EXACT_CHANGE = Kind(_known(exact_change), "µs")
+WHOLE_MICROSECONDS = Kind(whole_microseconds, "µs")
+WHOLE_CHANGE = Kind(_known(whole_change), "µs")
 BYTES = Kind(formatting.bytes_size)
 BYTES_PER_S = Kind(_known(_per_second))
 GIGABYTES_PER_S = Kind(_known(lambda figure: formatting.significant(figure / 1e9)), "GB/s")

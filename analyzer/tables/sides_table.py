@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from decodescope.analyzer.comparing.sides import Side
-from decodescope.analyzer.schema.comparison_report import Pair, SpeedRatio, Standing
+from decodescope.analyzer.schema.comparison_report import DiffAnswer, Pair, SpeedRatio, Standing
 from decodescope.analyzer.schema.run_report import RunReport
 from decodescope.analyzer.tables.columns import (
     BYTES_PER_S,
@@ -39,6 +40,8 @@ def _small(digits: int) -> Callable[[float | None], str]:
     return text
 
 
+# A trace is told from the other by the name of its file.
+_FILE_CELLS = 24
 _SMALL = Kind(_small(3))
 _PERPLEXITY = Kind(_small(4))
 _PERPLEXITY_RATIO = Kind(lambda value: UNKNOWN if value is None else f"{value:.4f}")
@@ -60,7 +63,10 @@ _VERDICT = Kind(
 
 def sides_table(sides: Sequence[Side]) -> Table[Side]:
     """One row a variant, or a trace of a diff."""
-    columns = (*_SPEED, *_ERROR, *_BEATEN_BY, *_STEP)
+    name, *speed = _SPEED
+    if any(side.about for side in sides):
+        name = replace(name, least=_FILE_CELLS)
+    columns = (name, *speed, *_STEP_RATIO, *_ERROR, *_BEATEN_BY, *_STEP)
     return Table("sides", columns, sides, search=lambda side: f"{side.name} {side.about}")
 
 
@@ -97,15 +103,40 @@ def standings_table(sides: Sequence[Side], standings: Sequence[Standing]) -> Tab
     return sides_table(ordered).only("name", "tokens_per_s", "accuracy.kl", "beaten_by")
 
 
-def _judged(side: Side) -> Tone:
-    """A clear difference stands out; the verdict says it in words."""
-    if side.ratio is None:
-        return "dim"
-    return {"faster": "good", "slower": "bad"}.get(side.ratio.verdict, "plain")  # type: ignore[return-value]
-
-
-def _ratio_interval(ratio: SpeedRatio | None) -> str:
+def _ratio_interval(ratio: SpeedRatio | DiffAnswer | None) -> str:
     return interval_text(None if ratio is None else ratio.interval, ratio_text)
+
+
+def _ratio_columns(key: str, title: str, of: str, over: str) -> tuple[Column[Side], ...]:
+    """A ratio with its interval over `over` and its verdict: those of `key`, a figure of a side."""
+
+    def ratio_of(side: Side) -> SpeedRatio | DiffAnswer | None:
+        ratio: SpeedRatio | DiffAnswer | None = getattr(side, key)
+        return ratio
+
+    def tone(side: Side) -> Tone:
+        """A clear difference stands out; the verdict says it in words."""
+        ratio = ratio_of(side)
+        clear: dict[str, Tone] = {"faster": "good", "slower": "bad"}
+        return "dim" if ratio is None else clear.get(ratio.verdict, "plain")
+
+    value = f"{key}.value" if key == "ratio" else f"{key}.ratio"
+    return (
+        Column(key, title, RATIO, of, value, tone=tone),
+        Column(
+            f"{key}.interval",
+            "95 % of ratio",
+            RATIO,
+            f"A bootstrap interval of the ratio over the {over}.",
+            f"{key}.interval.low",
+            text=lambda side: _ratio_interval(ratio_of(side)),
+            priority=2,
+            tone="dim",
+        ),
+        Column(
+            f"{key}.verdict", "verdict", _VERDICT, "What the interval shows.", priority=6, tone=tone
+        ),
+    )
 
 
 _SPEED: tuple[Column[Side], ...] = (
@@ -121,7 +152,7 @@ _SPEED: tuple[Column[Side], ...] = (
         "tokens_per_s",
         "tokens/s",
         RATE,
-        "Tokens of all sequences a second, without a profiler.",
+        "Tokens of all sequences a second, without a profiler where that was timed.",
         lambda side: 0.0 if side.interpreted else side.tokens_per_s,
         text=lambda side: "interpreted" if side.interpreted else RATE.text(side.tokens_per_s),
         tone="strong",
@@ -136,32 +167,10 @@ _SPEED: tuple[Column[Side], ...] = (
         priority=8,
         tone="dim",
     ),
-    Column(
-        "ratio",
-        "ratio",
-        RATIO,
-        "tokens/s ÷ those of the first side.",
-        "ratio.value",
-        tone=_judged,
-    ),
-    Column(
-        "ratio.interval",
-        "95 % of ratio",
-        RATIO,
-        "A bootstrap interval of the ratio over the rounds.",
-        "ratio.interval.low",
-        text=lambda side: _ratio_interval(side.ratio),
-        priority=2,
-        tone="dim",
-    ),
-    Column(
-        "ratio.verdict",
-        "verdict",
-        _VERDICT,
-        "What the interval shows.",
-        priority=6,
-        tone=_judged,
-    ),
+    *_ratio_columns("ratio", "ratio", "tokens/s ÷ those of the first side.", "rounds"),
+)
+_STEP_RATIO = _ratio_columns(
+    "answer", "step ratio", "Step time ÷ that of the first trace.", "steps, or over the traces"
 )
 _ERROR: tuple[Column[Side], ...] = (
     Column(
@@ -209,7 +218,13 @@ _BEATEN_BY: tuple[Column[Side], ...] = (
     ),
 )
 _STEP: tuple[Column[Side], ...] = (
-    Column("step_ns", "step", MILLISECONDS, "The time of a step that the rates mean.", priority=3),
+    Column(
+        "step_ns",
+        "step",
+        MILLISECONDS,
+        "The time of a step that the rates mean, of a trace its step time.",
+        priority=3,
+    ),
     Column("launches", "launches", NUMBER, "Launch calls of a profiled step.", priority=9),
     Column("gpu_ops", "GPU ops", NUMBER, "GPU ops of a profiled step.", priority=11),
     Column("idle", "idle", PERCENT, "Idle ÷ window of the profiled steps.", priority=5),

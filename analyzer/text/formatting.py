@@ -113,6 +113,11 @@ def signed_duration(ns: float | None) -> str:
     return f"-{duration(-ns)}" if ns is not None and ns < 0 else duration(ns)
 
 
+def signed_change(ns: float) -> str:
+    """A change of a duration, with its sign."""
+    return f"+{duration(ns)}" if ns > 0 else signed_duration(ns)
+
+
 def age(seconds: float | None) -> str:
     """An age: tenths below ten seconds, then whole seconds, minutes, hours."""
     if seconds is None:

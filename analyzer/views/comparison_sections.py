@@ -6,15 +6,24 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from decodescope.analyzer.comparing.diff import BASE, OTHER, has_unprofiled_times
 from decodescope.analyzer.comparing.range_rows import most_changed_ranges
-from decodescope.analyzer.comparing.sides import Side, sides_of
-from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate, Pair
+from decodescope.analyzer.comparing.sides import sides_of
+from decodescope.analyzer.comparing.step_answer import BASE, OTHER
+from decodescope.analyzer.schema.comparison_report import (
+    Comparison,
+    Diff,
+    DiffAnswer,
+    Gate,
+    Pair,
+    StepChanges,
+)
 from decodescope.analyzer.schema.report import Finding, Report
+from decodescope.analyzer.schema.step_report import StepKind
 from decodescope.analyzer.tables.changes_table import (
     changes_table,
     range_changes_table,
-    whole_step_table,
+    whole_layers_table,
+    whole_parts_table,
 )
 from decodescope.analyzer.tables.columns import Table
 from decodescope.analyzer.tables.sides_table import (
@@ -24,11 +33,21 @@ from decodescope.analyzer.tables.sides_table import (
     speed_table,
     standings_table,
 )
-from decodescope.analyzer.tables.waterfall_table import waterfall_table
-from decodescope.analyzer.text.formatting import sampling_words, weights_note
-from decodescope.analyzer.vocabulary.words import STANDINGS_NOTE, STEP_NOTE, device_words
+from decodescope.analyzer.text.formatting import (
+    duration,
+    ratio_text,
+    sampling_words,
+    signed_change,
+    weights_note,
+)
+from decodescope.analyzer.vocabulary.words import (
+    STANDINGS_NOTE,
+    STEP_NOTE,
+    device_words,
+    part_words,
+    step_ratio_text,
+)
 
-_UNPROFILED_STEP, _PROFILED_STEP = "step, unprofiled", "step, profiled"
 _MOST_LAYERS = 12
 
 
@@ -95,8 +114,7 @@ def _comparison_summary(comparison: Comparison) -> Summary:
             Section(
                 "Speed beside error", standings_table(ranked, result.standings), STANDINGS_NOTE
             ),
-            *_change_sections(result.pairs, _UNPROFILED_STEP, _ops_noun(run.device == "cpu")),
-            _waterfall_section(sides),
+            *_change_sections(result.pairs, _ops_noun(run.device == "cpu")),
         ),
         findings=result.findings,
         gate=result.gate,
@@ -105,24 +123,56 @@ def _comparison_summary(comparison: Comparison) -> Summary:
 
 def _diff_summary(diff: Diff) -> Summary:
     reports = {BASE: diff.base, OTHER: diff.other}
-    pairs = (replace(diff.pair, base=BASE, other=OTHER),)
-    step = _UNPROFILED_STEP if has_unprofiled_times(diff) else _PROFILED_STEP
+    pair = replace(diff.pair, base=BASE, other=OTHER, step=diff.answer)
     devices = [device for report in reports.values() for device in report.devices]
     ops = _ops_noun(all(device.device == "cpu" for device in devices))
     per = "per step" if diff.base.steps or diff.other.steps else "in all"
     weights = [report.capture.weights for report in reports.values() if report.capture]
+    traces = (diff.answer.base_traces, diff.answer.other_traces)
+    title, *answer_facts = answer_lines(diff)
     return Summary(
-        title="What changed from A to B",
+        title=title,
         weights_note=", ".join(dict.fromkeys(filter(None, map(weights_note, weights)))),
-        facts=tuple(_source_line(name, report) for name, report in reports.items()),
-        sections=_with_rows(
-            _speed_section(pairs),
-            *_change_sections(pairs, step, ops, per),
-            _waterfall_section(sides_of(diff)),
+        facts=(
+            *answer_facts,
+            *(
+                _source_line(name, report, len(of_side))
+                for (name, report), of_side in zip(reports.items(), traces, strict=True)
+            ),
         ),
+        sections=_with_rows(*_change_sections((pair,), ops, per)),
         findings=diff.findings,
         gate=diff.gate,
     )
+
+
+def answer_lines(diff: Diff) -> Iterator[str]:
+    """Step against step in one line; the part that changed most (that the profiler's cost changed
+    says nothing about the step); the step times without a profiler."""
+    answer = diff.answer
+    yield _step_line(answer, diff.base.answer.kind)
+    largest = next((row for row in answer.parts if row.group != "profiler"), None)
+    if largest is not None and largest.change_ns:
+        whole_ns = sum(row.change_ns for row in answer.parts)
+        yield (
+            f"changed most: {part_words(largest.part)} {signed_change(largest.change_ns)}, of the "
+            f"step {signed_change(whole_ns)}"
+        )
+    if answer.unprofiled_ratio is not None:
+        base_ns, other_ns = (report.answer.unprofiled_step_ns for report in (diff.base, diff.other))
+        ratio = "" if answer.differences else f", {ratio_text(answer.unprofiled_ratio)}"
+        yield f"unprofiled: {duration(base_ns)} → {duration(other_ns)}{ratio}"
+
+
+def _step_line(answer: DiffAnswer, kind: StepKind) -> str:
+    """Of sides that differ, in what comes first, and their two step times are no ratio."""
+    if answer.base_step_ns is None and answer.other_step_ns is None:
+        return "What changed from A to B: whole traces, without steps"
+    base, other = duration(answer.base_step_ns), duration(answer.other_step_ns)
+    if answer.differences:
+        return f"A and B differ in {', '.join(answer.differences)}: step {base} in A, {other} in B"
+    step = "step" if kind == "unknown" else f"{kind} step"
+    return f"{step} from A to B: {base} → {other}, {step_ratio_text(answer)}"
 
 
 def _with_rows(*sections: Section) -> tuple[Section, ...]:
@@ -133,13 +183,15 @@ def _ops_noun(on_cpu: bool) -> str:
     return "leaf operators" if on_cpu else "GPU ops"
 
 
-def _source_line(name: str, report: Report) -> str:
+def _source_line(name: str, report: Report, traces: int) -> str:
     parts = [f"{name}: {report.source.path}"]
     if capture := report.capture:
         parts += [capture.model, capture.variant, capture.dtype]
         parts += [f"batch {capture.batch}", f"context {capture.context}"]
     parts.append(", ".join(device.name or device_words(device.device) for device in report.devices))
-    parts.append("1 step" if len(report.steps) == 1 else f"{len(report.steps)} steps")
+    parts.append("1 step" if report.answer.steps == 1 else f"{report.answer.steps} steps")
+    if traces > 1:
+        parts.append(f"the median of {traces} traces")
     return " · ".join(filter(None, parts))
 
 
@@ -149,28 +201,27 @@ def _speed_section(pairs: Sequence[Pair]) -> Section:
     return Section("Ratios of tokens/s", speed_table(pairs), "; ".join(dict.fromkeys(reasons)))
 
 
-def _change_sections(
-    pairs: Sequence[Pair], step: str, ops: str, per: str = "per step"
-) -> Iterator[Section]:
-    """Changes of each pair: figures, roles, layers and ranges; `step` and `ops` name the step time
-    and the ops."""
+def _change_sections(pairs: Sequence[Pair], ops: str, per: str = "per step") -> Iterator[Section]:
+    """Changes of each pair: parts of the step, layers, counts and ranges; `ops` names the ops."""
     for pair in pairs:
         sides = f"{pair.base} to {pair.other}"
-        yield Section(f"What changed {per}: {sides}", changes_table(pair, step, ops))
-        yield from step_change_sections(pair)
+        if pair.step is not None:
+            yield from _step_sections(pair.step, (pair.base, pair.other), per)
+        yield Section(f"What changed {per}: {sides}", changes_table(pair, ops))
         yield range_section(pair)
 
 
-def step_change_sections(pair: Pair) -> Iterator[Section]:
-    """The roles, then the layers that changed most; both end with the step that they add up to."""
-    if pair.step is None:
-        return
-    sides = f"{pair.base} to {pair.other}"
-    yield Section(f"By role, per step: {sides}", whole_step_table(pair, "role"), STEP_NOTE)
-    if layers := pair.step.layers:
+def _step_sections(step: StepChanges, names: tuple[str, str], per: str) -> Iterator[Section]:
+    """The parts, then the layers that changed most; both end with the step that they add up to."""
+    sides = " to ".join(names)
+    if step.parts:
+        yield Section(
+            f"Where the time went {per}: {sides}", whole_parts_table(step, names), STEP_NOTE
+        )
+    if layers := step.layers:
         means = any(row.kind == "more_layers" for row in layers)
         note = "a number of layers stands for their mean" if means else ""
-        table = whole_step_table(pair, "layer", _MOST_LAYERS)
+        table = whole_layers_table(step, names, _MOST_LAYERS)
         yield Section(f"By layer, per step: {sides}", table, note)
 
 
@@ -188,8 +239,3 @@ def range_section(pair: Pair) -> Section:
         table,
         "; ".join(filter(None, notes)),
     )
-
-
-def _waterfall_section(sides: Sequence[Side]) -> Section:
-    waterfalls = {side.name: side.window.answer.parts for side in sides if side.window}
-    return Section("Where the step goes", waterfall_table(waterfalls, shares=False))

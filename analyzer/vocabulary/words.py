@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from decodescope.analyzer.schema.comparison_report import (
         Change,
         ChangeVerdict,
+        DiffAnswer,
+        LayerChange,
         SpeedRatio,
-        StepPartChange,
     )
 
 _BOUND_WORDS = {"kernels": "kernel-bound", "copies": "copy-bound", "unknown": "bound unknown"}
@@ -37,13 +38,11 @@ _PART_WORDS = {
     "matmul": "other products",
     "profiler": "cost of the profiler",
 }
-_STEP_PART_WORDS = {
-    "host_tail": "host tail",
-    "not_busy": "idle and host tail",
-    "beyond_step": "interrupted, or in the next step",
+_LAYER_WORDS = {
     "prologue": "before the layers",
     "epilogue": "after the layers",
     "outside": "in no layer",
+    "rest": "rest of the step",
 }
 
 INFERRED_NOTE = "inferred from kernel names: no range of the model contains these ops"
@@ -73,8 +72,8 @@ STANDINGS_NOTE = (
     "shown worse in the other of the two"
 )
 STEP_NOTE = (
-    "the profiled step that stands for each side, without interruptions; the rows add up to "
-    "it; a kernel that does the work of several roles counts for one"
+    "the median step of each side, without interruptions; the rows add up to it; a kernel that "
+    "does the work of several roles counts for one"
 )
 
 
@@ -89,6 +88,19 @@ def speed_text(speed: "SpeedRatio") -> str:
         level = f"{speed.interval.confidence * 100:g} %"
         text += f" ({level}: {interval_text(speed.interval, ratio_text)})"
     return f"{text}, {verdict_words(speed.verdict)}"
+
+
+def step_ratio_text(answer: "DiffAnswer") -> str:
+    """`x1.243 (95 %: x1.212 to x1.270), slower`: a ratio of step times, or why there is none;
+    without an interval, why there is none of that."""
+    if answer.ratio is None:
+        return "no ratio: a side has no steps"
+    text = ratio_text(answer.ratio)
+    if answer.interval is None:
+        return f"{text}, {answer.reason}"
+    level = f"{answer.interval.confidence * 100:g} %"
+    interval = interval_text(answer.interval, ratio_text)
+    return f"{text} ({level}: {interval}), {verdict_words(answer.verdict)}"
 
 
 def straggler_text(communication: CommunicationReport) -> str:
@@ -168,24 +180,18 @@ def part_words(part: str) -> str:
     return _PART_WORDS.get(part, part)
 
 
-def step_part_words(row: "StepPartChange") -> str:
-    """A part of a step by role or layer in words."""
-    if row.kind == "idle":
-        return f"idle: {row.part}"
-    return _STEP_PART_WORDS.get(row.kind, row.part)
+def layer_words(row: "LayerChange") -> str:
+    return _LAYER_WORDS.get(row.kind, row.part)
 
 
-def exact_microseconds(ns: int | None) -> str:
-    """Whole nanoseconds as microseconds with all decimals, so that sums stay exact."""
-    if ns is None:
-        return UNKNOWN
-    whole, rest = divmod(abs(ns), 1000)
-    return f"{'-' if ns < 0 else ''}{whole:,}.{rest:03d}"
+def whole_microseconds(ns: int | None) -> str:
+    """Nanoseconds as whole microseconds, without the unit."""
+    return UNKNOWN if ns is None else f"{round(ns / 1000):,}"
 
 
-def exact_change(ns: int) -> str:
+def whole_change(ns: int) -> str:
     """The same of a change, with its sign."""
-    return f"+{exact_microseconds(ns)}" if ns > 0 else exact_microseconds(ns)
+    return f"+{whole_microseconds(ns)}" if ns >= 500 else whole_microseconds(ns)
 
 
 def steps_words(report: Report) -> str:

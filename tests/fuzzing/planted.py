@@ -29,4 +29,5 @@ def planted_case(rng: random.Random) -> Case:
 def _situation(rng: random.Random) -> Situation:
     if rng.random() < _RANDOM_SHARE:
         return random_situation(rng)
-    return rng.choice(list(SITUATIONS.values()))(rng)
+    made = rng.choice(list(SITUATIONS.values()))(rng)
+    return made if made.is_exact else _situation(rng)

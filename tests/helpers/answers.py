@@ -1,12 +1,12 @@
 """Answers made by hand."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from decodescope.analyzer.schema.answer import Answer, AnswerPart, PartGroup
-from decodescope.analyzer.schema.report import GAP_CLASSES
+from decodescope.analyzer.schema.report import GAP_CLASSES, StepReport
 
 GROUPS: dict[str, PartGroup] = {
     **dict.fromkeys(("host_wait", "launch_call", "launch_latency", "unlinked"), "host"),
@@ -43,3 +43,17 @@ def answer_of(parts: Mapping[str, int], ops: int = 1, **changes: Any) -> Answer:
         ),
     )
     return msgspec.structs.replace(answer, **changes)
+
+
+def answer_of_steps(steps: Sequence[StepReport], **changes: Any) -> Answer:
+    """The answer of a trace with these steps: busy time is one role, the rest idle time, of the
+    classes of the median step's gaps first. Without timed steps it is that of a window."""
+    timed = sorted((step for step in steps if step.timed), key=lambda step: step.time_ns or 0)
+    if not timed:
+        whole: dict[str, Any] = {"step": None, "step_ns": None, "steps": len(steps)}
+        return answer_of({"gate_up": sum(step.busy_ns for step in steps)}, **(whole | changes))
+    median = timed[(len(timed) - 1) // 2]
+    parts = {"gate_up": median.busy_ns} | median.gaps
+    parts["host_wait"] = parts.get("host_wait", 0) + (median.time_ns or 0) - sum(parts.values())
+    fields: dict[str, Any] = {"steps": len(timed), "step": median.index, "bound": "memory"}
+    return answer_of(parts, median.gpu_ops, **(fields | changes))

@@ -24,7 +24,7 @@ from decodescope.analyzer.schema.report import (
 )
 from decodescope.analyzer.schema.run_report import Accuracy, RunReport
 from decodescope.analyzer.schema.step_report import Bandwidth
-from tests.helpers.answers import answer_of
+from tests.helpers.answers import answer_of_steps
 
 HEALTHY = Health("ok", 0, ())
 ACCURACY = Accuracy("fp32 eager", "a text", 64, 0.004, 1.2e-5, 0.984, 12.34, 1.0007)
@@ -90,6 +90,8 @@ def step_of(index: int, time_ns: int, gaps: Mapping[str, int], **changes: Any) -
         launch_calls=3,
         gpu_ops=300,
         gaps=dict(gaps),
+        time_ns=time_ns,
+        timed=True,
     )
     return msgspec.structs.replace(step, **changes)
 
@@ -134,11 +136,24 @@ def window_of(
             outside_ops=0,
             outside_attributed_ns=0,
         ),
-        answer=answer_of({"gate_up": 480_000, "host_wait": 70_000}, bound="memory"),
+        answer=answer_of_steps(steps),
     )
-    if (capture := changes.get("capture")) is not None:
-        changes.setdefault("step_cost", captured_cost(capture))
+    capture: CaptureInfo | None = changes.get("capture")
+    if capture is not None:
+        changes = {
+            "step_cost": captured_cost(capture),
+            "answer": _captured(steps, capture),
+        } | changes
     return msgspec.structs.replace(report, **changes)
+
+
+def _captured(steps: Sequence[StepReport], capture: CaptureInfo) -> Answer:
+    """The answer of our own capture: tokens/s rest on the unprofiled step time."""
+    unprofiled_ns, batch = capture.unprofiled_step_ns, capture.batch
+    answer = answer_of_steps(steps, unprofiled_step_ns=unprofiled_ns, batch=batch)
+    timed_ns = unprofiled_ns or answer.step_ns
+    rate = batch * 1e9 / timed_ns if timed_ns else None
+    return msgspec.structs.replace(answer, tokens_per_s=rate)
 
 
 def capture_of(unprofiled_step_ns: int | None, **changes: Any) -> CaptureInfo:

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from decodescope.analyzer import Analysis, analyze
+from decodescope.analyzer.comparing.step_answer import diff_answer
 from decodescope.analyzer.html.report_page import VariantView
 from decodescope.analyzer.schema.comparison_report import (
     Change,
@@ -20,13 +21,7 @@ from decodescope.analyzer.schema.comparison_report import (
 )
 from decodescope.analyzer.schema.interruption_report import InterruptionReport
 from decodescope.analyzer.schema.kernel_report import Roofline, StepTimes
-from decodescope.analyzer.schema.report import (
-    GAP_CLASSES,
-    SCHEMA_VERSION,
-    Finding,
-    HostActivity,
-    Report,
-)
+from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding, HostActivity, Report
 from decodescope.analyzer.schema.run_report import Accuracy, Interval, RunReport
 from decodescope.analyzer.schema.step_report import (
     Bandwidth,
@@ -148,13 +143,10 @@ def sample_pair(base: str, other: str, speed: SpeedRatio | None, text: str = "")
         RangeChange(f"sampling{text}", (), Change(None, 3_000.0), missing, Change(None, 2.0),
                     missing, Change(None, 3_000.0)),
     )  # fmt: skip
-    idle = {name: Change(0.0, 0.0) for name in GAP_CLASSES}
-    idle |= {"host_wait": Change(7_740_000.0, 83_000.0), "all": Change(7_740_000.0, 240_000.0)}
     return Pair(
         base, other, speed,
         step_ns=Change(9_325_000.0, 1_524_000.0), launch_calls=Change(679.0, 3.0),
-        gpu_ops=Change(679.0, 311.0), busy_ns=Change(1_893_000.0, 1_408_000.0), idle_ns=idle,
-        ranges=ranges,
+        gpu_ops=Change(679.0, 311.0), ranges=ranges,
     )  # fmt: skip
 
 
@@ -190,7 +182,7 @@ def sample_comparison(report: Report, text: str = "", gate: Gate | None = None) 
 
 
 def sample_diff(base: Report, other: Report) -> Diff:
-    return Diff(
-        SCHEMA_VERSION, base, other, sample_pair("before", "after", None),
-        (Finding("one_window", "steps of one window depend on each other"),), None,
-    )  # fmt: skip
+    answer = diff_answer((base,), (other,))
+    pair = msgspec.structs.replace(sample_pair("before", "after", None), step_ns=None)
+    finding = Finding("one_window", "steps of one window depend on each other")
+    return Diff(SCHEMA_VERSION, answer, base, other, pair, (finding,), None)

@@ -8,7 +8,7 @@ import pytest
 from decodescope.analyzer.comparing.comparison import compare_runs
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.schema.comparison_report import Change, Comparison
-from decodescope.analyzer.schema.report import GAP_CLASSES, Attribution, Finding, Health
+from decodescope.analyzer.schema.report import Attribution, Finding, Health
 from tests.helpers.comparison_reports import range_of, run_of, runs_of, step_of, window_of
 
 EAGER, COMPILED, FUSED = "eager", "compiled", "fused+graph"
@@ -113,24 +113,15 @@ def test_changes_are_means_of_the_windows_steps() -> None:
         runs_of({EAGER: [1.0], COMPILED: [2.0]}), {EAGER: base, COMPILED: other}
     )
     (pair,) = compared.comparison.pairs
-    assert pair.busy_ns == Change((700 + 1492) / 2, 640)
-    assert pair.idle_ns["all"] == Change(404, 60)
-    assert pair.idle_ns["host_wait"] == Change(400, 0)
-    assert pair.idle_ns["unlinked"] == Change(4, 0)
-    assert set(pair.idle_ns) == {*GAP_CLASSES, "all"}
+    assert pair.step is not None
+    assert (pair.step.base_step_ns, pair.step.other_step_ns) == (1000, 700)
+    assert {row.part: row.change_ns for row in pair.step.parts} == {
+        "gate_up": -60,
+        "host_wait": -300,
+        "graph_internal": 60,
+    }
     assert (pair.launch_calls, pair.gpu_ops) == (Change(3, 1), Change(300, 90))
     assert [(row.path, row.gpu_ns) for row in pair.ranges] == [("decode_step", Change(1096, 640))]
-
-
-def test_idle_classes_that_do_not_add_up_are_unknown() -> None:
-    step = step_of(0, 1000, {"host_wait": 300})
-    windows = {
-        EAGER: window_of([step]),
-        COMPILED: window_of([msgspec.structs.replace(step, idle_ns=301)]),
-    }
-    (pair,) = compare_runs(runs_of({EAGER: [1.0], COMPILED: [2.0]}), windows).comparison.pairs
-    assert pair.idle_ns["all"] == Change(300, 301)
-    assert pair.idle_ns["host_wait"] == Change(300, None)
 
 
 def test_a_variant_without_a_window_has_only_its_speed() -> None:
@@ -138,8 +129,8 @@ def test_a_variant_without_a_window_has_only_its_speed() -> None:
     compared = compare_runs(runs_of({EAGER: [1.0], COMPILED: [2.0]}), windows)
     (pair,) = compared.comparison.pairs
     assert pair.speed is not None
-    assert pair.busy_ns == Change(1000, None)
-    assert all(change.other is None for change in pair.idle_ns.values())
+    assert pair.gpu_ops == Change(300, None)
+    assert pair.step is None
     assert pair.ranges == ()
     assert "no_window" in codes(compared)
 

@@ -33,11 +33,11 @@ def test_what_was_written_is_read(saved: msgspec.Struct, tmp_path: Path) -> None
     [
         (b"", "not the JSON of a comparison"),
         (b"[1]", "not the JSON of a comparison"),
-        (b'{"schema_version": 2', "not the JSON of a comparison"),
-        (b'{"schema_version": 99, "runs": []}', "schema version 99, this decodescope reads 2"),
-        (b'{"schema_version": 2}', "neither a comparison nor a diff"),
-        (b'{"schema_version": 2, "runs": []}', "missing required field"),
-        (b'{"schema_version": 2, "pair": 3}', "Expected"),
+        (b'{"schema_version": 3', "not the JSON of a comparison"),
+        (b'{"schema_version": 99, "runs": []}', "schema version 99, this decodescope reads 3"),
+        (b'{"schema_version": 3}', "neither a comparison nor a diff"),
+        (b'{"schema_version": 3, "runs": []}', "missing required field"),
+        (b'{"schema_version": 3, "pair": 3}', "Expected"),
     ],
 )
 def test_anything_else_is_refused_with_one_line(text: bytes, words: str) -> None:
@@ -57,5 +57,5 @@ def test_a_comparison_of_nothing_is_refused() -> None:
 
 def test_a_trace_is_not_taken_for_one(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
-    path.write_bytes(b'{"traceEvents": [], "schema_version": 2}')
+    path.write_bytes(b'{"traceEvents": [], "schema_version": 3}')
     assert not may_be_saved(path)

@@ -10,7 +10,6 @@ from rich.cells import cell_len
 from decodescope.analyzer.comparing.comparison import compare_runs
 from decodescope.analyzer.comparing.diff import diff_reports
 from decodescope.analyzer.comparing.regression_gate import check_baseline, gate_diff, read_baseline
-from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.comparison_report import Change, Comparison, Diff
 from decodescope.analyzer.schema.report import Finding, Source
 from decodescope.analyzer.schema.run_report import Interval
@@ -18,6 +17,7 @@ from decodescope.analyzer.text.formatting import UNKNOWN, ratio_text
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.views.comparison_table import comparison_markdown, comparison_table
 from decodescope.analyzer.vocabulary.words import change_text
+from tests.helpers.answers import answer_of
 from tests.helpers.comparison_reports import (
     ACCURACY,
     capture_of,
@@ -75,12 +75,12 @@ def test_a_comparison_is_shown_completely() -> None:
         for words in (
             "llama-3.2-1b@random", "(random weights)", "NVIDIA H200", "4 rounds",
             "fused+graph+fp8_e4m3 ÷ eager", "faster", "x4", "against fp32 eager, 64 positions",
-            "98.4", "step, unprofiled", "idle: host_wait", "300", "gone", "new",
-            "(was mlp, norm)", "waiting for the host", "480 µs", "said before",
+            "98.4", "step, unprofiled", "waiting for the host", "-300", "gone", "new",
+            "(was mlp, norm)", "Where the time went per step: eager to compiled", "said before",
             "Regression gate failed", "eager, 102 tokens/s after 9,001", "all in decode_step",
         ):  # fmt: skip
             assert words in _unescaped(output), words
-        assert "dependency" not in output
+        assert "waiting for a stream" not in output
 
 
 def test_too_few_rounds_are_reported_instead_of_an_interval() -> None:
@@ -114,17 +114,41 @@ def test_speed_is_shown_beside_error() -> None:
 def test_random_weights_of_a_diff_are_marked() -> None:
     for output in (text_of(comparison_table(diff()), 80), comparison_markdown(diff())):
         assert "(random weights)" in output
-        assert "step, profiled" in output
+        assert "step from A to B: 1.00 µs → 901 ns, x0.900" in output
+
+
+def test_sides_that_differ_are_named_first_and_have_no_ratio() -> None:
+    device = msgspec.structs.replace(diff().base.devices[0], name="Tesla V100")
+    other = msgspec.structs.replace(diff().other, devices=(device,))
+    differing = diff_reports(window_of(diff().base.steps), other)
+    shown = text_of(comparison_table(differing), 200)
+    assert shown.startswith(
+        "A and B differ in device NVIDIA H200 against Tesla V100: step 1.00 µs in A, 901 ns in B\n"
+    )
+    assert "x0.9" not in shown
+    assert "faster (" not in shown
+
+
+def test_the_part_that_changed_most_is_named_but_never_the_profilers_cost() -> None:
+    steps = [step_of(0, 9, {})]
+    base = window_of(steps, answer=answer_of({"qkv": 5_000, "host_wait": 900, "profiler": 1_000}))
+    parts = {"qkv": 5_000, "host_wait": 2_000, "profiler": 90_000}
+    other = window_of(steps, answer=answer_of(parts))
+    output = text_of(comparison_table(diff_reports(base, other)), 120)
+    assert "changed most: waiting for the host +1.10 µs, of the step +90.1 µs" in output
 
 
 def test_a_diff_of_whole_traces_shows_totals() -> None:
-    whole = msgspec.structs.replace(window_of([step_of(0, 9, {})]), steps=(), answer=Answer())
+    window = window_of([step_of(0, 9, {})])
+    answer = msgspec.structs.replace(window.answer, step=None, step_ns=None)
+    whole = msgspec.structs.replace(window, steps=(), answer=answer)
     for output in (
         text_of(comparison_table(diff_reports(whole, whole)), 80),
         comparison_markdown(diff_reports(whole, whole)),
     ):
         assert "What changed in all" in output
-        assert "no step markers" in output
+        assert "whole traces, without steps" in output
+        assert "no steps on either side" in output
 
 
 def test_a_markdown_parser_reads_hostile_names_as_text() -> None:

@@ -35,6 +35,7 @@ class Situation:
 
     `has_roles`: the names decide the role of every kernel. `late_frame` is the Python frame during
     which the device waits most. `limit_ns` is that of the weights and the KV cache of `model`.
+    `is_exact`: the step time is known to the ns, else to 1 %.
     """
 
     files: tuple[tuple[Plan, ...], ...]
@@ -44,6 +45,7 @@ class Situation:
     model: str | None = None
     limit_ns: int | None = None
     has_steps: bool = True
+    is_exact: bool = True
 
     @property
     def traces(self) -> tuple[bytes, ...]:
@@ -272,14 +274,24 @@ def draft_and_verify(rng: random.Random) -> Situation:
 
 def interrupted(rng: random.Random) -> Situation:
     """Steps of some ms, and calls or pauses of hundreds of ms."""
+    calls = (None, "cuModuleLoadData", "cudaEventSynchronize", "cudaGraphInstantiate")
+    holds = [Hold(0, _long(rng), rng.choice(calls)) for _ in range(rng.randint(1, 2))]
+    return with_holds(rng, holds)
+
+
+def slow_launch(rng: random.Random) -> Situation:
+    """A launch call of hundreds of ms, all of which counts as interrupted."""
+    return replace(with_holds(rng, [Hold(0, _long(rng), in_launch=True)]), is_exact=False)
+
+
+def _long(rng: random.Random) -> int:
+    return drawn(rng, 100 * MS, 500 * MS)
+
+
+def with_holds(rng: random.Random, holds: list[Hold]) -> Situation:
     step = Step(kernels(rng, 4, 60 * US, 90 * US))
     steps = list(jittered(rng, step, rng.randint(8, 12)))
-    causes = (
-        Hold(0, 0, None), Hold(0, 0, "cuModuleLoadData"), Hold(0, 0, "cudaEventSynchronize"),
-        Hold(0, 0, "cudaGraphInstantiate"), Hold(0, 0, in_launch=True),
-    )  # fmt: skip
-    for index in rng.sample(range(2, len(steps) - 1), rng.randint(1, 2)):
-        hold = replace(rng.choice(causes), ns=drawn(rng, 100 * MS, 500 * MS))
+    for index, hold in zip(rng.sample(range(2, len(steps) - 1), len(holds)), holds, strict=True):
         steps[index] = replace(steps[index], hold=hold)
     return Situation(((Plan(numbered(tuple(steps), "decode_step_")),),), "kernels")
 
@@ -428,7 +440,7 @@ SITUATIONS: dict[str, Callable[[random.Random], Situation]] = {
         host_bound, late_scheduler, memory_bound, slow_kernels, all_reduces, copies_largest,
         vllm_prefills, old_vllm_prefills, sglang_prefills, mixed_steps, vllm_frames, sglang_frames,
         draft_and_verify,
-        interrupted, micro_batches, early_launches, unmarked_steps, ranks,
+        interrupted, slow_launch, micro_batches, early_launches, unmarked_steps, ranks,
         one_step, one_op, one_layer, only_a_prefill, whole_microseconds, two_models, two_engines,
         cut_window, alike_names, no_steps, only_copies, only_nccl,
     )

@@ -3,20 +3,21 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.recordings.bundled import bundled_recordings
-from decodescope.analyzer.schema.comparison_report import StepChanges, StepPartChange
+from decodescope.analyzer.schema.comparison_report import LayerChange, PartChange, StepChanges
 from decodescope.analyzer.schema.report import Observer, Report
 from decodescope.analyzer.schema.step_report import LayerReport, RoleReport, StructureReport
 from decodescope.analyzer.trace import Bools, Trace
 from tests.helpers.answers import answer_of
 from tests.helpers.comparison_reports import step_of, window_of
 
+Row = TypeVar("Row", PartChange, LayerChange)
 Layers = Mapping[int | str, tuple[int | None, int]]
 
 
@@ -29,7 +30,7 @@ def step_report(
     **changes: Any,
 ) -> Report:
     """A report of one step. `roles` have ops and ns, `layers` motif and ns; the step takes as long
-    as roles and idle time, or `step_ns`, which moves the host tail."""
+    as roles and idle time, or `step_ns`, which moves the time waiting for the host."""
     gaps = dict(idle or {})
     busy_ns = sum(ns for _, ns in roles.values())
     whole_ns = busy_ns + sum(gaps.values()) if step_ns is None else step_ns
@@ -59,7 +60,7 @@ def step_report(
         "answer": answer,
         "structure": StructureReport("repetition", numbered, 0, (), 0, "exact"),
     }
-    return window_of([step_of(0, busy_ns, {})], **(fields | changes))
+    return window_of([step_of(0, whole_ns, {})], **(fields | changes))
 
 
 def bundled(variant: str) -> Trace:
@@ -85,22 +86,28 @@ def slowed(trace: Trace, chosen: Bools, ns: int) -> Trace:
 
 def assert_adds_up(step: StepChanges) -> None:
     """Both tables add up exactly, on both sides; the largest change is first."""
-    assert step.change_ns == step.other_ns - step.base_ns
-    for rows in filter(None, (step.roles, step.layers)):
-        assert sum(row.change_ns for row in rows) == step.change_ns
-        assert sum(row.base_ns or 0 for row in rows) == step.base_ns
-        assert sum(row.other_ns or 0 for row in rows) == step.other_ns
+    assert step.base_step_ns is not None
+    assert step.other_step_ns is not None
+    tables: list[Sequence[PartChange | LayerChange]] = [step.parts, step.layers]
+    for rows in filter(None, tables):
+        assert sum(row.change_ns for row in rows) == step.other_step_ns - step.base_step_ns
+        assert sum(row.base_ns or 0 for row in rows) == step.base_step_ns
+        assert sum(row.other_ns or 0 for row in rows) == step.other_step_ns
         moved = [abs(row.change_ns) for row in rows]
         assert moved == sorted(moved, reverse=True)
-        assert len({(row.kind, row.part) for row in rows}) == len(rows)
+        assert len({row.part for row in rows}) == len(rows)
 
 
-def swapped(rows: Sequence[StepPartChange]) -> list[StepPartChange]:
+def swapped(rows: Sequence[Row]) -> list[Row]:
     """The rows as they are with the two sides exchanged."""
     return [
-        StepPartChange(
-            *(row.part, row.kind, row.other_ns, row.base_ns, -row.change_ns),
-            *(row.other_ops, row.base_ops),
+        msgspec.structs.replace(
+            row,
+            base_ns=row.other_ns,
+            other_ns=row.base_ns,
+            change_ns=-row.change_ns,
+            base_ops=row.other_ops,
+            other_ops=row.base_ops,
         )
         for row in rows
     ]

@@ -1,4 +1,4 @@
-"""The step by role and by layer on the A/B page."""
+"""The step by part and by layer on the A/B page."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from tests.tui.comparing.scripted_comparison import comparison, done, whole_roun
 def table(page: Page) -> str:
     """The lines below the title of the table, until the next table."""
     text = text_of(page.app)
-    for title in ("Roles: ", "Layers: "):
+    for title in ("Parts: ", "Layers: "):
         if title in text:
             return title + text.partition(title)[2].partition("Ranges: ")[0]
     return ""
@@ -33,30 +33,34 @@ def without_steps() -> Comparison:
     return msgspec.structs.replace(found, windows=windows, comparison=result)
 
 
-async def test_it_turns_from_roles_to_layers_and_back(page: Page) -> None:
+async def test_it_turns_from_parts_to_layers_and_back(page: Page) -> None:
     async with page.app.run_test(size=TALL) as pilot:
         await page.open(pilot, "c")
         await page.say(pilot, *whole_round(0), *done())
         shown = table(page)
-        assert shown.startswith("Roles: eager to compiled")
-        rows = [line for line in shown.splitlines() if "gate_up" in line or "host_wait" in line]
-        assert "-17,000.000" in rows[0]
-        assert "-100.000" in rows[1]
-        assert "step -16,700.000 µs · l: by layer" in shown
+        assert shown.startswith("Parts: eager to compiled")
+        rows = [
+            line
+            for line in shown.splitlines()
+            if "gate_up" in line or "waiting for the host" in line
+        ]
+        assert "-17,000" in rows[0]
+        assert "-100" in rows[1]
+        assert "step -16,700 µs · l: by layer" in shown
         page.app.query_one("#ab_step").focus()
         await pilot.press("l")
         await settle(pilot)
         shown = table(page)
         assert shown.startswith("Layers: eager to compiled")
         assert "layer 0" in shown
-        assert "idle and host tail" in shown
+        assert "rest of the step" in shown
         assert "gate_up" not in shown
         await pilot.press("l", "slash", *"attention", "enter")
         await settle(pilot)
-        assert table(page).startswith("Roles: eager to compiled")
+        assert table(page).startswith("Parts: eager to compiled")
 
 
-async def test_without_roles_there_is_no_table(page: Page) -> None:
+async def test_without_parts_there_is_no_table(page: Page) -> None:
     async with page.app.run_test(size=TALL) as pilot:
         await page.open(pilot, "c")
         await page.say(pilot, *whole_round(0), ComparisonDone(without_steps()))
@@ -69,8 +73,9 @@ async def test_hostile_parts_are_harmless(tmp_path: Path, key: str) -> None:
     found = comparison(3)
     pair = found.comparison.pairs[0]
     assert pair.step is not None
-    row = msgspec.structs.replace(pair.step.roles[0], part=HOSTILE, kind="role")
-    step = msgspec.structs.replace(pair.step, roles=(row,), layers=(row,))
+    part = msgspec.structs.replace(pair.step.parts[0], part=HOSTILE)
+    layer = msgspec.structs.replace(pair.step.layers[0], part=HOSTILE, kind="layer")
+    step = msgspec.structs.replace(pair.step, parts=(part,), layers=(layer,))
     pairs = (msgspec.structs.replace(pair, step=step),)
     result = msgspec.structs.replace(found.comparison, pairs=pairs)
     page = Page(tmp_path)

@@ -6,16 +6,17 @@ from typing import Any, ClassVar
 from decodescope.analyzer.comparing.pair_changes import KernelChange
 from decodescope.analyzer.comparing.range_rows import ListedRange, range_tree
 from decodescope.analyzer.comparing.sides import pair_with_first, sides_of
-from decodescope.analyzer.schema.comparison_report import Comparison, Pair, StepPartChange
+from decodescope.analyzer.schema.comparison_report import Comparison, LayerChange, Pair, PartChange
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.tables.changes_table import (
     kernel_changes_table,
+    layers_table,
+    parts_table,
     range_changes_table,
-    step_parts_table,
 )
 from decodescope.analyzer.tables.columns import Table
 from decodescope.analyzer.tables.sides_table import sides_table
-from decodescope.analyzer.vocabulary.words import exact_change
+from decodescope.analyzer.vocabulary.words import whole_change
 from decodescope.tui.commands import Command
 from decodescope.tui.model.view import Kind, Moment, View
 from decodescope.tui.panels.messages import AskComparison
@@ -160,18 +161,18 @@ class _ChangesTable(ComparisonTable):
 
 
 class ComparisonStepPanel(_ChangesTable):
-    """The parts of the step that stands for each side; they add up to it. The part whose time
-    changed most is first."""
+    """The parts of the median step of each side; they add up to it. The part whose time changed
+    most is first."""
 
     NAME = "ab_step"
-    LISTED = "roles"
+    LISTED = "parts"
     COMMANDS = (
         *_ChangesTable.COMMANDS,
         Command(
             "layers",
             "l",
-            "Roles or layers",
-            "The time of the step by role, or by layer where both sides have layers",
+            "Parts or layers",
+            "The time of the step by part, or by layer where both sides have layers",
             "layers",
             3,
         ),
@@ -185,19 +186,18 @@ class ComparisonStepPanel(_ChangesTable):
 
     def changes(
         self, pair: Pair, windows: tuple[Report, Report], names: tuple[str, str]
-    ) -> Table[StepPartChange]:
+    ) -> Table[PartChange] | Table[LayerChange]:
         step = pair.step
-        if step is None:
-            return step_parts_table((), "role", names)
+        if step is None or not step.parts:
+            return parts_table((), names)
         by_layer = self._by_layer and bool(step.layers)
-        hint = f" · l: by {'role' if by_layer else 'layer'}" if step.layers else ""
-        self._note = f"step {exact_change(step.change_ns)} µs{hint}"
-        if by_layer:
-            return step_parts_table(step.layers, "layer", names)
-        return step_parts_table(step.roles, "role", names)
+        hint = f" · l: by {'part' if by_layer else 'layer'}" if step.layers else ""
+        change_ns = sum(row.change_ns for row in step.parts)
+        self._note = f"step {whole_change(change_ns)} µs{hint}"
+        return layers_table(step.layers, names) if by_layer else parts_table(step.parts, names)
 
     def action_layers(self) -> None:
-        """Show the step by layer, or by role again."""
+        """Show the step by layer, or by part again."""
         self._by_layer = not self._by_layer
         self.show(*self._seen)
 
