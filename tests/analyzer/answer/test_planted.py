@@ -152,3 +152,16 @@ def test_steps_of_one_thread_on_two_devices_last_until_the_next_of_their_device(
     check_answer(analysis)
     assert [step.time_ns for step in analysis.report.steps] == [200 * US] * 4 + [30 * US] * 2
     assert analysis.report.answer.step_ns == 200 * US
+
+
+@pytest.mark.parametrize("name", ["host_bound", "late_scheduler"])
+def test_the_frame_in_which_the_host_was_late_is_named(name: str) -> None:
+    for seed in (0, SEED):
+        made, ((analysis, _),) = planted(name, seed)
+        assert analysis.report.answer.host[0].frame == made.late_frame
+
+
+def test_a_late_frame_takes_as_long_as_planted() -> None:
+    made, ((analysis, _),) = planted("late_scheduler", SEED)
+    ((plan,),) = made.files
+    assert analysis.report.answer.host[0].ns == plan.steps[0].schedule_ns
