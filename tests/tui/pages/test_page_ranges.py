@@ -153,7 +153,8 @@ def test_operators_stand_where_the_host_opened_no_range(tmp_path: Path) -> None:
     panel = RangeTreePanel(BRUSHES[0], view, Moment(0.0))
     assert panel._title == "Operators (the host opened no range)"
     assert any("aten::mm" in line for line in drawn(RangeTreePanel, view, BRUSHES[0], 80, 9))
-    assert RangeTreePanel(BRUSHES[0], view_of(window("eager")), Moment(0.0))._title == "Ranges"
+    stepped = RangeTreePanel(BRUSHES[0], view_of(window("eager")), Moment(0.0))
+    assert stepped._title == "Ranges per step"
 
 
 @pytest.mark.parametrize(
