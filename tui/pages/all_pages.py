@@ -21,6 +21,7 @@ _ROLES_BESIDE_WIDTH = 110
 _VERDICT_ROWS = 8
 _FULL_VERDICT_ROWS = 12
 _SMALL_HEIGHT = 16
+_SOME_PARTS = 12
 _SOME_ROLES = 7
 _STATUS_ROWS = 4
 _TABLES_OF_RANKS = ("gpus", "collectives", "skew")
@@ -125,13 +126,14 @@ def limit_bands(room: Room) -> list[Band]:
     step: tuple[tuple[str, float], ...] = (("parts", 1.0),)
     if beside:
         step, parts = (("parts", 0.56), ("roles", 0.44)), max(parts, roles)
+    some_parts = parts if beside else min(parts, edge + _SOME_PARTS)
     bandwidths = room.wanted.get("bandwidths", 3) + edge
     roofline: tuple[tuple[str, float], ...] = (("roofline", 1.0),)
     if room.width >= _DETAILS_BESIDE_WIDTH:
         roofline = (("roofline", 0.66), ("details", 0.34))
     bands = [
         Band((("verdict_full", 1.0),), min(verdict, 2), verdict, 1, 1, verdict),
-        Band(step, min(edge + 4, parts), parts, 2, 4, parts),
+        Band(step, min(edge + 4, parts), parts, 2, 4, some_parts),
         Band((("bandwidths", 1.0),), min(edge + 2, bandwidths), bandwidths, 4, 2, bandwidths),
     ]
     # A roofline of little known work wants few rows.
@@ -159,7 +161,7 @@ def limit_bands(room: Room) -> list[Band]:
 def _is_short(room: Room, verdict: int) -> bool:
     """Whether the panels have not all the rows that tell most. A taller screen loses no panel, so
     boxes are counted where it would have them."""
-    most = {"parts": 12, "roles": _SOME_ROLES, "bandwidths": 3, "roofline": 7}
+    most = {"parts": _SOME_PARTS, "roles": _SOME_ROLES, "bandwidths": 3, "roofline": 7}
     edge = edge_rows("box" if room.width >= BOX_MIN_WIDTH else "rule")
     rows = (edge + min(room.wanted.get(name, many), many) for name, many in most.items())
     return room.height < verdict + sum(rows)
