@@ -1,6 +1,8 @@
 """Every output says the same step time, parts that add up to it, and names that differ."""
 
+import csv
 import html
+import io
 import re
 from functools import cache
 from itertools import pairwise
@@ -16,6 +18,7 @@ from decodescope.analyzer.reports.analysis import Analysis, analyze
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.views.comparison_table import comparison_table
+from decodescope.analyzer.views.csv_export import render_csv
 from decodescope.analyzer.views.report_table import report_table
 from decodescope.analyzer.vocabulary.answer_words import answer_lines
 from decodescope.tui.app import DecodescopeApp
@@ -87,6 +90,22 @@ def test_a_page_begins_with_the_same_line(name: str) -> None:
     page = joined(html.unescape(_TAG.sub(" ", html_page(name, {name: analysis}))))
     assert joined(answer_lines(analysis.report).headline) in page
     assert f"{name}: {duration(analysis.report.answer.whole_ns)}" in page
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_rows_of_a_csv_are_of_the_main_steps(name: str) -> None:
+    report = analysis_of(name).report
+    main = report.main_steps
+    kernels, gaps = (
+        list(csv.DictReader(io.StringIO(render_csv(report, by)))) for by in ("kernel", "gap")
+    )
+    assert {int(row["steps"]) for row in kernels} <= {main.steps}
+    assert sum(int(row["attributed_ns"]) for row in kernels) == main.kernels_attributed_ns
+    idle_ns = sum(device.idle_ns for device in report.devices)
+    assert sum(int(row["total_ns"]) for row in gaps) == idle_ns
+    if 0 < main.steps == len(report.steps) and not report.on_cpu:
+        times_ns = sum(step.time_ns or 0 for step in report.steps)
+        assert main.busy_ns + main.all_gaps.total_ns == times_ns
 
 
 @pytest.mark.parametrize("name", ["h200_graph_replays", "interrupted", "vllm_prefills"])

@@ -14,10 +14,18 @@ from decodescope.analyzer.reports.user_facts import NOTHING, Given, GivenModel
 from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from tests.helpers.kineto_events import call, op, read, span, trace_of
-from tests.helpers.planted.decode_traces import Plan
+from tests.helpers.planted.decode_traces import Plan, Step, file_of
 from tests.helpers.planted.random_plans import random_situation
-from tests.helpers.planted.situations import SITUATIONS, US, Situation, situation
-from tests.helpers.planted.truth import COMMUNICATION, Parts, Truth
+from tests.helpers.planted.situations import (
+    SITUATIONS,
+    US,
+    Situation,
+    drawn,
+    jittered,
+    kernels,
+    situation,
+)
+from tests.helpers.planted.truth import COMMUNICATION, Parts, Truth, truth_of
 
 SEED = random.randrange(10**6)
 OTHERS = {*GAP_CLASSES, COMMUNICATION}
@@ -165,3 +173,18 @@ def test_a_late_frame_takes_as_long_as_planted() -> None:
     made, ((analysis, _),) = planted("late_scheduler", SEED)
     ((plan,),) = made.files
     assert analysis.report.answer.host[0].ns == plan.steps[0].schedule_ns
+
+
+def test_two_engines_on_one_device_have_steps_of_their_own() -> None:
+    """A step lasts until the next one of its engine; its parts hold ops of both."""
+    rng = random.Random(SEED)
+    plans = []
+    for number in (1, 2):
+        made = kernels(rng, 3, 8 * US, 12 * US, stream=6 + number)
+        steps = jittered(rng, Step(made, "decode", 8, "step[DECODE bs=8]"), 5)
+        begin_ns = 10**6 + drawn(rng, 0, 400 * US)
+        plans.append(Plan(steps, begin_ns=begin_ns, number=number, pid=number))
+    analysis, truth = analyze(read(file_of(tuple(plans)))), truth_of(plans)
+    check_answer(analysis)
+    answer = analysis.report.answer
+    assert (answer.kind, answer.steps, answer.step_ns) == ("decode", 10, truth.step_ns)
