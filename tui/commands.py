@@ -1,12 +1,16 @@
-"""Every action of the app, once: bindings, footer, help and palette are made from this list.
+"""Every action of the app and its panels, as `commands.json` lists them once.
 
-Widgets that take keys have commands of their own, in the same form.
+Bindings, footer, help and palette are made from them. A list is named after the panel that takes
+the keys; `rows` and `open` are those of tables.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
 from typing import Any, ClassVar
 
+import msgspec
 from textual.binding import Binding, BindingType
 from textual.keys import format_key
 from textual.widget import Widget
@@ -48,142 +52,19 @@ class Command:
         return self.shown or _SHOWN.get(first) or format_key(first)
 
 
-COMMANDS = (
-    Command("help", "question_mark", "Help", "All keys, and what each figure means", "help", 1),
-    Command(
-        "variants",
-        "v",
-        "Switch variant or file",
-        "List the variants or the opened files; a number chooses one",
-        "switch",
-        2,
-    ),
-    Command(
-        "freeze",
-        "space",
-        "Freeze the view",
-        "Stop repainting and analysing, or resume; the run itself continues",
-        "freeze",
-        5,
-    ),
-    Command(
-        "pause", "p", "Pause or resume", "Pause the worker or the replay, or resume it", "pause", 3
-    ),
-    Command(
-        "settings",
-        "S",
-        "Settings",
-        "Model, context, batch, sampling and prompt of the live run",
-        "settings",
-        8,
-    ),
-    Command("step", "x", "One step", "While paused: run one decode step"),
-    Command(
-        "capture",
-        "t",
-        "Capture a trace",
-        "Write the next window as .json.gz into the current folder",
-        "trace",
-        4,
-    ),
-    Command(
-        "open",
-        "o",
-        "Open a recording or trace",
-        "Choose a bundled recording, or type a path",
-        "open",
-        6,
-    ),
-    Command(
-        "copy", "y", "Copy the page", "Copy what the page shows as text to the clipboard", "copy", 8
-    ),
-    Command(
-        "export",
-        "e",
-        "Export",
-        "Write what is shown: a Chrome trace, a page, tables, a picture, or text",
-        "export",
-        9,
-    ),
-    Command(
-        "restart", "R", "Restart", "Restart the worker, or replay from the start", "restart", 9
-    ),
-    Command(
-        "save_svg",
-        "ctrl+s",
-        "Screenshot",
-        "Write the screen as SVG into the current folder",
-        "svg",
-        10,
-        "^s",
-    ),
-    Command(
-        "command_palette", "ctrl+p", "Command palette", "Search all actions", "palette", 7, "^p"
-    ),
-    Command(
-        "clear",
-        "escape",
-        "Clear the selection",
-        "Hide the banner; then drop search and filter; then the selection; then show all",
-    ),
-    Command("quit", "q,ctrl+c", "Quit", "Stop the worker and leave", "quit", 0),
-)
+@cache
+def _scopes() -> dict[str, tuple[Command, ...]]:
+    data = files(__package__).joinpath("commands.json").read_bytes()
+    return msgspec.json.decode(data, type=dict[str, tuple[Command, ...]])
 
-REPLAY_COMMANDS = (
-    Command(
-        "seek_mark('window',False)",
-        "left_curly_bracket",
-        "Previous window",
-        "In a replay, go to the window before",
-        "window",
-        4,
-        "{ }",
-    ),
-    Command(
-        "seek_mark('window',True)",
-        "right_curly_bracket",
-        "Next window",
-        "In a replay, go to the window after",
-    ),
-    Command(
-        "seek_mark('switch',False)",
-        "left_parenthesis",
-        "Previous switch",
-        "In a replay, go to where another variant began before",
-    ),
-    Command(
-        "seek_mark('switch',True)",
-        "right_parenthesis",
-        "Next switch",
-        "In a replay, go to where another variant begins",
-    ),
-    Command(
-        "speed(-1)",
-        "less_than_sign",
-        "Slower",
-        "Replay more slowly, down to 0.25x",
-        "speed",
-        4,
-        "< >",
-    ),
-    Command(
-        "speed(1)",
-        "greater_than_sign",
-        "Faster",
-        "Replay faster, up to 32x and then as fast as possible",
-    ),
-    Command(
-        "follow",
-        "F",
-        "Follow the run",
-        "While it is being recorded, go to its newest moment and stay there",
-        "follow",
-        3,
-    ),
-    Command(
-        "seek_time", "colon", "Go to a time", "In a replay, go to a time that you type", "time", 5
-    ),
-)
+
+def commands_of(*scopes: str) -> tuple[Command, ...]:
+    """The commands in these lists of `commands.json`, one list after the other."""
+    return tuple(command for scope in scopes for command in _scopes()[scope])
+
+
+COMMANDS = commands_of("app")
+REPLAY_COMMANDS = commands_of("replay")
 
 
 def rekeyed(

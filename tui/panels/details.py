@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.tui.commands import Command
+from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import Selection
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.panel import Panel
@@ -31,12 +31,7 @@ class DetailsPanel(Panel[DetailsData]):
     """Wraps every line and scrolls; nothing in it is cut."""
 
     NAME = "details"
-    COMMANDS = (
-        Command("scroll(-1)", "up,k", "Up", "Scroll up"),
-        Command("scroll(1)", "down,j", "Down", "Scroll down"),
-        Command("scroll(-10)", "pageup", "Page up", "Scroll up by ten lines"),
-        Command("scroll(10)", "pagedown", "Page down", "Scroll down by ten lines"),
-    )
+    COMMANDS = commands_of("details")
 
     _first = 0
     _described: tuple[Selection, Window | None, str] | None = None

@@ -14,13 +14,13 @@ from textual.widgets import Input
 
 from decodescope.analyzer.tables.columns import BYTES, NAME, PLACE, TEXT, Column, Table, Tone
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.tui.commands import Command
+from decodescope.tui.commands import commands_of
 from decodescope.tui.model.shelf import FOLDER, UNKNOWN, FileEntry, Shelf
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.messages import AskFile
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Brush, Empty, Frame, Row, Sheet, wrapped
-from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
+from decodescope.tui.panels.table import TablePanel
 from decodescope.tui.panels.table_rows import Rows, TableRows
 from decodescope.tui.style.terminal import printable
 
@@ -122,13 +122,7 @@ class FilesPanel(TablePanel):
     """Every file that can be opened; several are marked with space and opened together."""
 
     NAME = "files"
-    COMMANDS = (
-        Command("mark", "space", "Mark", "Mark the file, to open several together", "mark", 4),
-        Command(
-            "parent", "backspace", "Parent folder", "List the folder around this one", "parent", 7
-        ),
-        *TABLE_COMMANDS,
-    )
+    COMMANDS = commands_of("files", "rows", "open")
 
     _shelf: Shelf
 

@@ -4,18 +4,18 @@ import re
 from array import array
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from decodescope.analyzer.names.fitted_names import short_kernel
 from decodescope.analyzer.tables.kernels_table import blocks_of, kernels_table
 from decodescope.analyzer.tables.launches_table import LaunchRow, launch_columns
 from decodescope.analyzer.text.formatting import UNKNOWN, extent_text
-from decodescope.tui.commands import Command
+from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import KernelPick, OpPick, Pick
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.messages import Choose, Turn
 from decodescope.tui.panels.sheet import Empty
-from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
+from decodescope.tui.panels.table import TablePanel
 from decodescope.tui.panels.table_rows import Cell, Rows, TableRows, drawing_of
 from decodescope.tui.style.palette import Inks
 
@@ -185,10 +185,7 @@ class KernelTablePanel(TablePanel):
     of a kernel, enter on a launch shows it on the timeline, escape goes back to the kernels."""
 
     NAME = "kernels"
-    COMMANDS: ClassVar[tuple[Command, ...]] = (
-        *TABLE_COMMANDS,
-        Command("back", "escape", "Back", "From the launches of a kernel to all kernels"),
-    )
+    COMMANDS = commands_of("rows", "open", "kernels")
 
     _open: str | None = None
     _window: Window | None = None

@@ -2,15 +2,14 @@
 
 from collections.abc import Hashable
 from operator import attrgetter
-from typing import ClassVar
 
 from decodescope.analyzer.tables.columns import NAME, TEXT, Column, Table, Tone
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.tui.commands import Command
+from decodescope.tui.commands import commands_of
 from decodescope.tui.model.notices import Level, LogLine
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, wrapped
-from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
+from decodescope.tui.panels.table import TablePanel
 from decodescope.tui.panels.table_rows import Rows, TableRows
 
 _LEVELS: tuple[Level, ...] = ("info", "warning", "error")
@@ -23,13 +22,7 @@ class LogTablePanel(TablePanel):
     level and above can be shown."""
 
     NAME = "log"
-    COMMANDS: ClassVar[tuple[Command, ...]] = (
-        *TABLE_COMMANDS,
-        Command(
-            "level", "l", "Level", "Show all lines, warnings and errors, or errors", "level", 4
-        ),
-        Command("copy_line", "c", "Copy the line", "Copy the line at the cursor", "copy line", 5),
-    )
+    COMMANDS = commands_of("rows", "open", "log")
 
     _least = 0
     _view: View

@@ -9,12 +9,12 @@ from rich.style import Style
 from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.schema.report import RangeKind
 from decodescope.analyzer.tables.ranges_table import table_of_lines
-from decodescope.tui.commands import Command
+from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import Pick, RangePick
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.messages import Choose, Narrow, Turn
 from decodescope.tui.panels.sheet import Empty
-from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
+from decodescope.tui.panels.table import TablePanel
 from decodescope.tui.panels.table_rows import Cell, Rows, TableRows
 from decodescope.tui.style.palette import Inks
 
@@ -84,29 +84,7 @@ class RangeTreePanel(TablePanel):
     """Every range that put work on a GPU; operators where the host opened none."""
 
     NAME = "range_tree"
-    COMMANDS = (
-        *(command for command in TABLE_COMMANDS if command.action != "enter"),
-        Command(
-            "enter",
-            "enter",
-            "Narrow",
-            "Show only this range on every page; again: everything",
-            "narrow",
-            1,
-        ),
-        Command("fold", "space", "Fold or unfold", "Hide or show the ranges inside", "fold", 2),
-        Command("close", "left", "Close", "Hide the ranges inside, or go to the range around it"),
-        Command("unfold", "right", "Open", "Show the ranges inside"),
-        Command(
-            "layers",
-            "l",
-            "Layers as one row",
-            "Ranges that differ only in their numbers as one row, or each by itself",
-            "layers",
-            2,
-        ),
-        Command("gaps", "g", "Gaps of the range", "List the gaps that its ops ended", "gaps", 7),
-    )
+    COMMANDS = commands_of("rows", "range_tree")
 
     _folded: frozenset[str] = frozenset()
     _by_layer = True

@@ -2,11 +2,10 @@
 
 from array import array
 from collections.abc import Hashable, Sequence
-from typing import ClassVar
 
 from textual import events
 
-from decodescope.tui.commands import Command
+from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import Pick
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.messages import Choose
@@ -16,21 +15,6 @@ from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet, TextLine
 from decodescope.tui.panels.table_layout import TableLayout
 from decodescope.tui.panels.table_rows import Rows, smart_pattern, text_lines
 
-TABLE_COMMANDS = (
-    Command("find", "slash", "Search", "Move to the next row that matches", "search", 3),
-    Command("filter", "f", "Filter", "Show only rows that match", "filter", 4),
-    Command("next_match(1)", "n", "Next match", "Move to the next match"),
-    Command("next_match(-1)", "N", "Previous match", "Move to the previous match"),
-    Command("sort", "s", "Sort", "Sort by the next column", "sort", 5),
-    Command("reverse", "r", "Reverse", "Reverse the order", "reverse", 9),
-    Command("move(-1)", "up,k", "Up", "One row up"),
-    Command("move(1)", "down,j", "Down", "One row down"),
-    Command("page(-1)", "pageup", "Page up", "One screen up"),
-    Command("page(1)", "pagedown", "Page down", "One screen down"),
-    Command("end(-1)", "home", "First row", "To the first row"),
-    Command("end(1)", "end", "Last row", "To the last row"),
-    Command("enter", "enter", "Open", "Open the row", "open row", 6),
-)
 # Terminals accept some 100 kB for the clipboard.
 _MOST_COPIED = 1_000
 
@@ -42,7 +26,7 @@ class TablePanel(Prompting, Panel[Rows]):
     The cursor stays on its row, by key, when rows are replaced, sorted or filtered.
     """
 
-    COMMANDS: ClassVar[tuple[Command, ...]] = TABLE_COMMANDS
+    COMMANDS = commands_of("rows", "open")
 
     _title = _note = ""
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.vocabulary.answer_words import answer_lines, reasons_in_order
 from decodescope.analyzer.vocabulary.words import bound_words, layers_words, straggler_text
-from decodescope.tui.commands import Command
+from decodescope.tui.commands import commands_of
 from decodescope.tui.model.view import Moment, Part, View
 from decodescope.tui.panels.messages import Resized
 from decodescope.tui.panels.panel import Panel
@@ -32,9 +32,7 @@ class VerdictPanel(Panel[VerdictData]):
     NAME = "verdict"
     FRAMES = ()
     PART: ClassVar[Part | None] = "window"
-    COMMANDS: ClassVar[tuple[Command, ...]] = (
-        Command("fold", "enter", "Fold or unfold", "Show or hide the reasons", "reasons", 4),
-    )
+    COMMANDS = commands_of("verdict")
 
     _unfolded = False
 
@@ -118,10 +116,7 @@ class FullVerdictPanel(VerdictPanel):
 
     NAME = "verdict_full"
     PART = None
-    COMMANDS = (
-        Command("scroll(-1)", "up,k", "Up", "Scroll up", "scroll", 3, "↑↓"),
-        Command("scroll(1)", "down,j", "Down", "Scroll down"),
-    )
+    COMMANDS = commands_of("verdict_full")
 
     _unfolded = True
     _first = 0

@@ -1,7 +1,7 @@
 """The base of dialogs, and the small ones, which choose a variant, a time or a file."""
 
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -34,26 +34,12 @@ def framed(widget: Frame, title: str, hint: str) -> Frame:
 
 
 class Dialog(ModalScreen[Result | None]):
-    """A frame (`framed`), which subclasses make; escape closes it without a result. The `CSS` of a
-    subclass is added to that of all dialogs."""
+    """A frame (`framed`), which subclasses make; escape closes it without a result. Its
+    style is in `dialogs.tcss`."""
 
-    DEFAULT_CSS = "Dialog { align: center middle; }"
-    CSS = """
-    .box {
-        max-width: 96%; height: auto; max-height: 96%; padding: 0 1;
-        background: $surface; border: round $primary; border-title-color: $primary;
-        border-subtitle-color: $foreground-muted;
-    }
-    .box OptionList { height: auto; border: none; background: $surface; }
-    .box Input, .box Input:focus { height: 1; padding: 0 1; border: none; background: $panel; }
-    .problem { height: auto; padding: 0 1; }
-    """
+    CSS_PATH = "dialogs.tcss"
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "close", "Close")]
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        cls.CSS = Dialog.CSS + cls.CSS
-        super().__init_subclass__(**options)
 
     def close(self, result: Result | None = None) -> None:
         """Close with a result. A second key that arrives while it closes does nothing."""
@@ -103,7 +89,6 @@ class VariantsScreen(Dialog[int]):
         Binding(key, f"choose({index})", f"Choose number {key}")
         for index, key in enumerate(CHOICE_KEYS)
     ]
-    CSS = ".box { width: 76; }"
 
     def __init__(self, title: str, choices: tuple[Choice, ...], current: int) -> None:
         super().__init__()
@@ -139,8 +124,6 @@ _HINT = "90, 1:30, 1:02:03 or 50 %"
 class SeekScreen(Dialog[int]):
     """Returns the time in ns, None if cancelled. A text that is no time stays to be corrected."""
 
-    CSS = ".box { width: 44; padding: 0 2; }"
-
     def __init__(self, playback: Playback) -> None:
         super().__init__()
         self._playback = playback
@@ -160,12 +143,6 @@ class SeekScreen(Dialog[int]):
 
 class OtherFileScreen(Dialog[Path]):
     """Returns a path, None if cancelled."""
-
-    CSS = """
-    .box { width: 76; }
-    OtherFileScreen OptionList { max-height: 10; }
-    OtherFileScreen Input { margin: 1 0 0 0; }
-    """
 
     def __init__(self) -> None:
         super().__init__()

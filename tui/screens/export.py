@@ -79,12 +79,6 @@ class ExportScreen(Dialog[tuple[Kind, Path | None]]):
     """Returns what to write and its path, None for the clipboard; None if cancelled. An existing
     file needs enter twice."""
 
-    CSS = """
-    .box { width: 84; }
-    ExportScreen Choices { max-height: 9; }
-    ExportScreen .problem { color: $warning; }
-    """
-
     def __init__(self, stem: str, folder: Path, inputs: tuple[Path, ...], of: set[Of]) -> None:
         """Files are named after `stem` in `folder`; `inputs` are never overwritten. What is not
         made from one of `of` is not offered."""

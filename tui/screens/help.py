@@ -46,10 +46,6 @@ class HelpScreen(Dialog[None]):
         Binding("j", "scroll(1)", "Down"),
         Binding("k", "scroll(-1)", "Up"),
     ]
-    CSS = """
-    .box { width: 92; padding: 0 2; scrollbar-size-vertical: 1; }
-    HelpScreen Static { height: auto; }
-    """
 
     def __init__(
         self,

@@ -37,15 +37,6 @@ class SettingsScreen(Dialog[Settings]):
         Binding("ctrl+s", "apply", "Apply"),
         Binding("down", "models", "Models"),
     ]
-    CSS = """
-    .box { width: 76; }
-    SettingsScreen Horizontal { height: 1; }
-    SettingsScreen Label { width: auto; padding: 0 1 0 0; color: $foreground-muted; }
-    SettingsScreen Input { width: 1fr; margin: 0 1 0 0; }
-    SettingsScreen Choices { max-height: 5; text-wrap: nowrap; text-overflow: ellipsis; }
-    SettingsScreen TextArea { height: 4; border: none; padding: 0 1; background: $panel; }
-    SettingsScreen .problem { dock: bottom; padding: 0; color: $error; background: $surface; }
-    """
 
     def __init__(self, before: Settings, asked: Settings | None, hello: Hello | None) -> None:
         super().__init__()

@@ -8,7 +8,7 @@ from decodescope.analyzer.tables.columns import Table
 from decodescope.analyzer.tables.communication_table import collectives_table
 from decodescope.analyzer.tables.waiting_table import skew_table, waiting_table
 from decodescope.analyzer.text.formatting import count, duration
-from decodescope.tui.commands import Command
+from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import SpanPick
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.comparing.tables import ComparisonTable
@@ -66,18 +66,7 @@ class SkewPanel(_WaitingTable):
     NAME = "skew"
     EMPTY = "no steps that all recorded"
     _title = "Skew of the steps"
-    COMMANDS = (
-        Command(
-            "enter",
-            "enter",
-            "Timeline",
-            "Show the step in the timeline",
-            "timeline",
-            0,
-            "enter",
-        ),
-        *ComparisonTable.COMMANDS,
-    )
+    COMMANDS = commands_of("skew", "comparison", "rows")
     _window: Window | None = None
 
     def table(self, window: Window) -> Table[Any] | None:

@@ -10,7 +10,7 @@ from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.tables.columns import COUNT, NAME, RATE, TEXT, Column, Table, Tone
 from decodescope.analyzer.tables.waiting_table import RankFile, waiting_table
 from decodescope.analyzer.text.formatting import UNKNOWN
-from decodescope.tui.commands import Command
+from decodescope.tui.commands import commands_of
 from decodescope.tui.model.candidates import Candidate, comparison_candidates
 from decodescope.tui.model.comparing import ComparisonState
 from decodescope.tui.model.view import Moment, View
@@ -37,10 +37,7 @@ class ComparisonSetupPanel(ComparisonTable):
     files are listed by rank."""
 
     NAME = "ab_setup"
-    COMMANDS = (
-        Command("enter", "enter", "Choose", "Choose the row, or drop it", "choose", 0, "enter"),
-        *ComparisonTable.COMMANDS,
-    )
+    COMMANDS = commands_of("ab_setup", "comparison", "rows")
 
     def source(self, view: View, moment: Moment) -> object:
         state = view.comparison

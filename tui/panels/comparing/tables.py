@@ -17,11 +17,11 @@ from decodescope.analyzer.tables.changes_table import (
 from decodescope.analyzer.tables.columns import Table
 from decodescope.analyzer.tables.sides_table import sides_table
 from decodescope.analyzer.vocabulary.words import whole_change
-from decodescope.tui.commands import Command
+from decodescope.tui.commands import commands_of
 from decodescope.tui.model.view import Kind, Moment, View
 from decodescope.tui.panels.messages import AskComparison
 from decodescope.tui.panels.sheet import Empty
-from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
+from decodescope.tui.panels.table import TablePanel
 from decodescope.tui.panels.table_rows import Rows, TableRows
 
 _SIDES_TITLE = "Speed beside accuracy"
@@ -32,51 +32,12 @@ _HINTS: dict[Kind, str] = {
 }
 _NAME_CELLS = 12
 
-COMPARISON_COMMANDS = (
-    Command(
-        "start",
-        "c",
-        "Compare",
-        "Measure the chosen variants in turn, or compare two files",
-        "compare",
-        1,
-    ),
-    Command("cancel", "x", "Cancel", "End the comparison; the complete rounds stay", "cancel", 3),
-    Command(
-        "rounds(1)",
-        "plus,equals_sign",
-        "More rounds",
-        "One more round; intervals need three",
-        "rounds",
-        4,
-        "+",
-    ),
-    Command("rounds(-1)", "minus", "Fewer rounds", "One round less", shown="-"),
-    Command(
-        "other_file",
-        "d",
-        "Compare with a file",
-        "Compare what is shown with a trace, or open a saved comparison",
-        "diff file",
-        2,
-    ),
-    Command(
-        "end_worker",
-        "E",
-        "End the worker",
-        "End the live worker, so that a comparison gets its memory; R starts it again",
-    ),
-)
-
 
 class ComparisonTable(TablePanel):
     """A table of the comparison page. Its rows are not of the window that other pages show, so they
     select nothing there."""
 
-    COMMANDS = (
-        *COMPARISON_COMMANDS,
-        *(command for command in TABLE_COMMANDS if command.action != "enter"),
-    )
+    COMMANDS = commands_of("comparison", "rows")
 
     def wanted_rows(self, width: int) -> int | None:
         return 1 + len(self._shown) if isinstance(self._shown, Rows) else 0
@@ -166,17 +127,7 @@ class ComparisonStepPanel(_ChangesTable):
 
     NAME = "ab_step"
     LISTED = "parts"
-    COMMANDS = (
-        *_ChangesTable.COMMANDS,
-        Command(
-            "layers",
-            "l",
-            "Parts or layers",
-            "The time of the step by part, or by layer where both sides have layers",
-            "layers",
-            3,
-        ),
-    )
+    COMMANDS = commands_of("comparison", "rows", "ab_step")
     _by_layer = False
     _seen: tuple[View, Moment]
 

@@ -12,7 +12,7 @@ from decodescope.analyzer.tables.columns import Column, kept_columns
 from decodescope.analyzer.tables.gap_classes_table import GapClassRow, gap_class_columns
 from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.vocabulary.class_colors import GAP_LETTERS
-from decodescope.tui.commands import Command
+from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import GapFilter
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.messages import Sift
@@ -57,43 +57,7 @@ class GapClassesPanel(Panel[ClassesData]):
     step filter the list of gaps."""
 
     NAME = "gap_classes"
-    COMMANDS = (
-        Command(
-            "row(-1)",
-            "up,k",
-            "Previous class",
-            "List the gaps of the class above",
-            "class",
-            3,
-            "↑↓",
-        ),
-        Command("row(1)", "down,j", "Next class", "List the gaps of the class below"),
-        Command(
-            "bucket(-1)",
-            "left,h",
-            "Shorter gaps",
-            "List the gaps of the bucket to the left",
-            "length",
-            4,
-            "←→",
-        ),
-        Command("bucket(1)", "right,l", "Longer gaps", "List the gaps of the bucket to the right"),
-        Command(
-            "step(-1)",
-            "left_square_bracket",
-            "Previous step",
-            "Only the step before",
-            "step",
-            5,
-            "[ ]",
-        ),
-        Command(
-            "step(1)",
-            "right_square_bracket",
-            "Next step",
-            "Only this step, the next one; after the last, the whole window",
-        ),
-    )
+    COMMANDS = commands_of("gap_classes")
 
     _of: tuple[Window, str | None, int | None] | None = None
     _idle_classes: Classes | None = None

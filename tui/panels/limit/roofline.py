@@ -13,7 +13,7 @@ from textual import events
 from decodescope.analyzer.names.fitted_names import short_kernel
 from decodescope.analyzer.text.formatting import flops_rate, percent, significant
 from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS
-from decodescope.tui.commands import Command
+from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import KernelPick
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.limit.log_axis import LogAxis, decade_text
@@ -46,28 +46,7 @@ class RooflinePanel(Panel[RooflineData]):
     """FLOP/s over FLOP/byte, both logarithmic; the arrows go from kernel to kernel."""
 
     NAME = "roofline"
-    COMMANDS = (
-        Command(
-            "next(-1, 0)",
-            "left,h",
-            "Fewer FLOPs a byte",
-            "The next kernel to the left",
-            "kernel",
-            3,
-            "←→↑↓",
-        ),
-        Command("next(1, 0)", "right,l", "More FLOPs a byte", "The next kernel to the right"),
-        Command("next(0, 1)", "up,k", "Faster", "The next kernel above"),
-        Command("next(0, -1)", "down,j", "Slower", "The next kernel below"),
-        Command(
-            "open_kernel",
-            "enter",
-            "Open the kernel",
-            "Show it in the table of kernels",
-            "open kernel",
-            4,
-        ),
-    )
+    COMMANDS = commands_of("roofline")
 
     def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
         self._of: Window | None = None
