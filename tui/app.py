@@ -32,8 +32,7 @@ from decodescope.tui.panels.messages import AskComparison, AskFile, GoTo, PageRe
 from decodescope.tui.panels.sheet import Brush
 from decodescope.tui.screens.main import MainScreen
 from decodescope.tui.style.palette import ASCII, DARK, LIGHT, UNICODE, Inks, themed_inks
-from decodescope.tui.style.terminal import TerminalTraits
-from decodescope.tui.terminal_app import TerminalApp
+from decodescope.tui.terminal_app import TerminalApp, TerminalTraits
 
 if TYPE_CHECKING:
     from decodescope.tui.link.comparison import ComparisonLink

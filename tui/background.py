@@ -1,14 +1,21 @@
-"""The work of the app in threads: traces are analysed and copied."""
+"""The work of the app in threads: traces are analysed and copied; a starting run is shown from a
+bundled recording."""
 
+import asyncio
 import gzip
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.io.files import write_new_file
-from decodescope.tui.model.view import Window
+from decodescope.tui.link.base import Jumped
+from decodescope.tui.model.feed import open_feed
+from decodescope.tui.model.sources import Asked, ReplaySource
+from decodescope.tui.model.view import AppClock, Moment, Preview, Window
 
 if TYPE_CHECKING:
     from decodescope.analyzer.reports.user_facts import Given
@@ -76,3 +83,45 @@ def analyse_files(
     # The first paint of the window does not wait for what draws its tracks.
     import_module("decodescope.tui.panels.timeline.axis")
     return Window(paths[0], analysis, find_tracks(analysis), at, ranks)
+
+
+def recording_of(asked: Asked) -> Path | None:
+    """The bundled recording of the same model, variant, batch and dtype; None without one, or on a
+    machine without a GPU, whose figures say nothing of it."""
+    from decodescope.analyzer.machine.meters import has_gpu
+    from decodescope.analyzer.recordings.bundled import bundled_recordings, recording_head
+
+    if not has_gpu():
+        return None
+    for path in bundled_recordings():
+        head = recording_head(path)
+        if head is None or (head.hello.model, head.variant) != (asked.model, asked.variant):
+            continue
+        if head.hello.batch == asked.batch and asked.dtype in (None, head.hello.dtype):
+            return path
+    return None
+
+
+async def read_preview(path: Path, clock: AppClock) -> Preview | None:
+    """The recording's last window and the figures then; None if it cannot be read."""
+    feed = open_feed(ReplaySource(path), clock)
+    assert feed.link is not None
+    try:
+        await feed.link.start()
+        # A fault comes instead, for which there is nothing to show.
+        event = await feed.link.receive()
+        if not isinstance(event, Jumped):
+            return None
+        feed.receive(event, feed.now())
+        if (job := feed.windows.take()) is None:
+            return None
+        feed.analysed(job, await asyncio.to_thread(analyse_files, job.paths, job.at))
+        view = feed.view()
+        if view.hello is None:
+            return None
+        device = view.hello.device_name.removeprefix("NVIDIA ")
+        return Preview(replace(view, playback=None, recorded_on=device), Moment(feed.now()))
+    except (DecodescopeError, OSError):
+        return None
+    finally:
+        await feed.link.close()

@@ -12,7 +12,13 @@ from textual.app import App
 
 from decodescope.analyzer.errors import DecodescopeError, known_error
 from decodescope.analyzer.protocol.messages import Hello, Settings, TraceReady
-from decodescope.tui.background import analyse_files, every_twentieth, save_trace
+from decodescope.tui.background import (
+    analyse_files,
+    every_twentieth,
+    read_preview,
+    recording_of,
+    save_trace,
+)
 from decodescope.tui.library import Library, window_health
 from decodescope.tui.link.base import LinkEvent
 from decodescope.tui.model.feed import Feed
@@ -197,8 +203,6 @@ class Feeds:
     async def _preview(self, feed: Feed) -> None:
         if not isinstance(feed.source, LiveSource) or feed.source.asked is None:
             return
-        from decodescope.tui.previews import read_preview, recording_of
-
         path = await asyncio.to_thread(recording_of, feed.source.asked)
         preview = await read_preview(path, self.clock) if path is not None else None
         if preview is not None:

@@ -1,28 +1,92 @@
-"""An app on a terminal: it answers keys in the order of their presses, ends on signals, and
-outlives the terminal.
+"""An app on a terminal: it shows what the terminal can, answers keys in the order of their presses,
+ends on signals, and outlives the terminal.
 """
 
 import asyncio
 import contextlib
 import signal
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import IO, Any
 
+from rich.segment import Segment
 from textual import events
 from textual.app import App
+from textual.color import Color
 from textual.driver import Driver
 from textual.filter import LineFilter, NoColor
 from textual.widgets import Input
 from textual.worker import WorkerFailed
 
 from decodescope.analyzer.text.plain import plain_line, plain_text
+from decodescope.analyzer.vocabulary.ascii_text import to_ascii
 from decodescope.tui.panels.panel import Panel
-from decodescope.tui.style.terminal import AsciiFilter, TerminalTraits, losable
 
 # A sender may repeat its signal at once, as `timeout` does.
 ONE_SIGNAL_S = 0.1
 # For a widget that is removed before it takes a key.
 _MOST_WAIT_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalTraits:
+    """`unicode`: the terminal shows UTF-8. `color`: colours are wanted (NO_COLOR is not set).
+    `few_colors`: it has only sixteen.
+
+    The app receives them instead of guessing, so tests can fix both.
+    """
+
+    unicode: bool = True
+    color: bool = True
+    few_colors: bool = False
+
+
+class AsciiFilter(LineFilter):
+    """Replaces the non-ASCII glyphs of every widget's lines."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """The same segments with ASCII text; `background` is unused."""
+        return [Segment(to_ascii(text), style, control) for text, style, control in segments]
+
+
+class LosableFile:
+    """The terminal, as Textual's driver writes to it; once it is gone, what is written is dropped.
+
+    The driver's thread ends with the first error, and the app waits for it forever.
+    """
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+        self._lost = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def write(self, text: str) -> int:
+        self._try(self._file.write, text)
+        return len(text)
+
+    def flush(self) -> None:
+        self._try(self._file.flush)
+
+    def _try(self, act: Callable[..., object], *arguments: str) -> None:
+        if not self._lost:
+            try:
+                act(*arguments)
+            except OSError:
+                self._lost = True
+
+
+def losable(driver: type[Driver]) -> type[Driver]:
+    """A driver that outlives its terminal."""
+
+    class LosableDriver(driver):  # type: ignore[misc, valid-type]
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            if (file := getattr(self, "_file", None)) is not None:
+                self._file = LosableFile(file)
+
+    return LosableDriver
 
 
 class TerminalApp(App[None]):

@@ -28,7 +28,7 @@ from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import Link, LinkEvent, WorkerDied
 from decodescope.tui.model.sources import LiveSource
 from decodescope.tui.model.view import AppClock
-from decodescope.tui.style.terminal import TerminalTraits
+from decodescope.tui.terminal_app import TerminalTraits
 
 DIED = WorkerDied(-9, ("loading weights", "CUDA error: an illegal memory access"))
 VARIANTS = (

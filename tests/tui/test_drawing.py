@@ -6,7 +6,7 @@ from rich.cells import cell_len
 
 from decodescope.analyzer.vocabulary.ascii_text import to_ascii
 from decodescope.tui.commands import Command
-from decodescope.tui.model.details.lines import DetailLine
+from decodescope.tui.model.kernel_details import DetailLine
 from decodescope.tui.model.notices import Banner
 from decodescope.tui.model.view import Choice, Moment, SpeedSample, View
 from decodescope.tui.panels.around import (

@@ -16,7 +16,7 @@ from decodescope.analyzer.vocabulary.class_colors import (
     VARIANT_COLORS,
 )
 from decodescope.tui.style.palette import DARK, LIGHT, Inks, contrast, readable, themed_inks
-from decodescope.tui.style.terminal import TerminalTraits
+from decodescope.tui.terminal_app import TerminalTraits
 from tests.helpers import scripted
 
 ALL = (*FAMILY_COLORS.values(), *PART_COLORS.values(), *VARIANT_COLORS, *STATE_COLORS.values())

@@ -7,15 +7,16 @@ import pytest
 from click.testing import CliRunner
 from textual.color import Color
 
+from decodescope.analyzer.machine import meters
 from decodescope.analyzer.protocol.messages import Bye, Failure, State
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.cli import live as live_command
 from decodescope.cli.app import AppOptions
-from decodescope.tui import previews
 from decodescope.tui.app import DecodescopeApp
+from decodescope.tui.background import read_preview, recording_of
 from decodescope.tui.link.worker import WorkerLink
 from decodescope.tui.model.sources import Asked, LiveSource
-from decodescope.tui.style.terminal import TerminalTraits
+from decodescope.tui.terminal_app import TerminalTraits
 from tests.helpers.scripted import (
     DIED,
     ScriptedLink,
@@ -35,7 +36,7 @@ WINDOW = f"{MARK}: shown until this run's first window"
 
 @pytest.fixture(autouse=True)
 def gpu(monkeypatch) -> None:
-    monkeypatch.setattr(previews, "has_gpu", lambda: True)
+    monkeypatch.setattr(meters, "has_gpu", lambda: True)
 
 
 def starting(folder: Path, traits: TerminalTraits | None = None) -> Session:
@@ -129,9 +130,9 @@ async def test_it_vanishes_from_a_frozen_view_too(tmp_path: Path) -> None:
 
 async def test_it_does_not_come_into_a_frozen_view(tmp_path: Path, monkeypatch) -> None:
     gate = threading.Event()
-    look = previews.recording_of
+    look = recording_of
     monkeypatch.setattr(
-        "decodescope.tui.previews.recording_of", lambda asked: gate.wait(20) and look(asked)
+        "decodescope.tui.feeds.recording_of", lambda asked: gate.wait(20) and look(asked)
     )
     session = starting(tmp_path)
     async with session.app.run_test(size=(120, 40)) as pilot:
@@ -192,7 +193,7 @@ async def test_the_words_are_there_without_colours_and_at_every_size(tmp_path: P
 
 
 def test_only_a_recording_of_the_same_is_taken(monkeypatch) -> None:
-    found = previews.recording_of(ASKED)
+    found = recording_of(ASKED)
     assert found in bundled_recordings()
     assert found.stem.endswith("-eager")
     for asked in (
@@ -201,24 +202,24 @@ def test_only_a_recording_of_the_same_is_taken(monkeypatch) -> None:
         Asked("llama-3.2-1b@random", "eager", 4),
         Asked("llama-3.2-1b@random", "eager", 1, "fp32"),
     ):
-        assert previews.recording_of(asked) is None
-    assert previews.recording_of(Asked("llama-3.2-1b@random", "eager", 1, "bf16")) == found
-    monkeypatch.setattr(previews, "has_gpu", lambda: False)
-    assert previews.recording_of(ASKED) is None
+        assert recording_of(asked) is None
+    assert recording_of(Asked("llama-3.2-1b@random", "eager", 1, "bf16")) == found
+    monkeypatch.setattr(meters, "has_gpu", lambda: False)
+    assert recording_of(ASKED) is None
 
 
 async def test_a_recording_that_cannot_be_read_is_not_shown(tmp_path: Path) -> None:
     broken = tmp_path / "broken.dsrec"
     broken.write_bytes(bundled_recordings()[0].read_bytes()[:100])
-    assert await previews.read_preview(broken, StillClock()) is None
-    assert await previews.read_preview(tmp_path / "missing.dsrec", StillClock()) is None
+    assert await read_preview(broken, StillClock()) is None
+    assert await read_preview(tmp_path / "missing.dsrec", StillClock()) is None
 
 
 async def test_the_worker_is_started_before_a_recording_is_looked_for(
     tmp_path: Path, monkeypatch
 ) -> None:
     order: list[str] = []
-    start, look = ScriptedLink.start, previews.recording_of
+    start, look = ScriptedLink.start, recording_of
 
     async def started(link: ScriptedLink) -> None:
         order.append("worker")
@@ -226,7 +227,7 @@ async def test_the_worker_is_started_before_a_recording_is_looked_for(
 
     monkeypatch.setattr(ScriptedLink, "start", started)
     monkeypatch.setattr(
-        "decodescope.tui.previews.recording_of", lambda asked: order.append("look") or look(asked)
+        "decodescope.tui.feeds.recording_of", lambda asked: order.append("look") or look(asked)
     )
     session = starting(tmp_path)
     async with session.app.run_test(size=(120, 40)) as pilot:

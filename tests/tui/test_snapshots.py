@@ -9,7 +9,7 @@ from decodescope.analyzer.protocol.messages import Failure, Log, Progress, State
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.model.sources import TraceSource
-from decodescope.tui.style.terminal import TerminalTraits
+from decodescope.tui.terminal_app import TerminalTraits
 from tests.helpers.scripted import (
     ScriptedLink,
     StillClock,

@@ -13,7 +13,7 @@ from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, wrapped
 
 if TYPE_CHECKING:
-    from decodescope.tui.model.details.lines import DetailLine
+    from decodescope.tui.model.kernel_details import DetailLine
 
 # A longer label has the rest of its own line.
 _MOST_LABEL_CELLS = 16
@@ -44,7 +44,7 @@ class DetailsPanel(Panel[DetailsData]):
             if view.window is None:
                 self._details = Empty("Details", view.waiting)
             else:
-                from decodescope.tui.model.details.describe import describe
+                from decodescope.tui.model.describe import describe
 
                 title, lines = describe(view.selection, view.window)
                 self._details = DetailsData(tuple(lines), title)

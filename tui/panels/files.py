@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import ClassVar
 
+from rich.segment import Segment
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -22,14 +23,17 @@ from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Brush, Empty, Frame, Row, Sheet, wrapped
 from decodescope.tui.panels.table import TablePanel
 from decodescope.tui.panels.table_rows import Rows, TableRows
-from decodescope.tui.style.terminal import printable
 
 
 class PlainInput(Input):
     """Shows "?" for what is not printable: names of files may be completed to."""
 
     def render_line(self, y: int) -> Strip:
-        return Strip(printable(super().render_line(y))).adjust_cell_length(self.size.width)
+        shown = (
+            Segment("".join(c if c.isprintable() else "?" for c in text), style, control)
+            for text, style, control in super().render_line(y)
+        )
+        return Strip(shown).adjust_cell_length(self.size.width)
 
 
 class PathInput(PlainInput):

@@ -1,1 +1,1 @@
-"""Colours, themes, glyphs, and what the terminal can show."""
+"""Colours, themes and glyphs."""

@@ -134,7 +134,7 @@ def _check_page(page: str) -> None:
 def _app(source: "Source", place: Place, options: AppOptions) -> "DecodescopeApp":
     from decodescope.tui.app import DecodescopeApp
     from decodescope.tui.model.user_files import user_places
-    from decodescope.tui.style.terminal import TerminalTraits
+    from decodescope.tui.terminal_app import TerminalTraits
 
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
     color = not os.environ.get("NO_COLOR") and (place != "drawing" or _colored_terminal())

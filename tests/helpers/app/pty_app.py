@@ -9,7 +9,7 @@ from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.model.sources import LiveSource
 from decodescope.tui.model.view import AppClock
-from decodescope.tui.style.terminal import TerminalTraits
+from decodescope.tui.terminal_app import TerminalTraits
 from tests.helpers.scripted import ScriptedLink, hello, ready, stats, write_trace
 
 

@@ -15,7 +15,7 @@ from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Brush, Empty
 from decodescope.tui.style.palette import ASCII, UNICODE, Inks, themed_inks
-from decodescope.tui.style.terminal import TerminalTraits
+from decodescope.tui.terminal_app import TerminalTraits
 from tests.helpers.scripted import StillClock, settle
 
 SIZES = [(60, 16), (80, 24), (120, 40), (200, 50)]

@@ -6,7 +6,7 @@ from decodescope.analyzer.protocol.messages import Heartbeat, State
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.sources import LiveSource, TraceSource
 from decodescope.tui.pages.all_pages import PAGES
-from decodescope.tui.style.terminal import TerminalTraits
+from decodescope.tui.terminal_app import TerminalTraits
 from tests.helpers.scripted import ScriptedLink, StillClock, hello, settle, stats, text_of
 from tests.tui.comparing.scripted_comparison import ScriptedComparison
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from decodescope.analyzer.comparing.comparison_messages import ComparisonDone
-from decodescope.tui.style.terminal import TerminalTraits
+from decodescope.tui.terminal_app import TerminalTraits
 from tests.helpers.scripted import settle, text_of
 from tests.tui.comparing.page import TALL, Page
 from tests.tui.comparing.scripted_comparison import comparison, done, measured, whole_round

@@ -9,11 +9,11 @@ import pytest
 from decodescope.analyzer import analyze, analyze_ranks, load
 from decodescope.analyzer.text.formatting import duration
 from decodescope.tui.background import analyse_files
-from decodescope.tui.model.details.describe import describe
+from decodescope.tui.model.describe import describe
 from decodescope.tui.model.picks import KernelPick, OpPick, Selection, SpanPick
 from decodescope.tui.model.view import Window
 from decodescope.tui.panels.table import TablePanel
-from decodescope.tui.style.terminal import TerminalTraits
+from decodescope.tui.terminal_app import TerminalTraits
 from tests.helpers.ranks.runs import (
     ALL_REDUCE,
     Run,

@@ -17,7 +17,7 @@ from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.model.sources import ReplaySource, TraceSource
 from decodescope.tui.once import draw_once
-from decodescope.tui.style.terminal import TerminalTraits
+from decodescope.tui.terminal_app import TerminalTraits
 from tests.helpers.scripted import ScriptedLink, StillClock, hello, live_app, ready, stats
 
 

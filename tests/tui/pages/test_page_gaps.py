@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer.text.formatting import count, duration, percent
 from decodescope.tui.background import analyse_files
-from decodescope.tui.model.details.describe import gap_lines
+from decodescope.tui.model.describe import gap_lines
 from decodescope.tui.model.picks import GapFilter, GapPick, Selection
 from decodescope.tui.model.view import Moment
-from decodescope.tui.panels.gaps.classes import GapClassesPanel, bucket
-from decodescope.tui.panels.gaps.listing import GapListPanel
+from decodescope.tui.panels.gap_classes import GapClassesPanel, bucket
+from decodescope.tui.panels.gap_list import GapListPanel
 from decodescope.tui.panels.table_rows import smart_pattern
 from tests.helpers import scripted
 from tests.helpers.app import recorded

@@ -18,7 +18,7 @@ from decodescope.tui.model.sources import TraceSource
 from decodescope.tui.panels.kernels import KernelTablePanel, LaunchRows
 from decodescope.tui.panels.messages import Narrow
 from decodescope.tui.panels.table_rows import smart_pattern
-from decodescope.tui.style.terminal import TerminalTraits
+from decodescope.tui.terminal_app import TerminalTraits
 from tests.helpers.kineto_events import Event, call, document, op, span, trace_of
 from tests.helpers.scripted import StillClock, settle, text_of
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer.text.formatting import duration, number
 from decodescope.tui.background import analyse_files
-from decodescope.tui.model.details.describe import range_detail_lines
+from decodescope.tui.model.describe import range_detail_lines
 from decodescope.tui.model.picks import RangePick, Selection
 from decodescope.tui.model.view import Moment
 from decodescope.tui.panels.range_tree import RangeRows, RangeTreePanel

@@ -14,12 +14,12 @@ from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.text.formatting import duration, percent
 from decodescope.analyzer.tracks.build import find_tracks
 from decodescope.tui.background import analyse_files
-from decodescope.tui.model.details.describe import gap_lines, overview_lines, range_detail_lines
-from decodescope.tui.model.details.kernel import kernel_lines, op_lines
+from decodescope.tui.model.describe import gap_lines, overview_lines, range_detail_lines
+from decodescope.tui.model.kernel_details import kernel_lines, op_lines
 from decodescope.tui.model.look import look_at
 from decodescope.tui.model.picks import GapPick, OpPick, SpanPick
 from decodescope.tui.model.view import Moment, Window
-from decodescope.tui.panels.gaps.listing import GapListPanel, GapRows
+from decodescope.tui.panels.gap_list import GapListPanel, GapRows
 from decodescope.tui.panels.limit.step import RolesPanel
 from decodescope.tui.panels.range_tree import RangeTreePanel
 from decodescope.tui.panels.verdict import VerdictPanel

@@ -20,7 +20,7 @@ from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.sheet import Brush, Empty
 from decodescope.tui.panels.timeline.timeline_panel import TimelinePanel
 from decodescope.tui.style.palette import ASCII, UNICODE, Inks, themed_inks
-from decodescope.tui.style.terminal import TerminalTraits
+from decodescope.tui.terminal_app import TerminalTraits
 from tests.helpers.app.recorded import SIZES, app_of, press
 from tests.helpers.app.timeline import opened
 from tests.helpers.kineto_events import call, event, op, span, trace_of

@@ -17,8 +17,12 @@ from decodescope.analyzer.vocabulary.words import (
     ops_word,
     straggler_text,
 )
-from decodescope.tui.model.details.kernel import kernel_lines, op_lines
-from decodescope.tui.model.details.lines import DetailLine, range_role_lines
+from decodescope.tui.model.kernel_details import (
+    DetailLine,
+    kernel_lines,
+    op_lines,
+    range_role_lines,
+)
 from decodescope.tui.model.picks import GapPick, KernelPick, OpPick, RangePick, Selection, SpanPick
 from decodescope.tui.model.view import Window
 

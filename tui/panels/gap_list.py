@@ -12,7 +12,7 @@ from decodescope.analyzer.text.formatting import count, duration
 from decodescope.analyzer.vocabulary.class_colors import GAP_LETTERS
 from decodescope.tui.model.picks import GapFilter, GapPick, Pick
 from decodescope.tui.model.view import Moment, View, Window
-from decodescope.tui.panels.gaps.classes import no_gaps
+from decodescope.tui.panels.gap_classes import no_gaps
 from decodescope.tui.panels.messages import Choose, Turn
 from decodescope.tui.panels.sheet import Empty
 from decodescope.tui.panels.table import TablePanel

@@ -1,6 +1,9 @@
-"""Details of a kernel and of one of its launches, and how long they waited for other GPUs."""
+"""Details of a kernel and of one of its launches: figures, roles, and waits for other GPUs."""
 
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 from decodescope.analyzer.names.short_names import readable_kernel, short_name
 from decodescope.analyzer.schema.kernel_report import KernelReport, LaunchShape, Percentiles
@@ -15,8 +18,20 @@ from decodescope.analyzer.text.formatting import (
     significant,
 )
 from decodescope.analyzer.vocabulary.words import device_words
-from decodescope.tui.model.details.lines import DetailLine, kernel_role_lines, op_role_lines
 from decodescope.tui.model.view import Window
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.trace import Bools
+
+
+@dataclass(frozen=True, slots=True)
+class DetailLine:
+    """A label and a text of any length; without a label the text starts at the left edge."""
+
+    label: str
+    text: str
+    tone: Literal["strong", "text", "dim", "good", "warn", "bad"] = "text"
+
 
 _SHAPES_SHOWN = 4
 
@@ -36,7 +51,10 @@ def kernel_lines(window: Window, name: str, within: str | None = None) -> Iterat
         yield DetailLine("within", within, "dim")
     kernel, steps = profile.report, window.report.main_steps.steps
     yield DetailLine("family", kernel_meaning(name).family)
-    yield from kernel_role_lines(window, name, within)
+    chosen = window.analysis.trace.ops.name == window.analysis.trace.names.index(name)
+    if within is not None:
+        chosen &= window.analysis.ranges.ops_within(within)
+    yield from _role_lines(window, chosen)
     per_step = f", {number(kernel.count / steps)} per step" if steps else ""
     yield DetailLine("launches", f"{count(kernel.count)}{per_step}")
     per_step = f", {duration(kernel.total_ns / steps)} per step" if steps else ""
@@ -46,7 +64,7 @@ def kernel_lines(window: Window, name: str, within: str | None = None) -> Iterat
         share = f"{percent(kernel.attributed_share)} % of attributed time"
         yield DetailLine("attributed", f"{duration(kernel.attributed_ns)}, {share}")
     yield DetailLine("took", _spread(profile.lengths))
-    yield from kernel_waiting_lines(window, name, within)
+    yield from _waiting_lines(window, chosen)
     if kernel.short_calls:
         calls = f"{count(kernel.short_calls)} of {count(kernel.count)}"
         yield DetailLine("short", f"{calls} ran for less time than their launch call took", "warn")
@@ -180,18 +198,102 @@ def op_waiting_lines(window: Window, row: int) -> Iterator[DetailLine]:
     yield DetailLine("transfer", duration(int(ops.end_ns[row]) - transfer_start_ns))
 
 
-def kernel_waiting_lines(window: Window, name: str, within: str | None) -> Iterator[DetailLine]:
-    """For how much of a kernel's time its launches waited for other GPUs."""
-    waits, analysis = window.tracks.waits, window.analysis
-    if waits is None or name not in analysis.trace.names:
+def _waiting_lines(window: Window, chosen: "Bools") -> Iterator[DetailLine]:
+    """For how much of their time the chosen ops waited for other GPUs."""
+    waits, ops = window.tracks.waits, window.analysis.trace.ops
+    if waits is None:
         return
-    ops = analysis.trace.ops
-    chosen = ops.name[waits.op] == analysis.trace.names.index(name)
-    if within is not None:
-        chosen &= analysis.ranges.ops_within(within)[waits.op]
-    kernel_waits = waits.take(chosen)
+    kernel_waits = waits.take(chosen[waits.op])
     total_ns = int(ops.take(kernel_waits.op).length_ns.sum())
     if total_ns:
         waited_ns = int((kernel_waits.transfer_start_ns - ops.start_ns[kernel_waits.op]).sum())
         share = f"{percent(waited_ns / total_ns)} % of {count(len(kernel_waits))} collectives' time"
         yield DetailLine("waited", f"{duration(waited_ns)} for other GPUs, {share}")
+
+
+_ROLES_SHOWN = 4
+_INFERRED_LAYER = re.compile(r"(?:^|/)layer\.(\d+|\*)$")
+
+
+def op_role_lines(window: Window, row: int) -> Iterator[DetailLine]:
+    """The role of an op, how it is known, and its layer; nothing for what is not known."""
+    from decodescope.analyzer.names.kinds import ROLES
+    from decodescope.analyzer.structure.step_structure import KNOWN_BY, NO_LAYER, UNKNOWN_ROLE
+
+    structure = window.analysis.structure
+    known, layer = int(structure.confidence[row]), int(structure.layer[row])
+    if known != UNKNOWN_ROLE:
+        yield DetailLine("role", f"{ROLES[int(structure.role[row])]}, known by {KNOWN_BY[known]}")
+    if layer != NO_LAYER:
+        step = int(window.analysis.steps.op_step[row])
+        yield DetailLine("layer", _layer_words(window, step, layer))
+
+
+def _role_lines(window: Window, chosen: "Bools") -> Iterator[DetailLine]:
+    """The roles of the chosen ops, how often each occurs, and how they are known at worst."""
+    from decodescope.analyzer.structure.step_structure import KNOWN_BY
+
+    roles = _roles(window, chosen)
+    if roles and (roles[0][0] != "other" or len(roles) > 1):
+        several = len(roles) > 1
+        parts = [f"{role} {count(ops)} \u00d7" if several else role for role, ops, _ in roles]
+        known = int(window.analysis.structure.confidence[chosen].max(initial=0))
+        yield DetailLine("role", f"{', '.join(parts)}, known by {KNOWN_BY[known]}")
+
+
+def range_role_lines(window: Window, path: str, *, inferred: bool) -> Iterator[DetailLine]:
+    """The roles of the ops of a range, those with most time first; of an inferred layer also its
+    motif."""
+    chosen = window.analysis.ranges.ops_within(path)
+    if inferred and (layer := _INFERRED_LAYER.search(path)):
+        yield from _motif_lines(window, layer[1], chosen)
+    roles = _roles(window, chosen)
+    if len(roles) < 2:
+        yield from _role_lines(window, chosen)
+        return
+    all_ns = sum(ns for _, _, ns in roles) or 1
+    parts = [f"{role} {percent(ns / all_ns)} %" for role, _, ns in roles[:_ROLES_SHOWN]]
+    if (more := len(roles) - _ROLES_SHOWN) > 0:
+        parts.append(f"{more} more")
+    yield DetailLine("roles", ", ".join(parts))
+
+
+def _motif_lines(window: Window, number: str, chosen: "Bools") -> Iterator[DetailLine]:
+    """Which layer of how many, and its motif."""
+    structure = window.report.structure
+    if structure is None or not structure.layers:
+        return
+    if number != "*":
+        steps = window.analysis.steps.op_step[chosen]
+        yield DetailLine("layer", _layer_words(window, int(steps[0]), int(number)))
+        return
+    motifs = zip(structure.motif_layers, structure.layer_ops, strict=True)
+    texts = [f"{count(layers)} of {count(ops)} ops" for layers, ops in motifs]
+    kinds = "motif" if len(texts) == 1 else "motifs"
+    yield DetailLine(
+        "layers", f"{count(structure.layers)}, {len(texts)} {kinds}: {', '.join(texts)}"
+    )
+
+
+def _layer_words(window: Window, step: int, number: int) -> str:
+    """ "3 of 24 (from 0), 17 ops, motif 1 of 2"."""
+    _, step_layers = window.analysis.structure.of_step.get(step, (None, None))
+    if step_layers is None or number >= len(step_layers.layers):
+        return f"{number}"
+    layer = step_layers.layers[number]
+    text = f"{number} of {len(step_layers.layers)} (from 0), {count(layer.end - layer.start)} ops"
+    motifs = len(step_layers.motif_ops)
+    return text if motifs == 1 else f"{text}, motif {layer.motif + 1} of {motifs}"
+
+
+def _roles(window: Window, chosen: "Bools") -> list[tuple[str, int, int]]:
+    """(role, ops, attributed time in ns) of the chosen ops, those with most time first."""
+    import numpy as np
+
+    from decodescope.analyzer.names.kinds import ROLES
+
+    role = window.analysis.structure.role[chosen]
+    ops = np.bincount(role, minlength=len(ROLES))
+    ns = np.bincount(role, window.analysis.attributed_ns[chosen], len(ROLES))
+    order = np.lexsort((-ops, -ns))
+    return [(ROLES[role], int(ops[role]), int(ns[role])) for role in order.tolist() if ops[role]]

@@ -1,1 +1,0 @@
-"""The lines of the details pane for each kind of pick."""

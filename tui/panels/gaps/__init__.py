@@ -1,1 +1,0 @@
-"""Why the GPU was idle: classes, and the list of gaps."""
