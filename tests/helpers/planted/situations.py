@@ -234,9 +234,23 @@ def early_launches(rng: random.Random) -> Situation:
     return Situation(((Plan(steps),),), "kernels")
 
 
+def unmarked(rng: random.Random, count: int) -> Situation:
+    """Steps that only their repetition shows, as graphs or launch by launch."""
+    step = Step(
+        kernels(rng, rng.randint(4, 6), 6 * US, 12 * US),
+        "unknown",
+        graph=rng.random() < 0.5,
+        schedule_ns=60 * US,
+    )
+    return Situation(((Plan(jittered(rng, step, count)),),), "kernels")
+
+
 def unmarked_steps(rng: random.Random) -> Situation:
-    step = Step(kernels(rng, rng.randint(4, 6), 6 * US, 12 * US), "unknown", schedule_ns=60 * US)
-    return Situation(((Plan(jittered(rng, step, rng.randint(4, 7))),),), "kernels")
+    return unmarked(rng, rng.randint(3, 7))
+
+
+def two_unmarked_steps(rng: random.Random) -> Situation:
+    return unmarked(rng, 2)
 
 
 def ranks(rng: random.Random) -> Situation:
@@ -262,8 +276,8 @@ SITUATIONS: dict[str, Callable[[random.Random], Situation]] = {
     for made in (
         host_bound, late_scheduler, memory_bound, slow_kernels, all_reduces, copies_largest,
         vllm_prefills, old_vllm_prefills, sglang_prefills, mixed_steps, vllm_frames, sglang_frames,
-        draft_and_verify,
-        interrupted, slow_launch, micro_batches, early_launches, unmarked_steps, ranks,
+        draft_and_verify, interrupted, slow_launch, micro_batches, early_launches, unmarked_steps,
+        two_unmarked_steps, ranks,
         *ODD,
     )
 }  # fmt: skip
