@@ -15,16 +15,10 @@ from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from tests.helpers.kineto_events import call, op, read, span, trace_of
 from tests.helpers.planted.decode_traces import Plan, Step, file_of
+from tests.helpers.planted.drawn_steps import US, drawn, jittered, kernels
 from tests.helpers.planted.random_plans import random_situation
-from tests.helpers.planted.situations import (
-    SITUATIONS,
-    US,
-    Situation,
-    drawn,
-    jittered,
-    kernels,
-    situation,
-)
+from tests.helpers.planted.situation import Situation
+from tests.helpers.planted.situations import SITUATIONS, situation
 from tests.helpers.planted.truth import COMMUNICATION, Parts, Truth, truth_of
 
 SEED = random.randrange(10**6)
