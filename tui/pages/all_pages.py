@@ -245,7 +245,7 @@ _COMPARISON = (
     "comparing.waterfalls:ComparisonWaterfallsPanel",
     "comparing.tables:ComparisonStepPanel,ComparisonRangesPanel,ComparisonKernelsPanel",
 )
-_GAPS = ("gaps.listing:GapListPanel", "gaps.classes:GapClassesPanel")
+_GAPS = ("gap_list:GapListPanel", "gap_classes:GapClassesPanel")
 PAGES = (
     LazyPage("live", "1", "Live", _LIVE, live_bands, details=False),
     LazyPage(
