@@ -1,12 +1,12 @@
 """The list of all gaps, the longest first."""
 
-import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from decodescope.analyzer.names.fitted_names import ShortNames
 from decodescope.analyzer.names.short_names import short_name
-from decodescope.analyzer.schema.report import GapReport
+from decodescope.analyzer.schema.report import GAP_CLASSES, GapReport
 from decodescope.analyzer.tables.gaps_table import gap_columns
 from decodescope.analyzer.text.formatting import count, duration
 from decodescope.analyzer.vocabulary.class_colors import GAP_LETTERS
@@ -16,41 +16,75 @@ from decodescope.tui.panels.gap_classes import no_gaps
 from decodescope.tui.panels.messages import Choose, Turn
 from decodescope.tui.panels.sheet import Empty
 from decodescope.tui.panels.table import TablePanel
-from decodescope.tui.panels.table_rows import Cell, Rows, drawing_of
+from decodescope.tui.panels.table_rows import (
+    Cell,
+    ColumnRows,
+    Figures,
+    Rows,
+    Texts,
+    drawing_of,
+    ranked,
+)
 from decodescope.tui.style.palette import Inks
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.reports.gap_list import Field, GapTable
+    from decodescope.analyzer.reports.gap_list import GapChoice
+    from decodescope.analyzer.timing.interruptions.interruption import Interruption
 
 TITLE = "Gaps"
-# What the columns are called in a table of gaps; the host's work is known of one gap at a time.
-_FIELDS: dict[str, "Field"] = {
-    "gap_class": "class",
-    "at_ns": "at",
-    "length_ns": "length",
-    "prev": "after",
-    "next": "before",
-    "range": "range",
-    "call": "call",
-    "step": "step",
-    "device": "device",
-}
+_KEPT_REPORTS = 2_048
 Key = tuple[int, int]
 
 
-class GapRows(Rows):
-    """Gaps of one window; a key is the window's identity and the gap's row in its analysis."""
+class GapRows(ColumnRows):
+    """Gaps of one window, the longest first; a key is the window's identity and the gap's row in
+    its analysis. What the host did is computed for one gap at a time."""
 
-    def __init__(self, table: "GapTable", window: Window) -> None:
+    def __init__(self, window: Window, choice: "GapChoice") -> None:
+        import numpy as np
 
+        from decodescope.analyzer.reports.device_report import gap_report
+        from decodescope.analyzer.reports.gap_list import chosen_gaps, gap_classes, longest_first
         from decodescope.analyzer.timing.interruptions.interruption import interruptions_by_gap
 
-        self._table, self._window = table, id(window)
-        trace, analysis = window.analysis.trace, window.analysis
-        self._interruptions = interruptions_by_gap(analysis.gaps, analysis.interruptions)
+        analysis, ranges, self._window = window.analysis, window.analysis.ranges, id(window)
+        trace, all_gaps = analysis.trace, analysis.gaps
+        self.gaps = longest_first(analysis, chosen_gaps(analysis, ranges, choice))
+        self._places = np.full(len(all_gaps), -1, dtype=np.int64)
+        self._places[self.gaps] = np.arange(len(self.gaps))
+        self._report = lru_cache(_KEPT_REPORTS)(partial(gap_report, analysis, ranges))
+        self._interruptions = interruptions_by_gap(all_gaps, analysis.interruptions)
+        gaps = all_gaps.take(self.gaps)
+        prev, after = trace.ops.name[gaps.prev], trace.ops.name[gaps.next]
+        classes, node = gap_classes(analysis)[self.gaps], ranges.op_node[gaps.next]
+        # The host's work is known of one gap at a time: nothing is sorted by it.
+        figures: Figures = {
+            "gap_class": ranked(classes, GAP_CLASSES),
+            "at_ns": gaps.start_ns,
+            "length_ns": gaps.length_ns,
+            "prev": prev,
+            "next": after,
+            "range": ranked(node, ranges.paths),
+            "call": np.append(trace.calls.name, -1)[gaps.call],
+            "step": analysis.steps.op_step[gaps.next],
+            "device": gaps.device,
+        }
+        held = list(self._interruptions.values())
+        interruption = np.full(len(all_gaps), -1, dtype=np.int64)
+        interruption[list(self._interruptions)] = np.arange(len(held))
+        text_of = [*trace.names, ""].__getitem__
+        texts: Texts = (
+            (classes, GAP_CLASSES.__getitem__),
+            (prev, text_of),
+            (after, text_of),
+            (prev, lambda name: short_name(trace.names[name])),
+            (after, lambda name: short_name(trace.names[name])),
+            (figures["call"], text_of),
+            (node, [*ranges.paths, ""].__getitem__),
+            (interruption[self.gaps], [*map(_interruption_words, held), ""].__getitem__),
+        )
         names = ShortNames(trace.names[name] for name in set(trace.ops.name.tolist()))
-        declared = gap_columns(window.report.devices, names, _causes)
-        self.columns = tuple(column for column in declared if column.shown)
+        super().__init__(gap_columns(window.report.devices, names, _causes), figures, texts)
         self._flexible = [
             place for place, column in enumerate(self.columns) if column.kind.flexible
         ]
@@ -60,55 +94,39 @@ class GapRows(Rows):
             (drawing_of(column), column.least_cells - first) for column in self.columns[1:]
         ]
 
-    def __len__(self) -> int:
-        return len(self._table)
-
     def key(self, row: int) -> Key:
-        return self._window, int(self._table.rows[row])
+        return self._window, int(self.gaps[row])
 
     def place(self, key: Hashable) -> int | None:
         window, row = key if isinstance(key, tuple) else (0, -1)
-        return self._table.place(row) if window == self._window else None
+        if window != self._window or not 0 <= row < len(self._places):
+            return None
+        place = int(self._places[row])
+        return place if place >= 0 else None
 
     def key_of(self, row: int) -> Key:
         """The key of the gap in this row of the analysis."""
         return self._window, row
 
+    def report(self, row: int) -> GapReport:
+        """Everything about the gap in this row of the table."""
+        return self._report(int(self.gaps[row]))
+
     def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
-        gap = self._table.report(row)
+        gap = self.report(row)
         mark = f"{GAP_LETTERS.get(gap.gap_class, '?')} " if inks.letters else ""
         causes = Cell(f"{mark}{_causes(gap)}", inks.gap(gap.gap_class))
-        if int(self._table.rows[row]) in self._interruptions:
+        if int(self.gaps[row]) in self._interruptions:
             causes = Cell(f"{mark}interrupted, {_causes(gap)}", inks.warn)
         drawn = (draw(gap, inks, max(room + more, 1)) for draw, more in self._drawings)
         return [causes, *drawn]
 
     def refitted(self, row: int, cells: Sequence[Cell], inks: Inks, room: int) -> Sequence[Cell]:
-        gap, fitted = self._table.report(row), list(cells)
+        gap, fitted = self.report(row), list(cells)
         for place in self._flexible:
             draw, more = self._drawings[place - 1]
             fitted[place] = draw(gap, inks, max(room + more, 1))
         return fitted
-
-    def text(self, row: int) -> str:
-        gap = self._table.report(row)
-        held = self._interruption_words(int(self._table.rows[row]))
-        short = (short_name(gap.prev), short_name(gap.next))
-        place = (gap.call or "", gap.range or "", held)
-        return "\n".join((gap.gap_class, gap.prev, gap.next, *short, *place))
-
-    def order(self, column: int | None, down: bool) -> Sequence[int]:
-        field = None if column is None else _FIELDS.get(self.columns[column].key)
-        return range(len(self)) if field is None else self._table.order(field, down)
-
-    def matching(self, pattern: re.Pattern[str]) -> set[int]:
-        held = (gap for gap in self._interruptions if pattern.search(self._interruption_words(gap)))
-        places = {self._table.place(gap) for gap in held}
-        return self._table.matching(pattern) | {place for place in places if place is not None}
-
-    def _interruption_words(self, gap: int) -> str:
-        causes = (each.cause.replace("_", " ") for each in self._interruptions.get(gap, ()))
-        return ", ".join(f"interruption: {cause}" for cause in causes)
 
 
 class GapListPanel(TablePanel):
@@ -121,7 +139,7 @@ class GapListPanel(TablePanel):
         return view.window, view.waiting, selection.within, selection.gaps
 
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
-        from decodescope.analyzer.reports.gap_list import GapChoice, GapTable
+        from decodescope.analyzer.reports.gap_list import GapChoice
 
         window, within, chosen = view.window, view.selection.within, view.selection.gaps
         words = filter_words(chosen, within)
@@ -131,11 +149,11 @@ class GapListPanel(TablePanel):
         if not len(analysis.gaps):
             return Empty(TITLE, no_gaps(window))
         choice = GapChoice(within, chosen.step, chosen.gap_class, chosen.bucket_ns)
-        table = GapTable(analysis, analysis.ranges, choice)
-        if not len(table):
+        gaps = GapRows(window, choice)
+        if not len(gaps):
             return Empty(TITLE, f"no gap here: {words}; esc shows more")
-        self._title = f"{TITLE} {count(len(table))}{f': {words}' if words else ''}"
-        return GapRows(table, window)
+        self._title = f"{TITLE} {count(len(gaps))}{f': {words}' if words else ''}"
+        return gaps
 
     def pick_of(self, key: Hashable) -> Pick | None:
         return GapPick(key[1]) if isinstance(key, tuple) else None
@@ -150,6 +168,11 @@ class GapListPanel(TablePanel):
         """Show the gap in the timeline."""
         self.post_message(Choose(self.pick_of(key)))
         self.post_message(Turn("timeline"))
+
+
+def _interruption_words(interruptions: "Iterable[Interruption]") -> str:
+    causes = (each.cause.replace("_", " ") for each in interruptions)
+    return ", ".join(f"interruption: {cause}" for cause in causes)
 
 
 def _causes(gap: GapReport) -> str:

@@ -1,9 +1,6 @@
 """The table of kernels, and of the launches of the one that was opened."""
 
-import re
-from array import array
-from collections.abc import Callable, Hashable, Sequence
-from functools import cached_property
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from decodescope.analyzer.names.fitted_names import short_kernel
@@ -16,7 +13,7 @@ from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.messages import Choose, Turn
 from decodescope.tui.panels.sheet import Empty
 from decodescope.tui.panels.table import TablePanel
-from decodescope.tui.panels.table_rows import Cell, Rows, TableRows, drawing_of
+from decodescope.tui.panels.table_rows import Cell, ColumnRows, Rows, TableRows, drawing_of, ranked
 from decodescope.tui.style.palette import Inks
 
 if TYPE_CHECKING:
@@ -25,23 +22,19 @@ if TYPE_CHECKING:
 
     from decodescope.analyzer.reports.analysis import Analysis
     from decodescope.analyzer.reports.kernel_launches import KernelLaunches
-    from decodescope.analyzer.trace import Int64s
 
 
-class LaunchRows(Rows):
-    """The launches of one kernel, in order of start; a row's key is its op's row in the trace.
-
-    Nothing is formatted but what is visible, and sorting and filtering work on whole columns.
-    """
+class LaunchRows(ColumnRows):
+    """The launches of one kernel, in order of start; a row's key is its op's row in the trace."""
 
     def __init__(self, analysis: "Analysis", launches: "KernelLaunches") -> None:
-        trace = analysis.trace
+        trace, paths = analysis.trace, analysis.ranges.paths
         ops = trace.ops.take(launches.op)
         self._analysis = analysis
         self._op = launches.op
-        self._paths = (*analysis.ranges.paths, UNKNOWN)
+        node = analysis.ranges.op_node[launches.op]
         # -1 is unknown; a grid is the place of its shape, a range that of its path.
-        self._figures: dict[str, NDArray[np.integer]] = {
+        self._launches: dict[str, NDArray[np.integer]] = {
             "at_ns": launches.at_ns,
             "step": analysis.steps.op_step[launches.op],
             "length_ns": launches.length_ns,
@@ -52,18 +45,22 @@ class LaunchRows(Rows):
             "device": ops.device,
             "stream": ops.stream,
             "grid": ops.shape,
-            "range": analysis.ranges.op_node[launches.op],
+            "range": node,
         }
-        nodes = set(self._figures["range"].tolist()) - {-1}
-        self._around = _around([self._paths[node] for node in nodes])
-        self._orders: dict[tuple[int | None, bool], Sequence[int]] = {}
+        grids = [shape.grid for shape in trace.shapes]
+        blocks = [-1 if grid is None else blocks_of(grid) for grid in grids]
+        ranks = {"grid": ranked(ops.shape, blocks), "range": ranked(node, paths)}
+        texts = (
+            (self._launches["step"], "step {}".format),
+            (ops.stream, "stream {}".format),
+            (ops.shape, [*map(extent_text, grids), UNKNOWN].__getitem__),
+            (node, [*paths, UNKNOWN].__getitem__),
+        )
         several, overlapping = len(analysis.busy) > 1, analysis.overlapping
-        declared = launch_columns(several_devices=several, overlapping=overlapping)
-        self.columns = tuple(column for column in declared if column.shown)
+        columns = launch_columns(several_devices=several, overlapping=overlapping)
+        super().__init__(columns, self._launches | ranks, texts)
+        self._around = _around([paths[place] for place in set(node.tolist()) - {-1}])
         self._drawings = [drawing_of(column) for column in self.columns]
-
-    def __len__(self) -> int:
-        return len(self._op)
 
     def key(self, row: int) -> Hashable:
         return int(self._op[row])
@@ -74,85 +71,19 @@ class LaunchRows(Rows):
         row = int(self._op.searchsorted(key))
         return row if row < len(self._op) and self._op[row] == key else None
 
-    def text(self, row: int) -> str:
-        return "\n".join(text(row) for text in self._texts.values())
-
     def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
         launch = self._launch(row)
         return [draw(launch, inks, room) for draw in self._drawings]
 
     def _launch(self, row: int) -> LaunchRow:
-        figures: dict[str, Any] = {key: int(column[row]) for key, column in self._figures.items()}
+        figures: dict[str, Any] = {key: int(column[row]) for key, column in self._launches.items()}
         for key in ("step", "gap_ns", "queue_ns", "latency_ns"):
             figures[key] = None if figures[key] < 0 else figures[key]
         trace, shape, node = self._analysis.trace, figures["grid"], figures["range"]
         figures["device"] = trace.device_label(figures["device"])
         figures["grid"] = trace.shapes[shape].grid if shape >= 0 else None
-        figures["range"] = self._paths[node] if node >= 0 else None
+        figures["range"] = self._analysis.ranges.paths[node] if node >= 0 else None
         return LaunchRow(**figures, around=self._around)
-
-    def values(self, column: int) -> Sequence[object]:
-        values: Sequence[object] = self._column(column).tolist()
-        return values
-
-    def order(self, column: int | None, down: bool) -> Sequence[int]:
-        if column is None:
-            return range(len(self))
-        known = self._orders.get((column, down))
-        if known is None:
-            known = self._orders[column, down] = self._sorted(self._column(column), down)
-        return known
-
-    def matching(self, pattern: re.Pattern[str]) -> set[int]:
-        import numpy as np
-
-        matches = np.zeros(len(self), dtype=np.bool_)
-        for key, text in self._texts.items():
-            first, place = self._distinct[key]
-            matching = [pattern.search(text(row)) is not None for row in first]
-            matches |= np.array(matching, dtype=np.bool_)[place]
-        return set(np.flatnonzero(matches).tolist())
-
-    @cached_property
-    def _distinct(self) -> "dict[str, tuple[list[int], Int64s]]":
-        """For each of `_texts` the first row of each distinct text, and each row's place there."""
-        import numpy as np
-
-        distinct = {}
-        for key in self._texts:
-            _, first, place = np.unique(self._figures[key], return_index=True, return_inverse=True)
-            distinct[key] = first.tolist(), place
-        return distinct
-
-    @cached_property
-    def _texts(self) -> dict[str, Callable[[int], str]]:
-        """The texts that filter and search look in."""
-        figures, shapes = self._figures, self._analysis.trace.shapes
-        grids = [*(extent_text(shape.grid) for shape in shapes), UNKNOWN]
-        return {
-            "step": lambda row: f"step {figures['step'][row]}",
-            "stream": lambda row: f"stream {figures['stream'][row]}",
-            "grid": lambda row: grids[figures["grid"][row]],
-            "range": lambda row: self._paths[figures["range"][row]],
-        }
-
-    def _column(self, column: int) -> "NDArray[np.integer]":
-        key = self.columns[column].key
-        if key == "range":
-            return _ranked(self._figures[key], self._paths)
-        if key == "grid":
-            grids = (shape.grid for shape in self._analysis.trace.shapes)
-            blocks = (*(-1 if grid is None else blocks_of(grid) for grid in grids), -1)
-            return _ranked(self._figures[key], blocks)
-        return self._figures[key]
-
-    def _sorted(self, values: "NDArray[np.integer]", down: bool) -> Sequence[int]:
-        """Unknown values (-1) are last."""
-        import numpy as np
-
-        order = np.argsort(-values if down else values, kind="stable")
-        order = np.concatenate((order[values[order] >= 0], order[values[order] < 0]))
-        return array("q", order.tobytes())
 
 
 def _around(paths: Sequence[str]) -> str:
@@ -165,16 +96,6 @@ def _around(paths: Sequence[str]) -> str:
     ):
         common.pop()
     return "".join(f"{part}/" for part in common)
-
-
-def _ranked(index: "NDArray[np.integer]", table: Sequence[object]) -> "Int64s":
-    """For each row the place of `table[index]` among the sorted distinct entries; -1 for the last,
-    which stands for none."""
-    import numpy as np
-
-    places = {entry: place for place, entry in enumerate(sorted(set(table[:-1])))}  # type: ignore[type-var]
-    ranks = np.array([*(places[entry] for entry in table[:-1]), -1], dtype=np.int64)
-    return np.asarray(ranks[index], dtype=np.int64)
 
 
 _TITLE_CELLS = 48

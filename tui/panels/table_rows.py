@@ -2,10 +2,11 @@
 
 import re
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from array import array
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from rich.style import Style
 
@@ -13,6 +14,12 @@ from decodescope.analyzer.tables.columns import DETAIL, TEXT, Column, Mark, Tabl
 from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS, GAP_LETTERS, PART_LETTERS
 from decodescope.tui.panels.sheet import TextLine
 from decodescope.tui.style.palette import UNICODE, Glyphs, Inks, horizontal_bar
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from decodescope.analyzer.trace import Int64s
 
 Record = TypeVar("Record")
 
@@ -26,6 +33,8 @@ class Cell:
 
 
 Drawing: TypeAlias = Callable[[Record, Inks, int], Cell]
+Figures: TypeAlias = "Mapping[str, NDArray[np.integer]]"
+Texts: TypeAlias = "Sequence[tuple[NDArray[np.integer], Callable[[int], str]]]"
 
 
 class Rows:
@@ -78,6 +87,66 @@ class Rows:
     def matching(self, pattern: re.Pattern[str]) -> set[int]:
         """The rows whose text matches."""
         return {row for row in range(len(self)) if pattern.search(self.text(row))}
+
+
+class ColumnRows(Rows):
+    """Rows whose figures are NumPy columns: sorting and filtering work on whole columns.
+
+    `figures` are what rows are sorted by, by the key of their column, negative for unknown. `texts`
+    are what filter and search look in: a number for each row, and the text of a number.
+    """
+
+    def __init__(self, columns: Iterable[Column[Any]], figures: Figures, texts: Texts) -> None:
+        self.columns = tuple(column for column in columns if column.shown)
+        self._figures, self._texts = figures, texts
+        self._orders: dict[tuple[int, bool], Sequence[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._texts[0][0])
+
+    def text(self, row: int) -> str:
+        return "\n".join(text(int(numbers[row])) for numbers, text in self._texts)
+
+    def values(self, column: int) -> Sequence[object]:
+        values: Sequence[object] = self._figures[self.columns[column].key].tolist()
+        return values
+
+    def order(self, column: int | None, down: bool) -> Sequence[int]:
+        if column is None or self.columns[column].key not in self._figures:
+            return range(len(self))
+        if (column, down) not in self._orders:
+            import numpy as np
+
+            values = self._figures[self.columns[column].key].astype(np.int64)
+            order = np.lexsort((np.where(values < 0, 0, -values if down else values), values < 0))
+            self._orders[column, down] = array("q", order.tobytes())
+        return self._orders[column, down]
+
+    def matching(self, pattern: re.Pattern[str]) -> set[int]:
+        import numpy as np
+
+        matches = np.zeros(len(self), dtype=np.bool_)
+        for (_, text), (numbers, place) in zip(self._texts, self._distinct, strict=True):
+            matching = [pattern.search(text(number)) is not None for number in numbers]
+            matches |= np.array(matching, dtype=np.bool_)[place]
+        return set(np.flatnonzero(matches).tolist())
+
+    @cached_property
+    def _distinct(self) -> "list[tuple[list[int], Int64s]]":
+        """For each of the texts its distinct numbers, and the place of each row's among them."""
+        import numpy as np
+
+        distinct = [np.unique(numbers, return_inverse=True) for numbers, _ in self._texts]
+        return [(numbers.tolist(), place) for numbers, place in distinct]
+
+
+def ranked(index: "NDArray[np.integer]", entries: Sequence[Any]) -> "Int64s":
+    """For each row the place of `entries[index]` among the sorted distinct entries; -1 for -1."""
+    import numpy as np
+
+    places = {entry: place for place, entry in enumerate(sorted(set(entries)))}
+    ranks = np.array([*(places[entry] for entry in entries), -1], dtype=np.int64)
+    return np.asarray(ranks[index])
 
 
 class TableRows(Rows, Generic[Record]):

@@ -1,8 +1,5 @@
 """Chosen gaps add up to the figures of the report, and filters find exactly what they say."""
 
-import gc
-import re
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,13 +7,7 @@ from hypothesis import strategies as st
 from decodescope.analyzer import Analysis, analyze, load
 from decodescope.analyzer.answer.advice import gap_advice
 from decodescope.analyzer.reports.device_report import gap_report, idle_totals
-from decodescope.analyzer.reports.gap_list import (
-    GapChoice,
-    GapTable,
-    chosen_gaps,
-    gap_classes,
-    longest_first,
-)
+from decodescope.analyzer.reports.gap_list import GapChoice, chosen_gaps, gap_classes, longest_first
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from tests.helpers.drawn_windows import Call, Op, analysed, windows
 
@@ -77,53 +68,6 @@ def test_a_class_and_a_bucket_find_what_the_histogram_counts(
     assert len(chosen_gaps(analysis, analysis.ranges, choice)) == counted
     whole = chosen_gaps(analysis, analysis.ranges, GapChoice(gap_class=gap_class))
     assert len(whole) == of_class.count
-
-
-FIELDS = {
-    "class": lambda gap: gap.gap_class,
-    "length": lambda gap: gap.length_ns,
-    "after": lambda gap: gap.prev,
-    "before": lambda gap: gap.next,
-    "call": lambda gap: gap.call,
-    "step": lambda gap: gap.step,
-    "range": lambda gap: gap.range,
-    "device": lambda gap: gap.device,
-}
-
-
-@given(windows(), st.sampled_from(sorted(FIELDS)), st.booleans())
-@settings(max_examples=150, deadline=None)
-def test_the_table_is_ordered_as_its_rows_are_by_hand(
-    window: tuple[list[Op], list[Call]], field: str, down: bool
-) -> None:
-    analysis = analysed(*window)
-    table = GapTable(analysis, analysis.ranges, GapChoice())
-    gaps = [table.report(place) for place in range(len(table))]
-    value = FIELDS[field]
-    known = [place for place, gap in enumerate(gaps) if value(gap) is not None]
-    lost = [place for place, gap in enumerate(gaps) if value(gap) is None]
-    known.sort(key=lambda place: value(gaps[place]), reverse=down)
-    order = table.order(field, down)
-    assert list(order) == known + lost
-    assert not any(isinstance(one, int) for one in gc.get_referents(order))
-    assert [table.place(int(row)) for row in table.rows] == list(range(len(table)))
-    assert table.place(-1) is table.place(len(analysis.gaps)) is None
-
-
-@given(windows(), st.sampled_from(("kernel", "cuda(Malloc|Graph)", "host_wait|unlinked", "x^")))
-@settings(max_examples=60, deadline=None)
-def test_a_search_finds_the_gaps_whose_words_match(
-    window: tuple[list[Op], list[Call]], text: str
-) -> None:
-    analysis, pattern = analysed(*window), re.compile(text)
-    table = GapTable(analysis, analysis.ranges, GapChoice())
-    expected = set()
-    for place in range(len(table)):
-        gap = table.report(place)
-        words = (gap.gap_class, gap.prev, gap.next, gap.call or "", gap.range or "")
-        if any(pattern.search(word) for word in words):
-            expected.add(place)
-    assert table.matching(pattern) == expected
 
 
 def test_every_class_of_gaps_has_advice() -> None:

@@ -1,5 +1,6 @@
 """Page 4: classes, histograms and the list of all gaps are those of the report, and filter."""
 
+import gc
 import re
 from functools import cache
 from pathlib import Path
@@ -8,17 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from decodescope.analyzer.names.short_names import short_name
+from decodescope.analyzer.reports.gap_list import GapChoice
 from decodescope.analyzer.text.formatting import count, duration, percent
+from decodescope.analyzer.tracks.build import find_tracks
 from decodescope.tui.background import analyse_files
 from decodescope.tui.model.describe import gap_lines
 from decodescope.tui.model.picks import GapFilter, GapPick, Selection
-from decodescope.tui.model.view import Moment
+from decodescope.tui.model.view import Moment, Window
 from decodescope.tui.panels.gap_classes import GapClassesPanel, bucket
-from decodescope.tui.panels.gap_list import GapListPanel
+from decodescope.tui.panels.gap_list import GapListPanel, GapRows
 from decodescope.tui.panels.table_rows import smart_pattern
 from tests.helpers import scripted
 from tests.helpers.app import recorded
 from tests.helpers.app.recorded import BRUSHES, SIZES, app_of, drawn, press, view_of, window
+from tests.helpers.drawn_windows import Call, Op, analysed, windows
 from tests.helpers.kineto_events import call, document, event, op, span
 from tests.helpers.scripted import settle, text_of, write_trace
 
@@ -244,7 +249,7 @@ def test_different_kernels_have_different_names_in_the_list() -> None:
     shown = {}
     for row in range(len(rows)):
         cells = rows.cells(row, BRUSHES[0].inks, 24)
-        gap = rows._table.report(row)
+        gap = rows.report(row)
         for name, cell in ((gap.prev, cells[3]), (gap.next, cells[4])):
             assert shown.setdefault(cell.text, name) == name
     assert len(shown) > 20
@@ -329,3 +334,55 @@ def test_picture(snap_compare, eager: Path, size) -> None:
 def test_picture_of_a_scripted_window(snap_compare, tmp_path: Path) -> None:
     app = app_of(write_trace(tmp_path / "window.json"))
     assert snap_compare(app, terminal_size=(80, 24), run_before=recorded.before_picture("4"))
+
+
+# Rows
+
+
+VALUES = {
+    "gap_class": lambda gap: gap.gap_class,
+    "at_ns": lambda gap: gap.at_ns,
+    "length_ns": lambda gap: gap.length_ns,
+    "prev": lambda gap: gap.prev,
+    "next": lambda gap: gap.next,
+    "call": lambda gap: gap.call,
+    "step": lambda gap: gap.step,
+    "range": lambda gap: gap.range,
+    "device": lambda gap: gap.device,
+}
+
+
+def gap_rows(drawn_window: tuple[list[Op], list[Call]]) -> GapRows:
+    analysis = analysed(*drawn_window)
+    return GapRows(Window(Path("trace.json"), analysis, find_tracks(analysis), 0.0), GapChoice())
+
+
+@given(windows(), st.data(), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_the_rows_are_ordered_as_by_hand(drawn_window, data: st.DataObject, down: bool) -> None:
+    rows = gap_rows(drawn_window)
+    keys = [column.key for column in rows.columns]
+    key = data.draw(st.sampled_from([key for key in keys if key in VALUES and key != "at_ns"]))
+    values = [VALUES[key](rows.report(row)) for row in range(len(rows))]
+    known = [row for row, value in enumerate(values) if value is not None]
+    lost = [row for row, value in enumerate(values) if value is None]
+    known.sort(key=lambda row: values[row], reverse=down)
+    order = rows.order(keys.index(key), down)
+    assert list(order) == known + lost
+    assert not any(isinstance(one, int) for one in gc.get_referents(order))
+    assert [rows.place(rows.key(row)) for row in range(len(rows))] == list(range(len(rows)))
+    assert rows.place(rows.key_of(-1)) is rows.place(rows.key_of(10**6)) is None
+
+
+@given(windows(), st.sampled_from(("kernel", "cuda(Malloc|Graph)", "host_wait|unlinked", "x^")))
+@settings(max_examples=60, deadline=None)
+def test_a_search_finds_the_gaps_whose_words_match(drawn_window, text: str) -> None:
+    rows, pattern = gap_rows(drawn_window), re.compile(text)
+    expected = set()
+    for row in range(len(rows)):
+        gap = rows.report(row)
+        words = (gap.gap_class, gap.prev, gap.next, gap.call or "", gap.range or "")
+        words += (short_name(gap.prev), short_name(gap.next))
+        if any(pattern.search(word) for word in words):
+            expected.add(row)
+    assert rows.matching(pattern) == expected
