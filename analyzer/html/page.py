@@ -19,6 +19,7 @@ from decodescope.analyzer.html.svg_step_time import launches_svg, queue_svg
 from decodescope.analyzer.html.svg_timeline import excerpt_svg, step_svg
 from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.tables import (
+    answer_table,
     changes_table,
     communication_table,
     devices_table,
@@ -53,6 +54,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 _SCRIPT = "report.js"
 # The modules of the tables that the templates draw, by their names there.
 _TABLES = {
+    "answer": answer_table,
     "changes": changes_table,
     "communication": communication_table,
     "devices": devices_table,
@@ -174,6 +176,7 @@ def _environment() -> Environment:
         "main_steps": words.main_steps_words,
         "overlap": words.overlap_words,
         "steps": words.steps_words,
+        "cost": words.cost_words,
         "layers": words.layers_words,
         "part": words.part_words,
         "speed": words.speed_text,
@@ -191,7 +194,6 @@ def _environment() -> Environment:
         "standings_note": words.STANDINGS_NOTE,
         "step_note": words.STEP_NOTE,
         "weights_note": formatting.weights_note,
-        "roles_note": words.ROLES_NOTE,
         "family_colors": FAMILY_COLORS,
         "gap_colors": GAP_COLORS,
         "part_colors": PART_COLORS,
