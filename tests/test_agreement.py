@@ -1,19 +1,29 @@
 """Every output says the same step time, parts that add up to it, and names that differ."""
 
+import csv
 import html
+import io
 import re
 from functools import cache
+from itertools import pairwise
+from pathlib import Path
 
 import msgspec
 import pytest
 
+from decodescope.analyzer.comparing.diff import diff_reports
 from decodescope.analyzer.exporting import html_page
 from decodescope.analyzer.readers.reading import load
 from decodescope.analyzer.reports.analysis import Analysis, analyze
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.text.formatting import duration
+from decodescope.analyzer.views.comparison_table import comparison_table
+from decodescope.analyzer.views.csv_export import render_csv
 from decodescope.analyzer.views.report_table import report_table
 from decodescope.analyzer.vocabulary.answer_words import answer_lines
+from decodescope.tui.app import DecodescopeApp
+from decodescope.tui.model.sources import TraceSource
+from decodescope.tui.once import draw_once
 from tests.helpers.kineto_events import DATA, read
 from tests.helpers.planted.situations import SITUATIONS, situation
 from tests.helpers.rich_report import text_of
@@ -54,6 +64,8 @@ def test_figures_of_the_step_are_of_one_step_time(name: str) -> None:
     assert answer.whole_ns == answer.step_ns == report.steps[answer.step].time_ns
     assert report.observer is not None
     assert report.observer.profiled_step_ns == answer.step_ns
+    kinds = [(row.kind, row.median_ns) for row in report.step_kinds]
+    assert (answer.kind, answer.step_ns) in kinds
     times_ns = sorted(step.time_ns or 0 for step in report.steps if step.timed)
     assert answer.step_ns == times_ns[(len(times_ns) - 1) // 2]
     busy_ns = sum(part.ns for part in answer.parts if part.kernel is not None)
@@ -72,11 +84,69 @@ def test_the_first_lines_of_a_table_say_that_step_time(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TRACES)
-def test_a_page_says_that_step_time(name: str) -> None:
+def test_a_page_begins_with_the_same_line(name: str) -> None:
     analysis = analysis_of(name)
-    answer = analysis.report.answer
-    page = html.unescape(_TAG.sub(" ", html_page(name, {name: analysis})))
-    assert f"{name}: {duration(answer.whole_ns)}" in joined(page)
+    page = joined(html.unescape(_TAG.sub(" ", html_page(name, {name: analysis}))))
+    assert joined(answer_lines(analysis.report).headline) in page
+    assert f"{name}: {duration(analysis.report.answer.whole_ns)}" in page
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_rows_of_a_csv_are_of_the_main_steps(name: str) -> None:
+    report = analysis_of(name).report
+    main = report.main_steps
+    kernels, gaps = (
+        list(csv.DictReader(io.StringIO(render_csv(report, by)))) for by in ("kernel", "gap")
+    )
+    assert {int(row["steps"]) for row in kernels} <= {main.steps}
+    assert sum(int(row["attributed_ns"]) for row in kernels) == main.kernels_attributed_ns
+    idle_ns = sum(device.idle_ns for device in report.devices)
+    assert sum(int(row["total_ns"]) for row in gaps) == idle_ns
+    if 0 < main.steps == len(report.steps) and not report.on_cpu:
+        times_ns = sum(step.time_ns or 0 for step in report.steps)
+        assert main.busy_ns + main.all_gaps.total_ns == times_ns
+
+
+@pytest.mark.parametrize("name", ["h200_graph_replays", "interrupted", "vllm_prefills"])
+def test_the_app_shows_that_step_time(name: str, tmp_path: Path) -> None:
+    path = DATA / f"{name}.json.gz"
+    if name in SITUATIONS:
+        path = tmp_path / f"{name}.json"
+        path.write_bytes(situation(name, 0).traces[0])
+    app = DecodescopeApp(TraceSource((path,)), page="limit")
+    shown = "\n".join(line.text for line in draw_once(app, 120, 40))
+    step_ns = analysis_of(name).report.answer.step_ns
+    assert f"Where the step goes: {duration(step_ns)}" in shown
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_a_trace_differs_from_itself_in_nothing(name: str) -> None:
+    report = analysis_of(name).report
+    compared = diff_reports(report, report)
+    answer, step_ns = compared.answer, report.answer.step_ns
+    assert (answer.base_step_ns, answer.other_step_ns) == (step_ns, step_ns)
+    assert answer.ratio == (None if step_ns is None else 1)
+    assert not any(part.change_ns for part in answer.parts)
+    if step_ns is not None:
+        shown = duration(step_ns)
+        first = text_of(comparison_table(compared), WIDTH).splitlines()[0]
+        assert f": {shown} → {shown}, x1.000" in first
+
+
+@pytest.mark.parametrize(("base", "other"), pairwise(TRACES))
+def test_a_ratio_is_the_quotient_of_the_step_times(base: str, other: str) -> None:
+    base_answer, other_answer = (analysis_of(name).report.answer for name in (base, other))
+    answer = diff_reports(analysis_of(base).report, analysis_of(other).report).answer
+    assert answer.base_step_ns == base_answer.step_ns
+    assert answer.other_step_ns == other_answer.step_ns
+    if base_answer.step_ns is None or other_answer.step_ns is None:
+        assert answer.ratio is None
+        return
+    assert answer.ratio == other_answer.step_ns / base_answer.step_ns
+    assert sum(part.base_ns or 0 for part in answer.parts) == base_answer.step_ns
+    assert sum(part.other_ns or 0 for part in answer.parts) == other_answer.step_ns
+    changes_ns = sum(part.change_ns for part in answer.parts)
+    assert changes_ns == other_answer.step_ns - base_answer.step_ns
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

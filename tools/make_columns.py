@@ -59,9 +59,13 @@ the least important go first.
 
 
 def columns_page() -> str:
-    """The page."""
-    sections = [_HEAD]
+    """The page; a table whose columns another one has too is in that one's section."""
+    sections, listed = [_HEAD], list[set[tuple[str, str]]]()
     for title, columns in tables_of_all():
+        meanings = {(column.key, column.help) for column in columns}
+        if any(meanings <= others for others in listed):
+            continue
+        listed.append(meanings)
         rows = (f"- **{_title(column)}** `{column.key}`: {_help(column)}" for column in columns)
         sections.append("\n".join((f"## {title}", "", *rows)))
     return "\n\n".join(section.strip() for section in sections) + "\n"

@@ -86,7 +86,7 @@ def _judged(ratio: float, base: SideSpread | int, other: SideSpread | int) -> _J
     ]
     if isinstance(base, int) or isinstance(other, int):
         return _Judgement(
-            reason=f"{' and '.join(few)}: an interval needs at least {FEWEST} steps a side",
+            reason=f"{' and '.join(few)}: an interval needs at least {FEWEST} a side",
             more_base=FEWEST - base if isinstance(base, int) else 0,
             more_other=FEWEST - other if isinstance(other, int) else 0,
         )
@@ -120,4 +120,4 @@ def _spread(traces: Sequence[SideTrace]) -> SideSpread | int:
 
 
 def _steps(number: int) -> str:
-    return "1 step" if number == 1 else f"{number} steps"
+    return "1 timed step" if number == 1 else f"{number} timed steps"

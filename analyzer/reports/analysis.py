@@ -107,7 +107,7 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
             steps=0 if step is None else len(main_steps),
             annotation=annotation,
             costs=costs,
-            host=host_frames(timeline, main_steps, interruptions),
+            host=host_frames(timeline, timed, interruptions),
             interruptions_ns=sum(interruption.length_ns for interruption in interruptions),
             launches=launches,
         )

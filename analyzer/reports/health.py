@@ -39,8 +39,7 @@ _HARMLESS = (
 )
 
 _INFERRED = {
-    "frames": "Python frames of the engine; a kind that no frame tells follows from launch shapes, "
-    "attention kernels and GPU time",
+    "frames": "Python frames of the engine",
     "graphs": "graph launches that repeat in the same order",
     "repetition": "launches of the same kernels that repeat in the same order",
 }
@@ -158,7 +157,8 @@ def _findings(timeline: Timeline, observer: Observer | None, unlinked: int) -> I
     elif steps.source in _INFERRED:
         yield Finding(
             "inferred_steps",
-            f"no step markers; {len(steps)} steps were found by {_INFERRED[steps.source]}",
+            f"no step markers; {len(steps)} steps were found by {_INFERRED[steps.source]}; a "
+            "kind that no frame tells follows from launch shapes, attention kernels and GPU time",
         )
     elif not steps.gpu_ops.any():
         yield Finding("empty_steps", "no GPU op was launched inside a step marker")

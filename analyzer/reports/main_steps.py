@@ -88,7 +88,8 @@ def main_steps_report(timeline: Timeline, main: MainSteps) -> MainStepsReport:
     kind, attributed_ns = timeline.trace.ops.kind, timeline.attributed_ns
     idle, kernels = main.idle, kind == timeline.trace.kernel_kind
     copies = (kind == MEMCPY) | (kind == MEMSET)
-    gap_ns = np.bincount(idle.gap, idle.length_ns, len(timeline.gaps)).astype(np.int64)
+    gap_ns = np.zeros(len(timeline.gaps), dtype=np.int64)
+    np.add.at(gap_ns, idle.gap, idle.length_ns)
 
     def attributed(chosen: Bools) -> int:
         return int(attributed_ns[chosen].sum())

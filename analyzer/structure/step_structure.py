@@ -8,7 +8,8 @@ attention divide it into places:
 
 A residual addition counts with the norm behind it, as kernels fuse the two. Ops between two places
 (casts, bias additions, reductions of a split product) count with the product before them, or with
-the place they are in. `names.kinds.ROLES` lists the roles.
+the place they are in. A copy inside a device right before or behind an op that communicates stages
+its message. `names.kinds.ROLES` lists the roles.
 """
 
 import re
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from decodescope.analyzer.names.kinds import ROLE_OF_LETTER, ROLES
+from decodescope.analyzer.names.kinds import KINDS, ROLE_OF_LETTER, ROLES
 from decodescope.analyzer.names.rules import NameMeaning, NameRules
 from decodescope.analyzer.structure.layers import Layer, StepLayers, feed_forward, find_layers
 from decodescope.analyzer.timing.timeline import Timeline
@@ -34,6 +35,9 @@ _MOST_OPS = 50_000
 _FIXED = "Arkqct"
 _NUMBER = {role: number for number, role in enumerate(ROLES)}
 OTHER = _NUMBER["other"]
+_LOCAL_COPY = re.compile(
+    r"^(?:memcpy DtoD|copyDeviceToDevice|__amd_rocclr_copyBuffer)", re.IGNORECASE
+)
 _QK_NORM = re.compile(r"[m*e]*n(?:.*n)?(?:[*me]{0,4})")
 
 
@@ -82,7 +86,27 @@ def find_structure(timeline: Timeline, rules: NameRules) -> Structure:
         )
         if layers is not None:
             _enter(structure, np.stack([rows for _, rows in sequences]), layers, roles, by_name)
+    staging = _staging_copies(trace, letters)
+    structure.role[staging] = _NUMBER["communication"]
+    structure.confidence[staging] = BY_PLACE
     return structure
+
+
+def _staging_copies(trace: Trace, letters: str) -> Int64s:
+    """The copies inside a device whose neighbour on their stream communicates; `letters` holds one
+    for each name."""
+    is_copy = np.array([bool(_LOCAL_COPY.search(name)) for name in trace.names], dtype=np.bool_)
+    if not is_copy.any():
+        return np.zeros(0, dtype=np.int64)
+    communicates = np.array([letter == KINDS["communication"] for letter in letters])
+    ops = trace.ops
+    order = np.lexsort((ops.start_ns, ops.stream, ops.device))
+    beside = (np.diff(ops.device[order]) == 0) & (np.diff(ops.stream[order]) == 0)
+    name = ops.name[order]
+    staging = np.zeros(len(order), dtype=np.bool_)
+    staging[1:] |= beside & communicates[name[:-1]]
+    staging[:-1] |= beside & communicates[name[1:]]
+    return order[staging & is_copy[name]]
 
 
 def _structure_of(

@@ -103,21 +103,40 @@ def standings_table(sides: Sequence[Side], standings: Sequence[Standing]) -> Tab
     return sides_table(ordered).only("name", "tokens_per_s", "accuracy.kl", "beaten_by")
 
 
-def _judged(side: Side) -> Tone:
-    """A clear difference stands out; the verdict says it in words."""
-    if side.ratio is None:
-        return "dim"
-    return {"faster": "good", "slower": "bad"}.get(side.ratio.verdict, "plain")  # type: ignore[return-value]
-
-
-def _slower(side: Side) -> Tone:
-    if side.answer is None:
-        return "dim"
-    return {"faster": "good", "slower": "bad"}.get(side.answer.verdict, "plain")  # type: ignore[return-value]
-
-
 def _ratio_interval(ratio: SpeedRatio | DiffAnswer | None) -> str:
     return interval_text(None if ratio is None else ratio.interval, ratio_text)
+
+
+def _ratio_columns(key: str, title: str, of: str, over: str) -> tuple[Column[Side], ...]:
+    """A ratio with its interval over `over` and its verdict: those of `key`, a figure of a side."""
+
+    def ratio_of(side: Side) -> SpeedRatio | DiffAnswer | None:
+        ratio: SpeedRatio | DiffAnswer | None = getattr(side, key)
+        return ratio
+
+    def tone(side: Side) -> Tone:
+        """A clear difference stands out; the verdict says it in words."""
+        ratio = ratio_of(side)
+        clear: dict[str, Tone] = {"faster": "good", "slower": "bad"}
+        return "dim" if ratio is None else clear.get(ratio.verdict, "plain")
+
+    value = f"{key}.value" if key == "ratio" else f"{key}.ratio"
+    return (
+        Column(key, title, RATIO, of, value, tone=tone),
+        Column(
+            f"{key}.interval",
+            "95 % of ratio",
+            RATIO,
+            f"A bootstrap interval of the ratio over the {over}.",
+            f"{key}.interval.low",
+            text=lambda side: _ratio_interval(ratio_of(side)),
+            priority=2,
+            tone="dim",
+        ),
+        Column(
+            f"{key}.verdict", "verdict", _VERDICT, "What the interval shows.", priority=6, tone=tone
+        ),
+    )
 
 
 _SPEED: tuple[Column[Side], ...] = (
@@ -148,59 +167,10 @@ _SPEED: tuple[Column[Side], ...] = (
         priority=8,
         tone="dim",
     ),
-    Column(
-        "ratio",
-        "ratio",
-        RATIO,
-        "tokens/s ÷ those of the first side.",
-        "ratio.value",
-        tone=_judged,
-    ),
-    Column(
-        "ratio.interval",
-        "95 % of ratio",
-        RATIO,
-        "A bootstrap interval of the ratio over the rounds.",
-        "ratio.interval.low",
-        text=lambda side: _ratio_interval(side.ratio),
-        priority=2,
-        tone="dim",
-    ),
-    Column(
-        "ratio.verdict",
-        "verdict",
-        _VERDICT,
-        "What the interval shows.",
-        priority=6,
-        tone=_judged,
-    ),
+    *_ratio_columns("ratio", "ratio", "tokens/s ÷ those of the first side.", "rounds"),
 )
-_STEP_RATIO: tuple[Column[Side], ...] = (
-    Column(
-        "answer.ratio",
-        "step ratio",
-        RATIO,
-        "Step time ÷ that of the first trace.",
-        tone=_slower,
-    ),
-    Column(
-        "answer.interval",
-        "95 % of ratio",
-        RATIO,
-        "An interval of the ratio over the steps, or over the traces.",
-        "answer.interval.low",
-        text=lambda side: _ratio_interval(side.answer),
-        priority=2,
-        tone="dim",
-    ),
-    Column(
-        "answer.verdict",
-        "verdict",
-        _VERDICT,
-        "What the interval shows.",
-        priority=6,
-        tone=_slower,
-    ),
+_STEP_RATIO = _ratio_columns(
+    "answer", "step ratio", "Step time ÷ that of the first trace.", "steps, or over the traces"
 )
 _ERROR: tuple[Column[Side], ...] = (
     Column(

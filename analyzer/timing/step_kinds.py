@@ -9,7 +9,6 @@ import numpy as np
 
 from decodescope.analyzer.timing.step_annotations import (
     ENGINE_MARKER,
-    UNKNOWN,
     StepAnnotation,
     common,
     parse_annotation,
@@ -47,13 +46,11 @@ def kinds_of(trace: Trace, steps: Steps) -> tuple[StepAnnotation, ...]:
 
     A marker's name tells them; those that it lacks are told by the engine annotations inside the
     marker on its thread, as far as all outermost ones agree. In a capture of ours, the steps of
-    batch B read B * (position + 1 + index) KV entries. Of steps that Python frames mark, the frames
-    or else the work tell the kind. `UNKNOWN` for inferred steps.
+    batch B read B * (position + 1 + index) KV entries. Of steps that no range marks, the Python
+    frames or else the work tell the kind.
     """
-    if steps.source == "frames":
-        return _by_frames_or_work(trace, steps)
     if steps.source != "markers":
-        return (UNKNOWN,) * len(steps)
+        return _by_frames_or_work(trace, steps) if len(steps) else ()
     name = trace.ranges.name[steps.marker]
     parsed = {
         name_index: parse_annotation(trace.names[name_index])
@@ -84,16 +81,16 @@ def _by_frames_or_work(trace: Trace, steps: Steps) -> tuple[StepAnnotation, ...]
     from decodescope.analyzer.timing.frame_steps import engine_of, frame_kinds
     from decodescope.analyzer.timing.work_kinds import work_kinds
 
-    by_frame = frame_kinds(trace, steps.marker, steps.host)
-    by_work, tokens = work_kinds(trace, steps.op_step, steps.busy_ns)
-    names = [trace.names[name] for name in trace.frames.name[steps.marker].tolist()]
+    kinds, tokens = work_kinds(trace, steps.op_step, steps.busy_ns)
+    engines: list[str | None] = [None] * len(steps)
+    if steps.source == "frames":
+        by_frame = frame_kinds(trace, steps.marker, steps.host)
+        kinds = [kinds[i] if kind == "unknown" else kind for i, kind in enumerate(by_frame)]
+        frame_names = trace.frames.name[steps.marker].tolist()
+        engines = [engine_of(trace.names[name]) for name in frame_names]
     return tuple(
-        StepAnnotation(
-            kind=kind if kind != "unknown" else by_work[index],
-            query_tokens=tokens[index],
-            engine=engine_of(names[index]),
-        )
-        for index, kind in enumerate(by_frame)
+        StepAnnotation(kind=kind, query_tokens=number, engine=engine)
+        for kind, number, engine in zip(kinds, tokens, engines, strict=True)
     )
 
 

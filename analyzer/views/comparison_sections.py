@@ -155,8 +155,8 @@ def answer_lines(diff: Diff) -> Iterator[str]:
     if largest is not None and largest.change_ns:
         whole_ns = sum(row.change_ns for row in answer.parts)
         yield (
-            f"changed most: {part_words(largest.part)}, {signed_change(largest.change_ns)} of "
-            f"{signed_change(whole_ns)}"
+            f"changed most: {part_words(largest.part)} {signed_change(largest.change_ns)}, of the "
+            f"step {signed_change(whole_ns)}"
         )
     if answer.unprofiled_ratio is not None:
         base_ns, other_ns = (report.answer.unprofiled_step_ns for report in (diff.base, diff.other))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from benchmarks.report.records import Record
+from decodescope.analyzer.schema.answer import Bound
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.text.formatting import UNKNOWN, duration, number, percent, rate
 from decodescope.analyzer.vocabulary.words import bound_words
@@ -16,7 +17,7 @@ _WIDE = 0.3
 @dataclass(frozen=True, slots=True)
 class VariantRow:
     """One variant of a comparison, as text. Step, MBU, launches and ops are medians of the rounds,
-    the verdict is the most frequent one, `idle` the share of the profiled window. `kl` has its 95 %
+    the bound is the most frequent one, `idle` the share of the profiled window. `kl` has its 95 %
     interval where the record has one."""
 
     variant: str
@@ -27,7 +28,7 @@ class VariantRow:
     mbu: str
     launches: str
     ops: str
-    verdict: str
+    bound: str
     idle: str
     kl: str
 
@@ -111,7 +112,7 @@ def _row(record: Record, rates: Record) -> VariantRow:
     name = rates["variant"]
     runs = _runs(record, name)
     window = record["windows"][name]
-    bounds = Counter(run["verdict"]["bound"] for run in runs)
+    bounds = Counter(map(_bound, runs))
     return VariantRow(
         variant=name,
         rate=f"{_mean(rates)} ({_noise(rates)})",
@@ -121,10 +122,16 @@ def _row(record: Record, rates: Record) -> VariantRow:
         mbu=f"{percent(median(run['bandwidth']['mbu'] for run in runs))} %",
         launches=number(median(run["launch_calls_per_step"] for run in runs)),
         ops=number(median(run["gpu_ops_per_step"] for run in runs)),
-        verdict=bound_words(bounds.most_common(1)[0][0]),
+        bound=bound_words(bounds.most_common(1)[0][0]),
         idle=f"{percent(window['idle_ns'] / window['window_ns'])} %",
         kl=with_interval(rates["accuracy"]["kl"], rates["accuracy"].get("kl_interval"), "{:.2g}"),
     )
+
+
+def _bound(run: Record) -> Bound:
+    """Records of schema version 2 have the bound in `verdict`, where `launch` is `host`."""
+    bound = run["answer"]["bound"] if "answer" in run else run["verdict"]["bound"]
+    return "host" if bound == "launch" else bound
 
 
 def _runs(record: Record, name: str) -> list[Record]:

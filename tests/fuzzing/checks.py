@@ -49,7 +49,7 @@ def check_output(case: Case, done: Done) -> None:
 def check_json(command: str, text: str) -> None:
     """What `analyze --json` or `diff --json` printed."""
     if command == "diff":
-        msgspec.json.decode(text, type=Diff)
+        check_diff(msgspec.json.decode(text, type=Diff))
     elif '"ranks":' in text[:40]:
         ranks = msgspec.json.decode(text, type=RanksReport)
         for report in [one.report for one in ranks.ranks] + [ranks.merged] * bool(ranks.merged):
@@ -65,6 +65,20 @@ def check_planted(case: Case, done: Done) -> None:
     answer = msgspec.json.decode(done.out, type=Report).answer
     assert answer.step_ns == case.step_ns, f"{answer.step_ns} ns, planted {case.step_ns} ns"
     assert (answer.limit_ns or 0) <= answer.whole_ns, f"limit {answer.limit_ns} ns"
+
+
+def check_diff(diff: Diff) -> None:
+    """The ratio is that of the step times, the parts add up to their change, and an interval
+    contains the ratio."""
+    answer = diff.answer
+    base_ns, other_ns = answer.base_step_ns, answer.other_step_ns
+    if base_ns is not None and other_ns is not None:
+        assert sum(row.change_ns for row in answer.parts) == other_ns - base_ns
+        assert answer.ratio == (other_ns / base_ns if base_ns and other_ns else None)
+    if answer.interval is not None:
+        assert answer.ratio is not None
+        assert answer.interval.low <= answer.ratio <= answer.interval.high
+    assert diff.gate is None or not diff.gate.failures or answer.verdict == "slower"
 
 
 def check_files(case: Case, folder: Path) -> None:

@@ -20,7 +20,7 @@ _DETAILS_BESIDE_WIDTH = 110
 _VERDICT_ROWS = 8
 _FULL_VERDICT_ROWS = 12
 _SMALL_HEIGHT = 16
-_LEAST_PARTS = 6
+_LEAST_PARTS, _SOME_PARTS = 6, 12
 _STATUS_ROWS = 4
 _TABLES_OF_RANKS = ("gpus", "collectives", "skew")
 _TABLES_OF_CHANGES = ("ab_step", "ab_ranges", "ab_kernels")
@@ -112,11 +112,13 @@ def range_bands(room: Room) -> list[Band]:
 
 
 def limit_bands(room: Room) -> list[Band]:
-    """Verdict, parts and bandwidths take the rows that they need; the roofline the others, with the
-    details of the chosen kernel beside it where there is room. Every screen has the first parts."""
+    """The first parts are on every screen. Verdict, bandwidths and the longest parts take the rows
+    that they need; the roofline the others, with the details of the chosen kernel beside it where
+    there is room."""
     edge = edge_rows(room.frame)
     verdict = max(min(room.wanted.get("verdict_full", 1), _FULL_VERDICT_ROWS, room.height // 3), 1)
     parts = room.wanted.get("parts", 6) + edge
+    least_parts, some_parts = min(edge + _LEAST_PARTS, parts), min(edge + _SOME_PARTS, parts)
     bandwidths = room.wanted.get("bandwidths", 3) + edge
     roofline: tuple[tuple[str, float], ...] = (("roofline", 1.0),)
     if room.width >= _DETAILS_BESIDE_WIDTH:
@@ -125,7 +127,7 @@ def limit_bands(room: Room) -> list[Band]:
     least = edge + min(room.wanted.get("roofline") or 7, 7)
     return [
         Band((("verdict_full", 1.0),), min(verdict, 2), verdict, 1, 1, verdict),
-        Band((("parts", 1.0),), min(edge + _LEAST_PARTS, parts), parts, 2, 4, parts),
+        Band((("parts", 1.0),), least_parts, parts, 2, 4, some_parts),
         Band((("bandwidths", 1.0),), min(edge + 2, bandwidths), bandwidths, 4, 2, bandwidths),
         Band(roofline, least, edge + 400, 5, 9, least + 1),
     ]

@@ -129,9 +129,10 @@ class RangeTreePanel(TablePanel):
             return Empty(TITLE, "no range and no operator of the host launched this window's work")
         within = view.selection.within
         rows = RangeRows(lines, self._folded, window, within)
-        self._title = f"{TITLE} per {window.per}"
+        per_step = " per step" if window.report.main_steps.steps else ""
+        self._title = f"{TITLE}{per_step}"
         if all(line.range.kind == "operator" for line in rows.lines if line.depth == 0):
-            self._title = f"Operators per {window.per} (the host opened no range)"
+            self._title = f"Operators{per_step} (the host opened no range)"
         if any(line.range.kind == "inferred" for line in rows.lines):
             how = "where ~" if self._brush.inks.letters else "where slanted"
             self._title += f", inferred from kernel names {how}"

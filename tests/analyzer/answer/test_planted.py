@@ -14,10 +14,12 @@ from decodescope.analyzer.reports.user_facts import NOTHING, Given, GivenModel
 from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from tests.helpers.kineto_events import call, op, read, span, trace_of
-from tests.helpers.planted.decode_traces import Plan
+from tests.helpers.planted.decode_traces import Plan, Step, file_of
+from tests.helpers.planted.drawn_steps import US, drawn, jittered, kernels
 from tests.helpers.planted.random_plans import random_situation
-from tests.helpers.planted.situations import SITUATIONS, US, Situation, situation
-from tests.helpers.planted.truth import COMMUNICATION, Parts, Truth
+from tests.helpers.planted.situation import Situation
+from tests.helpers.planted.situations import SITUATIONS, situation
+from tests.helpers.planted.truth import COMMUNICATION, Parts, Truth, truth_of
 
 SEED = random.randrange(10**6)
 OTHERS = {*GAP_CLASSES, COMMUNICATION}
@@ -70,7 +72,10 @@ def check_answer(analysis: Analysis) -> None:
 def test_step_time_kinds_and_parts_are_those_planted(name: str, seed: int) -> None:
     situation, files = planted(name, seed)
     for analysis, truth in files:
-        check_parts(analysis.report.answer, truth, has_roles=situation.has_roles)
+        if situation.is_exact:
+            check_parts(analysis.report.answer, truth, has_roles=situation.has_roles)
+        else:
+            assert analysis.report.answer.step_ns == pytest.approx(truth.step_ns, rel=0.01)
 
 
 def check_parts(answer: Answer, truth: Truth, *, has_roles: bool) -> None:
@@ -149,3 +154,31 @@ def test_steps_of_one_thread_on_two_devices_last_until_the_next_of_their_device(
     check_answer(analysis)
     assert [step.time_ns for step in analysis.report.steps] == [200 * US] * 4 + [30 * US] * 2
     assert analysis.report.answer.step_ns == 200 * US
+
+
+@pytest.mark.parametrize("name", ["host_bound", "late_scheduler"])
+def test_the_frame_in_which_the_host_was_late_is_named(name: str) -> None:
+    for seed in (0, SEED):
+        made, ((analysis, _),) = planted(name, seed)
+        assert analysis.report.answer.host[0].frame == made.late_frame
+
+
+def test_a_late_frame_takes_as_long_as_planted() -> None:
+    made, ((analysis, _),) = planted("late_scheduler", SEED)
+    ((plan,),) = made.files
+    assert analysis.report.answer.host[0].ns == plan.steps[0].schedule_ns
+
+
+def test_two_engines_on_one_device_have_steps_of_their_own() -> None:
+    """A step lasts until the next one of its engine; its parts hold ops of both."""
+    rng = random.Random(SEED)
+    plans = []
+    for number in (1, 2):
+        made = kernels(rng, 3, 8 * US, 12 * US, stream=6 + number)
+        steps = jittered(rng, Step(made, "decode", 8, "step[DECODE bs=8]"), 5)
+        begin_ns = 10**6 + drawn(rng, 0, 400 * US)
+        plans.append(Plan(steps, begin_ns=begin_ns, number=number, pid=number))
+    analysis, truth = analyze(read(file_of(tuple(plans)))), truth_of(plans)
+    check_answer(analysis)
+    answer = analysis.report.answer
+    assert (answer.kind, answer.steps, answer.step_ns) == ("decode", 10, truth.step_ns)

@@ -113,7 +113,7 @@ def test_a_single_step_has_no_interval() -> None:
     diff = diff_reports(steps(10), steps(10, 20, 30))
     answer = diff.answer
     assert (answer.interval, answer.verdict, answer.ratio) == (None, "unknown", 2.0)
-    assert answer.reason == "A has 1 step: an interval needs at least 2 steps a side"
+    assert answer.reason == "A has 1 timed step: an interval needs at least 2 a side"
     assert (answer.more_base, answer.more_other) == (1, 0)
     assert message_of(diff, "inconclusive").endswith("about 1 more step of A would decide it")
 

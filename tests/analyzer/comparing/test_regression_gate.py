@@ -184,7 +184,7 @@ def test_a_single_step_fails_nothing_and_says_what_would_decide() -> None:
     assert checked.gate.failures == ()
     (message,) = (f.message for f in checked.findings if f.code == "inconclusive")
     assert message == (
-        "inconclusive: x8.991, B has 1 step: an interval needs at least 2 steps a side; about "
+        "inconclusive: x8.991, B has 1 timed step: an interval needs at least 2 a side; about "
         "1 more step of B would decide it"
     )
 

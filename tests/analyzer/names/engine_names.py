@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 
 class EngineName(NamedTuple):
-    """A kernel's name, where it comes from, and what it says: a table of engine_names.toml."""
+    """A kernel's name, where it comes from, and what it says: a table of engine_names.toml. `file`
+    is the file of the project that defines it."""
 
     source: str
     name: str
@@ -15,6 +16,7 @@ class EngineName(NamedTuple):
     family: str
     operation: str | None = None
     communication: str | None = None
+    file: str | None = None
 
 
 _DOCUMENT = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))

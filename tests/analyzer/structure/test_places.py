@@ -3,7 +3,10 @@
 import pytest
 
 from decodescope.analyzer.names.kinds import ROLES
-from decodescope.analyzer.structure.step_structure import roles_in_step
+from decodescope.analyzer.names.rules import bundled_rules
+from decodescope.analyzer.structure.step_structure import KNOWN_BY, find_structure, roles_in_step
+from decodescope.analyzer.timing.timeline import find_timeline
+from tests.helpers.kineto_events import op, trace_of
 from tests.helpers.recorded.decode_ops import (
     RecordedStep,
     allowed_roles,
@@ -60,3 +63,21 @@ def test_two_compilers_of_one_model_have_the_same_roles() -> None:
     eager, compiled = (set(roles_of(STEPS[f"llama {how}"])) for how in ("eager", "compiled"))
     products = {"qkv", "attention", "o", "gate_up", "activation", "down", "head", "sampling"}
     assert products <= eager & compiled
+
+
+def test_a_copy_beside_an_all_reduce_stages_its_message() -> None:
+    """A copy to a registered buffer before, and one out of it behind; others stay copies."""
+    inside, reduce = "Memcpy DtoD (Device -> Device)", "cross_device_reduce_1stage<half, 4>"
+    ops = [
+        ("Memcpy HtoD (Pinned -> Device)", 7), ("gemm", 7), (inside, 7), (reduce, 7), (inside, 7),
+        ("gemm", 7), (inside, 7), ("gemm", 7), (inside, 9),
+    ]  # fmt: skip
+    events = [
+        op(10 * number, 10 * number + 5, number, name=name, stream=stream)
+        for number, (name, stream) in enumerate(ops)
+    ]
+    structure = find_structure(find_timeline(trace_of(*events)), bundled_rules())
+    roles = [ROLES[role] for role in structure.role]
+    communication = [number for number, role in enumerate(roles) if role == "communication"]
+    assert communication == [2, 3, 4]
+    assert [KNOWN_BY[structure.confidence[number]] for number in (2, 3)] == ["place", "name"]

@@ -121,6 +121,15 @@ def test_kernels_made_for_decoding_tell_the_kind() -> None:
     assert kinds(analyze(trace_of(*events_of(Step(layers=0, tokens=1))))) == []
 
 
+def test_steps_that_repetition_shows_have_kinds_too() -> None:
+    events = events_of(*[Step(("x.py(1): f",), tokens=1)] * 4)
+    kernels = [one for one in events if one["cat"] == "kernel"]
+    for first in kernels[:: len(kernels) // 4]:
+        first["name"] = "embedding_kernel"
+    analysis = analyze(trace_of(*events))
+    assert (analysis.steps.source, set(kinds(analysis))) == ("repetition", {"decode"})
+
+
 def test_one_step_and_only_a_prefill() -> None:
     one = analyze(trace_of(*events_of(DECODING)))
     assert (one.steps.source, kinds(one), one.steps.following.tolist()) == (

@@ -135,7 +135,7 @@ def test_the_part_that_changed_most_is_named_but_never_the_profilers_cost() -> N
     parts = {"qkv": 5_000, "host_wait": 2_000, "profiler": 90_000}
     other = window_of(steps, answer=answer_of(parts))
     output = text_of(comparison_table(diff_reports(base, other)), 120)
-    assert "changed most: waiting for the host, +1.10 µs of +90.1 µs" in output
+    assert "changed most: waiting for the host +1.10 µs, of the step +90.1 µs" in output
 
 
 def test_a_diff_of_whole_traces_shows_totals() -> None:

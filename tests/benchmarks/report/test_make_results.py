@@ -117,7 +117,7 @@ def comparison(*variants: dict[str, object]) -> dict[str, object]:
         "launch_calls_per_step": 1.0,
         "gpu_ops_per_step": 2.0,
         "bandwidth": {"mbu": 0.5, "measured_peak_bytes_per_s": 4e12},
-        "verdict": {"bound": "memory"},
+        "answer": {"bound": "memory"},
         "bytes_per_step": 2_000_000_000,
     }
     speed = {"value": 2.0, "interval": {"low": 1.9, "high": 2.1}}

@@ -68,8 +68,7 @@ def truth_of(plans: Sequence[Plan]) -> Truth:
     if kind == "decode":
         rows = [each for each in rows if each.step.batch == batch]
     followed = [each for each in rows if not each.is_last]
-    clean = [each for each in followed if not each.held_ns]
-    times_ns = sorted(each.time_ns for each in clean or followed or rows)
+    times_ns = sorted(each.time_ns for each in followed or rows)
     step_ns = times_ns[(len(times_ns) - 1) // 2]
     return Truth(
         kinds=dict(kinds),
@@ -77,7 +76,7 @@ def truth_of(plans: Sequence[Plan]) -> Truth:
         batch=batch if len({each.step.batch for each in rows}) == 1 else None,
         steps=len(rows),
         step_ns=step_ns,
-        parts=tuple(each.parts for each in clean or followed or rows if each.time_ns == step_ns),
+        parts=tuple(each.parts for each in followed or rows if each.time_ns == step_ns),
         interruptions_ns=sum(each.held_ns for each in planted),
     )
 

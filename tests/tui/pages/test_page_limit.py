@@ -111,6 +111,7 @@ async def test_every_screen_has_the_first_parts(eager: Path, size: tuple[int, in
         ({}, "limit not known"),
         ({"limit_ns": 42_000}, "limit 42.0 µs"),
         ({"limit_ns": 42_000, "limit_is_lower_bound": True}, "limit ≥ 42.0 µs"),
+        ({"limit_ns": 42_000, "model": "m", "model_source": "guessed"}, "limit 42.0 µs (m?)"),
     ],
 )
 def test_the_title_is_the_step_and_its_limit(changes: dict[str, Any], words: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decodescope.analyzer.text.formatting import count, duration
+from decodescope.analyzer.text.formatting import duration, number
 from decodescope.tui.background import analyse_files
 from decodescope.tui.model.details.describe import range_detail_lines
 from decodescope.tui.model.picks import RangePick, Selection
@@ -128,8 +128,9 @@ def test_the_figures_are_those_of_the_report() -> None:
     lines = drawn(RangeTreePanel, view_of(shown), BRUSHES[0], 140, 30)
     found = plain["decode_step/model/lm_head"]
     (line,) = (line for line in lines if " lm_head " in line)
-    times = (duration(found.gpu_ns), duration(found.idle_ns))
-    for text in (*times, count(found.launch_calls), found.confidence):
+    steps = shown.report.main_steps.steps
+    times = (duration(found.gpu_ns / steps), duration(found.idle_ns / steps))
+    for text in (*times, number(found.launch_calls / steps), found.confidence):
         assert f" {text} " in f"{line} "
 
 
@@ -152,7 +153,8 @@ def test_operators_stand_where_the_host_opened_no_range(tmp_path: Path) -> None:
     panel = RangeTreePanel(BRUSHES[0], view, Moment(0.0))
     assert panel._title == "Operators (the host opened no range)"
     assert any("aten::mm" in line for line in drawn(RangeTreePanel, view, BRUSHES[0], 80, 9))
-    assert RangeTreePanel(BRUSHES[0], view_of(window("eager")), Moment(0.0))._title == "Ranges"
+    stepped = RangeTreePanel(BRUSHES[0], view_of(window("eager")), Moment(0.0))
+    assert stepped._title == "Ranges per step"
 
 
 @pytest.mark.parametrize(

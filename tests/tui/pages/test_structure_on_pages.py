@@ -64,7 +64,7 @@ def said(lines) -> dict[str, str]:
 def test_inferred_ranges_are_slanted_and_said_to_be(inferred: Path) -> None:
     view = view_of(analyse_files([inferred], 0.0))
     panel = RangeTreePanel(BRUSHES[0], view, Moment(0.0))
-    assert panel._title == "Ranges, inferred from kernel names where slanted"
+    assert panel._title == "Ranges per step, inferred from kernel names where slanted"
     rows = panel._shown
     for row, line in enumerate(rows.lines):
         cells = rows.cells(row, BRUSHES[0].inks, 60)
@@ -74,7 +74,7 @@ def test_inferred_ranges_are_slanted_and_said_to_be(inferred: Path) -> None:
         assert name.style.italic == (True if is_inferred else None)
         assert attributed.text == ("inferred" if is_inferred else "exact")
     plain = RangeTreePanel(BRUSHES[2], view, Moment(0.0))
-    assert plain._title == "Ranges, inferred from kernel names where ~"
+    assert plain._title == "Ranges per step, inferred from kernel names where ~"
     lines = drawn(RangeTreePanel, view, BRUSHES[2], 120, 30)
     assert any("~layer.* \u00d74" in line for line in lines)
     assert not any("~step" in line for line in lines)

@@ -36,7 +36,7 @@ ACCURACY = Accuracy("fp32", "a text", 4, 0.01, 0.001, 0.99, 7.0, 1.01)
 
 def report(variant: str, tokens_per_s: float) -> RunReport:
     return RunReport(
-        schema_version=2, model="tiny", weights="bundled", variant=variant, device="cpu",
+        schema_version=3, model="tiny", weights="bundled", variant=variant, device="cpu",
         device_name=device_name("cpu"), dtype="fp32", batch=1, context=128, tokens=8,
         prompt_token_ids=[[1]], output_token_ids=[[2]], output_text=None, timed_steps=8,
         tokens_per_s=tokens_per_s, prefill_ns=1000, step_ns=StepTimes(1000, 1000, 1000, 1000),
@@ -106,7 +106,7 @@ def test_variants_take_turns_and_rounds_are_numbered() -> None:
 
 
 BASELINE = {
-    "schema_version": 2, "model": "tiny", "weights": "bundled", "variant": "eager",
+    "schema_version": 3, "model": "tiny", "weights": "bundled", "variant": "eager",
     "device": "cpu", "dtype": "fp32", "batch": 1, "context": 128, "tokens": 8, "sampling": None,
     "tokens_per_s": 100.0, "environment": {},
 }  # fmt: skip
@@ -115,7 +115,7 @@ BASELINE = {
 def baseline(**changes: object) -> Baseline:
     run = BASELINE | {"device_name": device_name("cpu")} | changes
     return read_baseline(
-        msgspec.json.encode({"schema_version": 2, "runs": [run]}), "old", ["eager"], 5
+        msgspec.json.encode({"schema_version": 3, "runs": [run]}), "old", ["eager"], 5
     )
 
 

@@ -66,8 +66,8 @@ def test_the_bundled_model_gives_the_tokens_of_eager() -> None:
     assert report["interpreted"] is True
     assert not eager.interpreted
     assert {name: report[name] for name in UNTIMED} == dict.fromkeys(UNTIMED)
-    assert (report["timed_steps"], report["waterfall"]) == (0, [])
-    assert report["verdict"]["bound"] == "unknown"
+    assert (report["timed_steps"], report["answer"]["parts"]) == (0, [])
+    assert (report["answer"]["bound"], report["answer"]["step_ns"]) == ("unknown", None)
     (finding,) = report["health"]["findings"]
     assert finding["code"] == "interpreted"
     assert report["bytes_per_step"] == pytest.approx(eager.bytes_per_step, rel=0.01)

@@ -28,7 +28,8 @@ class PartsPanel(WindowTablePanel):
         answer, observer = window.report.answer, window.report.observer
         if not answer.step_ns:
             return Empty(self.TITLE, _without_step(window))
-        title = f"{self.TITLE}: {duration(answer.step_ns)}, {limit_words(answer)}"
+        guess = f" ({answer.model}?)" if answer.model_source == "guessed" else ""
+        title = f"{self.TITLE}: {duration(answer.step_ns)}, {limit_words(answer)}{guess}"
         ratio = observer.ratio if observer else None
         slow = f"the profiler made it {ratio:.2f} times as long" if ratio and ratio > 1.05 else ""
         return WindowTable(answer_table(answer), title, slow, title)
