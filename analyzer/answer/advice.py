@@ -119,14 +119,34 @@ def _kernel_advice(parts: Sequence[AnswerPart]) -> Iterator[str]:
         return
     name = part_words(first.part)
     if first.limit_ns:
+        of_limit = first.limit_ns / max(first.ns, 1)
+        better = _known_better().get(first.part)
+        known = ""
+        if better is not None and better.of_limit > of_limit and first.limit_bound == "memory":
+            known = f"; {better.kernel} reaches {better.of_limit:.0%} ({better.where})"
         yield (
-            f"start with {name}: {first.limit_ns / max(first.ns, 1):.0%} of its limit; "
-            f"{duration(lost_ns(first))} a step could go"
+            f"start with {name}: {of_limit:.0%} of its limit; {duration(lost_ns(first))} a step "
+            f"could go{known}"
         )
     elif first.ops:
         yield f"start with {name}: {duration(first.ns)} a step, {first.share:.0%} of it"
     else:
         yield _GAP_ADVICE.get(first.part, f"start with the time {name}")
+
+
+class KnownBetter(msgspec.Struct, frozen=True):
+    """The share of its limit that a kernel of ours reaches, and where that was measured."""
+
+    kernel: str
+    of_limit: float
+    where: str
+
+
+@cache
+def _known_better() -> dict[str, KnownBetter]:
+    """The kernels of known_better.json, by the part that they are for."""
+    data = files(__package__).joinpath("known_better.json").read_bytes()
+    return msgspec.json.decode(data, type=dict[str, KnownBetter])
 
 
 def _fewer_bytes(variant: str) -> str:

@@ -79,7 +79,8 @@ def score_variants(
         if variant not in scores.accuracies:
             reason = scores.missing.get(variant, scores.no_reference)
             findings.append(Finding(ACCURACY_MISSING, f"no accuracy of {variant}: {reason}"))
-    return AccuracyDone(scores.accuracies, tuple(findings))
+    accuracies = {name: scores.accuracies[name] for name in variants if name in scores.accuracies}
+    return AccuracyDone(accuracies, tuple(findings))
 
 
 def _chosen_text(prepared: Prepared, variants: Sequence[str], text: str | None) -> ScoredText:

@@ -50,6 +50,7 @@ _HEAVY: tuple[Cause, ...] = ("graph_upload", "module_loading", "allocation")
 # Names of calls and ops in the evidence are cut to this length.
 NAME_CELLS = 100
 _PIECE_SHARE = 0.05
+_ALL = 0.9
 _MANY = 100
 
 
@@ -223,7 +224,7 @@ class GapCauses:
         if piece is not None:
             return piece
         if late:
-            return self._late(start_ns, call, kind)
+            return self._late(start_ns, end_ns, call, kind)
         if self._is_edge(row):
             evidence = (
                 "before the first or after the last step, where no call of the host explains it"
@@ -234,9 +235,17 @@ class GapCauses:
             return Piece("unlinked", evidence)
         return Piece("host", "the launching thread was outside of any call")
 
-    def _late(self, start_ns: int, call: int, kind: int) -> Piece:
+    def _late(self, start_ns: int, end_ns: int, call: int, kind: int) -> Piece:
         """A part after the start of the launch call of the op that ends the gap."""
-        called_ns, _, name = self._event(self.timeline.trace.calls, call)
+        calls = self.timeline.trace.calls
+        thread = int(calls.pid[call]), int(calls.tid[call])
+        beside = self._calls_within(start_ns, end_ns, thread, int(_ALL * (end_ns - start_ns)))
+        for row in beside[beside > call][:1].tolist():
+            # Host and device waited for the same.
+            piece = self._call_piece(row)
+            if piece.cause == "call" and piece.known:
+                return piece._replace(late=True)
+        called_ns, _, name = self._event(calls, call)
         before = duration(start_ns - called_ns)
         if call in self._first_replays:
             evidence = f"{name} began {before} before, the first launch of its graph in the trace"

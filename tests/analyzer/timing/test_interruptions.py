@@ -121,6 +121,26 @@ def test_what_the_device_does_is_named() -> None:
     assert_apart(report, clean)
 
 
+def test_a_call_that_takes_as_long_as_a_late_start_is_its_cause() -> None:
+    """The first copy under a profiler: the host waits in it, and the device for its event."""
+    events = steps(1)
+    events += [
+        call(9 * MS + number * 10_000, 9 * MS + number * 10_000 + 2_000, 900 + number, name="copy")
+        for number in range(4)
+    ]
+    hold_ns = 2 * STEP
+    trace = trace_of(*events)
+    clean = analyzed(trace).report
+    late = begun_late(trace, 2, hold_ns)
+    assert analyzed(late).report.answer.step_ns == (clean.answer.step_ns or 0) + hold_ns
+    at_ns = int(late.calls.end_ns[launches(late)[2]])
+    long = call(at_ns, at_ns + hold_ns, 990, name="copy")
+    report = analyzed(begun_late(trace_of(*events, long), 2, hold_ns)).report
+    assert (only(report).cause, only(report).call) == ("call", "copy")
+    assert "its 4 other calls" in only(report).evidence
+    assert near(report.answer.step_ns or 0, clean.answer.step_ns or 0)
+
+
 @pytest.mark.parametrize(
     ("name", "cause"),
     [

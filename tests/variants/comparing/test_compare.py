@@ -20,7 +20,7 @@ from decodescope.analyzer.errors import InputError, MissingRequirement
 from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.kernel_report import StepTimes
-from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding, Health, Observer
+from decodescope.analyzer.schema.report import Finding, Health, Observer
 from decodescope.analyzer.schema.run_report import Accuracy, RunReport
 from decodescope.analyzer.schema.step_report import Bandwidth
 from decodescope.variants import registry
@@ -42,8 +42,8 @@ ACCURACY = Accuracy("fp32", "a text", 4, 0.01, 0.001, 0.99, 7.0, 1.01)
 
 def report(variant: str, tokens_per_s: float) -> RunReport:
     return RunReport(
-        schema_version=SCHEMA_VERSION, model="tiny", weights="bundled", variant=variant,
-        device="cpu", device_name=device_name("cpu"), dtype="fp32", batch=1, context=128, tokens=8,
+        schema_version=3, model="tiny", weights="bundled", variant=variant, device="cpu",
+        device_name=device_name("cpu"), dtype="fp32", batch=1, context=128, tokens=8,
         prompt_token_ids=[[1]], output_token_ids=[[2]], output_text=None, timed_steps=8,
         tokens_per_s=tokens_per_s, prefill_ns=1000, step_ns=StepTimes(1000, 1000, 1000, 1000),
         launch_calls_per_step=None, gpu_ops_per_step=3.0, gpu_idle_fraction=0.1,
@@ -112,7 +112,7 @@ def test_variants_take_turns_and_rounds_are_numbered() -> None:
 
 
 BASELINE = {
-    "schema_version": SCHEMA_VERSION, "model": "tiny", "weights": "bundled", "variant": "eager",
+    "schema_version": 3, "model": "tiny", "weights": "bundled", "variant": "eager",
     "device": "cpu", "dtype": "fp32", "batch": 1, "context": 128, "tokens": 8, "sampling": None,
     "tokens_per_s": 100.0, "environment": {},
 }  # fmt: skip
@@ -121,7 +121,7 @@ BASELINE = {
 def baseline(**changes: object) -> Baseline:
     run = BASELINE | {"device_name": device_name("cpu")} | changes
     return read_baseline(
-        msgspec.json.encode({"schema_version": SCHEMA_VERSION, "runs": [run]}), "old", ["eager"], 5
+        msgspec.json.encode({"schema_version": 3, "runs": [run]}), "old", ["eager"], 5
     )
 
 
