@@ -147,6 +147,7 @@ def _environment() -> Environment:
         "answer": answer_lines,
         "bound": words.bound_words,
         "ops": words.ops_word,
+        "launch_words": words.launch_words,
         "main_steps": words.main_steps_words,
         "overlap": words.overlap_words,
         "steps": words.steps_words,
