@@ -182,3 +182,8 @@ def test_two_engines_on_one_device_have_steps_of_their_own() -> None:
     check_answer(analysis)
     answer = analysis.report.answer
     assert (answer.kind, answer.steps, answer.step_ns) == ("decode", 10, truth.step_ns)
+
+
+def test_a_copy_that_only_a_call_names_is_no_op() -> None:
+    answer = analyze(trace_of(call(0, 9, 1, name="Memcpy DtoD (Device -> Device)"))).report.answer
+    assert (answer.bound, answer.parts, answer.step_ns) == ("unknown", (), None)
