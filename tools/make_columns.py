@@ -42,7 +42,7 @@ from decodescope.analyzer.tables.launches_table import (
 )
 from decodescope.analyzer.tables.ranges_table import table_of_lines
 from decodescope.analyzer.tables.sides_table import runs_table, sides_table, speed_table
-from decodescope.analyzer.tables.steps_table import roles_table, step_kinds_table, steps_table
+from decodescope.analyzer.tables.steps_table import step_kinds_table, steps_table
 from decodescope.analyzer.tables.waiting_table import skew_table, spreads_table, waiting_table
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -96,7 +96,6 @@ def _of_a_trace(report: Report) -> dict[str, Table[Any]]:
         "The answer": answer_table(report.answer),
         "Kernels": kernels_table(report.kernels, attributed=True),
         "Ranges": table_of_lines((), report, folded=True),
-        "Roles of a step": roles_table(report.roles),
         "Steps": steps_table(report),
         "Kinds of steps": step_kinds_table(report, 0),
         "Devices": devices_table(report),
