@@ -12,7 +12,7 @@ from decodescope.analyzer.schema.communication_report import CommunicationReport
 from decodescope.analyzer.schema.comparison_report import Change, Pair
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.tables.answer_table import answer_table
+from decodescope.analyzer.tables.answer_table import answer_table, answers_table
 from decodescope.analyzer.tables.changes_table import (
     changes_table,
     kernel_changes_table,
@@ -43,7 +43,6 @@ from decodescope.analyzer.tables.sides_table import runs_table, sides_table, spe
 from decodescope.analyzer.tables.steps_table import roles_table, step_kinds_table, steps_table
 from decodescope.analyzer.tables.traces_table import captures_table, figures_table
 from decodescope.analyzer.tables.waiting_table import skew_table, spreads_table, waiting_table
-from decodescope.analyzer.tables.waterfall_table import waterfall_table
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PAGE = REPOSITORY / "docs" / "columns.md"
@@ -107,7 +106,7 @@ def _of_a_trace(report: Report) -> dict[str, Table[Any]]:
         "Gaps": longest_gaps_table(report),
         "Interruptions": interruptions_table(report),
         "Communication": communication_table(report),
-        "Where the step goes": waterfall_table({"time": report.answer.parts}),
+        "Where the step goes": answers_table({"time": report.answer}),
         "Figures of several traces": figures_table({"": report}),
         "Where traces come from": captures_table({"": report}),
         "Times of launch calls": launch_times_table(report.launches),

@@ -23,7 +23,6 @@ from decodescope.analyzer.tables.steps_table import (
 )
 from decodescope.analyzer.text.formatting import bytes_size, count, percent, weights_note
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.analyzer.views.report_blocks import launches_table
 from decodescope.analyzer.views.table_parts import (
     MIN_WIDTH,
     Fitted,
@@ -213,7 +212,9 @@ def _gaps(report: Report, width: int, most: int) -> Iterator[RenderableType]:
 
 
 def _launches(report: Report, width: int, most: int) -> Iterator[RenderableType]:
-    return section("Launch calls", launches_table(report.launches, width))
+    from decodescope.analyzer.views.report_blocks import launch_blocks
+
+    return section("Launch calls", *launch_blocks(report, width))
 
 
 def _devices(report: Report, width: int, most: int) -> Iterator[RenderableType]:
@@ -228,7 +229,7 @@ def _streams(report: Report, width: int, most: int) -> Iterator[RenderableType]:
 def _communication(report: Report, width: int, most: int) -> Iterator[RenderableType]:
     """The time of each device that communicated; with several, who waits for whom."""
     from decodescope.analyzer.tables.communication_table import communication_table
-    from decodescope.analyzer.views.waiting_sections import waiting_sections
+    from decodescope.analyzer.views.report_blocks import waiting_sections
 
     yield from section("Communication", rich_table(communication_table(report), width))
     if report.communication is not None:

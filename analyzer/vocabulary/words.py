@@ -1,5 +1,6 @@
 """Verdicts, changes, layers, roles and parts of a step in words, the same in every output."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from decodescope.analyzer.schema.answer import Bound
@@ -11,6 +12,7 @@ from decodescope.analyzer.text.formatting import (
     count,
     duration,
     interval_text,
+    number,
     percent,
     ratio_text,
     signed_duration,
@@ -202,6 +204,27 @@ def steps_words(report: Report) -> str:
     if steps == all_steps:
         return f"mean of {count(steps)} steps" if steps > 1 else "one step"
     return f"{'mean of ' if steps > 1 else ''}{count(steps)} of {count(all_steps)} steps"
+
+
+def launch_words(report: Report) -> Iterator[str]:
+    """Graph launches, queue depth and short kernels, each in a sentence."""
+    launches = report.launches
+    if launches.graph_launches:
+        noun = "graph launch" if launches.graph_launches == 1 else "graph launches"
+        ends = {min(launches.gpu_ops_per_graph_launch), max(launches.gpu_ops_per_graph_launch)}
+        spread = " to ".join(map(count, sorted(ends)))
+        yield f"{count(launches.graph_launches)} {noun} of {spread} {ops_word(report)}"
+    queue = f"queue depth: median {number(launches.median_queue_depth)} at a launch"
+    if (depth := launches.queue_depth) is not None:
+        queue += f"; over time mean {number(depth.mean)}, at most {count(depth.max)}, "
+        queue += f"empty {percent(depth.empty_share)} % of the time"
+    yield queue
+    if (short := launches.short_kernels) is not None and short.count:
+        yield (
+            f"{count(short.count)} kernels ({percent(short.share)} % of those launched one by one) "
+            f"ran for less time than their launch call took: {duration(short.gpu_ns)} of work for "
+            f"{duration(short.api_ns)} of calls"
+        )
 
 
 def main_steps_words(report: Report) -> str:

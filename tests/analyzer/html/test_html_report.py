@@ -332,7 +332,7 @@ def test_without_short_kernels_there_is_no_sentence_about_them() -> None:
         )
         report = msgspec.structs.replace(view.report, launches=launches)
         words = Page(html_report("t", [VariantView("it", report, None)], None)).words()
-        assert ("ran shorter than their launch call took" in words) == said
+        assert ("ran for less time than their launch call took" in words) == said
 
 
 def test_many_ranks_are_many_sections() -> None:

@@ -12,7 +12,7 @@ from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.schema.kernel_report import StepTimes
 from decodescope.analyzer.schema.report import Finding, Health
 from decodescope.analyzer.schema.run_report import Accuracy, RunReport
-from decodescope.variants.comparing.jobs import AccuracyDone, Job, RunDone, RunJob
+from decodescope.variants.comparing.job_process import AccuracyDone, Job, RunDone, RunJob
 from tests.helpers.answers import answer_of
 from tests.helpers.fake_clock import FakeClock
 

@@ -25,7 +25,13 @@ from decodescope.analyzer.schema.run_report import Accuracy, RunReport
 from decodescope.analyzer.schema.step_report import Bandwidth
 from decodescope.variants import registry
 from decodescope.variants.comparing.command import CompareRequest, compare_variants
-from decodescope.variants.comparing.jobs import AccuracyDone, AccuracyJob, Job, RunDone, RunJob
+from decodescope.variants.comparing.job_process import (
+    AccuracyDone,
+    AccuracyJob,
+    Job,
+    RunDone,
+    RunJob,
+)
 from decodescope.variants.machine.environment import device_name
 from decodescope.variants.registry import Variant
 
