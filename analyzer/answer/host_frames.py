@@ -14,8 +14,10 @@ import numpy as np
 
 from decodescope.analyzer.schema.answer import HostFrame
 from decodescope.analyzer.timing.gaps import HOST_WAIT, LAUNCH_CALL, LAUNCH_LATENCY, GapParts
-from decodescope.analyzer.timing.interruptions.interrupted_steps import without_interruptions
-from decodescope.analyzer.timing.interruptions.interruption import Interruption
+from decodescope.analyzer.timing.interruptions.interruption import (
+    Interruption,
+    without_interruptions,
+)
 from decodescope.analyzer.timing.intervals import Union, covered_inside, covered_until, union
 from decodescope.analyzer.timing.launches import first_matches
 from decodescope.analyzer.timing.timeline import Timeline
