@@ -117,12 +117,10 @@ def structure_findings(names: tuple[str, str], windows: tuple[Report, Report]) -
     if not all(window.steps for window in windows):
         return []
     sides = tuple(zip(names, windows, strict=True))
-    without_ops = [name for name, window in sides if not any(step.gpu_ops for step in window.steps)]
+    without_ops = [name for name, window in sides if window.answer.step is None]
     if without_ops:
         message = f"{_have(without_ops)} no step with GPU ops, so nothing is compared by role"
         return [Finding("no_roles", message)]
-    if not all(window.roles for window in windows):
-        return []
     if without_layers := [name for name, window in sides if not window.layers]:
         message = (
             f"{_have(without_layers)} no layers that repeat: roles rest on names alone there, and "

@@ -8,7 +8,10 @@ from operator import attrgetter
 from decodescope.analyzer.names.fitted_names import ShortNames, cut_start
 from decodescope.analyzer.schema.answer import Answer, AnswerPart
 from decodescope.analyzer.tables.columns import (
+    COUNT,
+    DETAIL,
     DURATION,
+    GIGABYTES_PER_S,
     PERCENT,
     RANGE,
     SIGNED_DURATION,
@@ -17,8 +20,9 @@ from decodescope.analyzer.tables.columns import (
     Mark,
     Table,
 )
+from decodescope.analyzer.tables.figures import quotient
 from decodescope.analyzer.vocabulary.answer_words import frame_words
-from decodescope.analyzer.vocabulary.words import part_words
+from decodescope.analyzer.vocabulary.words import ROLE_KNOWN_BY, part_words
 
 _HOST_PART = "host_wait"
 # No name is longer.
@@ -64,6 +68,7 @@ def answer_table(answer: Answer, most: int | None = None) -> Table[AnswerPart]:
             bar=10 if known else 16,
         ),
         _where(answer, most),
+        *_DETAILS,
     )
     return Table(
         "parts",
@@ -78,6 +83,47 @@ def answer_table(answer: Answer, most: int | None = None) -> Table[AnswerPart]:
 
 def _lost_ns(part: AnswerPart) -> int:
     return part.ns if part.over_ns is None else part.over_ns
+
+
+def _bytes_per_s(part: AnswerPart) -> float | None:
+    return part.bytes * 1e9 / part.ns if part.bytes is not None and part.ns else None
+
+
+_DETAILS: tuple[Column[AnswerPart], ...] = (
+    Column(
+        "share_of_limit",
+        "of limit",
+        PERCENT,
+        "The limit ÷ the time.",
+        quotient("limit_ns", "ns"),
+        priority=DETAIL,
+    ),
+    Column(
+        "bytes_per_s",
+        "",
+        GIGABYTES_PER_S,
+        "The bytes that the part must move ÷ its time.",
+        _bytes_per_s,
+        priority=DETAIL + 1,
+    ),
+    Column(
+        "ops",
+        "ops",
+        COUNT,
+        "The GPU ops of the part.",
+        lambda part: part.ops or None,
+        priority=DETAIL + 2,
+    ),
+    Column(
+        "confidence",
+        "known by",
+        TEXT,
+        "Whether the names of its ops tell the role, or their place in the step.",
+        lambda part: ROLE_KNOWN_BY.get(part.confidence),
+        priority=DETAIL + 3,
+        tone="dim",
+    ),
+)
 
 
 def _where(answer: Answer, most: int | None) -> Column[AnswerPart]:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 from decodescope.analyzer.schema.answer import Bound
 from decodescope.analyzer.schema.communication_report import CommunicationReport
 from decodescope.analyzer.schema.report import GapReport, Report
-from decodescope.analyzer.schema.step_report import StepKindReport, StructureReport
+from decodescope.analyzer.schema.step_report import StepCost, StepKindReport, StructureReport
 from decodescope.analyzer.text.formatting import (
     UNKNOWN,
+    bytes_size,
     count,
     duration,
     interval_text,
@@ -48,11 +49,7 @@ _LAYER_WORDS = {
 }
 
 INFERRED_NOTE = "inferred from kernel names: no range of the model contains these ops"
-ROLE_KNOWN_BY = {"exact": "name", "partial": "place", "none": "unknown"}
-ROLES_NOTE = (
-    "Attributed time in the median decode step: roles add up to its busy time; a role is known by "
-    "its kernels' names, or by their place in the layer"
-)
+ROLE_KNOWN_BY = {"exact": "name", "partial": "place"}
 _LAYERS_BY = {
     "ranges": "as the ranges name them",
     "capture": "as the graph's capture names them",
@@ -278,6 +275,24 @@ def layers_words(structure: StructureReport) -> str:
         f"{count(structure.layers)} {layers} ({of_each}), {count(structure.prologue_ops)} {before} "
         f"before and {count(structure.epilogue_ops)} after them, "
         f"{_LAYERS_BY.get(structure.source, structure.source)}{certainty}"
+    )
+
+
+def cost_words(cost: StepCost) -> str:
+    """The bytes that the step must read and its sizes, in a sentence."""
+    sizes = ["at least 1 request" if cost.batch is None else f"{count(cost.batch)} requests"]
+    if cost.batch == 1:
+        sizes = ["1 request"]
+    sizes += [f"{count(cost.kv_tokens)} KV positions"] if cost.kv_tokens is not None else []
+    formats = f" ({cost.weights})" if cost.weights else ""
+    devices = f", 1 of {cost.tensor_parallel} devices" if cost.tensor_parallel > 1 else ""
+    peak = cost.peak_bytes_per_s
+    at = f", {bytes_size(peak)}/s at most" if peak else ", at an unknown bandwidth"
+    guess = "?" * (cost.source == "guess")
+    least = "at least " * cost.is_lower_bound
+    return (
+        f"{cost.model}{guess}{formats}: {', '.join(sizes)}{devices}; a step reads "
+        f"{least}{bytes_size(cost.bytes_per_step)}{at}"
     )
 
 

@@ -17,6 +17,7 @@ from decodescope.analyzer.comparing.diff import diff_reports
 from decodescope.analyzer.comparing.pair_changes import step_changes
 from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.comparison_report import Diff, LayerChange, PartChange
 from decodescope.analyzer.schema.report import GAP_CLASSES, Report
 from decodescope.analyzer.schema.step_report import StepKindReport
@@ -122,7 +123,7 @@ def test_a_planted_slow_role_is_first(role: str) -> None:
     trace = bundled("compiled")
     before = analyze(trace)
     chosen = before.structure.role == ROLES.index(role)
-    ops = next(row.ops_per_step for row in before.report.roles if row.role == role)
+    ops = next(part.ops for part in before.report.answer.parts if part.part == role)
     step = step_changes(before.report, analyze(slowed(trace, chosen, 2_000)).report)
     assert step is not None
     assert_adds_up(step)
@@ -216,10 +217,10 @@ def test_what_limits_the_comparison_is_said() -> None:
     assert said["no_layers"].startswith("B has no layers")
     assert step_changes(layered, bare).layers == ()  # type: ignore[union-attr]
     assert dict(findings(bare, bare))["no_layers"].startswith("A and B have no layers")
-    idle = window_of([step_of(0, 100, {}, gpu_ops=0)])
+    idle = window_of([step_of(0, 100, {}, gpu_ops=0)], answer=Answer())
     assert dict(findings(layered, idle))["no_roles"].startswith("B has no step with GPU ops")
     answer = msgspec.structs.replace(layered.answer, step=None, step_ns=None)
-    whole = msgspec.structs.replace(layered, steps=(), roles=(), layers=(), answer=answer)
+    whole = msgspec.structs.replace(layered, steps=(), layers=(), answer=answer)
     said = dict(findings(whole, layered))
     assert "steps_on_one_side" in said
     assert "no_layers" not in said

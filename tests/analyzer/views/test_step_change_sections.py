@@ -87,7 +87,7 @@ def test_more_layers_are_said_to_be_compared_by_their_mean() -> None:
 
 def test_with_steps_on_one_side_there_is_no_table() -> None:
     answer = msgspec.structs.replace(layered(9).answer, step=None, step_ns=None)
-    whole = msgspec.structs.replace(layered(9), steps=(), roles=(), layers=(), answer=answer)
+    whole = msgspec.structs.replace(layered(9), steps=(), layers=(), answer=answer)
     diff = diff_reports(whole, layered(9))
     for text in (text_of(comparison_table(diff)), comparison_markdown(diff)):
         assert "Where the time went" not in text
