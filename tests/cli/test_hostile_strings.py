@@ -115,7 +115,7 @@ def test_layers_roles_and_interruptions_with_hostile_kernels(
         done = decodescope("analyze", path, *options.split())
         assert (done.code, done.err, unsafe(done.out)) == (0, "", "")
         if options.startswith("--show"):
-            assert "Parts of a step" in done.out
+            assert "2 layers (" in done.out
             assert "Interruptions" in done.out
     out = tmp_path / "again.json"
     assert decodescope("export", path, "--to", "chrome", "-o", str(out)).code == 0
