@@ -13,6 +13,7 @@ from decodescope.analyzer.schema.comparison_report import Change, Pair
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.tables.answer_table import answer_table, answers_table
+from decodescope.analyzer.tables.captures_table import captures_table
 from decodescope.analyzer.tables.changes_table import (
     changes_table,
     kernel_changes_table,
@@ -26,12 +27,13 @@ from decodescope.analyzer.tables.communication_table import (
     ranks_table,
 )
 from decodescope.analyzer.tables.devices_table import devices_table, streams_table
-from decodescope.analyzer.tables.gap_classes_table import (
+from decodescope.analyzer.tables.gaps_table import (
     gap_classes_table,
     idle_by_class_table,
+    interruptions_table,
+    longest_gaps_table,
     stream_gaps_table,
 )
-from decodescope.analyzer.tables.gaps_table import interruptions_table, longest_gaps_table
 from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.analyzer.tables.launches_table import (
     launch_apis_table,
@@ -41,7 +43,6 @@ from decodescope.analyzer.tables.launches_table import (
 from decodescope.analyzer.tables.ranges_table import table_of_lines
 from decodescope.analyzer.tables.sides_table import runs_table, sides_table, speed_table
 from decodescope.analyzer.tables.steps_table import step_kinds_table, steps_table
-from decodescope.analyzer.tables.traces_table import captures_table, figures_table
 from decodescope.analyzer.tables.waiting_table import skew_table, spreads_table, waiting_table
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -106,7 +107,6 @@ def _of_a_trace(report: Report) -> dict[str, Table[Any]]:
         "Interruptions": interruptions_table(report),
         "Communication": communication_table(report),
         "Where the step goes": answers_table({"time": report.answer}),
-        "Figures of several traces": figures_table({"": report}),
         "Where traces come from": captures_table({"": report}),
         "Times of launch calls": launch_times_table(report.launches),
         "Functions of launch calls": launch_apis_table(report.launches),

@@ -18,8 +18,7 @@ from textual.filter import LineFilter, NoColor
 from textual.widgets import Input
 from textual.worker import WorkerFailed
 
-from decodescope.analyzer.text.plain import plain_line, plain_text
-from decodescope.analyzer.vocabulary.ascii_text import to_ascii
+from decodescope.analyzer.text.plain import plain_line, plain_text, to_ascii
 from decodescope.tui.panels.panel import Panel
 
 # A sender may repeat its signal at once, as `timeout` does.

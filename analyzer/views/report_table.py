@@ -11,7 +11,11 @@ from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.schema.report import Attribution, Report
 from decodescope.analyzer.tables.devices_table import devices_table, streams_table
-from decodescope.analyzer.tables.gap_classes_table import gap_classes_table
+from decodescope.analyzer.tables.gaps_table import (
+    gap_classes_table,
+    interruptions_table,
+    longest_gaps_table,
+)
 from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.analyzer.tables.ranges_table import ranges_table
 from decodescope.analyzer.tables.steps_table import (
@@ -197,7 +201,6 @@ def _ranges(report: Report, width: int, most: int) -> Iterator[RenderableType]:
 
 def _gaps(report: Report, width: int, most: int) -> Iterator[RenderableType]:
     """Idle time by class, by step, and the longest gaps."""
-    from decodescope.analyzer.tables.gaps_table import longest_gaps_table
     from decodescope.analyzer.views.report_blocks import gap_blocks
 
     yield from section("Idle gaps", rich_table(gap_classes_table(report), width))
@@ -234,8 +237,6 @@ def _communication(report: Report, width: int, most: int) -> Iterator[Renderable
 
 
 def _interruptions(report: Report, width: int, most: int) -> Iterator[RenderableType]:
-    from decodescope.analyzer.tables.gaps_table import interruptions_table
-
     return section("Interruptions", rich_table(interruptions_table(report, most), width))
 
 

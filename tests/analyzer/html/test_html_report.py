@@ -322,7 +322,7 @@ def test_optional_fields_may_be_missing() -> None:
         report: Report = msgspec.structs.replace(bare, **{name: value})
         page = Page(html_report("bare", [VariantView("bare", report, None)], None))
         assert "None" not in page.text
-        assert page.count("section") == (8 if report.answer.parts else 7)
+        assert page.count("section") == (7 if report.answer.parts else 6)
 
 
 def test_a_chart_is_captioned_if_others_are_missing() -> None:

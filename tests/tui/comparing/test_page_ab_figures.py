@@ -9,7 +9,7 @@ from decodescope.analyzer.comparing.comparison_messages import (
     ComparisonProgress,
     RunMeasured,
 )
-from decodescope.analyzer.comparing.sides import sides_of, waterfalls_of
+from decodescope.analyzer.comparing.sides import answers_of
 from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.tui.model.comparing import NO_COMPARISON, MeasuredRun
 from decodescope.tui.panels.comparing.waterfalls import bar_parts
@@ -61,12 +61,12 @@ def test_before_the_first_run_and_after_the_last_no_time_is_known() -> None:
 @given(st.integers(1, 10**9), st.integers(1, 10**9), st.integers(1, 200))
 def test_the_bars_of_a_page_share_one_scale(faster: int, slower: int, cells: int) -> None:
     rates = {"eager": (1e9 / slower,) * 3, "compiled": (1e9 / faster,) * 3}
-    waterfalls = waterfalls_of(sides_of(comparison(3, **rates)))
-    assert waterfalls.scale_ns == max(bar.step_ns for bar in waterfalls.bars)
-    for bar in waterfalls.bars:
-        drawn = bar_parts(bar, waterfalls.scale_ns, cells)
-        assert len(drawn) == max(round(bar.step_ns * cells / waterfalls.scale_ns), 1)
-        for part, _, ns in bar.parts:
-            assert abs(drawn.count(part) - ns * cells / waterfalls.scale_ns) <= 1
-        order = [part for part, _, _ in bar.parts]
+    answers = answers_of(comparison(3, **rates))
+    scale_ns = max(answer.whole_ns for answer in answers.values())
+    for answer in answers.values():
+        drawn = bar_parts(answer, scale_ns, cells)
+        assert len(drawn) == max(round(answer.whole_ns * cells / scale_ns), 1)
+        for part in answer.parts:
+            assert abs(drawn.count(part.part) - part.ns * cells / scale_ns) <= 1
+        order = [part.part for part in answer.parts]
         assert drawn == sorted(drawn, key=order.index)
