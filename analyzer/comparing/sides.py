@@ -1,20 +1,18 @@
-"""A comparison or a diff as one row for each side, and their waterfalls on one scale."""
+"""A comparison or a diff as one row for each side."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
 from msgspec.structs import replace
 
-from decodescope.analyzer.comparing.step_answer import BASE, OTHER
+from decodescope.analyzer.comparing.diff import BASE, OTHER
 from decodescope.analyzer.reports.step_figures import (
     gpu_ops_per_step,
     idle_fraction,
     launch_calls_per_step,
 )
 from decodescope.analyzer.roofline.peaks import step_bandwidth
-from decodescope.analyzer.schema.answer import AnswerPart
 from decodescope.analyzer.schema.comparison_report import (
     Comparison,
     Diff,
@@ -39,7 +37,7 @@ class Side:
 
     name: str
     window: Report | None
-    rounds: int
+    rounds: int | None
     tokens_per_s: float | None
     ratio: SpeedRatio | None
     step_ns: float | None
@@ -113,58 +111,10 @@ def _trace(diff: Diff, name: str) -> Side:
         name,
         report,
         about=f"{capture.variant} · {file}" if capture is not None else file,
-        rounds=report.answer.steps,
+        rounds=None,
         tokens_per_s=report.answer.tokens_per_s,
         ratio=None,
         step_ns=step_ns,
         mbu=step_bandwidth(cost, timed_ns).mbu if cost and cost.is_certain and timed_ns else None,
         answer=diff.answer if name == OTHER else None,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """The step of one side: its parts from left to right, each with where it begins. The parts of
-    length 0 are left out."""
-
-    name: str
-    step_ns: int
-    parts: tuple[tuple[str, int, int], ...]
-
-
-PartTimes = tuple[str, tuple[int | None, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class Waterfalls:
-    """Bars on one scale: `scale_ns` is the length of the longest one. `table` has the ns of each
-    part that any side has, one for each bar, None where that side has no such part."""
-
-    scale_ns: int
-    bars: tuple[Bar, ...]
-    table: tuple[PartTimes, ...]
-
-
-def waterfalls_of(sides: Sequence[Side]) -> Waterfalls:
-    known = {side.name: side.window.answer.parts for side in sides if side.window}
-    bars = tuple(_bar(name, parts) for name, parts in known.items() if parts)
-    columns = [{part.part: part.ns for part in parts} for parts in known.values() if parts]
-    return Waterfalls(
-        scale_ns=max((bar.step_ns for bar in bars), default=0),
-        bars=bars,
-        table=tuple(
-            (name, tuple(column.get(name) for column in columns))
-            for name in dict.fromkeys(name for column in columns for name in column)
-            if any(column.get(name) for column in columns)
-        ),
-    )
-
-
-def _bar(name: str, parts: tuple[AnswerPart, ...]) -> Bar:
-    lengths = {part.part: part.ns for part in parts}
-    placed, start_ns = [], 0
-    for part, ns in lengths.items():
-        if ns > 0:
-            placed.append((part, start_ns, ns))
-            start_ns += ns
-    return Bar(name, start_ns, tuple(placed))

@@ -19,6 +19,7 @@ from decodescope.analyzer.html.svg_step_time import launches_svg, queue_svg
 from decodescope.analyzer.html.svg_timeline import excerpt_svg, step_svg
 from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.tables import (
+    answer_table,
     changes_table,
     communication_table,
     devices_table,
@@ -31,7 +32,6 @@ from decodescope.analyzer.tables import (
     steps_table,
     traces_table,
     waiting_table,
-    waterfall_table,
 )
 from decodescope.analyzer.tables.columns import Column, Mark, Table, Tone
 from decodescope.analyzer.text import formatting
@@ -53,6 +53,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 _SCRIPT = "report.js"
 # The modules of the tables that the templates draw, by their names there.
 _TABLES = {
+    "answer": answer_table,
     "changes": changes_table,
     "communication": communication_table,
     "devices": devices_table,
@@ -65,7 +66,6 @@ _TABLES = {
     "steps": steps_table,
     "traces": traces_table,
     "waiting": waiting_table,
-    "waterfall": waterfall_table,
 }
 
 

@@ -19,19 +19,14 @@ from decodescope.analyzer.html.svg_step_time import (
     waterfalls_svg,
 )
 from decodescope.analyzer.html.svg_timeline import steps_svg
-from decodescope.analyzer.html.svg_variants import rates_svg, ratios_svg, standings_svg
+from decodescope.analyzer.html.svg_variants import rates_svg, standings_svg
 from decodescope.analyzer.names.kinds import FAMILIES
 from decodescope.analyzer.reports.distributions import Buckets, shared_bounds
 from decodescope.analyzer.schema.comparison_report import Comparison, ComparisonResult, Diff
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import GAP_CLASSES, CaptureInfo, Report
 from decodescope.analyzer.schema.run_report import RunReport
-from decodescope.analyzer.tables.sides_table import (
-    accuracy_notes,
-    rates_and_accuracy_table,
-    standings_table,
-)
-from decodescope.analyzer.tables.waterfall_table import part_names
+from decodescope.analyzer.tables.sides_table import accuracy_notes, sides_table, speed_table
 from decodescope.analyzer.tracks.step_tracks import StepTracks
 from decodescope.analyzer.views.comparison_sections import answer_lines
 
@@ -73,7 +68,6 @@ def html_report(
     `ranks` adds who waits for whom, if any rank communicates.
     """
     bars: list[Bar] = [(v.name, v.report.answer) for v in views if v.report.answer.parts]
-    part_times = {name: answer.parts for name, answer in bars}
     steps = [(view.step_name, view.tracks) for view in views if view.tracks is not None]
     changes = _changes(comparison, views)
     devices = [device for view in views for device in view.report.devices]
@@ -86,16 +80,15 @@ def html_report(
         ranks=ranks if ranks is not None and ranks.communication.collectives else None,
         changes=changes,
         answer_lines=list(answer_lines(comparison)) if isinstance(comparison, Diff) else [],
-        runs=runs,
         rates=rates_svg(changes.variants) if changes else None,
-        ratios=ratios_svg(changes.pairs) if changes else None,
         standings=standings_svg(changes.standings, changes.variants) if changes else None,
-        rates_table=rates_and_accuracy_table(sides),
-        standings_table=standings_table(sides, changes.standings if changes else ()),
+        sides_table=sides_table(sides),
+        speed_table=speed_table(changes.pairs if changes else ()),
         accuracy_notes=accuracy_notes(sides),
         models=_models(views, runs),
-        waterfall_parts=part_names(part_times),
-        part_times=part_times,
+        waterfall_parts=list(
+            dict.fromkeys(part.part for _, answer in bars for part in answer.parts if part.ns)
+        ),
         waterfalls=waterfalls_svg(bars) if bars else None,
         composition=None if _similar(bars) else composition_svg(bars),
         steps=steps_svg(steps) if len(steps) > 1 else None,

@@ -1,16 +1,11 @@
-"""A comparison or a diff as one row for each side, and waterfalls on one scale."""
+"""A comparison or a diff as one row for each side."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from decodescope.analyzer.comparing.comparison import compare_runs
 from decodescope.analyzer.comparing.diff import diff_reports
-from decodescope.analyzer.comparing.sides import pair_with_first, sides_of, waterfalls_of
-from decodescope.analyzer.schema.answer import Answer
-from decodescope.analyzer.schema.report import GAP_CLASSES, Report
+from decodescope.analyzer.comparing.sides import pair_with_first, sides_of
 from decodescope.analyzer.schema.step_report import Bandwidth
-from tests.helpers.answers import answer_of
 from tests.helpers.comparison_reports import ACCURACY, capture_of, runs_of, step_of, window_of
 
 WINDOWS = {
@@ -59,36 +54,3 @@ def test_the_sides_of_a_diff() -> None:
 def test_a_trace_without_steps_has_no_speed() -> None:
     a, _ = sides_of(diff_reports(window_of(), window_of()))
     assert (a.tokens_per_s, a.step_ns, a.mbu, a.launches) == (None, None, None, None)
-
-
-@st.composite
-def windows(draw: st.DrawFn) -> Report:
-    names = ("gate_up", "attention", *GAP_CLASSES, "profiler")
-    parts = draw(st.dictionaries(st.sampled_from(names), st.integers(0, 10**9), min_size=1))
-    return window_of([step_of(0, 10, {})], answer=answer_of(parts))
-
-
-@given(windows(), windows())
-def test_waterfalls_share_one_scale(base: Report, other: Report) -> None:
-    sides = sides_of(diff_reports(base, other))
-    waterfalls = waterfalls_of(sides)
-    steps = [sum(part.ns for part in report.answer.parts) for report in (base, other)]
-    assert [bar.step_ns for bar in waterfalls.bars] == steps
-    assert waterfalls.scale_ns == max(steps)
-    for bar, report in zip(waterfalls.bars, (base, other), strict=True):
-        at = 0
-        for _, start_ns, ns in bar.parts:
-            assert (start_ns, ns > 0) == (at, True)
-            at += ns
-        assert at == bar.step_ns
-        drawn = {part: ns for part, _, ns in bar.parts}
-        assert drawn == {part.part: part.ns for part in report.answer.parts if part.ns}
-    for place, report in enumerate((base, other)):
-        table = {name: lengths[place] for name, lengths in waterfalls.table}
-        assert all(table.get(part.part, 0) == part.ns for part in report.answer.parts)
-
-
-def test_sides_without_a_waterfall_have_no_bar() -> None:
-    waterfalls = waterfalls_of(sides_of(diff_reports(window_of(answer=Answer()), WINDOWS["eager"])))
-    assert [bar.name for bar in waterfalls.bars] == ["B"]
-    assert waterfalls_of(()).scale_ns == 0
