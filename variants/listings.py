@@ -8,8 +8,7 @@ from rich.text import Text
 
 from decodescope.analyzer.protocol.messages import VariantInfo
 from decodescope.variants.doctor import Check
-from decodescope.variants.model.presets import Preset
-from decodescope.variants.model.source import TINY_PARAMETERS
+from decodescope.variants.model.source import TINY_PARAMETERS, Preset
 from decodescope.variants.spec import FUSIONS, KV_FORMATS, NARROW_WEIGHTS
 
 _STATUS_STYLE = {"ok": "green", "warn": "yellow", "fail": "bold red"}

@@ -24,7 +24,7 @@ NEAR_LIMIT = 0.6
 _SHOWN = 3
 _LEAST_SHARE = 0.01
 _GROUP_WORDS = {
-    "host": "waiting for the host",
+    "host": "the host was late",
     "communication": "communication that nothing covers",
     "copies": "copies while no kernel runs",
     "kernels": "kernels, and the time between them",

@@ -26,6 +26,7 @@ HOST_CLASSES = ("host_wait", "launch_call", "launch_latency", "unlinked")
 PROFILER = "profiler"
 # Ops without a known role count by their family.
 _WORK = tuple(dict.fromkeys((*ROLES, *FAMILIES)))
+_KNOWN_ROLES = tuple(role for role in ROLES if role != ROLES[OTHER])
 _OF_FAMILY = np.array([_WORK.index(family) for family in FAMILIES])
 _GROUPS: dict[str, PartGroup] = {
     **dict.fromkeys(HOST_CLASSES, "host"),
@@ -119,8 +120,10 @@ def without_profiler(idle: dict[str, int], cost_ns: int) -> dict[str, int]:
 
 
 def limits_of(costs: Costs) -> dict[str, Limit]:
-    """The limit of each part, where it is known; by a model, that of a part without work is 0."""
-    without_work = dict.fromkeys(_WORK, Limit(0, "memory")) if costs.by_model else {}
+    """The limit of each part, where it is known; by a model, that of a role without work is 0. The
+    ops of a part by family may do the work of any role: that part has no limit."""
+    roles = _KNOWN_ROLES if costs.by_model else ()
+    without_work = dict.fromkeys(roles, Limit(0, "memory"))
     return without_work | {
         part: work.limit for part, work in costs.parts.items() if work.limit is not None
     }

@@ -10,9 +10,13 @@ from decodescope.analyzer.answer.host_frames import host_frames
 from decodescope.analyzer.answer.parts import op_shares, window_of
 from decodescope.analyzer.attribution.ranges import Ranges, attribution, find_ranges
 from decodescope.analyzer.names.rules import bundled_rules
-from decodescope.analyzer.reports.device_report import device_reports, idle_by_name, largest_gaps
+from decodescope.analyzer.reports.device_report import (
+    device_reports,
+    idle_by_name,
+    interruption_reports,
+    largest_gaps,
+)
 from decodescope.analyzer.reports.health import health, why_no_answer
-from decodescope.analyzer.reports.interruption_reports import interruption_reports
 from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, launch_report
 from decodescope.analyzer.reports.main_steps import (
     find_main_steps,
@@ -31,7 +35,7 @@ from decodescope.analyzer.reports.user_facts import NOTHING, Given
 from decodescope.analyzer.roofline.roofline import OpWork, op_work
 from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.communication_report import CommunicationReport
-from decodescope.analyzer.schema.report import SCHEMA_VERSION, Health, Observer, Report, StepReport
+from decodescope.analyzer.schema.report import SCHEMA_VERSION, Health, Report, StepReport
 from decodescope.analyzer.structure.paths import with_inferred_paths
 from decodescope.analyzer.structure.step_structure import Structure, find_structure
 from decodescope.analyzer.timing.interruptions.find_interruptions import find_interruptions
@@ -92,7 +96,6 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
     step = median_step(timeline.steps, interrupted_ns, timed)
     main = find_main_steps(timeline, main_steps, interrupted_ns, interruptions)
     launches = launch_report(timeline, main.ops)
-    observer = _observer(timeline, step, interrupted_ns)
     reported_interruptions = interruption_reports(timeline, interruptions)
     shares = None
     if len(trace.ops):
@@ -104,9 +107,6 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         timeline, step, annotation, structure, work, shares, structured, layers, roles
     )
     costs = find_costs(found, facts)
-    trace_health = health(
-        timeline, observer, reported_interruptions, ranges.tree.cut, costs.findings
-    )
     answer = Answer()
     if shares is not None:
         answer_facts = AnswerFacts(
@@ -118,6 +118,13 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
             launches=launches,
         )
         answer = find_answer(timeline, shares, answer_facts)
+    trace_health = health(
+        timeline,
+        answer.profiler_ratio,
+        reported_interruptions,
+        ranges.tree.cut,
+        costs.findings,
+    )
     report = Report(
         schema_version=SCHEMA_VERSION,
         source=trace.source,
@@ -129,7 +136,6 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         ranges=range_reports(timeline, ranges, main),
         answer=_with_reservations(answer, trace_health),
         capture=trace.capture,
-        observer=observer,
         largest_gaps=largest_gaps(timeline, ranges),
         attribution=attribution(own_ranges, int((ranges.op_node != own_ranges.op_node).sum())),
         kernels_ranked_by="attributed_ns" if timeline.overlapping else "total_ns",
@@ -215,14 +221,3 @@ def _step_reports(
         )
         for index, (host_ns, busy_ns, span_ns, gpu_ops, calls, idle_ns) in enumerate(rows)
     )
-
-
-def _observer(timeline: Timeline, step: int | None, interrupted_ns: Int64s) -> Observer | None:
-    """The time of the profiled `step`, without interruptions, beside the unprofiled one."""
-    trace, steps = timeline.trace, timeline.steps
-    profiled = int(steps.time_ns[step] - interrupted_ns[step]) if step is not None else None
-    unprofiled = trace.capture.unprofiled_step_ns if trace.capture else None
-    if profiled is None and unprofiled is None:
-        return None
-    ratio = profiled / unprofiled if profiled is not None and unprofiled else None
-    return Observer(unprofiled_step_ns=unprofiled, profiled_step_ns=profiled, ratio=ratio)

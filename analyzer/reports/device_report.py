@@ -1,8 +1,10 @@
 """Each device and each of its streams: busy, idle and overlap time, gaps, communication.
 
-Which kernels communicate is in `names/roles.toml`.
+And the interruptions of the devices. Which kernels communicate is in `names/roles.toml`.
 """
 
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +13,7 @@ from decodescope.analyzer.attribution.range_tree import host_activity
 from decodescope.analyzer.attribution.ranges import Ranges
 from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.reports.distributions import total_of
+from decodescope.analyzer.schema.interruption_report import InterruptionReport
 from decodescope.analyzer.schema.report import (
     GAP_CLASSES,
     DeviceReport,
@@ -20,6 +23,7 @@ from decodescope.analyzer.schema.report import (
 )
 from decodescope.analyzer.timing.gaps import HOST_WAIT, GapParts
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
+from decodescope.analyzer.timing.interruptions.interruption import Interruption
 from decodescope.analyzer.timing.intervals import overlapped, union
 from decodescope.analyzer.timing.launches import launching_thread
 from decodescope.analyzer.timing.timeline import Timeline
@@ -216,3 +220,24 @@ def _sums(parts: GapParts, names: tuple[str, ...]) -> Int64s:
     sums = np.zeros(len(names), dtype=np.int64)
     np.add.at(sums, parts.kind, parts.length_ns)
     return sums
+
+
+def interruption_reports(
+    timeline: Timeline, interruptions: Sequence[Interruption]
+) -> tuple[InterruptionReport, ...]:
+    """Each interruption, in order of time; ties in order of device."""
+    trace, step = timeline.trace, timeline.steps.op_step
+    return tuple(
+        InterruptionReport(
+            at_ns=interruption.start_ns - int(timeline.busy[interruption.device].start_ns[0]),
+            ns=interruption.length_ns,
+            call=trace.names[trace.calls.name[interruption.call]]
+            if interruption.call >= 0
+            else None,
+            cause=interruption.cause,
+            evidence=interruption.evidence,
+            device=trace.device_label(interruption.device),
+            step=int(step[interruption.op]) if step[interruption.op] >= 0 else None,
+        )
+        for interruption in sorted(interruptions, key=attrgetter("start_ns", "device"))
+    )

@@ -8,7 +8,7 @@ import numpy as np
 
 from decodescope.analyzer.attribution.range_tree import MAX_PATH, MAX_PATHS
 from decodescope.analyzer.schema.interruption_report import InterruptionReport
-from decodescope.analyzer.schema.report import Finding, Health, HealthStatus, Observer
+from decodescope.analyzer.schema.report import Finding, Health, HealthStatus
 from decodescope.analyzer.text.formatting import count, duration
 from decodescope.analyzer.timing.gaps import MIN_BURST_GAPS, floor_is_hidden
 from decodescope.analyzer.timing.intervals import covered_until
@@ -43,6 +43,8 @@ _INFERRED = {
     "graphs": "graph launches that repeat in the same order",
     "repetition": "launches of the same kernels that repeat in the same order",
 }
+# Above this profiled step time ÷ unprofiled one, launch times are not those of an unprofiled step.
+DISTORTED = 1.25
 # Above this share of the window, a graph capture decides what the window looks like.
 RELEVANT_CAPTURE = 0.15
 _NAMED_APIS = 3
@@ -54,7 +56,7 @@ _HOW_TO_RECORD = {
 
 def health(
     timeline: Timeline,
-    observer: Observer | None,
+    profiler_ratio: float | None = None,
     interruptions: Sequence[InterruptionReport] = (),
     ranges_cut: int = 0,
     remarks: tuple[Finding, ...] = (),
@@ -70,7 +72,7 @@ def health(
     findings = (
         *_identity_findings(trace),
         *trace.findings,
-        *_findings(timeline, observer, unlinked),
+        *_findings(timeline, profiler_ratio, unlinked),
     )
     if interruptions:
         findings += (Finding("interruptions", _interruptions(interruptions)),)
@@ -91,7 +93,7 @@ def health(
     return Health(status=status, unlinked_gpu_ops=unlinked, findings=(*findings, *remarks))
 
 
-def _findings(timeline: Timeline, observer: Observer | None, unlinked: int) -> Iterator[Finding]:
+def _findings(timeline: Timeline, profiler_ratio: float | None, unlinked: int) -> Iterator[Finding]:
     trace, launches, steps = timeline.trace, timeline.launches, timeline.steps
     if not len(trace.ops):
         return
@@ -135,10 +137,10 @@ def _findings(timeline: Timeline, observer: Observer | None, unlinked: int) -> I
             f"{graph_count - with_ops} of {graph_count} graph launches have no GPU op in the "
             "trace: what they ran is missing from every figure",
         )
-    if observer is not None and observer.is_distorted:
+    if profiler_ratio is not None and profiler_ratio > DISTORTED:
         yield Finding(
             "distorted_window",
-            f"a profiled step took {observer.ratio:.2f} times as long: gaps and launch times "
+            f"a profiled step took {profiler_ratio:.2f} times as long: gaps and launch times "
             "are of slowed steps" + "; the bound rests on unprofiled ones" * (not trace.on_cpu),
         )
     measured = trace.capture is not None and trace.capture.kernel_floor_ns is not None

@@ -70,8 +70,8 @@ def roofline_model(report: Report) -> RooflineModel:
 
 
 def _step(report: Report) -> RooflinePoint | None:
-    cost, observer = report.step_cost, report.observer
-    step_ns = None if observer is None else observer.step_ns
+    cost = report.step_cost
+    step_ns = report.answer.unprofiled_step_ns or report.answer.step_ns
     if cost is None or not cost.is_certain:
         return None
     if not (step_ns and cost.flops_per_step and cost.bytes_per_step > 0):

@@ -74,12 +74,12 @@ def live_bandwidth(stats: "Stats | None", hello: "Hello | None") -> StepBandwidt
 def window_bandwidths(report: Report) -> tuple[StepBandwidth, ...]:
     """Those of a window, as far as its steps were timed; empty if the bytes of a step are not
     certain or there was no GPU."""
-    cost, observer = report.step_cost, report.observer
-    if cost is None or not cost.is_certain or observer is None or report.on_cpu:
+    cost, answer = report.step_cost, report.answer
+    if cost is None or not cost.is_certain or report.on_cpu:
         return ()
     moments: tuple[tuple[Moment, int | None], ...] = (
-        ("before the window", observer.unprofiled_step_ns),
-        ("in the window", observer.profiled_step_ns),
+        ("before the window", answer.unprofiled_step_ns),
+        ("in the window", answer.step_ns),
     )
     return tuple(
         StepBandwidth(moment, step_ns, step_bandwidth(cost, step_ns))

@@ -84,3 +84,10 @@ class Answer(Struct, frozen=True):
     because: tuple[str, ...] = ()
     next: tuple[str, ...] = ()
     unprofiled_step_ns: int | None = None
+
+    @property
+    def profiler_ratio(self) -> float | None:
+        """Profiled step time ÷ unprofiled one; None unless both are known."""
+        if not (self.step_ns and self.unprofiled_step_ns):
+            return None
+        return self.step_ns / self.unprofiled_step_ns

@@ -6,9 +6,9 @@ from msgspec import Struct
 class InterruptionReport(Struct, frozen=True):
     """Time in which a device was interrupted by something that does not belong to the steps.
 
-    `at_ns` is after the device's first op (0 for what lies before it), `ns` the time set apart: the
-    excess over what is usual. `call` is the host call that took it, null if none did, `step` the
-    step of the op that ended it or ran long. `evidence` is a sentence. `cause` is one of:
+    `at_ns` is after the device's first op, `ns` the time set apart: the excess over what is usual.
+    `call` is the host call that took it, null if none did, `step` the step of the op that ended it
+    or ran long. `evidence` is a sentence. `cause` is one of:
 
     - wait: a call, or a stream, that waits for an event or a device
     - first_replay: the first launch of a graph in the trace

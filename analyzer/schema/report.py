@@ -23,7 +23,6 @@ from decodescope.analyzer.schema.step_report import (
 )
 
 SCHEMA_VERSION = 3
-DISTORTED = 1.25
 
 GAP_CLASSES = (
     "unlinked",
@@ -301,25 +300,6 @@ class Attribution(Struct, frozen=True):
     inferred: int = 0
 
 
-class Observer(Struct, frozen=True):
-    """The cost of the profiler: `profiled_step_ns` is `Answer.step_ns`; tokens/s always comes from
-    unprofiled steps."""
-
-    unprofiled_step_ns: int | None
-    profiled_step_ns: int | None
-    ratio: float | None
-
-    @property
-    def step_ns(self) -> int | None:
-        """The time of a step, unprofiled if that was timed."""
-        return self.unprofiled_step_ns or self.profiled_step_ns
-
-    @property
-    def is_distorted(self) -> bool:
-        """Whether profiled steps took over `DISTORTED` times as long as unprofiled ones."""
-        return self.ratio is not None and self.ratio > DISTORTED
-
-
 class Report(Struct, frozen=True):
     """Everything known about one trace; `msgspec.json.encode(report)` is `analyze --json`.
 
@@ -344,7 +324,6 @@ class Report(Struct, frozen=True):
     ranges: tuple[RangeReport, ...]
     answer: Answer
     capture: CaptureInfo | None = None
-    observer: Observer | None = None
     largest_gaps: tuple[GapReport, ...] = ()
     attribution: Attribution | None = None
     kernels_ranked_by: Literal["total_ns", "attributed_ns"] = "total_ns"

@@ -4,13 +4,7 @@ from msgspec import Struct
 
 from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.kernel_report import StepTimes
-from decodescope.analyzer.schema.report import (
-    Environment,
-    Health,
-    Observer,
-    SamplingSettings,
-    Weights,
-)
+from decodescope.analyzer.schema.report import Environment, Health, SamplingSettings, Weights
 from decodescope.analyzer.schema.step_report import Bandwidth
 
 # What is said of a variant whose kernels Triton's interpreter ran, after its name.
@@ -82,8 +76,8 @@ class RunWorkload(Struct, frozen=True):
 class RunReport(RunWorkload, frozen=True):
     """One measured variant; `msgspec.json.encode(run_report)` is `run --json`.
 
-    tokens/s and step times come from `timed_steps` unprofiled steps; launches, ops and idle from a
-    profiled window of the same run, whose cost is `observer`, and so does `answer`. `sampling` is
+    tokens/s and step times come from `timed_steps` unprofiled steps; launches, ops, idle and
+    `answer` from a profiled window of the same run. `sampling` is
     null for greedy decoding. `accuracy` and `round` (from 0) are set in a comparison. If the
     kernels were `interpreted` (Triton's interpreter, on the CPU), nothing was timed or profiled:
     these figures are null, empty or 0, and a finding says so.
@@ -101,7 +95,6 @@ class RunReport(RunWorkload, frozen=True):
     gpu_idle_fraction: float | None
     bytes_per_step: int
     bandwidth: Bandwidth | None
-    observer: Observer
     answer: Answer
     health: Health
     environment: Environment

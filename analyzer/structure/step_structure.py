@@ -98,7 +98,9 @@ def _staging_copies(trace: Trace, letters: str) -> Int64s:
     is_copy = np.array([bool(_LOCAL_COPY.search(name)) for name in trace.names], dtype=np.bool_)
     if not is_copy.any():
         return np.zeros(0, dtype=np.int64)
-    communicates = np.array([letter == KINDS["communication"] for letter in letters])
+    communicates = np.array(
+        [letter == KINDS["communication"] for letter in letters], dtype=np.bool_
+    )
     ops = trace.ops
     order = np.lexsort((ops.start_ns, ops.stream, ops.device))
     beside = (np.diff(ops.device[order]) == 0) & (np.diff(ops.stream[order]) == 0)

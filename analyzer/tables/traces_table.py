@@ -52,8 +52,8 @@ _FIGURES: tuple[Column[TraceDevice], ...] = (
     Column("device", "device", TEXT, "The device.", text=_device),
     *columns_of(
         "trace",
-        Column("observer.unprofiled_step_ns", "step", DURATION, "Median without a profiler."),
-        Column("observer.profiled_step_ns", "profiled", DURATION, "The median profiled step."),
+        Column("answer.unprofiled_step_ns", "step", DURATION, "Median without a profiler."),
+        Column("answer.step_ns", "profiled", DURATION, "The median profiled step."),
     ),
     *columns_of(
         "device",

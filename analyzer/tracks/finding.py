@@ -69,11 +69,9 @@ def inside_range(tracks: Tracks, path: str) -> list[Bools]:
         "gap": ops[analysis.gaps.next],
         "range": nodes,
         "host": np.append(calls[:-1], np.zeros(len(trace.cpu_ops), dtype=np.bool_)),
-        "interruption": np.append(ops, False)[
-            [interruption.op for interruption in analysis.interruptions]
-        ]
-        if analysis.interruptions
-        else np.zeros(0, dtype=np.bool_),
+        "interruption": np.array(
+            [ops[interruption.op] for interruption in analysis.interruptions], dtype=np.bool_
+        ),
         "host_range": np.zeros(len(trace.ranges), dtype=np.bool_),
     }
     return [of_kind[track.key.kind][track.slices.row] for track in tracks.tracks]

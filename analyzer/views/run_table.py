@@ -64,7 +64,7 @@ def _title(report: RunReport) -> Text:
 
 
 def _rows(report: RunReport) -> dict[str, str]:
-    bandwidth, observer = report.bandwidth, report.observer
+    bandwidth, answer = report.bandwidth, report.answer
     on_gpu = report.device == "cuda"
     if report.step_ns is None or bandwidth is None:
         why = "interpreted" if report.interpreted else UNKNOWN
@@ -82,10 +82,10 @@ def _rows(report: RunReport) -> dict[str, str]:
         "must read": f"{bytes_size(report.bytes_per_step)} a step",
         "reads": _bandwidth_text(bandwidth),
     }
-    if observer.ratio is not None:
+    if answer.profiler_ratio is not None:
         rows["observer"] = (
-            f"{duration(observer.unprofiled_step_ns)} unprofiled, "
-            f"{duration(observer.profiled_step_ns)} profiled: x{observer.ratio:.2f}"
+            f"{duration(answer.unprofiled_step_ns)} unprofiled, "
+            f"{duration(answer.step_ns)} profiled: x{answer.profiler_ratio:.2f}"
         )
     if bandwidth.mbu is not None:
         rows["MBU"] = f"{percent(bandwidth.mbu)} % of the {bandwidth.mbu_of} peak"

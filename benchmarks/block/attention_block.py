@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from transformers import DynamicCache
 
-from decodescope.kernels.host.launch import Launch
+from decodescope.kernels.host.operation import Launch
 from decodescope.kernels.ops.linear_residual import LinearResidual
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec

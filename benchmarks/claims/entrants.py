@@ -13,8 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 from benchmarks.claims.racing import Entrant, Tensors
 from decodescope.kernels.device.overlap import can_overlap
-from decodescope.kernels.host.launch import Launch
-from decodescope.kernels.host.operation import KernelOperation
+from decodescope.kernels.host.operation import KernelOperation, Launch
 
 # Half the distance of neighbouring numbers of float16, as a share of the value.
 HALF_ROUNDING = 2.0**-11

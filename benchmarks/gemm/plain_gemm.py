@@ -15,8 +15,7 @@ import triton.language as tl
 
 from benchmarks.gemm.split_k_gemm import split_k_gemm_reference
 from decodescope.kernels.host.checks import check_tensor, check_unsplit
-from decodescope.kernels.host.launch import Launch, launch
-from decodescope.kernels.host.operation import KernelOperation, Tensors
+from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import WeightMatrix
 

@@ -31,8 +31,7 @@ from decodescope.kernels.device.overlap import CAPABILITY, allow_next, wait_for_
 from decodescope.kernels.device.split_sums import split_sums
 from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias
 from decodescope.kernels.host.checks import check_apart, check_float, check_tensor
-from decodescope.kernels.host.launch import Launch, launch
-from decodescope.kernels.host.operation import Tensors
+from decodescope.kernels.host.operation import Launch, Tensors, launch
 from decodescope.kernels.host.product import Product, check_x_scale
 from decodescope.kernels.host.quantize import FP8_X
 from decodescope.kernels.host.tile import MIN_DOT, Tile, padded_tokens

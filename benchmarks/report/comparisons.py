@@ -82,7 +82,7 @@ def idle_cells(record: Record, name: str) -> list[str]:
     cells.append(_part(window["overlap_ns"], window["busy_ns"]))
     attributed = window["attribution"]
     cells.append(_part(attributed["exact"], sum(attributed.values())))
-    return [*cells, f"{window['observer']['ratio']:.2f}"]
+    return [*cells, f"{_profiler_ratio(window):.2f}"]
 
 
 def changes(record: Record, name: str) -> list[str]:
@@ -132,6 +132,13 @@ def _bound(run: Record) -> Bound:
     """Records of schema version 2 have the bound in `verdict`, where `launch` is `host`."""
     bound = run["answer"]["bound"] if "answer" in run else run["verdict"]["bound"]
     return "host" if bound == "launch" else bound
+
+
+def _profiler_ratio(window: Record) -> float:
+    """Profiled step time ÷ unprofiled one; records of schema version 2 have it in `observer`."""
+    if "observer" in window:
+        return float(window["observer"]["ratio"])
+    return float(window["answer"]["step_ns"] / window["answer"]["unprofiled_step_ns"])
 
 
 def _runs(record: Record, name: str) -> list[Record]:

@@ -27,7 +27,7 @@ from decodescope.cli.output import print_table
 
 RUN_FIELDS = (
     "variant", "round", "tokens_per_s", "step_ns", "launch_calls_per_step", "gpu_ops_per_step",
-    "gpu_idle_fraction", "bytes_per_step", "bandwidth", "observer", "answer",
+    "gpu_idle_fraction", "bytes_per_step", "bandwidth", "answer",
 )  # fmt: skip
 
 
@@ -92,7 +92,6 @@ def window_summary(report: dict[str, Any]) -> dict[str, Any]:
         "kernel_floor_ns": device["kernel_floor_ns"],
         "kernel_floor_estimated": device["kernel_floor_estimated"],
         "attribution": report["attribution"],
-        "observer": report["observer"],
         "answer": report["answer"],
         "health": report["health"],
         "largest_gaps": report["largest_gaps"][:3],

@@ -12,7 +12,12 @@ from typing import Any
 
 import torch
 
-from decodescope.kernels.host.checks import check_tensor
+from decodescope.kernels.host.checks import (
+    check_activations,
+    check_norm,
+    check_tensor,
+    check_unsplit,
+)
 from decodescope.kernels.host.operation import KernelOperation, Tensors
 from decodescope.kernels.host.quantize import FP8_X
 from decodescope.kernels.host.tile import MAX_REGISTERS, MIN_DOT, Tile, padded_tokens
@@ -45,6 +50,31 @@ class Product(KernelOperation):
     def scales_of_x(self) -> Tensors:
         """The scales of x that a launch reads."""
         return () if self.x_scale is None else (self.x_scale,)
+
+    def checked_batch(self, weight: WeightMatrix) -> int:
+        """The batch of x, which `weight` multiplies.
+
+        Raises:
+            ValueError: as `check_activations` and `check_x_scale`.
+        """
+        batch = check_activations(self.x, weight.columns, weight.data.device)
+        check_x_scale(self.x, self.x_scale, weight)
+        return batch
+
+
+class NormedProduct(Product):
+    """A product of RMSNorm(x), or of x where `norm` is None. Each output is one program's."""
+
+    __slots__ = ()
+
+    norm: Norm | None
+    tile: Tile
+
+    def checked_batch(self, weight: WeightMatrix) -> int:
+        batch = super().checked_batch(weight)
+        check_norm(self.norm, weight.columns, self.x.device)
+        check_unsplit(self.tile)
+        return batch
 
 
 def check_x_scale(x: torch.Tensor, x_scale: torch.Tensor | None, weight: WeightMatrix) -> None:

@@ -50,8 +50,7 @@ from decodescope.kernels.device.l2_prefetch import (
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.checks import check_float, check_output, check_position, check_tensor
 from decodescope.kernels.host.kv_cache import KvScales, check_caches, dense_rows
-from decodescope.kernels.host.launch import Launch, launch
-from decodescope.kernels.host.operation import KernelOperation, Tensors
+from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.host.workspace import MAX_BATCH, Workspace

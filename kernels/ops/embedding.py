@@ -15,8 +15,7 @@ import triton.language as tl
 from decodescope.kernels.device.elements import as_float32
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.checks import check_float, check_position, check_tensor
-from decodescope.kernels.host.launch import Launch, launch
-from decodescope.kernels.host.operation import KernelOperation, Tensors, parameters
+from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch, parameters
 from decodescope.kernels.host.weights import WeightMatrix
 
 BLOCK = 1024

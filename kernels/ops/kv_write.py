@@ -15,8 +15,7 @@ from decodescope.kernels.device.head_rows import inverse_scale
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.checks import check_float, check_position, check_tensor
 from decodescope.kernels.host.kv_cache import KvScales, check_caches, codes
-from decodescope.kernels.host.launch import Launch, launch
-from decodescope.kernels.host.operation import KernelOperation, Tensors
+from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
 
 
 def kv_write_reference(

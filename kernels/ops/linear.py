@@ -12,16 +12,9 @@ import triton.language as tl
 from decodescope.kernels.device import batched_product, vector_product
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias
-from decodescope.kernels.host.checks import (
-    check_activations,
-    check_apart,
-    check_norm,
-    check_output,
-    check_unsplit,
-)
-from decodescope.kernels.host.launch import Launch, launch
-from decodescope.kernels.host.operation import Tensors
-from decodescope.kernels.host.product import Product, check_x_scale, norm_arguments, product_options
+from decodescope.kernels.host.checks import check_apart, check_output
+from decodescope.kernels.host.operation import Launch, Tensors, launch
+from decodescope.kernels.host.product import NormedProduct, norm_arguments, product_options
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
 from decodescope.kernels.ops.rms_norm import rms_norm_reference
@@ -116,7 +109,7 @@ def _linear_batched_kernel(
 
 
 @dataclass(frozen=True, slots=True)
-class Linear(Product):
+class Linear(NormedProduct):
     """out[b, n] = sum over k of W[n, k] n[b, k] + bias[n], n = RMSNorm(x), or x without a norm.
 
     x [batch, columns], out [batch, rows], contiguous, of dtypes that `check_output` allows; batch
@@ -137,12 +130,9 @@ class Linear(Product):
 
     def launch(self, pdl: bool = False) -> Launch:
         x, weight = self.x, self.weight
-        batch = check_activations(x, weight.columns, weight.data.device)
-        check_x_scale(x, self.x_scale, weight)
+        batch = self.checked_batch(weight)
         check_output("out", self.out, (batch, weight.rows), x)
-        check_norm(self.norm, weight.columns, x.device)
         check_apart("out", self.out, x)
-        check_unsplit(self.tile)
         g, eps = norm_arguments(self.norm, batch, self.x_scale)
         return launch(
             _linear_kernel if batch == 1 else _linear_batched_kernel,

@@ -18,10 +18,9 @@ from decodescope.kernels.device import batched_product, vector_product
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.split_sums import split_sums
 from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias
-from decodescope.kernels.host.checks import check_activations, check_apart, check_output
-from decodescope.kernels.host.launch import Launch, launch
-from decodescope.kernels.host.operation import Tensors
-from decodescope.kernels.host.product import Product, check_x_scale, product_options
+from decodescope.kernels.host.checks import check_apart, check_output
+from decodescope.kernels.host.operation import Launch, Tensors, launch
+from decodescope.kernels.host.product import Product, product_options
 from decodescope.kernels.host.tile import Tile, padded_tokens
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.host.workspace import Workspace
@@ -160,8 +159,7 @@ class LinearResidual(Product):
 
     def launch(self, pdl: bool = False) -> Launch:
         x, weight, residual, tile = self.x, self.weight, self.residual, self.tile
-        batch = check_activations(x, weight.columns, weight.data.device)
-        check_x_scale(x, self.x_scale, weight)
+        batch = self.checked_batch(weight)
         check_output("residual", residual, (batch, weight.rows), x)
         check_apart("residual", residual, x)
         options = product_options(x, weight, tile, pdl)

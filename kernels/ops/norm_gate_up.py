@@ -14,16 +14,9 @@ from decodescope.kernels.device import batched_product, vector_product
 from decodescope.kernels.device.elements import rounded
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.weight_rows import program_pairs, scale_and_bias
-from decodescope.kernels.host.checks import (
-    check_activations,
-    check_apart,
-    check_norm,
-    check_output,
-    check_unsplit,
-)
-from decodescope.kernels.host.launch import Launch, launch
-from decodescope.kernels.host.operation import Tensors
-from decodescope.kernels.host.product import Product, check_x_scale, norm_arguments, product_options
+from decodescope.kernels.host.checks import check_apart, check_output
+from decodescope.kernels.host.operation import Launch, Tensors, launch
+from decodescope.kernels.host.product import NormedProduct, norm_arguments, product_options
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
 from decodescope.kernels.ops.linear import linear_reference
@@ -123,7 +116,7 @@ def _norm_gate_up_batched_kernel(
 
 
 @dataclass(frozen=True, slots=True)
-class NormGateUp(Product):
+class NormGateUp(NormedProduct):
     """out[b, i] = silu(G[i] . n[b]) * (U[i] . n[b]), n = RMSNorm(x), or x where `norm` is None.
 
     x [batch, hidden], out [batch, intermediate], contiguous, of one dtype, or out in float16 for
@@ -148,12 +141,9 @@ class NormGateUp(Product):
         if gate_up.rows % 2:
             raise ValueError(f"gate_up of {gate_up.rows} rows: must hold as many gate as up rows")
         intermediate = gate_up.rows // 2
-        batch = check_activations(x, gate_up.columns, gate_up.data.device)
-        check_x_scale(x, self.x_scale, gate_up)
+        batch = self.checked_batch(gate_up)
         check_output("out", self.out, (batch, intermediate), x)
         check_apart("out", self.out, x)
-        check_norm(self.norm, gate_up.columns, x.device)
-        check_unsplit(self.tile)
         if self.tile.rows < 2:
             raise ValueError("a tile of one row holds no pair of gate and up")
         g, eps = norm_arguments(self.norm, batch, self.x_scale)

@@ -18,17 +18,9 @@ from decodescope.kernels.device import batched_product, vector_product
 from decodescope.kernels.device.choice import NO_KEY, choice_keys, chosen_index
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias
-from decodescope.kernels.host.checks import (
-    check_activations,
-    check_norm,
-    check_position,
-    check_tensor,
-    check_unsplit,
-    goes_with,
-)
-from decodescope.kernels.host.launch import Launch, launch
-from decodescope.kernels.host.operation import Tensors
-from decodescope.kernels.host.product import Product, check_x_scale, norm_arguments, product_options
+from decodescope.kernels.host.checks import check_position, check_tensor, goes_with
+from decodescope.kernels.host.operation import Launch, Tensors, launch
+from decodescope.kernels.host.product import NormedProduct, norm_arguments, product_options
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
 from decodescope.kernels.host.workspace import Workspace
@@ -167,7 +159,7 @@ def _norm_head_batched_kernel(
 
 
 @dataclass(frozen=True, slots=True)
-class NormHead(Product):
+class NormHead(NormedProduct):
     """tokens[b, position + 1] = argmax over v of H[v] . n[b], the lowest v of equal ones; then
     position += 1. n = RMSNorm(x), or x where `norm` is None.
 
@@ -197,8 +189,7 @@ class NormHead(Product):
 
     def launch(self, pdl: bool = False) -> Launch:
         x, head, tokens, logits = self.x, self.head, self.tokens, self.logits
-        batch = check_activations(x, head.columns, head.data.device)
-        check_x_scale(x, self.x_scale, head)
+        batch = self.checked_batch(head)
         if tokens.dim() != 2 or tokens.shape[1] < 1:
             raise ValueError(f"tokens {list(tokens.shape)}: must be [{batch}, capacity + 1]")
         check_tensor("tokens", tokens, (batch, int(tokens.shape[1])), torch.int64, x.device)
@@ -210,8 +201,6 @@ class NormHead(Product):
         dtype = self.dtype or x.dtype
         if not goes_with(x, dtype):
             raise ValueError(f"dtype {self.dtype} with x of {x.dtype}: must be the model's")
-        check_norm(self.norm, head.columns, x.device)
-        check_unsplit(self.tile)
         self.workspace.check(0, 1, x.device)
         g, eps = norm_arguments(self.norm, batch, self.x_scale)
         return launch(

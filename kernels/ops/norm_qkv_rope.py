@@ -31,19 +31,15 @@ from decodescope.kernels.device.head_rows import (
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.weight_rows import program_pairs, scale_and_bias
 from decodescope.kernels.host.checks import (
-    check_activations,
     check_apart,
-    check_norm,
     check_output,
     check_position,
     check_qk_norm,
     check_tensor,
-    check_unsplit,
 )
 from decodescope.kernels.host.kv_cache import KvScales, check_caches, codes
-from decodescope.kernels.host.launch import Launch, launch
-from decodescope.kernels.host.operation import Tensors, parameters
-from decodescope.kernels.host.product import Product, check_x_scale, norm_arguments, product_options
+from decodescope.kernels.host.operation import Launch, Tensors, launch, parameters
+from decodescope.kernels.host.product import NormedProduct, norm_arguments, product_options
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
 from decodescope.kernels.host.workspace import Workspace
@@ -271,7 +267,7 @@ def _norm_qkv_rope_batched_kernel(
 
 
 @dataclass(frozen=True, slots=True)
-class NormQkvRope(Product):
+class NormQkvRope(NormedProduct):
     """q = rotate(Wq n), K[position] = rotate(Wk n), V[position] = Wv n, n = RMSNorm(x) (x itself
     where `norm` is None). Biases are added before QK-norm, which comes right before the rotation.
 
@@ -346,8 +342,7 @@ class NormQkvRope(Product):
     def _check(self) -> int:
         """Check the fields as the class documents them; returns the batch."""
         q, k_cache, qkv, rope, device = self.q, self.k_cache, self.qkv, self.rope, self.x.device
-        batch = check_activations(self.x, qkv.columns, qkv.data.device)
-        check_x_scale(self.x, self.x_scale, qkv)
+        batch = self.checked_batch(qkv)
         if q.dim() != 3 or k_cache.dim() != 4:
             raise ValueError(
                 f"q {list(q.shape)}, k_cache {list(k_cache.shape)}: must be [{batch}, heads, D] "
@@ -370,9 +365,7 @@ class NormQkvRope(Product):
         caches, shape = (k_cache, self.v_cache, self.scales), (batch, kv_heads, capacity, head_dim)
         check_caches(*caches, shape, q.dtype, device)
         check_position(self.position, device)
-        check_norm(self.norm, qkv.columns, device)
         check_qk_norm(self.qk_norm, head_dim, device)
-        check_unsplit(self.tile)
         if self.tile.rows < 2:
             raise ValueError("a tile of one row holds no rotation pair")
         return batch

@@ -20,8 +20,7 @@ import triton.language as tl
 from decodescope.kernels.device.elements import INTERPRETED, rounded
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.checks import check_apart, check_float, check_norm, check_tensor
-from decodescope.kernels.host.launch import Launch, launch
-from decodescope.kernels.host.operation import KernelOperation, Tensors
+from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
 from decodescope.kernels.host.product import norm_arguments
 from decodescope.kernels.host.quantize import FP8_X, LEAST_SCALE, largest_value
 from decodescope.kernels.host.weights import Norm

@@ -16,8 +16,7 @@ import triton.language as tl
 from decodescope.kernels.device.head_rows import rotated, store_halves
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.checks import check_float, check_position, check_tensor
-from decodescope.kernels.host.launch import Launch, launch
-from decodescope.kernels.host.operation import KernelOperation, Tensors
+from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
 
 
 @dataclass(frozen=True, slots=True)

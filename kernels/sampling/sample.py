@@ -12,7 +12,7 @@ import torch
 import triton
 
 from decodescope.kernels.host.checks import check_float, check_position, check_tensor
-from decodescope.kernels.host.launch import Launch, launch
+from decodescope.kernels.host.operation import Launch, launch
 from decodescope.kernels.sampling.border import largest_kernel, lower_half_kernel, upper_half_kernel
 from decodescope.kernels.sampling.draw import draw_kernel
 from decodescope.kernels.sampling.numbers import EXACT

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from decodescope.analyzer.protocol.messages import Settings
-from decodescope.cli.app import AppOptions, remember_opened
+from decodescope.cli.app import AppOptions, last_settings, remember_opened
 from decodescope.cli.live import live
 from decodescope.tui.app import DecodescopeApp, all_actions
 from decodescope.tui.link.worker import WorkerLink
@@ -177,3 +177,21 @@ def test_files_of_the_command_line_are_recent_but_no_pipe(places: Places, tmp_pa
     os.mkfifo(tmp_path / "fifo")
     remember_opened([Path("-"), Path("/dev/stdin"), tmp_path / "fifo", trace])
     assert Memory(places.state).remembered.recent == (str(trace),)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), True),
+        (("--page", "kernels", "--record", "run.dscope"), True),
+        (("--batch", "2"), False),
+        (("--prompt-file", "prompt.txt"), False),
+    ],
+)
+def test_an_option_that_says_what_is_decoded_replaces_the_last_settings(
+    places: Places, arguments: tuple[str, ...], said: bool
+) -> None:
+    settings = Settings(2, 128, model="tiny")
+    Memory(places.state).change(settings=settings)
+    with live.make_context("live", [*arguments]):
+        assert last_settings() == (settings if said else None)

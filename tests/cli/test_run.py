@@ -13,7 +13,7 @@ RUN_KEYS = {
     "schema_version", "model", "weights", "variant", "device", "dtype", "batch", "context",
     "tokens", "prompt_token_ids", "output_token_ids", "tokens_per_s", "step_ns",
     "launch_calls_per_step", "gpu_ops_per_step", "gpu_idle_fraction", "bytes_per_step",
-    "bandwidth", "observer", "answer", "environment", "sampling",
+    "bandwidth", "answer", "environment", "sampling",
 }  # fmt: skip
 ANALYZE_KEYS = {
     "schema_version", "source", "health", "devices", "launches", "steps", "kernels", "ranges",
@@ -54,8 +54,7 @@ def test_the_parts_add_up_to_the_profiled_step(run: Run) -> None:
     answer = report["answer"]
     assert sum(part["ns"] for part in answer["parts"]) == answer["step_ns"]
     assert (answer["kind"], answer["steps"], answer["batch"]) == ("decode", 3, 1)
-    assert answer["step_ns"] == report["observer"]["profiled_step_ns"]
-    assert answer["unprofiled_step_ns"] == report["observer"]["unprofiled_step_ns"]
+    assert answer["unprofiled_step_ns"] > 0
 
 
 def test_the_kept_window_matches_the_report(run: Run, decodescope: Command) -> None:

@@ -7,7 +7,8 @@ from tests.fuzzing.case import Case
 from tests.fuzzing.damage import damage_events
 from tests.fuzzing.traces import trace_case
 from tests.helpers.planted.random_plans import random_situation
-from tests.helpers.planted.situations import SITUATIONS, Situation
+from tests.helpers.planted.situation import Situation
+from tests.helpers.planted.situations import SITUATIONS
 
 _RANDOM_SHARE, _DAMAGED_SHARE = 0.6, 0.4
 

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from decodescope.variants.model.presets import presets
+from decodescope.variants.model.source import presets
 from decodescope.variants.steps.fused.tiling.shapes import StepShapes
 from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu
 

@@ -308,14 +308,14 @@ def _holds(track: Track, row: int) -> bool:
     return row in track.slices.row[number : number + 1]
 
 
-def _interruption_pick(tracks: Tracks, row: int) -> Pick | None:
-    """The gap or the long op of an interruption; None for one that is in neither."""
+def _interruption_pick(tracks: Tracks, row: int) -> Pick:
+    """The gap or the long op of an interruption."""
     analysis = tracks.analysis
     interruption = analysis.interruptions[row]
     gaps = interruptions_by_gap(analysis.gaps, [interruption])
     if gaps:
         return GapPick(max(gaps, key=lambda gap: int(analysis.gaps.length_ns[gap])))
-    return OpPick(interruption.op) if interruption.cause == "long_op" else None
+    return OpPick(interruption.op)
 
 
 def _host_path(tracks: Tracks, track: Track, at_ns: int) -> str | None:

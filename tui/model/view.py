@@ -246,8 +246,7 @@ class View:
             now_ns = self.stats.step_p50_ns
             if max(now_ns, then_ns) > _OTHER_PACE * min(now_ns, then_ns):
                 parts.append(f"a step took {duration(then_ns)} then")
-        observer = window.report.observer
-        slowdown = observer.ratio if observer is not None else None
+        slowdown = window.report.answer.profiler_ratio
         if slowdown is not None and slowdown > _OBSERVED_MATTERS:
             parts.append(f"profiler \u00d7{slowdown:.2f}")
         if window.report.health.status == "degraded":

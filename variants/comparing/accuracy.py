@@ -23,7 +23,7 @@ from decodescope.variants.comparing.accuracy_text import (
     ScoredText,
     scored_text,
 )
-from decodescope.variants.comparing.jobs import ACCURACY_MISSING, AccuracyDone
+from decodescope.variants.comparing.job_process import ACCURACY_MISSING, AccuracyDone
 from decodescope.variants.machine.child_process import failure_of
 from decodescope.variants.machine.memory import free_memory, memory_errors
 from decodescope.variants.measuring.preparation import Prepared, prepare, require_weights
@@ -68,7 +68,6 @@ def score_variants(
     scores.score_reference()
     for names in _by_weights(variants) if scores.reference is not None else ():
         scores.score(names)
-    accuracies: dict[str, Accuracy] = {}
     findings = [*prepared.loaded.findings]
     if prepared.loaded.weights == "random":
         message = (
@@ -77,10 +76,10 @@ def score_variants(
         )
         findings.append(Finding("random_weights", message))
     for variant in variants:
-        try:
-            accuracies[variant] = scores.accuracy(variant)
-        except DecodescopeError as error:
-            findings.append(Finding(ACCURACY_MISSING, f"no accuracy of {variant}: {error}"))
+        if variant not in scores.accuracies:
+            reason = scores.missing.get(variant, scores.no_reference)
+            findings.append(Finding(ACCURACY_MISSING, f"no accuracy of {variant}: {reason}"))
+    accuracies = {name: scores.accuracies[name] for name in variants if name in scores.accuracies}
     return AccuracyDone(accuracies, tuple(findings))
 
 
@@ -124,6 +123,14 @@ class _Scores:
     reference: torch.Tensor | None = None
     no_reference: str = ""
 
+    def score_reference(self) -> None:
+        """Decode with the weights that were loaded, in fp32."""
+        self.say("scoring the fp32 reference")
+        try:
+            self.reference = _reference_logits(self.prepared, self.scored)
+        except DecodescopeError as error:
+            self.no_reference = f"no fp32 reference: {error}"
+
     def score(self, variants: Sequence[str]) -> None:
         """Score `variants`, which store the weights in the same way."""
         for variant in variants:
@@ -133,24 +140,6 @@ class _Scores:
             except Exception as error:  # one variant's failure must not lose the others
                 self.missing[variant] = failure_of(error).message
             free_memory(self.prepared.device)
-
-    def score_reference(self) -> None:
-        """Decode with the weights that were loaded, in fp32."""
-        self.say("scoring the fp32 reference")
-        try:
-            self.reference = _reference_logits(self.prepared, self.scored)
-        except DecodescopeError as error:
-            self.no_reference = f"no fp32 reference: {error}"
-
-    def accuracy(self, variant: str) -> Accuracy:
-        """The accuracy of a variant.
-
-        Raises:
-            DecodescopeError: it has none, for this reason.
-        """
-        if variant not in self.accuracies:
-            raise ModelError(self.missing.get(variant) or self.no_reference)
-        return self.accuracies[variant]
 
     def _scored(self, variant: str) -> Accuracy:
         assert self.reference is not None

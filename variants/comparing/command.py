@@ -24,8 +24,7 @@ from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.analyzer.schema.report import Finding, Report
 from decodescope.analyzer.schema.run_report import Accuracy, RunReport
-from decodescope.variants.comparing.job_process import run_job
-from decodescope.variants.comparing.jobs import (
+from decodescope.variants.comparing.job_process import (
     ACCURACY_MISSING,
     AccuracyDone,
     AccuracyJob,
@@ -33,6 +32,7 @@ from decodescope.variants.comparing.jobs import (
     Result,
     RunDone,
     RunJob,
+    run_job,
 )
 from decodescope.variants.machine.environment import choose_device
 from decodescope.variants.measuring.request import planned_run, read_request

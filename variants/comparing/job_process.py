@@ -1,4 +1,8 @@
-"""Runs one job of a comparison in its own process, and always ends that process."""
+"""Runs one job of a comparison in its own process, and always ends that process.
+
+The job is JSON on the child's stdin. The child answers on stdout with frames of
+`analyzer.protocol.messages`: any number of `Progress`, then its result or a `Failure`.
+"""
 
 import os
 import signal
@@ -11,12 +15,15 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import IO
 
 import msgspec
+from msgspec import Struct
 
 from decodescope.analyzer.errors import InputError, InternalError, MissingRequirement, process_end
 from decodescope.analyzer.io.child_processes import running
-from decodescope.analyzer.protocol.messages import Failure, FrameDecoder, Progress
-from decodescope.variants.comparing.jobs import AccuracyDone, Job, JobMessage, Result, RunDone
+from decodescope.analyzer.protocol.messages import Failure, FrameDecoder, Progress, WorkerConfig
+from decodescope.analyzer.schema.report import Finding
+from decodescope.analyzer.schema.run_report import Accuracy, RunReport
 
+ACCURACY_MISSING = "accuracy_missing"
 WORKER = (sys.executable, "-m", "decodescope.variants.comparing.job_worker")
 
 _ERRORS = {kind.exit_code: kind for kind in (InputError, InternalError)}
@@ -24,6 +31,39 @@ _PIPES = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
 _READ_BYTES = 1 << 16
 _TERMINATE_GRACE_S = 3.0
 _DRAIN_S = 1.0
+
+
+class RunJob(Struct, frozen=True, tag="run"):
+    """Measure `config.variant` once, and write the profiled window to `trace_path`, if any."""
+
+    config: WorkerConfig
+    trace_path: str | None
+
+
+class AccuracyJob(Struct, frozen=True, tag="accuracy"):
+    """Score `variants` on `text`; `config.variant` is ignored."""
+
+    config: WorkerConfig
+    variants: tuple[str, ...]
+    text: str | None
+
+
+class RunDone(Struct, frozen=True, tag="run_done"):
+    """The result of a `RunJob`."""
+
+    report: RunReport
+
+
+class AccuracyDone(Struct, frozen=True, tag="accuracy_done"):
+    """Accuracy by variant; `findings` says why a variant has none."""
+
+    accuracies: dict[str, Accuracy]
+    findings: tuple[Finding, ...]
+
+
+Job = RunJob | AccuracyJob
+Result = RunDone | AccuracyDone
+JobMessage = Progress | Failure | RunDone | AccuracyDone
 
 
 def run_job(job: Job, say: Callable[[str], None], argv: tuple[str, ...] = WORKER) -> Result:

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from decodescope.analyzer.protocol.messages import Progress, encode_frame
-from decodescope.variants.comparing.jobs import AccuracyJob, Job, Result, RunDone
+from decodescope.variants.comparing.job_process import AccuracyJob, Job, Result, RunDone
 from decodescope.variants.machine.child_process import end_with_parent, exit_now, failure_of
 
 

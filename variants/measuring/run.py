@@ -21,7 +21,7 @@ from decodescope.analyzer.reports.step_figures import (
 )
 from decodescope.analyzer.roofline.peaks import bandwidth, datasheet_peak_bytes_per_s
 from decodescope.analyzer.schema.answer import Answer
-from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding, Health, Observer
+from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding, Health
 from decodescope.analyzer.schema.run_report import INTERPRETED, RunReport
 from decodescope.variants.machine.environment import choose_device, device_name, environment
 from decodescope.variants.machine.memory import memory_errors
@@ -98,7 +98,6 @@ def _measured_report(
         bandwidth=bandwidth(
             measured.bytes_per_step, times.p50, capture.measured_peak_bytes_per_s, sheet
         ),
-        observer=window.observer or Observer(None, None, None),
         answer=window.answer,
         health=replace(
             window.health,
@@ -162,7 +161,6 @@ def _untimed_report(
         gpu_idle_fraction=None,
         bytes_per_step=bytes_per_step,
         bandwidth=None,
-        observer=Observer(None, None, None),
         answer=Answer(),
         health=Health("ok", 0, ()),
         environment=environment(),

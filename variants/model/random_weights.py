@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from decodescope.variants.model.presets import Preset
+from decodescope.variants.model.source import Preset
 
 RANDOM_SEED = 0
 RANDOM_STD = 0.02

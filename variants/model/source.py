@@ -1,15 +1,23 @@
-"""Resolves a model's name to the source of its weights, without torch or network."""
+"""Resolves a model's name to the source of its weights, without torch or network.
+
+presets.json has public model shapes that can run with random weights, without a download. Each
+field of a `config` has the value of the published `config.json` of `hub_id` on huggingface.co, or
+the default of the Hugging Face configuration class of its `model_type` if that file leaves it out.
+"""
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+import msgspec
 
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.analyzer.protocol.messages import ModelInfo
-from decodescope.variants.model.presets import Preset, presets
 
 SourceKind = Literal["hub", "folder", "random", "tiny"]
 RANDOM_SUFFIX = "@random"
@@ -26,6 +34,28 @@ _MAX_SHOWN = 60
 # transformers builds lists of this length from the configuration alone.
 _LAYER_COUNTS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 _MAX_LAYERS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """One public configuration.
+
+    `parameters` counts the weights, including biases and norms; a tied table counts once. `config`
+    holds the fields of config.json that determine the model's shape. Qwen2's Q/K/V biases and
+    Qwen3's Q/K norms come with the class and have no field.
+    """
+
+    name: str
+    hub_id: str
+    parameters: int
+    config: dict[str, Any]
+
+
+@cache
+def presets() -> Mapping[str, Preset]:
+    """The presets by name."""
+    data = Path(__file__).with_name("presets.json").read_bytes()
+    return {preset.name: preset for preset in msgspec.json.decode(data, type=tuple[Preset, ...])}
 
 
 @dataclass(frozen=True, slots=True)

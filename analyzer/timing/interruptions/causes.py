@@ -127,7 +127,7 @@ class GapCauses:
         least_ns = max(least_ns, MIN_INTERRUPTION_NS, int((end_ns - start_ns) * _PIECE_SHARE))
         call = int(gaps.call[row])
         is_internal = call >= 0 and self._kind_at(row, -1) == GRAPH_INTERNAL
-        covers = self.covers(start_ns, end_ns, least_ns, None if is_internal else call)
+        covers = self._covers(start_ns, end_ns, least_ns, None if is_internal else call)
         times_ns = {start_ns, end_ns}.union(*((cover.start_ns, cover.end_ns) for cover in covers))
         if call >= 0 and not is_internal:
             times_ns |= {int(calls.start_ns[call]), int(calls.end_ns[call])}
@@ -144,7 +144,7 @@ class GapCauses:
             pieces.append(piece._replace(start_ns=begin_ns, end_ns=until_ns))
         return _joined(pieces, least_ns)
 
-    def covers(self, start_ns: int, end_ns: int, least_ns: int, call: int | None) -> list[Piece]:
+    def _covers(self, start_ns: int, end_ns: int, least_ns: int, call: int | None) -> list[Piece]:
         """The pauses of the profiler that overlap an interval for `least_ns`, and such calls of the
         thread of `call` (-1: unknown, None: no calls) until that call returns; all uncut."""
         trace = self.timeline.trace

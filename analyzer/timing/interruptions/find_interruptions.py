@@ -46,7 +46,6 @@ _UNEXPLAINED_STEPS = 3
 _UNEXPLAINED_SHARE, _KNOWN_SHARE, _KNOWN_NS = 0.2, 0.01, 1_000_000
 _USUAL = 0.99
 _ALONE = 0.9
-_BEGINNING = -(2**62)
 
 
 def find_interruptions(timeline: Timeline) -> tuple[Interruption, ...]:
@@ -58,7 +57,6 @@ def find_interruptions(timeline: Timeline) -> tuple[Interruption, ...]:
     interruptions = [
         *_long_gaps(timeline, causes, medians),
         *_long_ops(timeline, medians),
-        *_before_ops(timeline, causes, medians),
     ]
     unexplained = Counter(
         interruption.device for interruption in interruptions if interruption.cause in _UNEXPLAINED
@@ -72,35 +70,6 @@ def find_interruptions(timeline: Timeline) -> tuple[Interruption, ...]:
     return tuple(
         sorted(interruptions, key=lambda interruption: (interruption.device, interruption.start_ns))
     )
-
-
-def _before_ops(
-    timeline: Timeline, causes: GapCauses, medians: StepMedians
-) -> Iterator[Interruption]:
-    """Calls and pauses that ended before the first launch, while the trace has no op yet: they are
-    in no gap, but in the host's time of the first step."""
-    trace, launches = timeline.trace, timeline.launches
-    if not len(launches) or not medians.all_ns:
-        return
-    first = int(launches.call[0])
-    first_ns = min(int(trace.calls.start_ns[first]), int(trace.ops.start_ns[0]))
-    least_ns = max(MIN_INTERRUPTION_NS, int(medians.all_ns * STEP_SHARE))
-    pieces = causes.covers(_BEGINNING, first_ns, least_ns, first)
-    reached_ns = _BEGINNING
-    for piece in sorted(pieces, key=lambda piece: piece.start_ns):
-        if piece.known and piece.end_ns <= first_ns and piece.start_ns >= reached_ns:
-            reached_ns = piece.end_ns
-            yield Interruption(
-                device=int(trace.ops.device[launches.first_op[0]]),
-                start_ns=piece.start_ns,
-                end_ns=piece.end_ns,
-                cause=piece.cause,
-                evidence=f"{piece.evidence}; before the first op of the trace",
-                call=piece.call,
-                op=-1,
-                host=(piece.start_ns, piece.end_ns),
-                before_ops=True,
-            )
 
 
 def _long_gaps(
@@ -199,25 +168,7 @@ def _excess(
             evidence=f"{piece.evidence}; {duration(typical_ns)} {compared} (median)",
             call=piece.call,
             op=int(gaps.next[row]),
-            host=_host_of(timeline, row, piece, end_ns - start_ns),
         )
-
-
-def _host_of(timeline: Timeline, row: int, piece: Piece, length_ns: int) -> tuple[int, int] | None:
-    """When a piece of a gap interrupted the host: during its call, of a launch call for as long as
-    the device; without a call, before the launch call of the op that ended the gap."""
-    calls, launched = timeline.trace.calls, int(timeline.gaps.call[row])
-    if piece.late or (piece.call < 0 and launched < 0):
-        return None
-    if piece.call < 0:
-        end_ns = int(calls.start_ns[launched])
-        if piece.end_ns >= end_ns:
-            return end_ns - length_ns, end_ns
-        return piece.start_ns, piece.start_ns + length_ns
-    start_ns, end_ns = int(calls.start_ns[piece.call]), int(calls.end_ns[piece.call])
-    if piece.call == launched:
-        start_ns = max(start_ns, end_ns - length_ns)
-    return start_ns, end_ns
 
 
 def _without_typical(

@@ -57,7 +57,7 @@ def median_step(steps: Steps, interrupted_ns: Int64s, timed: Int64s) -> int | No
 
 
 def interrupted_times(interruptions: Sequence[Interruption], devices: tuple[int, ...]) -> Intervals:
-    """The times at which each of `devices` is interrupted, from the first op of the trace on."""
+    """The times at which each of `devices` is interrupted."""
     of_each = [
         _deeper(
             Intervals(
@@ -65,7 +65,7 @@ def interrupted_times(interruptions: Sequence[Interruption], devices: tuple[int,
                     [
                         (interruption.start_ns, interruption.end_ns)
                         for interruption in interruptions
-                        if interruption.device == device and not interruption.before_ops
+                        if interruption.device == device
                     ],
                     dtype=np.int64,
                 )

@@ -30,9 +30,8 @@ Cause = Literal[
 class Interruption:
     """The device did nothing for the steps in [start, end), for a cause that `evidence` shows.
 
-    `call` indexes `Trace.calls`, `op` (that ended the gap, or ran long) `Trace.ops`; -1 for none.
-    `host` is when the host was interrupted, None if it was not: it may have been ahead of the
-    device. `before_ops`: it lies before the first op of the trace."""
+    `call` indexes `Trace.calls` (-1 for none), `op` (that ended the gap, or ran long) `Trace.ops`.
+    """
 
     device: int
     start_ns: int
@@ -41,8 +40,6 @@ class Interruption:
     evidence: str
     call: int
     op: int
-    host: tuple[int, int] | None = None
-    before_ops: bool = False
 
     @property
     def length_ns(self) -> int:

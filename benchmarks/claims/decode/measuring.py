@@ -19,7 +19,7 @@ from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.analyzer.schema.run_report import RunReport
 from decodescope.variants.comparing.command import CompareRequest, RunJobs, compare_variants
-from decodescope.variants.comparing.jobs import (
+from decodescope.variants.comparing.job_process import (
     ACCURACY_MISSING,
     AccuracyDone,
     AccuracyJob,

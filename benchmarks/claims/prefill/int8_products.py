@@ -31,8 +31,7 @@ from benchmarks.gemm.gemm_tiles import MAX_SPLITS, Candidate, GemmWork, split_ca
 from benchmarks.gemm.gemm_tuner import ranked
 from benchmarks.gemm.split_k_gemm import SplitKGemm
 from decodescope.analyzer.text.formatting import bytes_size, percent
-from decodescope.kernels.host.launch import Launch
-from decodescope.kernels.host.operation import KernelOperation
+from decodescope.kernels.host.operation import KernelOperation, Launch
 from decodescope.kernels.host.quantize import quantized_rows
 from decodescope.kernels.host.tile import Tile, padded_tokens
 from decodescope.kernels.host.weights import WeightMatrix

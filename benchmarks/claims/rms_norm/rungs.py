@@ -26,8 +26,7 @@ import triton.language as tl
 
 from decodescope.kernels.device.elements import rounded
 from decodescope.kernels.host.checks import check_float, check_output, check_tensor
-from decodescope.kernels.host.launch import Launch, launch
-from decodescope.kernels.host.operation import KernelOperation, Tensors
+from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
 from decodescope.kernels.host.weights import Norm
 from decodescope.kernels.ops.rms_norm import check_norm_weight, rms_norm_reference
 

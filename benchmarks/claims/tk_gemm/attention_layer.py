@@ -25,8 +25,7 @@ from benchmarks.claims.tk_gemm.toy_layer import LayerShape, ToyAttention
 from benchmarks.claims.traced import Traced, traced
 from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.analyzer.text.formatting import duration, percent
-from decodescope.variants.model.presets import presets
-from decodescope.variants.model.source import ModelSource
+from decodescope.variants.model.source import ModelSource, presets
 from decodescope.variants.steps.fused.model_parts import fused_model
 from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu, this_target_gpu
 from decodescope.variants.tuning.report import RoundSpread

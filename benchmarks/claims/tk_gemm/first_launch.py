@@ -8,7 +8,7 @@ from time import perf_counter_ns
 import triton
 
 from decodescope.analyzer.io.work_folders import WorkFolder
-from decodescope.kernels.host.launch import Launch
+from decodescope.kernels.host.operation import Launch
 from decodescope.variants.tuning.report import RoundSpread
 
 ROUNDS = 3

@@ -26,20 +26,6 @@ Place = Literal["terminal", "browser", "drawing"]
 _SIZE = re.compile(r"([0-9]{1,4})x([0-9]{1,4})")
 _DEFAULT_SIZE = (120, 40)
 _MAX_CELLS = 1000
-_WHAT_IS_DECODED = (
-    "model",
-    "batch",
-    "context",
-    "device",
-    "variant",
-    "temperature",
-    "top_k",
-    "top_p",
-    "seed",
-    "prompt",
-    "prompt_ids",
-    "trust_remote_code",
-)
 
 
 def _size(text: str) -> tuple[int, int]:
@@ -169,15 +155,17 @@ def remember_opened(files: Iterable[Path]) -> None:
 
 
 def last_settings() -> "Settings | None":
-    """The last settings of a live run, unless an option of this command names others."""
+    """The last settings of a live run, unless an option of this command says what is decoded."""
     from decodescope.tui.model.user_files import Memory, user_places
 
     context = click.get_current_context()
     assert context is not None
-    if any(
-        context.get_parameter_source(name) is not ParameterSource.DEFAULT
-        for name in _WHAT_IS_DECODED
-    ):
+    given = {
+        name
+        for name in context.params
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT
+    }
+    if given - {"record", "once", "page", "size"}:
         return None
     settings = Memory(user_places().state).remembered.settings
     if settings is not None:

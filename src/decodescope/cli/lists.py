@@ -13,7 +13,7 @@ from decodescope.cli.output import print_table
 def models() -> None:
     """List the models that need no download, and the presets."""
     from decodescope.variants.listings import models_table
-    from decodescope.variants.model.presets import presets
+    from decodescope.variants.model.source import presets
 
     print_table(tuple(presets().values()), models_table)
 

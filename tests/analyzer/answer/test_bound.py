@@ -91,7 +91,7 @@ def test_the_sentences_name_the_figures() -> None:
         "datasheet)",
         "kernels, and the time between them: 2.10 µs over their limit, 52.5% of the step (gate_up "
         "2.10 µs)",
-        "waiting for the host: 1.00 µs, 25.0% of the step (waiting for the host 1.00 µs)",
+        "the host was late: 1.00 µs, 25.0% of the step (waiting for the host 1.00 µs)",
     )
 
 

@@ -15,16 +15,10 @@ from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from tests.helpers.kineto_events import call, op, read, span, trace_of
 from tests.helpers.planted.decode_traces import Plan, Step, file_of
+from tests.helpers.planted.drawn_steps import US, drawn, jittered, kernels
 from tests.helpers.planted.random_plans import random_situation
-from tests.helpers.planted.situations import (
-    SITUATIONS,
-    US,
-    Situation,
-    drawn,
-    jittered,
-    kernels,
-    situation,
-)
+from tests.helpers.planted.situation import Situation
+from tests.helpers.planted.situations import SITUATIONS, situation
 from tests.helpers.planted.truth import COMMUNICATION, Parts, Truth, truth_of
 
 SEED = random.randrange(10**6)
@@ -188,3 +182,8 @@ def test_two_engines_on_one_device_have_steps_of_their_own() -> None:
     check_answer(analysis)
     answer = analysis.report.answer
     assert (answer.kind, answer.steps, answer.step_ns) == ("decode", 10, truth.step_ns)
+
+
+def test_a_copy_that_only_a_call_names_is_no_op() -> None:
+    answer = analyze(trace_of(call(0, 9, 1, name="Memcpy DtoD (Device -> Device)"))).report.answer
+    assert (answer.bound, answer.parts, answer.step_ns) == ("unknown", (), None)

@@ -294,7 +294,7 @@ def test_communication_has_a_table_where_there_is_any() -> None:
 def test_optional_fields_may_be_missing() -> None:
     bare = sample_analysis().report
     nothing: dict[str, object] = {
-        "capture": None, "observer": None, "largest_gaps": (), "attribution": None,
+        "capture": None, "largest_gaps": (), "attribution": None,
         "answer": Answer(), "steps": (), "kernels": (), "ranges": (), "devices": (),
         "launches": msgspec.structs.replace(
             bare.launches, api_ns=None, queue_ns=None, launch_latency_ns=None,

@@ -9,7 +9,7 @@ import torch
 import transformers
 
 from decodescope.analyzer.modelling.config import bundled_models, model_shape, read_model_config
-from decodescope.variants.model.presets import presets
+from decodescope.variants.model.source import presets
 from tests.helpers.modelling.parameters import parameter_count
 
 # Millions of parameters, and where they are published. Where a document rounds to billions, the

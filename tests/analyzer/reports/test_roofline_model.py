@@ -39,7 +39,7 @@ def test_no_point_is_over_its_roof_by_more_than_its_share_says(eager):
 def test_the_whole_step_is_a_point_of_its_own(eager):
     step, cost = roofline_model(eager).step, eager.step_cost
     assert step is not None
-    assert step.ns == eager.observer.unprofiled_step_ns
+    assert step.ns == eager.answer.unprofiled_step_ns
     assert step.intensity == pytest.approx(cost.flops_per_step / cost.bytes_per_step)
     unknown = msgspec.structs.replace(cost, flops_per_step=None)
     assert roofline_model(msgspec.structs.replace(eager, step_cost=unknown)).step is None
@@ -59,8 +59,8 @@ def test_ceilings_name_their_source(eager):
 def test_a_figure_of_bandwidth_says_its_moment(eager):
     found = {one.moment: one for one in window_bandwidths(eager)}
     assert set(found) == {"before the window", "in the window"}
-    assert found["before the window"].step_ns == eager.observer.unprofiled_step_ns
-    assert found["in the window"].step_ns == eager.observer.profiled_step_ns
+    assert found["before the window"].step_ns == eager.answer.unprofiled_step_ns
+    assert found["in the window"].step_ns == eager.answer.step_ns
     assert found["before the window"].used.mbu > found["in the window"].used.mbu
     live = live_bandwidth(scripted.stats(1), scripted.hello())
     assert live is not None

@@ -53,6 +53,11 @@ def test_a_foreign_step_has_limits(foreign_traces: Path) -> None:
     assert cost.bytes_per_step / 5300 < answer.limit_ns < 1.02 * cost.bytes_per_step / 5300
     assert (answer.model_source, answer.limit_is_lower_bound) == ("named", False)
     assert sum(part.ns for part in answer.parts) == 10_743_181
+    # The model has no part by family: which of its roles these ops are is not known.
+    kernels = {part.part: part for part in answer.parts if part.kernel is not None}
+    assert [name for name in kernels if kernels[name].limit_ns is None] == ["elementwise"]
+    assert kernels["elementwise"].over_ns is None
+    assert answer.limit_ns == sum(part.limit_ns or 0 for part in kernels.values())
     assert answer.bound == "kernels"
 
 

@@ -167,21 +167,6 @@ def test_pauses_are_read_from_a_file() -> None:
     assert trace.names[int(trace.overhead.name[0])] == "Buffer Flush"
 
 
-def test_a_wait_before_the_first_op_lengthens_no_step() -> None:
-    """It is in no gap of a device, but in the marker of the only step."""
-    trace = trace_of(*steps(1))
-    clean = analyzed(trace).report
-    held = held_before(trace, launches(trace)[0], HOLD, "hipEventSynchronize")
-    report = analyzed(held).report
-    found = only(report)
-    assert (found.at_ns, found.step, found.cause) == (0, 0, "wait")
-    assert near(found.ns, HOLD)
-    assert report.steps[0].host_ns == (clean.steps[0].host_ns or 0) + HOLD
-    assert report.observer == clean.observer
-    assert report.devices == clean.devices
-    assert report.answer.parts == clean.answer.parts
-
-
 def test_what_recurs_in_every_step_is_of_the_steps() -> None:
     """A third of each step is one gap at the same place: so is decoding with that host."""
     events = [
@@ -234,9 +219,6 @@ def test_every_step_may_be_interrupted_at_a_place_of_its_own() -> None:
     report = analyzed(trace).report
     assert [one.step for one in report.interruptions] == [0, 1, 2]
     assert_apart(report, clean)
-    assert report.observer is not None
-    assert clean.observer is not None
-    assert near(report.observer.profiled_step_ns or 0, clean.observer.profiled_step_ns or 0)
 
 
 @pytest.mark.parametrize("place", range(1, 10))

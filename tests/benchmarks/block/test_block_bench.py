@@ -23,8 +23,7 @@ from benchmarks.block.block_bench import Way, cosine, measure_block, one_layer_m
 from benchmarks.block.report import BlockBenchmark
 from benchmarks.block.result_table import block_table
 from decodescope.analyzer.errors import ModelError
-from decodescope.variants.model.presets import presets
-from decodescope.variants.model.source import ModelSource
+from decodescope.variants.model.source import ModelSource, presets
 from decodescope.variants.model.workload import DType
 from decodescope.variants.steps.fused.model_parts import fused_model
 from decodescope.variants.steps.fused.tiling.rules import interpreter_tiles

@@ -10,9 +10,9 @@ from benchmarks.claims.claim import Setup
 from benchmarks.claims.racing import Racing
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.schema.kernel_report import StepTimes
-from decodescope.analyzer.schema.report import Finding, Health, Observer
+from decodescope.analyzer.schema.report import Finding, Health
 from decodescope.analyzer.schema.run_report import Accuracy, RunReport
-from decodescope.variants.comparing.jobs import AccuracyDone, Job, RunDone, RunJob
+from decodescope.variants.comparing.job_process import AccuracyDone, Job, RunDone, RunJob
 from tests.helpers.answers import answer_of
 from tests.helpers.fake_clock import FakeClock
 
@@ -89,7 +89,6 @@ def run_report(job: RunJob, script: Scripted, step_ns: int) -> RunReport:
         prefill_ns=1000, step_ns=StepTimes(step_ns, step_ns, step_ns, step_ns),
         launch_calls_per_step=3.0, gpu_ops_per_step=3.0, gpu_idle_fraction=0.1,
         bytes_per_step=script.bytes_per_step, bandwidth=None,
-        observer=Observer(None, None, None),
         answer=answer_of(
             {"gate_up": script.busy_ns, "launch_call": max(0, step_ns - script.busy_ns)}
         ),

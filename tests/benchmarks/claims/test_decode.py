@@ -15,7 +15,7 @@ from benchmarks.claims.watching import ClockWatch
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.variants import registry
 from decodescope.variants.comparing import command
-from decodescope.variants.comparing.jobs import AccuracyJob, RunJob
+from decodescope.variants.comparing.job_process import AccuracyJob, RunJob
 from decodescope.variants.measuring import request
 from decodescope.variants.registry import Variant
 from tests.benchmarks.claims.scripted_runs import Scripted, ScriptedRuns, setup_with

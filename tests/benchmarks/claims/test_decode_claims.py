@@ -18,8 +18,7 @@ from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.variants import registry
 from decodescope.variants.comparing import command
-from decodescope.variants.comparing.job_process import run_job
-from decodescope.variants.comparing.jobs import RunJob
+from decodescope.variants.comparing.job_process import RunJob, run_job
 from decodescope.variants.measuring import request
 from tests.benchmarks.claims.scripted_runs import Scripted, ScriptedRuns, setup_with
 from tests.helpers.peers import install_peers

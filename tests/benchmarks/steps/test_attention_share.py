@@ -13,7 +13,7 @@ from benchmarks.steps.attention_share import (
     time_ways,
 )
 from decodescope.analyzer.text.formatting import UNKNOWN
-from decodescope.kernels.host.launch import Launch
+from decodescope.kernels.host.operation import Launch
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.ops.decode_attention import DecodeAttention
 from decodescope.variants.machine.clock import Call

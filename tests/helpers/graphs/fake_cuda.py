@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from decodescope.kernels.host.launch import Launch
-from decodescope.kernels.host.operation import Operation
+from decodescope.kernels.host.operation import Launch, Operation
 
 LOGGER = logging.getLogger("torch.cuda._graph_annotations")
 

@@ -5,17 +5,17 @@ from dataclasses import replace
 
 from decodescope.analyzer.schema.step_report import StepKind
 from tests.helpers.planted.decode_traces import COPY, FILL, Kernel, Plan, Step
-from tests.helpers.planted.situations import (
+from tests.helpers.planted.drawn_steps import (
     ALL_REDUCE,
     HTOD,
     US,
-    Situation,
     drawn,
     jittered,
     kernels,
     vllm,
     vllm_prefill,
 )
+from tests.helpers.planted.situation import Situation
 from tests.helpers.planted.truth import COMMUNICATION, COPIES
 
 _KINDS: tuple[tuple[StepKind, int | None, str], ...] = (

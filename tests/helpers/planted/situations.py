@@ -2,11 +2,9 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from decodescope.analyzer.schema.answer import Bound
 from decodescope.analyzer.schema.step_report import StepKind
-from tests.helpers.foreign.layered import LAYER, LAYER_ROLES, step_names
 from tests.helpers.planted.decode_traces import (
     COPY,
     PYTHON_FORWARD,
@@ -16,102 +14,25 @@ from tests.helpers.planted.decode_traces import (
     Kernel,
     Plan,
     Step,
-    file_of,
 )
-from tests.helpers.planted.truth import COMMUNICATION, COPIES, Truth, truth_of, truth_of_windows
+from tests.helpers.planted.drawn_steps import (
+    HTOD,
+    MS,
+    UNIT,
+    US,
+    drawn,
+    jittered,
+    kernels,
+    numbered,
+    vllm,
+    vllm_prefill,
+)
+from tests.helpers.planted.odd_situations import ODD
+from tests.helpers.planted.situation import Situation
+from tests.helpers.planted.truth import COPIES
 
-US, MS = 1_000, 1_000_000
-# Shared time of two, three or four ops is divided exactly.
-UNIT = 12
-ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
-HTOD = "Memcpy HtoD (Pinned -> Device)"
 MODEL, MODEL_LAYERS, BYTES_PER_S = "meta-llama/Llama-3.2-1B", 16, 3.35e12
 HIDDEN, INTERMEDIATE, KV_WIDTH, VOCABULARY = 2048, 8192, 512, 128_256
-
-
-@dataclass(frozen=True)
-class Situation:
-    """One trace file, or one a rank: the plans of each, and what is known of the answer.
-
-    `has_roles`: the names decide the role of every kernel. `late_frame` is the Python frame during
-    which the device waits most. `limit_ns` is that of the weights and the KV cache of `model`.
-    `is_exact`: the step time is known to the ns, else to 1 %.
-    """
-
-    files: tuple[tuple[Plan, ...], ...]
-    bound: Bound | None = None
-    has_roles: bool = True
-    late_frame: str | None = None
-    model: str | None = None
-    limit_ns: int | None = None
-    has_steps: bool = True
-    is_exact: bool = True
-
-    @property
-    def traces(self) -> tuple[bytes, ...]:
-        return tuple(file_of(plans) for plans in self.files)
-
-    @property
-    def truths(self) -> tuple[Truth, ...]:
-        """The truth of each file."""
-        known = truth_of if self.has_steps else truth_of_windows
-        return tuple(known(plans) for plans in self.files)
-
-
-def situation(name: str, seed: int) -> Situation:
-    return SITUATIONS[name](random.Random(f"{name} {seed}"))
-
-
-def drawn(rng: random.Random, least_ns: int, most_ns: int) -> int:
-    return rng.randrange(least_ns, most_ns) // UNIT * UNIT
-
-
-def kernels(
-    rng: random.Random,
-    layers: int,
-    least_ns: int,
-    most_ns: int,
-    *,
-    all_reduce_ns: int = 0,
-    stream: int = 7,
-) -> tuple[Kernel, ...]:
-    """The kernels of a step; all-reduces after the O and the down product if they take any time."""
-    roles = ("copy", *LAYER_ROLES * layers, "norm", "head", "sampling")
-    made: list[Kernel] = []
-    for name, role in zip(step_names(layers), roles, strict=True):
-        ns, gap_ns = drawn(rng, least_ns, most_ns), drawn(rng, 600, 900)
-        made.append(Kernel(name, role, ns, gap_ns, stream))
-        if all_reduce_ns and role in ("o", "down"):
-            ns = drawn(rng, all_reduce_ns, all_reduce_ns * 5 // 4)
-            made.append(Kernel(ALL_REDUCE, COMMUNICATION, ns, 600, stream))
-    return tuple(made)
-
-
-def jittered(rng: random.Random, step: Step, count: int, most_ns: int = 600) -> tuple[Step, ...]:
-    """Steps like this one, whose kernels take up to `most_ns` longer."""
-    return tuple(
-        replace(
-            step,
-            kernels=tuple(
-                replace(kernel, ns=kernel.ns + drawn(rng, 0, most_ns)) for kernel in step.kernels
-            ),
-        )
-        for _ in range(count)
-    )
-
-
-def numbered(steps: tuple[Step, ...], mark: str) -> tuple[Step, ...]:
-    return tuple(replace(step, mark=f"{mark}{index}") for index, step in enumerate(steps))
-
-
-def vllm(batch: int, kv_tokens: int) -> str:
-    sums = f"sq{batch}sk{kv_tokens}sqsq{batch}sqsk{kv_tokens}"
-    return f"execute_{batch}_context_0(sq0sk0sqsq0sqsk0)_generation_{batch}({sums})"
-
-
-def vllm_prefill(tokens: int) -> str:
-    sums = f"sq{tokens}sk{tokens}sqsq{tokens**2}sqsk{tokens**2}"
-    return f"execute_{tokens}_context_1({sums})_generation_0(sq0sk0sqsq0sqsk0)"
 
 
 def host_bound(rng: random.Random) -> Situation:
@@ -313,9 +234,23 @@ def early_launches(rng: random.Random) -> Situation:
     return Situation(((Plan(steps),),), "kernels")
 
 
+def unmarked(rng: random.Random, count: int) -> Situation:
+    """Steps that only their repetition shows, as graphs or launch by launch."""
+    step = Step(
+        kernels(rng, rng.randint(4, 6), 6 * US, 12 * US),
+        "unknown",
+        graph=rng.random() < 0.5,
+        schedule_ns=60 * US,
+    )
+    return Situation(((Plan(jittered(rng, step, count)),),), "kernels")
+
+
 def unmarked_steps(rng: random.Random) -> Situation:
-    step = Step(kernels(rng, rng.randint(4, 6), 6 * US, 12 * US), "unknown", schedule_ns=60 * US)
-    return Situation(((Plan(jittered(rng, step, rng.randint(4, 7))),),), "kernels")
+    return unmarked(rng, rng.randint(3, 7))
+
+
+def two_unmarked_steps(rng: random.Random) -> Situation:
+    return unmarked(rng, 2)
 
 
 def ranks(rng: random.Random) -> Situation:
@@ -336,112 +271,17 @@ def ranks(rng: random.Random) -> Situation:
     )
 
 
-def one_step(rng: random.Random) -> Situation:
-    return Situation(
-        ((Plan((Step(kernels(rng, 3, 8 * US, 12 * US), mark="decode_step_0"),)),),), "kernels"
-    )
-
-
-def one_op(rng: random.Random) -> Situation:
-    kernel = kernels(rng, 1, 8 * US, 12 * US)[rng.randrange(1, len(LAYER))]
-    step = Step((replace(kernel, name="cutlass_gemm"),), mark="decode_step_0")
-    return Situation(((Plan((step,)),),), "kernels", has_roles=False)
-
-
-def one_layer(rng: random.Random) -> Situation:
-    step = Step(kernels(rng, 1, 8 * US, 12 * US))
-    steps = numbered(jittered(rng, step, 4), "decode_step_")
-    return Situation(((Plan(steps),),), "kernels", has_roles=False)
-
-
-def only_a_prefill(rng: random.Random) -> Situation:
-    step = Step(kernels(rng, 3, 80 * US, 120 * US), "prefill", 1, vllm_prefill(2048))
-    return Situation(((Plan((step,)),),), "kernels")
-
-
-def whole_microseconds(rng: random.Random) -> Situation:
-    made = Step(kernels(rng, rng.randint(2, 4), 5 * US, 9 * US))
-    steps = numbered(jittered(rng, made, 5), "decode_step_")
-    return Situation(((Plan(steps, coarse=True),),), "kernels")
-
-
-def two_models(rng: random.Random) -> Situation:
-    """Steps of two models in one process: the batch size that most decode steps have counts."""
-    large = Step(kernels(rng, 4, 8 * US, 12 * US), "decode", 8, "step[DECODE bs=8]")
-    small = Step(kernels(rng, 2, 3 * US, 5 * US), "decode", 2, "step[DECODE bs=2]")
-    steps = [*jittered(rng, large, 6), *jittered(rng, small, 3)]
-    rng.shuffle(steps)
-    return Situation(((Plan(tuple(steps)),),), "kernels")
-
-
-def two_engines(rng: random.Random) -> Situation:
-    """Steps of two processes, each on a GPU of its own, in one trace."""
-    plans = []
-    for number in (1, 2):
-        step = Step(kernels(rng, 3, 8 * US, 12 * US), "decode", 8, "step[DECODE bs=8]")
-        begin_ns = 1_000_000 + number * UNIT
-        steps = jittered(rng, step, 5)
-        plans.append(
-            Plan(steps, begin_ns=begin_ns, number=number, pid=4242 + number, device=number - 1)
-        )
-    return Situation((tuple(plans),), "kernels")
-
-
-def cut_window(rng: random.Random) -> Situation:
-    made = Step(kernels(rng, rng.randint(2, 4), 5 * US, 9 * US), graph=rng.random() < 0.5)
-    steps = numbered(jittered(rng, made, 6), "decode_step_")
-    return Situation(((Plan(steps, cut=True),),), "kernels")
-
-
-def alike_names(rng: random.Random) -> Situation:
-    """Long names that differ in one place each, as templates do."""
-    tiles = rng.sample(range(100, 1000), 12)
-    made = [
-        Kernel(
-            "void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cute::tuple<int, "
-            f"int>, Mainloop<{'Stage, ' * 9}cute::C<{tile}>, {'Warp, ' * 9}>>>(Params)",
-            "other",
-            drawn(rng, 9 * US, 30 * US),
-        )
-        for tile in tiles
-    ]
-    steps = numbered(jittered(rng, Step(tuple(made)), 4), "decode_step_")
-    return Situation(((Plan(steps),),), "kernels", has_roles=False)
-
-
-def without_steps(rng: random.Random, made: list[Kernel], bound: Bound) -> Situation:
-    step = Step(tuple(made), "unknown", graph=False)
-    return Situation(((Plan((step,)),),), bound, has_roles=False, has_steps=False)
-
-
-def no_steps(rng: random.Random) -> Situation:
-    """Kernels that neither repeat nor have a mark."""
-    names = [f"some_kernel_{number}" for number in range(20)]
-    made = [Kernel(name, "other", drawn(rng, 9 * US, 30 * US)) for name in names]
-    return without_steps(rng, made, "kernels")
-
-
-def only_copies(rng: random.Random) -> Situation:
-    count = rng.randint(3, 9)
-    lengths = [drawn(rng, 90 * US, 300 * US) for _ in range(count)]
-    made = [Kernel(HTOD, COPIES, ns, category=COPY) for ns in lengths]
-    return without_steps(rng, made, "copies")
-
-
-def only_nccl(rng: random.Random) -> Situation:
-    lengths = [drawn(rng, 30 * US, 90 * US) for _ in range(rng.randint(3, 9))]
-    made = [Kernel(ALL_REDUCE, COMMUNICATION, ns) for ns in lengths]
-    return without_steps(rng, made, "communication")
-
-
 SITUATIONS: dict[str, Callable[[random.Random], Situation]] = {
     made.__name__: made
     for made in (
         host_bound, late_scheduler, memory_bound, slow_kernels, all_reduces, copies_largest,
         vllm_prefills, old_vllm_prefills, sglang_prefills, mixed_steps, vllm_frames, sglang_frames,
-        draft_and_verify,
-        interrupted, slow_launch, micro_batches, early_launches, unmarked_steps, ranks,
-        one_step, one_op, one_layer, only_a_prefill, whole_microseconds, two_models, two_engines,
-        cut_window, alike_names, no_steps, only_copies, only_nccl,
+        draft_and_verify, interrupted, slow_launch, micro_batches, early_launches, unmarked_steps,
+        two_unmarked_steps, ranks,
+        *ODD,
     )
 }  # fmt: skip
+
+
+def situation(name: str, seed: int) -> Situation:
+    return SITUATIONS[name](random.Random(f"{name} {seed}"))

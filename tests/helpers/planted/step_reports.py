@@ -11,7 +11,7 @@ import numpy as np
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.schema.comparison_report import PartChange, StepChanges
-from decodescope.analyzer.schema.report import Observer, Report
+from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.schema.step_report import LayerReport, RoleReport, StructureReport
 from decodescope.analyzer.trace import Bools, Trace
 from tests.helpers.answers import answer_of
@@ -53,7 +53,6 @@ def step_report(
     )
     numbered = sum(isinstance(layer, int) for layer in layers or {})
     fields: dict[str, Any] = {
-        "observer": Observer(None, whole_ns, None),
         "roles": rows,
         "layers": made,
         "answer": answer,

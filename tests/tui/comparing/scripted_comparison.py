@@ -15,7 +15,7 @@ from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.protocol.messages import Bye
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.analyzer.schema.kernel_report import KernelReport
-from decodescope.analyzer.schema.report import Observer, Report
+from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.schema.step_report import Bandwidth, LayerReport, RoleReport
 from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.link.comparison import ComparisonLinkEvent
@@ -85,7 +85,6 @@ def window(name: str) -> Report:
             limit_ns=600_000,
             limit_bound="memory",
         ),
-        observer=Observer(None, busy_ns + idle_ns, None),
         roles=_roles(fused, busy_ns),
         layers=tuple(LayerReport(n, 0, 3 if fused else 41, busy_ns // 2) for n in range(2)),
     )

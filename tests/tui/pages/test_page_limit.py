@@ -111,7 +111,7 @@ def test_every_bandwidth_has_its_moment_and_none_is_shown_twice_under_one_name(t
     peak = capture.measured_peak_bytes_per_s
     for line, step_ns in zip(
         lines[1:],
-        (shown.report.observer.unprofiled_step_ns, shown.report.observer.profiled_step_ns),
+        (shown.report.answer.unprofiled_step_ns, shown.report.answer.step_ns),
         strict=True,
     ):
         assert f" {percent(capture.bytes_per_step * 1e9 / step_ns / peak)} % " in line

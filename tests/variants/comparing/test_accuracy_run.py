@@ -15,7 +15,7 @@ from decodescope.variants import registry
 from decodescope.variants.comparing import accuracy as accuracy_module
 from decodescope.variants.comparing.accuracy import score_variants
 from decodescope.variants.comparing.accuracy_text import ScoredText, scored_text
-from decodescope.variants.comparing.jobs import AccuracyDone
+from decodescope.variants.comparing.job_process import AccuracyDone
 from decodescope.variants.measuring.preparation import Prepared
 from decodescope.variants.model.loading import load_model
 from decodescope.variants.model.quantized_weights import (

@@ -20,12 +20,18 @@ from decodescope.analyzer.errors import InputError, MissingRequirement
 from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.kernel_report import StepTimes
-from decodescope.analyzer.schema.report import Finding, Health, Observer
+from decodescope.analyzer.schema.report import Finding, Health
 from decodescope.analyzer.schema.run_report import Accuracy, RunReport
 from decodescope.analyzer.schema.step_report import Bandwidth
 from decodescope.variants import registry
 from decodescope.variants.comparing.command import CompareRequest, compare_variants
-from decodescope.variants.comparing.jobs import AccuracyDone, AccuracyJob, Job, RunDone, RunJob
+from decodescope.variants.comparing.job_process import (
+    AccuracyDone,
+    AccuracyJob,
+    Job,
+    RunDone,
+    RunJob,
+)
 from decodescope.variants.machine.environment import device_name
 from decodescope.variants.registry import Variant
 
@@ -42,7 +48,7 @@ def report(variant: str, tokens_per_s: float) -> RunReport:
         tokens_per_s=tokens_per_s, prefill_ns=1000, step_ns=StepTimes(1000, 1000, 1000, 1000),
         launch_calls_per_step=None, gpu_ops_per_step=3.0, gpu_idle_fraction=0.1,
         bytes_per_step=100, bandwidth=Bandwidth(1.0, None, None, None, None),
-        observer=Observer(None, None, None), answer=Answer(),
+        answer=Answer(),
         health=Health("ok", 0, ()), environment={},
     )  # fmt: skip
 

@@ -13,8 +13,7 @@ from decodescope.analyzer.errors import InputError, InternalError, MissingRequir
 from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.schema.report import Finding
 from decodescope.variants.comparing import job_process
-from decodescope.variants.comparing.job_process import run_job
-from decodescope.variants.comparing.jobs import AccuracyDone, AccuracyJob, RunJob
+from decodescope.variants.comparing.job_process import AccuracyDone, AccuracyJob, RunJob, run_job
 from tests.helpers.processes import alive, gone
 
 JOB = AccuracyJob(WorkerConfig(variant="eager", batch=1, tokens=4), ("eager", "other"), "text\n")
@@ -23,7 +22,7 @@ import os, signal, subprocess, sys, time
 from decodescope.analyzer.protocol.messages import encode_frame
 from decodescope.analyzer.protocol.messages import Failure, Progress
 from decodescope.analyzer.schema.report import Finding
-from decodescope.variants.comparing.jobs import AccuracyDone
+from decodescope.variants.comparing.job_process import AccuracyDone
 
 def send(message):
     os.write(1, encode_frame(message))
@@ -140,7 +139,7 @@ def test_a_worker_dies_with_its_parent() -> None:
     code = (
         "import sys, msgspec\n"
         "from decodescope.variants.comparing.job_process import run_job\n"
-        "from decodescope.variants.comparing.jobs import AccuracyJob\n"
+        "from decodescope.variants.comparing.job_process import AccuracyJob\n"
         "job = msgspec.json.decode(sys.argv[1], type=AccuracyJob)\n"
         "run_job(job, lambda stage: print(stage, flush=True), tuple(sys.argv[2:]))"
     )

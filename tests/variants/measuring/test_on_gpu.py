@@ -17,10 +17,9 @@ from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.measuring.measure import measure_run, phases
 from decodescope.variants.measuring.window import Subject
 from decodescope.variants.model.loading import load_model
-from decodescope.variants.model.presets import presets
 from decodescope.variants.model.prompts import make_prompt
 from decodescope.variants.model.random_weights import build_random
-from decodescope.variants.model.source import resolve_model
+from decodescope.variants.model.source import presets, resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import build_variant
 

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from decodescope.variants.model.presets import presets
 from decodescope.variants.model.random_weights import build_random
+from decodescope.variants.model.source import presets
 
 # Parameter counts as the model cards give them.
 PUBLISHED = {

@@ -269,8 +269,8 @@ def test_every_format_has_an_element_type() -> None:
 
 @pytest.mark.gpu
 def test_on_a_gpu_the_peak_is_the_model_and_one_layer() -> None:
-    from decodescope.variants.model.presets import presets
     from decodescope.variants.model.random_weights import build_random
+    from decodescope.variants.model.source import presets
 
     # The model gets segments of its own, not rooms in larger ones that other tests have left.
     gc.collect()

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
-from decodescope.variants.model.presets import presets
-from decodescope.variants.model.source import needs_custom_code, read_config, resolve_model
+from decodescope.variants.model.source import needs_custom_code, presets, read_config, resolve_model
 
 
 def make_folder(folder: Path, *files: str) -> Path:

@@ -5,8 +5,8 @@ import pytest
 import torch
 from transformers import AutoConfig
 
-from decodescope.variants.model.presets import presets
 from decodescope.variants.model.random_weights import build_random
+from decodescope.variants.model.source import presets
 from decodescope.variants.model.workload_costs import KvBytes, layer_windows, weight_bytes_read
 
 

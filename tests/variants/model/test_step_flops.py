@@ -9,8 +9,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from decodescope.variants.model.loading import LoadedModel
-from decodescope.variants.model.presets import presets
 from decodescope.variants.model.random_weights import build_random
+from decodescope.variants.model.source import presets
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import StepFlops
 from decodescope.variants.steps.eager_step import EagerStep

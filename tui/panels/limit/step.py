@@ -41,12 +41,12 @@ class PartsPanel(LongestFirstPanel):
     TITLE = "Where the step goes"
 
     def contents(self, window: Window, view: View) -> WindowTable | Empty:
-        answer, observer = window.report.answer, window.report.observer
+        answer = window.report.answer
         if not answer.step_ns:
             return Empty(self.TITLE, _without_step(window))
         guess = f" ({answer.model}?)" if answer.model_source == "guessed" else ""
         title = f"{self.TITLE}: {duration(answer.step_ns)}, {limit_words(answer)}{guess}"
-        ratio = observer.ratio if observer else None
+        ratio = answer.profiler_ratio
         slow = f"the profiler made it {ratio:.2f} times as long" if ratio and ratio > 1.05 else ""
         return WindowTable(answer_table(answer), title, slow, title)
 

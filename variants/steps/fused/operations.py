@@ -13,8 +13,7 @@ from msgspec.structs import asdict
 
 from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.kernels.host.kv_cache import KvScales
-from decodescope.kernels.host.launch import Launch
-from decodescope.kernels.host.operation import Operation, Tensors
+from decodescope.kernels.host.operation import Launch, Operation, Tensors
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
 from decodescope.kernels.ops.decode_attention import DecodeAttention

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 
 from decodescope.analyzer.errors import MissingRequirement
-from decodescope.kernels.host.launch import Launch
-from decodescope.kernels.host.operation import Operation
+from decodescope.kernels.host.operation import Launch, Operation
 from decodescope.variants.steps.annotations import LayerRanges
 from decodescope.variants.steps.fused.node_annotations import (
     Call,

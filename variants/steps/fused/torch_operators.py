@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from decodescope.kernels.host.launch import Launch
-from decodescope.kernels.host.operation import Operation
+from decodescope.kernels.host.operation import Launch, Operation
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from benchmarks.claims.rms_norm.rows import (
     ladder_rows,
 )
 from decodescope.analyzer.errors import MissingRequirement
-from decodescope.kernels.host.launch import Launch
+from decodescope.kernels.host.operation import Launch
 from decodescope.kernels.ops.rms_norm import RmsNorm
 from decodescope.variants.tuning.report import RoundSpread
 from tests.helpers.fake_clock import FakeClock

@@ -23,7 +23,7 @@ from benchmarks.gemm import gemm_contenders, gemm_tuner
 from benchmarks.gemm.gemm_operands import GemmOperands
 from benchmarks.gemm.gemm_tiles import Candidate
 from benchmarks.harness import cold_graphs
-from decodescope.kernels.host.launch import Launch
+from decodescope.kernels.host.operation import Launch
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.tuning.report import RoundSpread
 from tests.helpers.fake_clock import FakeClock

@@ -15,8 +15,7 @@ from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.schema.report import SamplingSettings
-from decodescope.kernels.host.launch import Launch
-from decodescope.kernels.host.operation import Operation
+from decodescope.kernels.host.operation import Launch, Operation
 from decodescope.variants.comparing.accuracy import forced_logits
 from decodescope.variants.comparing.accuracy_text import scored_text
 from decodescope.variants.measuring.measure import measure_run

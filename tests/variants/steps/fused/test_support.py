@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
-from decodescope.variants.model.presets import presets
-from decodescope.variants.model.source import read_config, tiny_folder
+from decodescope.variants.model.source import presets, read_config, tiny_folder
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import find_variant
 from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec, WeightFormat

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from decodescope.kernels.host.tile import Tile
-from decodescope.variants.model.presets import presets
+from decodescope.variants.model.source import presets
 from decodescope.variants.steps.fused.tiling.rules import default_tiles
 from decodescope.variants.steps.fused.tiling.shapes import StepTiles, TiledOperation
 from tests.helpers.sizes import preset_shapes

@@ -17,7 +17,7 @@ from decodescope.kernels.ops.linear_residual import (
     linear_residual_reference,
     split_workspace,
 )
-from decodescope.variants.model.presets import presets
+from decodescope.variants.model.source import presets
 from decodescope.variants.steps.fused.tiling.candidates import MAX_CANDIDATES, tile_candidates
 from decodescope.variants.steps.fused.tiling.rules import default_tiles, interpreter_tiles
 from decodescope.variants.steps.fused.tiling.shapes import (
