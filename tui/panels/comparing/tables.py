@@ -21,6 +21,7 @@ from decodescope.analyzer.tables.changes_table import (
 )
 from decodescope.analyzer.tables.columns import Table
 from decodescope.analyzer.tables.sides_table import sides_table
+from decodescope.analyzer.vocabulary.words import whole_change
 from decodescope.tui.commands import Command
 from decodescope.tui.model.view import Kind, Moment, View
 from decodescope.tui.panels.messages import AskComparison
@@ -174,7 +175,9 @@ class ComparisonStepPanel(_ChangesTable):
     def changes(
         self, pair: Pair, windows: tuple[Report, Report], names: tuple[str, str]
     ) -> Table[PartChange]:
-        return parts_table(pair.step or StepChanges(None, None, ()), names)
+        step = pair.step or StepChanges(None, None, ())
+        self._note = f"step {whole_change(sum(row.change_ns for row in step.parts))} µs"
+        return parts_table(step, names)
 
 
 class ComparisonKernelsPanel(_ChangesTable):
