@@ -12,7 +12,8 @@ from decodescope.analyzer.schema.communication_report import CommunicationReport
 from decodescope.analyzer.schema.comparison_report import Pair, StepChanges
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.tables.answer_table import answer_table
+from decodescope.analyzer.tables.answer_table import answer_table, answers_table
+from decodescope.analyzer.tables.captures_table import captures_table
 from decodescope.analyzer.tables.changes_table import (
     kernel_changes_table,
     parts_table,
@@ -25,12 +26,13 @@ from decodescope.analyzer.tables.communication_table import (
     ranks_table,
 )
 from decodescope.analyzer.tables.devices_table import devices_table, streams_table
-from decodescope.analyzer.tables.gap_classes_table import (
+from decodescope.analyzer.tables.gaps_table import (
     gap_classes_table,
     idle_by_class_table,
+    interruptions_table,
+    longest_gaps_table,
     stream_gaps_table,
 )
-from decodescope.analyzer.tables.gaps_table import interruptions_table, longest_gaps_table
 from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.analyzer.tables.launches_table import (
     launch_apis_table,
@@ -39,8 +41,7 @@ from decodescope.analyzer.tables.launches_table import (
 )
 from decodescope.analyzer.tables.ranges_table import table_of_lines
 from decodescope.analyzer.tables.sides_table import sides_table, speed_table
-from decodescope.analyzer.tables.steps_table import roles_table, step_kinds_table, steps_table
-from decodescope.analyzer.tables.traces_table import captures_table, figures_table
+from decodescope.analyzer.tables.steps_table import step_kinds_table, steps_table
 from decodescope.analyzer.tables.waiting_table import skew_table, spreads_table, waiting_table
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -94,7 +95,6 @@ def _of_a_trace(report: Report) -> dict[str, Table[Any]]:
         "The answer": answer_table(report.answer),
         "Kernels": kernels_table(report.kernels, attributed=True),
         "Ranges": table_of_lines((), report, folded=True),
-        "Roles of a step": roles_table(report.roles),
         "Steps": steps_table(report),
         "Kinds of steps": step_kinds_table(report, 0),
         "Devices": devices_table(report),
@@ -105,7 +105,7 @@ def _of_a_trace(report: Report) -> dict[str, Table[Any]]:
         "Gaps": longest_gaps_table(report),
         "Interruptions": interruptions_table(report),
         "Communication": communication_table(report),
-        "Figures of several traces": figures_table({"": report}),
+        "Where the step goes": answers_table({"time": report.answer}),
         "Where traces come from": captures_table({"": report}),
         "Times of launch calls": launch_times_table(report.launches),
         "Functions of launch calls": launch_apis_table(report.launches),

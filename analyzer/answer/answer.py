@@ -8,15 +8,21 @@ from decodescope.analyzer.answer.advice import Circumstances, next_steps
 from decodescope.analyzer.answer.bound import StepLimit, bound_of, reasons
 from decodescope.analyzer.answer.parts import (
     PROFILER,
-    OpShares,
     Window,
-    find_parts,
+    all_parts,
     idle_ns,
     limits_of,
     without_profiler,
 )
-from decodescope.analyzer.roofline.roofline import Costs, Limit
-from decodescope.analyzer.schema.answer import Answer, Bound, HostFrame, LimitBound, ModelSource
+from decodescope.analyzer.roofline.roofline import Costs
+from decodescope.analyzer.schema.answer import (
+    Answer,
+    AnswerPart,
+    Bound,
+    HostFrame,
+    LimitBound,
+    ModelSource,
+)
 from decodescope.analyzer.schema.kernel_report import LaunchReport
 from decodescope.analyzer.schema.step_report import StepCost
 from decodescope.analyzer.text.formatting import duration
@@ -39,17 +45,17 @@ class AnswerFacts:
     launches: LaunchReport
 
 
-def find_answer(timeline: Timeline, shares: OpShares, facts: AnswerFacts) -> Answer:
-    """The answer of a trace with ops, from the ops and the idle time of the shares' window."""
+def find_answer(
+    timeline: Timeline, window: Window, busy: tuple[AnswerPart, ...], facts: AnswerFacts
+) -> Answer:
+    """The answer of a trace with ops, from the `busy` parts and the idle time of a window."""
     trace, annotation, cost = timeline.trace, facts.annotation, facts.costs.step
-    window = shares.window
     unprofiled_ns = trace.capture.unprofiled_step_ns if trace.capture else None
     step_ns = None if window.step is None else window.length_ns
     profiler_ns = step_ns - unprofiled_ns if step_ns and unprofiled_ns else 0
     idle = without_profiler(idle_ns(timeline, window), profiler_ns)
-    limits = limits_of(facts.costs)
-    parts = find_parts(timeline, shares, idle, limits)
-    limit = _step_limit(facts.costs, limits)
+    parts = all_parts(busy, idle, facts.costs, window.length_ns)
+    limit = _step_limit(facts.costs)
     bound: Bound = "unknown" if trace.on_cpu else bound_of(parts, limit)
     batch = annotation.batch if annotation.batch is not None or cost is None else cost.batch
     timed_ns = unprofiled_ns or step_ns
@@ -92,10 +98,10 @@ def find_answer(timeline: Timeline, shares: OpShares, facts: AnswerFacts) -> Ans
     )
 
 
-def _step_limit(costs: Costs, limits: dict[str, Limit]) -> StepLimit:
+def _step_limit(costs: Costs) -> StepLimit:
     """The sum of the parts' limits; without any, the bytes and FLOPs of the whole step."""
     cost = costs.step
-    if limits:
+    if limits := limits_of(costs):
         ns = {"memory": 0, "compute": 0}
         for limit in limits.values():
             ns[limit.bound] += limit.ns

@@ -6,15 +6,17 @@ step takes longer than without it: that cost is a part of its own, taken from th
 as far as there is any.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from msgspec.structs import replace
 
 from decodescope.analyzer.names.kinds import FAMILIES, ROLES
-from decodescope.analyzer.roofline.roofline import Costs, Limit
+from decodescope.analyzer.roofline.roofline import Costs, Limit, LimitedWork
 from decodescope.analyzer.schema.answer import AnswerPart, PartGroup
 from decodescope.analyzer.schema.report import GAP_CLASSES
+from decodescope.analyzer.schema.step_report import Confidence
 from decodescope.analyzer.structure.step_structure import OTHER, Structure
 from decodescope.analyzer.timing.attributed_time import attributed_in
 from decodescope.analyzer.timing.interruptions.interrupted_steps import without_interruptions
@@ -24,6 +26,8 @@ from decodescope.analyzer.trace import Bools, Int64s, Intervals
 
 HOST_CLASSES = ("host_wait", "launch_call", "launch_latency", "unlinked")
 PROFILER = "profiler"
+# By the numbers of `Structure.confidence`.
+_CONFIDENCES: tuple[Confidence, ...] = ("exact", "partial", "none")
 # Ops without a known role count by their family.
 _WORK = tuple(dict.fromkeys((*ROLES, *FAMILIES)))
 _KNOWN_ROLES = tuple(role for role in ROLES if role != ROLES[OTHER])
@@ -129,20 +133,38 @@ def limits_of(costs: Costs) -> dict[str, Limit]:
     }
 
 
-def find_parts(
-    timeline: Timeline, shares: OpShares, idle: dict[str, int], limits: dict[str, Limit]
+def busy_parts(
+    timeline: Timeline, structure: Structure, shares: OpShares
 ) -> tuple[AnswerPart, ...]:
-    """The parts that take time or have ops, in order of the time over the limit; the profiler's is
-    the last."""
-    busy_ns, ops = np.zeros((2, len(shares.names)), dtype=np.int64)
+    """The parts of the ops, without their work and limits."""
+    busy_ns, ops, known = np.zeros((3, len(shares.names)), dtype=np.int64)
     np.add.at(busy_ns, shares.part, shares.ns)
     np.add.at(ops, shares.part, shares.own)
-    kernels = _longest_kernels(timeline, shares)
-    whole_ns = int(busy_ns.sum()) + sum(idle.values())
-    parts = [
-        _part(shares.names[number], int(busy_ns[number]), whole_ns, limits, int(ops[number]), name)
-        for number, name in kernels.items()
-    ]
+    np.maximum.at(known, shares.part[shares.own], structure.confidence[shares.rows[shares.own]])
+    whole_ns = shares.window.length_ns
+    return tuple(
+        AnswerPart(
+            part=shares.names[number],
+            group=_GROUPS.get(shares.names[number], "kernels"),
+            ns=int(busy_ns[number]),
+            limit_ns=None,
+            over_ns=None,
+            share=int(busy_ns[number]) / whole_ns if whole_ns else 0.0,
+            ops=int(ops[number]),
+            kernel=kernel,
+            confidence=_CONFIDENCES[known[number]],
+        )
+        for number, kernel in _longest_kernels(timeline, shares).items()
+    )
+
+
+def all_parts(
+    busy: Iterable[AnswerPart], idle: Mapping[str, int], costs: Costs, whole_ns: int
+) -> tuple[AnswerPart, ...]:
+    """The busy parts with their work and limits, and the idle ones that take time, in order of the
+    time over the limit; the profiler's is the last."""
+    limits = limits_of(costs)
+    parts = [_with_work(part, costs.parts.get(part.part), limits.get(part.part)) for part in busy]
     parts += [_idle_part(name, ns, whole_ns) for name, ns in idle.items() if ns]
     return tuple(sorted(parts, key=_order))
 
@@ -161,21 +183,12 @@ def lost_ns(part: AnswerPart) -> int:
     return part.ns if part.over_ns is None else part.over_ns
 
 
-def _part(
-    name: str, ns: int, whole_ns: int, limits: dict[str, Limit], ops: int, kernel: str
-) -> AnswerPart:
-    limit = limits.get(name)
-    return AnswerPart(
-        part=name,
-        group=_GROUPS.get(name, "kernels"),
-        ns=ns,
-        limit_ns=None if limit is None else limit.ns,
-        over_ns=None if limit is None else ns - limit.ns,
-        share=ns / whole_ns if whole_ns else 0.0,
-        ops=ops,
-        kernel=kernel,
-        limit_bound=None if limit is None else limit.bound,
-    )
+def _with_work(part: AnswerPart, work: LimitedWork | None, limit: Limit | None) -> AnswerPart:
+    if work is not None:
+        part = replace(part, bytes=work.bytes, flops=work.flops)
+    if limit is None:
+        return part
+    return replace(part, limit_ns=limit.ns, over_ns=part.ns - limit.ns, limit_bound=limit.bound)
 
 
 def _idle_part(name: str, ns: int, whole_ns: int) -> AnswerPart:

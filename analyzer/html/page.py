@@ -9,30 +9,17 @@ import hashlib
 import html
 import re
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from decodescope.analyzer.html.svg_step_time import launches_svg, queue_svg
+from decodescope.analyzer.html.svg_step_time import bars_svg, launches_svg, queue_svg
 from decodescope.analyzer.html.svg_timeline import excerpt_svg, step_svg
 from decodescope.analyzer.names.fitted_names import cut_middle
-from decodescope.analyzer.tables import (
-    answer_table,
-    changes_table,
-    communication_table,
-    devices_table,
-    gap_classes_table,
-    gaps_table,
-    kernels_table,
-    launches_table,
-    ranges_table,
-    sides_table,
-    steps_table,
-    traces_table,
-    waiting_table,
-)
 from decodescope.analyzer.tables.columns import Column, Mark, Table, Tone
 from decodescope.analyzer.text import formatting
 from decodescope.analyzer.text.formatting import UNKNOWN, percent
@@ -51,22 +38,6 @@ _CODE_CELLS, _INDENT_PX = 60, 16
 _ROW_CLASSES: dict[Tone, str] = {"dim": "sub", "strong": "total"}
 _TEMPLATES = Path(__file__).parent / "templates"
 _SCRIPT = "report.js"
-# The modules of the tables that the templates draw, by their names there.
-_TABLES = {
-    "answer": answer_table,
-    "changes": changes_table,
-    "communication": communication_table,
-    "devices": devices_table,
-    "gap_classes": gap_classes_table,
-    "gaps": gaps_table,
-    "kernels": kernels_table,
-    "launches": launches_table,
-    "ranges": ranges_table,
-    "sides": sides_table,
-    "steps": steps_table,
-    "traces": traces_table,
-    "waiting": waiting_table,
-}
 
 
 def table_html(table: Table[Row], label: str, classes: str = "") -> Markup:
@@ -86,6 +57,11 @@ def table_html(table: Table[Row], label: str, classes: str = "") -> Markup:
     if table.more:
         frame += f'\n<p class="dim">and {table.more} more {_text(table.noun)}</p>'
     return Markup(frame)
+
+
+def tables_of(subject: str) -> ModuleType:
+    """The module of the tables about `subject`: "gaps" is analyzer/tables/gaps_table.py."""
+    return import_module(f"decodescope.analyzer.tables.{subject}_table")
 
 
 def breakable(name: str) -> Markup:
@@ -171,9 +147,11 @@ def _environment() -> Environment:
         "answer": answer_lines,
         "bound": words.bound_words,
         "ops": words.ops_word,
+        "launch_words": words.launch_words,
         "main_steps": words.main_steps_words,
         "overlap": words.overlap_words,
         "steps": words.steps_words,
+        "cost": words.cost_words,
         "layers": words.layers_words,
         "part": words.part_words,
         "speed": words.speed_text,
@@ -183,15 +161,15 @@ def _environment() -> Environment:
     environment.globals |= {
         "share": share,
         "table": table_html,
+        "bars_svg": bars_svg,
         "excerpt_svg": excerpt_svg,
         "launches_svg": launches_svg,
         "queue_svg": queue_svg,
         "step_svg": step_svg,
-        "t": _TABLES,
+        "tables": tables_of,
         "standings_note": words.STANDINGS_NOTE,
         "step_note": words.STEP_NOTE,
         "weights_note": formatting.weights_note,
-        "roles_note": words.ROLES_NOTE,
         "family_colors": FAMILY_COLORS,
         "gap_colors": GAP_COLORS,
         "part_colors": PART_COLORS,

@@ -11,13 +11,7 @@ from msgspec.structs import replace
 
 from decodescope.analyzer.comparing.sides import sides_of
 from decodescope.analyzer.html.page import render_page
-from decodescope.analyzer.html.svg_step_time import (
-    Bar,
-    Captioned,
-    composition_svg,
-    histogram_svg,
-    waterfalls_svg,
-)
+from decodescope.analyzer.html.svg_step_time import Captioned, histogram_svg
 from decodescope.analyzer.html.svg_timeline import steps_svg
 from decodescope.analyzer.html.svg_variants import rates_svg, standings_svg
 from decodescope.analyzer.names.kinds import FAMILIES
@@ -63,11 +57,11 @@ def html_report(
 ) -> str:
     """The whole page as text.
 
-    `views` are shown in their order, each with its own section. The waterfalls and steps of several
+    `views` are shown in their order, each with its own section. The bars and steps of several
     views are also drawn on one scale. The two sides of a diff are named after its views.
     `ranks` adds who waits for whom, if any rank communicates.
     """
-    bars: list[Bar] = [(v.name, v.report.answer) for v in views if v.report.answer.parts]
+    answers = {view.name: view.report.answer for view in views if view.report.answer.parts}
     steps = [(view.step_name, view.tracks) for view in views if view.tracks is not None]
     changes = _changes(comparison, views)
     devices = [device for view in views for device in view.report.devices]
@@ -86,11 +80,8 @@ def html_report(
         speed_table=speed_table(changes.pairs if changes else ()),
         accuracy_notes=accuracy_notes(sides),
         models=_models(views, runs),
-        waterfall_parts=list(
-            dict.fromkeys(part.part for _, answer in bars for part in answer.parts if part.ns)
-        ),
-        waterfalls=waterfalls_svg(bars) if bars else None,
-        composition=None if _similar(bars) else composition_svg(bars),
+        answers=answers,
+        similar=_similar([answer.whole_ns for answer in answers.values()]),
         steps=steps_svg(steps) if len(steps) > 1 else None,
         families=list(dict.fromkeys(name for view in views for name in _families(view))),
         gap_classes=[
@@ -152,9 +143,8 @@ def _models(views: Sequence[VariantView], runs: Sequence[RunReport]) -> list[dic
     return models
 
 
-def _similar(bars: Sequence[Bar]) -> bool:
-    """Whether the parts of every bar are visible on the scale of the longest."""
-    lengths = [answer.whole_ns for _, answer in bars]
+def _similar(lengths: Sequence[int]) -> bool:
+    """Whether bars of these lengths are visible on the scale of the longest."""
     return not lengths or min(lengths) >= _SIMILAR * max(lengths)
 
 

@@ -14,11 +14,10 @@ from decodescope.analyzer.text.formatting import count, duration, percent
 from decodescope.analyzer.vocabulary.answer_words import limit_words
 from decodescope.analyzer.vocabulary.words import part_words
 
-_WATERFALL_LEFT, _RIGHT = 150.0, 80.0
-_PLOT = CHART_WIDTH - _WATERFALL_LEFT - _RIGHT
-_WATERFALL_AXIS_PX, _WATERFALL_BAR_PX, _WATERFALL_ROW_PX = 22.0, 30.0, 50.0
+_BARS_LEFT, _RIGHT = 150.0, 80.0
+_PLOT = CHART_WIDTH - _BARS_LEFT - _RIGHT
+_BARS_AXIS_PX, _BAR_PX, _BARS_ROW_PX = 22.0, 30.0, 50.0
 _LETTER_PX = 6.6
-Bar = tuple[str, Answer]
 Captioned = tuple[str, Markup]
 HALF_WIDTH = CHART_WIDTH / 2 - 16
 _HISTOGRAM_LEFT, _HISTOGRAM_TOP, _HISTOGRAM_PX, _HISTOGRAM_FOOT_PX = 8.0, 18.0, 120.0, 22.0
@@ -31,27 +30,23 @@ _TICK_TEXT_PX = 50.0
 _LAUNCHES_WIDTH = 362.0
 
 
-def waterfalls_svg(bars: Sequence[Bar]) -> Markup:
-    """All steps on the scale of the longest."""
-    longest = max(_total(answer) for _, answer in bars)
-    height = _WATERFALL_AXIS_PX + len(bars) * _WATERFALL_ROW_PX
-    about = ", ".join(f"{name}: {duration(_total(answer))}" for name, answer in bars)
-    drawing = Drawing(height, "Where a step's time goes, on one scale", about)
-    for at, text in time_ticks(longest):
-        x = _WATERFALL_LEFT + at / longest * _PLOT
+def bars_svg(answers: Mapping[str, Answer], *, one_scale: bool = True) -> Markup:
+    """The step of each answer as a bar of its parts: all on the scale of the longest, or all
+    equally wide, for those too short to see on one scale."""
+    longest = max(map(_total, answers.values()))
+    title, about, top = "What each step consists of", "each bar is one step, 100 %", 0.0
+    if one_scale:
+        title, top = "Where a step's time goes, on one scale", _BARS_AXIS_PX
+        about = ", ".join(f"{name}: {duration(_total(own))}" for name, own in answers.items())
+    height = top + len(answers) * _BARS_ROW_PX
+    drawing = Drawing(height, title, about)
+    for at, text in time_ticks(longest) if one_scale else ():
+        x = _BARS_LEFT + at / longest * _PLOT
         drawing.line(x, 16, x, height, "grid")
         drawing.text(x + 3, 12, text, "dim")
-    for row, (name, answer) in enumerate(bars):
-        _bar(drawing, name, answer, _WATERFALL_AXIS_PX + row * _WATERFALL_ROW_PX, _PLOT / longest)
-    return drawing.markup()
-
-
-def composition_svg(bars: Sequence[Bar]) -> Markup:
-    """The same steps, all equally wide, for those too short to see on one scale."""
-    height = len(bars) * _WATERFALL_ROW_PX
-    drawing = Drawing(height, "What each step consists of", "each bar is one step, 100 %")
-    for row, (name, answer) in enumerate(bars):
-        _bar(drawing, name, answer, row * _WATERFALL_ROW_PX, _PLOT / _total(answer))
+    for row, (name, answer) in enumerate(answers.items()):
+        scale_ns = longest if one_scale else _total(answer)
+        _bar(drawing, name, answer, top + row * _BARS_ROW_PX, _PLOT / scale_ns)
     return drawing.markup()
 
 
@@ -66,15 +61,15 @@ def _bar(drawing: Drawing, name: str, answer: Answer, y: float, px_per_ns: float
     y += 12
     drawing.text(0, y + 13, cut_middle(name, 18), "strong")
     drawing.text(0, y + 27, duration(total), "dim")
-    x = _WATERFALL_LEFT
+    x = _BARS_LEFT
     for part in answer.parts:
         width = part.ns * px_per_ns
         if width > 0:
             _part_segment(drawing, part, x, y, width, total)
         x += width
     if answer.limit_ns is not None:
-        mark = _WATERFALL_LEFT + answer.limit_ns * px_per_ns
-        drawing.line(mark, y - 5, mark, y + _WATERFALL_BAR_PX + 4, "mark")
+        mark = _BARS_LEFT + answer.limit_ns * px_per_ns
+        drawing.line(mark, y - 5, mark, y + _BAR_PX + 4, "mark")
         drawing.text(mark + 4, y - 3, limit_words(answer), "small")
 
 
@@ -83,9 +78,9 @@ def _part_segment(
 ) -> None:
     text = f"{part_words(part.part)} {duration(part.ns)}"
     tip = f"{text}, {percent(part.ns / total)} % of the step"
-    drawing.rect(x, y, width, _WATERFALL_BAR_PX, f"p-{part.part}", tip)
+    drawing.rect(x, y, width, _BAR_PX, f"p-{part.part}", tip)
     if width >= len(text) * _LETTER_PX + 10:
-        drawing.text(x + 6, y + _WATERFALL_BAR_PX / 2 + 4, text, f"on on-{part.part}")
+        drawing.text(x + 6, y + _BAR_PX / 2 + 4, text, f"on on-{part.part}")
 
 
 def histogram_svg(

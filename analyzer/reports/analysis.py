@@ -7,7 +7,7 @@ import msgspec
 
 from decodescope.analyzer.answer.answer import AnswerFacts, find_answer
 from decodescope.analyzer.answer.host_frames import host_frames
-from decodescope.analyzer.answer.parts import op_shares, window_of
+from decodescope.analyzer.answer.parts import busy_parts, op_shares, window_of
 from decodescope.analyzer.attribution.ranges import Ranges, attribution, find_ranges
 from decodescope.analyzer.names.rules import bundled_rules
 from decodescope.analyzer.reports.device_report import (
@@ -24,13 +24,7 @@ from decodescope.analyzer.reports.main_steps import (
     step_kind_reports,
 )
 from decodescope.analyzer.reports.range_reports import range_reports
-from decodescope.analyzer.reports.structure_reports import (
-    MedianStep,
-    find_costs,
-    role_reports,
-    structure_reports,
-    with_costs,
-)
+from decodescope.analyzer.reports.structure_reports import MedianStep, find_costs, structure_reports
 from decodescope.analyzer.reports.user_facts import NOTHING, Given
 from decodescope.analyzer.roofline.roofline import OpWork, op_work
 from decodescope.analyzer.schema.answer import Answer
@@ -101,10 +95,10 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
     if len(trace.ops):
         shares = op_shares(timeline, structure, window_of(timeline, step, interruptions))
     structured, layers = structure_reports(timeline, own_ranges, structure, step, shares)
-    roles = role_reports(timeline, structure, step, shares)
+    parts = () if shares is None else busy_parts(timeline, structure, shares)
     annotation = UNKNOWN if step is None else kinds_of(trace, timeline.steps)[step]
     found = MedianStep(
-        timeline, step, annotation, structure, work, shares, structured, layers, roles
+        timeline, step, annotation, structure, work, shares, structured, layers, parts
     )
     costs = find_costs(found, facts)
     answer = Answer()
@@ -117,7 +111,7 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
             interruptions_ns=sum(interruption.length_ns for interruption in interruptions),
             launches=launches,
         )
-        answer = find_answer(timeline, shares, answer_facts)
+        answer = find_answer(timeline, shares.window, parts, answer_facts)
     trace_health = health(
         timeline,
         answer.profiler_ratio,
@@ -141,7 +135,6 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         kernels_ranked_by="attributed_ns" if timeline.overlapping else "total_ns",
         step_kinds=step_kind_reports(timeline, interrupted_ns),
         structure=structured,
-        roles=with_costs(roles, costs),
         layers=layers,
         step_cost=costs.step,
         interruptions=reported_interruptions,

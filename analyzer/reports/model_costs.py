@@ -115,7 +115,7 @@ def _costs(
     works = {
         role: limited_work(amount, peak, _dtype(model, role))
         for role, amount in with_fused_roles(
-            work, [row.role for row in found.roles if row.ops_per_step]
+            work, [part.part for part in found.parts if part.ops]
         ).items()
     }
     if chosen.source != "capture":
@@ -170,7 +170,7 @@ def _check_time(found: MedianStep, works: dict[str, LimitedWork], source: str) -
         groups.append(("its products", works.keys() & PART_OF_ROLE.keys()))
     for words, roles in groups:
         least_ns = sum(limit.ns for role in roles if (limit := works[role].limit) is not None)
-        ran_ns = sum(row.ns_per_step for row in found.roles if row.role in roles or words == "it")
+        ran_ns = sum(part.ns for part in found.parts if part.part in roles or words == "it")
         if ran_ns and least_ns > ran_ns:
             raise InputError(
                 f"{words} would take {duration(least_ns)} at least, but the kernels ran for "

@@ -57,12 +57,12 @@ def trace_facts(found: MedianStep) -> TraceFacts:
         products=distinct_products(moved, flops),
         tokens=annotation.query_tokens or annotation.batch,
         batch=annotation.batch,
-        roles=[row.role for row in found.roles if row.ops_per_step] if found.layers else (),
+        roles=[part.part for part in found.parts if part.ops] if found.layers else (),
         classes=_classes(found),
         gathered=_elements(messages, _GATHERS),
         reduced=_elements(messages, _REDUCES),
         ranks=frozenset(ranks for message in messages if (ranks := _group_size(message))),
-        communicates=any(row.role == "communication" for row in found.roles),
+        communicates=any(part.part == "communication" for part in found.parts),
     )
 
 

@@ -1,33 +1,26 @@
-"""The structure of the step that stands for a trace: layers, time by role, bytes and FLOPs."""
+"""The structure of the step that stands for a trace: layers, bytes and FLOPs."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from msgspec.structs import replace as with_fields
 
 from decodescope.analyzer.answer.parts import OpShares
 from decodescope.analyzer.attribution.ranges import Ranges, replay_sources
-from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.reports.user_facts import Given
 from decodescope.analyzer.roofline.peaks import datasheet_peak
 from decodescope.analyzer.roofline.roofline import Costs, OpWork, captured_cost, limits_by_shapes
+from decodescope.analyzer.schema.answer import AnswerPart
 from decodescope.analyzer.schema.step_report import (
     Confidence,
     LayerPlace,
     LayerReport,
-    RoleReport,
     StructureReport,
     StructureSource,
 )
 from decodescope.analyzer.structure.layers import MIN_LAYERS, StepLayers
 from decodescope.analyzer.structure.paths import layer_of_nodes
-from decodescope.analyzer.structure.step_structure import (
-    BY_PLACE,
-    NO_LAYER,
-    UNKNOWN_ROLE,
-    Structure,
-)
+from decodescope.analyzer.structure.step_structure import NO_LAYER, Structure
 from decodescope.analyzer.timing.step_annotations import StepAnnotation
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Int64s, grouped
@@ -50,8 +43,8 @@ class _Layers:
 @dataclass(frozen=True, slots=True, eq=False)
 class MedianStep:
     """The `step` that stands for a trace (None without one), with what is known of it before its
-    costs: what its annotation tells, the role, the work and the attributed time of each op, and its
-    reports."""
+    costs: what its annotation tells, the role, the work and the attributed time of each op, its
+    busy parts, and its reports."""
 
     timeline: Timeline
     step: int | None
@@ -61,7 +54,7 @@ class MedianStep:
     shares: OpShares | None
     report: StructureReport
     layers: tuple[LayerReport, ...]
-    roles: tuple[RoleReport, ...]
+    parts: tuple[AnswerPart, ...]
 
 
 def structure_reports(
@@ -117,38 +110,6 @@ def structure_reports(
             names, motif_of, ops.tolist(), time_ns.tolist(), strict=True
         )
         if motif is not None or number or taken_ns
-    )
-
-
-def role_reports(
-    timeline: Timeline, structure: Structure, step: int | None, shares: OpShares | None
-) -> tuple[RoleReport, ...]:
-    """The roles of a step, the longest first; an op of another step that reaches into it counts
-    too, with its own role."""
-    if step is None or shares is None:
-        return ()
-    time_ns = np.zeros(len(ROLES), dtype=np.int64)
-    np.add.at(time_ns, structure.role[shares.rows], shares.ns)
-    own = np.flatnonzero(timeline.steps.op_step == step)
-    count = np.bincount(structure.role[own], minlength=len(ROLES))
-    place = np.bincount(structure.role[own], structure.confidence[own] == BY_PLACE, len(ROLES))
-    unknown = np.bincount(
-        structure.role[own], structure.confidence[own] == UNKNOWN_ROLE, len(ROLES)
-    )
-    busy_ns = int(time_ns.sum())
-    order = np.argsort(-time_ns, kind="stable")
-    return tuple(
-        RoleReport(
-            role=ROLES[number],
-            ops_per_step=int(count[number]),
-            ns_per_step=int(time_ns[number]),
-            share=int(time_ns[number]) / busy_ns if busy_ns else 0.0,
-            bytes=None,
-            limit_ns=None,
-            confidence="none" if unknown[number] else "partial" if place[number] else "exact",
-        )
-        for number in order.tolist()
-        if count[number] or time_ns[number]
     )
 
 
@@ -243,18 +204,6 @@ def _shows_a_model(found: MedianStep) -> bool:
         return False
     if len(trace.work) or len(trace.messages) or trace.reference is not None:
         return True
-    if any(row.role in ("experts", "qk_norm") for row in found.roles):
+    if any(part.part in ("experts", "qk_norm") for part in found.parts):
         return True
     return any("ForCausalLM_" in name or "DecoderLayer_" in name for name in trace.names)
-
-
-def with_costs(roles: tuple[RoleReport, ...], costs: Costs) -> tuple[RoleReport, ...]:
-    """The roles with the bytes and FLOPs of each, and the time that these take at least."""
-    rows = []
-    for row in roles:
-        if (work := costs.parts.get(row.role)) is not None:
-            row = with_fields(row, bytes=work.bytes, flops=work.flops)
-            if work.limit is not None:
-                row = with_fields(row, limit_ns=work.limit.ns, bound=work.limit.bound)
-        rows.append(row)
-    return tuple(rows)

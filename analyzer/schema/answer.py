@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from decodescope.analyzer.schema.step_report import StepKind
+from decodescope.analyzer.schema.step_report import Confidence, StepKind
 
 Bound = Literal["host", "memory", "compute", "communication", "copies", "kernels", "unknown"]
 PartGroup = Literal["kernels", "host", "communication", "copies", "profiler"]
@@ -21,6 +21,12 @@ class AnswerPart(Struct, frozen=True):
     `limit_bound`; null where neither a model nor the trace says them. `over_ns` = `ns` -
     `limit_ns`; of idle time, it is `ns`. `ops` is the number of GPU ops, and `kernel` the full name
     of the one that takes most of the part.
+
+    `bytes` must be moved in the step, and `flops` computed; null where they are unknown. With a
+    model they are its own, and the work of a role without ops counts for the role whose kernel does
+    it; without one they are those of the ops whose shapes the trace has, a lower bound.
+    `confidence` is "exact" if the names alone decide the role of all its ops, "partial" if their
+    place in the step does, "none" for families and idle time.
     """
 
     part: str
@@ -32,6 +38,9 @@ class AnswerPart(Struct, frozen=True):
     ops: int = 0
     kernel: str | None = None
     limit_bound: LimitBound | None = None
+    bytes: int | None = None
+    flops: int | None = None
+    confidence: Confidence = "none"
 
 
 class HostFrame(Struct, frozen=True):

@@ -16,7 +16,6 @@ from decodescope.analyzer.schema.kernel_report import KernelReport, LaunchReport
 from decodescope.analyzer.schema.step_report import (
     Confidence,
     LayerReport,
-    RoleReport,
     StepCost,
     StepKindReport,
     StructureReport,
@@ -329,7 +328,6 @@ class Report(Struct, frozen=True):
     kernels_ranked_by: Literal["total_ns", "attributed_ns"] = "total_ns"
     step_kinds: tuple[StepKindReport, ...] = ()
     structure: StructureReport | None = None
-    roles: tuple[RoleReport, ...] = ()
     layers: tuple[LayerReport, ...] = ()
     step_cost: StepCost | None = None
     interruptions: tuple[InterruptionReport, ...] = ()

@@ -54,33 +54,12 @@ class StructureReport(Struct, frozen=True):
     step: int | None = None
 
 
-class RoleReport(Struct, frozen=True):
-    """One role in the median decode step. `ns_per_step` is attributed time (see `KernelReport`), so
-    that all roles add up to the step's busy time exactly; `share` is of that time. `bytes` must be
-    moved in the step, `flops` computed, and `limit_ns` is the time that both take at least, because
-    of `bound`: null where they or the peak are unknown. With a model they are its own, and the work
-    of a role without ops counts for the role whose kernel does it; without one they are those of
-    the ops whose shapes the trace has, a lower bound. `confidence` is "exact" if the names alone
-    decide the role of all its ops, "partial" if their place in the step does, "none" for what is
-    not known."""
-
-    role: str
-    ops_per_step: int
-    ns_per_step: int
-    share: float
-    bytes: int | None
-    limit_ns: int | None
-    confidence: Confidence
-    flops: int | None = None
-    bound: Literal["memory", "compute"] | None = None
-
-
 class LayerReport(Struct, frozen=True):
     """One layer in the median decode step: `ns_per_step` is attributed time, of all devices of the
     step. The ops before the first layer are the "prologue", those behind the last the "epilogue";
     "outside" are ops of other steps that reach into this one, and those of devices without layers.
-    All of them together add up to the step's busy time exactly, as the roles do. `motif` counts
-    from 0 in order of appearance, null outside of layers."""
+    All of them together add up to the step's busy time exactly, as the parts with kernels do.
+    `motif` counts from 0 in order of appearance, null outside of layers."""
 
     layer: int | LayerPlace
     motif: int | None

@@ -1,13 +1,17 @@
-"""The parts of the step that an answer is about: time, limit, and time over the limit."""
+"""The parts of the step that an answer is about: time, limit, and time over the limit; and those of
+several answers side by side."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from decodescope.analyzer.names.fitted_names import ShortNames, cut_start
 from decodescope.analyzer.schema.answer import Answer, AnswerPart
 from decodescope.analyzer.tables.columns import (
+    COUNT,
+    DETAIL,
     DURATION,
+    GIGABYTES_PER_S,
     PERCENT,
     RANGE,
     SIGNED_DURATION,
@@ -16,8 +20,9 @@ from decodescope.analyzer.tables.columns import (
     Mark,
     Table,
 )
+from decodescope.analyzer.tables.figures import quotient
 from decodescope.analyzer.vocabulary.answer_words import frame_words
-from decodescope.analyzer.vocabulary.words import part_words
+from decodescope.analyzer.vocabulary.words import ROLE_KNOWN_BY, part_words
 
 _HOST_PART = "host_wait"
 # No name is longer.
@@ -63,6 +68,7 @@ def answer_table(answer: Answer, most: int | None = None) -> Table[AnswerPart]:
             bar=10 if known else 16,
         ),
         _where(answer, most),
+        *_DETAILS,
     )
     return Table(
         "parts",
@@ -77,6 +83,47 @@ def answer_table(answer: Answer, most: int | None = None) -> Table[AnswerPart]:
 
 def _lost_ns(part: AnswerPart) -> int:
     return part.ns if part.over_ns is None else part.over_ns
+
+
+def _bytes_per_s(part: AnswerPart) -> float | None:
+    return part.bytes * 1e9 / part.ns if part.bytes is not None and part.ns else None
+
+
+_DETAILS: tuple[Column[AnswerPart], ...] = (
+    Column(
+        "share_of_limit",
+        "of limit",
+        PERCENT,
+        "The limit ÷ the time.",
+        quotient("limit_ns", "ns"),
+        priority=DETAIL,
+    ),
+    Column(
+        "bytes_per_s",
+        "",
+        GIGABYTES_PER_S,
+        "The bytes that the part must move ÷ its time.",
+        _bytes_per_s,
+        priority=DETAIL + 1,
+    ),
+    Column(
+        "ops",
+        "ops",
+        COUNT,
+        "The GPU ops of the part.",
+        lambda part: part.ops or None,
+        priority=DETAIL + 2,
+    ),
+    Column(
+        "confidence",
+        "known by",
+        TEXT,
+        "Whether the names of its ops tell the role, or their place in the step.",
+        lambda part: ROLE_KNOWN_BY.get(part.confidence),
+        priority=DETAIL + 3,
+        tone="dim",
+    ),
+)
 
 
 def _where(answer: Answer, most: int | None) -> Column[AnswerPart]:
@@ -103,3 +150,46 @@ def _where(answer: Answer, most: int | None) -> Column[AnswerPart]:
         priority=4,
         tone="dim",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class PartRow:
+    """A part of the step, or all of it (`part` ""): its time in each step that has it."""
+
+    part: str
+    name: str
+    ns: Mapping[str, int]
+
+
+def part_names(answers: Mapping[str, Answer]) -> list[str]:
+    """The parts that take time in any of the answers, in the order of the one with most parts."""
+    ordered = sorted((answer.parts for answer in answers.values()), key=len, reverse=True)
+    return list(dict.fromkeys(part.part for parts in ordered for part in parts if part.ns))
+
+
+def answers_table(answers: Mapping[str, Answer]) -> Table[PartRow]:
+    """One row for each part, then the step that they add up to; `answers` are by the titles of
+    their columns."""
+    ns = {name: {part.part: part.ns for part in own.parts} for name, own in answers.items()}
+    rows = [
+        PartRow(part, part_words(part), {name: by[part] for name, by in ns.items() if part in by})
+        for part in part_names(answers)
+    ]
+    step_ns = {name: sum(by.values()) for name, by in ns.items()}
+    first: Column[PartRow] = Column("name", "", TEXT, "The part of the step.")
+    return Table(
+        "parts",
+        (first, *(column for name in ns for column in _time_and_share(name, step_ns[name]))),
+        [*rows, PartRow("", "step", step_ns)],
+        mark=lambda row: Mark("part", row.part),
+        tone=lambda row: "plain" if row.part else "strong",
+        is_total=lambda row: not row.part,
+    )
+
+
+def _time_and_share(name: str, step_ns: int) -> Iterator[Column[PartRow]]:
+    def share(row: PartRow) -> float | None:
+        return row.ns[name] / step_ns if step_ns and name in row.ns else None
+
+    yield Column(name, name, SIGNED_DURATION, "The time.", lambda row: row.ns.get(name))
+    yield Column(f"{name} share", "", PERCENT, "That time ÷ the step.", share, bar=32)

@@ -1,15 +1,21 @@
-"""Single gaps with the ops and the host around each, interruptions, and the steady state."""
+"""Idle time by class, of each device, over all devices or by stream; single gaps with the ops and
+the host around each; interruptions."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from decodescope.analyzer.names.fitted_names import ShortNames, cut_start
 from decodescope.analyzer.schema.interruption_report import InterruptionReport
-from decodescope.analyzer.schema.report import DeviceReport, GapReport, Report
+from decodescope.analyzer.schema.report import DeviceReport, GapReport, GapTotal, Report
 from decodescope.analyzer.tables.columns import (
     CODE,
+    COUNT,
     DURATION,
+    MICROSECONDS,
     NAME,
+    NUMBER,
+    PERCENT,
     PLACE,
     PROSE,
     RANGE,
@@ -17,12 +23,182 @@ from decodescope.analyzer.tables.columns import (
     Column,
     Mark,
     Table,
+    Tone,
 )
 from decodescope.analyzer.tables.devices_table import device_column
-from decodescope.analyzer.tables.figures import quotient
-from decodescope.analyzer.vocabulary.words import device_words, gap_causes
+from decodescope.analyzer.tables.figures import per_step, quotient
+from decodescope.analyzer.vocabulary.words import (
+    CPU_GAP_MEANINGS,
+    GAP_MEANINGS,
+    device_words,
+    gap_causes,
+)
 
-_IDLE_SHARE = quotient("figures.idle_ns", "figures.window_ns")
+
+@dataclass(frozen=True, slots=True)
+class GapClassRow:
+    """The gaps of a class, or all of them (`gap_class` None); `sub`: those of `gap_class`
+    host_wait in which the host did `name`. Shares are of `of_ns`."""
+
+    name: str
+    total: GapTotal
+    of_ns: int
+    gap_class: str | None = None
+    sub: bool = False
+    device: int | str | None = None
+
+
+def gap_classes_table(report: Report) -> Table[GapClassRow]:
+    """The classes that occurred on each device, host_wait also by what the host did, and all."""
+    rows = [row for device in report.devices for row in _of_device(device)]
+    device = device_column(report.devices)
+    return _table((device, *gap_class_columns()), rows)
+
+
+def idle_by_class_table(report: Report) -> Table[GapClassRow]:
+    """The classes that occurred in the main steps, on all of their devices, the largest first;
+    counts and times are means per step, of a trace without steps totals."""
+    main = report.main_steps
+    time_ns = main.busy_ns + main.all_gaps.total_ns
+    rows = [GapClassRow(name, total, time_ns, name) for name, total in main.gaps.items()]
+    rows.sort(key=lambda row: -row.total.total_ns)
+    columns = gap_class_columns(
+        of="of step" if main.steps else "of window", steps=main.steps or 1, on_cpu=report.on_cpu
+    )
+    return _table(columns, rows)
+
+
+def gap_class_columns(
+    *, of: str = "of window", steps: int | None = None, on_cpu: bool = False
+) -> tuple[Column[GapClassRow], ...]:
+    """The columns of classes; `of` says what shares are of. With `steps`, counts and times are
+    means of so many steps, and the meaning of a class is said."""
+    count, time = (COUNT, DURATION) if steps is None else (NUMBER, MICROSECONDS)
+    meanings = CPU_GAP_MEANINGS if on_cpu else GAP_MEANINGS
+    return (
+        Column(
+            "class",
+            "class",
+            TEXT,
+            "Why the device was idle; below host_wait, what the host did meanwhile.",
+            "name",
+            text=lambda row: f"  {row.name}" if row.sub else row.name,
+        ),
+        Column(
+            "meaning",
+            "meaning",
+            NAME,
+            "The class in words.",
+            lambda row: meanings.get(row.name),
+            shown=steps is not None,
+            least=31,
+            priority=6,
+            tone="dim",
+        ),
+        Column(
+            "count",
+            "gaps",
+            count,
+            "How many gaps have a part of the class.",
+            per_step("total.count", steps),
+            priority=1,
+        ),
+        Column(
+            "total_ns",
+            "total",
+            time,
+            "The time of these parts.",
+            per_step("total.total_ns", steps),
+            tone="strong",
+        ),
+        Column(
+            "window_share",
+            of,
+            PERCENT,
+            "That time ÷ the window, or the step.",
+            quotient("total.total_ns", "of_ns"),
+            priority=2,
+            bar=12,
+        ),
+        Column(
+            "mean_ns",
+            "mean",
+            DURATION,
+            "The mean of these parts.",
+            quotient("total.total_ns", "total.count"),
+            priority=4,
+            shown=steps is None,
+        ),
+        Column(
+            "max_ns", "longest", DURATION, "The longest of these parts.", "total.max_ns", priority=3
+        ),
+    )
+
+
+def _table(columns: tuple[Column[Any], ...], rows: Sequence[GapClassRow]) -> Table[GapClassRow]:
+    return Table(
+        "classes",
+        columns,
+        rows,
+        key=lambda row: (row.device, row.gap_class, row.name),
+        mark=lambda row: Mark("gap", "" if row.sub else row.gap_class or ""),
+        tone=_tone,
+        is_total=lambda row: row.gap_class is None,
+    )
+
+
+def _tone(row: GapClassRow) -> Tone:
+    return "dim" if row.sub else "plain" if row.gap_class else "strong"
+
+
+def _of_device(device: DeviceReport) -> Iterator[GapClassRow]:
+    def row(
+        name: str, total: GapTotal, gap_class: str | None = None, sub: bool = False
+    ) -> GapClassRow:
+        return GapClassRow(name, total, device.window_ns, gap_class, sub, device.device)
+
+    for name, total in device.gaps.items():
+        if total.count:
+            yield row(name, total, name)
+        if name == "host_wait":
+            for label, part in device.host_wait.items():
+                if part.count:
+                    yield row(label, part, name, True)
+    yield row("all idle", device.all_gaps)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamGapsRow:
+    """The gaps of one class that ops of a stream ended; of host_wait, those with one `label`."""
+
+    device: int | str
+    stream: int
+    gap_class: str
+    label: str
+    total: GapTotal
+
+
+def stream_gaps_table(report: Report) -> Table[StreamGapsRow]:
+    """The classes that occurred, by device and stream. The times of a device add up to its idle
+    time."""
+    rows = [
+        StreamGapsRow(device.device, stream.stream, name, label, part)
+        for device in report.devices
+        for stream in device.streams
+        for name, total in stream.gaps.items()
+        for label, part in (stream.host_wait if name == "host_wait" else {"": total}).items()
+        if part.count
+    ]
+    columns: tuple[Column[StreamGapsRow], ...] = (
+        Column("device", "device", TEXT, "The device."),
+        Column("stream", "stream", TEXT, "The stream of the op that ended the gap."),
+        Column("class", "class", TEXT, "Why the device was idle.", "gap_class"),
+        Column("label", "label", TEXT, "What the host did meanwhile, if the class is host_wait."),
+        Column("count", "gaps", COUNT, "How many gaps.", "total.count"),
+        Column("total_ns", "total", DURATION, "Their time.", "total.total_ns"),
+        Column("max_ns", "longest", DURATION, "The longest.", "total.max_ns"),
+    )
+    return Table("classes", columns, rows)
 
 
 def longest_gaps_table(report: Report) -> Table[GapReport]:

@@ -1,4 +1,4 @@
-"""The steps of a trace, their kinds, idle time by class, and the median decode step by role."""
+"""The steps of a trace, their kinds, and idle time by class."""
 
 from collections.abc import Sequence
 from operator import attrgetter
@@ -8,23 +8,20 @@ from msgspec.structs import replace
 
 from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.schema.report import GAP_CLASSES, Report, StepReport
-from decodescope.analyzer.schema.step_report import RoleReport, StepKindReport
+from decodescope.analyzer.schema.step_report import StepKindReport
 from decodescope.analyzer.tables.columns import (
     COUNT,
     DETAIL,
     DURATION,
-    GIGABYTES_PER_S,
     NAME,
     PERCENT,
     PLACE,
     TEXT,
     Column,
-    Mark,
     Table,
 )
 from decodescope.analyzer.tables.figures import quotient
-from decodescope.analyzer.vocabulary.class_colors import ROLE_FAMILIES
-from decodescope.analyzer.vocabulary.words import ROLE_KNOWN_BY, ops_word, step_sizes
+from decodescope.analyzer.vocabulary.words import ops_word, step_sizes
 
 _LEAST_NAME = 16
 
@@ -201,60 +198,3 @@ def _group_column(name: str, classes: tuple[str, ...]) -> Column[StepReport]:
         return sum(step.gaps.get(name, 0) for name in classes) if step.gpu_ops else None
 
     return Column(f"gaps.{name}", name, DURATION, "The idle time of the class.", ns)
-
-
-def roles_table(roles: Sequence[RoleReport]) -> Table[RoleReport]:
-    """One row for each role; they add up to the busy time of the step."""
-    return Table(
-        "roles",
-        _ROLES,
-        roles,
-        key=attrgetter("role"),
-        mark=lambda role: Mark("family", ROLE_FAMILIES.get(role.role, "other")),
-    )
-
-
-def _bytes_per_s(role: RoleReport) -> float | None:
-    if role.bytes is None or not role.ns_per_step:
-        return None
-    return role.bytes / role.ns_per_step * 1e9
-
-
-_ROLES: tuple[Column[RoleReport], ...] = (
-    Column("role", "role", TEXT, "What the ops compute."),
-    Column("ops_per_step", "ops", COUNT, "The ops of the role.", priority=4, tone="dim"),
-    Column("ns_per_step", "time", DURATION, "Attributed time of the ops.", tone="strong"),
-    Column("share", "share", PERCENT, "Its part of the busy time of the step.", priority=1, bar=24),
-    Column(
-        "bytes_per_s",
-        "",
-        GIGABYTES_PER_S,
-        "The bytes that the role must move ÷ its time.",
-        _bytes_per_s,
-        priority=2,
-    ),
-    Column(
-        "limit_ns",
-        "limit",
-        DURATION,
-        "The least time that its bytes and FLOPs take at the device's peaks.",
-        priority=5,
-    ),
-    Column(
-        "share_of_limit",
-        "of limit",
-        PERCENT,
-        "That limit ÷ the measured time.",
-        quotient("limit_ns", "ns_per_step"),
-        priority=3,
-    ),
-    Column(
-        "confidence",
-        "known by",
-        TEXT,
-        "Whether the names of its ops tell the role, or their place in the step.",
-        text=lambda role: ROLE_KNOWN_BY[role.confidence],
-        priority=6,
-        tone="dim",
-    ),
-)

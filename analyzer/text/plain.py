@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar, cast
 
 from msgspec import Struct, structs
+from rich.cells import cell_len
 
 T = TypeVar("T")
 
@@ -21,6 +22,13 @@ _JOINERS = "\u200c\u200d"
 # The fields that hold several lines of text; all others are names and sentences.
 _TEXTS = frozenset({"output_text", "refusal"})
 _FIGURES = (int, float, type(None))
+# For terminals and files that cannot hold every Unicode character.
+_FROM = (
+    "\u2013\u2014\u2212…·•µ\u00d7±▸▾▶◂●○■◆▲▼→←↑↓✓✕⚠┆▁▂▃▄▅▆▇█▔▏▎▍▌▋▊▉▐░"
+    "\u2018\u2019\u201c\u201d\u00a0≤≥≈÷\u00b0"
+)
+_TO = "---~|*ux~>v><*o#*^v><^vvx!:.:-=+*%@-||||||||.''\"\" <>~/'"
+_TO_ASCII = str.maketrans(_FROM, _TO)
 
 
 def plain_line(text: str) -> str:
@@ -104,3 +112,18 @@ def _json_shown(match: re.Match[str]) -> str:
         return character
     units = character.encode("utf-16-be").hex()
     return "".join(f"\\u{units[place : place + 4]}" for place in range(0, len(units), 4))
+
+
+def to_ascii(text: str) -> str:
+    """`text` in ASCII, with the same number of terminal cells."""
+    if text.isascii():
+        return text
+    return "".join(_fallback(char) for char in text.translate(_TO_ASCII))
+
+
+def _fallback(char: str) -> str:
+    if char < "\x80":
+        return char
+    if "\u2500" <= char <= "\u257f":
+        return "-" if char in "─━╌╍┄┅┈┉═╴╶╸╺" else "|" if char in "│┃╎╏┆┇┊┋║╵╷╹╻" else "+"
+    return "?" * cell_len(char)

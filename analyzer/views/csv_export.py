@@ -14,7 +14,7 @@ from typing import Any
 
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.tables.columns import Table
-from decodescope.analyzer.tables.gap_classes_table import stream_gaps_table
+from decodescope.analyzer.tables.gaps_table import stream_gaps_table
 from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.analyzer.tables.ranges_table import ranges_table
 from decodescope.analyzer.text.formatting import extent_text

@@ -9,9 +9,9 @@ from rich.text import Text
 
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.views.report_blocks import waiting_sections
 from decodescope.analyzer.views.report_table import SECTIONS, Overview, Section, shown_sections
 from decodescope.analyzer.views.table_parts import Fitted, rich_table, section
-from decodescope.analyzer.views.waiting_sections import waiting_sections
 
 _OVERVIEW_ROWS, _MOST_ROWS = 8, 1_000
 

@@ -1,26 +1,32 @@
-"""The longest gaps and the launch calls of a trace as blocks of lines in a terminal."""
+"""Sections of a report in a terminal that are more than one table: the longest gaps, the launch
+calls, and who waits for whom among ranks or GPUs."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from rich.console import RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from decodescope.analyzer.names.fitted_names import cut_middle, short_kernels
-from decodescope.analyzer.schema.kernel_report import LaunchReport, Percentiles
+from decodescope.analyzer.schema.communication_report import CommunicationReport, SkewReport
 from decodescope.analyzer.schema.report import GapReport, Report
 from decodescope.analyzer.tables.columns import Table
-from decodescope.analyzer.text.formatting import UNKNOWN, count, duration, number, percent
-from decodescope.analyzer.views.table_parts import MEDIUM_WIDTH, facts, plain_table, times_text
-from decodescope.analyzer.vocabulary.words import device_words, gap_causes
+from decodescope.analyzer.tables.communication_table import collectives_table
+from decodescope.analyzer.tables.launches_table import launch_apis_table, launch_times_table
+from decodescope.analyzer.tables.waiting_table import skew_table, spreads_table, waiting_table
+from decodescope.analyzer.text.formatting import count
+from decodescope.analyzer.views.table_parts import plain_table, rich_table, section
+from decodescope.analyzer.vocabulary.words import (
+    device_words,
+    gap_causes,
+    launch_words,
+    straggler_text,
+)
 
 _MIN_RANGE_CELLS = 8
 _COLUMNS = ("at_ns", "length_ns")
-
-
 _LEVELS = " ▁▂▃▄▅▆▇█"
-_NAMES_CELLS = len("call to start") + 4
-_STEP_ROWS = 10
 
 
 def gap_blocks(table: Table[GapReport], report: Report, width: int) -> RichTable:
@@ -75,40 +81,18 @@ def _host(gap: GapReport, cells: int) -> str:
     return f"{doing} · in {cut_middle(host.range, room)}"
 
 
-def launches_table(launches: LaunchReport, width: int) -> RichTable:
-    """Counts, times, queue depth and short kernels, one to a row; long texts wrap."""
-    apis = ", ".join(f"{name} {count(n)}" for name, n in launches.by_api.items())
-    rows = {"calls": f"{count(launches.calls)}: {apis}"}
-    if launches.graph_launches:
-        sizes = launches.gpu_ops_per_graph_launch
-        spread = f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,}-{max(sizes):,}"
-        graphs = f"{count(launches.graph_launches)} graph launches of {spread} GPU ops each"
-        rows["graphs"] = graphs
-    rows |= {
-        "call time": _percentiles(launches.api_ns, width),
-        "queue time": _percentiles(launches.queue_ns, width),
-        "call to start": _percentiles(launches.launch_latency_ns, width),
-        "queue depth": _queue_depth(launches),
-    }
+def launch_blocks(report: Report, width: int) -> Iterator[RenderableType]:
+    """The launch calls by function and by time, the queue depth over time as a line of marks, and
+    what else is known, in sentences."""
+    launches = report.launches
+    yield rich_table(launch_apis_table(launches), width)
+    yield ""
+    yield rich_table(launch_times_table(launches), width)
+    yield ""
     if (depth := launches.queue_depth) is not None and any(depth.over_time):
-        rows["over time"] = _sparkline(depth.over_time, width - _NAMES_CELLS)
-    if (short := launches.short_kernels) is not None and short.count:
-        rows["short kernels"] = (
-            f"{count(short.count)} ({percent(short.share)} %) ran for less time than their "
-            f"launch call took: {duration(short.gpu_ns)} for {duration(short.api_ns)} of calls"
-        )
-    return facts(rows, width)
-
-
-def _queue_depth(launches: LaunchReport) -> str:
-    text = f"median {number(launches.median_queue_depth)} at a launch"
-    depth = launches.queue_depth
-    if depth is None:
-        return text
-    return (
-        f"{text}; over time mean {number(depth.mean)}, max {count(depth.max)}, "
-        f"empty {percent(depth.empty_share)} %"
-    )
+        title = "queue depth  "
+        yield Text(f"{title}{_sparkline(depth.over_time, width - len(title))}")
+    yield from map(Text, launch_words(report))
 
 
 def _sparkline(depths: Sequence[int], cells: int) -> str:
@@ -119,8 +103,49 @@ def _sparkline(depths: Sequence[int], cells: int) -> str:
     return "".join(_LEVELS[math.ceil(depth * (len(_LEVELS) - 1) / top)] for depth in largest)
 
 
-def _percentiles(values: Percentiles | None, width: int) -> str:
-    if values is None:
-        return UNKNOWN
-    shown = ("p50", "p90", "p99", "max") if width >= MEDIUM_WIDTH else ("p50", "p99")
-    return times_text(values, shown)
+def waiting_sections(
+    communication: CommunicationReport, width: int, most: int
+) -> Iterator[RenderableType]:
+    """Sections with the straggler, the transfer and wait of each rank, the collectives, and the
+    skew of the steps."""
+    if communication.collectives:
+        yield from section("Who waits for whom", *_waiting(communication, width))
+        yield from section("Collectives", *_collectives(communication, width, most))
+    if communication.skew is not None:
+        yield from section(
+            "Skew of the steps", *_skew(communication.skew, communication.member, width, most)
+        )
+
+
+def _waiting(communication: CommunicationReport, width: int) -> Iterator[RenderableType]:
+    yield Text(straggler_text(communication), style="bold" if communication.straggler else "")
+    if communication.clock == "durations":
+        yield Text("waits are found from durations: the clocks do not agree", style="dim")
+    yield rich_table(waiting_table(communication), width)
+
+
+def _collectives(
+    communication: CommunicationReport, width: int, most: int
+) -> Iterator[RenderableType]:
+    yield rich_table(collectives_table(communication, most), width)
+    if any(collective.transfer_ns is None for collective in communication.collectives):
+        yield Text(
+            "without transfer and wait: not matched on another one, or an operation without a wait",
+            style="dim",
+        )
+
+
+def _skew(skew: SkewReport, member: str, width: int, most: int) -> Iterator[RenderableType]:
+    recorded = f"{count(skew.steps)} steps that {len(skew.ranks)} {member}s recorded"
+    yield Text(f"{recorded}{_starters(skew, member)}")
+    yield rich_table(spreads_table(skew), width)
+    if any(step.start_spread_ns for step in skew.worst):
+        yield rich_table(skew_table(skew, member, most), width)
+
+
+def _starters(skew: SkewReport, member: str) -> str:
+    """The member that starts most steps last."""
+    if not skew.last_to_start:
+        return ""
+    rank, steps = max(skew.last_to_start.items(), key=lambda item: (item[1], -item[0]))
+    return f"; {member} {rank} starts {count(steps)} of them last"

@@ -10,20 +10,21 @@ from rich.text import Text
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.schema.report import Attribution, Report
-from decodescope.analyzer.schema.step_report import StepCost
 from decodescope.analyzer.tables.devices_table import devices_table, streams_table
-from decodescope.analyzer.tables.gap_classes_table import gap_classes_table
+from decodescope.analyzer.tables.gaps_table import (
+    gap_classes_table,
+    interruptions_table,
+    longest_gaps_table,
+)
 from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.analyzer.tables.ranges_table import ranges_table
 from decodescope.analyzer.tables.steps_table import (
     idle_by_step_table,
-    roles_table,
     step_kinds_table,
     steps_table,
 )
-from decodescope.analyzer.text.formatting import bytes_size, count, percent, weights_note
+from decodescope.analyzer.text.formatting import count, percent, weights_note
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.analyzer.views.report_blocks import launches_table
 from decodescope.analyzer.views.table_parts import (
     MIN_WIDTH,
     Fitted,
@@ -33,6 +34,7 @@ from decodescope.analyzer.views.table_parts import (
 )
 from decodescope.analyzer.vocabulary.answer_words import REFUSED, answer_lines
 from decodescope.analyzer.vocabulary.words import (
+    cost_words,
     device_words,
     layers_words,
     main_steps_words,
@@ -157,8 +159,13 @@ def _more(sections: Sequence[Section]) -> Text:
 
 
 def _answer(report: Report, width: int, most: int) -> Iterator[RenderableType]:
-    shown = None if most == _MOST_ROWS else most
-    return answer_block(answer_lines(report), report.answer, width, shown)
+    """The answer; asked for, with all parts, the layers of the step, and the work that it has."""
+    whole = most == _MOST_ROWS
+    yield from answer_block(answer_lines(report), report.answer, width, None if whole else most)
+    if whole and report.structure is not None and report.structure.layers:
+        yield Text(layers_words(report.structure), style="dim")
+    if whole and report.step_cost is not None:
+        yield Text(plain_line(cost_words(report.step_cost)), style="dim")
 
 
 def _kinds(report: Report, width: int, most: int) -> Iterator[RenderableType]:
@@ -167,13 +174,6 @@ def _kinds(report: Report, width: int, most: int) -> Iterator[RenderableType]:
 
 def _steps(report: Report, width: int, most: int) -> Iterator[RenderableType]:
     return section("Steps", rich_table(steps_table(report, most), width))
-
-
-def _roles(report: Report, width: int, most: int) -> Iterator[RenderableType]:
-    line = [] if report.structure is None else [Text(layers_words(report.structure))]
-    if report.step_cost is not None:
-        line.append(_cost_line(report.step_cost))
-    return section("Parts of a step", *line, rich_table(roles_table(report.roles), width))
 
 
 def _kernels(report: Report, width: int, most: int) -> Iterator[RenderableType]:
@@ -201,7 +201,6 @@ def _ranges(report: Report, width: int, most: int) -> Iterator[RenderableType]:
 
 def _gaps(report: Report, width: int, most: int) -> Iterator[RenderableType]:
     """Idle time by class, by step, and the longest gaps."""
-    from decodescope.analyzer.tables.gaps_table import longest_gaps_table
     from decodescope.analyzer.views.report_blocks import gap_blocks
 
     yield from section("Idle gaps", rich_table(gap_classes_table(report), width))
@@ -213,7 +212,9 @@ def _gaps(report: Report, width: int, most: int) -> Iterator[RenderableType]:
 
 
 def _launches(report: Report, width: int, most: int) -> Iterator[RenderableType]:
-    return section("Launch calls", launches_table(report.launches, width))
+    from decodescope.analyzer.views.report_blocks import launch_blocks
+
+    return section("Launch calls", *launch_blocks(report, width))
 
 
 def _devices(report: Report, width: int, most: int) -> Iterator[RenderableType]:
@@ -228,7 +229,7 @@ def _streams(report: Report, width: int, most: int) -> Iterator[RenderableType]:
 def _communication(report: Report, width: int, most: int) -> Iterator[RenderableType]:
     """The time of each device that communicated; with several, who waits for whom."""
     from decodescope.analyzer.tables.communication_table import communication_table
-    from decodescope.analyzer.views.waiting_sections import waiting_sections
+    from decodescope.analyzer.views.report_blocks import waiting_sections
 
     yield from section("Communication", rich_table(communication_table(report), width))
     if report.communication is not None:
@@ -236,8 +237,6 @@ def _communication(report: Report, width: int, most: int) -> Iterator[Renderable
 
 
 def _interruptions(report: Report, width: int, most: int) -> Iterator[RenderableType]:
-    from decodescope.analyzer.tables.gaps_table import interruptions_table
-
     return section("Interruptions", rich_table(interruptions_table(report, most), width))
 
 
@@ -289,25 +288,6 @@ def _health(report: Report, width: int, most: int) -> Iterator[RenderableType]:
         yield Text(straggler_text(waits), style="bold")
 
 
-def _cost_line(cost: StepCost) -> Text:
-    """The bytes that the step must read and its sizes, in a sentence."""
-    sizes = ["at least 1 request" if cost.batch is None else f"{count(cost.batch)} requests"]
-    if cost.batch == 1:
-        sizes = ["1 request"]
-    sizes += [f"{count(cost.kv_tokens)} KV positions"] if cost.kv_tokens is not None else []
-    formats = f" ({plain_line(cost.weights)})" if cost.weights else ""
-    devices = f", 1 of {cost.tensor_parallel} devices" if cost.tensor_parallel > 1 else ""
-    peak = cost.peak_bytes_per_s
-    at = f", {bytes_size(peak)}/s at most" if peak else ", at an unknown bandwidth"
-    guess = "?" * (cost.source == "guess")
-    least = "at least " * cost.is_lower_bound
-    return Text(
-        f"{plain_line(cost.model)}{guess}{formats}: {', '.join(sizes)}{devices}; a step reads "
-        f"{least}{bytes_size(cost.bytes_per_step)}{at}",
-        style="dim",
-    )
-
-
 def _attribution_line(report: Report, attribution: Attribution) -> Text:
     """How many ops have a path, by confidence."""
     ops = attribution.exact + attribution.partial + attribution.none
@@ -339,7 +319,6 @@ SECTIONS = (
     Section("health", lambda report: len(report.health.findings), _health),
     Section("kinds", lambda report: len(report.step_kinds), _kinds),
     Section("steps", lambda report: len(report.steps), _steps),
-    Section("roles", lambda report: len(report.roles), _roles),
     Section("kernels", lambda report: len(report.kernels), _kernels),
     Section("ranges", lambda report: len(report.ranges), _ranges),
     Section("gaps", lambda report: len(report.devices), _gaps),

@@ -1,16 +1,19 @@
 """Verdicts, changes, layers, roles and parts of a step in words, the same in every output."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from decodescope.analyzer.schema.answer import Bound
 from decodescope.analyzer.schema.communication_report import CommunicationReport
 from decodescope.analyzer.schema.report import GapReport, Report
-from decodescope.analyzer.schema.step_report import StepKindReport, StructureReport
+from decodescope.analyzer.schema.step_report import StepCost, StepKindReport, StructureReport
 from decodescope.analyzer.text.formatting import (
     UNKNOWN,
+    bytes_size,
     count,
     duration,
     interval_text,
+    number,
     percent,
     ratio_text,
     signed_duration,
@@ -39,11 +42,7 @@ _PART_WORDS = {
 }
 
 INFERRED_NOTE = "inferred from kernel names: no range of the model contains these ops"
-ROLE_KNOWN_BY = {"exact": "name", "partial": "place", "none": "unknown"}
-ROLES_NOTE = (
-    "Attributed time in the median decode step: roles add up to its busy time; a role is known by "
-    "its kernels' names, or by their place in the layer"
-)
+ROLE_KNOWN_BY = {"exact": "name", "partial": "place"}
 _LAYERS_BY = {
     "ranges": "as the ranges name them",
     "capture": "as the graph's capture names them",
@@ -193,6 +192,27 @@ def steps_words(report: Report) -> str:
     return f"{'mean of ' if steps > 1 else ''}{count(steps)} of {count(all_steps)} steps"
 
 
+def launch_words(report: Report) -> Iterator[str]:
+    """Graph launches, queue depth and short kernels, each in a sentence."""
+    launches = report.launches
+    if launches.graph_launches:
+        noun = "graph launch" if launches.graph_launches == 1 else "graph launches"
+        ends = {min(launches.gpu_ops_per_graph_launch), max(launches.gpu_ops_per_graph_launch)}
+        spread = " to ".join(map(count, sorted(ends)))
+        yield f"{count(launches.graph_launches)} {noun} of {spread} {ops_word(report)}"
+    queue = f"queue depth: median {number(launches.median_queue_depth)} at a launch"
+    if (depth := launches.queue_depth) is not None:
+        queue += f"; over time mean {number(depth.mean)}, at most {count(depth.max)}, "
+        queue += f"empty {percent(depth.empty_share)} % of the time"
+    yield queue
+    if (short := launches.short_kernels) is not None and short.count:
+        yield (
+            f"{count(short.count)} kernels ({percent(short.share)} % of those launched one by one) "
+            f"ran for less time than their launch call took: {duration(short.gpu_ns)} of work for "
+            f"{duration(short.api_ns)} of calls"
+        )
+
+
 def main_steps_words(report: Report) -> str:
     """The time of a step as a sum, and the ops outside of the steps; "" for a whole trace."""
     main = report.main_steps
@@ -244,6 +264,24 @@ def layers_words(structure: StructureReport) -> str:
         f"{count(structure.layers)} {layers} ({of_each}), {count(structure.prologue_ops)} {before} "
         f"before and {count(structure.epilogue_ops)} after them, "
         f"{_LAYERS_BY.get(structure.source, structure.source)}{certainty}"
+    )
+
+
+def cost_words(cost: StepCost) -> str:
+    """The bytes that the step must read and its sizes, in a sentence."""
+    sizes = ["at least 1 request" if cost.batch is None else f"{count(cost.batch)} requests"]
+    if cost.batch == 1:
+        sizes = ["1 request"]
+    sizes += [f"{count(cost.kv_tokens)} KV positions"] if cost.kv_tokens is not None else []
+    formats = f" ({cost.weights})" if cost.weights else ""
+    devices = f", 1 of {cost.tensor_parallel} devices" if cost.tensor_parallel > 1 else ""
+    peak = cost.peak_bytes_per_s
+    at = f", {bytes_size(peak)}/s at most" if peak else ", at an unknown bandwidth"
+    guess = "?" * (cost.source == "guess")
+    least = "at least " * cost.is_lower_bound
+    return (
+        f"{cost.model}{guess}{formats}: {', '.join(sizes)}{devices}; a step reads "
+        f"{least}{bytes_size(cost.bytes_per_step)}{at}"
     )
 
 

@@ -16,12 +16,11 @@ def test_the_model_gives_roles_their_limits(decodescope: Command, foreign_traces
     done = decodescope("analyze", trace, "--model", "gpt-oss-20b", "--json")
     report = json.loads(done.out)
     assert (done.code, report["step_cost"]["source"]) == (0, "model")
-    assert all(row["limit_ns"] for row in report["roles"] if row["role"] != "other")
+    assert all(part["limit_ns"] for part in report["answer"]["parts"] if part["bytes"])
     shown = decodescope(
-        "analyze", trace, "--model", "gpt-oss-20b", "--peak", "4TB/s", "--show", "roles"
+        "analyze", trace, "--model", "gpt-oss-20b", "--peak", "4TB/s", "--show", "answer"
     ).out
-    assert "of limit %" in shown
-    assert "4,000 GB/s" in shown
+    assert "4,000 GB/s at most" in shown
 
 
 def test_the_model_is_guessed_unless_it_is_none(decodescope: Command, foreign_traces: Path) -> None:
@@ -33,7 +32,7 @@ def test_the_model_is_guessed_unless_it_is_none(decodescope: Command, foreign_tr
     report = json.loads(decodescope("analyze", trace, "--model", "none", "--json").out)
     assert report["step_cost"] is None
     # The head is the one product whose shape the trace has.
-    assert [row["role"] for row in report["roles"] if row["limit_ns"]] == ["head"]
+    assert [part["part"] for part in report["answer"]["parts"] if part["limit_ns"]] == ["head"]
     assert (report["answer"]["model_source"], report["answer"]["limit_is_lower_bound"]) == (
         "shapes",
         True,
@@ -44,14 +43,13 @@ def test_rules_of_the_users_decide(decodescope: Command, tmp_path: Path) -> None
     rules = tmp_path / "mine.toml"
     rules.write_text("[[rule]]\npattern = '_embed_kernel'\nkind = 'copy'\nrole = 'other'\n")
     before, after = (
-        {row["role"]: row["ops_per_step"] for row in json.loads(done.out)["roles"]}
+        {part["part"]: part["confidence"] for part in json.loads(done.out)["answer"]["parts"]}
         for done in (
             decodescope("analyze", OWN, "--json"),
             decodescope("analyze", OWN, "--json", "--roles", str(rules)),
         )
     )
-    assert (before.get("copy"), before.get("other")) == (1, None)
-    assert (after.get("copy"), after.get("other")) == (None, 1)
+    assert (before["copy"], after["copy"]) == ("exact", "none")
 
 
 @pytest.mark.parametrize(

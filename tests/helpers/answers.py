@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from decodescope.analyzer.schema.answer import Answer, AnswerPart, PartGroup
+from decodescope.analyzer.schema.answer import Answer, AnswerPart, LimitBound, PartGroup
 from decodescope.analyzer.schema.report import GAP_CLASSES, StepReport
 
 GROUPS: dict[str, PartGroup] = {
@@ -20,7 +20,9 @@ def part_of(name: str, ns: int, ops: int = 0, limit_ns: int | None = None) -> An
     """A part of `ns` whose share is not filled in; idle time has no ops."""
     over_ns = ns if name in GAP_CLASSES else None if limit_ns is None else ns - limit_ns
     kernel = None if name in GAP_CLASSES else f"{name}_kernel"
-    return AnswerPart(name, GROUPS.get(name, "kernels"), ns, limit_ns, over_ns, 0.0, ops, kernel)
+    bound: LimitBound | None = None if limit_ns is None else "memory"
+    group = GROUPS.get(name, "kernels")
+    return AnswerPart(name, group, ns, limit_ns, over_ns, 0.0, ops, kernel, limit_bound=bound)
 
 
 def answer_of(parts: Mapping[str, int], ops: int = 1, **changes: Any) -> Answer:

@@ -23,12 +23,7 @@ from decodescope.analyzer.schema.interruption_report import InterruptionReport
 from decodescope.analyzer.schema.kernel_report import Roofline, StepTimes
 from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding, HostActivity, Report
 from decodescope.analyzer.schema.run_report import Accuracy, Interval, RunReport
-from decodescope.analyzer.schema.step_report import (
-    Bandwidth,
-    RoleReport,
-    StepKindReport,
-    StructureReport,
-)
+from decodescope.analyzer.schema.step_report import Bandwidth, StepKindReport, StructureReport
 from decodescope.analyzer.tracks.step_tracks import step_tracks
 from tests.helpers.kineto_events import call, op, span, trace_of
 
@@ -105,11 +100,6 @@ def full_report(report: Report, text: str = "") -> Report:
         interruptions=(held,),
         answer=replace(report.answer, interruptions_ns=463_000_000),
         structure=StructureReport("repetition", 24, 11, (17, 18), 4, "partial", (12, 12), 0),
-        roles=(
-            RoleReport("experts", 72, 7_170_000, 0.75, 12_345_678_901, 3_650_000, "exact"),
-            RoleReport("qkv", 24, 2_270_000, 0.2374, None, None, "partial"),
-            RoleReport("other", 2, 120_000, 0.0126, None, None, "none"),
-        ),
         step_kinds=(StepKindReport("decode", 2, 32, 55_086, 32, 7990),),
     )
 

@@ -4,7 +4,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from decodescope.analyzer.vocabulary.ascii_text import to_ascii
+from decodescope.analyzer.text.plain import to_ascii
 from decodescope.tui.commands import Command
 from decodescope.tui.model.details.lines import DetailLine
 from decodescope.tui.model.notices import Banner

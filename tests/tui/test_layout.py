@@ -98,27 +98,15 @@ LIMIT = next(page for page in LOADED if page.name == "limit")
     sizes,
     st.integers(1, 12),
     st.integers(1, 12),
-    st.integers(0, 15),
     st.sampled_from([1, 2, 3, 4]),
     st.sampled_from([{}, {"roofline": 1}, {"roofline": 10}]),
     st.integers(1, 100),
 )
-def test_a_taller_page_of_limits_loses_no_panel(
-    size, verdict, parts, roles, bandwidths, roofline, more
-):
+def test_a_taller_page_of_limits_loses_no_panel(size, verdict, parts, bandwidths, roofline, more):
     width, height = size
-    wanted = {"verdict_full": verdict, "parts": parts, "roles": roles,
-              "bandwidths": bandwidths, **roofline}  # fmt: skip
+    wanted = {"verdict_full": verdict, "parts": parts, "bandwidths": bandwidths, **roofline}
     taller = plan((width, height + more), LIMIT, "trace", **wanted).places
     assert set(plan(size, LIMIT, "trace", **wanted).places) <= set(taller)
-
-
-@given(st.integers(80, 320), st.integers(24, 120), st.integers(2, 15), st.integers(1, 12))
-def test_roles_have_rows_where_bandwidths_and_roofline_say_nothing(width, height, roles, verdict):
-    wanted = {"verdict_full": verdict, "parts": 9, "bandwidths": 1, "roofline": 1}
-    places = plan((width, height), LIMIT, "trace", roles=roles, **wanted).places
-    # A head, and the five longest.
-    assert places["roles"].height > min(roles, 6)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 50)])

@@ -12,7 +12,7 @@ from decodescope.analyzer.machine.meters import has_gpu, open_meters
 from decodescope.analyzer.protocol.messages import Log, Meters, Stats, WorkerMessage, encode_frame
 from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.analyzer.recordings.writer import RecordingWriter
-from decodescope.analyzer.vocabulary.ascii_text import to_ascii
+from decodescope.analyzer.text.plain import to_ascii
 from decodescope.tui.link import worker
 from decodescope.tui.link.base import Jumped
 from decodescope.tui.link.replay import ReplayLink

@@ -4,25 +4,23 @@ A page imports its panels when it is first shown.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 from decodescope.tui.model.view import COMPARISON_PAGE, LOG_PAGE
-from decodescope.tui.pages.layout import BOX_MIN_WIDTH, Band, Page, Room, edge_rows
+from decodescope.tui.pages.layout import Band, Page, Room, edge_rows
 from decodescope.tui.panels.panel import Panel
 
 # From these widths on, panels of a page are side by side.
 LIVE_BESIDE_WIDTH = 76
 COMPARISON_BESIDE_WIDTH = 130
 _DETAILS_BESIDE_WIDTH = 110
-_ROLES_BESIDE_WIDTH = 110
 
 _VERDICT_ROWS = 8
 _FULL_VERDICT_ROWS = 12
 _SMALL_HEIGHT = 16
-_SOME_PARTS = 12
-_SOME_ROLES = 7
+_LEAST_PARTS, _SOME_PARTS = 6, 12
 _STATUS_ROWS = 4
 _TABLES_OF_RANKS = ("gpus", "collectives", "skew")
 _TABLES_OF_CHANGES = ("ab_step", "ab_ranges", "ab_kernels")
@@ -114,57 +112,25 @@ def range_bands(room: Room) -> list[Band]:
 
 
 def limit_bands(room: Room) -> list[Band]:
-    """Verdict, parts, roles and bandwidths take the rows that they need; the roofline the
-    others, with the details of the chosen kernel beside it where there is room. Roles stand beside
-    the parts on wide screens; where room is short, bandwidths that are unknown and the roofline
-    of a trace of little known work go before them."""
+    """The first parts are on every screen. Verdict, bandwidths and the longest parts take the rows
+    that they need; the roofline the others, with the details of the chosen kernel beside it where
+    there is room."""
     edge = edge_rows(room.frame)
     verdict = max(min(room.wanted.get("verdict_full", 1), _FULL_VERDICT_ROWS, room.height // 3), 1)
     parts = room.wanted.get("parts", 6) + edge
-    roles = room.wanted.get("roles", 0) + edge
-    beside = room.width >= _ROLES_BESIDE_WIDTH and roles > edge
-    step: tuple[tuple[str, float], ...] = (("parts", 1.0),)
-    if beside:
-        step, parts = (("parts", 0.56), ("roles", 0.44)), max(parts, roles)
-    some_parts = parts if beside else min(parts, edge + _SOME_PARTS)
+    least_parts, some_parts = min(edge + _LEAST_PARTS, parts), min(edge + _SOME_PARTS, parts)
     bandwidths = room.wanted.get("bandwidths", 3) + edge
     roofline: tuple[tuple[str, float], ...] = (("roofline", 1.0),)
     if room.width >= _DETAILS_BESIDE_WIDTH:
         roofline = (("roofline", 0.66), ("details", 0.34))
-    bands = [
-        Band((("verdict_full", 1.0),), min(verdict, 2), verdict, 1, 1, verdict),
-        Band(step, min(edge + 4, parts), parts, 2, 4, some_parts),
-        Band((("bandwidths", 1.0),), min(edge + 2, bandwidths), bandwidths, 4, 2, bandwidths),
-    ]
     # A roofline of little known work wants few rows.
-    points = room.wanted.get("roofline")
-    least = edge + min(points or 7, 7)
-    bands.append(Band(roofline, least, edge + 400, 5, 9, least + 1))
-    if roles > edge and not beside:
-        few = min(edge + 3, roles)
-        if points is None:
-            bands.insert(2, Band((("roles", 1.0),), few, roles, 6, 3, roles))
-        else:
-            some = min(edge + _SOME_ROLES, roles)
-            bands.insert(2, Band((("roles", 1.0),), few, roles, 3, 3, some))
-            if _is_short(room, verdict):
-                # What says little or nothing leaves its rows to the roles, and the step its
-                # smallest parts.
-                bands[1] = replace(bands[1], comfort=bands[1].least)
-                # Bandwidths that are unknown want one row to say so.
-                unknown = room.wanted.get("bandwidths") == 1
-                dropped = "bandwidths" if unknown else ""
-                bands = [band for band in bands[:-1] if band.panels[0][0] != dropped]
-    return bands
-
-
-def _is_short(room: Room, verdict: int) -> bool:
-    """Whether the panels have not all the rows that tell most. A taller screen loses no panel, so
-    boxes are counted where it would have them."""
-    most = {"parts": _SOME_PARTS, "roles": _SOME_ROLES, "bandwidths": 3, "roofline": 7}
-    edge = edge_rows("box" if room.width >= BOX_MIN_WIDTH else "rule")
-    rows = (edge + min(room.wanted.get(name, many), many) for name, many in most.items())
-    return room.height < verdict + sum(rows)
+    least = edge + min(room.wanted.get("roofline") or 7, 7)
+    return [
+        Band((("verdict_full", 1.0),), min(verdict, 2), verdict, 1, 1, verdict),
+        Band((("parts", 1.0),), least_parts, parts, 2, 4, some_parts),
+        Band((("bandwidths", 1.0),), min(edge + 2, bandwidths), bandwidths, 4, 2, bandwidths),
+        Band(roofline, least, edge + 400, 5, 9, least + 1),
+    ]
 
 
 def comparison_bands(room: Room) -> list[Band]:
@@ -231,7 +197,7 @@ _LIVE = (
 _LIMIT = (
     "limit.roofline:RooflinePanel",
     "verdict:FullVerdictPanel",
-    "limit.step:PartsPanel,RolesPanel,BandwidthPanel",
+    "limit.step:PartsPanel,BandwidthPanel",
 )
 _COMPARISON = (
     "comparing.setup:ComparisonSetupPanel",

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from decodescope.analyzer.tables.gap_classes_table import idle_by_class_table
+from decodescope.analyzer.tables.gaps_table import idle_by_class_table
 from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.analyzer.text.formatting import duration, percent
 from decodescope.tui.model.view import Moment, View, Window

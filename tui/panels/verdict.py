@@ -1,11 +1,16 @@
 """The answer: what the decode step is bound by, why, and what to do next."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.vocabulary.answer_words import answer_lines, reasons_in_order
-from decodescope.analyzer.vocabulary.words import bound_words, layers_words, straggler_text
+from decodescope.analyzer.vocabulary.words import (
+    bound_words,
+    cost_words,
+    layers_words,
+    straggler_text,
+)
 from decodescope.tui.commands import Command
 from decodescope.tui.model.view import Moment, Part, View
 from decodescope.tui.panels.messages import Resized
@@ -114,7 +119,7 @@ class VerdictPanel(Panel[VerdictData]):
 
 
 class FullVerdictPanel(VerdictPanel):
-    """The verdict, always unfolded."""
+    """The verdict, always unfolded, and the work that a step has."""
 
     NAME = "verdict_full"
     PART = None
@@ -125,6 +130,11 @@ class FullVerdictPanel(VerdictPanel):
 
     _unfolded = True
     _first = 0
+
+    def pick(self, view: View, moment: Moment) -> VerdictData:
+        data = super().pick(view, moment)
+        cost = None if view.window is None else view.window.report.step_cost
+        return data if cost is None else replace(data, reasons=(*data.reasons, cost_words(cost)))
 
     def draw(self, data: VerdictData, width: int, height: int) -> Sheet:
         rows = self._rows(width)

@@ -9,7 +9,7 @@ from textual.color import Color
 from textual.driver import Driver
 from textual.filter import LineFilter
 
-from decodescope.analyzer.vocabulary.ascii_text import to_ascii
+from decodescope.analyzer.text.plain import to_ascii
 
 
 @dataclass(frozen=True, slots=True)

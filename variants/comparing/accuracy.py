@@ -35,8 +35,9 @@ from decodescope.variants.steps.eager_step import EagerStep
 
 # Rows converted to float64 at a time: 20 MB a tensor with a vocabulary of 150,000.
 _ROWS = 16
-# A CPU takes a second for some steps of a larger model.
-_CPU_WEIGHTS = 100_000_000
+# Of larger models a step takes up to a second on a CPU, and 50 ms in eager mode on a GPU.
+_SMALL_MODEL_BYTES = 100_000_000
+_SEQUENCES_OF_LARGE_MODELS = {"cpu": 1, "cuda": 2}
 
 
 def score_variants(
@@ -84,11 +85,12 @@ def score_variants(
 
 
 def _chosen_text(prepared: Prepared, variants: Sequence[str], text: str | None) -> ScoredText:
-    """As many positions as there is time for: one sequence where a step takes long."""
+    """As many positions as there is time for: few sequences where a step takes long."""
     if any(is_interpreted(name, prepared.device) for name in variants):
         return scored_text(prepared.loaded, text, 1, INTERPRETED_POSITIONS)
-    slow = prepared.device == "cpu" and model_bytes(prepared.loaded.model) > _CPU_WEIGHTS
-    return scored_text(prepared.loaded, text, 1 if slow else SEQUENCES)
+    is_small = model_bytes(prepared.loaded.model) <= _SMALL_MODEL_BYTES
+    sequences = SEQUENCES if is_small else _SEQUENCES_OF_LARGE_MODELS[prepared.device]
+    return scored_text(prepared.loaded, text, sequences)
 
 
 def forced_logits(step: DecodeStep, scored: ScoredText, batch: int) -> torch.Tensor:

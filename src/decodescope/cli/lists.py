@@ -33,8 +33,7 @@ def variants(device: str | None) -> None:
 @click.command()
 def doctor() -> None:
     """Check this machine for what decodescope needs; exits with 3 if something is missing."""
-    from decodescope.variants.doctor import doctor_checks
-    from decodescope.variants.listings import checks_table
+    from decodescope.variants.listings import checks_table, doctor_checks
 
     checks = doctor_checks()
     print_table(checks, checks_table)

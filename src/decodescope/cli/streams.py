@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.text.plain import plain_text
-from decodescope.analyzer.vocabulary.ascii_text import to_ascii
+from decodescope.analyzer.text.plain import plain_text, to_ascii
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -60,7 +60,7 @@ def test_the_work_of_products_is_that_of_the_shapes_in_the_capture(
     """gpt-oss-20b at batch 32: qkv, o and router of each layer; lm_head is outside of it."""
     trace, capture = pair
     analysis = analyze(trace, Given((read_kineto_bytes(capture, "capture.json"),), guess=False))
-    rows = {row.role: row for row in analysis.report.roles}
+    rows = {part.part: part for part in analysis.report.answer.parts}
     sizes = {"qkv": (5120, 2880), "o": (2880, 4096), "router": (32, 2880)}
     for role, (outputs, inputs) in sizes.items():
         elements = 32 * inputs + outputs * inputs + 32 * outputs

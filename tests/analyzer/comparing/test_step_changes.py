@@ -113,7 +113,7 @@ def test_a_planted_slow_role_is_first(role: str) -> None:
     trace = bundled("compiled")
     before = analyze(trace)
     chosen = before.structure.role == ROLES.index(role)
-    ops = next(row.ops_per_step for row in before.report.roles if row.role == role)
+    ops = next(part.ops for part in before.report.answer.parts if part.part == role)
     step = step_changes(before.report, analyze(slowed(trace, chosen, 2_000)).report)
     assert step is not None
     assert_adds_up(step)
@@ -148,7 +148,7 @@ def findings(base: Report, other: Report) -> Iterator[tuple[str, str]]:
 def test_what_limits_the_comparison_is_said() -> None:
     layered = step_report({"o": (1, 100)}, {0: (0, 50), 1: (0, 50)})
     answer = msgspec.structs.replace(layered.answer, step=None, step_ns=None)
-    whole = msgspec.structs.replace(layered, steps=(), roles=(), layers=(), answer=answer)
+    whole = msgspec.structs.replace(layered, steps=(), layers=(), answer=answer)
     said = dict(findings(whole, layered))
     assert "steps_on_one_side" in said
     assert step_changes(whole, layered).parts == ()  # type: ignore[union-attr]

@@ -11,7 +11,7 @@ import pytest
 
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.html.report_page import VariantView, html_report
-from decodescope.analyzer.schema.answer import Answer
+from decodescope.analyzer.schema.answer import Answer, AnswerPart
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate
 from decodescope.analyzer.schema.kernel_report import ShortKernels
 from decodescope.analyzer.schema.report import GAP_CLASSES, Report
@@ -171,17 +171,30 @@ def test_a_report_is_shown_completely() -> None:
 
 def test_the_parts_of_a_step_are_shown() -> None:
     (view, _) = views = full_views()
-    text = html_report("a title", views, None)
-    words = Page(text).words()
+    parts = (
+        AnswerPart(
+            "experts", "kernels", 7_170_000, 3_650_000, 3_520_000, 0.75, 72, "moe_kernel",
+            "memory", 12_345_678_901, None, "exact",
+        ),
+        AnswerPart("qkv", "kernels", 2_270_000, None, None, 0.24, 24, "gemm", confidence="partial"),
+        AnswerPart("elementwise", "kernels", 120_000, None, None, 0.01, 2, "triton"),
+    )  # fmt: skip
+    answer = msgspec.structs.replace(
+        view.report.answer, parts=parts, whole_ns=9_560_000, limit_ns=3_650_000
+    )
+    own = VariantView("it", msgspec.structs.replace(view.report, answer=answer), None)
+    words = Page(html_report("a title", [own], None)).words()
     for words_of in (
         "24 layers (12 of 17 ops, 12 of 18 ops), 11 ops before and 4 after them, found by "
         "repetition of kernel names, some unlike the others.",
-        "roleopstimeshare %GB/slimitof limit %known by",
-        "experts727.17 ms75.01,7223.65 ms50.9name",
-        f"qkv242.27 ms23.7{UNKNOWN}{UNKNOWN}{UNKNOWN}place",
-        f"other2120 µs1.3{UNKNOWN}{UNKNOWN}{UNKNOWN}unknown",
+        "llama@random: 1 request; a step reads 480 kB, 4,800 GB/s at most.",
+        "over the limittimelimitoverof step %of limit %GB/sopsknown by",
+        "experts7.17 ms3.65 ms3.52 ms36.8moe50.91,72272name",
+        f"qkv2.27 ms{UNKNOWN}{UNKNOWN}23.7gemm{UNKNOWN}{UNKNOWN}24place",
+        f"elementwise120 µs{UNKNOWN}{UNKNOWN}1.3triton{UNKNOWN}{UNKNOWN}2{UNKNOWN}",
     ):
         assert words_of in words
+    words = Page(html_report("a title", views, None)).words()
     assert "Kinds of steps" not in words, "the title of a capture of ours says them"
     foreign = VariantView("it", msgspec.structs.replace(view.report, capture=None), None)
     words = Page(html_report("a title", [foreign], None)).words()
@@ -190,15 +203,16 @@ def test_the_parts_of_a_step_are_shown() -> None:
 
 def test_without_layers_and_bytes_there_are_no_columns_for_them() -> None:
     report = full_views()[0].report
-    roles = tuple(msgspec.structs.replace(one, bytes=None, limit_ns=None) for one in report.roles)
     none = StructureReport("none", 0, 0, (), 0, "none")
-    report = msgspec.structs.replace(report, roles=roles, structure=none)
+    report = msgspec.structs.replace(report, structure=none, step_cost=None)
     words = Page(html_report("a title", [VariantView("it", report, None)], None)).words()
-    assert "roleopstimeshare %known by" in words
+    assert "Parts of a step" in words
+    assert "known by" in words
+    assert "a step reads" not in words
     assert "layers (" not in words
-    report = msgspec.structs.replace(report, roles=())
+    report = msgspec.structs.replace(report, answer=Answer())
     words = Page(html_report("a title", [VariantView("it", report, None)], None)).words()
-    assert "Parts of a step" not in words
+    assert "Parts of" not in words
 
 
 def test_overlapping_kernels_show_attributed_times_before_durations() -> None:
@@ -305,7 +319,7 @@ def test_optional_fields_may_be_missing() -> None:
         report: Report = msgspec.structs.replace(bare, **{name: value})
         page = Page(html_report("bare", [VariantView("bare", report, None)], None))
         assert "None" not in page.text
-        assert page.count("section") == (8 if report.answer.parts else 7)
+        assert page.count("section") == (7 if report.answer.parts else 6)
 
 
 def test_a_chart_is_captioned_if_others_are_missing() -> None:
@@ -329,7 +343,7 @@ def test_without_short_kernels_there_is_no_sentence_about_them() -> None:
         )
         report = msgspec.structs.replace(view.report, launches=launches)
         words = Page(html_report("t", [VariantView("it", report, None)], None)).words()
-        assert ("ran shorter than their launch call took" in words) == said
+        assert ("ran for less time than their launch call took" in words) == said
 
 
 def test_many_ranks_are_many_sections() -> None:

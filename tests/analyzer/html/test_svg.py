@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks, time_ticks
-from decodescope.analyzer.html.svg_step_time import histogram_svg, queue_svg, waterfalls_svg
+from decodescope.analyzer.html.svg_step_time import bars_svg, histogram_svg, queue_svg
 from decodescope.analyzer.html.svg_timeline import MAX_STREAMS, excerpt_svg, step_svg, steps_svg
 from decodescope.analyzer.html.svg_variants import rates_svg, standings_svg
 from decodescope.analyzer.names.kinds import FAMILIES
@@ -175,7 +175,7 @@ def test_a_chart_has_a_title_and_escapes_names() -> None:
 
 def test_the_parts_of_a_step_fill_its_bar() -> None:
     answer = answer_of({"gate_up": 300, "attention": 500, "host_wait": 200})
-    found = areas(waterfalls_svg([("a", answer), ("b", answer_of({"norm": 500}))]))
+    found = areas(bars_svg({"a": answer, "b": answer_of({"norm": 500})}))
     bar = found["p-gate_up"] + found["p-attention"] + found["p-host_wait"]
     assert found["p-gate_up"] == pytest.approx(bar * 0.3, rel=0.001)
     assert found["p-norm"] == pytest.approx(bar * 0.5, rel=0.001)
@@ -186,13 +186,13 @@ def test_a_mark_stands_at_the_limit(is_lower_bound: bool) -> None:
     answer = answer_of(
         {"gate_up": 300, "host_wait": 700}, limit_ns=500, limit_is_lower_bound=is_lower_bound
     )
-    markup = waterfalls_svg([("a", answer)])
+    markup = bars_svg({"a": answer})
     shapes = {shape.get("class"): shape for shape in parsed(markup)}
     left, width = (float(shapes["p-gate_up"].get(name, 0)) for name in ("x", "width"))
     mark = float(shapes["mark"].get("x1", 0))
     assert (mark - left) / width == pytest.approx(500 / 300, rel=0.001)
     assert ("limit ≥ 500 ns" if is_lower_bound else "limit 500 ns") in texts(markup)
-    without = waterfalls_svg([("a", answer_of({"gate_up": 300}))])
+    without = bars_svg({"a": answer_of({"gate_up": 300})})
     assert "mark" not in {shape.get("class") for shape in parsed(without)}
 
 

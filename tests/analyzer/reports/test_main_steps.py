@@ -12,7 +12,7 @@ from decodescope.analyzer.reports.step_figures import (
     launch_calls_per_step,
 )
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.tables.gap_classes_table import idle_by_class_table
+from decodescope.analyzer.tables.gaps_table import idle_by_class_table
 from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.analyzer.tables.ranges_table import ranges_table
 from decodescope.analyzer.tables.steps_table import step_kinds_table

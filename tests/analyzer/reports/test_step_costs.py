@@ -37,13 +37,13 @@ def test_a_foreign_step_has_limits(foreign_traces: Path) -> None:
     # biases in bf16. Activations of 32 tokens x 4 experts come to 1.1 %.
     weights = 3 * 2880 * 2880 * 4.25 / 8 + 3 * 2880 * 2
     experts = 24 * 32 * (1 - (1 - 4 / 32) ** 32) * weights
-    rows = {row.role: row for row in report.roles}
+    rows = {part.part: part for part in report.answer.parts}
     found = rows["experts"]
     assert found.bytes is not None
     assert experts < found.bytes < 1.02 * experts
     assert found.limit_ns is not None
     assert found.limit_ns == pytest.approx(found.bytes / 5300, rel=1e-6)
-    assert found.limit_ns < 0.3 * found.ns_per_step
+    assert found.limit_ns < 0.3 * found.ns
     # One key and one value of 8 heads x 64 a position; every second layer sees 128 positions.
     kv = 12 * (55_086 + 32 * 128) * 2 * 8 * 64 * 2
     assert rows["attention"].bytes == pytest.approx(kv, rel=0.02)
@@ -76,7 +76,7 @@ def test_a_prefills_attention_is_that_of_its_requests(
     )
     trace = trace_of(span(0, 9000, name), call(10, 20, 1), op(30, 5000, 1, name="flash_fwd"))
     report = analyze(trace, given("llama-3.2-1b", "bf16")).report
-    (attention,) = [row for row in report.roles if row.role == "attention"]
+    (attention,) = [part for part in report.answer.parts if part.part == "attention"]
     pairs = sum(sum(range(k - q + 1, k + 1)) for q, k in zip(queries, keys, strict=True))
     # Rotation and cache have no ops of their own here, and no FLOPs.
     assert attention.flops == 16 * 4 * pairs * 32 * 64
@@ -106,7 +106,7 @@ def test_a_model_that_contradicts_is_not_used(
     assert says in finding.message
     assert report.step_cost is None
     # What is left is the limit by shapes, that of the head.
-    assert [row.role for row in report.roles if row.bytes or row.limit_ns] == ["head"]
+    assert [part.part for part in report.answer.parts if part.bytes or part.limit_ns] == ["head"]
     assert report.answer == engine(foreign_traces, Given(guess=False)).answer
     assert report.answer.model_source == "shapes"
 
@@ -141,17 +141,22 @@ def test_our_own_runs_have_the_work_of_their_model(name: str) -> None:
     assert cost is not None
     assert (cost.source, cost.bytes_per_step) == ("capture", capture.bytes_per_step)
     assert cost.peak_bytes_per_s == capture.measured_peak_bytes_per_s
-    known = [row for row in report.roles if row.bytes is not None]
-    assert {"qkv", "attention", "o", "gate_up", "down", "head"} <= {row.role for row in known}
+    known = [part for part in report.answer.parts if part.bytes is not None]
+    assert {"qkv", "attention", "o", "gate_up", "down", "head"} <= {part.part for part in known}
     # The roles also count activations, which a step of batch 1 has few of.
-    total = sum(row.bytes or 0 for row in known)
+    total = sum(part.bytes or 0 for part in known)
     assert capture.bytes_per_step <= total <= 1.01 * capture.bytes_per_step
 
 
 def test_half_the_weight_bytes_halve_the_limit() -> None:
     trace = load(OWN)
-    wide = {row.role: row for row in analyze(trace, given("llama-3.2-1b", "bf16")).report.roles}
-    narrow = {row.role: row for row in analyze(trace, given("llama-3.2-1b", "fp8")).report.roles}
+    wide, narrow = (
+        {
+            part.part: part
+            for part in analyze(trace, given("llama-3.2-1b", weights)).report.answer.parts
+        }
+        for weights in ("bf16", "fp8")
+    )
     for role in ("qkv", "o", "gate_up", "down"):
         ratio = (narrow[role].limit_ns or 0) / (wide[role].limit_ns or 1)
         assert ratio == pytest.approx(0.5, abs=0.01)

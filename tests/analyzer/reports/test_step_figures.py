@@ -10,7 +10,7 @@ from decodescope.analyzer.reports.step_figures import (
     launch_calls_per_step,
 )
 from decodescope.analyzer.tables.columns import Row, Table
-from decodescope.analyzer.tables.gap_classes_table import idle_by_class_table
+from decodescope.analyzer.tables.gaps_table import idle_by_class_table
 from decodescope.analyzer.tables.kernels_table import kernels_table
 
 

@@ -44,9 +44,12 @@ def answer_block_of(answer: Answer, width: int, most: int | None) -> object:
 
 def test_rows_have_time_limit_and_what_is_between() -> None:
     lines = block(ANSWER, 120)
-    assert lines[2].split() == ["over", "the", "limit", "time", "limit", "over", "of", "step", "%"]
+    assert lines[2].split() == [
+        *("over", "the", "limit", "time", "limit", "over", "of", "step", "%"),
+        *("of", "limit", "%", "ops"),
+    ]
     assert lines[3].split()[:8] == ["gate_up", "6.58", "ms", "4.40", "ms", "2.18", "ms", "21.8"]
-    assert lines[3].split()[-1] == "██"
+    assert lines[3].split()[-3:] == ["66.9", "80", "██"]
     assert "nvjet tst 64x8" in lines[3]
     assert lines[4].split()[:9] == [
         "waiting",
@@ -66,7 +69,7 @@ def test_rows_have_time_limit_and_what_is_between() -> None:
 
 def test_without_a_limit_there_are_times_and_shares() -> None:
     lines = block(NO_LIMIT, 100)
-    assert lines[2].split() == ["part", "time", "of", "step", "%"]
+    assert lines[2].split() == ["part", "time", "of", "step", "%", "ops"]
     assert lines[3].split()[:4] == ["gate_up", "6.58", "ms", "65.8"]
 
 

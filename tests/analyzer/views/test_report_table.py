@@ -13,6 +13,7 @@ from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.schema.kernel_report import QueueDepth
 from decodescope.analyzer.schema.ranks_report import RankReport, RanksReport
 from decodescope.analyzer.schema.report import Attribution, Report
+from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.views.ranks_table import ranks_report_table, ranks_sections
 from decodescope.analyzer.views.report_table import (
     OVERVIEW_LINES,
@@ -164,7 +165,7 @@ def test_the_table_shows_every_kernel_figure_it_has_room_for() -> None:
     assert "outside of these steps: 1 GPU ops, 10 ns" in " ".join(text.split())
     assert "elementwise mul f32" in text
     assert "201 ns" in text
-    assert "1 graph launches of 2 GPU ops each" in text
+    assert "1 graph launch of 2 GPU ops" in text
 
 
 def line_with(text: str, start: str) -> str:
@@ -194,8 +195,11 @@ def test_launches_show_queue_depth_and_short_kernels() -> None:
     launches = rich_report().launches
     assert launches.queue_depth is not None
     assert launches.short_kernels is not None
-    assert f"max {launches.queue_depth.max}, empty" in line_with(text, "queue depth")
-    assert line_with(text, "short kernels").split()[2:5] == ["1", "(33.3", "%)"]
+    depths = line_with(text, "queue depth:")
+    assert f"at most {launches.queue_depth.max}, empty" in depths
+    assert line_with(text, "1 kernels").split()[2:4] == ["(33.3", "%"]
+    assert line_with(text, "all").split() == ["all", f"{launches.calls}"]
+    assert duration(launches.api_ns.p90) in line_with(text, "call time")
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 200])
@@ -204,8 +208,8 @@ def test_the_queue_over_time_is_a_line_of_marks(width: int) -> None:
     depths = (0, 1, 0, *range(101), *[800] * 15, 0)
     launches = msgspec.structs.replace(report.launches, queue_depth=queue_of(depths))
     text = table_text(msgspec.structs.replace(report, launches=launches), width=width)
-    marks = line_with(text, "over time")[15:].rstrip()
-    each = math.ceil(120 / (width - 17))
+    marks = line_with(text, "queue depth  ")[13:].rstrip()
+    each = math.ceil(120 / (width - 13))
     expected = [max(depths[at : at + each]) for at in range(0, 120, each)]
     assert [" ▁▂▃▄▅▆▇█".index(mark) for mark in marks.ljust(len(expected))] == [
         math.ceil(depth / 100) for depth in expected
@@ -216,7 +220,7 @@ def test_the_queue_over_time_is_a_line_of_marks(width: int) -> None:
 def test_a_queue_that_was_always_empty_has_no_marks(depths: tuple[int, ...]) -> None:
     report = rich_report()
     launches = msgspec.structs.replace(report.launches, queue_depth=queue_of(depths))
-    assert "\nover time" not in table_text(msgspec.structs.replace(report, launches=launches))
+    assert "\nqueue depth  " not in table_text(msgspec.structs.replace(report, launches=launches))
 
 
 def queue_of(depths: tuple[int, ...]) -> QueueDepth:

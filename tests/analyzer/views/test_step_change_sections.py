@@ -59,7 +59,7 @@ def test_what_is_shown_adds_up() -> None:
 
 def test_with_steps_on_one_side_there_is_no_table() -> None:
     answer = msgspec.structs.replace(step_of(9).answer, step=None, step_ns=None)
-    whole = msgspec.structs.replace(step_of(9), steps=(), roles=(), layers=(), answer=answer)
+    whole = msgspec.structs.replace(step_of(9), steps=(), layers=(), answer=answer)
     diff = diff_reports(whole, step_of(9))
     for text in (text_of(comparison_table(diff)), comparison_markdown(diff)):
         assert "Where the time went" not in text

@@ -6,8 +6,8 @@ import io
 import re
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 from rich.text import Text
 
@@ -17,22 +17,34 @@ from decodescope.analyzer.html.report_page import VariantView, html_report
 from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.names.rules import rules_with
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.schema.step_report import RoleReport, StructureReport
-from decodescope.analyzer.tables.steps_table import roles_table
+from decodescope.analyzer.schema.step_report import StructureReport
+from decodescope.analyzer.tables.answer_table import answer_table
+from decodescope.analyzer.text.formatting import UNKNOWN
 from decodescope.analyzer.views.csv_export import render_csv
 from decodescope.analyzer.views.report_table import SECTIONS, report_table
 from decodescope.analyzer.views.table_parts import rich_table
 from decodescope.analyzer.vocabulary.class_colors import FAMILY_COLORS, ROLE_FAMILIES
 from decodescope.analyzer.vocabulary.words import layers_words
+from tests.helpers.answers import answer_of
 from tests.helpers.foreign.layered import interrupted, slow_layered
 from tests.helpers.hostile import HOSTILE, unsafe
 
-ROWS = (
-    RoleReport("communication", 1_144, 7_170_000, 0.669, 12_345_678_901, 6_543_210, "exact"),
-    RoleReport("norm", 72, 70_000, 0.0669, None, None, "none"),
-    RoleReport("qkv", 72, 2_000_000, 0.2, 1_000_000, 12_000, "partial"),
+ANSWER = replace(
+    answer_of({"communication": 7_170_000, "norm": 70_000, "qkv": 2_000_000, "host_wait": 10_000}),
+    limit_ns=6_555_210,
 )
-UNKNOWN = tuple(msgspec.structs.replace(row, bytes=None, limit_ns=None) for row in ROWS)
+KNOWN = (
+    {
+        "ops": 1_144, "bytes": 12_345_678_901, "limit_ns": 6_543_210, "over_ns": 626_790,
+        "confidence": "exact",
+    },
+    {"ops": 72},
+    {
+        "ops": 72, "bytes": 1_000_000, "limit_ns": 12_000, "over_ns": 1_988_000,
+        "confidence": "partial",
+    },
+    {},
+)  # fmt: skip
 
 
 def lines_of(table: object, width: int) -> list[str]:
@@ -42,20 +54,24 @@ def lines_of(table: object, width: int) -> list[str]:
     return [line.rstrip() for line in console.export_text().splitlines()]
 
 
-@pytest.mark.parametrize("width", [60, 80, 120])
-@pytest.mark.parametrize("rows", [ROWS, UNKNOWN])
-def test_no_column_of_roles_is_cut(width: int, rows: tuple[RoleReport, ...]) -> None:
-    lines = lines_of(rich_table(roles_table(rows), width), width)
-    assert len(lines) == 4
+@pytest.mark.parametrize("width", [60, 80, 120, 160])
+@pytest.mark.parametrize("known", [True, False])
+def test_no_column_of_parts_is_cut(width: int, known: bool) -> None:
+    parts = ANSWER.parts
+    if known:
+        parts = tuple(replace(part, **more) for part, more in zip(ANSWER.parts, KNOWN, strict=True))
+    table = answer_table(replace(ANSWER, parts=parts))
+    lines = lines_of(rich_table(table, width), width)
+    assert len(lines) == 5
     assert not any("…" in line for line in lines)
-    known = rows is ROWS
-    assert ("GB/s" in lines[0]) == known
-    assert ("1,722" in lines[1]) == known
-    assert ("91.3" in lines[1]) == known
-    assert ("6.54 ms" in lines[1]) == (known and width >= 80)
-    assert "6.7" in lines[2].split()
-    assert ("unknown" in lines[2]) == (width >= 80 or not known)
-    assert ("█" in lines[1]) == (width >= (100 if known else 80))
+    has_details = known and width >= 120
+    for heading, text in (("of limit %", "91.3"), ("GB/s", "1,722"), ("known by", "name")):
+        assert (heading in lines[0]) == (text in lines[1].split()) == has_details
+    assert ("6.54 ms" in lines[1]) == known
+    if has_details:
+        assert "1,144" in lines[1].split()
+        known_by = [line.replace("█", "").split()[-1] for line in lines[1:]]
+        assert known_by == ["name", UNKNOWN, "place", UNKNOWN]
 
 
 def test_layers_in_words() -> None:
@@ -85,7 +101,7 @@ def test_tables_show_hostile_kernels_with_roles_as_text(width: int) -> None:
     for show in ((), [section.name for section in SECTIONS]):
         lines = lines_of(report_table(report, show), width)
         assert unsafe("\n".join(lines)) == ""
-        assert any("Parts of a step" in line for line in lines) == bool(show)
+        assert any(line.startswith("2 layers") for line in lines) == bool(show)
         assert any("Interruptions" in line for line in lines) == bool(show)
         assert max(len(Text(line)) for line in lines) <= width
 

@@ -12,7 +12,7 @@ from decodescope.analyzer import analyze, load
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.schema.comparison_report import PartChange, StepChanges
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.schema.step_report import LayerReport, RoleReport, StructureReport
+from decodescope.analyzer.schema.step_report import LayerReport, StructureReport
 from decodescope.analyzer.trace import Bools, Trace
 from tests.helpers.answers import answer_of
 from tests.helpers.comparison_reports import step_of, window_of
@@ -33,9 +33,6 @@ def step_report(
     gaps = dict(idle or {})
     busy_ns = sum(ns for _, ns in roles.values())
     whole_ns = busy_ns + sum(gaps.values()) if step_ns is None else step_ns
-    rows = tuple(
-        RoleReport(role, ops, ns, 0.0, None, None, "exact") for role, (ops, ns) in roles.items()
-    )
     made = tuple(
         LayerReport(layer, motif, 3, ns)  # type: ignore[arg-type]
         for layer, (motif, ns) in (layers or {}).items()
@@ -53,7 +50,6 @@ def step_report(
     )
     numbered = sum(isinstance(layer, int) for layer in layers or {})
     fields: dict[str, Any] = {
-        "roles": rows,
         "layers": made,
         "answer": answer,
         "structure": StructureReport("repetition", numbered, 0, (), 0, "exact"),

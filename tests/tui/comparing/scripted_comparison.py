@@ -16,7 +16,7 @@ from decodescope.analyzer.protocol.messages import Bye
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.schema.step_report import Bandwidth, LayerReport, RoleReport
+from decodescope.analyzer.schema.step_report import Bandwidth, LayerReport
 from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.link.comparison import ComparisonLinkEvent
 from tests.helpers.answers import answer_of
@@ -68,6 +68,8 @@ def window(name: str) -> Report:
         KernelReport(kernel, 32, ns, ns // 32, 0.0, attributed_ns=ns)
         for kernel, ns in times.items()
     )
+    roles = {"gate_up": busy_ns // 2, "attention": busy_ns // 4}
+    roles["down" if fused else "norm"] = busy_ns // 4
     parts = ("mlp+input_norm",) if fused else ("mlp", "input_norm")
     ranges = [range_of("decode_step", busy_ns, idle_ns, 300, 3)]
     ranges += [range_of(f"decode_step/layer.{i}", busy_ns // 2, idle_ns // 2) for i in range(2)]
@@ -80,22 +82,8 @@ def window(name: str) -> Report:
         [step_of(0, busy_ns + idle_ns, gaps, launch_calls=3 if fused else 679)],
         ranges,
         kernels=kernels,
-        answer=answer_of(
-            {role.role: role.ns_per_step for role in _roles(fused, busy_ns)} | gaps,
-            limit_ns=600_000,
-            limit_bound="memory",
-        ),
-        roles=_roles(fused, busy_ns),
+        answer=answer_of(roles | gaps, limit_ns=600_000, limit_bound="memory"),
         layers=tuple(LayerReport(n, 0, 3 if fused else 41, busy_ns // 2) for n in range(2)),
-    )
-
-
-def _roles(fused: bool, busy_ns: int) -> tuple[RoleReport, ...]:
-    times = {"gate_up": (32, busy_ns // 2), "attention": (16, busy_ns // 4)}
-    times |= {"down": (16, busy_ns // 4)} if fused else {"norm": (296, busy_ns // 4)}
-    return tuple(
-        RoleReport(role, ops, ns, ns / busy_ns, None, None, "exact")
-        for role, (ops, ns) in times.items()
     )
 
 

@@ -21,8 +21,7 @@ def table(page: Page) -> str:
 def without_steps() -> Comparison:
     found = comparison(3)
     windows = {
-        name: msgspec.structs.replace(window, roles=(), layers=())
-        for name, window in found.windows.items()
+        name: msgspec.structs.replace(window, layers=()) for name, window in found.windows.items()
     }
     pairs = tuple(msgspec.structs.replace(p, step=None) for p in found.comparison.pairs)
     result = msgspec.structs.replace(found.comparison, pairs=pairs)

@@ -59,8 +59,10 @@ def test_parts_are_in_order_of_what_is_lost_and_add_up_to_the_step(variant: str)
     shown = window(variant)
     answer = shown.report.answer
     head, *lines = drawn(PartsPanel, view_of(shown), BRUSHES[2], 120, 40)
-    assert head.split() == ["over", "the", "limit", "time", "limit", "over",
-                            "of", "step", "%", "of", "step"]  # fmt: skip
+    assert head.split() == [
+        *("over", "the", "limit", "time", "limit", "over", "of", "step", "%", "of", "step"),
+        *("of", "limit", "%", "GB/s", "ops", "known", "by"),
+    ]
     assert len(lines) == len(answer.parts)
     assert sum(part.ns for part in answer.parts) == answer.step_ns
     for line, part in zip(lines, answer.parts, strict=True):
@@ -87,12 +89,29 @@ def test_a_part_has_its_time_limit_and_the_time_over_it() -> None:
     assert qkv.startswith("Q qkv 2.00 µs 2.50 µs -500 ns -0.5")
 
 
+@pytest.mark.parametrize("size", [(60, 16), (80, 24), (80, 40), (200, 50)])
+async def test_every_screen_has_the_first_parts(eager: Path, size: tuple[int, int]) -> None:
+    app = app_of(eager)
+    async with app.run_test(size=size) as pilot:
+        await settle(pilot)
+        await press(pilot, "6")
+        text = text_of(app)
+        parts = app._painter.shown()[0].window.report.answer.parts
+        _, _, panel = text.partition("Where the step goes")
+        for part in parts[:5]:
+            assert part_words(part.part) in panel
+        assert ("Roofline" in text) == (size[1] >= 24)
+        await press(pilot, "y")
+        assert all(part_words(part.part) in app.clipboard for part in parts)
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({}, "limit not known"),
         ({"limit_ns": 42_000}, "limit 42.0 µs"),
         ({"limit_ns": 42_000, "limit_is_lower_bound": True}, "limit ≥ 42.0 µs"),
+        ({"limit_ns": 42_000, "model": "m", "model_source": "guessed"}, "limit 42.0 µs (m?)"),
     ],
 )
 def test_the_title_is_the_step_and_its_limit(changes: dict[str, Any], words: str) -> None:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from decodescope.analyzer import Analysis, analyze
 from decodescope.analyzer.chrome.chrome_export import export_chrome
 from decodescope.analyzer.names.kinds import ROLES
-from decodescope.analyzer.text.formatting import duration, percent
+from decodescope.analyzer.text.formatting import count, duration
 from decodescope.analyzer.tracks.build import find_tracks
+from decodescope.analyzer.vocabulary.words import part_words
 from decodescope.tui.background import analyse_files
 from decodescope.tui.model.details.describe import gap_lines, overview_lines, range_detail_lines
 from decodescope.tui.model.details.kernel import kernel_lines, op_lines
@@ -20,7 +21,7 @@ from decodescope.tui.model.look import look_at
 from decodescope.tui.model.picks import GapPick, OpPick, SpanPick
 from decodescope.tui.model.view import Moment, Window
 from decodescope.tui.panels.gaps.listing import GapListPanel, GapRows
-from decodescope.tui.panels.limit.step import RolesPanel
+from decodescope.tui.panels.limit.step import PartsPanel
 from decodescope.tui.panels.range_tree import RangeTreePanel
 from decodescope.tui.panels.verdict import VerdictPanel
 from tests.helpers.app.recorded import (
@@ -138,8 +139,8 @@ def test_unknown_roles_are_not_mentioned(tmp_path: Path) -> None:
     shown = analyse_files([path], 0.0)
     assert "role" not in said(kernel_lines(shown, "mystery"))
     assert not {"role", "layer"} & set(said(op_lines(shown, 0)))
-    assert drawn(RolesPanel, view_of(shown), BRUSHES[0], 80, 5) == [
-        "no step of this trace launched an op"
+    assert drawn(PartsPanel, view_of(shown), BRUSHES[0], 80, 5) == [
+        "this trace marks no steps, so there is none to divide"
     ]
     assert "step" not in said(overview_lines(shown))
 
@@ -225,25 +226,21 @@ def test_interrupted_gaps_are_marked_found_and_filtered(slow: Window) -> None:
     assert len(rows.matching(re.compile("fused_add"))) > 1
 
 
-# Roles
+# Parts
 
 
 @pytest.mark.parametrize("variant", ["eager", "fused+graph"])
-def test_roles_have_the_figures_of_the_report(variant: str) -> None:
+def test_parts_have_the_figures_of_the_report(variant: str) -> None:
     shown = window(variant)
-    head, *lines = drawn(RolesPanel, view_of(shown), BRUSHES[2], 160, 40)
-    assert head.split()[:4] == ["role", "ops", "time", "share"]
-    assert len(lines) == len(shown.report.roles)
-    for line, role in zip(lines, shown.report.roles, strict=True):
-        assert line.split()[1] == role.role
-        assert f" {duration(role.ns_per_step)} " in line
-        assert f" {percent(role.share)} " in line
-    bars = [line.count("=") for line in lines]
-    assert bars == sorted(bars, reverse=True)
-    assert (
-        sum(role.ns_per_step for role in shown.report.roles)
-        == shown.report.steps[shown.report.structure.step].busy_ns
-    )
+    head, *lines = drawn(PartsPanel, view_of(shown), BRUSHES[2], 180, 40)
+    assert head.split()[-7:] == ["of", "limit", "%", "GB/s", "ops", "known", "by"]
+    parts = shown.report.answer.parts
+    assert len(lines) == len(parts)
+    for line, part in zip(lines, parts, strict=True):
+        assert part_words(part.part) in line
+        assert f" {duration(part.ns)} " in line
+        assert not part.ops or f" {count(part.ops)} " in line
+        assert line.rstrip().endswith(("name", "place")) == (part.confidence != "none")
 
 
 @given(
@@ -253,10 +250,11 @@ def test_roles_have_the_figures_of_the_report(variant: str) -> None:
     st.integers(1, 60),
 )
 @settings(max_examples=60, deadline=None)
-def test_every_size_of_roles_is_drawn_and_nothing_is_wider(variant, brush, width, height) -> None:
-    lines = drawn(RolesPanel, view_of(window(variant)), brush, width, height)
+def test_every_size_of_parts_is_drawn_and_nothing_is_wider(variant, brush, width, height) -> None:
+    lines = drawn(PartsPanel, view_of(window(variant)), brush, width, height)
     assert 1 <= len(lines) <= height
-    if width >= 24:
+    # The least width of a screen.
+    if width >= 60:
         assert max(map(len, lines)) <= width
 
 
@@ -273,7 +271,8 @@ def test_the_hostile_trace_has_layers_and_interruptions(tmp_path: Path) -> None:
     report = analyse_files([hostile_file(tmp_path)], 0.0).report
     assert report.structure.layers == 2
     assert {one.cause for one in report.interruptions} == {"wait", "long_op"}
-    assert {role.role for role in report.roles} <= set(ROLES)
+    known = {part.part for part in report.answer.parts if part.confidence != "none"}
+    assert known <= set(ROLES)
 
 
 @pytest.mark.parametrize("size", [(60, 16), (80, 24), (160, 50)])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from decodescope.analyzer.errors import InputError, MissingRequirement
-from decodescope.variants.doctor import doctor_checks
+from decodescope.variants.listings import doctor_checks
 from decodescope.variants.machine import environment as subject
 from decodescope.variants.machine.environment import (
     choose_device,

@@ -11,7 +11,7 @@ import torch
 
 from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.analyzer.errors import MissingRequirement
-from decodescope.variants.doctor import doctor_checks
+from decodescope.variants.listings import doctor_checks
 from decodescope.variants.machine.environment import choose_device, environment
 from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.measuring.measure import measure_run, phases

@@ -9,7 +9,7 @@ from rich.style import Style
 from textual import events
 
 from decodescope.analyzer.tables.columns import Column, kept_columns
-from decodescope.analyzer.tables.gap_classes_table import GapClassRow, gap_class_columns
+from decodescope.analyzer.tables.gaps_table import GapClassRow, gap_class_columns
 from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.vocabulary.class_colors import GAP_LETTERS
 from decodescope.tui.commands import Command

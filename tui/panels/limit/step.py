@@ -1,4 +1,4 @@
-"""The panels of one step: its parts, its roles, and the bandwidth it reaches."""
+"""The panels of one step: its parts, and the bandwidth it reaches."""
 
 from decodescope.analyzer.reports.step_figures import (
     StepBandwidth,
@@ -6,11 +6,9 @@ from decodescope.analyzer.reports.step_figures import (
     window_bandwidths,
 )
 from decodescope.analyzer.tables.answer_table import answer_table
-from decodescope.analyzer.tables.steps_table import roles_table
 from decodescope.analyzer.text.formatting import UNKNOWN, duration, percent, significant
 from decodescope.analyzer.vocabulary.answer_words import limit_words
 from decodescope.analyzer.vocabulary.class_colors import LIMIT_COLOR
-from decodescope.analyzer.vocabulary.words import layers_words
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine
@@ -19,23 +17,9 @@ from decodescope.tui.panels.window_table import WindowTable, WindowTablePanel
 from decodescope.tui.style.palette import horizontal_bar
 
 
-class LongestFirstPanel(WindowTablePanel):
-    """The first rows of a table that does not scroll; the others are counted."""
-
-    def wanted_rows(self, width: int) -> int | None:
-        return 0 if isinstance(self._data, Empty) else len(self._rows) + 1
-
-    def draw(self, data: WindowTable, width: int, height: int) -> Sheet:
-        rows = table_lines(self._rows, width, max(height, 2), self._brush)
-        more = len(self._rows) - (len(rows) - 1)
-        if len(rows) > height:
-            del rows[0]
-        note = f"{more} more" if more else data.note
-        return Sheet(rows[:height], data.title, note)
-
-
-class PartsPanel(LongestFirstPanel):
-    """The parts of the step with the median time, in order of the time over the limit."""
+class PartsPanel(WindowTablePanel):
+    """The parts of the step with the median time, in order of the time over the limit. The table
+    does not scroll: the parts without room are counted."""
 
     NAME = "parts"
     TITLE = "Where the step goes"
@@ -51,7 +35,15 @@ class PartsPanel(LongestFirstPanel):
         return WindowTable(answer_table(answer), title, slow, title)
 
     def wanted_rows(self, width: int) -> int | None:
-        return super().wanted_rows(width) or 1
+        return 1 if isinstance(self._data, Empty) else len(self._rows) + 1
+
+    def draw(self, data: WindowTable, width: int, height: int) -> Sheet:
+        rows = table_lines(self._rows, width, max(height, 2), self._brush)
+        more = len(self._rows) - (len(rows) - 1)
+        if len(rows) > height:
+            del rows[0]
+        note = f"{more} more" if more else data.note
+        return Sheet(rows[:height], data.title, note)
 
 
 def _without_step(window: Window) -> str:
@@ -64,21 +56,6 @@ def _without_step(window: Window) -> str:
     if not report.steps:
         return "this trace marks no steps, so there is none to divide"
     return "no step of this trace launched an op"
-
-
-class RolesPanel(LongestFirstPanel):
-    """One row a role; roles add up to the busy time of the step."""
-
-    NAME = "roles"
-    TITLE = "Busy time of a step by role"
-
-    def contents(self, window: Window, view: View) -> WindowTable | Empty:
-        roles, structure = window.report.roles, window.report.structure
-        if not roles:
-            return Empty(self.TITLE, "no step of this trace launched an op")
-        layers = layers_words(structure) if structure is not None and structure.layers else ""
-        heading = f"{self.TITLE}: {layers}" if layers else self.TITLE
-        return WindowTable(roles_table(roles), self.TITLE, layers, heading)
 
 
 _BANDWIDTHS_TITLE = "Bandwidth: bytes of a step ÷ its time"

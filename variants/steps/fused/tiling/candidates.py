@@ -1,8 +1,20 @@
-"""The tiles that are worth measuring: the default and a few around it that fit the GPU."""
+"""The tiles that are worth measuring: the default and a few around it that fit the GPU.
+
+candidates.json has the tiles around a default as factors of its sizes (null: all columns of the
+matrix), in the order in which they are measured, for operations at batch 1 (`vector`), for those of
+a batch (`batched`) and for attention, where 1.5 times the splits are three programs a
+multiprocessor in place of two. `narrow` has rows, columns and warps of FP8 and INT8 tiles at batch
+1: tensor cores from 16 rows on, CUDA cores below.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from itertools import product
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
 
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.kernels.host.tile import MAX_REGISTERS, Tile
@@ -22,6 +34,21 @@ from decodescope.variants.steps.fused.tiling.tile_limits import (
 )
 
 MAX_CANDIDATES = 24
+
+Factors = dict[str, float | None]
+
+
+class _Choices(Struct, frozen=True):
+    vector: tuple[Factors, ...]
+    batched: tuple[Factors, ...]
+    attention: tuple[Factors, ...]
+    narrow: tuple[tuple[int, int, int], ...]
+
+
+@cache
+def _choices() -> _Choices:
+    data = Path(__file__).with_name("candidates.json").read_bytes()
+    return msgspec.json.decode(data, type=_Choices)
 
 
 def tile_candidates(
@@ -49,10 +76,11 @@ def tile_candidates(
 
 
 def _around(start: Tile, operation: TiledOperation, shapes: StepShapes) -> Iterator[Tile]:
+    whole = power_of_2_from(shapes.shape(operation).columns)
     if operation == "attention":
-        return _around_attention(start)
+        return _scaled(start, _choices().attention, whole)
     if shapes.batch > 1:
-        return _around_batched(start, operation)
+        return _scaled(start, _without_splits(_choices().batched, operation), whole)
     return _around_vector(start, operation, shapes)
 
 
@@ -71,7 +99,8 @@ def _around_vector(start: Tile, operation: TiledOperation, shapes: StepShapes) -
     if size == 1 and shapes.activation_bytes == 2:
         yield from _narrow_tiles(operation, columns)
         return
-    sizes = tuple(_vector_sizes(start, operation, power_of_2_from(columns)))
+    factors = _without_splits(_choices().vector, operation)
+    sizes = tuple(_scaled(start, factors, power_of_2_from(columns)))
     for tile in sizes:
         yield with_blocks_ahead(tile, columns, size)
     # More rows than registers hold at once: their later blocks are loaded after the wait.
@@ -79,84 +108,26 @@ def _around_vector(start: Tile, operation: TiledOperation, shapes: StepShapes) -
         yield replace(tile, num_stages=1)
 
 
-# Rows, columns and warps of FP8 and INT8 tiles: tensor cores from 16 rows on, CUDA cores below.
-_NARROW_SIZES = (
-    (16, 1024, 4),
-    (32, 512, 2),
-    (8, 4096, 4),
-    (4, 8192, 8),
-    (16, 512, 1),
-    (16, 512, 2),
-    (16, 2048, 4),
-    (4, 2048, 4),
-    (32, 512, 4),
-    (32, 1024, 4),
-    (8, 2048, 4),
-    (16, 1024, 2),
-    (16, 512, 4),
-)
-
-
 def _narrow_tiles(operation: TiledOperation, columns: int) -> Iterator[Tile]:
     for split_choices in ((4, 1), (2,)) if operation in SPLITTING else ((1,),):
-        for (rows, block, warps), splits in product(_NARROW_SIZES, split_choices):
+        for (rows, block, warps), splits in product(_choices().narrow, split_choices):
             tile = Tile(rows, min(block, power_of_2_from(columns)), warps, splits=splits)
             if splits == 1 or columns > 4 * block:
                 yield with_blocks_ahead(tile, columns, 1)
 
 
-def _vector_sizes(start: Tile, operation: TiledOperation, whole: int) -> Iterator[Tile]:
-    yield from _scaled(start, columns=0.5)
-    yield from _scaled(start, rows=2, columns=0.5)
-    yield from _scaled(start, rows=2, columns=0.5, num_warps=2)
-    yield from _scaled(start, rows=2, num_warps=2)
-    yield from _scaled(start, num_warps=2)
-    yield from _scaled(start, num_warps=0.5)
-    yield from _scaled(start, rows=0.5, num_warps=0.5)
-    yield replace(start, columns=whole)
-    if operation in SPLITTING:
-        yield from _scaled(start, columns=0.5, num_warps=0.5, splits=2)
-        yield from _scaled(start, rows=2, columns=0.5, splits=2)
-    yield from _scaled(start, rows=0.5)
-    yield from _scaled(start, rows=2)
+def _without_splits(choices: tuple[Factors, ...], operation: TiledOperation) -> tuple[Factors, ...]:
+    """The choices that are possible for `operation`, which may not be able to split."""
+    return tuple(each for each in choices if operation in SPLITTING or "splits" not in each)
 
 
-def _around_batched(start: Tile, operation: TiledOperation) -> Iterator[Tile]:
-    yield from _scaled(start, columns=2)
-    if operation in SPLITTING:
-        yield from _scaled(start, splits=2)
-        yield from _scaled(start, splits=0.5)
-    yield from _scaled(start, rows=2)
-    yield from _scaled(start, rows=0.5)
-    yield from _scaled(start, rows=0.5, columns=2)
-    yield from _scaled(start, rows=2, num_warps=2)
-    yield from _scaled(start, rows=0.5, columns=2, num_warps=0.5)
-    yield from _scaled(start, rows=2, columns=0.5, num_warps=2)
-    yield replace(start, num_stages=max(1, start.num_stages - 1))
-    yield from _scaled(start, columns=2, num_warps=2)
-    yield from _scaled(start, num_warps=0.5)
-    yield from _scaled(start, num_warps=2)
-    yield from _scaled(start, columns=0.5)
-
-
-def _around_attention(start: Tile) -> Iterator[Tile]:
-    yield from _scaled(start, splits=2)
-    yield from _scaled(start, splits=0.5)
-    # Three programs a multiprocessor in place of two.
-    yield from _scaled(start, splits=1.5)
-    yield from _scaled(start, columns=0.5)
-    yield from _scaled(start, num_warps=2)
-    wide = replace(start, columns=2 * start.columns, splits=max(1, start.splits // 2))
-    yield wide
-    yield from _scaled(start, columns=2)
-    yield from _scaled(start, num_warps=0.5)
-    yield from _scaled(wide, num_warps=2)
-    yield from _scaled(start, columns=0.5, num_warps=0.5)
-    yield from _scaled(start, columns=0.5, splits=2)
-
-
-def _scaled(start: Tile, **factors: float) -> Iterator[Tile]:
-    """`start` with some sizes times a power of two; nothing if one would fall below 1."""
-    sizes = {name: int(getattr(start, name) * factor) for name, factor in factors.items()}
-    if min(sizes.values()) >= 1:
-        yield replace(start, **sizes)
+def _scaled(start: Tile, choices: tuple[Factors, ...], whole: int) -> Iterator[Tile]:
+    """`start` with some sizes times their factors, without those where rows, columns or warps would
+    fall below 1; `whole` columns are all."""
+    for factors in choices:
+        sizes = {
+            name: whole if factor is None else int(getattr(start, name) * factor)
+            for name, factor in factors.items()
+        }
+        if all(size >= 1 or name in ("splits", "num_stages") for name, size in sizes.items()):
+            yield replace(start, **{name: max(1, size) for name, size in sizes.items()})
