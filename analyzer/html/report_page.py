@@ -81,6 +81,9 @@ def html_report(
         accuracy_notes=accuracy_notes(sides),
         models=_models(views, runs),
         answers=answers,
+        part_names=list(
+            dict.fromkeys(part.part for each in answers.values() for part in each.parts if part.ns)
+        ),
         similar=_similar([answer.whole_ns for answer in answers.values()]),
         steps=steps_svg(steps) if len(steps) > 1 else None,
         families=list(dict.fromkeys(name for view in views for name in _families(view))),
