@@ -14,8 +14,10 @@ import numpy as np
 
 from decodescope.analyzer.schema.answer import HostFrame
 from decodescope.analyzer.timing.gaps import HOST_WAIT, LAUNCH_CALL, LAUNCH_LATENCY, GapParts
-from decodescope.analyzer.timing.interruptions.interrupted_steps import without_interruptions
-from decodescope.analyzer.timing.interruptions.interruption import Interruption
+from decodescope.analyzer.timing.interruptions.interruption import (
+    Interruption,
+    without_interruptions,
+)
 from decodescope.analyzer.timing.intervals import Union, covered_inside, covered_until, union
 from decodescope.analyzer.timing.launches import first_matches
 from decodescope.analyzer.timing.timeline import Timeline
@@ -23,7 +25,7 @@ from decodescope.analyzer.trace import HostEvents, Int64s, Intervals, Trace, gro
 
 MOST_ROWS = 5
 # Steps of one kind resemble each other, and an eager step has thousands of pieces.
-MOST_STEPS = 16
+MOST_STEPS = 8
 _LATE = (HOST_WAIT, LAUNCH_CALL, LAUNCH_LATENCY)
 _FRAME = re.compile(r"\(\d+\): ")
 _WRAPPERS = re.compile(
@@ -156,15 +158,19 @@ def open_changes(events: Intervals, *, outermost: bool = False) -> tuple[Int64s,
 def _largest(trace: Trace, labels: Int64s, lengths_ns: Int64s, steps: int) -> tuple[HostFrame, ...]:
     """The activities that last longest, with their time per step. `labels` are the names of frame,
     operator and call as numbers above 0: int64 [3, pieces]."""
-    names = len(trace.names) + 1
-    codes, row = np.unique(
-        ((labels[0] * names) + labels[1]) * names + labels[2], return_inverse=True
-    )
-    total_ns = np.zeros(len(codes), dtype=np.int64)
-    np.add.at(total_ns, row, lengths_ns)
+    activity = np.zeros(len(lengths_ns), dtype=np.int64)
+    for label in labels:
+        number = _numbered(label)
+        activity = _numbered(activity * (number.max(initial=0) + 1) + number)
+    total_ns = np.zeros(activity.max(initial=-1) + 1, dtype=np.int64)
+    np.add.at(total_ns, activity, lengths_ns)
+    piece = np.zeros(len(total_ns), dtype=np.int64)
+    piece[activity] = np.arange(len(activity))
     order = np.argsort(-total_ns, kind="stable")[:MOST_ROWS]
-    columns = (codes[order] // names**2, codes[order] // names % names, codes[order] % names)
-    texts = [[trace.names[name - 1] if name else None for name in one.tolist()] for one in columns]
+    texts = [
+        [trace.names[name - 1] if name else None for name in label]
+        for label in labels[:, piece[order]].tolist()
+    ]
     return tuple(
         HostFrame(
             frame=_BEFORE_PACKAGE.sub("", frame) if frame else None,
@@ -174,3 +180,9 @@ def _largest(trace: Trace, labels: Int64s, lengths_ns: Int64s, steps: int) -> tu
         )
         for frame, operator, call, ns in zip(*texts, total_ns[order].tolist(), strict=True)
     )
+
+
+def _numbered(values: Int64s) -> Int64s:
+    """The place of each value, none negative and none large, among the distinct ones in order."""
+    places = np.cumsum(np.bincount(values) > 0) - 1
+    return np.asarray(places[values])

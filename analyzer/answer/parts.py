@@ -19,8 +19,10 @@ from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.schema.step_report import Confidence
 from decodescope.analyzer.structure.step_structure import OTHER, Structure
 from decodescope.analyzer.timing.attributed_time import attributed_in
-from decodescope.analyzer.timing.interruptions.interrupted_steps import without_interruptions
-from decodescope.analyzer.timing.interruptions.interruption import Interruption
+from decodescope.analyzer.timing.interruptions.interruption import (
+    Interruption,
+    without_interruptions,
+)
 from decodescope.analyzer.timing.timeline import Timeline, families_of, idle_inside
 from decodescope.analyzer.trace import Bools, Int64s, Intervals
 

@@ -20,7 +20,6 @@ from decodescope.analyzer.schema.comparison_report import Comparison, Comparison
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import GAP_CLASSES, CaptureInfo, Report
 from decodescope.analyzer.schema.run_report import RunReport
-from decodescope.analyzer.tables.sides_table import accuracy_notes, sides_table, speed_table
 from decodescope.analyzer.tracks.step_tracks import StepTracks
 from decodescope.analyzer.views.comparison_sections import answer_lines
 
@@ -65,7 +64,6 @@ def html_report(
     steps = [(view.step_name, view.tracks) for view in views if view.tracks is not None]
     changes = _changes(comparison, views)
     devices = [device for view in views for device in view.report.devices]
-    sides = sides_of(comparison) if isinstance(comparison, Comparison) else ()
     runs = comparison.runs if isinstance(comparison, Comparison) else ()
     return render_page(
         title=title,
@@ -76,9 +74,7 @@ def html_report(
         answer_lines=list(answer_lines(comparison)) if isinstance(comparison, Diff) else [],
         rates=rates_svg(changes.variants) if changes else None,
         standings=standings_svg(changes.standings, changes.variants) if changes else None,
-        sides_table=sides_table(sides),
-        speed_table=speed_table(changes.pairs if changes else ()),
-        accuracy_notes=accuracy_notes(sides),
+        sides=sides_of(comparison) if isinstance(comparison, Comparison) else (),
         models=_models(views, runs),
         answers=answers,
         part_names=list(

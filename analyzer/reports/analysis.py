@@ -33,12 +33,12 @@ from decodescope.analyzer.schema.report import SCHEMA_VERSION, Health, Report, S
 from decodescope.analyzer.structure.paths import with_inferred_paths
 from decodescope.analyzer.structure.step_structure import Structure, find_structure
 from decodescope.analyzer.timing.interruptions.find_interruptions import find_interruptions
-from decodescope.analyzer.timing.interruptions.interrupted_steps import (
+from decodescope.analyzer.timing.interruptions.interruption import (
+    Interruption,
     interrupted_in_steps,
     median_step,
     timed_steps,
 )
-from decodescope.analyzer.timing.interruptions.interruption import Interruption
 from decodescope.analyzer.timing.step_annotations import UNKNOWN
 from decodescope.analyzer.timing.step_kinds import kinds_of, main_kind_steps
 from decodescope.analyzer.timing.timeline import Timeline, find_timeline, step_idle_ns

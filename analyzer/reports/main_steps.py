@@ -14,11 +14,11 @@ from decodescope.analyzer.reports.distributions import percentiles, total_of
 from decodescope.analyzer.schema.report import GAP_CLASSES, GapTotal, MainStepsReport
 from decodescope.analyzer.schema.step_report import StepKindReport
 from decodescope.analyzer.timing.gaps import GapParts
-from decodescope.analyzer.timing.interruptions.interrupted_steps import (
+from decodescope.analyzer.timing.interruptions.interruption import (
+    Interruption,
     timed_steps,
     without_interruptions,
 )
-from decodescope.analyzer.timing.interruptions.interruption import Interruption
 from decodescope.analyzer.timing.intervals import covered_inside, intersections, lower_median, union
 from decodescope.analyzer.timing.step_kinds import kinds_of
 from decodescope.analyzer.timing.timeline import Timeline

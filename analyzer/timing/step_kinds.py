@@ -1,12 +1,27 @@
 """The kind of each step, its batch and its KV length: from annotations, the capture, Python frames
-or the work of the step."""
+or the work of the step.
 
+The tokens that a step computes are the blocks of vLLM's kernels that write the KV cache (one a
+token), or at least the FLOPs ÷ bytes of its products of known shapes: m rows of elements of two
+bytes give 2 m n k ÷ 2 (m k + k n + m n), which is below m.
+
+- decode: one token, or only attention kernels that are made for decoding
+- prefill: `MANY_TOKENS` or more, and no attention kernel that is made for decoding
+- prefill among others: several times (`SEVERAL`) the GPU time, and tokens if known, of the quarter
+  of steps that take least, and attention kernels or launch shapes that the lighter steps do not
+  have; the lighter steps then decode
+- unknown: anything else, and steps without attention
+"""
+
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 
+from decodescope.analyzer.names.rules import kernel_meaning
+from decodescope.analyzer.schema.step_report import StepKind
 from decodescope.analyzer.timing.step_annotations import (
     ENGINE_MARKER,
     StepAnnotation,
@@ -16,7 +31,16 @@ from decodescope.analyzer.timing.step_annotations import (
 )
 from decodescope.analyzer.timing.steps import Steps
 from decodescope.analyzer.timing.timeline import Timeline
-from decodescope.analyzer.trace import HostEvents, Int64s, Trace, grouped
+from decodescope.analyzer.trace import Bools, HostEvents, Int32s, Int64s, Trace, grouped, rows_in
+
+MANY_TOKENS = 1_024
+SEVERAL = 3
+_CACHE_WRITE = re.compile(r"(?:^|[^a-z_])(?:reshape_and_cache|concat_and_cache_mla)")
+_DECODING = re.compile(
+    r"decode|paged_attention_(?:v[12]|ll4mi)|unified_attention_3d|reduce_segments|xqa"
+    r"|mmha|masked_multihead",
+    re.IGNORECASE,
+)
 
 
 def main_kind_steps(timeline: Timeline) -> Int64s:
@@ -79,9 +103,8 @@ def kinds_of(trace: Trace, steps: Steps) -> tuple[StepAnnotation, ...]:
 
 def _by_frames_or_work(trace: Trace, steps: Steps) -> tuple[StepAnnotation, ...]:
     from decodescope.analyzer.timing.frame_steps import engine_of, frame_kinds
-    from decodescope.analyzer.timing.work_kinds import work_kinds
 
-    kinds, tokens = work_kinds(trace, steps.op_step, steps.busy_ns)
+    kinds, tokens = _work_kinds(trace, steps.op_step, steps.busy_ns)
     engines: list[str | None] = [None] * len(steps)
     if steps.source == "frames":
         by_frame = frame_kinds(trace, steps.marker, steps.host)
@@ -128,3 +151,82 @@ def _nested(ranges: HostEvents, range_rows: Int64s, is_marker: np.ndarray) -> li
             pairs.append((outer, row))
             inner_until_ns = end_ns
     return pairs
+
+
+def _work_kinds(
+    trace: Trace, op_step: Int64s, busy_ns: Int64s
+) -> tuple[list[StepKind], list[int | None]]:
+    """The kind of each step, and the tokens that it computes, None if no launch shape tells.
+
+    `op_step` is the step of each op, -1 for none; `busy_ns` the GPU time of each step.
+    """
+    ops, count = trace.ops, len(busy_ns)
+    in_step = np.flatnonzero(op_step >= 0)
+    is_attention, decoding, writes_cache = _named(trace, ops.name[in_step])
+    attention = in_step[is_attention[ops.name[in_step]]]
+    step = op_step[attention]
+    attentions = np.bincount(step, minlength=count)
+    for_decoding = np.bincount(step[decoding[ops.name[attention]]], minlength=count)
+    signature = _signatures(trace, attention, step, count)
+    blocks = _blocks(trace, in_step[writes_cache[ops.name[in_step]]], op_step, count)
+    tokens = np.where(blocks > 0, blocks, _rows_of_products(trace, in_step, op_step, count))
+
+    decode = (attentions > 0) & ((tokens == 1) | (for_decoding == attentions))
+    prefill = (attentions > 0) & (tokens >= MANY_TOKENS) & (for_decoding == 0)
+    unknown = ~decode & ~prefill
+    light_ns = np.sort(busy_ns)[(count - 1) // 4] if count else 0
+    light = busy_ns <= SEVERAL * light_ns
+    light_tokens = tokens[light & (tokens > 0)]
+    most_light = SEVERAL * int(light_tokens.max(initial=0))
+    more_tokens = (tokens == 0) | (tokens >= most_light)
+    unlike = (attentions > 0) & ~light & ~np.isin(signature, signature[light])
+    prefill |= unknown & unlike & more_tokens
+    decode |= unknown & light & (attentions > 0) & bool((prefill & ~light).any())
+    kinds: list[StepKind] = [
+        "decode" if decodes else "prefill" if prefills else "unknown"
+        for decodes, prefills in zip(decode.tolist(), prefill.tolist(), strict=True)
+    ]
+    return kinds, [number or None for number in blocks.tolist()]
+
+
+def _named(trace: Trace, names: Int32s) -> tuple[Bools, Bools, Bools]:
+    """For each name of the trace that is among `names`: whether it is attention, is made for
+    decoding, and writes the KV cache with a block for each token."""
+    said = np.zeros((3, len(trace.names)), dtype=np.bool_)
+    for name in np.unique(names).tolist():
+        text = trace.names[name]
+        said[0, name] = kernel_meaning(text).kind == "attention"
+        said[1, name] = _DECODING.search(text) is not None
+        said[2, name] = _CACHE_WRITE.search(text) is not None
+    return said[0], said[1], said[2]
+
+
+def _signatures(trace: Trace, attention: Int64s, step: Int64s, count: int) -> Int64s:
+    """A number for each step, equal for steps whose attention kernels have the same names and
+    launch shapes: the sum of a random number for each distinct pair, modulo 2**64."""
+    shapes = len(trace.shapes) + 1
+    pair = trace.ops.name[attention].astype(np.int64) * shapes + trace.ops.shape[attention] + 1
+    pairs, number = np.unique(pair, return_inverse=True)
+    distinct = np.unique(step * len(pairs) + number)
+    random = np.random.default_rng(0).integers(0, 2**63, len(pairs))
+    signature = np.zeros(count, dtype=np.int64)
+    np.add.at(signature, distinct // max(len(pairs), 1), random[distinct % max(len(pairs), 1)])
+    return signature
+
+
+def _blocks(trace: Trace, writes: Int64s, op_step: Int64s, count: int) -> Int64s:
+    """The most blocks along x of each step's ops `writes`, 0 if unknown."""
+    along_x = [shape.grid[0] if shape.grid else 0 for shape in trace.shapes]
+    blocks = np.zeros(count, dtype=np.int64)
+    np.maximum.at(blocks, op_step[writes], np.array([*along_x, 0])[trace.ops.shape[writes]])
+    return blocks
+
+
+def _rows_of_products(trace: Trace, in_step: Int64s, op_step: Int64s, count: int) -> Int64s:
+    """The most rows that each step's products have at least, 0 if unknown."""
+    rows = np.zeros(count, dtype=np.int64)
+    row = rows_in(trace.work.external_id, trace.ops.external_id[in_step])
+    known, work = in_step[row >= 0], trace.work.take(row[row >= 0])
+    at_least = np.rint(work.flops / np.maximum(work.bytes, 1)).astype(np.int64)
+    np.maximum.at(rows, op_step[known], at_least)
+    return rows

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.analyzer.answer.bound import StepLimit, bound_of, reasons
+from decodescope.analyzer.answer.answer import StepLimit, bound_of, reasons
 from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.schema.answer import AnswerPart
 from decodescope.analyzer.schema.kernel_report import LaunchReport
