@@ -20,11 +20,6 @@ from decodescope.analyzer.schema.comparison_report import Comparison, Comparison
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import GAP_CLASSES, CaptureInfo, Report
 from decodescope.analyzer.schema.run_report import RunReport
-from decodescope.analyzer.tables.sides_table import (
-    accuracy_notes,
-    rates_and_accuracy_table,
-    standings_table,
-)
 from decodescope.analyzer.tracks.step_tracks import StepTracks
 from decodescope.analyzer.views.comparison_sections import answer_lines
 
@@ -69,7 +64,6 @@ def html_report(
     steps = [(view.step_name, view.tracks) for view in views if view.tracks is not None]
     changes = _changes(comparison, views)
     devices = [device for view in views for device in view.report.devices]
-    sides = sides_of(comparison) if isinstance(comparison, Comparison) else ()
     runs = comparison.runs if isinstance(comparison, Comparison) else ()
     return render_page(
         title=title,
@@ -82,9 +76,7 @@ def html_report(
         rates=rates_svg(changes.variants) if changes else None,
         ratios=ratios_svg(changes.pairs) if changes else None,
         standings=standings_svg(changes.standings, changes.variants) if changes else None,
-        rates_table=rates_and_accuracy_table(sides),
-        standings_table=standings_table(sides, changes.standings if changes else ()),
-        accuracy_notes=accuracy_notes(sides),
+        sides=sides_of(comparison) if isinstance(comparison, Comparison) else (),
         models=_models(views, runs),
         answers=answers,
         similar=_similar([answer.whole_ns for answer in answers.values()]),

@@ -10,6 +10,7 @@ from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.reports.distributions import Buckets, shared_bounds
 from decodescope.analyzer.schema.answer import Answer, AnswerPart
 from decodescope.analyzer.schema.kernel_report import LaunchReport, QueueDepth
+from decodescope.analyzer.tables.launches_table import launch_times_table
 from decodescope.analyzer.text.formatting import count, duration, percent
 from decodescope.analyzer.vocabulary.answer_words import limit_words
 from decodescope.analyzer.vocabulary.words import part_words
@@ -153,21 +154,16 @@ def queue_svg(name: str, depth: QueueDepth | None) -> Markup | None:
 
 def launches_svg(name: str, launches: LaunchReport) -> list[Captioned]:
     """How many launch calls took how long, for each of their times that is known."""
-    times = {
-        "call time": launches.api_ns,
-        "queue time": launches.queue_ns,
-        "call to start": launches.launch_latency_ns,
-    }
     return [
         (
-            caption,
+            row.name,
             histogram_svg(
-                f"{caption} of {name}",
-                {"h-launches": known.histogram},
-                shared_bounds([known.histogram]),
+                f"{row.name} of {name}",
+                {"h-launches": row.times.histogram},
+                shared_bounds([row.times.histogram]),
                 _LAUNCHES_WIDTH,
             ),
         )
-        for caption, known in times.items()
-        if known is not None and known.histogram
+        for row in launch_times_table(launches).rows
+        if row.times is not None and row.times.histogram
     ]

@@ -18,14 +18,10 @@ from decodescope.analyzer.text.formatting import (
     sampling_words,
     weights_note,
 )
-from decodescope.analyzer.views.table_parts import (
-    MEDIUM_WIDTH,
-    answer_block,
-    facts,
-    section,
-    times_text,
-)
+from decodescope.analyzer.views.table_parts import answer_block, facts, section
 from decodescope.analyzer.vocabulary.answer_words import lines_of
+
+_ANSWER_WIDTH = 80
 
 
 def run_table(report: RunReport) -> RenderableType:
@@ -39,7 +35,7 @@ def _parts(report: RunReport) -> Iterator[RenderableType]:
     yield facts(_rows(report))
     # The rows above have the rate and the unprofiled step time of all timed steps.
     profiled = replace(report.answer, tokens_per_s=None, unprofiled_step_ns=None)
-    yield from answer_block(lines_of(profiled), profiled, MEDIUM_WIDTH)
+    yield from answer_block(lines_of(profiled), profiled, _ANSWER_WIDTH)
     yield from (
         Text(f"note: {finding.message}", style="yellow") for finding in report.health.findings
     )
@@ -71,7 +67,10 @@ def _rows(report: RunReport) -> dict[str, str]:
         return {"tokens/s": why, "must read": f"{bytes_size(report.bytes_per_step)} a step"}
     rows = {
         "tokens/s": f"{rate(report.tokens_per_s)}  ({report.timed_steps} unprofiled steps)",
-        "step": times_text(report.step_ns, ("p50", "p90", "p99", "mean")),
+        "step": "  ".join(
+            f"{name} {duration(getattr(report.step_ns, name))}"
+            for name in ("p50", "p90", "p99", "mean")
+        ),
         "prefill": duration(report.prefill_ns),
         "per step": (
             f"{number(report.launch_calls_per_step)} launch calls, "

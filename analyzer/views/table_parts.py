@@ -1,6 +1,6 @@
 """Parts of every output for a terminal: declared tables, sections, the answer."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,13 +12,11 @@ from rich.text import Text
 
 from decodescope.analyzer.names.fitted_names import told_apart
 from decodescope.analyzer.schema.answer import Answer
-from decodescope.analyzer.schema.kernel_report import Percentiles, StepTimes
 from decodescope.analyzer.tables.answer_table import answer_table
 from decodescope.analyzer.tables.columns import DETAIL, TEXT, Column, Row, Table, Tone, kept_columns
-from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.vocabulary.answer_words import AnswerLines
 
-MIN_WIDTH, MEDIUM_WIDTH = 60, 80
+MIN_WIDTH = 60
 _GAP, _INDENT = 2, 2
 # Cells in which the short name of most kernels fits.
 _COMFORTABLE = 48
@@ -40,13 +38,12 @@ def plain_table() -> RichTable:
     return RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
 
 
-def facts(rows: Mapping[str, str], width: int | None = None) -> RichTable:
-    """Names, each with what is known, one to a row; long texts wrap, at `width` where it is given
-    and else at that of the terminal."""
+def facts(rows: Mapping[str, str]) -> RichTable:
+    """Names, each with what is known, one to a row; long texts wrap."""
     table = plain_table()
     table.show_header = False
     table.add_column(style="dim", no_wrap=True)
-    table.add_column(max_width=None if width is None else width - max(map(len, rows)) - 4)
+    table.add_column()
     for row in rows.items():
         table.add_row(*row)
     return table
@@ -57,11 +54,6 @@ def section(title: str, *content: RenderableType) -> Iterator[RenderableType]:
     yield ""
     yield Text(title, style="bold")
     yield from content
-
-
-def times_text(times: Percentiles | StepTimes, names: Iterable[str]) -> str:
-    """The named figures of a distribution, as "p50 1.00 ms  p99 2.00 ms"."""
-    return "  ".join(f"{name} {duration(getattr(times, name))}" for name in names)
 
 
 def answer_block(

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 import torch
 
+import tests.helpers.triton_mode  # noqa: F401  (before transformers' models, which import Triton)
 from decodescope.analyzer.comparing.comparison import compare_runs
 from decodescope.analyzer.comparing.regression_gate import read_baseline
 from decodescope.analyzer.errors import InputError, MissingRequirement
