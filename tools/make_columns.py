@@ -9,13 +9,12 @@ from typing import Any
 
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.schema.communication_report import CommunicationReport, SkewReport
-from decodescope.analyzer.schema.comparison_report import Change, Pair
+from decodescope.analyzer.schema.comparison_report import Pair, StepChanges
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.tables.answer_table import answer_table, answers_table
+from decodescope.analyzer.tables.answer_table import answer_table
 from decodescope.analyzer.tables.captures_table import captures_table
 from decodescope.analyzer.tables.changes_table import (
-    changes_table,
     kernel_changes_table,
     parts_table,
     range_changes_table,
@@ -41,7 +40,7 @@ from decodescope.analyzer.tables.launches_table import (
     launch_times_table,
 )
 from decodescope.analyzer.tables.ranges_table import table_of_lines
-from decodescope.analyzer.tables.sides_table import runs_table, sides_table, speed_table
+from decodescope.analyzer.tables.sides_table import sides_table, speed_table
 from decodescope.analyzer.tables.steps_table import step_kinds_table, steps_table
 from decodescope.analyzer.tables.waiting_table import skew_table, spreads_table, waiting_table
 
@@ -106,7 +105,6 @@ def _of_a_trace(report: Report) -> dict[str, Table[Any]]:
         "Gaps": longest_gaps_table(report),
         "Interruptions": interruptions_table(report),
         "Communication": communication_table(report),
-        "Where the step goes": answers_table({"time": report.answer}),
         "Where traces come from": captures_table({"": report}),
         "Times of launch calls": launch_times_table(report.launches),
         "Functions of launch calls": launch_apis_table(report.launches),
@@ -126,17 +124,14 @@ def _of_ranks() -> dict[str, Table[Any]]:
 
 
 def _of_sides(report: Report) -> dict[str, Table[Any]]:
-    none = Change(None, None)
-    pair = Pair("A", "B", None, None, none, none, ())
+    pair = Pair("A", "B", None, ())
     names = (pair.base, pair.other)
     return {
         "Variants, or two traces": sides_table(()),
         "Ratios of tokens/s": speed_table((pair,)),
-        "What changed": changes_table(pair, "GPU ops"),
-        "Step by part or layer": parts_table((), names),
+        "Step by part": parts_table(StepChanges(None, None, ()), names),
         "Changes of kernels": kernel_changes_table(report, report, names),
-        "Changes of ranges": range_changes_table(pair, (), names),
-        "Runs of a comparison": runs_table(()),
+        "Changes of ranges": range_changes_table(pair, names),
     }
 
 

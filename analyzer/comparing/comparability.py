@@ -111,38 +111,6 @@ def _kv_tokens(report: Report) -> int:
     return report.standing_kind.kv_tokens or 0 if report.standing_kind else 0
 
 
-def structure_findings(names: tuple[str, str], windows: tuple[Report, Report]) -> list[Finding]:
-    """Limits of a comparison by role and by layer: a side without a step that has roles, without
-    layers, or with another number of layers."""
-    if not all(window.steps for window in windows):
-        return []
-    sides = tuple(zip(names, windows, strict=True))
-    without_ops = [name for name, window in sides if window.answer.step is None]
-    if without_ops:
-        message = f"{_have(without_ops)} no step with GPU ops, so nothing is compared by role"
-        return [Finding("no_roles", message)]
-    if without_layers := [name for name, window in sides if not window.layers]:
-        message = (
-            f"{_have(without_layers)} no layers that repeat: roles rest on names alone there, and "
-            "nothing is compared by layer"
-        )
-        return [Finding("no_layers", message)]
-    base_layers, other_layers = (
-        window.structure.layers if window.structure else 0 for window in windows
-    )
-    if base_layers == other_layers:
-        return []
-    message = (
-        f"{names[0]} has {base_layers} layers, {names[1]} {other_layers}: their means are "
-        "compared, and those that one has more are a row of their own"
-    )
-    return [Finding("different_layers", message)]
-
-
-def _have(names: list[str]) -> str:
-    return f"{names[0]} has" if len(names) == 1 else f"{' and '.join(names)} have"
-
-
 def window_findings(name: str, window: Report) -> list[Finding]:
     """The findings of a window's health, and one if more than 1 % of its ops are in no range, as
     its ranges are then incomplete. Each sentence begins with `name`."""

@@ -37,7 +37,6 @@ from decodescope.analyzer.comparing.comparability import window_findings, worklo
 from decodescope.analyzer.comparing.pair_changes import pair_of, step_changes
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.schema.comparison_report import (
-    Change,
     Comparison,
     ComparisonResult,
     Pair,
@@ -219,16 +218,9 @@ def _timed(rounds: Rounds, numbers: Sequence[int]) -> tuple[float, ...]:
 def _pair(
     base: str, other: str, by_variant: Mapping[str, Rounds], windows: Mapping[str, Report]
 ) -> Pair:
-    base_rates, other_rates = _shared_rates(base, other, by_variant)
-    batch = next(iter(by_variant[base].values())).batch
     both = windows.get(base), windows.get(other)
-    return pair_of(
-        (base, other),
-        both,
-        speed=_speed(base_rates, other_rates),
-        step_ns=Change(_step_ns(base_rates, batch), _step_ns(other_rates, batch)),
-        step=step_changes(*both),
-    )
+    speed = _speed(*_shared_rates(base, other, by_variant))
+    return pair_of((base, other), both, speed=speed, step=step_changes(*both))
 
 
 def _shared_rates(
@@ -245,11 +237,6 @@ def _speed(base: Sequence[float], other: Sequence[float]) -> SpeedRatio | None:
     rounds = f"{len(base)} round" if len(base) == 1 else f"{len(base)} rounds"
     reason = f"{rounds}: an interval needs at least {MIN_ROUNDS}"
     return speed_ratio(sum(other) / sum(base), paired_ratio(base, other), reason)
-
-
-def _step_ns(tokens_per_s: Sequence[float], batch: int) -> float | None:
-    """The step time that corresponds to the mean rate."""
-    return batch * 1e9 * len(tokens_per_s) / sum(tokens_per_s) if tokens_per_s else None
 
 
 def _findings(by_variant: Mapping[str, Rounds], windows: Mapping[str, Report]) -> Iterator[Finding]:

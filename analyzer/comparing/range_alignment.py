@@ -10,10 +10,10 @@ lacks one of its parts.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from decodescope.analyzer.schema.comparison_report import Change, RangeChange
+from decodescope.analyzer.schema.comparison_report import Change, Pair, RangeChange
 from decodescope.analyzer.schema.report import RangeReport
 
 FIGURES = ("gpu_ns", "idle_ns", "gpu_ops", "launch_calls", "attributed_ns")
@@ -50,18 +50,6 @@ def align_ranges(
                 below = _matched_level(f"{node.path}/", node.children, other_nodes[name].children)
                 pending += reversed(below)
     return tuple(rows)
-
-
-def layer_sums(reports: Sequence[RangeReport], steps: int) -> dict[str, dict[str, float]]:
-    """The figures of each range by path (`gpu_ns`, `idle_ns`, `gpu_ops`, `launch_calls`,
-    `attributed_ns`), per step and summed over layers (`layer.*`)."""
-    sums: dict[str, dict[str, float]] = {}
-    pending = list(_tree(reports, steps).values())
-    while pending:
-        node = pending.pop()
-        sums[node.path] = node.figures
-        pending += node.children.values()
-    return sums
 
 
 def _matched_level(
@@ -170,3 +158,31 @@ def _parent(path: str, nodes: dict[str, _RangeNode]) -> str:
         if path in nodes:
             return path
     return ""
+
+
+def time_figure(pair: Pair) -> str:
+    """The figure of `RangeChange` that compares times: attributed time if ops overlap."""
+    return "attributed_ns" if pair.overlapping else "gpu_ns"
+
+
+def innermost_ranges(pair: Pair) -> list[RangeChange]:
+    """The ranges without ranges inside, the one whose time and idle time, added up, changed most
+    first."""
+    figure = time_figure(pair)
+    outer = {prefix for row in pair.ranges for prefix in _prefixes(row.path)}
+    innermost = [row for row in pair.ranges if f"{row.path}/" not in outer]
+    return sorted(
+        innermost, key=lambda row: -abs(getattr(row, figure).moved) - abs(row.idle_ns.moved)
+    )
+
+
+def shared_prefix(rows: Sequence[RangeChange]) -> str:
+    """The longest path, with its "/", that all rows are in."""
+    shared = set.intersection(*(set(_prefixes(row.path)) for row in rows)) if rows else set()
+    return max(shared, key=len, default="")
+
+
+def _prefixes(path: str) -> Iterator[str]:
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield f"{path}/"

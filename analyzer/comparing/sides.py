@@ -6,14 +6,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from decodescope.analyzer.comparing.step_answer import BASE, OTHER
+from decodescope.analyzer.comparing.diff import BASE, OTHER
 from decodescope.analyzer.reports.step_figures import (
     gpu_ops_per_step,
     idle_fraction,
     launch_calls_per_step,
 )
 from decodescope.analyzer.roofline.peaks import step_bandwidth
-from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.comparison_report import (
     Comparison,
     Diff,
@@ -38,7 +37,7 @@ class Side:
 
     name: str
     window: Report | None
-    rounds: int
+    rounds: int | None
     tokens_per_s: float | None
     ratio: SpeedRatio | None
     step_ns: float | None
@@ -112,19 +111,10 @@ def _trace(diff: Diff, name: str) -> Side:
         name,
         report,
         about=f"{capture.variant} · {file}" if capture is not None else file,
-        rounds=report.answer.steps,
+        rounds=None,
         tokens_per_s=report.answer.tokens_per_s,
         ratio=None,
         step_ns=step_ns,
         mbu=step_bandwidth(cost, timed_ns).mbu if cost and cost.is_certain and timed_ns else None,
         answer=diff.answer if name == OTHER else None,
     )
-
-
-def answers_of(compared: Comparison | Diff) -> dict[str, Answer]:
-    """The answer of each side whose profiled steps have parts."""
-    return {
-        side.name: side.window.answer
-        for side in sides_of(compared)
-        if side.window is not None and side.window.answer.parts
-    }

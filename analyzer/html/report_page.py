@@ -13,7 +13,7 @@ from decodescope.analyzer.comparing.sides import sides_of
 from decodescope.analyzer.html.page import render_page
 from decodescope.analyzer.html.svg_step_time import Captioned, histogram_svg
 from decodescope.analyzer.html.svg_timeline import steps_svg
-from decodescope.analyzer.html.svg_variants import rates_svg, ratios_svg, standings_svg
+from decodescope.analyzer.html.svg_variants import rates_svg, standings_svg
 from decodescope.analyzer.names.kinds import FAMILIES
 from decodescope.analyzer.reports.distributions import Buckets, shared_bounds
 from decodescope.analyzer.schema.comparison_report import Comparison, ComparisonResult, Diff
@@ -72,13 +72,14 @@ def html_report(
         ranks=ranks if ranks is not None and ranks.communication.collectives else None,
         changes=changes,
         answer_lines=list(answer_lines(comparison)) if isinstance(comparison, Diff) else [],
-        runs=runs,
         rates=rates_svg(changes.variants) if changes else None,
-        ratios=ratios_svg(changes.pairs) if changes else None,
         standings=standings_svg(changes.standings, changes.variants) if changes else None,
         sides=sides_of(comparison) if isinstance(comparison, Comparison) else (),
         models=_models(views, runs),
         answers=answers,
+        part_names=list(
+            dict.fromkeys(part.part for each in answers.values() for part in each.parts if part.ns)
+        ),
         similar=_similar([answer.whole_ns for answer in answers.values()]),
         steps=steps_svg(steps) if len(steps) > 1 else None,
         families=list(dict.fromkeys(name for view in views for name in _families(view))),

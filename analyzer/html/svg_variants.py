@@ -1,4 +1,4 @@
-"""Charts that compare variants: rates with intervals, ratios, and speed beside error."""
+"""Charts that compare variants: rates with intervals, and speed beside error."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -8,20 +8,13 @@ from markupsafe import Markup
 
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks
 from decodescope.analyzer.names.fitted_names import cut_middle
-from decodescope.analyzer.schema.comparison_report import (
-    ChangeVerdict,
-    Pair,
-    SpeedRatio,
-    Standing,
-    VariantRates,
-)
+from decodescope.analyzer.schema.comparison_report import Standing, VariantRates
 from decodescope.analyzer.text.formatting import accuracy_figure, rate
-from decodescope.analyzer.vocabulary.words import beaten_text, speed_text
+from decodescope.analyzer.vocabulary.words import beaten_text
 
 _RATES_LEFT, _ROW_PX, _AXIS_PX = 150.0, 34.0, 24.0
 _RATES_PX, _SPREAD_LEFT = 470.0, 800.0
 _SPREAD_PX = CHART_WIDTH - _SPREAD_LEFT - 24
-_RATIO_LEFT, _RATIO_PX, _MIN_RATIO = 330.0, 480.0, 1e-6
 _FRONTIER_LEFT, _FRONTIER_TOP, _FRONTIER_AXIS_PX = 70.0, 26.0, 40.0
 _LABELS_PX, _LABEL_PX, _LABEL_LETTERS = 270.0, 15.0, 36
 _FRONTIER_WIDTH = CHART_WIDTH - _FRONTIER_LEFT - _LABELS_PX
@@ -96,66 +89,6 @@ def _spread_row(drawing: Drawing, variant: VariantRates, y: float, spread: float
 def _dots(drawing: Drawing, variant: VariantRates, y: float, x: Callable[[float], float]) -> None:
     for number, value in enumerate(variant.tokens_per_s):
         drawing.circle(x(value), y, 2.6, "dot", f"round {number}: {rate(value)} tokens/s")
-
-
-def ratios_svg(pairs: Sequence[Pair]) -> Markup | None:
-    """tokens/s of one variant over another's with its interval, on a logarithmic axis around 1;
-    None if nothing was timed."""
-    timed = [(pair, speed) for pair in pairs if (speed := pair.speed) and speed.value > 0]
-    if not timed:
-        return None
-    low, high = _ratio_range([speed for _, speed in timed])
-
-    def x(ratio: float) -> float:
-        place = math.log(max(ratio, low) / low) / math.log(high / low)
-        return _RATIO_LEFT + place * _RATIO_PX
-
-    height = _AXIS_PX + len(timed) * _ROW_PX
-    about = "; ".join(f"{pair.other} over {pair.base}: {speed_text(s)}" for pair, s in timed)
-    drawing = Drawing(height, "Ratios of tokens/s with their intervals", about)
-    for ratio in _ratio_ticks(low, high):
-        drawing.line(x(ratio), 16, x(ratio), height, "axis" if ratio == 1 else "grid")
-        drawing.text(x(ratio), 12, f"x{ratio:g}", "dim", "middle")
-    for row, (pair, speed) in enumerate(timed):
-        y = _AXIS_PX + (row + 0.5) * _ROW_PX
-        named = f"{cut_middle(pair.other, 20)} over {cut_middle(pair.base, 20)}"
-        drawing.text(0, y + 4, named, "strong")
-        if speed.interval is not None:
-            left, right = x(speed.interval.low), x(speed.interval.high)
-            drawing.rect(left, y - 8, max(right - left, 1), 16, "interval")
-        _marker(drawing, x(speed.value), y, speed.verdict)
-        drawing.text(_RATIO_LEFT + _RATIO_PX + 20, y + 4, speed_text(speed))
-    return drawing.markup()
-
-
-def _ratio_range(speeds: Sequence[SpeedRatio]) -> tuple[float, float]:
-    """A range that contains 1, every ratio and every interval, with a margin."""
-    intervals = [speed.interval for speed in speeds if speed.interval is not None]
-    ends = [end for interval in intervals for end in (interval.low, interval.high)]
-    ends = [1.0, *(speed.value for speed in speeds), *(max(end, _MIN_RATIO) for end in ends)]
-    return min(ends) / 1.03, max(ends) * 1.03
-
-
-def _ratio_ticks(low: float, high: float) -> list[float]:
-    """1, and round ratios on either side: 1, 2 and 5 times powers of ten, or equal steps if the
-    range is narrow."""
-    if high / low >= 4:
-        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        all_ticks = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
-    else:
-        marks = ticks(high - low, 6)
-        step = marks[1] if len(marks) > 1 else high - low
-        all_ticks = [1 + step * index for index in range(-6, 7)]
-    return [round(ratio, 9) for ratio in all_ticks if low <= ratio <= high]
-
-
-def _marker(drawing: Drawing, x: float, y: float, verdict: ChangeVerdict) -> None:
-    """A triangle points in the direction of the verdict, a circle means that there is none."""
-    if verdict in ("faster", "slower"):
-        tip = 6 if verdict == "faster" else -6
-        drawing.polygon([(x - tip, y - 6), (x + tip, y), (x - tip, y + 6)], "dot")
-    else:
-        drawing.circle(x, y, 4, "dot" if verdict == "no_difference_shown" else "hollow")
 
 
 def standings_svg(standings: Sequence[Standing], variants: Sequence[VariantRates]) -> Markup | None:

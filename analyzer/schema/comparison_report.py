@@ -10,8 +10,6 @@ from decodescope.analyzer.schema.run_report import Accuracy, Interval, RunReport
 
 ChangeVerdict = Literal["faster", "slower", "no_difference_shown", "unknown"]
 
-LayerKind = Literal["layer", "more_layers", "prologue", "epilogue", "outside", "rest"]
-
 
 class PartChange(Struct, frozen=True):
     """One part of both steps (`AnswerPart`), or of both windows if neither trace has steps; a side
@@ -27,31 +25,10 @@ class PartChange(Struct, frozen=True):
     other_ops: int | None = None
 
 
-class LayerChange(Struct, frozen=True):
-    """Attributed time in both median steps; a side that lacks it is null. `kind` says what `part`
-    is:
-
-    - layer: one layer, or as many layers of a motif as both sides have, at their mean
-    - more_layers: the layers which one side has more
-    - prologue, epilogue, outside: the ops before and after the layers, and other ops that ran in
-      the step: of other steps, or of devices without layers
-    - rest: the rest of the step time: idle time, less the time of ops that run while the next step
-      does, or that an interruption takes away. Its ops are null.
-    """
-
-    part: str
-    kind: LayerKind
-    base_ns: int | None
-    other_ns: int | None
-    change_ns: int
-    base_ops: int | None = None
-    other_ops: int | None = None
-
-
 class StepChanges(Struct, frozen=True):
     """Two step times (`Answer.step_ns`) and what changed between the two median steps: `parts` add
     up to `other_step_ns` - `base_step_ns` exactly, and each side of them to that side's step time.
-    So do `layers`, which are empty unless both steps have layers. The largest change is first.
+    The largest change is first.
 
     Without steps on either side, the step times are null and `parts` are those of the whole
     windows; with steps on one side only, there are no parts."""
@@ -59,7 +36,6 @@ class StepChanges(Struct, frozen=True):
     base_step_ns: int | None
     other_step_ns: int | None
     parts: tuple[PartChange, ...]
-    layers: tuple[LayerChange, ...] = ()
 
 
 class SideTrace(Struct, frozen=True):
@@ -151,22 +127,18 @@ class RangeChange(Struct, frozen=True):
 
 
 class Pair(Struct, frozen=True):
-    """The changes from `base` to `other`, per step (for two traces without steps in total; a
-    finding says so).
+    """The changes from `base` to `other`.
 
-    In a comparison, `speed` is the ratio of tokens/s (null if nothing was timed), `step_ns` the
-    unprofiled step time that they mean, and `step` what changed between the profiled windows. In a
-    diff all three are null: `Diff.answer` has its step times, ratio and parts. The other figures
-    are means of the main steps (`Report.main_steps`). `overlapping`: ops overlap on a side,
-    so that its ranges are to be compared by `attributed_ns`, not by `gpu_ns`.
+    In a comparison, `speed` is the ratio of tokens/s (null if nothing was timed), and `step` what
+    changed between the profiled windows. In a diff both are null: `Diff.answer` has its ratio and
+    parts. `ranges` are means of the main steps (`Report.main_steps`), for two traces without steps
+    totals; a finding says so. `overlapping`: ops overlap on a side, so that its ranges are to be
+    compared by `attributed_ns`, not by `gpu_ns`.
     """
 
     base: str
     other: str
     speed: SpeedRatio | None
-    step_ns: Change | None
-    launch_calls: Change
-    gpu_ops: Change
     ranges: tuple[RangeChange, ...]
     overlapping: bool = False
     step: StepChanges | None = None

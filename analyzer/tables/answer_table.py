@@ -1,8 +1,8 @@
 """The parts of the step that an answer is about: time, limit, and time over the limit; and those of
 several answers side by side."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from operator import attrgetter
 
 from decodescope.analyzer.names.fitted_names import ShortNames, cut_start
@@ -150,46 +150,3 @@ def _where(answer: Answer, most: int | None) -> Column[AnswerPart]:
         priority=4,
         tone="dim",
     )
-
-
-@dataclass(frozen=True, slots=True)
-class PartRow:
-    """A part of the step, or all of it (`part` ""): its time in each step that has it."""
-
-    part: str
-    name: str
-    ns: Mapping[str, int]
-
-
-def part_names(answers: Mapping[str, Answer]) -> list[str]:
-    """The parts that take time in any of the answers, in the order of the one with most parts."""
-    ordered = sorted((answer.parts for answer in answers.values()), key=len, reverse=True)
-    return list(dict.fromkeys(part.part for parts in ordered for part in parts if part.ns))
-
-
-def answers_table(answers: Mapping[str, Answer]) -> Table[PartRow]:
-    """One row for each part, then the step that they add up to; `answers` are by the titles of
-    their columns."""
-    ns = {name: {part.part: part.ns for part in own.parts} for name, own in answers.items()}
-    rows = [
-        PartRow(part, part_words(part), {name: by[part] for name, by in ns.items() if part in by})
-        for part in part_names(answers)
-    ]
-    step_ns = {name: sum(by.values()) for name, by in ns.items()}
-    first: Column[PartRow] = Column("name", "", TEXT, "The part of the step.")
-    return Table(
-        "parts",
-        (first, *(column for name in ns for column in _time_and_share(name, step_ns[name]))),
-        [*rows, PartRow("", "step", step_ns)],
-        mark=lambda row: Mark("part", row.part),
-        tone=lambda row: "plain" if row.part else "strong",
-        is_total=lambda row: not row.part,
-    )
-
-
-def _time_and_share(name: str, step_ns: int) -> Iterator[Column[PartRow]]:
-    def share(row: PartRow) -> float | None:
-        return row.ns[name] / step_ns if step_ns and name in row.ns else None
-
-    yield Column(name, name, SIGNED_DURATION, "The time.", lambda row: row.ns.get(name))
-    yield Column(f"{name} share", "", PERCENT, "That time ÷ the step.", share, bar=32)

@@ -1,16 +1,13 @@
-"""The sides of a comparison: speed with its interval, the parts of a step, accuracy, and runs."""
+"""The sides of a comparison: speed with its interval, figures of a step, and accuracy."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from decodescope.analyzer.comparing.sides import Side
-from decodescope.analyzer.schema.comparison_report import DiffAnswer, Pair, SpeedRatio, Standing
-from decodescope.analyzer.schema.run_report import RunReport
+from decodescope.analyzer.schema.comparison_report import DiffAnswer, Pair, SpeedRatio
 from decodescope.analyzer.tables.columns import (
-    BYTES_PER_S,
     COUNT,
-    DURATION,
     MILLISECONDS,
     NAME,
     NUMBER,
@@ -70,18 +67,15 @@ def sides_table(sides: Sequence[Side]) -> Table[Side]:
     return Table("sides", columns, sides, search=lambda side: f"{side.name} {side.about}")
 
 
-def rates_table(sides: Sequence[Side]) -> Table[Side]:
-    return sides_table(sides).only("name", "tokens_per_s", "interval", "rounds")
-
-
-def rates_and_accuracy_table(sides: Sequence[Side]) -> Table[Side]:
-    return sides_table(sides).only("name", "tokens_per_s", "interval", *_ERROR_KEYS)
+def speeds_table(sides: Sequence[Side]) -> Table[Side]:
+    """tokens/s with their interval, and the figures of a step."""
+    return sides_table(sides).only(*(column.key for column in (*_SPEED[:3], *_STEP)))
 
 
 def accuracy_table(sides: Sequence[Side]) -> Table[Side]:
-    """The error of the variants for which it was measured."""
+    """The error of the variants for which it was measured, and the variants that beat them."""
     scored = [side for side in sides if side.accuracy is not None]
-    return sides_table(scored).only("name", *_ERROR_KEYS)
+    return sides_table(scored).only("name", *(column.key for column in (*_ERROR, *_BEATEN_BY)))
 
 
 def accuracy_notes(sides: Sequence[Side]) -> list[str]:
@@ -93,14 +87,6 @@ def accuracy_notes(sides: Sequence[Side]) -> list[str]:
         if accuracy is not None
     )
     return list(dict.fromkeys(notes))
-
-
-def standings_table(sides: Sequence[Side], standings: Sequence[Standing]) -> Table[Side]:
-    """Speed beside error, in the order of `standings`; then the variants that lack one of the
-    two."""
-    ranks = {standing.variant: rank for rank, standing in enumerate(standings)}
-    ordered = sorted(sides, key=lambda side: ranks.get(side.name, len(ranks)))
-    return sides_table(ordered).only("name", "tokens_per_s", "accuracy.kl", "beaten_by")
 
 
 def _ratio_interval(ratio: SpeedRatio | DiffAnswer | None) -> str:
@@ -206,7 +192,6 @@ _ERROR: tuple[Column[Side], ...] = (
         priority=16,
     ),
 )
-_ERROR_KEYS = [column.key for column in _ERROR]
 _BEATEN_BY: tuple[Column[Side], ...] = (
     Column(
         "beaten_by",
@@ -268,36 +253,3 @@ def speed_table(pairs: Sequence[Pair]) -> Table[Pair]:
         ),
     )
     return Table("pairs", columns, pairs, key=lambda pair: (pair.base, pair.other))
-
-
-_COLUMNS: tuple[Column[RunReport], ...] = (
-    Column("variant", "variant", TEXT, "The variant."),
-    Column("round", "round", COUNT, "The round."),
-    Column(
-        "tokens_per_s",
-        "tokens/s",
-        RATE,
-        "Tokens of all sequences a second, without a profiler.",
-        text=lambda run: "interpreted" if run.interpreted else RATE.text(run.tokens_per_s),
-        always=True,
-    ),
-    Column("step_ns.p50", "step p50", DURATION, "The median step time."),
-    Column("step_ns.p90", "step p90", DURATION, "90 % of the steps take at most that long."),
-    Column("step_ns.p99", "step p99", DURATION, "99 % of the steps take at most that long."),
-    Column("prefill_ns", "prefill", DURATION, "The time of the prefill."),
-    Column("timed_steps", "timed steps", COUNT, "The steps without a profiler."),
-    Column("launch_calls_per_step", "launches", NUMBER, "Launch calls of a profiled step."),
-    Column("gpu_ops_per_step", "GPU ops", NUMBER, "GPU ops of a profiled step."),
-    Column("gpu_idle_fraction", "idle", PERCENT, "Idle ÷ window of the profiled steps."),
-    Column(
-        "bandwidth.achieved_bytes_per_s",
-        "read rate",
-        BYTES_PER_S,
-        "The bytes a step must read ÷ its time.",
-    ),
-    Column("bandwidth.mbu", "MBU", PERCENT, "That rate ÷ the peak."),
-)
-
-
-def runs_table(runs: Sequence[RunReport]) -> Table[RunReport]:
-    return Table("runs", _COLUMNS, runs, key=lambda run: (run.variant, run.round))

@@ -116,12 +116,10 @@ def _rounded(
 
 
 def _ranks(trace: Trace, rows: Int64s) -> Int8s:
-    names, place = np.unique(trace.ops.name[rows], return_inverse=True)
-    communicates = np.array(
-        [bool(kernel_meaning(trace.names[name]).communication) for name in names.tolist()],
-        dtype=np.bool_,
-    )
-    kind = trace.ops.kind[rows]
+    kind, name = trace.ops.kind[rows], trace.ops.name[rows]
+    communicates = np.zeros(len(trace.names), dtype=np.bool_)
+    for name_index in np.flatnonzero(np.bincount(name)).tolist():
+        communicates[name_index] = bool(kernel_meaning(trace.names[name_index]).communication)
     copies = (kind == MEMCPY) | (kind == MEMSET)
     rank = np.where(copies, _COPIES, _KERNELS)
-    return np.where(communicates[place], _COMMUNICATION, rank).astype(np.int8)
+    return np.where(communicates[name], _COMMUNICATION, rank).astype(np.int8)

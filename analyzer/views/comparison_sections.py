@@ -6,32 +6,19 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from decodescope.analyzer.comparing.range_rows import most_changed_ranges
+from decodescope.analyzer.comparing.diff import BASE, OTHER
+from decodescope.analyzer.comparing.range_alignment import time_figure
 from decodescope.analyzer.comparing.sides import sides_of
-from decodescope.analyzer.comparing.step_answer import BASE, OTHER
-from decodescope.analyzer.schema.comparison_report import (
-    Comparison,
-    Diff,
-    DiffAnswer,
-    Gate,
-    Pair,
-    StepChanges,
-)
+from decodescope.analyzer.schema.comparison_report import Comparison, Diff, DiffAnswer, Gate, Pair
 from decodescope.analyzer.schema.report import Finding, Report
 from decodescope.analyzer.schema.step_report import StepKind
-from decodescope.analyzer.tables.changes_table import (
-    changes_table,
-    range_changes_table,
-    whole_layers_table,
-    whole_parts_table,
-)
+from decodescope.analyzer.tables.changes_table import parts_table, range_changes_table, range_notes
 from decodescope.analyzer.tables.columns import Table
 from decodescope.analyzer.tables.sides_table import (
     accuracy_notes,
     accuracy_table,
-    rates_table,
     speed_table,
-    standings_table,
+    speeds_table,
 )
 from decodescope.analyzer.text.formatting import (
     duration,
@@ -48,7 +35,7 @@ from decodescope.analyzer.vocabulary.words import (
     step_ratio_text,
 )
 
-_MOST_LAYERS = 12
+_MOST_RANGES = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +82,7 @@ def _comparison_summary(comparison: Comparison) -> Summary:
     run, result, sides = comparison.runs[0], comparison.comparison, sides_of(comparison)
     untimed = [variant.variant for variant in result.variants if variant.interpreted]
     rounds = "1 round" if result.rounds == 1 else f"{result.rounds} rounds"
-    ranked = sides if result.standings else ()
+    accuracy = [*accuracy_notes(sides)[:1], *([STANDINGS_NOTE] if result.standings else [])]
     return Summary(
         title=run.model,
         weights_note=weights_note(run.weights),
@@ -106,15 +93,10 @@ def _comparison_summary(comparison: Comparison) -> Summary:
             *([f"interpreted, without times: {', '.join(untimed)}"] if untimed else ()),
         ),
         sections=_with_rows(
-            Section("Tokens/s, unprofiled", rates_table(sides)),
+            Section("Tokens/s, unprofiled, and figures of a step", speeds_table(sides)),
             _speed_section(result.pairs),
-            Section(
-                "Accuracy of the logits", accuracy_table(sides), "".join(accuracy_notes(sides)[:1])
-            ),
-            Section(
-                "Speed beside error", standings_table(ranked, result.standings), STANDINGS_NOTE
-            ),
-            *_change_sections(result.pairs, _ops_noun(run.device == "cpu")),
+            Section("Accuracy of the logits", accuracy_table(sides), "; ".join(accuracy)),
+            *_change_sections(result.pairs),
         ),
         findings=result.findings,
         gate=result.gate,
@@ -124,8 +106,6 @@ def _comparison_summary(comparison: Comparison) -> Summary:
 def _diff_summary(diff: Diff) -> Summary:
     reports = {BASE: diff.base, OTHER: diff.other}
     pair = replace(diff.pair, base=BASE, other=OTHER, step=diff.answer)
-    devices = [device for report in reports.values() for device in report.devices]
-    ops = _ops_noun(all(device.device == "cpu" for device in devices))
     per = "per step" if diff.base.steps or diff.other.steps else "in all"
     weights = [report.capture.weights for report in reports.values() if report.capture]
     traces = (diff.answer.base_traces, diff.answer.other_traces)
@@ -140,7 +120,10 @@ def _diff_summary(diff: Diff) -> Summary:
                 for (name, report), of_side in zip(reports.items(), traces, strict=True)
             ),
         ),
-        sections=_with_rows(*_change_sections((pair,), ops, per)),
+        sections=_with_rows(
+            Section("Figures of both sides", speeds_table(sides_of(diff))),
+            *_change_sections((pair,), per),
+        ),
         findings=diff.findings,
         gate=diff.gate,
     )
@@ -179,10 +162,6 @@ def _with_rows(*sections: Section) -> tuple[Section, ...]:
     return tuple(section for section in sections if section.table.rows)
 
 
-def _ops_noun(on_cpu: bool) -> str:
-    return "leaf operators" if on_cpu else "GPU ops"
-
-
 def _source_line(name: str, report: Report, traces: int) -> str:
     parts = [f"{name}: {report.source.path}"]
     if capture := report.capture:
@@ -201,41 +180,23 @@ def _speed_section(pairs: Sequence[Pair]) -> Section:
     return Section("Ratios of tokens/s", speed_table(pairs), "; ".join(dict.fromkeys(reasons)))
 
 
-def _change_sections(pairs: Sequence[Pair], ops: str, per: str = "per step") -> Iterator[Section]:
-    """Changes of each pair: parts of the step, layers, counts and ranges; `ops` names the ops."""
+def _change_sections(pairs: Sequence[Pair], per: str = "per step") -> Iterator[Section]:
+    """Changes of each pair: the parts of the step, and the ranges that changed most."""
     for pair in pairs:
         sides = f"{pair.base} to {pair.other}"
         if pair.step is not None:
-            yield from _step_sections(pair.step, (pair.base, pair.other), per)
-        yield Section(f"What changed {per}: {sides}", changes_table(pair, ops))
+            table = parts_table(pair.step, (pair.base, pair.other))
+            yield Section(f"Where the time went {per}: {sides}", table, STEP_NOTE)
         yield range_section(pair)
-
-
-def _step_sections(step: StepChanges, names: tuple[str, str], per: str) -> Iterator[Section]:
-    """The parts, then the layers that changed most; both end with the step that they add up to."""
-    sides = " to ".join(names)
-    if step.parts:
-        yield Section(
-            f"Where the time went {per}: {sides}", whole_parts_table(step, names), STEP_NOTE
-        )
-    if layers := step.layers:
-        means = any(row.kind == "more_layers" for row in layers)
-        note = "a number of layers stands for their mean" if means else ""
-        table = whole_layers_table(step, names, _MOST_LAYERS)
-        yield Section(f"By layer, per step: {sides}", table, note)
 
 
 def range_section(pair: Pair) -> Section:
     """The innermost ranges whose busy (if ops overlap: attributed) and idle time changed most."""
-    rows, shared_path, more = most_changed_ranges(pair)
-    notes = [
-        f"all in {shared_path[:-1]}" if shared_path else "",
-        f"{more} more changed less" if more else "",
-        "attributed times, because ops overlap" if pair.overlapping else "",
-    ]
-    table = range_changes_table(pair, rows, (pair.base, pair.other), counts=False)
+    table = range_changes_table(pair, (pair.base, pair.other), _MOST_RANGES)
+    figure = time_figure(pair)
+    keys = (f"{key}.{side}" for key in (figure, "idle_ns") for side in ("base", "other", "moved"))
     return Section(
         f"Ranges that changed most: {pair.base} to {pair.other}",
-        table,
-        "; ".join(filter(None, notes)),
+        table.only("path", "change", *keys),
+        range_notes(table, pair.overlapping),
     )

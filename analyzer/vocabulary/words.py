@@ -25,7 +25,6 @@ if TYPE_CHECKING:
         Change,
         ChangeVerdict,
         DiffAnswer,
-        LayerChange,
         SpeedRatio,
     )
 
@@ -40,12 +39,6 @@ _PART_WORDS = {
     "dependency": "waiting for a stream",
     "matmul": "other products",
     "profiler": "cost of the profiler",
-}
-_LAYER_WORDS = {
-    "prologue": "before the layers",
-    "epilogue": "after the layers",
-    "outside": "in no layer",
-    "rest": "rest of the step",
 }
 
 INFERRED_NOTE = "inferred from kernel names: no range of the model contains these ops"
@@ -177,10 +170,6 @@ def ops_word(report: Report) -> str:
 
 def part_words(part: str) -> str:
     return _PART_WORDS.get(part, part)
-
-
-def layer_words(row: "LayerChange") -> str:
-    return _LAYER_WORDS.get(row.kind, row.part)
 
 
 def whole_microseconds(ns: int | None) -> str:

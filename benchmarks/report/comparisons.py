@@ -2,7 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from statistics import median
+from statistics import mean, median
 
 from benchmarks.report.records import Record
 from decodescope.analyzer.schema.answer import Bound
@@ -91,12 +91,22 @@ def changes(record: Record, name: str) -> list[str]:
     base = record["variants"][0]["variant"]
     if name == base:
         return [UNKNOWN] * 4
-    pair = next(p for p in record["pairs"] if (p["base"], p["other"]) == (base, name))
-    found = (pair["step_ns"], pair["launch_calls"], pair["gpu_ops"], pair["idle_ns"]["all"])
+    before, after = _step_figures(record, base), _step_figures(record, name)
     return [
-        _signed(change["other"] - change["base"], 1e3 if times else 1.0)
-        for change, times in zip(found, (True, False, False, True), strict=True)
+        _signed(after[place] - before[place], 1e3 if times else 1.0)
+        for place, times in enumerate((True, False, False, True))
     ]
+
+
+def _step_figures(record: Record, name: str) -> tuple[float, float, float, float]:
+    """Per step: the unprofiled time in ns, launch calls, GPU ops, and the idle time in ns."""
+    runs = _runs(record, name)
+    return (
+        mean(run["step_ns"]["mean"] for run in runs),
+        median(run["launch_calls_per_step"] for run in runs),
+        median(run["gpu_ops_per_step"] for run in runs),
+        per_step_ns(record, name, "idle_ns"),
+    )
 
 
 def per_step_ns(record: Record, name: str, *path: str) -> float:

@@ -29,11 +29,6 @@ from decodescope.kernels.ops.linear import linear_reference
 _DTYPES = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
 
 
-def norm_head_reference(x: torch.Tensor, norm: Norm | None, head: WeightMatrix) -> torch.Tensor:
-    """Logits in float64 [batch, vocabulary]. x [batch, hidden]."""
-    return linear_reference(x, head, norm)
-
-
 @triton.jit
 def _norm_head_kernel(
     x_ptr,
@@ -228,4 +223,4 @@ class NormHead(NormedProduct):
 
     def reference(self, position: int) -> Tensors:
         """The logits, not the chosen tokens."""
-        return (norm_head_reference(self.values, self.norm, self.head),)
+        return (linear_reference(self.values, self.head, self.norm),)

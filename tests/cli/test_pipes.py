@@ -37,8 +37,8 @@ def test_analyze_reads_the_standard_input(name: str, decodescope: Command) -> No
 def test_diff_reads_one_side_from_the_standard_input() -> None:
     done = piped("diff", TRACE, "-", "--json", data=gzip.compress(RECORDED, 1))
     assert done.returncode == 0, done.stderr
-    pair = msgspec.json.decode(done.stdout, type=Diff).pair
-    assert pair.launch_calls.base == pair.launch_calls.other
+    diff = msgspec.json.decode(done.stdout, type=Diff)
+    assert diff.base.launches == diff.other.launches
 
 
 def test_the_standard_input_is_read_once() -> None:

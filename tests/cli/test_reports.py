@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from decodescope.analyzer.comparing.sides import sides_of
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.schema.comparison_report import Diff
 from decodescope.analyzer.schema.ranks_report import RanksReport
@@ -30,7 +31,7 @@ def test_diff_says_what_changed_and_writes_it(decodescope: Command, tmp_path: Pa
     done = decodescope("diff", EAGER, COMPILED, "--json", "--out", str(tmp_path / "new" / "diff"))
     assert done.code == 0
     diff = msgspec.json.decode(done.out, type=Diff)
-    assert (diff.pair.launch_calls.base, diff.pair.launch_calls.other) == (679, 3)
+    assert [side.launches for side in sides_of(diff)] == [679, 3]
     written = tmp_path / "new" / "diff"
     assert {path.name for path in written.iterdir()} == {"diff.json", "diff.md", "diff.html"}
     assert msgspec.json.decode((written / "diff.json").read_bytes(), type=Diff) == diff
@@ -42,7 +43,7 @@ def test_a_slower_trace_fails_the_gate_with_code_1(decodescope: Command) -> None
     done = decodescope("diff", COMPILED, EAGER, "--fail-on-regression", "5")
     assert done.code == 1
     assert done.error_line.startswith("decodescope: regression: ")
-    assert "launch calls" in done.out
+    assert "launches" in done.out
     assert decodescope("diff", EAGER, COMPILED, "--fail-on-regression", "5").code == 0
 
 
@@ -69,7 +70,7 @@ def test_every_command_reads_rocprofv3(decodescope: Command, tmp_path: Path) -> 
     assert (report.source.format, report.launches.calls) == ("rocprof-json", 4)
     assert "AMD Instinct MI300X" in decodescope("analyze", file).out
     diff = msgspec.json.decode(decodescope("diff", file, file, "--json").out, type=Diff)
-    assert diff.pair.launch_calls.base == diff.pair.launch_calls.other
+    assert diff.base.launches == diff.other.launches
     for target in ("chrome", "html", "csv"):
         out = tmp_path / f"out.{target}"
         assert decodescope("export", file, "--to", target, "-o", str(out)).code == 0

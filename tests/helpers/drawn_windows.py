@@ -49,7 +49,8 @@ def analysed(ops: list[Op], calls: list[Call], *more: Event) -> Analysis:
 
 @st.composite
 def windows(draw: st.DrawFn) -> tuple[list[Op], list[Call]]:
-    """Calls at distinct starts and ids, ops on two devices and streams, all in units of `US`."""
+    """Calls at distinct starts and ids, ops on two devices and streams, all in units of `US`. No op
+    is empty: the reader leaves kernels of no length out."""
     count = draw(st.integers(1, 12))
     starts = draw(st.lists(st.integers(0, 150), min_size=count, max_size=count, unique=True))
     calls = [
@@ -67,7 +68,7 @@ def windows(draw: st.DrawFn) -> tuple[list[Op], list[Call]]:
         ops.append(
             Op(
                 start=start * US,
-                end=(start + draw(st.integers(0, 20))) * US,
+                end=(start + draw(st.integers(1, 20))) * US,
                 correlation=draw(st.integers(1, count + 2)),
                 stream=draw(st.integers(7, 8)),
                 device=draw(st.integers(0, 1)),

@@ -145,10 +145,6 @@ def comparison_bands(room: Room) -> list[Band]:
     bands += _rank_bands(room, edge)
     few, some = edge + min(sides, 3), edge + min(sides, 8)
     bands.append(Band((("ab_sides", 1.0),), few, edge + sides, 1, 3, some))
-    if waterfalls := wanted.get("ab_waterfalls", 0):
-        few = edge + min(waterfalls, 2)
-        whole = edge + waterfalls
-        bands.append(Band((("ab_waterfalls", 1.0),), few, whole, 5, 2, whole))
     tables = [name for name in _TABLES_OF_CHANGES if wanted.get(name)]
     rows = {name: max(edge + 1 + wanted[name], edge + 3) for name in tables}
     beside = room.width >= COMPARISON_BESIDE_WIDTH and len(tables) > 1
@@ -207,9 +203,8 @@ _COMPARISON = (
     "comparing.setup:ComparisonSetupPanel",
     "comparing.status:ComparisonStatusPanel",
     "comparing.ranks:WaitingGpusPanel,CollectivesPanel,SkewPanel",
-    "comparing.tables:ComparisonSidesPanel",
-    "comparing.waterfalls:ComparisonWaterfallsPanel",
-    "comparing.tables:ComparisonStepPanel,ComparisonRangesPanel,ComparisonKernelsPanel",
+    "comparing.tables:ComparisonSidesPanel,ComparisonStepPanel",
+    "comparing.tables:ComparisonRangesPanel,ComparisonKernelsPanel",
 )
 _GAPS = ("gap_list:GapListPanel", "gap_classes:GapClassesPanel")
 PAGES = (

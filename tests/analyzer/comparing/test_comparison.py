@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from decodescope.analyzer.comparing.comparison import compare_runs
+from decodescope.analyzer.comparing.sides import sides_of
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.schema.comparison_report import Change, Comparison
 from decodescope.analyzer.schema.report import Attribution, Finding, Health
@@ -41,7 +42,7 @@ def test_ratios_and_their_verdicts() -> None:
     assert to_fused.speed is not None
     assert to_compiled.speed.value == pytest.approx(sum(RATES[COMPILED]) / sum(RATES[EAGER]))
     assert to_compiled.speed.verdict == "faster"
-    assert to_compiled.step_ns.base == pytest.approx(1e9 / (sum(RATES[EAGER]) / 4))
+    assert sides_of(full())[0].step_ns == pytest.approx(1e9 / (sum(RATES[EAGER]) / 4))
     assert to_fused.speed.verdict == "no_difference_shown"
     assert to_fused.speed.interval is not None
     assert to_fused.speed.interval.low < 1 < to_fused.speed.interval.high
@@ -51,8 +52,8 @@ def test_ratios_and_their_verdicts() -> None:
 
 def test_batches_count_in_step_times() -> None:
     rates = {EAGER: [100.0] * 3, COMPILED: [400.0] * 3}
-    (pair,) = compare_runs(runs_of(rates, batch=4), {}).comparison.pairs
-    assert pair.step_ns == Change(4e7, 1e7)
+    sides = sides_of(compare_runs(runs_of(rates, batch=4), {}))
+    assert [side.step_ns for side in sides] == [4e7, 1e7]
 
 
 def test_rates_and_accuracy_of_each_variant() -> None:
@@ -96,7 +97,6 @@ def test_variants_without_a_common_round_have_no_ratio() -> None:
     compared = compare_runs([run_of(EAGER, 0, 100.0), run_of(COMPILED, 1, 200.0)], {})
     (pair,) = compared.comparison.pairs
     assert pair.speed is None
-    assert pair.step_ns == Change(None, None)
     assert compared.comparison.rounds == 0
 
 
@@ -120,7 +120,8 @@ def test_changes_are_means_of_the_windows_steps() -> None:
         "host_wait": -300,
         "graph_internal": 60,
     }
-    assert (pair.launch_calls, pair.gpu_ops) == (Change(3, 1), Change(300, 90))
+    sides = sides_of(compared)
+    assert [(side.launches, side.gpu_ops) for side in sides] == [(3, 300), (1, 90)]
     assert [(row.path, row.gpu_ns) for row in pair.ranges] == [("decode_step", Change(1096, 640))]
 
 
@@ -129,7 +130,7 @@ def test_a_variant_without_a_window_has_only_its_speed() -> None:
     compared = compare_runs(runs_of({EAGER: [1.0], COMPILED: [2.0]}), windows)
     (pair,) = compared.comparison.pairs
     assert pair.speed is not None
-    assert pair.gpu_ops == Change(300, None)
+    assert [side.gpu_ops for side in sides_of(compared)] == [300, None]
     assert pair.step is None
     assert pair.ranges == ()
     assert "no_window" in codes(compared)
@@ -140,9 +141,8 @@ def test_cpu_windows_have_no_launch_calls() -> None:
     device = msgspec.structs.replace(window.devices[0], device="cpu")
     window = msgspec.structs.replace(window, devices=(device,))
     runs = runs_of({EAGER: [1.0], COMPILED: [2.0]}, device="cpu")
-    (pair,) = compare_runs(runs, {EAGER: window, COMPILED: window}).comparison.pairs
-    assert pair.launch_calls == Change(None, None)
-    assert pair.gpu_ops == Change(300, 300)
+    sides = sides_of(compare_runs(runs, {EAGER: window, COMPILED: window}))
+    assert [(side.launches, side.gpu_ops) for side in sides] == [(None, 300), (None, 300)]
 
 
 def test_findings_of_windows_name_their_variant() -> None:

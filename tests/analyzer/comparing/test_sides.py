@@ -1,11 +1,10 @@
-"""A comparison or a diff as one row for each side, and waterfalls on one scale."""
+"""A comparison or a diff as one row for each side."""
 
 import pytest
 
 from decodescope.analyzer.comparing.comparison import compare_runs
 from decodescope.analyzer.comparing.diff import diff_reports
-from decodescope.analyzer.comparing.sides import answers_of, pair_with_first, sides_of
-from decodescope.analyzer.schema.answer import Answer
+from decodescope.analyzer.comparing.sides import pair_with_first, sides_of
 from decodescope.analyzer.schema.step_report import Bandwidth
 from tests.helpers.comparison_reports import ACCURACY, capture_of, runs_of, step_of, window_of
 
@@ -55,8 +54,3 @@ def test_the_sides_of_a_diff() -> None:
 def test_a_trace_without_steps_has_no_speed() -> None:
     a, _ = sides_of(diff_reports(window_of(), window_of()))
     assert (a.tokens_per_s, a.step_ns, a.mbu, a.launches) == (None, None, None, None)
-
-
-def test_sides_without_parts_have_no_answer() -> None:
-    answers = answers_of(diff_reports(window_of(answer=Answer()), WINDOWS["eager"]))
-    assert answers == {"B": WINDOWS["eager"].answer}

@@ -1,10 +1,9 @@
-"""A step by part and by layer: the rows of both sides add up exactly, whatever the traces are."""
+"""A step by part: the rows of both sides add up exactly, whatever the traces are."""
 
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import combinations_with_replacement
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -17,11 +16,9 @@ from decodescope.analyzer.comparing.diff import diff_reports
 from decodescope.analyzer.comparing.pair_changes import step_changes
 from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.recordings.bundled import bundled_recordings
-from decodescope.analyzer.schema.answer import Answer
-from decodescope.analyzer.schema.comparison_report import Diff, LayerChange, PartChange
+from decodescope.analyzer.schema.comparison_report import Diff, PartChange
 from decodescope.analyzer.schema.report import GAP_CLASSES, Report
 from decodescope.analyzer.schema.step_report import StepKindReport
-from tests.helpers.comparison_reports import step_of, window_of
 from tests.helpers.planted.holds import ran_long
 from tests.helpers.planted.step_reports import (
     analysed,
@@ -66,13 +63,11 @@ def test_rows_add_up_and_exchanged_sides_negate_them(base: Report, other: Report
     assert step is not None
     assert back is not None
     assert_adds_up(step)
-    assert bool(step.layers) == bool(base.layers and other.layers)
     assert (back.base_step_ns, back.other_step_ns) == (step.other_step_ns, step.base_step_ns)
     assert list(back.parts) == swapped(step.parts)
-    assert list(back.layers) == swapped(step.layers)
     same = step_changes(base, base)
     assert same is not None
-    assert not any(row.change_ns for row in (*same.parts, *same.layers))
+    assert not any(row.change_ns for row in same.parts)
 
 
 def test_every_pair_of_recordings_adds_up() -> None:
@@ -80,7 +75,6 @@ def test_every_pair_of_recordings_adds_up() -> None:
         step = step_changes(one, two)
         assert step is not None
         assert_adds_up(step)
-        assert step.layers
 
 
 def test_every_pair_of_foreign_traces_and_recordings_adds_up(foreign_traces: Path) -> None:
@@ -104,17 +98,13 @@ def test_an_engine_is_compared_with_a_recording_of_ours(foreign_traces: Path) ->
     assert parts["experts"].other_ns is None
     assert parts["down"].base_ns is None
     assert (parts["attention"].base_ops or 0) >= 24
-    by_layer = {row.part: row for row in diff.answer.layers}
-    assert set(by_layer) == {"16 layers", "8 more layers", "prologue", "epilogue", "rest"}
-    assert by_layer["8 more layers"].other_ns is None
     messages = {found.code: found.message for found in diff.findings}
-    assert "24 layers" in messages["different_layers"]
     assert "batch 32 against 1" in messages["different_workloads"]
     assert "55,086 KV tokens" in messages["different_kv"]
     assert "MI300X against NVIDIA H200" in messages["different_workloads"]
 
 
-def first(rows: Sequence[PartChange | LayerChange]) -> tuple[str, int]:
+def first(rows: Sequence[PartChange]) -> tuple[str, int]:
     return rows[0].part, rows[0].change_ns
 
 
@@ -132,61 +122,6 @@ def test_a_planted_slow_role_is_first(role: str) -> None:
     back = step_changes(analyze(slowed(trace, chosen, 2_000)).report, before.report)
     assert back is not None
     assert first(back.parts) == (role, -2_000 * ops)
-
-
-@pytest.mark.parametrize("number", [0, 7, 15])
-def test_a_planted_slow_layer_is_first(number: int) -> None:
-    trace = bundled("compiled")
-    before = analyze(trace)
-    chosen = before.structure.layer == number
-    ops = next(row.ops for row in before.report.layers if row.layer == number)
-    step = step_changes(before.report, analyze(slowed(trace, chosen, 1_000)).report)
-    assert step is not None
-    assert first(step.layers) == (f"layer {number}", 1_000 * ops)
-    assert not any(row.change_ns for row in step.layers[1:])
-
-
-def test_layers_of_one_motif_are_compared_by_their_mean() -> None:
-    each: Any = {n: (0, 20 + 5 * (n == 2)) for n in range(3)}
-    base = step_report({"qkv": (6, 65)}, each, {"host_wait": 5})
-    other = step_report(
-        {"qkv": (8, 120)}, {**dict.fromkeys(range(4), (0, 30)), "prologue": (None, 0)}
-    )
-    step = step_changes(base, other)
-    assert step is not None
-    rows = {row.part: (row.base_ns, row.other_ns, row.change_ns) for row in step.layers}
-    assert rows == {
-        "3 layers": (65, 90, 25), "1 more layer": (None, 30, 30), "prologue": (None, 0, 0),
-        "rest": (5, 0, -5),
-    }  # fmt: skip
-
-
-def test_layers_of_several_motifs_are_compared_motif_by_motif() -> None:
-    two = {0: (0, 10), 1: (1, 30), 2: (0, 10), 3: (1, 30)}
-    more = {0: (0, 11), 1: (1, 36), 2: (0, 12), 3: (1, 36), 4: (0, 13), 5: (1, 36)}
-    step = step_changes(step_report({"o": (1, 80)}, two), step_report({"o": (1, 144)}, more))
-    assert step is not None
-    assert [(row.part, row.change_ns) for row in step.layers] == [
-        ("1 more layer of motif 1", 36), ("2 layers of motif 1", 12),
-        ("1 more layer of motif 0", 12), ("2 layers of motif 0", 4),
-    ]  # fmt: skip
-    single = dict.fromkeys(range(6), (0, 20))
-    step = step_changes(step_report({"o": (1, 80)}, two), step_report({"o": (1, 120)}, single))
-    assert step is not None
-    assert {row.part: row.change_ns for row in step.layers} == {
-        "4 layers": 0, "2 more layers": 40,
-    }  # fmt: skip
-
-
-def test_ops_that_run_while_the_next_step_does_shorten_the_rest() -> None:
-    layers: Any = {0: (0, 50), 1: (0, 50)}
-    step = step_changes(
-        step_report({"o": (1, 100)}, layers, step_ns=120),
-        step_report({"o": (1, 60)}, layers, step_ns=60),
-    )
-    assert step is not None
-    assert first(step.layers) == ("rest", -60)
-    assert step.layers[0].other_ns == -40
 
 
 @pytest.mark.parametrize("variant", ["compiled", "eager"])
@@ -212,18 +147,10 @@ def findings(base: Report, other: Report) -> Iterator[tuple[str, str]]:
 
 def test_what_limits_the_comparison_is_said() -> None:
     layered = step_report({"o": (1, 100)}, {0: (0, 50), 1: (0, 50)})
-    bare = step_report({"other": (1, 90)})
-    said = dict(findings(layered, bare))
-    assert said["no_layers"].startswith("B has no layers")
-    assert step_changes(layered, bare).layers == ()  # type: ignore[union-attr]
-    assert dict(findings(bare, bare))["no_layers"].startswith("A and B have no layers")
-    idle = window_of([step_of(0, 100, {}, gpu_ops=0)], answer=Answer())
-    assert dict(findings(layered, idle))["no_roles"].startswith("B has no step with GPU ops")
     answer = msgspec.structs.replace(layered.answer, step=None, step_ns=None)
     whole = msgspec.structs.replace(layered, steps=(), layers=(), answer=answer)
     said = dict(findings(whole, layered))
     assert "steps_on_one_side" in said
-    assert "no_layers" not in said
     assert step_changes(whole, layered).parts == ()  # type: ignore[union-attr]
     assert step_changes(None, layered) is None
 
@@ -248,6 +175,5 @@ def test_the_json_round_trips() -> None:
     diff = diff_reports(reports["h200-llama-3.2-1b-eager"], reports["h200-llama-3.2-1b-compiled"])
     assert msgspec.json.decode(msgspec.json.encode(diff), type=Diff) == diff
     answer = msgspec.json.decode(msgspec.json.encode(diff))["answer"]
-    for rows in (answer["parts"], answer["layers"]):
-        changes_ns = sum(row["change_ns"] for row in rows)
-        assert changes_ns == answer["other_step_ns"] - answer["base_step_ns"]
+    changes_ns = sum(row["change_ns"] for row in answer["parts"])
+    assert changes_ns == answer["other_step_ns"] - answer["base_step_ns"]

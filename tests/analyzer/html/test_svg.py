@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks, time_ticks
 from decodescope.analyzer.html.svg_step_time import bars_svg, histogram_svg, queue_svg
 from decodescope.analyzer.html.svg_timeline import MAX_STREAMS, excerpt_svg, step_svg, steps_svg
-from decodescope.analyzer.html.svg_variants import rates_svg, ratios_svg, standings_svg
+from decodescope.analyzer.html.svg_variants import rates_svg, standings_svg
 from decodescope.analyzer.names.kinds import FAMILIES
 from decodescope.analyzer.reports.distributions import shared_bounds
-from decodescope.analyzer.schema.comparison_report import SpeedRatio, Standing, VariantRates
+from decodescope.analyzer.schema.comparison_report import Standing, VariantRates
 from decodescope.analyzer.schema.kernel_report import QueueDepth
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.schema.run_report import Interval
@@ -25,7 +25,6 @@ from decodescope.analyzer.timing.intervals import union
 from decodescope.analyzer.tracks.step_tracks import StepTracks
 from tests.helpers.answers import answer_of
 from tests.helpers.comparison_reports import ACCURACY
-from tests.helpers.html_samples import sample_pair
 from tests.helpers.step_tracks import step_tracks_of
 
 OPS_PX, EARLY_PX, GAPS_PX, PLOT_PX = 26.0, 7.0, 14.0, 962.0
@@ -233,32 +232,6 @@ def test_the_area_of_a_queue_is_its_depths(depths: list[int], bucket_ns: int) ->
 
 def test_a_queue_without_depths_over_time_is_not_drawn() -> None:
     assert queue_svg("it", QueueDepth(1.0, 3, 0.5)) is None
-
-
-def test_ratios_are_left_and_right_of_one() -> None:
-    speeds = (
-        SpeedRatio(1.5, Interval(1.4, 1.6, 0.95), "faster"),
-        SpeedRatio(0.9, Interval(0.85, 0.93, 0.95), "slower"),
-        SpeedRatio(1.01, Interval(0.99, 1.03, 0.95), "no_difference_shown"),
-        SpeedRatio(1.0, None, "unknown", "one round"),
-    )
-    markup = ratios_svg([sample_pair("a", f"b{place}", s) for place, s in enumerate(speeds)])
-    assert markup is not None
-    root = parsed(markup)
-    one = next(
-        float(line.get("x1", 0)) for line in root.iter("line") if line.get("class") == "axis"
-    )
-    bands = [
-        (float(shape.get("x", 0)), float(shape.get("x", 0)) + float(shape.get("width", 0)))
-        for shape in root.iter("rect")
-    ]
-    (faster, slower, none) = bands
-    assert faster[0] > one
-    assert slower[1] < one
-    assert none[0] < one < none[1]
-    assert [shape.get("class") for shape in root.iter("circle")] == ["dot", "hollow"]
-    assert "x1.010 (95 %: x0.990 to x1.030), no difference shown" in texts(markup)
-    assert ratios_svg([sample_pair("a", "b", None)]) is None
 
 
 def test_every_round_is_a_dot() -> None:

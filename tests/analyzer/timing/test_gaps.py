@@ -186,7 +186,7 @@ def test_graph_ops_need_no_node_ids_and_may_have_them() -> None:
 
 
 def test_a_gap_of_zero_length_ops_is_two_gaps() -> None:
-    report = analyze(trace_of(op(0, 10), op(15, 15), op(20, 30))).report
+    report = analyze(trace_of(op(0, 10), op(15, 15, cat="gpu_memset"), op(20, 30))).report
     (device,) = report.devices
     assert (device.gaps["unlinked"].count, device.gaps["unlinked"].total_ns) == (2, 10)
 

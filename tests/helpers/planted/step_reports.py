@@ -3,21 +3,20 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.recordings.bundled import bundled_recordings
-from decodescope.analyzer.schema.comparison_report import LayerChange, PartChange, StepChanges
+from decodescope.analyzer.schema.comparison_report import PartChange, StepChanges
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.schema.step_report import LayerReport, StructureReport
 from decodescope.analyzer.trace import Bools, Trace
 from tests.helpers.answers import answer_of
 from tests.helpers.comparison_reports import step_of, window_of
 
-Row = TypeVar("Row", PartChange, LayerChange)
 Layers = Mapping[int | str, tuple[int | None, int]]
 
 
@@ -80,20 +79,19 @@ def slowed(trace: Trace, chosen: Bools, ns: int) -> Trace:
 
 
 def assert_adds_up(step: StepChanges) -> None:
-    """Both tables add up exactly, on both sides; the largest change is first."""
+    """The parts add up exactly, on both sides; the largest change is first."""
     assert step.base_step_ns is not None
     assert step.other_step_ns is not None
-    tables: list[Sequence[PartChange | LayerChange]] = [step.parts, step.layers]
-    for rows in filter(None, tables):
-        assert sum(row.change_ns for row in rows) == step.other_step_ns - step.base_step_ns
-        assert sum(row.base_ns or 0 for row in rows) == step.base_step_ns
-        assert sum(row.other_ns or 0 for row in rows) == step.other_step_ns
-        moved = [abs(row.change_ns) for row in rows]
-        assert moved == sorted(moved, reverse=True)
-        assert len({row.part for row in rows}) == len(rows)
+    rows = step.parts
+    assert sum(row.change_ns for row in rows) == step.other_step_ns - step.base_step_ns
+    assert sum(row.base_ns or 0 for row in rows) == step.base_step_ns
+    assert sum(row.other_ns or 0 for row in rows) == step.other_step_ns
+    moved = [abs(row.change_ns) for row in rows]
+    assert moved == sorted(moved, reverse=True)
+    assert len({row.part for row in rows}) == len(rows)
 
 
-def swapped(rows: Sequence[Row]) -> list[Row]:
+def swapped(rows: Sequence[PartChange]) -> list[PartChange]:
     """The rows as they are with the two sides exchanged."""
     return [
         msgspec.structs.replace(

@@ -12,9 +12,10 @@ from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
 from decodescope.kernels.ops.decode_attention import DecodeAttention, decode_attention_reference
 from decodescope.kernels.ops.embedding import Embed
+from decodescope.kernels.ops.linear import linear_reference
 from decodescope.kernels.ops.linear_residual import LinearResidual, linear_residual_reference
 from decodescope.kernels.ops.norm_gate_up import NormGateUp, norm_gate_up_reference
-from decodescope.kernels.ops.norm_head import NormHead, norm_head_reference
+from decodescope.kernels.ops.norm_head import NormHead
 from decodescope.kernels.ops.norm_qkv_rope import NormQkvRope, norm_qkv_rope_reference
 from decodescope.kernels.ops.rope import RopeTable
 
@@ -179,7 +180,7 @@ class Chain:
             x = linear_residual_reference(attended.view(1, -1), layer.out, x)
             act = norm_gate_up_reference(x, layer.mlp_norm, layer.gate_up)
             x = linear_residual_reference(act, layer.down, x)
-        return norm_head_reference(x, self.norm, self.head)
+        return linear_reference(x, self.head, self.norm)
 
 
 @pytest.mark.parametrize(("splits", "qk"), [(1, False), (2, True)])

@@ -5,7 +5,8 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
 from decodescope.kernels.host.workspace import new_workspace
-from decodescope.kernels.ops.norm_head import NormHead, norm_head_reference
+from decodescope.kernels.ops.linear import linear_reference
+from decodescope.kernels.ops.norm_head import NormHead
 from tests.helpers.refusals import refuses
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
@@ -44,7 +45,7 @@ def test_logits_and_the_largest_of_them(
     tokens, position = history(7, make.device), make.position(2)
     workspace, logits = make.workspace(0, 1), make.poisoned(1, vocabulary, dtype=torch.float32)
     NormHead(x, norm, head, tokens, position, tile, workspace, logits).launch()
-    assert_close(logits.to(dtype), norm_head_reference(x, norm, head))
+    assert_close(logits.to(dtype), linear_reference(x, head, norm))
     assert torch.equal(logits, logits.to(dtype).float())
     assert_reset(workspace)
     NormHead(x, norm, head, tokens, position, tile, workspace).launch()
@@ -62,7 +63,7 @@ def test_agrees_with_transformers_in_fp32(inputs) -> None:
     llama_norm.weight.copy_(norm.weight)
     expected = module(llama_norm(x))
     head = WeightMatrix(module.weight)
-    torch.testing.assert_close(norm_head_reference(x, norm, head).float(), expected)
+    torch.testing.assert_close(linear_reference(x, head, norm).float(), expected)
     tokens, position = history(2, make.device), make.position(0)
     NormHead(x, norm, head, tokens, position, Tile(4, 64), make.workspace(0, 1), logits).launch()
     torch.testing.assert_close(logits, expected, atol=1e-6, rtol=1e-6)
@@ -171,7 +172,7 @@ def test_large_activations_in_fp16(inputs, assert_close) -> None:
     tokens = history(2, make.device)
     tile, workspace = Tile(4, 64), make.workspace(0, 1)
     NormHead(x, norm, head, tokens, make.position(0), tile, workspace, logits).launch()
-    assert_close(logits.half(), norm_head_reference(x, norm, head))
+    assert_close(logits.half(), linear_reference(x, head, norm))
     assert tokens[0, 1] == logits.argmax()
 
 
@@ -203,7 +204,7 @@ def test_logits_of_a_batch_and_the_largest_of_them(
     workspace = make.workspace(0, 1)
     logits = make.poisoned(batch, vocabulary, dtype=torch.float32)
     NormHead(x, None, head, tokens, position, tile, workspace, logits).launch()
-    assert_close(logits.to(dtype), norm_head_reference(x, None, head))
+    assert_close(logits.to(dtype), linear_reference(x, head))
     assert torch.equal(logits, logits.to(dtype).float())
     assert torch.equal(tokens[:, 5], logits.argmax(-1))
     assert position.item() == 5
@@ -356,7 +357,7 @@ def test_many_programs_choose_the_same_token(
     workspace, logits = make.workspace(0, 1), make.poisoned(1, 50_001, dtype=torch.float32)
     for _ in range(30):
         NormHead(x, norm, head, tokens, position, tile, workspace, logits).launch()
-    assert_close(logits.to(dtype), norm_head_reference(x, norm, head))
+    assert_close(logits.to(dtype), linear_reference(x, head, norm))
     assert (tokens[0, 1:] == logits.argmax()).all()
     assert position.item() == 30
     assert_reset(workspace)

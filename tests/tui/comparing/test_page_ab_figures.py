@@ -1,4 +1,4 @@
-"""How long a comparison still takes, and the scale of its bars."""
+"""How long a comparison still takes."""
 
 import pytest
 from hypothesis import given
@@ -9,12 +9,9 @@ from decodescope.analyzer.comparing.comparison_messages import (
     ComparisonProgress,
     RunMeasured,
 )
-from decodescope.analyzer.comparing.sides import answers_of
 from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.tui.model.comparing import NO_COMPARISON, MeasuredRun
-from decodescope.tui.panels.comparing.waterfalls import bar_parts
 from tests.helpers.comparison_reports import run_of
-from tests.tui.comparing.scripted_comparison import comparison
 
 CONFIG = ComparisonConfig(WorkerConfig(variant="", batch=1, tokens=4), ("a", "b"), 4)
 
@@ -56,17 +53,3 @@ def test_before_the_first_run_and_after_the_last_no_time_is_known() -> None:
     assert state.runs == (MeasuredRun("a", 0, 5.0, 3.0),)
     assert state.left_s(3.0) == 21.0
     assert state.received(ComparisonProgress(4, stage="scoring a"), 30.0).left_s(31.0) is None
-
-
-@given(st.integers(1, 10**9), st.integers(1, 10**9), st.integers(1, 200))
-def test_the_bars_of_a_page_share_one_scale(faster: int, slower: int, cells: int) -> None:
-    rates = {"eager": (1e9 / slower,) * 3, "compiled": (1e9 / faster,) * 3}
-    answers = answers_of(comparison(3, **rates))
-    scale_ns = max(answer.whole_ns for answer in answers.values())
-    for answer in answers.values():
-        drawn = bar_parts(answer, scale_ns, cells)
-        assert len(drawn) == max(round(answer.whole_ns * cells / scale_ns), 1)
-        for part in answer.parts:
-            assert abs(drawn.count(part.part) - part.ns * cells / scale_ns) <= 1
-        order = [part.part for part in answer.parts]
-        assert drawn == sorted(drawn, key=order.index)

@@ -21,7 +21,7 @@ def test_each_state_of_a_comparison_reaches_the_terminal(tmp_path: Path) -> None
         terminal.until(lambda: terminal.shows("x4.515"))
         passing = ("so far", "paused meanwhile")
         terminal.until(
-            lambda: terminal.shows("· mlp") and not any(terminal.shows(text) for text in passing)
+            lambda: terminal.shows("(was ") and not any(terminal.shows(text) for text in passing)
         )
         terminal.child.send("q")
         terminal.until(terminal.gone)

@@ -4,15 +4,20 @@ from collections.abc import Hashable
 from typing import Any, ClassVar
 
 from decodescope.analyzer.comparing.pair_changes import KernelChange
-from decodescope.analyzer.comparing.range_rows import ListedRange, range_tree
 from decodescope.analyzer.comparing.sides import pair_with_first, sides_of
-from decodescope.analyzer.schema.comparison_report import Comparison, LayerChange, Pair, PartChange
+from decodescope.analyzer.schema.comparison_report import (
+    Comparison,
+    Pair,
+    PartChange,
+    RangeChange,
+    StepChanges,
+)
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.tables.changes_table import (
     kernel_changes_table,
-    layers_table,
     parts_table,
     range_changes_table,
+    range_notes,
 )
 from decodescope.analyzer.tables.columns import Table
 from decodescope.analyzer.tables.sides_table import sides_table
@@ -127,30 +132,13 @@ class ComparisonStepPanel(_ChangesTable):
 
     NAME = "ab_step"
     LISTED = "parts"
-    COMMANDS = commands_of("comparison", "rows", "ab_step")
-    _by_layer = False
-    _seen: tuple[View, Moment]
-
-    def source(self, view: View, moment: Moment) -> object:
-        self._seen = (view, moment)
-        return super().source(view, moment), self._by_layer
 
     def changes(
         self, pair: Pair, windows: tuple[Report, Report], names: tuple[str, str]
-    ) -> Table[PartChange] | Table[LayerChange]:
-        step = pair.step
-        if step is None or not step.parts:
-            return parts_table((), names)
-        by_layer = self._by_layer and bool(step.layers)
-        hint = f" · l: by {'part' if by_layer else 'layer'}" if step.layers else ""
-        change_ns = sum(row.change_ns for row in step.parts)
-        self._note = f"step {whole_change(change_ns)} µs{hint}"
-        return layers_table(step.layers, names) if by_layer else parts_table(step.parts, names)
-
-    def action_layers(self) -> None:
-        """Show the step by layer, or by part again."""
-        self._by_layer = not self._by_layer
-        self.show(*self._seen)
+    ) -> Table[PartChange]:
+        step = pair.step or StepChanges(None, None, ())
+        self._note = f"step {whole_change(sum(row.change_ns for row in step.parts))} µs"
+        return parts_table(step, names)
 
 
 class ComparisonKernelsPanel(_ChangesTable):
@@ -166,12 +154,14 @@ class ComparisonKernelsPanel(_ChangesTable):
 
 
 class ComparisonRangesPanel(_ChangesTable):
-    """A fused range is one row; the parts it stands for follow, under the side they are on."""
+    """The innermost ranges, the one that changed most first; a fused one is one row."""
 
     NAME = "ab_ranges"
     LISTED = "ranges"
 
     def changes(
         self, pair: Pair, windows: tuple[Report, Report], names: tuple[str, str]
-    ) -> Table[ListedRange]:
-        return range_changes_table(pair, range_tree(pair, windows), names)
+    ) -> Table[RangeChange]:
+        table = range_changes_table(pair, names)
+        self._note = range_notes(table, pair.overlapping)
+        return table
