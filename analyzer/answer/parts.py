@@ -13,16 +13,17 @@ import numpy as np
 from msgspec.structs import replace
 
 from decodescope.analyzer.names.kinds import FAMILIES, ROLES
-from decodescope.analyzer.roofline.roofline import Costs, Limit, LimitedWork
+from decodescope.analyzer.roofline.roofline import Costs, Limit, LimitedWork, OpWork
 from decodescope.analyzer.schema.answer import AnswerPart, PartGroup
 from decodescope.analyzer.schema.report import GAP_CLASSES
-from decodescope.analyzer.schema.step_report import Confidence
+from decodescope.analyzer.schema.step_report import Confidence, LayerReport, StructureReport
 from decodescope.analyzer.structure.step_structure import OTHER, Structure
 from decodescope.analyzer.timing.attributed_time import attributed_in
 from decodescope.analyzer.timing.interruptions.interruption import (
     Interruption,
     without_interruptions,
 )
+from decodescope.analyzer.timing.step_annotations import StepAnnotation
 from decodescope.analyzer.timing.timeline import Timeline, families_of, idle_inside
 from decodescope.analyzer.trace import Bools, Int64s, Intervals
 
@@ -67,6 +68,23 @@ class OpShares:
     part: Int64s
     own: Bools
     names: tuple[str, ...] = _WORK
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MedianStep:
+    """The `step` that stands for a trace (None without one), with what is known of it before its
+    costs: what its annotation tells, the role, the work and the attributed time of each op, its
+    busy parts, and its reports."""
+
+    timeline: Timeline
+    step: int | None
+    annotation: StepAnnotation
+    structure: Structure
+    work: OpWork
+    shares: OpShares | None
+    report: StructureReport
+    layers: tuple[LayerReport, ...]
+    parts: tuple[AnswerPart, ...]
 
 
 def window_of(

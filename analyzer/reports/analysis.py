@@ -7,7 +7,7 @@ import msgspec
 
 from decodescope.analyzer.answer.answer import AnswerFacts, find_answer
 from decodescope.analyzer.answer.host_frames import host_frames
-from decodescope.analyzer.answer.parts import busy_parts, op_shares, window_of
+from decodescope.analyzer.answer.parts import MedianStep, busy_parts, op_shares, window_of
 from decodescope.analyzer.attribution.ranges import Ranges, attribution, find_ranges
 from decodescope.analyzer.names.rules import bundled_rules
 from decodescope.analyzer.reports.device_report import (
@@ -24,7 +24,7 @@ from decodescope.analyzer.reports.main_steps import (
     step_kind_reports,
 )
 from decodescope.analyzer.reports.range_reports import range_reports
-from decodescope.analyzer.reports.structure_reports import MedianStep, find_costs, structure_reports
+from decodescope.analyzer.reports.structure_reports import find_costs, structure_reports
 from decodescope.analyzer.reports.user_facts import NOTHING, Given
 from decodescope.analyzer.roofline.roofline import OpWork, op_work
 from decodescope.analyzer.schema.answer import Answer

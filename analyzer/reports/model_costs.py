@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from decodescope.analyzer.answer.parts import MedianStep
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.modelling.config import read_model_config
 from decodescope.analyzer.modelling.contradictions import contradictions
@@ -22,7 +23,6 @@ from decodescope.analyzer.reports.model_facts import (
     step_sizes,
     trace_facts,
 )
-from decodescope.analyzer.reports.structure_reports import MedianStep
 from decodescope.analyzer.reports.user_facts import Given, GivenModel
 from decodescope.analyzer.roofline.peaks import DatasheetPeak, measured_peak
 from decodescope.analyzer.roofline.roofline import (

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
+from decodescope.analyzer.answer.parts import MedianStep
 from decodescope.analyzer.modelling.contradictions import matrix_sizes
 from decodescope.analyzer.modelling.matrices import head_matrix
 from decodescope.analyzer.modelling.shape import ModelShape, StepShape, causal_pairs
@@ -18,7 +19,6 @@ from decodescope.analyzer.modelling.trace_facts import (
     shown_requests,
 )
 from decodescope.analyzer.names.kinds import ROLES
-from decodescope.analyzer.reports.structure_reports import MedianStep
 from decodescope.analyzer.reports.user_facts import Given
 from decodescope.analyzer.timing.step_annotations import StepAnnotation
 from decodescope.analyzer.trace import CollectiveMessage, Int64s

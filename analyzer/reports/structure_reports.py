@@ -5,12 +5,11 @@ from typing import Literal
 
 import numpy as np
 
-from decodescope.analyzer.answer.parts import OpShares
+from decodescope.analyzer.answer.parts import MedianStep, OpShares
 from decodescope.analyzer.attribution.ranges import Ranges, replay_sources
 from decodescope.analyzer.reports.user_facts import Given
 from decodescope.analyzer.roofline.peaks import datasheet_peak
-from decodescope.analyzer.roofline.roofline import Costs, OpWork, captured_cost, limits_by_shapes
-from decodescope.analyzer.schema.answer import AnswerPart
+from decodescope.analyzer.roofline.roofline import Costs, captured_cost, limits_by_shapes
 from decodescope.analyzer.schema.step_report import (
     Confidence,
     LayerPlace,
@@ -21,7 +20,6 @@ from decodescope.analyzer.schema.step_report import (
 from decodescope.analyzer.structure.layers import MIN_LAYERS, StepLayers
 from decodescope.analyzer.structure.paths import layer_of_nodes
 from decodescope.analyzer.structure.step_structure import NO_LAYER, Structure
-from decodescope.analyzer.timing.step_annotations import StepAnnotation
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Int64s, grouped
 
@@ -38,23 +36,6 @@ class _Layers:
     confidence: Confidence
     bounds: tuple[int, ...]
     motif: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MedianStep:
-    """The `step` that stands for a trace (None without one), with what is known of it before its
-    costs: what its annotation tells, the role, the work and the attributed time of each op, its
-    busy parts, and its reports."""
-
-    timeline: Timeline
-    step: int | None
-    annotation: StepAnnotation
-    structure: Structure
-    work: OpWork
-    shares: OpShares | None
-    report: StructureReport
-    layers: tuple[LayerReport, ...]
-    parts: tuple[AnswerPart, ...]
 
 
 def structure_reports(
