@@ -64,7 +64,7 @@ class Circumstances:
 
 
 def next_steps(circumstances: Circumstances) -> tuple[str, ...]:
-    """What to do first, and what shows more."""
+    """The changes to try first, and the recordings that would show more."""
     return tuple(_next(circumstances))
 
 

@@ -158,7 +158,7 @@ def _model_source(cost: StepCost | None, limit: StepLimit) -> ModelSource | None
 
 
 def _late_label(timeline: Timeline, window: Window) -> str | None:
-    """What the host did for most of the time for which a device of the window waited for it."""
+    """The host's activity for most of the time for which a device of the window waited for it."""
     waits = timeline.host_waits
     if len(window.devices) == 1:
         waits = waits.of_gaps(*timeline.gaps_of(window.devices[0]))

@@ -41,7 +41,7 @@ _BEFORE_PACKAGE = re.compile(r"^.*/(?:site-packages|dist-packages|lib/python[\d.
 def host_frames(
     timeline: Timeline, steps: Int64s, interruptions: Sequence[Interruption]
 ) -> tuple[HostFrame, ...]:
-    """What the host did while the device with most ops of each of `steps` waited for it, outside of
+    """The host's activity while the device with most ops of each of `steps` waited, outside of
     `interruptions`: the largest `MOST_ROWS`, as the mean ns per step. Of more than `MOST_STEPS`
     steps, as many count, spread evenly."""
     trace = timeline.trace

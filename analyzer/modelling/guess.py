@@ -136,7 +136,7 @@ def _degrees(facts: TraceFacts, tensor_parallel: int | None) -> Sequence[int]:
 
 
 def _evidence(shape: ModelShape, facts: TraceFacts, degree: int) -> dict[str, str]:
-    """What the model explains of the facts, empty if something contradicts it."""
+    """The facts that the model explains, empty if something contradicts it."""
     try:
         if contradictions(shape, facts, degree):
             return {}

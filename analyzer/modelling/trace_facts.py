@@ -1,4 +1,4 @@
-"""What a trace shows of the model that its steps compute."""
+"""The facts that a trace shows of the model that its steps compute."""
 
 from collections.abc import Collection
 from dataclasses import dataclass

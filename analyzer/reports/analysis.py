@@ -97,10 +97,10 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
     structured, layers = structure_reports(timeline, own_ranges, structure, step, shares)
     parts = () if shares is None else busy_parts(timeline, structure, shares)
     annotation = UNKNOWN if step is None else kinds_of(trace, timeline.steps)[step]
-    found = MedianStep(
+    median = MedianStep(
         timeline, step, annotation, structure, work, shares, structured, layers, parts
     )
-    costs = find_costs(found, facts)
+    costs = find_costs(median, facts)
     answer = Answer()
     if shares is not None:
         answer_facts = AnswerFacts(

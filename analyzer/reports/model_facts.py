@@ -1,4 +1,4 @@
-"""What a step shows of its model, and the sizes of the step."""
+"""The facts that a step shows of its model, and the sizes of the step."""
 
 import re
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ class StepSizes:
 
 
 def trace_facts(found: MedianStep) -> TraceFacts:
-    """What the step shows of its model."""
+    """The facts that the step shows of its model."""
     trace, work, annotation = found.timeline.trace, found.work, found.annotation
     ops = np.flatnonzero(found.timeline.steps.op_step == found.step)
     if trace.capture is None:

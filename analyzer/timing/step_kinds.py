@@ -192,13 +192,13 @@ def _work_kinds(
 def _named(trace: Trace, names: Int32s) -> tuple[Bools, Bools, Bools]:
     """For each name of the trace that is among `names`: whether it is attention, is made for
     decoding, and writes the KV cache with a block for each token."""
-    said = np.zeros((3, len(trace.names)), dtype=np.bool_)
+    is_named = np.zeros((3, len(trace.names)), dtype=np.bool_)
     for name in np.unique(names).tolist():
         text = trace.names[name]
-        said[0, name] = kernel_meaning(text).kind == "attention"
-        said[1, name] = _DECODING.search(text) is not None
-        said[2, name] = _CACHE_WRITE.search(text) is not None
-    return said[0], said[1], said[2]
+        is_named[0, name] = kernel_meaning(text).kind == "attention"
+        is_named[1, name] = _DECODING.search(text) is not None
+        is_named[2, name] = _CACHE_WRITE.search(text) is not None
+    return is_named[0], is_named[1], is_named[2]
 
 
 def _signatures(trace: Trace, attention: Int64s, step: Int64s, count: int) -> Int64s:

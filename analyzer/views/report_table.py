@@ -104,7 +104,7 @@ def shown_sections(
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What `before` draws, title, answer and findings of a report, and as many of its steps and
+    """The lines of `before`, title, answer and findings of a report, and as many of its steps and
     kernels as fit in `OVERVIEW_LINES`; the last line names the sections that are not shown whole.
     """
 
