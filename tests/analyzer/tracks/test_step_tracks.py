@@ -32,9 +32,9 @@ def test_a_step_lasts_until_the_next_one_begins_on_the_device() -> None:
     assert [GAP_CLASSES[kind] for kind in gaps.kind] == names
 
 
-def test_the_last_step_ends_with_its_marker_or_its_ops() -> None:
+def test_the_last_step_ends_with_its_ops() -> None:
     step = step_tracks(two_steps(), 1)
-    assert step.length_ns == 90
+    assert step.length_ns == 55
     assert [FAMILIES[kind] for kind in step.ops.kind] == ["other", "copy"]
 
 
