@@ -70,7 +70,7 @@ def test_the_rest_is_the_trace_recorded_without_a_lead(lead_steps: int) -> None:
         found = (getattr(trace, columns).start_ns - shift).tolist()
         assert found == getattr(alone, columns).start_ns.tolist()
     report, expected = analyze(trace).report, analyze(alone).report
-    for figures in ("devices", "steps", "ranges", "kernels", "launches", "waterfall"):
+    for figures in ("devices", "steps", "ranges", "kernels", "launches", "answer"):
         assert getattr(report, figures) == getattr(expected, figures), figures
 
 
