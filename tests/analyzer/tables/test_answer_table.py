@@ -7,12 +7,10 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from decodescope.analyzer.schema.answer import Answer, AnswerPart, HostFrame
-from decodescope.analyzer.schema.report import GAP_CLASSES
-from decodescope.analyzer.tables.answer_table import answer_table, answers_table
+from decodescope.analyzer.tables.answer_table import answer_table
 from decodescope.analyzer.text.formatting import UNKNOWN
 from decodescope.analyzer.views.table_parts import answer_block
 from decodescope.analyzer.vocabulary.answer_words import lines_of
-from tests.helpers.answers import answer_of
 from tests.helpers.hostile import anything
 from tests.helpers.rich_report import text_of
 
@@ -31,13 +29,6 @@ NO_LIMIT = replace(
         replace(part, limit_ns=None, over_ns=None if part.kernel else part.ns) for part in PARTS
     ),
 )
-
-
-@st.composite
-def answers(draw: st.DrawFn) -> Answer:
-    names = ("gate_up", "attention", *GAP_CLASSES, "profiler")
-    times = st.dictionaries(st.sampled_from(names), st.integers(0, 10**9), min_size=1)
-    return answer_of(draw(times))
 
 
 def block(answer: Answer, width: int, most: int | None = None) -> list[str]:
@@ -104,13 +95,3 @@ def test_parts_of_any_kernels_fit(names: list[str], width: int) -> None:
     parts = tuple(replace(PARTS[0], part=f"part {n}", kernel=name) for n, name in enumerate(names))
     lines = block(replace(ANSWER, parts=parts), width)
     assert max(map(cell_len, lines)) <= width
-
-
-@given(answers(), answers())
-def test_the_times_of_two_answers_stand_side_by_side_and_add_up(one: Answer, two: Answer) -> None:
-    table = answers_table({"A": one, "B": two})
-    *rows, step = table.rows
-    for name, answer in (("A", one), ("B", two)):
-        times = {row.part: row.ns.get(name, 0) for row in rows}
-        assert all(times.get(part.part, 0) == part.ns for part in answer.parts)
-        assert sum(times.values()) == step.ns[name] == answer.whole_ns
