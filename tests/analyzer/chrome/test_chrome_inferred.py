@@ -99,7 +99,7 @@ def test_an_op_with_a_range_of_the_model_interrupts_the_inferred_ones(tmp_path: 
 
 @given(
     st.lists(
-        st.tuples(st.integers(0, 60), st.integers(0, 30), st.sampled_from((7, 9))),
+        st.tuples(st.integers(0, 60), st.integers(1, 30), st.sampled_from((7, 9))),
         min_size=44, max_size=44,
     ),
     st.booleans(),
