@@ -59,7 +59,7 @@ def find_term(name: str) -> Term:
 
 
 def _key(name: str) -> str:
-    """What names of one term have in common."""
+    """A form of the name that its plural and its spellings share."""
     return _PLURAL.sub("", " ".join(re.split(r"[\s_-]+", name.casefold().strip())))
 
 

@@ -160,10 +160,13 @@ class _Scores:
 
 
 def _by_weights(variants: Sequence[str]) -> list[list[str]]:
-    """Variants that store the weights in the same way, together; those as loaded come first."""
+    """Variants that store the weights in the same way, together; those as loaded come first, and
+    among them those that leave the matrices where they were loaded, as the reference does: a packed
+    matrix has another alignment, from which a BLAS rounds otherwise."""
     groups: dict[Quantization | None, list[str]] = {None: []}
-    for variant in variants:
-        groups.setdefault(quantization_of(find_variant(variant).spec), []).append(variant)
+    specs = {variant: find_variant(variant).spec for variant in variants}
+    for variant in sorted(variants, key=lambda variant: specs[variant] is not None):
+        groups.setdefault(quantization_of(specs[variant]), []).append(variant)
     return list(groups.values())
 
 

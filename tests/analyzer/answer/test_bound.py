@@ -59,8 +59,8 @@ def test_the_profilers_cost_is_no_part_of_the_judged_step() -> None:
     """A step of 1,000 ns that takes 2,000 ns under the profiler."""
     parts = parts_of(gate_up=700, host_wait=300, profiler=1_000)
     assert bound_of(parts, StepLimit(600, "memory")) == "memory"
-    said = reasons(parts, StepLimit(600, "memory"), "memory", None, launches(1), "the step")
-    assert said[0] == "the limit is at least 600 ns, 60.0% of 1.00 µs: at least 60%"
+    sentences = reasons(parts, StepLimit(600, "memory"), "memory", None, launches(1), "the step")
+    assert sentences[0] == "the limit is at least 600 ns, 60.0% of 1.00 µs: at least 60%"
 
 
 lengths = st.dictionaries(
@@ -98,10 +98,10 @@ def test_the_sentences_name_the_figures() -> None:
 def test_the_queue_depth_is_evidence_of_a_late_host() -> None:
     parts = parts_of(gate_up=100, host_wait=900)
     for depth, shown in ((0.0, True), (44.0, True), (None, False)):
-        said = reasons(parts, UNKNOWN, "host", None, launches(depth), "the step")
-        assert any("queue depth" in sentence for sentence in said) == shown
-    said = reasons(parts_of(gate_up=9), UNKNOWN, "kernels", None, launches(1), "the window")
-    assert said == (
+        sentences = reasons(parts, UNKNOWN, "host", None, launches(depth), "the step")
+        assert any("queue depth" in sentence for sentence in sentences) == shown
+    sentences = reasons(parts_of(gate_up=9), UNKNOWN, "kernels", None, launches(1), "the window")
+    assert sentences == (
         "the limit is not known: neither a model nor the trace says what must be read",
         "kernels, and the time between them: 9 ns, 100.0% of the window (gate_up 9 ns)",
     )
