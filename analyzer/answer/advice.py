@@ -120,7 +120,7 @@ def _kernel_advice(parts: Sequence[AnswerPart]) -> Iterator[str]:
     name = part_words(first.part)
     if first.limit_ns:
         of_limit = first.limit_ns / max(first.ns, 1)
-        better = _known_better().get(first.part)
+        better = known_better().get(first.part)
         known = ""
         if better is not None and better.of_limit > of_limit and first.limit_bound == "memory":
             known = f"; {better.kernel} reaches {better.of_limit:.0%} ({better.where})"
@@ -143,8 +143,9 @@ class KnownBetter(msgspec.Struct, frozen=True):
 
 
 @cache
-def _known_better() -> dict[str, KnownBetter]:
-    """The kernels of known_better.json, by the part that they are for."""
+def known_better() -> dict[str, KnownBetter]:
+    """The kernels of known_better.json, by the part that they are for, as the bundled recording of
+    fused+graph shows them."""
     data = files(__package__).joinpath("known_better.json").read_bytes()
     return msgspec.json.decode(data, type=dict[str, KnownBetter])
 

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from decodescope.analyzer.answer.advice import Circumstances, next_steps
+from decodescope.analyzer import analyze, load
+from decodescope.analyzer.answer.advice import Circumstances, known_better, next_steps
+from decodescope.analyzer.recordings.bundled import bundled_recordings
 from tests.helpers.answers import part_of
 from tests.helpers.comparison_reports import capture_of
 
@@ -13,9 +15,13 @@ KERNELS = (part_of("gate_up", 900, 2, 600), part_of("host_wait", 100))
 
 def advised(**changes: Any) -> tuple[str, ...]:
     facts: dict[str, Any] = {
-        "bound": "kernels", "parts": KERNELS, "engine": None, "capture": None,
-        "late_label": None, "has_graphs": False,
-    }  # fmt: skip
+        "bound": "kernels",
+        "parts": KERNELS,
+        "engine": None,
+        "capture": None,
+        "late_label": None,
+        "has_graphs": False,
+    }
     return next_steps(Circumstances(**(facts | changes)))
 
 
@@ -40,9 +46,15 @@ def test_advice_leaves_out_what_a_memory_bound_step_does_already(variant: str, l
 
 @pytest.mark.parametrize(
     ("label", "advice"),
-    [("python", "CUDA graph"), ("sync", ".item()"), ("allocation", "KV cache"),
-     ("memcpy_api", "pinned"), ("other_api", "module loads"), (None, "CUDA graph")],
-)  # fmt: skip
+    [
+        ("python", "CUDA graph"),
+        ("sync", ".item()"),
+        ("allocation", "KV cache"),
+        ("memcpy_api", "pinned"),
+        ("other_api", "module loads"),
+        (None, "CUDA graph"),
+    ],
+)
 def test_a_host_bound_step_is_advised_by_what_the_host_does(label: str, advice: str) -> None:
     assert advice in advised(bound="host", late_label=label)[0]
 
@@ -82,7 +94,7 @@ def test_our_variants_are_named_for_our_own_runs_only() -> None:
 def test_kernels_are_advised_by_the_part_that_loses_most() -> None:
     (advice,) = advised()
     assert advice.startswith("start with gate_up: 67% of its limit; 300 ns a step could go")
-    assert "the kernel of fused+graph reaches 97% (llama-3.1-8b, bf16, batch 1, H200)" in advice
+    assert "the kernel of fused+graph reaches 90% (llama-3.2-1b, bf16, batch 1, H200)" in advice
     near = (part_of("gate_up", 900, 2, 890), part_of("host_wait", 100))
     assert advised(parts=near) == ("start with gate_up: 99% of its limit; 10 ns a step could go",)
     without_limit = (part_of("attention", 900, 2), part_of("host_wait", 100))
@@ -92,3 +104,13 @@ def test_kernels_are_advised_by_the_part_that_loses_most() -> None:
 def test_idle_time_of_unknown_cause_asks_for_the_hosts_calls() -> None:
     parts = (part_of("unlinked", 900), part_of("gate_up", 100, 2))
     assert advised(bound="host", parts=parts)[0].startswith("record the host's API calls")
+
+
+def test_the_known_better_kernels_are_those_of_the_bundled_recording() -> None:
+    """Their figures have the provenance of the recording: GPU, versions, commit."""
+    path = next(p for p in bundled_recordings() if p.stem == "h200-llama-3.2-1b-fused+graph")
+    parts = {part.part: part for part in analyze(load(path)).report.answer.parts}
+    for name, better in known_better().items():
+        part = parts[name]
+        assert part.limit_ns is not None
+        assert better.of_limit == round(part.limit_ns / part.ns, 2)

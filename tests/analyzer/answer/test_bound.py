@@ -17,9 +17,15 @@ UNKNOWN = StepLimit()
 
 def launches(depth: float | None) -> LaunchReport:
     return LaunchReport(
-        calls=1, by_api={}, graph_launches=0, gpu_ops_per_graph_launch=(), api_ns=None,
-        queue_ns=None, launch_latency_ns=None, median_queue_depth=depth,
-    )  # fmt: skip
+        calls=1,
+        by_api={},
+        graph_launches=0,
+        gpu_ops_per_graph_launch=(),
+        api_ns=None,
+        queue_ns=None,
+        launch_latency_ns=None,
+        median_queue_depth=depth,
+    )
 
 
 def parts_of(**ns: int) -> list[AnswerPart]:
@@ -81,9 +87,15 @@ def test_every_step_has_a_bound_and_a_reason(ns: dict[str, int], limit_ns: int |
 
 def test_the_sentences_name_the_figures() -> None:
     cost = StepCost(
-        "model", "m", "bf16", 4_800_000, None, device_name="NVIDIA H200",
-        datasheet_peak_bytes_per_s=4.8e12, peak_source="NVIDIA H200 datasheet",
-    )  # fmt: skip
+        "model",
+        "m",
+        "bf16",
+        4_800_000,
+        None,
+        device_name="NVIDIA H200",
+        datasheet_peak_bytes_per_s=4.8e12,
+        peak_source="NVIDIA H200 datasheet",
+    )
     parts = [part_of("gate_up", 3_000, limit_ns=900), *parts_of(host_wait=1_000)]
     limit = StepLimit(1_000, "memory", is_lower_bound=False)
     assert reasons(parts, limit, "kernels", cost, launches(4), "the step") == (

@@ -71,8 +71,11 @@ def test_late_time_goes_to_the_innermost_frame_operator_and_call() -> None:
 def test_the_rows_add_up_to_the_late_parts_of_the_answer() -> None:
     report = analyze(two_steps(frame(0, 30_000))).report
     timeline = find_timeline(two_steps(frame(0, 30_000)))
-    late = [part.ns for part in report.answer.parts if part.part in (
-        "host_wait", "launch_call", "launch_latency")]  # fmt: skip
+    late = [
+        part.ns
+        for part in report.answer.parts
+        if part.part in ("host_wait", "launch_call", "launch_latency")
+    ]
     first = np.array([report.answer.step])
     assert sum(row.ns for row in host_frames(timeline, first, ())) == sum(late) > 0
     assert sum(row.ns for row in report.answer.host) > 0

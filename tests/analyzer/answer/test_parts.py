@@ -8,22 +8,38 @@ from decodescope.analyzer import Analysis, analyze
 from tests.helpers.kineto_events import Event, call, op, span, trace_of
 
 CAPTURE = {
-    "device": "cuda", "device_name": "NVIDIA H200", "model": "m", "weights": "random",
-    "variant": "eager", "dtype": "bf16", "batch": 1, "context": 4, "position": 4, "steps": 2,
-    "bytes_per_step": 48_000, "unprofiled_step_ns": 90, "decodescope_version": "0",
-}  # fmt: skip
+    "device": "cuda",
+    "device_name": "NVIDIA H200",
+    "model": "m",
+    "weights": "random",
+    "variant": "eager",
+    "dtype": "bf16",
+    "batch": 1,
+    "context": 4,
+    "position": 4,
+    "steps": 2,
+    "bytes_per_step": 48_000,
+    "unprofiled_step_ns": 90,
+    "decodescope_version": "0",
+}
 
 
 def two_steps(**keys: object) -> Analysis:
     return analyze(
         trace_of(
-            span(0, 100, "decode_step"), span(100, 190, "decode_step"),
-            call(5, 8, 1), op(20, 40, 1, name="a"), call(50, 52, 2), op(60, 75, 2, name="b"),
-            call(105, 108, 3), op(120, 150, 3, name="a"), call(151, 155, 4),
+            span(0, 100, "decode_step"),
+            span(100, 190, "decode_step"),
+            call(5, 8, 1),
+            op(20, 40, 1, name="a"),
+            call(50, 52, 2),
+            op(60, 75, 2, name="b"),
+            call(105, 108, 3),
+            op(120, 150, 3, name="a"),
+            call(151, 155, 4),
             op(160, 175, 4, cat="gpu_memcpy"),
             **keys,
         )
-    )  # fmt: skip
+    )
 
 
 def parts_of(analysis: Analysis) -> dict[str, int]:
@@ -38,9 +54,11 @@ def test_the_parts_add_up_to_the_step() -> None:
     analysis = two_steps(decodescope=with_peak(2.4e12))
     assert parts_of(analysis) == {
         "profiler": 10,
-        "host_wait": 34, "launch_call": 5, "launch_latency": 16,
+        "host_wait": 34,
+        "launch_call": 5,
+        "launch_latency": 16,
         "other": 35,
-    }  # fmt: skip
+    }
     answer = analysis.report.answer
     assert sum(parts_of(analysis).values()) == 100 == answer.step_ns
     assert answer.profiler_ratio == pytest.approx(100 / 90)
@@ -69,10 +87,16 @@ def test_a_step_that_the_next_one_overlaps_ends_where_that_begins() -> None:
     analysis = analyze(
         trace_of(
             *(span(at, at + 10, "decode_step") for at in (0, 10, 20)),
-            call(1, 2, 1), op(100, 120, 1), call(3, 4, 2), op(130, 250, 2, stream=8),
-            call(11, 12, 3), op(200, 240, 3), call(21, 22, 4), op(300, 301, 4),
+            call(1, 2, 1),
+            op(100, 120, 1),
+            call(3, 4, 2),
+            op(130, 250, 2, stream=8),
+            call(11, 12, 3),
+            op(200, 240, 3),
+            call(21, 22, 4),
+            op(300, 301, 4),
         )
-    )  # fmt: skip
+    )
     assert [step.time_ns for step in analysis.report.steps] == [100, 100, 1]
     assert parts_of(analysis) == {"other": 90, "dependency": 10}
 
@@ -80,10 +104,14 @@ def test_a_step_that_the_next_one_overlaps_ends_where_that_begins() -> None:
 def test_a_step_that_the_next_one_overtakes_lasts_as_long_as_its_ops() -> None:
     analysis = analyze(
         trace_of(
-            span(0, 10, "decode_step"), span(10, 20, "decode_step"), call(1, 2, 1),
-            op(100, 120, 1, device=1), call(11, 12, 2), op(50, 60, 2),
+            span(0, 10, "decode_step"),
+            span(10, 20, "decode_step"),
+            call(1, 2, 1),
+            op(100, 120, 1, device=1),
+            call(11, 12, 2),
+            op(50, 60, 2),
         )
-    )  # fmt: skip
+    )
     assert [step.time_ns for step in analysis.report.steps] == [20, 10]
     assert analysis.report.answer.step_ns == sum(parts_of(analysis).values())
 
@@ -104,8 +132,11 @@ def test_time_before_the_first_op_of_a_step_belongs_to_the_step_before() -> None
     answer = analysis.report.answer
     assert (answer.step_ns, answer.bound) == (100, "host")
     assert parts_of(analysis) == {
-        "other": 10, "host_wait": 85, "launch_call": 2, "launch_latency": 3
-    }  # fmt: skip
+        "other": 10,
+        "host_wait": 85,
+        "launch_call": 2,
+        "launch_latency": 3,
+    }
 
 
 @given(st.data())

@@ -5,9 +5,8 @@ import json
 import random
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec

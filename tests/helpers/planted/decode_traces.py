@@ -144,10 +144,18 @@ class Recording:
             self.free_ns[kernel.stream] = end_ns
             self.ops.append(
                 RecordedOp(
-                    start_ns, end_ns, correlation, kernel.stream, plan.device, kernel.name,
-                    kernel.part, kernel.category, graph, step,
+                    start_ns,
+                    end_ns,
+                    correlation,
+                    kernel.stream,
+                    plan.device,
+                    kernel.name,
+                    kernel.part,
+                    kernel.category,
+                    graph,
+                    step,
                 )
-            )  # fmt: skip
+            )
 
     def wait(self) -> None:
         """The host waits until the device has nothing to do."""
@@ -223,10 +231,16 @@ def events_of(recording: Recording) -> list[Event]:
             graph = {"graph_id": each.graph, "graph_node_id": nodes[each.correlation]}
         events.append(
             op(
-                each.start, each.end, each.correlation, name=each.name, device=each.device,
-                stream=each.stream, cat=each.category, **graph,
+                each.start,
+                each.end,
+                each.correlation,
+                name=each.name,
+                device=each.device,
+                stream=each.stream,
+                cat=each.category,
+                **graph,
             )
-        )  # fmt: skip
+        )
     events += [event("user_annotation", m.name, m.start, m.end, *host) for m in recording.marks]
     return events + (_python(recording) if plan.frames else [])
 
@@ -239,9 +253,13 @@ def _python(recording: Recording) -> list[Event]:
         while opened and opened[-1][1].end < frame.end:
             opened.pop()
         made = event(
-            "python_function", frame.name, frame.start, frame.end, recording.plan.pid,
+            "python_function",
+            frame.name,
+            frame.start,
+            frame.end,
+            recording.plan.pid,
             recording.plan.number,
-        )  # fmt: skip
+        )
         made["args"] = {"Python id": number} | (
             {"Python parent id": opened[-1][0]} if opened else {"Python parent id": None}
         )

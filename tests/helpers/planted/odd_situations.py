@@ -121,6 +121,16 @@ def only_nccl(rng: random.Random) -> Situation:
 
 
 ODD = (
-    one_step, one_op, one_layer, only_a_prefill, whole_microseconds, two_models, two_engines,
-    cut_window, alike_names, no_steps, only_copies, only_nccl,
-)  # fmt: skip
+    one_step,
+    one_op,
+    one_layer,
+    only_a_prefill,
+    whole_microseconds,
+    two_models,
+    two_engines,
+    cut_window,
+    alike_names,
+    no_steps,
+    only_copies,
+    only_nccl,
+)

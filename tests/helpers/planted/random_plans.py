@@ -42,9 +42,15 @@ def random_situation(rng: random.Random) -> Situation:
         kind, batch, mark = _KINDS[rng.choice(engine)]
         made = _kernels(rng, most_ns, streams)
         step = Step(
-            made, kind, batch, mark, graph=rng.random() < 0.5, waits=waits,
-            schedule_ns=drawn(rng, 0, 60 * US), python_ns=drawn(rng, 0, 20 * US),
-        )  # fmt: skip
+            made,
+            kind,
+            batch,
+            mark,
+            graph=rng.random() < 0.5,
+            waits=waits,
+            schedule_ns=drawn(rng, 0, 60 * US),
+            python_ns=drawn(rng, 0, 20 * US),
+        )
         steps += jittered(rng, step, rng.randint(1, 5))
     rng.shuffle(steps)
     plan = Plan(tuple(steps), frames=rng.random() < 0.3, begin_ns=rng.choice((0, 10**6, 10**18)))

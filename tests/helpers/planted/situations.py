@@ -274,13 +274,29 @@ def ranks(rng: random.Random) -> Situation:
 SITUATIONS: dict[str, Callable[[random.Random], Situation]] = {
     made.__name__: made
     for made in (
-        host_bound, late_scheduler, memory_bound, slow_kernels, all_reduces, copies_largest,
-        vllm_prefills, old_vllm_prefills, sglang_prefills, mixed_steps, vllm_frames, sglang_frames,
-        draft_and_verify, interrupted, slow_launch, micro_batches, early_launches, unmarked_steps,
-        two_unmarked_steps, ranks,
+        host_bound,
+        late_scheduler,
+        memory_bound,
+        slow_kernels,
+        all_reduces,
+        copies_largest,
+        vllm_prefills,
+        old_vllm_prefills,
+        sglang_prefills,
+        mixed_steps,
+        vllm_frames,
+        sglang_frames,
+        draft_and_verify,
+        interrupted,
+        slow_launch,
+        micro_batches,
+        early_launches,
+        unmarked_steps,
+        two_unmarked_steps,
+        ranks,
         *ODD,
     )
-}  # fmt: skip
+}
 
 
 def situation(name: str, seed: int) -> Situation:

@@ -95,9 +95,13 @@ def _steps_of(plan: Plan) -> Iterator[_PlantedStep]:
     starts, times_ns, held_ns = step_starts(usual), step_times(usual), step_times(held)
     for index, time_ns in times_ns.items():
         yield _PlantedStep(
-            plan.steps[index], usual, starts[index], time_ns, held_ns[index] - time_ns,
+            plan.steps[index],
+            usual,
+            starts[index],
+            time_ns,
+            held_ns[index] - time_ns,
             index == max(starts),
-        )  # fmt: skip
+        )
 
 
 def step_starts(recording: Recording) -> dict[int, int]:
