@@ -187,7 +187,10 @@ def reasons(
 ) -> tuple[str, ...]:
     """Sentences with the figures that decide, then the other evidence; `whole` names the time that
     the parts are of: "the step", "the window", or the time without the profiler's cost."""
-    return (*_limit_reasons(parts, limit, cost), *_group_reasons(parts, bound, launches, whole))
+    of_limit = tuple(_limit_reasons(parts, limit, cost))
+    of_groups = tuple(_group_reasons(parts, bound, launches, whole))
+    limit_decides = bound in ("memory", "compute")
+    return of_limit + of_groups if limit_decides else of_groups + of_limit
 
 
 def _judged_ns(parts: Sequence[AnswerPart]) -> int:

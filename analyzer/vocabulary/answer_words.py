@@ -68,17 +68,8 @@ def frame_words(host: HostFrame) -> str:
     return host.frame or " · ".join(filter(None, (host.operator, host.call)))
 
 
-def reasons_in_order(answer: Answer) -> tuple[str, ...]:
-    """The reason that decides first: the limit decides where a step is near it, and is the last of
-    the reasons elsewhere."""
-    reasons = answer.because
-    if answer.bound in ("memory", "compute"):
-        return reasons
-    return (*reasons[1:], *reasons[:1])
-
-
 def _reasons(answer: Answer) -> Iterator[str]:
-    for place, reason in enumerate(reasons_in_order(answer)):
+    for place, reason in enumerate(answer.because):
         decides = place == 0 and answer.bound != "unknown"
         yield f"{bound_words(answer.bound)}; {reason}" if decides else reason
 

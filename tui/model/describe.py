@@ -6,7 +6,6 @@ from decodescope.analyzer.answer.advice import gap_advice
 from decodescope.analyzer.names.fitted_names import short_kernels
 from decodescope.analyzer.schema.report import GapReport
 from decodescope.analyzer.text.formatting import UNKNOWN, count, duration, percent
-from decodescope.analyzer.vocabulary.answer_words import reasons_in_order
 from decodescope.analyzer.vocabulary.words import (
     CPU_GAP_MEANINGS,
     GAP_MEANINGS,
@@ -49,7 +48,7 @@ def overview_lines(window: Window) -> Iterator[DetailLine]:
     """The bound of the step, its reasons, the advice, and every finding."""
     report = window.report
     yield DetailLine("", bound_words(report.answer.bound), "strong")
-    for reason in reasons_in_order(report.answer):
+    for reason in report.answer.because:
         yield DetailLine("", f"· {reason}")
     if window.communication is not None:
         yield DetailLine("", f"· {straggler_text(window.communication)}")

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.analyzer.vocabulary.answer_words import answer_lines, reasons_in_order
+from decodescope.analyzer.vocabulary.answer_words import answer_lines
 from decodescope.analyzer.vocabulary.words import (
     bound_words,
     cost_words,
@@ -51,7 +51,7 @@ class VerdictPanel(Panel[VerdictData]):
                 "no GPU activity", messages or ("the trace holds no GPU events",), True
             )
         answer, lines = report.answer, answer_lines(report)
-        reasons = [*lines.refused, *reasons_in_order(answer)]
+        reasons = [*lines.refused, *answer.because]
         if view.window.communication is not None:
             reasons.append(straggler_text(view.window.communication))
         if report.structure is not None and report.structure.layers:

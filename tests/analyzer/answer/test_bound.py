@@ -98,13 +98,17 @@ def test_the_sentences_name_the_figures() -> None:
     )
     parts = [part_of("gate_up", 3_000, limit_ns=900), *parts_of(host_wait=1_000)]
     limit = StepLimit(1_000, "memory", is_lower_bound=False)
-    assert reasons(parts, limit, "kernels", cost, launches(4), "the step") == (
-        "the limit is 1.00 µs, 25.0% of 4.00 µs: below 60% (4.80 MB at 4,800 GB/s, NVIDIA H200 "
-        "datasheet)",
+    kernels, host, of_limit = (
         "kernels, and the time between them: 2.10 µs over their limit, 52.5% of the step (gate_up "
         "2.10 µs)",
         "the host was late: 1.00 µs, 25.0% of the step (waiting for the host 1.00 µs)",
+        "the limit is 1.00 µs, 25.0% of 4.00 µs: below 60% (4.80 MB at 4,800 GB/s, NVIDIA H200 "
+        "datasheet)",
     )
+    decided = reasons(parts, limit, "kernels", cost, launches(4), "the step")
+    assert decided == (kernels, host, of_limit)
+    decided = reasons(parts, limit, "memory", cost, launches(4), "the step")
+    assert decided == (of_limit, kernels, host)
 
 
 def test_the_queue_depth_is_evidence_of_a_late_host() -> None:
@@ -114,6 +118,6 @@ def test_the_queue_depth_is_evidence_of_a_late_host() -> None:
         assert any("queue depth" in sentence for sentence in sentences) == shown
     sentences = reasons(parts_of(gate_up=9), UNKNOWN, "kernels", None, launches(1), "the window")
     assert sentences == (
-        "the limit is not known: neither a model nor the trace says what must be read",
         "kernels, and the time between them: 9 ns, 100.0% of the window (gate_up 9 ns)",
+        "the limit is not known: neither a model nor the trace says what must be read",
     )

@@ -6,6 +6,7 @@ import pytest
 
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.vocabulary.answer_words import answer_lines
 from tests.analyzer.readers.test_foreign_traces import path_of
 from tests.helpers.kineto_events import Event, call, event, op, span, trace_of
 
@@ -130,6 +131,7 @@ def test_the_profile_of_a_graph_capture_is_one_and_says_so_first(api: str) -> No
     assert report.health.status == "degraded"
     assert "graph capture" in report.answer.because[0]
     assert report.answer.next == ("profile its replays, after the capture",)
+    assert answer_lines(report).reasons[0].endswith(report.answer.because[0])
     without = report_of(*steps, *beside)
     assert without.answer.bound == "host"
     assert not any("capture" in text for text in (*without.answer.because, *without.answer.next))

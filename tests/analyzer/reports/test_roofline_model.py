@@ -71,7 +71,8 @@ def test_a_figure_of_bandwidth_says_its_moment(eager):
 
 def test_the_limit_names_its_bytes_and_its_peak(eager):
     answer, cost = eager.answer, eager.step_cost
-    reason = answer.because[0]
+    (reason,) = (one for one in answer.because if one.startswith("the limit is"))
+    assert (answer.bound, answer.because[-1]) == ("host", reason)
     assert reason.startswith(f"the limit is {duration(answer.limit_ns)}, ")
     assert reason.endswith(
         f"({bytes_size(cost.bytes_per_step)} at {bytes_size(cost.peak_bytes_per_s)}/s, measured)"
