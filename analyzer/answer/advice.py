@@ -7,7 +7,6 @@ from importlib.resources import files
 
 import msgspec
 
-from decodescope.analyzer.answer.parts import lost_ns
 from decodescope.analyzer.schema.answer import AnswerPart, Bound
 from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.analyzer.text.formatting import duration
@@ -125,7 +124,7 @@ def _kernel_advice(parts: Sequence[AnswerPart]) -> Iterator[str]:
         if better is not None and better.of_limit > of_limit and first.limit_bound == "memory":
             known = f"; {better.kernel} reaches {better.of_limit:.0%} ({better.where})"
         yield (
-            f"start with {name}: {of_limit:.0%} of its limit; {duration(lost_ns(first))} a step "
+            f"start with {name}: {of_limit:.0%} of its limit; {duration(first.lost_ns)} a step "
             f"could go{known}"
         )
     elif first.ops:

@@ -24,7 +24,6 @@ from decodescope.analyzer.answer.parts import (
     all_parts,
     idle_ns,
     limits_of,
-    lost_ns,
     without_profiler,
 )
 from decodescope.analyzer.roofline.roofline import Costs
@@ -202,7 +201,7 @@ def _lost_by_group(parts: Sequence[AnswerPart]) -> dict[Bound, int]:
     lost: dict[Bound, int] = dict.fromkeys(("kernels", "host", "communication", "copies"), 0)
     for part in parts:
         if part.group != "profiler":
-            lost[part.group] += lost_ns(part)
+            lost[part.group] += part.lost_ns
     return lost
 
 
@@ -233,8 +232,8 @@ def _group_reasons(
     for group in sorted(lost, key=lambda group: (group != bound, -lost[group])):
         if lost[group] <= _LEAST_SHARE * judged_ns:
             continue
-        largest = [part for part in parts if part.group == group and lost_ns(part) > 0][:_SHOWN]
-        listed = ", ".join(f"{part_words(part.part)} {duration(lost_ns(part))}" for part in largest)
+        largest = [part for part in parts if part.group == group and part.lost_ns > 0][:_SHOWN]
+        listed = ", ".join(f"{part_words(part.part)} {duration(part.lost_ns)}" for part in largest)
         share = lost[group] / judged_ns
         over = " over their limit" if any(part.limit_ns for part in largest) else ""
         yield (

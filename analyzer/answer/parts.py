@@ -195,12 +195,7 @@ def busy_ns(parts: Sequence[AnswerPart]) -> int:
 
 
 def _order(part: AnswerPart) -> tuple[bool, int, str]:
-    return part.group == PROFILER, -lost_ns(part), part.part
-
-
-def lost_ns(part: AnswerPart) -> int:
-    """The time over the limit; where that is not known, all of the part's time."""
-    return part.ns if part.over_ns is None else part.over_ns
+    return part.group == PROFILER, -part.lost_ns, part.part
 
 
 def _with_work(part: AnswerPart, work: LimitedWork | None, limit: Limit | None) -> AnswerPart:

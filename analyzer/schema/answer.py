@@ -42,6 +42,11 @@ class AnswerPart(Struct, frozen=True):
     flops: int | None = None
     confidence: Confidence = "none"
 
+    @property
+    def lost_ns(self) -> int:
+        """The time over the limit; where that is not known, all of the part's time."""
+        return self.ns if self.over_ns is None else self.over_ns
+
 
 class HostFrame(Struct, frozen=True):
     """The host's activity while a step's devices waited for it: the innermost Python frame

@@ -1,5 +1,4 @@
-"""The parts of the step that an answer is about: time, limit, and time over the limit; and those of
-several answers side by side."""
+"""The parts of the step that an answer is about: time, limit, and time over the limit."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -60,10 +59,10 @@ def answer_table(answer: Answer, most: int | None = None) -> Table[AnswerPart]:
         ),
         Column(
             "over_share",
-            "of step",
+            "of window" if answer.step_ns is None else "of step",
             PERCENT,
             "The time over the limit, or the time where that is not known, ÷ the step.",
-            lambda part: _lost_ns(part) / answer.whole_ns if answer.whole_ns else None,
+            lambda part: part.lost_ns / answer.whole_ns if answer.whole_ns else None,
             priority=3,
             bar=10 if known else 16,
         ),
@@ -79,10 +78,6 @@ def answer_table(answer: Answer, most: int | None = None) -> Table[AnswerPart]:
         mark=lambda part: Mark("part", part.part),
         tone=lambda part: "dim" if part.group == "profiler" else "plain",
     )
-
-
-def _lost_ns(part: AnswerPart) -> int:
-    return part.ns if part.over_ns is None else part.over_ns
 
 
 def _bytes_per_s(part: AnswerPart) -> float | None:
