@@ -1,4 +1,4 @@
-"""What can run on this machine: the models, the variants and the checks of `doctor`, as tables.
+"""Tables of what this machine can run: the models, the variants and the checks of `doctor`.
 
 torch is imported inside the checks, so that they can report that it is not installed.
 """

@@ -142,9 +142,17 @@ def sample_comparison(report: Report, text: str = "", gate: Gate | None = None) 
         for variant in RATES
     )
     accuracy = Accuracy(
-        f"fp32{text}", f"a text{text}", 256, 0.0041, 3.2e-5, 0.992, 8.31, 1.0004,
-        kl_interval=Interval(2.9e-5, 3.5e-5, 0.95), positions_needed={"perplexity_ratio": 900},
-    )  # fmt: skip
+        f"fp32{text}",
+        f"a text{text}",
+        256,
+        0.0041,
+        3.2e-5,
+        0.992,
+        8.31,
+        1.0004,
+        kl_interval=Interval(2.9e-5, 3.5e-5, 0.95),
+        positions_needed={"perplexity_ratio": 900},
+    )
     variants = (
         VariantRates(
             f"eager{text}", RATES["eager"], 106.925, Interval(106.1, 107.8, 0.95), accuracy

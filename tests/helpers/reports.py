@@ -66,7 +66,7 @@ def _check_waiting(report: Report, waiting: CommunicationReport) -> None:
 
 
 def _check_main_steps(report: Report) -> None:
-    """What the main steps took and what is outside of them add up to the whole trace."""
+    """Asserts that the main steps and the time outside of them add up to the whole trace."""
     main = report.main_steps
     busy_ns = sum(device.busy_ns for device in report.devices)
     assert main.attributed_ns + main.outside_attributed_ns == busy_ns

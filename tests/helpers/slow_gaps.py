@@ -115,7 +115,7 @@ def whole_class(prev: Op, nxt: Op, launches: dict[int, Call]) -> str | None:
 
 
 def name_at(at: int, launch: Call, calls: list[Call], rest: str) -> str:
-    """What the GPU waited for at a time."""
+    """Reason for which the GPU waits at a time, by brute force."""
     if at >= launch.start:
         return "launch_call" if at < launch.end else rest
     doing = {APIS[c.name] for c in calls if c.tid == launch.tid and c.start <= at < c.end}

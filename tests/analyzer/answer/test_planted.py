@@ -56,7 +56,7 @@ def given_model(name: str) -> GivenModel:
 
 
 def check_answer(analysis: Analysis) -> None:
-    """What holds for every planted trace."""
+    """Invariants of every planted trace."""
     answer, report = analysis.report.answer, analysis.report
     assert answer.bound != "unknown"
     assert sum(part.ns for part in answer.parts) == answer.whole_ns

@@ -118,18 +118,32 @@ def test_generated_codes_own_annotations_are_left_out_of_paths() -> None:
 
 def test_operators_stand_in_where_the_host_opened_no_range() -> None:
     outside = [
-        operator(0, 50, "Torch-Compiled Region: 0/0"), operator(5, 20, "aten::linear"),
-        operator(6, 18, "aten::mm"), operator(30, 40, "triton_poi_fused_0"),
+        operator(0, 50, "Torch-Compiled Region: 0/0"),
+        operator(5, 20, "aten::linear"),
+        operator(6, 18, "aten::mm"),
+        operator(30, 40, "triton_poi_fused_0"),
         operator(60, 80, "CompiledFunction"),
-        call(7, 8, 1), op(300, 310, 1), call(31, 32, 2), op(320, 330, 2),
-        call(61, 62, 3), op(340, 350, 3), call(90, 91, 7), op(420, 430, 7),
-    ]  # fmt: skip
+        call(7, 8, 1),
+        op(300, 310, 1),
+        call(31, 32, 2),
+        op(320, 330, 2),
+        call(61, 62, 3),
+        op(340, 350, 3),
+        call(90, 91, 7),
+        op(420, 430, 7),
+    ]
     step = [
-        span(100, 200, "ProfilerStep#3"), operator(110, 130, "aten::add"),
-        span(140, 180, "attention"), operator(145, 160, "aten::mm"),
-        call(111, 112, 4), op(360, 370, 4),
-        call(146, 147, 5), op(380, 390, 5), call(190, 191, 6), op(400, 410, 6),
-    ]  # fmt: skip
+        span(100, 200, "ProfilerStep#3"),
+        operator(110, 130, "aten::add"),
+        span(140, 180, "attention"),
+        operator(145, 160, "aten::mm"),
+        call(111, 112, 4),
+        op(360, 370, 4),
+        call(146, 147, 5),
+        op(380, 390, 5),
+        call(190, 191, 6),
+        op(400, 410, 6),
+    ]
     report = report_of(*outside, *step)
     assert rows_of(report) == [
         ("ProfilerStep", 3, "range"),

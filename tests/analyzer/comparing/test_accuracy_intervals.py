@@ -130,8 +130,10 @@ def test_fewer_than_three_positions_have_no_interval(positions: int) -> None:
     assert found.perplexity_ratio_interval is found.kl_interval is None
     assert found.top1_agreement_interval is None
     assert found.positions_needed == {
-        "perplexity_ratio": None, "kl": None, "top1_agreement": None,
-    }  # fmt: skip
+        "perplexity_ratio": None,
+        "kl": None,
+        "top1_agreement": None,
+    }
     assert few_positions(found) == (
         f"{positions} positions are too few for the ratio of perplexity and KL and the share of "
         "equal tokens"

@@ -140,9 +140,16 @@ def test_unprofiled_times_stand_beside_the_step_ratio() -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("model", "tiny"), ("weights", "pretrained"), ("dtype", "fp16"), ("context", 512),
-     ("device", "cpu"), ("device_name", "NVIDIA H100 80GB HBM3"), ("batch", 4)],
-)  # fmt: skip
+    [
+        ("model", "tiny"),
+        ("weights", "pretrained"),
+        ("dtype", "fp16"),
+        ("context", 512),
+        ("device", "cpu"),
+        ("device_name", "NVIDIA H100 80GB HBM3"),
+        ("batch", 4),
+    ],
+)
 def test_captures_of_different_work_are_not_judged(field: str, value: object) -> None:
     base = scaled(1, capture=capture_of(10))
     diff = diff_reports(base, scaled(12.5, capture=capture_of(10, **{field: value})))

@@ -173,7 +173,7 @@ def test_a_diff_passes_fails_or_is_inconclusive() -> None:
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 5, 8])
 def test_fewer_steps_never_make_the_gate_stricter(steps: int) -> None:
-    """What all steps do not show, the first few do not show either."""
+    """A change that all steps do not show is not shown by the first few steps either."""
     noisy = (1500, 900, 1300, 1000, 1600, 1100, 1400, 950)
     assert gated(*noisy).gate.failures == ()
     assert gated(*noisy[:steps]).gate.failures == ()

@@ -30,10 +30,14 @@ from tests.helpers.planted.step_reports import (
 )
 
 FOREIGN = (
-    "mi300x_vllm_decode_graph.json.gz", "h200_llama1b_hf_eager.json.gz",
-    "h100_qwen1.5_0.5b_eager.json.gz", "v100_cuda_graph.json.gz", "a100_eager.json.gz",
-    "h100_2gpu_1s.sqlite", "cpu_only.json.gz",
-)  # fmt: skip
+    "mi300x_vllm_decode_graph.json.gz",
+    "h200_llama1b_hf_eager.json.gz",
+    "h100_qwen1.5_0.5b_eager.json.gz",
+    "v100_cuda_graph.json.gz",
+    "a100_eager.json.gz",
+    "h100_2gpu_1s.sqlite",
+    "cpu_only.json.gz",
+)
 NS = st.integers(0, 2**50)
 ROLE_TIMES = st.dictionaries(st.sampled_from(ROLES), st.tuples(st.integers(0, 500), NS), min_size=1)
 IDLE = st.none() | st.dictionaries(st.sampled_from(GAP_CLASSES), NS)

@@ -173,12 +173,22 @@ def test_the_parts_of_a_step_are_shown() -> None:
     (view, _) = views = full_views()
     parts = (
         AnswerPart(
-            "experts", "kernels", 7_170_000, 3_650_000, 3_520_000, 0.75, 72, "moe_kernel",
-            "memory", 12_345_678_901, None, "exact",
+            "experts",
+            "kernels",
+            7_170_000,
+            3_650_000,
+            3_520_000,
+            0.75,
+            72,
+            "moe_kernel",
+            "memory",
+            12_345_678_901,
+            None,
+            "exact",
         ),
         AnswerPart("qkv", "kernels", 2_270_000, None, None, 0.24, 24, "gemm", confidence="partial"),
         AnswerPart("elementwise", "kernels", 120_000, None, None, 0.01, 2, "triton"),
-    )  # fmt: skip
+    )
     answer = msgspec.structs.replace(
         view.report.answer, parts=parts, whole_ns=9_560_000, limit_ns=3_650_000
     )

@@ -15,8 +15,15 @@ LLAMA = read_model_config("llama-3.1-8b")
 GPT_OSS = read_model_config("gpt-oss-20b")
 HEAD = (128_256, 4096)
 # Products of a layer of Llama-3.1-8B in transformers: q, k, v, o, gate, up, down.
-LAYER = [(4096, 4096), (1024, 4096), (1024, 4096), (4096, 4096), (14336, 4096), (14336, 4096),
-         (4096, 14336)]  # fmt: skip
+LAYER = [
+    (4096, 4096),
+    (1024, 4096),
+    (1024, 4096),
+    (4096, 4096),
+    (14336, 4096),
+    (14336, 4096),
+    (4096, 14336),
+]
 
 
 def step(tokens: int, requests: int) -> list[Product]:

@@ -230,7 +230,7 @@ def test_work_grows_with_the_batch(batch: int, length: int) -> None:
 
 @pytest.mark.parametrize("name", sorted(bundled_models()))
 def test_the_work_of_unknown_sizes_is_a_lower_bound(name: str) -> None:
-    """What a step of unknown requests and positions does is what any step does at least."""
+    """The work of a step of unknown requests and positions is a lower bound of any step's work."""
     shape = read_model_config(name)
     weights, rng = model_weights(shape), random.Random(name)
     one = role_work(shape, StepShape(1, 1), weights)

@@ -136,11 +136,20 @@ def head_only(tokens: int, requests: int) -> Trace:
         if "head" in name:
             dims = [[requests, 4096], [4096, 128_256]]
             events.append(
-                event("cpu_op", "aten::mm", start, start + 900, 4242, 1, **{
-                    "External id": external, "Input Dims": dims,
-                    "Input type": ["c10::BFloat16", "c10::BFloat16"],
-                })
-            )  # fmt: skip
+                event(
+                    "cpu_op",
+                    "aten::mm",
+                    start,
+                    start + 900,
+                    4242,
+                    1,
+                    **{
+                        "External id": external,
+                        "Input Dims": dims,
+                        "Input type": ["c10::BFloat16", "c10::BFloat16"],
+                    },
+                )
+            )
         events.append(call(start + 10, start + 20, place + 1))
         at = 2_000_000 + place * 4_000_000
         ids = {"External id": external} if "head" in name else {}

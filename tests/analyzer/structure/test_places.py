@@ -69,9 +69,16 @@ def test_a_copy_beside_an_all_reduce_stages_its_message() -> None:
     """A copy to a registered buffer before, and one out of it behind; others stay copies."""
     inside, reduce = "Memcpy DtoD (Device -> Device)", "cross_device_reduce_1stage<half, 4>"
     ops = [
-        ("Memcpy HtoD (Pinned -> Device)", 7), ("gemm", 7), (inside, 7), (reduce, 7), (inside, 7),
-        ("gemm", 7), (inside, 7), ("gemm", 7), (inside, 9),
-    ]  # fmt: skip
+        ("Memcpy HtoD (Pinned -> Device)", 7),
+        ("gemm", 7),
+        (inside, 7),
+        (reduce, 7),
+        (inside, 7),
+        ("gemm", 7),
+        (inside, 7),
+        ("gemm", 7),
+        (inside, 9),
+    ]
     events = [
         op(10 * number, 10 * number + 5, number, name=name, stream=stream)
         for number, (name, stream) in enumerate(ops)

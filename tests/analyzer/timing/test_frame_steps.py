@@ -24,8 +24,14 @@ DECODE = f"{SGLANG}model_executor/model_runner.py(1700): forward_decode"
 EXTEND = f"{SGLANG}model_executor/model_runner.py(1720): forward_extend"
 REPLAY = f"{SGLANG}model_executor/cuda_graph_runner.py(800): replay"
 FORWARD = "tensorrt_llm/_torch/pyexecutor/py_executor.py(1300): _forward_step"
-LAYER = ("rms_norm_kernel", "gemm_qkv", "reshape_and_cache_flash_kernel", "flash_fwd_kernel",
-         "gemm_o", "act_and_mul_kernel")  # fmt: skip
+LAYER = (
+    "rms_norm_kernel",
+    "gemm_qkv",
+    "reshape_and_cache_flash_kernel",
+    "flash_fwd_kernel",
+    "gemm_o",
+    "act_and_mul_kernel",
+)
 
 
 def frame(start: int, end: int, name: str, *, tid: int = 1, pid: int = PID) -> Event:
@@ -56,8 +62,9 @@ def events_of(
     for index, step in enumerate(steps):
         at = begin + index * period
         number = 10_000_000 * tid + at
-        events += [frame(at + k, at + 50_000 - k, name, tid=tid)
-                   for k, name in enumerate(step.frames)]  # fmt: skip
+        events += [
+            frame(at + k, at + 50_000 - k, name, tid=tid) for k, name in enumerate(step.frames)
+        ]
         start = at + 2_000
         for place, name in enumerate(LAYER * step.layers):
             number += 1
@@ -133,8 +140,10 @@ def test_steps_that_repetition_shows_have_kinds_too() -> None:
 def test_one_step_and_only_a_prefill() -> None:
     one = analyze(trace_of(*events_of(DECODING)))
     assert (one.steps.source, kinds(one), one.steps.following.tolist()) == (
-        "frames", ["decode"], [-1]
-    )  # fmt: skip
+        "frames",
+        ["decode"],
+        [-1],
+    )
     assert kinds(analyze(trace_of(*events_of(PREFILL)))) == ["prefill"]
     assert kinds(analyze(trace_of(*events_of(Step(tokens=700))))) == ["unknown"]
 
@@ -177,8 +186,10 @@ def test_sglang_tells_the_kind_by_its_frames() -> None:
 def test_annotated_forwards_of_a_draft_worker_are_draft_steps() -> None:
     draft = f"{SGLANG}speculative/eagle_worker.py(600): draft"
     marks = ("step[DECODE bs=4]", "step[TARGET_VERIFY bs=4]", "step[DECODE bs=4]")
-    spans = [span(1_010 + 200_000 * step, 50_000 + 200_000 * step, name)
-             for step, name in enumerate(marks)]  # fmt: skip
+    spans = [
+        span(1_010 + 200_000 * step, 50_000 + 200_000 * step, name)
+        for step, name in enumerate(marks)
+    ]
     events = events_of(Step((draft,)), Step((RUN_BATCH,)), Step((RUN_BATCH,)))
     other_thread = frame(400_000, 600_000, draft, tid=2)
     assert kinds(analyze(trace_of(*events, *spans, other_thread))) == ["draft", "verify", "decode"]
@@ -226,8 +237,12 @@ def test_steps_that_the_window_cut_are_none() -> None:
 
 def test_marks_of_an_annotation_go_before_frames() -> None:
     steps = [DECODING] * 3
-    spans = [span(1_000 + 200_000 * step, 52_000 + 200_000 * step,
-                  "execute_context_0(0)_generation_4(4)") for step in range(3)]  # fmt: skip
+    spans = [
+        span(
+            1_000 + 200_000 * step, 52_000 + 200_000 * step, "execute_context_0(0)_generation_4(4)"
+        )
+        for step in range(3)
+    ]
     analysis = analyze(trace_of(*events_of(*steps), *spans))
     assert analysis.steps.source == "markers"
     assert [(row.kind, row.batch) for row in analysis.report.step_kinds] == [("decode", 4)]
@@ -248,21 +263,30 @@ def _reference(trace: Trace) -> list[int]:
     step_of_call = []
     for place in range(len(calls)):
         at, tid = calls.start_ns[place], calls.tid[place]
-        around = [row for row in top if frames.tid[row] == tid
-                  and frames.start_ns[row] <= at < frames.end_ns[row]]  # fmt: skip
+        around = [
+            row
+            for row in top
+            if frames.tid[row] == tid and frames.start_ns[row] <= at < frames.end_ns[row]
+        ]
         if not around:
             step_of_call.append(-1)
             continue
-        before = [row for row in top if frames.tid[row] == tid and row <= around[0]
-                  and names[row] == VLLM]  # fmt: skip
+        before = [
+            row for row in top if frames.tid[row] == tid and row <= around[0] and names[row] == VLLM
+        ]
         step_of_call.append(before[-1] if before else -1)
     steps = {step for place, step in enumerate(step_of_call) if place in launching}
     last = frames.end_ns.max() if len(frames) else 0
     cut = {
-        row for row in steps if row >= 0 and frames.end_ns[row] == last
-        and any(frames.end_ns[other] == last and frames.start_ns[other] < frames.start_ns[row]
-                for other in range(len(frames)))
-    }  # fmt: skip
+        row
+        for row in steps
+        if row >= 0
+        and frames.end_ns[row] == last
+        and any(
+            frames.end_ns[other] == last and frames.start_ns[other] < frames.start_ns[row]
+            for other in range(len(frames))
+        )
+    }
     return [
         int(frames.start_ns[step]) if step in steps - cut and step >= 0 else -1
         for step in step_of_call

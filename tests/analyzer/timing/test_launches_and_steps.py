@@ -185,8 +185,17 @@ def test_the_report_is_the_documented_json() -> None:
 
     report = report_of(span(0, 100, "decode_step"), call(5, 6, 1), op(10, 20, 1))
     data = json.loads(msgspec.json.encode(report))
-    assert {"schema_version", "source", "health", "devices", "launches", "steps", "kernels",
-            "ranges", "answer"} <= set(data)  # fmt: skip
+    assert {
+        "schema_version",
+        "source",
+        "health",
+        "devices",
+        "launches",
+        "steps",
+        "kernels",
+        "ranges",
+        "answer",
+    } <= set(data)
     assert data["schema_version"] == 3
     assert set(data["devices"][0]["gaps"]) == {
         *("unlinked", "graph_internal", "host_wait", "launch_call", "kernel_floor", "dependency"),

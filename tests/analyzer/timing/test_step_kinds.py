@@ -113,7 +113,7 @@ def _decode(batch: int) -> str:
         (["step 1", "step 2"], [0, 1]),
         ([], []),
     ],
-)  # fmt: skip
+)
 def test_the_main_kind_is_decode_or_the_most_frequent(names: list[str], main: list[int]) -> None:
     assert main_kind_steps(find_timeline(trace_of(*steps_of(*names)))).tolist() == main
 

@@ -105,9 +105,10 @@ def test_what_beats_a_variant_is_shown_beside_its_error() -> None:
     assert [line.split()[-1] for line in section.splitlines()[1:3]] == ["fused", "nothing"]
     assert "a variant beats another if it has more tokens/s" in " ".join(section.split())
     (line,) = (
-        line for line in comparison_markdown(shown).splitlines()
+        line
+        for line in comparison_markdown(shown).splitlines()
         if line.startswith("| eager |") and "1.2e-05" in line
-    )  # fmt: skip
+    )
     assert line.endswith("| fused |")
 
 
@@ -213,11 +214,14 @@ def test_accuracy_is_shown_with_its_intervals_or_with_too_few_positions() -> Non
     for output in (text_of(comparison_table(shown), 200), comparison_markdown(shown)):
         plain = " ".join(output.split())
         for words in (
-            "1.2e-05 (1.1e-05 to 1.3e-05)", "98.4 (97.2 to 99.1)", "1.0007 (1.0002 to 1.0012)",
-            "1.0007 (too few positions)", "1.2e-05 (too few positions)",
+            "1.2e-05 (1.1e-05 to 1.3e-05)",
+            "98.4 (97.2 to 99.1)",
+            "1.0007 (1.0002 to 1.0012)",
+            "1.0007 (too few positions)",
+            "1.2e-05 (too few positions)",
             "fused: 64 positions are too few for the ratio of perplexity (1 to 1.001) and KL "
             "(1.1e-05 to 1.3e-05); about 5,200 would decide",
-        ):  # fmt: skip
+        ):
             assert words in plain, words
         assert "eager: 64 positions" not in plain
     assert [one.code for one in shown.comparison.findings].count("few_positions") == 1

@@ -35,16 +35,22 @@ ANSWER = replace(
 )
 KNOWN = (
     {
-        "ops": 1_144, "bytes": 12_345_678_901, "limit_ns": 6_543_210, "over_ns": 626_790,
+        "ops": 1_144,
+        "bytes": 12_345_678_901,
+        "limit_ns": 6_543_210,
+        "over_ns": 626_790,
         "confidence": "exact",
     },
     {"ops": 72},
     {
-        "ops": 72, "bytes": 1_000_000, "limit_ns": 12_000, "over_ns": 1_988_000,
+        "ops": 72,
+        "bytes": 1_000_000,
+        "limit_ns": 12_000,
+        "over_ns": 1_988_000,
         "confidence": "partial",
     },
     {},
-)  # fmt: skip
+)
 
 
 def lines_of(table: object, width: int) -> list[str]:

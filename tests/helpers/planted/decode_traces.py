@@ -105,7 +105,7 @@ class Span:
 
 @dataclass
 class Recording:
-    """What the host and the device of a plan did, in ns."""
+    """Host calls and device operations of a plan, in ns."""
 
     plan: Plan
     ops: list[RecordedOp] = field(default_factory=list)
@@ -204,8 +204,8 @@ def _coarse(spans: Spans) -> Spans:
 
 
 def _cut(recording: Recording) -> Recording:
-    """What begins from the middle of the first step on, up to the middle of the last one. Without
-    its mark, the first is no step."""
+    """Part of the recording that begins between the middle of the first step and the middle of
+    the last one. The first step, without its mark, is no step."""
     middles = []
     for step in (0, len(recording.plan.steps) - 1):
         ops = [op for op in recording.ops if op.step == step]

@@ -82,7 +82,7 @@ def truth_of(plans: Sequence[Plan]) -> Truth:
 
 
 def truth_of_windows(plans: Sequence[Plan]) -> Truth:
-    """What is known without steps."""
+    """Truth that holds without steps."""
     parts: Counter[str] = Counter()
     for recording in map(record, plans):
         start_ns = min(op.start for op in recording.ops)

@@ -76,8 +76,12 @@ def test_parts_are_in_order_of_what_is_lost_and_add_up_to_the_step(variant: str)
 
 
 def test_a_part_has_its_time_limit_and_the_time_over_it() -> None:
-    parts = (part_of("down", 60_000, 1, 48_000), part_of("host_wait", 30_000),
-             part_of("norm", 8_000, 1), part_of("qkv", 2_000, 1, 2_500))  # fmt: skip
+    parts = (
+        part_of("down", 60_000, 1, 48_000),
+        part_of("host_wait", 30_000),
+        part_of("norm", 8_000, 1),
+        part_of("qkv", 2_000, 1, 2_500),
+    )
     answer = msgspec.structs.replace(
         answer_of({}), parts=parts, step_ns=100_000, whole_ns=100_000, limit_ns=50_500
     )
