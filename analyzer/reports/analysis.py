@@ -40,7 +40,7 @@ from decodescope.analyzer.timing.interruptions.interruption import (
     timed_steps,
 )
 from decodescope.analyzer.timing.step_annotations import UNKNOWN
-from decodescope.analyzer.timing.step_kinds import kinds_of, main_kind_steps
+from decodescope.analyzer.timing.step_kinds import main_kind_steps
 from decodescope.analyzer.timing.timeline import Timeline, find_timeline, step_idle_ns
 from decodescope.analyzer.trace import Bools, Int64s, Trace
 
@@ -85,7 +85,7 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
     work = op_work(trace, ranges.reference_op, facts.peak)
     interruptions = find_interruptions(timeline)
     interrupted_ns = interrupted_in_steps(timeline.steps, interruptions)
-    main_steps = main_kind_steps(timeline)
+    main_steps = main_kind_steps(timeline.steps, timeline.step_annotations)
     timed = timed_steps(timeline.steps, main_steps)
     step = median_step(timeline.steps, interrupted_ns, timed)
     main = find_main_steps(timeline, main_steps, interrupted_ns, interruptions)
@@ -96,7 +96,7 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         shares = op_shares(timeline, structure, window_of(timeline, step, interruptions))
     structured, layers = structure_reports(timeline, own_ranges, structure, step, shares)
     parts = () if shares is None else busy_parts(timeline, structure, shares)
-    annotation = UNKNOWN if step is None else kinds_of(trace, timeline.steps)[step]
+    annotation = UNKNOWN if step is None else timeline.step_annotations[step]
     median = MedianStep(
         timeline, step, annotation, structure, work, shares, structured, layers, parts
     )

@@ -20,7 +20,7 @@ from decodescope.analyzer.timing.interruptions.interruption import (
     without_interruptions,
 )
 from decodescope.analyzer.timing.intervals import covered_inside, intersections, lower_median, union
-from decodescope.analyzer.timing.step_kinds import kinds_of
+from decodescope.analyzer.timing.step_kinds import steps_with_ops
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import MEMCPY, MEMSET, Bools, Int64s, Intervals, rows_by
 
@@ -118,11 +118,11 @@ def _by_class(idle: GapParts) -> dict[str, GapTotal]:
 
 
 def step_kind_reports(timeline: Timeline, interrupted_ns: Int64s) -> tuple[StepKindReport, ...]:
-    """One row for each kind and batch of the steps, most steps first."""
-    steps, trace = timeline.steps, timeline.trace
-    annotations = kinds_of(trace, steps)
+    """One row for each kind and batch of the steps with ops, most steps first."""
+    steps, annotations = timeline.steps, timeline.step_annotations
     rows: dict[tuple[str, int], list[int]] = defaultdict(list)
-    for index, annotation in enumerate(annotations):
+    for index in steps_with_ops(steps).tolist():
+        annotation = annotations[index]
         rows[annotation.kind, -1 if annotation.batch is None else annotation.batch].append(index)
     attributed_ns = np.zeros(len(steps) + 1, dtype=np.int64)
     np.add.at(attributed_ns, steps.op_step, timeline.attributed_ns)

@@ -15,7 +15,7 @@ bytes give 2 m n k ÷ 2 (m k + k n + m n), which is below m.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -30,7 +30,6 @@ from decodescope.analyzer.timing.step_annotations import (
     supplemented,
 )
 from decodescope.analyzer.timing.steps import Steps
-from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Bools, HostEvents, Int32s, Int64s, Trace, grouped, rows_in
 
 MANY_TOKENS = 1_024
@@ -43,16 +42,17 @@ _DECODING = re.compile(
 )
 
 
-def main_kind_steps(timeline: Timeline) -> Int64s:
-    """The steps that a trace is about: the decode steps of the batch size that most of them have;
-    without decode steps, those of the kind that most steps have (of equally many, the first).
-
-    Steps that launched no op count only if no step launched any.
-    """
-    steps = timeline.steps
+def steps_with_ops(steps: Steps) -> Int64s:
+    """The steps that launched an op; all of them if none did."""
     launched = np.flatnonzero(steps.gpu_ops)
-    candidates = (launched if len(launched) else np.arange(len(steps))).tolist()
-    annotations = kinds_of(timeline.trace, steps)
+    return launched if len(launched) else np.arange(len(steps))
+
+
+def main_kind_steps(steps: Steps, annotations: Sequence[StepAnnotation]) -> Int64s:
+    """The steps that a trace is about, of those with ops: the decode steps of the batch size that
+    most of them have; without decode steps, those of the kind that most steps have (of equally
+    many, the first)."""
+    candidates = steps_with_ops(steps).tolist()
     decode = [index for index in candidates if annotations[index].kind == "decode"]
     if decode:
         batches = Counter(annotations[index].batch for index in decode)

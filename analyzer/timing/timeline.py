@@ -20,6 +20,8 @@ from decodescope.analyzer.timing.gaps import (
 from decodescope.analyzer.timing.host_waits import find_host_waits
 from decodescope.analyzer.timing.intervals import Union, covered_inside, merged
 from decodescope.analyzer.timing.launches import LaunchCalls, find_launch_calls
+from decodescope.analyzer.timing.step_annotations import StepAnnotation
+from decodescope.analyzer.timing.step_kinds import kinds_of
 from decodescope.analyzer.timing.steps import Steps, by_devices, find_steps
 from decodescope.analyzer.trace import (
     MEMCPY,
@@ -41,7 +43,7 @@ _NUMBER = {family: number for number, family in enumerate(FAMILIES)}
 class Timeline:
     """A trace with the busy intervals of each device (by device number), each op's attributed time,
     its launch calls, the gaps of all devices with their parts and the pieces of their host_wait
-    parts, each device's kernel floor (None if unknown), and its steps.
+    parts, each device's kernel floor (None if unknown), its steps, and the known facts of each.
 
     `attributed_time` explains the attributed time of an op; those of a device add up to its busy
     time.
@@ -56,6 +58,7 @@ class Timeline:
     host_waits: GapParts
     floors_ns: Floors
     steps: Steps
+    step_annotations: tuple[StepAnnotation, ...]
 
     @property
     def overlapping(self) -> bool:
@@ -97,6 +100,7 @@ def find_timeline(trace: Trace) -> Timeline:
     op_attributed_ns = np.zeros(len(trace.ops), dtype=np.int64)
     for op_rows in rows_by(trace.ops.device).values():
         op_attributed_ns[op_rows] = attributed_of_device(trace, op_rows)
+    steps = find_steps(trace, busy, launches)
     return Timeline(
         trace=trace,
         busy=busy,
@@ -106,7 +110,8 @@ def find_timeline(trace: Trace) -> Timeline:
         parts=parts,
         host_waits=find_host_waits(trace, gaps, parts),
         floors_ns=floors_ns,
-        steps=find_steps(trace, busy, launches),
+        steps=steps,
+        step_annotations=kinds_of(trace, steps),
     )
 
 

@@ -65,7 +65,8 @@ def _host_words(host: Sequence[HostFrame]) -> str:
 
 def frame_words(host: HostFrame) -> str:
     """The Python frame, else the operator and call, that the host was in."""
-    return host.frame or " · ".join(filter(None, (host.operator, host.call)))
+    recorded = host.frame or " · ".join(filter(None, (host.operator, host.call)))
+    return recorded or "code outside of recorded events"
 
 
 def _reasons(answer: Answer) -> Iterator[str]:

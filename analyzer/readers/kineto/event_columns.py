@@ -15,7 +15,7 @@ from decodescope.analyzer.readers.kineto.event_arguments import (
     ShapeColumn,
 )
 from decodescope.analyzer.readers.kineto.operator_work import WorkColumns
-from decodescope.analyzer.readers.trace_columns import LIMIT_NS, NOT_GIVEN, Names, host_events
+from decodescope.analyzer.readers.trace_columns import NOT_GIVEN, Names, host_events
 from decodescope.analyzer.trace import GRAPH, KERNEL, MEMCPY, MEMSET, GpuOps, HostEvents, Int64s
 
 _GPU_KINDS = {
@@ -144,11 +144,13 @@ class EventColumns:
     def _add_groups(self, groups: _Groups) -> None:
         modules, groups["frames"] = _modules_apart(groups["frames"])
         groups["ranges"] += modules
-        self._add_gpu(groups["gpu"])
+        if groups["gpu"]:
+            self._add_gpu(groups["gpu"])
         self._add_host(groups["calls"], self.calls, kernels=self.kernels)
         self._add_host(groups["cpu_ops"], self.cpu_ops, self.work)
         self._add_host(groups["ranges"], self.ranges)
-        self._add_frames(groups["frames"])
+        if groups["frames"]:
+            self._add_frames(groups["frames"])
         dropped = self.dropped
         self._add_host(groups["overhead"], self.overhead)
         self.dropped = dropped
@@ -176,12 +178,15 @@ class EventColumns:
         self._count(groups, outside)
         self._add_groups(groups)
         for name in ("gpu", "calls", "cpu_ops", "ranges", "frames", "overhead"):
-            self.pairs.began(getattr(self, name), [places[id(event)] for event in groups[name]])
+            if groups[name]:
+                self.pairs.began(getattr(self, name), [places[id(event)] for event in groups[name]])
 
     def _times(self, events: list[Event]) -> tuple[list[Event], Int64s, Int64s]:
-        start_ns, start_usable = to_nanoseconds([event.ts for event in events])
-        length_ns, length_usable = to_nanoseconds([event.dur for event in events])
-        usable = start_usable & length_usable & (length_ns >= 0) & (length_ns <= LIMIT_NS)
+        literals = [event.ts for event in events]
+        literals += [event.dur for event in events]
+        times_ns, is_number = to_nanoseconds(literals)
+        start_ns, length_ns = times_ns.reshape(2, -1)
+        usable = is_number.reshape(2, -1).all(axis=0) & (length_ns >= 0)
         if not usable.all():
             self.dropped += int(np.count_nonzero(~usable))
             events = [event for event, keep in zip(events, usable, strict=True) if keep]
@@ -224,6 +229,8 @@ class EventColumns:
         work: WorkColumns | None = None,
         kernels: KernelColumn | None = None,
     ) -> None:
+        if not events:
+            return
         events, start, end = self._times(events)
         args = [event.args or _NO_ARGS for event in events]
         names = [event.name for event in events]

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from decodescope.analyzer.timing.intervals import upper_median
 from decodescope.analyzer.timing.step_annotations import step_kind
-from decodescope.analyzer.timing.step_kinds import kinds_of
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Bools, Int64s, rows_by
 
@@ -52,10 +51,9 @@ def kinds_with_names(timeline: Timeline) -> list[tuple[str, str]]:
     prefill requests (`…context_0…`) differ. Steps that frames mark have one name for all kinds."""
     names = [timeline.step_name(index) for index in range(len(timeline.steps))]
     uncounted = {name: _COUNTS.sub("*", step_kind(name)) for name in set(names)}
-    annotations = kinds_of(timeline.trace, timeline.steps)
     return [
         (annotation.kind, uncounted[name])
-        for annotation, name in zip(annotations, names, strict=True)
+        for annotation, name in zip(timeline.step_annotations, names, strict=True)
     ]
 
 

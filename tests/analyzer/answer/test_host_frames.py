@@ -41,7 +41,7 @@ def two_steps(*more: Event) -> Trace:
 
 def rows_of(trace: Trace) -> dict[Row, int]:
     timeline = find_timeline(trace)
-    found = host_frames(timeline, main_kind_steps(timeline), ())
+    found = host_frames(timeline, main_kind_steps(timeline.steps, timeline.step_annotations), ())
     return {(row.frame, row.operator, row.call): row.ns for row in found}
 
 
@@ -94,7 +94,9 @@ def test_without_launches_or_steps_there_is_no_row() -> None:
     empty = find_timeline(trace_of())
     assert host_frames(empty, np.zeros(0, dtype=np.int64), ()) == ()
     unlinked = find_timeline(trace_of(span(0, 99, "decode_step_0"), op(5, 9), op(20, 30)))
-    assert host_frames(unlinked, main_kind_steps(unlinked), ()) == ()
+    assert (
+        host_frames(unlinked, main_kind_steps(unlinked.steps, unlinked.step_annotations), ()) == ()
+    )
 
 
 def nested(numbers: random.Random, start: int, end: int, deep: int) -> list[tuple[int, int]]:
@@ -162,7 +164,7 @@ def test_random_nests_against_every_nanosecond(seed: int) -> None:
             events.append(operator(start, end, numbers.choice(("mm", "add")), tid=tid))
     trace = trace_of(*events)
     timeline = find_timeline(trace)
-    steps = main_kind_steps(timeline)
+    steps = main_kind_steps(timeline.steps, timeline.step_annotations)
     steps = steps[timeline.steps.gpu_ops[steps] > 0]
     expected = _reference(trace, timeline, steps)
     found = host_frames(timeline, steps, ())
@@ -201,7 +203,9 @@ def test_many_steps_are_sampled_evenly() -> None:
         events.append(call(at, at + 100, step + 1))
         events.append(op(at + 200, at + 1_200 + step, step + 1))
     timeline = find_timeline(trace_of(*events))
-    (row, *_) = host_frames(timeline, main_kind_steps(timeline), ())
+    (row, *_) = host_frames(
+        timeline, main_kind_steps(timeline.steps, timeline.step_annotations), ()
+    )
     chosen = np.linspace(0, 99, MOST_STEPS).astype(np.int64)
     late = np.where(chosen < 99, 10_000 - 1_000 - chosen - 100, 0)
     assert row.ns == round(late.sum() / MOST_STEPS)

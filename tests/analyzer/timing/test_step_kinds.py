@@ -101,6 +101,11 @@ def _decode(batch: int) -> str:
     return f"step[DECODE bs={batch}]"
 
 
+def main_steps(*events: Event) -> list[int]:
+    timeline = find_timeline(trace_of(*events))
+    return main_kind_steps(timeline.steps, timeline.step_annotations).tolist()
+
+
 @pytest.mark.parametrize(
     ("names", "main"),
     [
@@ -115,11 +120,12 @@ def _decode(batch: int) -> str:
     ],
 )
 def test_the_main_kind_is_decode_or_the_most_frequent(names: list[str], main: list[int]) -> None:
-    assert main_kind_steps(find_timeline(trace_of(*steps_of(*names)))).tolist() == main
+    assert main_steps(*steps_of(*names)) == main
 
 
 def test_a_step_that_launched_nothing_is_none_of_the_main_kind_unless_all_are() -> None:
     marks = [span(1000, 1100, _decode(3)), span(1100, 1200, _decode(3))]
     launching = steps_of(_decode(2))
-    assert main_kind_steps(find_timeline(trace_of(*launching, *marks))).tolist() == [0]
-    assert main_kind_steps(find_timeline(trace_of(*marks))).tolist() == [0, 1]
+    assert main_steps(*launching, *marks) == [0]
+    assert [row[:3] for row in kinds(*launching, *marks)] == [("decode", 1, 2)]
+    assert main_steps(*marks) == [0, 1]
