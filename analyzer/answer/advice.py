@@ -1,12 +1,13 @@
 """Advice by the bound of a step, by the engine that ran it, and by why the GPU was idle."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
 import msgspec
 
+from decodescope.analyzer.answer.parts import lost_by_group
 from decodescope.analyzer.schema.answer import AnswerPart, Bound
 from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.analyzer.text.formatting import duration
@@ -68,23 +69,35 @@ def next_steps(circumstances: Circumstances) -> tuple[str, ...]:
 
 
 def _next(circumstances: Circumstances) -> Iterator[str]:
+    """The largest gain comes first: each part of the kernels has a remedy of its own, every other
+    group has one for all its parts."""
     bound, parts = circumstances.bound, circumstances.parts
+    if bound == "kernels":
+        lost_ns = lost_by_group(parts)
+        largest = max((part.lost_ns for part in parts if part.group == bound), default=0)
+        rival = max((group for group in lost_ns if group != bound), key=lost_ns.__getitem__)
+        if lost_ns[rival] > largest:
+            yield from _advice(replace(circumstances, bound=rival))
+    yield from _advice(circumstances)
     ns = {part.part: part.ns for part in parts}
-    host_ns = sum(part.ns for part in parts if part.group == "host")
-    if bound == "host" and 2 * ns.get("unlinked", 0) > host_ns:
-        yield _UNLINKED_ADVICE
-    elif bound == "host":
-        yield _host_advice(circumstances)
-    elif bound == "kernels":
-        yield from _kernel_advice(parts)
-    else:
-        yield _of_engine(circumstances) or _own_advice(circumstances)
     between_ns = sum(ns.get(name, 0) for name in _BETWEEN_KERNELS)
     if bound in ("memory", "kernels") and between_ns >= _SMALL_SHARE * sum(ns.values()) > 0:
         yield _SMALL_GAPS_ADVICE
 
 
+def _advice(circumstances: Circumstances) -> Iterator[str]:
+    if circumstances.bound == "host":
+        yield _host_advice(circumstances)
+    elif circumstances.bound == "kernels":
+        yield from _kernel_advice(circumstances.parts)
+    else:
+        yield _of_engine(circumstances) or _own_advice(circumstances)
+
+
 def _host_advice(circumstances: Circumstances) -> str:
+    host_ns = {part.part: part.ns for part in circumstances.parts if part.group == "host"}
+    if 2 * host_ns.get("unlinked", 0) > sum(host_ns.values()):
+        return _UNLINKED_ADVICE
     if circumstances.late_label in _LATE_ADVICE:
         return _LATE_ADVICE[circumstances.late_label]
     if circumstances.engine is None or circumstances.engine == "decodescope":

@@ -24,6 +24,7 @@ from decodescope.analyzer.answer.parts import (
     all_parts,
     idle_ns,
     limits_of,
+    lost_by_group,
     without_profiler,
 )
 from decodescope.analyzer.roofline.roofline import Costs
@@ -172,7 +173,7 @@ def bound_of(parts: Sequence[AnswerPart], limit: StepLimit) -> Bound:
     judged_ns = _judged_ns(parts)
     if limit.ns is not None and limit.bound and limit.ns >= NEAR_LIMIT * judged_ns > 0:
         return limit.bound
-    lost = _lost_by_group(parts)
+    lost = lost_by_group(parts)
     return max(lost, key=lambda group: lost[group])
 
 
@@ -195,14 +196,6 @@ def reasons(
 def _judged_ns(parts: Sequence[AnswerPart]) -> int:
     """The time of the step without the profiler's cost."""
     return sum(part.ns for part in parts if part.group != "profiler")
-
-
-def _lost_by_group(parts: Sequence[AnswerPart]) -> dict[Bound, int]:
-    lost: dict[Bound, int] = dict.fromkeys(("kernels", "host", "communication", "copies"), 0)
-    for part in parts:
-        if part.group != "profiler":
-            lost[part.group] += part.lost_ns
-    return lost
 
 
 def _limit_reasons(
@@ -228,7 +221,7 @@ def _limit_reasons(
 def _group_reasons(
     parts: Sequence[AnswerPart], bound: Bound, launches: LaunchReport, whole: str
 ) -> Iterator[str]:
-    lost, judged_ns = _lost_by_group(parts), _judged_ns(parts)
+    lost, judged_ns = lost_by_group(parts), _judged_ns(parts)
     for group in sorted(lost, key=lambda group: (group != bound, -lost[group])):
         if lost[group] <= _LEAST_SHARE * judged_ns:
             continue

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from decodescope.analyzer.names.kinds import FAMILIES, ROLES
 from decodescope.analyzer.roofline.roofline import Costs, Limit, LimitedWork, OpWork
-from decodescope.analyzer.schema.answer import AnswerPart, PartGroup
+from decodescope.analyzer.schema.answer import AnswerPart, Bound, PartGroup
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.schema.step_report import Confidence, LayerReport, StructureReport
 from decodescope.analyzer.structure.step_structure import OTHER, Structure
@@ -25,20 +25,22 @@ from decodescope.analyzer.timing.interruptions.interruption import (
 )
 from decodescope.analyzer.timing.step_annotations import StepAnnotation
 from decodescope.analyzer.timing.timeline import Timeline, families_of, idle_inside
-from decodescope.analyzer.trace import Bools, Int64s, Intervals
+from decodescope.analyzer.trace import MEMCPY, MEMSET, Bools, Int64s, Intervals
 
 HOST_CLASSES = ("host_wait", "launch_call", "launch_latency", "unlinked")
 PROFILER = "profiler"
 # By the numbers of `Structure.confidence`.
 _CONFIDENCES: tuple[Confidence, ...] = ("exact", "partial", "none")
+# Copies and fills that no kernel makes; kernels that copy have the role "copy".
+_MEMCPY = "memcpy"
 # Ops without a known role count by their family.
-_WORK = tuple(dict.fromkeys((*ROLES, *FAMILIES)))
+_WORK = (*dict.fromkeys((*ROLES, *FAMILIES)), _MEMCPY)
 _KNOWN_ROLES = tuple(role for role in ROLES if role != ROLES[OTHER])
 _OF_FAMILY = np.array([_WORK.index(family) for family in FAMILIES])
 _GROUPS: dict[str, PartGroup] = {
     **dict.fromkeys(HOST_CLASSES, "host"),
     "communication": "communication",
-    "copy": "copies",
+    _MEMCPY: "copies",
     PROFILER: "profiler",
 }
 
@@ -112,11 +114,14 @@ def op_shares(timeline: Timeline, structure: Structure, window: Window) -> OpSha
     rows = np.flatnonzero(inside)
     role = structure.role[rows].astype(np.int64)
     family = _OF_FAMILY[families_of(timeline.trace.names, ops.take(rows))]
+    part = np.where(role == OTHER, family, role)
+    by_driver = np.isin(ops.kind[rows], (MEMCPY, MEMSET))
+    part[by_driver & (part != _WORK.index("communication"))] = _WORK.index(_MEMCPY)
     return OpShares(
         window=window,
         rows=rows,
         ns=attributed_in(timeline.trace, rows, pieces),
-        part=np.where(role == OTHER, family, role),
+        part=part,
         own=np.isin(timeline.steps.op_step[rows], -1 if window.step is None else window.step),
     )
 
@@ -144,9 +149,10 @@ def without_profiler(idle: dict[str, int], cost_ns: int) -> dict[str, int]:
 
 
 def limits_of(costs: Costs) -> dict[str, Limit]:
-    """The limit of each part, where it is known; by a model, that of a role without work is 0. The
-    ops of a part by family may do the work of any role: that part has no limit."""
-    roles = _KNOWN_ROLES if costs.by_model else ()
+    """The limit of each part, where it is known. By a model, that of a role without work is 0, and
+    that of copies by the driver. The ops of a part by family may do the work of any role: that part
+    has no limit."""
+    roles = (*_KNOWN_ROLES, _MEMCPY) if costs.by_model else ()
     without_work = dict.fromkeys(roles, Limit(0, "memory"))
     return without_work | {
         part: work.limit for part, work in costs.parts.items() if work.limit is not None
@@ -192,6 +198,15 @@ def all_parts(
 def busy_ns(parts: Sequence[AnswerPart]) -> int:
     """The time in which the step's devices were busy."""
     return sum(part.ns for part in parts if part.kernel is not None)
+
+
+def lost_by_group(parts: Iterable[AnswerPart]) -> dict[Bound, int]:
+    """The time over the limit of each group that can be the bound of a step, in ns."""
+    lost_ns: dict[Bound, int] = dict.fromkeys(("kernels", "host", "communication", "copies"), 0)
+    for part in parts:
+        if part.group != "profiler":
+            lost_ns[part.group] += part.lost_ns
+    return lost_ns
 
 
 def _order(part: AnswerPart) -> tuple[bool, int, str]:

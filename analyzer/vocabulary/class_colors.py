@@ -37,7 +37,7 @@ ROLE_FAMILIES = {
     "communication": "communication",
     "other": "other",
 }
-PART_FAMILIES = ROLE_FAMILIES | {family: family for family in FAMILY_COLORS}
+PART_FAMILIES = ROLE_FAMILIES | {family: family for family in FAMILY_COLORS} | {"memcpy": "copy"}
 PROFILER_COLOR = "#5D6B7B"
 PART_COLORS = {
     **{part: FAMILY_COLORS[family] for part, family in PART_FAMILIES.items()},
@@ -61,6 +61,7 @@ PART_LETTERS = {
     "head": "H",
     "sampling": "S",
     "quantise": "Z",
+    "memcpy": "Y",
     "profiler": "p",
 }
 LIMIT_COLOR = "#1FA3A3"

@@ -11,7 +11,7 @@ from decodescope.analyzer.schema.report import GAP_CLASSES, StepReport
 GROUPS: dict[str, PartGroup] = {
     **dict.fromkeys(("host_wait", "launch_call", "launch_latency", "unlinked"), "host"),
     "communication": "communication",
-    "copy": "copies",
+    "memcpy": "copies",
     "profiler": "profiler",
 }
 

@@ -95,10 +95,20 @@ def test_kernels_are_advised_by_the_part_that_loses_most() -> None:
     (advice,) = advised()
     assert advice.startswith("start with gate_up: 67% of its limit; 300 ns a step could go")
     assert "the kernel of fused+graph reaches 90% (llama-3.2-1b, bf16, batch 1, H200)" in advice
-    near = (part_of("gate_up", 900, 2, 890), part_of("host_wait", 100))
+    near = (part_of("gate_up", 900, 2, 890), part_of("host_wait", 9))
     assert advised(parts=near) == ("start with gate_up: 99% of its limit; 10 ns a step could go",)
     without_limit = (part_of("attention", 900, 2), part_of("host_wait", 100))
     assert advised(parts=without_limit)[0].startswith("start with attention: 900 ns a step")
+
+
+def test_a_group_with_one_remedy_comes_before_kernels_that_lose_less_each() -> None:
+    kernels = tuple(part_of(name, 60, 2) for name in ("attention", "norm", "rope"))
+    idle = (part_of("host_wait", 50), part_of("launch_latency", 20))
+    first, second = advised(parts=(*kernels, *idle))
+    assert "CUDA graph" in first
+    assert second.startswith("start with attention")
+    (only,) = advised(parts=(*kernels, part_of("host_wait", 50)))
+    assert only.startswith("start with attention")
 
 
 def test_idle_time_of_unknown_cause_asks_for_the_hosts_calls() -> None:

@@ -107,7 +107,7 @@ def test_letters_tell_entries_apart_without_any_colour(letters: Mapping[str, str
 def test_every_class_and_family_has_a_colour_and_a_letter() -> None:
     assert set(colors.GAP_COLORS) == set(colors.GAP_LETTERS) == set(GAP_CLASSES)
     assert set(colors.FAMILY_COLORS) == set(colors.FAMILY_LETTERS) == set(FAMILIES)
-    parts = {*ROLES, *FAMILIES, *GAP_CLASSES, PROFILER}
+    parts = {*ROLES, *FAMILIES, *GAP_CLASSES, "memcpy", PROFILER}
     assert set(colors.PART_COLORS) == set(colors.PART_LETTERS) == parts
 
 

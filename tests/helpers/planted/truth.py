@@ -22,7 +22,7 @@ from tests.helpers.slow_gaps import SlowGap, slow_gaps
 
 Parts = dict[str, int]
 # The parts that are no role of a kernel; copies of the driver and kernels that copy are one part.
-COMMUNICATION, COPIES = "communication", "copy"
+COMMUNICATION, COPIES = "communication", "memcpy"
 HOST_CLASSES = ("host_wait", "launch_call", "launch_latency")
 
 
