@@ -62,12 +62,8 @@ class Circumstances:
     has_graphs: bool
 
 
-def next_steps(circumstances: Circumstances) -> tuple[str, ...]:
+def next_steps(circumstances: Circumstances) -> Iterator[str]:
     """The changes to try first, and the recordings that would show more."""
-    return tuple(_next(circumstances))
-
-
-def _next(circumstances: Circumstances) -> Iterator[str]:
     bound, parts = circumstances.bound, circumstances.parts
     ns = {part.part: part.ns for part in parts}
     host_ns = sum(part.ns for part in parts if part.group == "host")

@@ -91,7 +91,7 @@ def _judged(
     """The answer with its interval and verdict from the spread of both sides, and how much more
     data would decide; from the number of steps of a side that has too few, why there is none."""
     few = [
-        f"{name} has {_steps(side)}"
+        f"{name} has {_counted(side, 'timed step')}"
         for name, side in ((BASE, base), (OTHER, other))
         if isinstance(side, int)
     ]
@@ -131,10 +131,6 @@ def _spread(traces: Sequence[SideTrace]) -> SideSpread | int:
     """The spread of a side's step time; the number of its steps, if there are too few."""
     times_ns = [trace.step_times_ns for trace in traces if trace.step_times_ns]
     return side_spread(times_ns) or len(times_ns[0])
-
-
-def _steps(number: int) -> str:
-    return "1 timed step" if number == 1 else f"{number} timed steps"
 
 
 def _answer_findings(answer: DiffAnswer) -> list[Finding]:

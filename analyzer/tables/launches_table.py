@@ -75,16 +75,12 @@ def launch_columns(*, several_devices: bool, overlapping: bool) -> tuple[Column[
             "range",
             NAME,
             "The range, without what all launches of the kernel have in common.",
-            text=_inner_range,
+            text=lambda row: TEXT.text(row.range and row.range.removeprefix(row.around)),
             priority=1,
             least=16,
             tone="dim",
         ),
     )
-
-
-def _inner_range(launch: LaunchRow) -> str:
-    return TEXT.text(None if launch.range is None else launch.range.removeprefix(launch.around))
 
 
 @dataclass(frozen=True, slots=True)

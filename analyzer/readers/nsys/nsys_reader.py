@@ -10,7 +10,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.readers.byte_source import ByteSource
 from decodescope.analyzer.readers.nsys.database import SQLITE_ERRORS, NsysDatabase
 from decodescope.analyzer.readers.nsys.events import (
@@ -128,14 +127,6 @@ def read_nsys(source: ByteSource) -> Trace:
             return _trace(database)
         except SQLITE_ERRORS as error:
             raise database.unreadable(error) from None
-
-
-def refuse_nsys_report(source: ByteSource) -> Trace:
-    """Raise `TraceError`: only Nsight Systems reads its reports."""
-    raise TraceError(
-        f"{source.path}: a report that only Nsight Systems reads; export it with "
-        "nsys export --type sqlite and open that"
-    )
 
 
 def _trace(database: NsysDatabase) -> Trace:
