@@ -99,16 +99,13 @@ def _stream_reports(
     for stream_rows in grouped(op_rows, ops.stream):
         begin, end = ops.start_ns[stream_rows], ops.end_ns[stream_rows]
         stream = int(ops.stream[stream_rows[0]])
-        idle = idle_totals(timeline, gap_rows[ended_by.get(stream, none)])
         reports.append(
             StreamReport(
                 stream=stream,
                 gpu_ops=len(stream_rows),
                 busy_ns=union(begin, end).busy_ns,
                 overlap_ns=int(overlapped(begin, end).length_ns.sum()),
-                gaps=idle.gaps,
-                host_wait=idle.host_wait,
-                all_gaps=idle.all_gaps,
+                **idle_totals(timeline, gap_rows[ended_by.get(stream, none)])._asdict(),
             )
         )
     return tuple(reports)
