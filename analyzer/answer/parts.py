@@ -194,7 +194,6 @@ def all_parts(
 
 
 def busy_ns(parts: Sequence[AnswerPart]) -> int:
-    """The time in which the step's devices were busy."""
     return sum(part.ns for part in parts if part.kernel is not None)
 
 

@@ -45,7 +45,6 @@ class VariantView:
 
     @property
     def several_streams(self) -> bool:
-        """Whether any device ran more than one stream."""
         return any(len(device.streams) > 1 for device in self.report.devices)
 
 

@@ -72,14 +72,12 @@ class Fields:
         return value
 
     def sequence(self, name: str) -> Sequence[Any] | None:
-        """A list, or None."""
         value = self.get(name)
         if value is not None and not isinstance(value, list | tuple):
             raise self.error(f"{name} is {shown(value)}, not a list")
         return value
 
     def error(self, problem: str, advice: str = "") -> InputError:
-        """An error about this file, to raise."""
         advice = advice or "use the file that was saved with the weights"
         return InputError(f"{self.source}: {problem}; {advice}")
 

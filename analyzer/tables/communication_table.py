@@ -38,7 +38,6 @@ class CommunicationRow:
 
 
 def communication_table(report: Report) -> Table[CommunicationRow]:
-    """The devices that communicated."""
     return Table(
         "kinds",
         (

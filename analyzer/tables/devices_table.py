@@ -61,8 +61,6 @@ def _floor(device: DeviceReport) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StreamRow:
-    """A stream of a device."""
-
     device: int | str
     stream: StreamReport
 

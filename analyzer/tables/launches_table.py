@@ -92,7 +92,6 @@ class Distribution:
 
 
 def launch_times_table(launches: LaunchReport) -> Table[Distribution]:
-    """The call time, the queue time and the launch latency."""
     rows = (
         Distribution("call time", launches.api_ns),
         Distribution("queue time", launches.queue_ns),
@@ -113,7 +112,6 @@ class LaunchApiRow:
 
 
 def launch_apis_table(launches: LaunchReport) -> Table[LaunchApiRow]:
-    """The calls of each API function, and all."""
     rows = [LaunchApiRow(name, calls) for name, calls in launches.by_api.items()]
     rows.append(LaunchApiRow("all", launches.calls, whole=True))
     return Table("functions", _APIS, rows, tone=lambda row: "strong" if row.whole else "plain")

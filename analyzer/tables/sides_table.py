@@ -219,7 +219,6 @@ _STEP: tuple[Column[Side], ...] = (
 
 
 def speed_table(pairs: Sequence[Pair]) -> Table[Pair]:
-    """The ratio of tokens/s of each pair."""
     columns: tuple[Column[Pair], ...] = (
         Column(
             "pair",

@@ -120,7 +120,6 @@ UNKNOWN = StepAnnotation()
 
 
 def is_step_name(name: str) -> bool:
-    """Whether a range of this name marks a step."""
     return any(pattern.match(name) for pattern in MARKERS)
 
 

@@ -104,7 +104,6 @@ def _gpu_numbers(database: NsysDatabase) -> dict[tuple[int, int], int]:
 
 
 def gpu_names(database: NsysDatabase) -> dict[int, str]:
-    """The name of each GPU, by its number."""
     names: dict[int, str] = {}
     for table in _GPU_NAME_TABLES:
         for number, name in database.rows(table, ("id", "name")):
