@@ -115,11 +115,7 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
             launches=launches,
         )
     trace_health = health(
-        timeline,
-        answer.profiler_ratio,
-        reported_interruptions,
-        ranges.tree.cut,
-        costs.findings,
+        timeline, answer.profiler_ratio, reported_interruptions, ranges.tree.cut, costs.findings
     )
     report = Report(
         schema_version=SCHEMA_VERSION,
