@@ -32,7 +32,6 @@ class Columns:
         return len(getattr(self, fields(self)[0].name))  # type: ignore[arg-type]
 
     def take(self, rows: Int64s | Bools | slice) -> Self:
-        """The chosen rows of every column."""
         columns = {field.name: getattr(self, field.name)[rows] for field in fields(self)}  # type: ignore[arg-type]
         return replace(self, **columns)  # type: ignore[type-var]
 

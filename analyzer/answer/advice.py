@@ -63,14 +63,12 @@ class Circumstances:
     has_graphs: bool
 
 
-def next_steps(circumstances: Circumstances) -> tuple[str, ...]:
-    """The changes to try first, and the recordings that would show more."""
-    return tuple(_next(circumstances))
+def next_steps(circumstances: Circumstances) -> Iterator[str]:
+    """The changes to try first, and the recordings that would show more.
 
-
-def _next(circumstances: Circumstances) -> Iterator[str]:
-    """The largest gain comes first: each part of the kernels has a remedy of its own, every other
-    group has one for all its parts."""
+    The largest gain comes first: each part of the kernels has a remedy of its own, every other
+    group has one for all its parts.
+    """
     bound, parts = circumstances.bound, circumstances.parts
     if bound == "kernels":
         lost_ns = lost_by_group(parts)

@@ -65,53 +65,50 @@ class StepLimit:
     is_lower_bound: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerFacts:
-    """The facts beside the time of the parts: the number of `steps` of the main kind, the
-    `annotation` of the one with the median time, the costs of that step, the host's frames, and how
-    long the devices were interrupted."""
-
-    steps: int
-    annotation: StepAnnotation
-    costs: Costs
-    host: tuple[HostFrame, ...]
-    interruptions_ns: int
-    launches: LaunchReport
-
-
 def find_answer(
-    timeline: Timeline, window: Window, busy: tuple[AnswerPart, ...], facts: AnswerFacts
+    timeline: Timeline,
+    window: Window,
+    busy: tuple[AnswerPart, ...],
+    *,
+    steps: int,
+    annotation: StepAnnotation,
+    costs: Costs,
+    host: tuple[HostFrame, ...],
+    interruptions_ns: int,
+    launches: LaunchReport,
 ) -> Answer:
-    """The answer of a trace with ops, from the `busy` parts and the idle time of a window."""
-    trace, annotation, cost = timeline.trace, facts.annotation, facts.costs.step
+    """The answer of a trace with ops, from the `busy` parts and the idle time of a window, the
+    number of `steps` of the main kind, the annotation and the costs of the one with the median
+    time, the host's frames, and how long the devices were interrupted."""
+    trace, cost = timeline.trace, costs.step
     unprofiled_ns = trace.capture.unprofiled_step_ns if trace.capture else None
     step_ns = None if window.step is None else window.length_ns
     profiler_ns = step_ns - unprofiled_ns if step_ns and unprofiled_ns else 0
     idle = without_profiler(idle_ns(timeline, window), profiler_ns)
-    parts = all_parts(busy, idle, facts.costs, window.length_ns)
-    limit = _step_limit(facts.costs)
+    parts = all_parts(busy, idle, costs, window.length_ns)
+    limit = _step_limit(costs)
     bound: Bound = "unknown" if trace.on_cpu else bound_of(parts, limit)
     batch = annotation.batch if annotation.batch is not None or cost is None else cost.batch
     timed_ns = unprofiled_ns or step_ns
+    whole = "the window" if window.step is None else "the step"
+    if PROFILER in idle:
+        whole = duration(window.length_ns - idle[PROFILER])
+    because = reasons(parts, limit, bound, cost, launches, whole)
     circumstances = Circumstances(
         bound=bound,
         parts=parts,
         engine=annotation.engine,
         capture=trace.capture,
         late_label=_late_label(timeline, window),
-        has_graphs=2 * facts.launches.graph_launches > facts.launches.calls,
+        has_graphs=2 * launches.graph_launches > launches.calls,
     )
-    whole = "the window" if window.step is None else "the step"
-    if PROFILER in idle:
-        whole = duration(window.length_ns - idle[PROFILER])
-    because = reasons(parts, limit, bound, cost, facts.launches, whole)
-    advice = next_steps(circumstances)
+    advice = tuple(next_steps(circumstances))
     if trace.on_cpu:
         because = ("device: cpu; leaf operators stand for GPU ops and are not launched",)
         advice = ("run it on a GPU: `--device cuda`",)
     return Answer(
         kind=annotation.kind,
-        steps=facts.steps,
+        steps=steps,
         step=window.step,
         step_ns=step_ns,
         whole_ns=window.length_ns,
@@ -124,8 +121,8 @@ def find_answer(
         model_source=_model_source(cost, limit),
         bound=bound,
         parts=parts,
-        interruptions_ns=facts.interruptions_ns,
-        host=facts.host,
+        interruptions_ns=interruptions_ns,
+        host=host,
         because=because,
         next=advice,
         unprofiled_step_ns=unprofiled_ns,

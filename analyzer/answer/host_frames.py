@@ -12,13 +12,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from decodescope.analyzer.readers.trace_columns import row_numbers
 from decodescope.analyzer.schema.answer import HostFrame
 from decodescope.analyzer.timing.gaps import HOST_WAIT, LAUNCH_CALL, LAUNCH_LATENCY, GapParts
 from decodescope.analyzer.timing.interruptions.interruption import (
     Interruption,
     without_interruptions,
 )
-from decodescope.analyzer.timing.intervals import Union, covered_inside, covered_until, union
+from decodescope.analyzer.timing.intervals import (
+    Union,
+    covered_inside,
+    covered_until,
+    intersections,
+    union,
+)
 from decodescope.analyzer.timing.launches import first_matches
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import HostEvents, Int64s, Intervals, Trace, grouped, rows_by
@@ -96,18 +103,8 @@ def _late_parts(
             windows = Intervals.concatenate(
                 [without_interruptions(interruptions, (device,), *end) for end in ends]
             )
-        first = np.searchsorted(parts.end_ns, windows.start_ns, side="right")
-        after = np.searchsorted(parts.start_ns, windows.end_ns, side="left")
-        counts = np.maximum(after - first, 0)
-        window = np.repeat(np.arange(len(windows)), counts)
-        row = np.arange(len(window)) + np.repeat(first - np.cumsum(counts) + counts, counts)
-        clipped = GapParts(
-            np.maximum(parts.start_ns[row], windows.start_ns[window]),
-            np.minimum(parts.end_ns[row], windows.end_ns[window]),
-            parts.gap[row],
-            parts.kind[row],
-        )
-        late.append(clipped.take(clipped.end_ns > clipped.start_ns))
+        _, row, inside = intersections(windows, parts)
+        late.append(GapParts(inside.start_ns, inside.end_ns, parts.gap[row], parts.kind[row]))
     return GapParts.concatenate(late)
 
 
@@ -158,10 +155,7 @@ def open_changes(events: Intervals, *, outermost: bool = False) -> tuple[Int64s,
 def _largest(trace: Trace, labels: Int64s, lengths_ns: Int64s, steps: int) -> tuple[HostFrame, ...]:
     """The activities that last longest, with their time per step. `labels` are the names of frame,
     operator and call as numbers above 0: int64 [3, pieces]."""
-    activity = np.zeros(len(lengths_ns), dtype=np.int64)
-    for label in labels:
-        number = _numbered(label)
-        activity = _numbered(activity * (number.max(initial=0) + 1) + number)
+    activity = row_numbers(*labels)
     total_ns = np.zeros(activity.max(initial=-1) + 1, dtype=np.int64)
     np.add.at(total_ns, activity, lengths_ns)
     piece = np.zeros(len(total_ns), dtype=np.int64)
@@ -180,9 +174,3 @@ def _largest(trace: Trace, labels: Int64s, lengths_ns: Int64s, steps: int) -> tu
         )
         for frame, operator, call, ns in zip(*texts, total_ns[order].tolist(), strict=True)
     )
-
-
-def _numbered(values: Int64s) -> Int64s:
-    """The place of each value, none negative and none large, among the distinct ones in order."""
-    places = np.cumsum(np.bincount(values) > 0) - 1
-    return np.asarray(places[values])

@@ -191,12 +191,15 @@ def all_parts(
     time over the limit; the profiler's is the last."""
     limits = limits_of(costs)
     parts = [_with_work(part, costs.parts.get(part.part), limits.get(part.part)) for part in busy]
-    parts += [_idle_part(name, ns, whole_ns) for name, ns in idle.items() if ns]
+    parts += [
+        AnswerPart(name, _GROUPS.get(name, "kernels"), ns, None, ns, ns / whole_ns)
+        for name, ns in idle.items()
+        if ns
+    ]
     return tuple(sorted(parts, key=_order))
 
 
 def busy_ns(parts: Sequence[AnswerPart]) -> int:
-    """The time in which the step's devices were busy."""
     return sum(part.ns for part in parts if part.kernel is not None)
 
 
@@ -219,10 +222,6 @@ def _with_work(part: AnswerPart, work: LimitedWork | None, limit: Limit | None) 
     if limit is None:
         return part
     return replace(part, limit_ns=limit.ns, over_ns=part.ns - limit.ns, limit_bound=limit.bound)
-
-
-def _idle_part(name: str, ns: int, whole_ns: int) -> AnswerPart:
-    return AnswerPart(name, _GROUPS.get(name, "kernels"), ns, None, ns, ns / whole_ns)
 
 
 def _longest_kernels(timeline: Timeline, shares: OpShares) -> dict[int, str]:

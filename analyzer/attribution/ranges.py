@@ -71,9 +71,7 @@ def find_ranges(timeline: Timeline) -> Ranges:
     """The path of every op and launch call."""
     trace, launches = timeline.trace, timeline.launches
     tree = PathTree()
-    row_of_call = np.full(len(trace.calls) + 1, -1, dtype=np.int64)
-    row_of_call[launches.call] = np.arange(len(launches))
-    row = np.asarray(row_of_call[trace.ops.launch])
+    row = launches.rows_of_ops(trace)
     replayed = np.append(launches.is_graph, False)[row]
     launched_at, call_node = _host_nodes(trace, launches, tree, row)
     replays = GraphReplays(timeline, tree, launched_at, replayed)

@@ -17,7 +17,6 @@ from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.text.formatting import weights_note
 from decodescope.analyzer.timing.gaps import HOST_WAIT, GapParts
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
-from decodescope.analyzer.timing.interruptions.interruption import Interruption
 from decodescope.analyzer.timing.intervals import depth_changes
 from decodescope.analyzer.timing.launches import times_in_queue
 from decodescope.analyzer.trace import Int64s, Trace, grouped
@@ -210,7 +209,7 @@ def _interruption_slices(
     trace = analysis.trace
     interruptions = sorted(
         (interruption for interruption in analysis.interruptions if interruption.device == device),
-        key=_when,
+        key=lambda interruption: (interruption.start_ns, -interruption.end_ns),
     )
     if not interruptions:
         return
@@ -237,10 +236,6 @@ def _interruption_slices(
             interruption.end_ns,
             args,
         )
-
-
-def _when(interruption: Interruption) -> tuple[int, int]:
-    return interruption.start_ns, -interruption.end_ns
 
 
 def gap_pieces(analysis: Analysis) -> GapParts:

@@ -113,7 +113,7 @@ def _runs(analysis: Analysis, ops: Int64s) -> Iterator[_Run]:
         return
     own, by_name = ranges.op_node[ops], inferred[ranges.op_node[ops]]
     known = (ranges.reference_op[ops] >= 0) | by_name
-    launched_at = np.append(ranges.call_node, NO_NODE)[_rows_of_calls(analysis, ops)]
+    launched_at = np.append(ranges.call_node, NO_NODE)[analysis.launches.rows_of_ops(trace)[ops]]
     around = np.where(attributed, launched_at, _tops(ranges.tree)[own])
     node = np.where(known, own, around)
     changes = (np.diff(group) != 0) | (np.diff(node) != 0)
@@ -146,13 +146,6 @@ def _groups(analysis: Analysis, ops: Int64s, inferred: Bools) -> tuple[Int64s, B
     owner = np.where(step >= 0, _NO_GROUP - 1 - step, call)
     drawn = attributed | np.isin(owner, owner[inferred])
     return np.where(drawn, np.where(attributed, call, owner), _NO_GROUP), attributed
-
-
-def _rows_of_calls(analysis: Analysis, ops: Int64s) -> Int64s:
-    """The row of each op's call in `analysis.launches`, -1 for none."""
-    row = np.full(len(analysis.trace.calls) + 1, -1, dtype=np.int64)
-    row[analysis.launches.call] = np.arange(len(analysis.launches))
-    return np.asarray(row[analysis.trace.ops.launch[ops]])
 
 
 def _tops(tree: PathTree) -> Int64s:

@@ -68,7 +68,6 @@ class MatchedCollectives:
 
     @property
     def by_durations(self) -> bool:
-        """Whether waits are found from durations."""
         return any(group.by_durations for group in self.matched_groups)
 
 

@@ -143,11 +143,8 @@ def entries_of(number: int, groups: Sequence[Group]) -> Entries:
     late_ns = [np.zeros(0, dtype=np.int64)]
     for group in groups:
         if number in group.members:
-            place, count, share = (
-                group.members.index(number),
-                len(group.last),
-                1 / len(group.members),
-            )
+            place, count = group.members.index(number), len(group.last)
+            share = 1 / len(group.members)
             is_last = group.last == place
             waited_ns = int(group.caused_ns[is_last].sum())
             collectives += count

@@ -75,7 +75,7 @@ def with_intervals(accuracy: Accuracy, scores: PositionScores) -> Accuracy:
     kl = kl_interval(kls, sizes)
     agreement = agreement_interval(agreements, sizes)
     halves = {
-        "perplexity_ratio": 0.0 if _shows_difference(ratio) else _half(ratio) / PERPLEXITY_HALF,
+        "perplexity_ratio": _half(ratio) / PERPLEXITY_HALF if ratio.low <= 1 <= ratio.high else 0.0,
         "kl": _half(kl) / (KL_HALF * accuracy.kl) if accuracy.kl > 0 else 0.0,
         "top1_agreement": _half(agreement) / AGREEMENT_HALF,
     }
@@ -141,10 +141,6 @@ def agreement_interval(sums: Floats, sizes: Floats) -> Interval:
 
 def _half(interval: Interval) -> float:
     return (interval.high - interval.low) / 2
-
-
-def _shows_difference(ratio: Interval) -> bool:
-    return not ratio.low <= 1 <= ratio.high
 
 
 def _two_digits(positions: float) -> int:

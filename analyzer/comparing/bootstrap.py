@@ -23,6 +23,7 @@ The seed is fixed: the same rounds give the same interval.
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +43,15 @@ _MAX_DEGREES = 1000
 _HALVINGS = 60
 
 Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class SideSpread:
+    """The spread of one side's mean or median: the variance of its logarithm, and the number of
+    measurements that it rests on."""
+
+    variance: float
+    count: int
 
 
 def mean_interval(values: Sequence[float]) -> Interval | None:
@@ -69,24 +79,37 @@ def paired_ratio(base: Sequence[float], other: Sequence[float]) -> Interval | No
 
 def unpaired_ratio(base: Sequence[float], other: Sequence[float]) -> Interval | None:
     """The interval of mean(other) / mean(base) of positive values that were measured apart: each
-    side is resampled on its own. None if a side has fewer than three values.
-
-    The degrees of freedom are Welch's, rounded down: (vb + vo)² / (vb² / (nb - 1) + vo² / (no - 1))
-    with the two variances of the log means.
-    """
+    side is resampled on its own. None if a side has fewer than three values."""
     if min(len(base), len(other)) < MIN_ROUNDS:
         return None
-    base_variance, other_variance = (
-        _corrected(np.log(_resampled_means(np.array([side], dtype=np.float64))[0]), len(side))
+    spreads = (
+        SideSpread(
+            _corrected(np.log(_resampled_means(np.array([side], dtype=np.float64))[0]), len(side)),
+            len(side),
+        )
         for side in (base, other)
     )
-    total = base_variance + other_variance
-    degrees = 1
-    if total:
-        base_share = (base_variance / total) ** 2 / (len(base) - 1)
-        other_share = (other_variance / total) ** 2 / (len(other) - 1)
-        degrees = max(int(1 / (base_share + other_share)), 1)
-    return _interval(float(np.mean(other) / np.mean(base)), total, degrees)
+    return ratio_interval(float(np.mean(other) / np.mean(base)), *spreads)
+
+
+def ratio_interval(ratio: float, base: SideSpread, other: SideSpread) -> Interval:
+    """The interval of a ratio of two sides with these spreads."""
+    return _around(ratio, half_width(base, other))
+
+
+def half_width(base: SideSpread, other: SideSpread, times: float = 1.0) -> float:
+    """t * the standard error of the log ratio of two sides, with `times` as many measurements.
+
+    The degrees of freedom are Welch's, rounded down: (vb + vo)² / (vb² / (nb - 1) + vo² / (no - 1))
+    with the two variances.
+    """
+    variance = (base.variance + other.variance) / times
+    if not variance:
+        return 0.0
+    shares = sum(
+        (side.variance / times / variance) ** 2 / (side.count * times - 1) for side in (base, other)
+    )
+    return two_sided_t(CONFIDENCE, max(int(1 / shares), 1)) * math.sqrt(variance)
 
 
 def clustered_mean(sums: Floats, sizes: Floats) -> tuple[float, float]:
@@ -127,7 +150,11 @@ def _corrected(logs: Floats, size: int) -> float:
 
 
 def _interval(estimate: float, variance: float, degrees: int) -> Interval:
-    half = min(two_sided_t(CONFIDENCE, degrees) * math.sqrt(variance), _WIDEST)
+    return _around(estimate, two_sided_t(CONFIDENCE, degrees) * math.sqrt(variance))
+
+
+def _around(estimate: float, half: float) -> Interval:
+    half = min(half, _WIDEST)
     return Interval(estimate * math.exp(-half), estimate * math.exp(half), CONFIDENCE)
 
 

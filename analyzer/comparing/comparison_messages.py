@@ -32,7 +32,6 @@ class ComparisonProgress(Struct, frozen=True, tag="doing"):
     last_tokens_per_s: float | None = None
 
     def describe(self) -> str:
-        """The progress in one line."""
         if self.round is None:
             return f"accuracy: {self.stage}" if self.stage else "comparing"
         text = f"round {self.round + 1} of {self.rounds}: {self.variant}"

@@ -3,24 +3,19 @@ change of each part, ranges, and findings."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from msgspec.structs import replace
+
+from decodescope.analyzer.comparing.bootstrap import SideSpread, ratio_interval
 from decodescope.analyzer.comparing.comparability import (
     kv_findings,
     window_findings,
     work_differences,
 )
 from decodescope.analyzer.comparing.pair_changes import pair_of, part_changes
-from decodescope.analyzer.comparing.step_interval import (
-    FEWEST,
-    SideSpread,
-    ratio_interval,
-    side_spread,
-    times_as_many,
-)
-from decodescope.analyzer.schema.comparison_report import ChangeVerdict, Diff, DiffAnswer, SideTrace
+from decodescope.analyzer.comparing.step_interval import FEWEST, side_spread, times_as_many
+from decodescope.analyzer.schema.comparison_report import Diff, DiffAnswer, SideTrace
 from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding, Report
-from decodescope.analyzer.schema.run_report import Interval
 from decodescope.analyzer.text.formatting import count
 from decodescope.analyzer.vocabulary.words import step_ratio_text
 
@@ -72,66 +67,49 @@ def diff_answer(bases: Sequence[Report], others: Sequence[Report]) -> DiffAnswer
     base_traces, other_traces = _side_traces(bases), _side_traces(others)
     differences = work_differences(base, other)
     ratio = _quotient(base_ns, other_ns)
-    judgement = _Judgement()
-    if differences:
-        judgement = _Judgement(reason="A and B differ in " + ", ".join(differences))
-    elif ratio is not None:
-        judgement = _judged(ratio, _spread(base_traces), _spread(other_traces))
-    return DiffAnswer(
+    answer = DiffAnswer(
         base_step_ns=base_ns,
         other_step_ns=other_ns,
         ratio=ratio,
-        interval=judgement.interval,
-        verdict=judgement.verdict,
-        reason=judgement.reason,
+        interval=None,
+        verdict="unknown",
+        reason=f"A and B differ in {', '.join(differences)}" if differences else None,
         parts=part_changes(base.answer, other.answer),
         differences=differences,
         base_traces=base_traces,
         other_traces=other_traces,
-        more_base=judgement.more_base,
-        more_other=judgement.more_other,
         unprofiled_ratio=_quotient(base.answer.unprofiled_step_ns, other.answer.unprofiled_step_ns),
     )
+    if differences or ratio is None:
+        return answer
+    return _judged(answer, ratio, _spread(base_traces), _spread(other_traces))
 
 
-@dataclass(frozen=True, slots=True)
-class _Judgement:
-    """Why there is no interval, or the interval and how much more data would decide."""
-
-    reason: str | None = None
-    interval: Interval | None = None
-    more_base: int | None = None
-    more_other: int | None = None
-
-    @property
-    def verdict(self) -> ChangeVerdict:
-        if self.interval is None:
-            return "unknown"
-        if self.interval.low > 1:
-            return "slower"
-        return "faster" if self.interval.high < 1 else "no_difference_shown"
-
-
-def _judged(ratio: float, base: SideSpread | int, other: SideSpread | int) -> _Judgement:
-    """The judgement from the spread of both sides, or from the number of steps of a side that has
-    too few for one."""
+def _judged(
+    answer: DiffAnswer, ratio: float, base: SideSpread | int, other: SideSpread | int
+) -> DiffAnswer:
+    """The answer with its interval and verdict from the spread of both sides, and how much more
+    data would decide; from the number of steps of a side that has too few, why there is none."""
     few = [
-        f"{name} has {_steps(side)}"
+        f"{name} has {_counted(side, 'timed step')}"
         for name, side in ((BASE, base), (OTHER, other))
         if isinstance(side, int)
     ]
     if isinstance(base, int) or isinstance(other, int):
-        return _Judgement(
+        return replace(
+            answer,
             reason=f"{' and '.join(few)}: an interval needs at least {FEWEST} a side",
             more_base=FEWEST - base if isinstance(base, int) else 0,
             more_other=FEWEST - other if isinstance(other, int) else 0,
         )
     interval = ratio_interval(ratio, base, other)
-    times = None if interval.low > 1 or interval.high < 1 else times_as_many(ratio, base, other)
-    if times is None:
-        return _Judgement(interval=interval)
+    if interval.low > 1 or interval.high < 1:
+        return replace(answer, interval=interval, verdict="slower" if ratio > 1 else "faster")
+    answer = replace(answer, interval=interval, verdict="no_difference_shown")
+    if (times := times_as_many(ratio, base, other)) is None:
+        return answer
     more_base, more_other = (math.ceil((times - 1) * side.count) for side in (base, other))
-    return _Judgement(interval=interval, more_base=more_base, more_other=more_other)
+    return replace(answer, more_base=more_base, more_other=more_other)
 
 
 def _quotient(base_ns: int | None, other_ns: int | None) -> float | None:
@@ -153,10 +131,6 @@ def _spread(traces: Sequence[SideTrace]) -> SideSpread | int:
     """The spread of a side's step time; the number of its steps, if there are too few."""
     times_ns = [trace.step_times_ns for trace in traces if trace.step_times_ns]
     return side_spread(times_ns) or len(times_ns[0])
-
-
-def _steps(number: int) -> str:
-    return "1 timed step" if number == 1 else f"{number} timed steps"
 
 
 def _answer_findings(answer: DiffAnswer) -> list[Finding]:

@@ -50,8 +50,8 @@ def step_changes(base: Report | None, other: Report | None) -> StepChanges | Non
 
 
 def part_changes(base: Answer, other: Answer) -> tuple[PartChange, ...]:
-    """A row for each part of either side, the largest change first; none if only one side has
-    steps. The rows do not depend on which side is which."""
+    """A row for each part of either side, the largest change first, of equal ones the longest;
+    none if only one side has steps. The rows do not depend on which side is which."""
     if (base.step_ns is None) != (other.step_ns is None):
         return ()
     base_parts = {part.part: part for part in base.parts}
@@ -72,12 +72,10 @@ def part_changes(base: Answer, other: Answer) -> tuple[PartChange, ...]:
                 other_ops=other_part.ops or None if other_part else None,
             )
         )
-    return tuple(sorted(rows, key=_by_change))
-
-
-def _by_change(row: PartChange) -> tuple[int, int, str]:
-    """The largest change is first; of equal ones, the longest part."""
-    return -abs(row.change_ns), -max(row.base_ns or 0, row.other_ns or 0), row.part
+    rows.sort(
+        key=lambda row: (-abs(row.change_ns), -max(row.base_ns or 0, row.other_ns or 0), row.part)
+    )
+    return tuple(rows)
 
 
 @dataclass(frozen=True, slots=True)

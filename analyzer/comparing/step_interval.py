@@ -30,13 +30,10 @@ run is from the next.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from decodescope.analyzer.comparing.bootstrap import CONFIDENCE, RESAMPLES, two_sided_t
-from decodescope.analyzer.schema.run_report import Interval
+from decodescope.analyzer.comparing.bootstrap import RESAMPLES, Floats, SideSpread, half_width
 
 FEWEST = 2
 
@@ -45,24 +42,13 @@ _SEED = 20_261_124
 _RANGES = ((0.1, 1.2816), (0.16, 0.9945))
 # More steps or traces than this many times those there are count as impossible.
 _MOST_TIMES = 10_000
-_WIDEST = 100.0
 
 StepTimes = Sequence[Sequence[int]]
-Floats = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class SideSpread:
-    """The spread of one side's step time: the variance of its logarithm, and the number of traces
-    (of one trace: steps) that it rests on."""
-
-    variance: float
-    count: int
 
 
 def side_spread(traces: StepTimes) -> SideSpread | None:
-    """The spread of the step time of these traces, each of at least one step; None if there is only
-    one trace, and that has fewer than two steps."""
+    """The spread of the step time of these traces, each of at least one step; it rests on the
+    traces, or on the steps of the only one. None if that has fewer than two steps."""
     count = len(traces) if len(traces) > 1 else len(traces[0])
     if count < FEWEST:
         return None
@@ -97,36 +83,19 @@ def _spread(values: Floats) -> float:
     )
 
 
-def ratio_interval(ratio: float, base: SideSpread, other: SideSpread) -> Interval:
-    """The interval of a ratio of two step times with these spreads."""
-    half = min(_half_width(base, other, 1.0), _WIDEST)
-    return Interval(ratio * math.exp(-half), ratio * math.exp(half), CONFIDENCE)
-
-
 def times_as_many(ratio: float, base: SideSpread, other: SideSpread) -> float | None:
     """How many times as many steps (or traces) both sides need for an interval that does not
     contain 1, if they vary as these do: at least 1. None if no practical number is enough."""
     difference = abs(math.log(ratio))
     low, high = 1.0, float(_MOST_TIMES)
-    if _half_width(base, other, low) < difference:
+    if half_width(base, other, low) < difference:
         return low
-    if _half_width(base, other, high) >= difference:
+    if half_width(base, other, high) >= difference:
         return None
     while high - low > 0.01 * low:
         between = (low + high) / 2
-        if _half_width(base, other, between) < difference:
+        if half_width(base, other, between) < difference:
             high = between
         else:
             low = between
     return high
-
-
-def _half_width(base: SideSpread, other: SideSpread, times: float) -> float:
-    """t * the standard error of the log ratio, with `times` as many steps or traces."""
-    variance = (base.variance + other.variance) / times
-    if not variance:
-        return 0.0
-    shares = sum(
-        (side.variance / times / variance) ** 2 / (side.count * times - 1) for side in (base, other)
-    )
-    return two_sided_t(CONFIDENCE, max(int(1 / shares), 1)) * math.sqrt(variance)

@@ -23,6 +23,7 @@ from decodescope.analyzer.schema.run_report import RunReport
 from decodescope.analyzer.tracks.step_tracks import StepTracks
 from decodescope.analyzer.views.comparison_sections import answer_lines
 
+# Shorter bars than this share of the longest are not visible on its scale.
 _SIMILAR = 0.6
 _MODEL_FACTS = ("model", "weights", "dtype", "batch", "context", "device", "device_name")
 
@@ -44,7 +45,6 @@ class VariantView:
 
     @property
     def several_streams(self) -> bool:
-        """Whether any device ran more than one stream."""
         return any(len(device.streams) > 1 for device in self.report.devices)
 
 
@@ -61,6 +61,7 @@ def html_report(
     `ranks` adds who waits for whom, if any rank communicates.
     """
     answers = {view.name: view.report.answer for view in views if view.report.answer.parts}
+    lengths = [answer.whole_ns for answer in answers.values()]
     steps = [(view.step_name, view.tracks) for view in views if view.tracks is not None]
     changes = _changes(comparison, views)
     devices = [device for view in views for device in view.report.devices]
@@ -80,7 +81,7 @@ def html_report(
         part_names=list(
             dict.fromkeys(part.part for each in answers.values() for part in each.parts if part.ns)
         ),
-        similar=_similar([answer.whole_ns for answer in answers.values()]),
+        similar=not lengths or min(lengths) >= _SIMILAR * max(lengths),
         steps=steps_svg(steps) if len(steps) > 1 else None,
         families=list(dict.fromkeys(name for view in views for name in _families(view))),
         gap_classes=[
@@ -140,11 +141,6 @@ def _models(views: Sequence[VariantView], runs: Sequence[RunReport]) -> list[dic
         if facts not in models:
             models.append(facts)
     return models
-
-
-def _similar(lengths: Sequence[int]) -> bool:
-    """Whether bars of these lengths are visible on the scale of the longest."""
-    return not lengths or min(lengths) >= _SIMILAR * max(lengths)
 
 
 def _environment(runs: Sequence[RunReport]) -> dict[str, list[str]]:

@@ -105,7 +105,11 @@ def standings_svg(standings: Sequence[Standing], variants: Sequence[VariantRates
     tops += [interval.high for interval in intervals.values() if interval is not None]
     axes = _FrontierAxes(standings, max(tops), height - _FRONTIER_AXIS_PX)
     axes.draw(drawing)
-    _frontier_line(drawing, [standing for standing in standings if not standing.beaten_by], axes)
+    # From one unbeaten variant to the next slower one: the best speed at each error.
+    unbeaten = [standing for standing in standings if not standing.beaten_by]
+    for (x1, y1), (x2, y2) in pairwise(map(axes.place, unbeaten)):
+        drawing.line(x1, y1, x1, y2, "axis")
+        drawing.line(x1, y2, x2, y2, "axis")
     for standing, text in zip(standings, texts, strict=True):
         x, y = axes.place(standing)
         if (interval := intervals.get(standing.variant)) is not None:
@@ -165,13 +169,6 @@ class _FrontierAxes:
 
     def _x(self, power: float) -> float:
         return _FRONTIER_LEFT + (power - self._first) / (self._last - self._first) * _FRONTIER_WIDTH
-
-
-def _frontier_line(drawing: Drawing, unbeaten: Sequence[Standing], axes: _FrontierAxes) -> None:
-    """Steps from one unbeaten variant to the next slower one: the best speed at each error."""
-    for (x1, y1), (x2, y2) in pairwise(axes.place(standing) for standing in unbeaten):
-        drawing.line(x1, y1, x1, y2, "axis")
-        drawing.line(x1, y2, x2, y2, "axis")
 
 
 def _labels(drawing: Drawing, standings: Sequence[Standing], axes: _FrontierAxes) -> None:

@@ -17,12 +17,13 @@ import msgspec
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.modelling.config_fields import (
     WINDOW,
+    Family,
     Fields,
     attention_kinds,
     expert_layers,
+    families,
     shown,
 )
-from decodescope.analyzer.modelling.families import Family, families
 from decodescope.analyzer.modelling.shape import (
     Experts,
     LatentAttention,

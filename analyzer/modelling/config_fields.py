@@ -5,10 +5,14 @@ An error says which field of which file, and why.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from typing import Any
 
+import msgspec
+
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.modelling.shape import LayerKind
+from decodescope.analyzer.modelling.shape import LayerKind, QkNorm
 
 _LARGEST = 1 << 31
 _MAX_SHOWN = 60
@@ -72,16 +76,47 @@ class Fields:
         return value
 
     def sequence(self, name: str) -> Sequence[Any] | None:
-        """A list, or None."""
         value = self.get(name)
         if value is not None and not isinstance(value, list | tuple):
             raise self.error(f"{name} is {shown(value)}, not a list")
         return value
 
     def error(self, problem: str, advice: str = "") -> InputError:
-        """An error about this file, to raise."""
         advice = advice or "use the file that was saved with the weights"
         return InputError(f"{self.source}: {problem}; {advice}")
+
+
+class Family(msgspec.Struct, frozen=True):
+    """Facts that the classes of one `model_type` fix by themselves, and a config.json does not say;
+    everything else is read from fields. Source: the configuration and modelling files of
+    `transformers.models.<model_type>`. `defaults` are values of fields that their files may leave
+    out.
+
+    `qkv_bias`: Q, K and V have a bias and O has none, whatever the fields say. Without `o_bias`,
+    attention_bias is about Q, K and V only. Four `norms_per_layer`: a norm behind attention and MLP
+    as well. `norm_bias`: LayerNorm instead of RMSNorm. Without `gated` the MLP has two matrices
+    instead of three. `shared_gate`, `expert_bias` and `router_bias` are those of `Experts`.
+    """
+
+    qkv_bias: bool = False
+    o_bias: bool = True
+    qk_norm: QkNorm = "none"
+    norms_per_layer: int = 2
+    norm_bias: bool = False
+    gated: bool = True
+    attention_gate: bool = False
+    sinks: bool = False
+    shared_gate: bool = False
+    expert_bias: bool = False
+    router_bias: bool = False
+    defaults: dict[str, Any] = {}
+
+
+@cache
+def families() -> dict[str, Family]:
+    """The families that fix something, by their `model_type`: those of families.json."""
+    data = resources.files(__package__).joinpath("families.json").read_bytes()
+    return msgspec.json.decode(data, type=dict[str, Family])
 
 
 def shown(value: object) -> str:

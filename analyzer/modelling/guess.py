@@ -12,10 +12,15 @@ from dataclasses import dataclass, replace
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.modelling.config import bundled_models, model_shape
-from decodescope.analyzer.modelling.contradictions import contradictions, matrix_sizes
 from decodescope.analyzer.modelling.matrices import head_matrix
 from decodescope.analyzer.modelling.shape import ModelShape
-from decodescope.analyzer.modelling.trace_facts import TraceFacts, padded_vocabulary, shown_requests
+from decodescope.analyzer.modelling.trace_facts import (
+    TraceFacts,
+    contradictions,
+    matrix_sizes,
+    padded_vocabulary,
+    shown_requests,
+)
 from decodescope.analyzer.modelling.weight_formats import WeightFormat, weight_format
 from decodescope.analyzer.modelling.weights import PART_OF_ROLE, Weights
 
@@ -138,7 +143,7 @@ def _degrees(facts: TraceFacts, tensor_parallel: int | None) -> Sequence[int]:
 def _evidence(shape: ModelShape, facts: TraceFacts, degree: int) -> dict[str, str]:
     """The facts that the model explains, empty if something contradicts it."""
     try:
-        if contradictions(shape, facts, degree):
+        if any(contradictions(shape, facts, degree)):
             return {}
         evidence = dict(_explained(shape, facts, degree))
     except InputError:

@@ -38,8 +38,6 @@ class Vector:
 
 @dataclass(frozen=True, slots=True)
 class LayerWeights:
-    """The weights that one layer reads."""
-
     matrices: tuple[Matrix, ...]
     vectors: tuple[Vector, ...]
 

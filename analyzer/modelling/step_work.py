@@ -52,7 +52,6 @@ class RoleWork:
         return RoleWork(*map(add, _amounts(self), _amounts(other)))
 
     def times(self, count: int) -> "RoleWork":
-        """The work of `count` such roles."""
         return RoleWork(*(amount * count for amount in _amounts(self)))
 
 

@@ -54,12 +54,10 @@ class Weights:
     kv_element_bytes: int = 2
 
     def of(self, part: Part) -> WeightFormat:
-        """The format of this part."""
         stored: WeightFormat = getattr(self, part)
         return stored
 
     def with_parts(self, parts: Iterable[Part], stored: WeightFormat) -> "Weights":
-        """The same with these parts in another format."""
         changed: dict[str, Any] = dict.fromkeys(parts, stored)
         return replace(self, **changed)
 

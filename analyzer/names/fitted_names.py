@@ -100,7 +100,6 @@ class ShortNames:
         self._of = lru_cache(maxsize=2)(lambda cells: short_kernels(names, cells))
 
     def of(self, name: str, cells: int) -> str:
-        """The short name of one of the names."""
         return self._of(cells)[name]
 
 

@@ -135,9 +135,10 @@ def _read_nsys(source: ByteSource) -> Trace:
 
 
 def _refuse_nsys_report(source: ByteSource) -> Trace:
-    from decodescope.analyzer.readers.nsys.nsys_reader import refuse_nsys_report
-
-    return refuse_nsys_report(source)
+    raise TraceError(
+        f"{source.path}: a report that only Nsight Systems reads; export it with "
+        "nsys export --type sqlite and open that"
+    )
 
 
 def _read_rocprof(source: ByteSource) -> Trace:

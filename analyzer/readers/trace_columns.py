@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from decodescope.analyzer.schema.kernel_report import LaunchShape
 from decodescope.analyzer.schema.report import Finding
-from decodescope.analyzer.trace import GpuOps, HostEvents, Int32s, Int64s
+from decodescope.analyzer.trace import GpuOps, HostEvents, Int32s, Int64s, Intervals
 
 UNNAMED = "(unnamed)"
 NOT_GIVEN = -1
@@ -33,6 +33,16 @@ def usable_base(base_ns: object, findings: list[Finding]) -> int:
     message = "the wall clock of the file's time 0 is no usable time and ignored"
     findings.append(Finding("bad_base_time", message))
     return 0
+
+
+def overhead_finding(pauses: Intervals) -> Iterator[Finding]:
+    """The finding on the profiler's own pauses, if there are any."""
+    if len(pauses):
+        yield Finding(
+            "profiler_overhead",
+            f"the profiler reports {len(pauses)} pauses of its own, "
+            f"{int(pauses.length_ns.sum()) / 1e6:.3f} ms in all",
+        )
 
 
 class Names(dict[str | None, int]):

@@ -83,7 +83,6 @@ class FollowedRecording:
         return "unfinished" if unnamed else "complete"
 
     def close(self) -> None:
-        """Stop reading."""
         with self._reading:
             self._file.close()
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from decodescope.analyzer.answer.answer import AnswerFacts, find_answer
+from decodescope.analyzer.answer.answer import find_answer
 from decodescope.analyzer.answer.host_frames import host_frames
 from decodescope.analyzer.answer.parts import MedianStep, busy_parts, op_shares, window_of
 from decodescope.analyzer.attribution.ranges import Ranges, attribution, find_ranges
@@ -103,7 +103,10 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
     costs = find_costs(median, facts)
     answer = Answer()
     if shares is not None:
-        answer_facts = AnswerFacts(
+        answer = find_answer(
+            timeline,
+            shares.window,
+            parts,
             steps=0 if step is None else len(main_steps),
             annotation=annotation,
             costs=costs,
@@ -111,13 +114,8 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
             interruptions_ns=sum(interruption.length_ns for interruption in interruptions),
             launches=launches,
         )
-        answer = find_answer(timeline, shares.window, parts, answer_facts)
     trace_health = health(
-        timeline,
-        answer.profiler_ratio,
-        reported_interruptions,
-        ranges.tree.cut,
-        costs.findings,
+        timeline, answer.profiler_ratio, reported_interruptions, ranges.tree.cut, costs.findings
     )
     report = Report(
         schema_version=SCHEMA_VERSION,

@@ -24,7 +24,7 @@ from decodescope.analyzer.schema.report import (
 from decodescope.analyzer.timing.gaps import HOST_WAIT, GapParts
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
 from decodescope.analyzer.timing.interruptions.interruption import Interruption
-from decodescope.analyzer.timing.intervals import overlapped, union
+from decodescope.analyzer.timing.intervals import overlapped, stretches, union
 from decodescope.analyzer.timing.launches import launching_thread
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import (
@@ -99,16 +99,13 @@ def _stream_reports(
     for stream_rows in grouped(op_rows, ops.stream):
         begin, end = ops.start_ns[stream_rows], ops.end_ns[stream_rows]
         stream = int(ops.stream[stream_rows[0]])
-        idle = idle_totals(timeline, gap_rows[ended_by.get(stream, none)])
         reports.append(
             StreamReport(
                 stream=stream,
                 gpu_ops=len(stream_rows),
                 busy_ns=union(begin, end).busy_ns,
                 overlap_ns=int(overlapped(begin, end).length_ns.sum()),
-                gaps=idle.gaps,
-                host_wait=idle.host_wait,
-                all_gaps=idle.all_gaps,
+                **idle_totals(timeline, gap_rows[ended_by.get(stream, none)])._asdict(),
             )
         )
     return tuple(reports)
@@ -136,7 +133,7 @@ def _communication(trace: Trace, ops: GpuOps) -> tuple[dict[str, int], int, int]
     return longest_first, busy_ns(ops.take(kind != "")), exposed_ns
 
 
-def _totals_by_kind(parts: GapParts, names: tuple[str, ...]) -> dict[str, GapTotal]:
+def totals_by_kind(parts: GapParts, names: tuple[str, ...]) -> dict[str, GapTotal]:
     """The total of the parts of each kind, in the order of `names`, which the kinds index."""
     lengths_ns = parts.length_ns
     return {name: total_of(lengths_ns[parts.kind == index]) for index, name in enumerate(names)}
@@ -167,17 +164,15 @@ def idle_totals(timeline: Timeline, chosen: Int64s) -> IdleTotals:
     waits = timeline.host_waits.take(_rows_within(timeline.host_waits.gap, chosen))
     return IdleTotals(
         total_of(timeline.gaps.length_ns[chosen]),
-        _totals_by_kind(parts, GAP_CLASSES),
-        _totals_by_kind(waits, HOST_WAIT_LABELS),
+        totals_by_kind(parts, GAP_CLASSES),
+        totals_by_kind(waits, HOST_WAIT_LABELS),
     )
 
 
 def _rows_within(gap: Int64s, chosen: Int64s) -> Int64s:
     """The rows of the sorted column `gap` whose value is one of `chosen`, which are sorted too."""
     first = np.searchsorted(gap, chosen, side="left")
-    counts = np.searchsorted(gap, chosen, side="right") - first
-    before = np.repeat(first - np.cumsum(counts) + counts, counts)
-    return np.asarray(np.arange(len(before)) + before, dtype=np.int64)
+    return stretches(first, np.searchsorted(gap, chosen, side="right") - first)[0]
 
 
 def gap_report(timeline: Timeline, ranges: Ranges, index: int) -> GapReport:

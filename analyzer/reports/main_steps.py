@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from decodescope.analyzer.reports.device_report import totals_by_kind
 from decodescope.analyzer.reports.distributions import percentiles, total_of
-from decodescope.analyzer.schema.report import GAP_CLASSES, GapTotal, MainStepsReport
+from decodescope.analyzer.schema.report import GAP_CLASSES, MainStepsReport
 from decodescope.analyzer.schema.step_report import StepKindReport
 from decodescope.analyzer.timing.gaps import GapParts
 from decodescope.analyzer.timing.interruptions.interruption import (
@@ -57,10 +58,10 @@ def find_main_steps(
         start_ns, end_ns = int(busy.start_ns[0]), int(busy.end_ns[-1])
         times = without_interruptions(interruptions, (device,), start_ns, end_ns)
         if len(chosen):
-            times = intersections(_times_on(timeline, op_rows, chosen), times)[1]
+            times = intersections(_times_on(timeline, op_rows, chosen), times)[2]
         busy_ns += int(covered_inside(busy, times).sum())
         parts = timeline.parts.of_gaps(*timeline.gaps_of(device))
-        row, inside = intersections(parts, times)
+        row, _, inside = intersections(parts, times)
         idle.append(GapParts(inside.start_ns, inside.end_ns, parts.gap[row], parts.kind[row]))
     return MainSteps(chosen, ops, busy_ns, GapParts.concatenate(idle))
 
@@ -98,7 +99,9 @@ def main_steps_report(timeline: Timeline, main: MainSteps) -> MainStepsReport:
         steps=len(main.steps),
         busy_ns=main.busy_ns,
         all_gaps=total_of(gap_ns[gap_ns > 0]),
-        gaps=_by_class(idle),
+        gaps={
+            name: total for name, total in totals_by_kind(idle, GAP_CLASSES).items() if total.count
+        },
         gpu_ops=int(np.count_nonzero(main.ops)),
         launch_calls=int(np.count_nonzero(main.ops[timeline.launches.first_op])),
         kernels_attributed_ns=attributed(main.ops & kernels),
@@ -107,14 +110,6 @@ def main_steps_report(timeline: Timeline, main: MainSteps) -> MainStepsReport:
         outside_ops=int(np.count_nonzero(~main.ops)),
         outside_attributed_ns=attributed(~main.ops),
     )
-
-
-def _by_class(idle: GapParts) -> dict[str, GapTotal]:
-    totals = {
-        name: total_of(idle.length_ns[idle.kind == number])
-        for number, name in enumerate(GAP_CLASSES)
-    }
-    return {name: total for name, total in totals.items() if total.count}
 
 
 def step_kind_reports(timeline: Timeline, interrupted_ns: Int64s) -> tuple[StepKindReport, ...]:

@@ -6,7 +6,6 @@ from typing import Literal
 from decodescope.analyzer.answer.parts import MedianStep
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.modelling.config import read_model_config
-from decodescope.analyzer.modelling.contradictions import contradictions
 from decodescope.analyzer.modelling.step_work import (
     RoleWork,
     role_work,
@@ -14,7 +13,7 @@ from decodescope.analyzer.modelling.step_work import (
     step_flops,
     with_fused_roles,
 )
-from decodescope.analyzer.modelling.trace_facts import TraceFacts
+from decodescope.analyzer.modelling.trace_facts import TraceFacts, contradictions
 from decodescope.analyzer.modelling.weights import PART_OF_ROLE, model_weights
 from decodescope.analyzer.reports.model_facts import (
     StepSizes,
@@ -103,8 +102,9 @@ def _costs(
         InputError: the model contradicts the trace.
     """
     model = chosen.model
-    if problems := contradictions(model.shape, facts, model.tensor_parallel, given.batch):
-        raise InputError("; ".join(problems))
+    problems = contradictions(model.shape, facts, model.tensor_parallel, given.batch)
+    if words := "; ".join(problems):
+        raise InputError(words)
     sizes = step_sizes(found.annotation, given, model.shape, facts, model.tensor_parallel)
     work = role_work(model.shape, sizes.shape, model.weights, model.tensor_parallel)
     cost = own_cost

@@ -8,7 +8,6 @@ import msgspec
 import numpy as np
 
 from decodescope.analyzer.answer.parts import MedianStep
-from decodescope.analyzer.modelling.contradictions import matrix_sizes
 from decodescope.analyzer.modelling.matrices import head_matrix
 from decodescope.analyzer.modelling.shape import ModelShape, StepShape, causal_pairs
 from decodescope.analyzer.modelling.trace_facts import (
@@ -16,6 +15,7 @@ from decodescope.analyzer.modelling.trace_facts import (
     ProductFit,
     TraceFacts,
     distinct_products,
+    matrix_sizes,
     shown_requests,
 )
 from decodescope.analyzer.names.kinds import ROLES

@@ -99,7 +99,6 @@ def _shares(paths: Sequence[str]) -> list[_Share]:
 
 
 def _cores() -> int:
-    """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 

@@ -98,7 +98,6 @@ def bandwidth(
 
 
 def step_bandwidth(cost: StepCost, step_ns: int) -> Bandwidth:
-    """`bandwidth` of a step of `cost`."""
     return bandwidth(
         cost.bytes_per_step,
         step_ns,

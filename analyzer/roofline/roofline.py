@@ -264,7 +264,6 @@ def captured_cost(capture: CaptureInfo, users_peak: DatasheetPeak | None = None)
 
 
 def peak_fields(peak: DatasheetPeak | None, dtype: str) -> dict[str, Any]:
-    """The fields of `StepCost` that say the peaks."""
     if peak is None:
         return {}
     return {

@@ -8,8 +8,6 @@ from decodescope.analyzer.schema.report import Finding, Report
 
 
 class RankReport(Struct, frozen=True):
-    """One rank and its own report."""
-
     rank: int
     report: Report
 

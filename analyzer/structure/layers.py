@@ -176,10 +176,7 @@ def _has_products(letters: str, layer: Layer) -> bool:
     """Whether a layer has a product before its attention and one behind it, and no convolution."""
     before, behind = (
         any(letters.find(letter, start, end) >= 0 for letter in "PGX")
-        for start, end in (
-            (layer.start, layer.attention),
-            (layer.after_attention, layer.end),
-        )
+        for start, end in ((layer.start, layer.attention), (layer.after_attention, layer.end))
     )
     return before and behind and letters.find("v", layer.start, layer.end) < 0
 

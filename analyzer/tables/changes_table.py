@@ -33,7 +33,6 @@ from decodescope.analyzer.tables.columns import (
     Kind,
     Row,
     Table,
-    Tone,
 )
 from decodescope.analyzer.vocabulary.words import change_text, part_words, relative_change_words
 
@@ -82,7 +81,8 @@ def _time_columns(
             moved_kind,
             "How much more the other side takes.",
             sort=lambda row: abs(moved(row)),
-            tone=lambda row: _moved_tone(moved(row)),
+            # More time is bad, less is good; the sign says so without colour.
+            tone=lambda row: "bad" if moved(row) > 0 else "good" if moved(row) < 0 else "dim",
         ),
         Column(
             "change",
@@ -95,11 +95,6 @@ def _time_columns(
             always=True,
         ),
     )
-
-
-def _moved_tone(ns: float) -> Tone:
-    """More time is bad, less is good; the sign says so without colour."""
-    return "bad" if ns > 0 else "good" if ns < 0 else "dim"
 
 
 def _side_columns(

@@ -13,8 +13,9 @@ from decodescope.analyzer.tables.columns import (
     TEXT,
     Column,
     Table,
+    columns_of,
+    quotient,
 )
-from decodescope.analyzer.tables.figures import columns_of, quotient
 from decodescope.analyzer.vocabulary.words import ops_word
 
 
@@ -60,8 +61,6 @@ def _floor(device: DeviceReport) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StreamRow:
-    """A stream of a device."""
-
     device: int | str
     stream: StreamReport
 

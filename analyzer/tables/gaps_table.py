@@ -24,9 +24,10 @@ from decodescope.analyzer.tables.columns import (
     Mark,
     Table,
     Tone,
+    per_step,
+    quotient,
 )
 from decodescope.analyzer.tables.devices_table import device_column
-from decodescope.analyzer.tables.figures import per_step, quotient
 from decodescope.analyzer.vocabulary.words import (
     CPU_GAP_MEANINGS,
     GAP_MEANINGS,
@@ -152,19 +153,15 @@ def _tone(row: GapClassRow) -> Tone:
 
 
 def _of_device(device: DeviceReport) -> Iterator[GapClassRow]:
-    def row(
-        name: str, total: GapTotal, gap_class: str | None = None, sub: bool = False
-    ) -> GapClassRow:
-        return GapClassRow(name, total, device.window_ns, gap_class, sub, device.device)
-
+    of_ns, number = device.window_ns, device.device
     for name, total in device.gaps.items():
         if total.count:
-            yield row(name, total, name)
+            yield GapClassRow(name, total, of_ns, name, device=number)
         if name == "host_wait":
             for label, part in device.host_wait.items():
                 if part.count:
-                    yield row(label, part, name, True)
-    yield row("all idle", device.all_gaps)
+                    yield GapClassRow(label, part, of_ns, name, sub=True, device=number)
+    yield GapClassRow("all idle", device.all_gaps, of_ns, device=number)
 
 
 @dataclass(frozen=True, slots=True)

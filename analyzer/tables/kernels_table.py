@@ -22,8 +22,9 @@ from decodescope.analyzer.tables.columns import (
     Column,
     Mark,
     Table,
+    columns_of,
+    per_step,
 )
-from decodescope.analyzer.tables.figures import columns_of, per_step
 from decodescope.analyzer.text.formatting import extent_text
 
 # No short name is longer.
@@ -169,10 +170,6 @@ _ROOFLINE: tuple[Column[KernelReport], ...] = (
 )
 
 
-def blocks_of(grid: tuple[int, int, int]) -> int:
-    return math.prod(grid)
-
-
 def family_of(name: str) -> str:
     """The family of ops that a kernel belongs to."""
     from decodescope.analyzer.names.rules import kernel_meaning
@@ -187,7 +184,7 @@ def _grid(kernel: KernelReport) -> str:
 
 def _blocks(kernel: KernelReport) -> int | None:
     grid = kernel.shape.grid if kernel.shape else None
-    return None if grid is None else blocks_of(grid)
+    return None if grid is None else math.prod(grid)
 
 
 _SHAPE: tuple[Column[KernelReport], ...] = columns_of(

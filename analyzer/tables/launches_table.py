@@ -75,16 +75,12 @@ def launch_columns(*, several_devices: bool, overlapping: bool) -> tuple[Column[
             "range",
             NAME,
             "The range, without what all launches of the kernel have in common.",
-            text=_inner_range,
+            text=lambda row: TEXT.text(row.range and row.range.removeprefix(row.around)),
             priority=1,
             least=16,
             tone="dim",
         ),
     )
-
-
-def _inner_range(launch: LaunchRow) -> str:
-    return TEXT.text(None if launch.range is None else launch.range.removeprefix(launch.around))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +92,6 @@ class Distribution:
 
 
 def launch_times_table(launches: LaunchReport) -> Table[Distribution]:
-    """The call time, the queue time and the launch latency."""
     rows = (
         Distribution("call time", launches.api_ns),
         Distribution("queue time", launches.queue_ns),
@@ -117,7 +112,6 @@ class LaunchApiRow:
 
 
 def launch_apis_table(launches: LaunchReport) -> Table[LaunchApiRow]:
-    """The calls of each API function, and all."""
     rows = [LaunchApiRow(name, calls) for name, calls in launches.by_api.items()]
     rows.append(LaunchApiRow("all", launches.calls, whole=True))
     return Table("functions", _APIS, rows, tone=lambda row: "strong" if row.whole else "plain")

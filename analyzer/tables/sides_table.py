@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from decodescope.analyzer.comparing.sides import Side
 from decodescope.analyzer.schema.comparison_report import DiffAnswer, Pair, SpeedRatio
@@ -95,10 +96,7 @@ def _ratio_interval(ratio: SpeedRatio | DiffAnswer | None) -> str:
 
 def _ratio_columns(key: str, title: str, of: str, over: str) -> tuple[Column[Side], ...]:
     """A ratio with its interval over `over` and its verdict: those of `key`, a figure of a side."""
-
-    def ratio_of(side: Side) -> SpeedRatio | DiffAnswer | None:
-        ratio: SpeedRatio | DiffAnswer | None = getattr(side, key)
-        return ratio
+    ratio_of = attrgetter(key)
 
     def tone(side: Side) -> Tone:
         """A clear difference stands out; the verdict says it in words."""
@@ -219,7 +217,6 @@ _STEP: tuple[Column[Side], ...] = (
 
 
 def speed_table(pairs: Sequence[Pair]) -> Table[Pair]:
-    """The ratio of tokens/s of each pair."""
     columns: tuple[Column[Pair], ...] = (
         Column(
             "pair",

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -19,8 +18,8 @@ from decodescope.analyzer.tables.columns import (
     TEXT,
     Column,
     Table,
+    quotient,
 )
-from decodescope.analyzer.tables.figures import quotient
 from decodescope.analyzer.vocabulary.words import ops_word, step_sizes
 
 _LEAST_NAME = 16
@@ -47,7 +46,21 @@ def steps_table(report: Report, most: int | None = None) -> Table[StepReport]:
                 sort=attrgetter("index"),
                 least=4,
             ),
-            *_times(report.on_cpu),
+            Column("host_ns", "host", DURATION, "The length of the host's marker.", priority=4),
+            Column(
+                "gpu_span_ns",
+                "op span" if report.on_cpu else "GPU span",
+                DURATION,
+                "From the start of its first op to the end of its last one.",
+            ),
+            Column(
+                "busy_ns",
+                "busy",
+                DURATION,
+                "The time of the span in which any op ran.",
+                lambda step: step.busy_ns if step.gpu_ops else None,
+            ),
+            Column("idle_ns", "idle", DURATION, "The rest of the span."),
             Column(
                 "idle_share",
                 "idle",
@@ -146,27 +159,6 @@ def step_kinds_table(report: Report, most: int) -> Table[StepKindReport]:
         ),
         rows,
         total=len(report.step_kinds) + (outside_ops > 0),
-    )
-
-
-def _times(on_cpu: bool) -> tuple[Column[Any], ...]:
-    """How long a step was on the host and on its devices."""
-    return (
-        Column("host_ns", "host", DURATION, "The length of the host's marker.", priority=4),
-        Column(
-            "gpu_span_ns",
-            "op span" if on_cpu else "GPU span",
-            DURATION,
-            "From the start of its first op to the end of its last one.",
-        ),
-        Column(
-            "busy_ns",
-            "busy",
-            DURATION,
-            "The time of the span in which any op ran.",
-            lambda step: step.busy_ns if step.gpu_ops else None,
-        ),
-        Column("idle_ns", "idle", DURATION, "The rest of the span."),
     )
 
 

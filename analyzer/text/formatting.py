@@ -34,7 +34,6 @@ def number(value: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Tokens per second."""
     if value is None or not math.isfinite(value):
         return UNKNOWN
     return significant(value)
@@ -109,7 +108,6 @@ def duration(ns: float | None) -> str:
 
 
 def signed_duration(ns: float | None) -> str:
-    """A duration that may be negative."""
     return f"-{duration(-ns)}" if ns is not None and ns < 0 else duration(ns)
 
 
@@ -164,7 +162,6 @@ def weights_note(weights: str) -> str:
 
 
 def sampling_words(sampling: "SamplingSettings | None") -> str:
-    """How the tokens were chosen."""
     return ", ".join(sampling_facts(sampling)) or "greedy"
 
 

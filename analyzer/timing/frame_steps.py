@@ -21,7 +21,7 @@ import numpy as np
 
 from decodescope.analyzer.schema.step_report import StepKind
 from decodescope.analyzer.timing.inferred_steps import FoundSteps
-from decodescope.analyzer.timing.intervals import union
+from decodescope.analyzer.timing.intervals import containing, union
 from decodescope.analyzer.timing.launches import LaunchCalls, first_matches, threads_at
 from decodescope.analyzer.trace import Bools, HostEvents, HostTimes, Int64s, Intervals, Trace
 
@@ -108,13 +108,6 @@ def engine_of(frame: str) -> str | None:
     """The engine whose frame this is, as `StepAnnotation.engine` names it."""
     engines = {"vllm/": "vllm", "sglang/": "sglang", "tensorrt_llm/": "tensorrt-llm"}
     return next((name for folder, name in engines.items() if folder in frame), None)
-
-
-def containing(intervals: Intervals, at_ns: Int64s) -> Int64s:
-    """The one of disjoint intervals, in order, that contains each time; -1 for none."""
-    index = np.searchsorted(intervals.start_ns, at_ns, side="right") - 1
-    inside = (index >= 0) & (at_ns < intervals.end_ns[index])
-    return np.where(inside, index, -1)
 
 
 def _outermost(frames: HostEvents, rows: Int64s) -> Bools:

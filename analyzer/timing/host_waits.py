@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from decodescope.analyzer.timing.gaps import HOST_WAIT, GapParts, Gaps
-from decodescope.analyzer.timing.intervals import covered_inside, union
+from decodescope.analyzer.timing.intervals import covered_inside, stretches, union
 from decodescope.analyzer.timing.launches import first_matches, threads_at
 from decodescope.analyzer.trace import HostEvents, Int8s, Int64s, Trace
 
@@ -80,9 +80,7 @@ def _cut(waits: GapParts, since_ns: Int64s, label: Int8s) -> GapParts:
     """Each of `waits` (none empty) cut where the activity of its thread changes."""
     first = np.searchsorted(since_ns, waits.start_ns, side="right") - 1
     last = np.searchsorted(since_ns, waits.end_ns, side="left") - 1
-    counts = last - first + 1
-    whole = np.repeat(np.arange(len(waits)), counts)
-    row = np.arange(len(whole)) + np.repeat(first - np.cumsum(counts) + counts, counts)
+    row, whole = stretches(first, last - first + 1)
     until_ns = np.append(since_ns[1:], np.iinfo(np.int64).max)
     return GapParts(
         np.maximum(since_ns[row], waits.start_ns[whole]),

@@ -100,18 +100,31 @@ def covered_inside(intervals: Intervals, spans: Intervals) -> Int64s:
     return covered_until(intervals, spans.end_ns) - covered_until(intervals, spans.start_ns)
 
 
-def intersections(intervals: Intervals, spans: Intervals) -> tuple[Int64s, Intervals]:
-    """The pieces of disjoint intervals inside disjoint spans, both in order, and the row of the
-    interval that each piece is of. None is empty."""
+def stretches(first: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
+    """The numbers first, first + 1, … of each stretch, `counts` of them, one stretch after another,
+    and the stretch of each."""
+    stretch = np.repeat(np.arange(len(first)), counts)
+    before = np.cumsum(counts) - counts
+    return np.arange(len(stretch)) + (first - before)[stretch], stretch
+
+
+def intersections(intervals: Intervals, spans: Intervals) -> tuple[Int64s, Int64s, Intervals]:
+    """The pieces of intervals inside disjoint spans in order, and the rows of the interval and of
+    the span that each piece is of. None is empty."""
     first = np.searchsorted(spans.end_ns, intervals.start_ns, side="right")
     after = np.searchsorted(spans.start_ns, intervals.end_ns, side="left")
-    pieces = np.maximum(after - first, 0)
-    row = np.repeat(np.arange(len(intervals)), pieces)
-    span = np.arange(len(row)) + np.repeat(first - np.cumsum(pieces) + pieces, pieces)
+    span, row = stretches(first, np.maximum(after - first, 0))
     start_ns = np.maximum(intervals.start_ns[row], spans.start_ns[span])
     end_ns = np.minimum(intervals.end_ns[row], spans.end_ns[span])
     inside = end_ns > start_ns
-    return row[inside], Intervals(start_ns[inside], end_ns[inside])
+    return row[inside], span[inside], Intervals(start_ns[inside], end_ns[inside])
+
+
+def containing(intervals: Intervals, at_ns: Int64s) -> Int64s:
+    """The one of disjoint intervals, in order, that contains each time; -1 for none."""
+    index = np.searchsorted(intervals.start_ns, at_ns, side="right") - 1
+    inside = (index >= 0) & (at_ns < intervals.end_ns[index])
+    return np.where(inside, index, -1)
 
 
 def uncovered_ns(start_ns: Int64s, end_ns: Int64s) -> Int64s:

@@ -48,6 +48,12 @@ class LaunchCalls(Columns):
     is_graph: Bools
     queue_depth: Int64s
 
+    def rows_of_ops(self, trace: Trace) -> Int64s:
+        """The row of each op's call, -1 for none."""
+        row = np.full(len(trace.calls) + 1, -1, dtype=np.int64)
+        row[self.call] = np.arange(len(self))
+        return np.asarray(row[trace.ops.launch])
+
 
 def find_launch_calls(trace: Trace) -> LaunchCalls:
     """The launch calls of a trace; ops whose call is not in the trace are ignored."""

@@ -40,11 +40,7 @@ def maximal_runs(names: Int64s, *, min_repeats: int = 2) -> tuple[Run, ...]:
     equal length stand in order of period, then of start. All runs of at least 3 periods are found.
     A shorter one is missed if each of its stretches of k names (k the largest power of two below
     the period) occurs twice within one period.
-
-    Raises `ValueError` if `min_repeats` is below 2.
     """
-    if min_repeats < 2:
-        raise ValueError(f"min_repeats is {min_repeats}, it must be at least 2")
     length, ranks, runs = 1, [], [np.zeros((0, 3), dtype=np.int64)]
     rank, distance = _ranked(names)
     # If no distance exceeds k / 2, neither does the period of a run that is not found yet: by Fine

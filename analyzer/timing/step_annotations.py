@@ -101,17 +101,14 @@ _SGLANG_KINDS: dict[str, StepKind] = {
 class StepAnnotation:
     """The facts that a step's annotations tell; None for those that they do not.
 
-    `batch` is the number of requests, `decode_requests` and `prefill_requests` are its parts.
-    `query_tokens` is the number of tokens computed, `kv_tokens` the sum of the KV lengths of all
-    requests; `query_squares` and `query_keys` are the sums over them of q^2 and q * k, q being a
-    request's tokens and k its KV length. `engine` names who wrote it, None for a name that anyone
-    may write.
+    `batch` is the number of requests, `query_tokens` that of the tokens computed, `kv_tokens` the
+    sum of the KV lengths of all requests; `query_squares` and `query_keys` are the sums over them
+    of q^2 and q * k, q being a request's tokens and k its KV length. `engine` names who wrote it,
+    None for a name that anyone may write.
     """
 
     kind: StepKind = "unknown"
     batch: int | None = None
-    decode_requests: int | None = None
-    prefill_requests: int | None = None
     query_tokens: int | None = None
     kv_tokens: int | None = None
     engine: str | None = None
@@ -123,7 +120,6 @@ UNKNOWN = StepAnnotation()
 
 
 def is_step_name(name: str) -> bool:
-    """Whether a range of this name marks a step."""
     return any(pattern.match(name) for pattern in MARKERS)
 
 
@@ -187,8 +183,6 @@ def _of_requests(
     return StepAnnotation(
         kind=kind,
         batch=prefill + decode,
-        decode_requests=decode,
-        prefill_requests=prefill,
         query_tokens=query_tokens,
         kv_tokens=kv_tokens,
         engine=engine,
@@ -220,18 +214,13 @@ def _sglang(match: re.Match[str]) -> StepAnnotation:
     if batch is None or len(_KEY.findall(rest)) != len(values):
         return UNKNOWN
     kind: StepKind = _SGLANG_KINDS.get(mode, "unknown") if batch else "unknown"
-    decode, prefill = {
-        **dict.fromkeys(("decode", "draft", "verify"), (batch, 0)),
-        "prefill": (0, batch),
-        "mixed": (values.get("g"), values.get("c")),
-    }.get(kind, (None, None))
     queries = [values[key] for key in ("c_sq", "g_sq") if key in values]
     lengths = [values[key] for key in ("c_sk", "g_sk") if key in values]
     query_tokens = sum(queries) if queries else values.get("toks")
     if query_tokens is None and mode == "DECODE":
         query_tokens = batch
     kv_tokens = sum(lengths) if lengths else None
-    return StepAnnotation(kind, batch, decode, prefill, query_tokens, kv_tokens, "sglang")
+    return StepAnnotation(kind, batch, query_tokens, kv_tokens, "sglang")
 
 
 def _atom(match: re.Match[str]) -> StepAnnotation:

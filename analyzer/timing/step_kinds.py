@@ -94,7 +94,7 @@ def kinds_of(trace: Trace, steps: Steps) -> tuple[StepAnnotation, ...]:
     if capture is None or capture.steps != len(annotations) or capture.batch <= 0:
         return tuple(annotations)
     batch, length = capture.batch, capture.position + 1
-    own = StepAnnotation("decode", batch, batch, 0, batch, engine="decodescope")
+    own = StepAnnotation("decode", batch, batch, engine="decodescope")
     return tuple(
         supplemented(annotation, replace(own, kv_tokens=batch * (length + index)))
         for index, annotation in enumerate(annotations)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from decodescope.analyzer.timing.intervals import Union, covered_inside, merged
+from decodescope.analyzer.timing.intervals import Union, containing, covered_inside, merged
 from decodescope.analyzer.timing.launches import LaunchCalls
 from decodescope.analyzer.timing.step_annotations import MARKERS
 from decodescope.analyzer.trace import (
@@ -179,21 +179,17 @@ def _step_at(ranges: HostEvents, marker: Int64s, times: HostTimes) -> Int64s:
     times_of = rows_by(times.pid)
     for process, step_indices in rows_by(ranges.pid[marker]).items():
         inside = times_of.get(process, marker[:0])
-        start, end = ranges.start_ns[marker[step_indices]], ranges.end_ns[marker[step_indices]]
-        if (start[1:] >= end[:-1]).all():
-            step[inside] = _containing(start, end, step_indices, times.at_ns[inside])
+        markers = ranges.take(marker[step_indices])
+        if (markers.start_ns[1:] >= markers.end_ns[:-1]).all():
+            found = containing(markers, times.at_ns[inside])
+            step[inside] = np.append(step_indices, -1)[found]
             continue
         on_thread = rows_by(times.tid[inside])
-        for thread, own in rows_by(ranges.tid[marker[step_indices]]).items():
+        for thread, own in rows_by(markers.tid).items():
             rows = inside[on_thread.get(thread, marker[:0])]
-            step[rows] = _containing(start[own], end[own], step_indices[own], times.at_ns[rows])
+            found = containing(markers.take(own), times.at_ns[rows])
+            step[rows] = np.append(step_indices[own], -1)[found]
     return step
-
-
-def _containing(start: Int64s, end: Int64s, step: Int64s, at_ns: Int64s) -> Int64s:
-    index = np.searchsorted(start, at_ns, side="right") - 1
-    inside = (index >= 0) & (at_ns < end[index])
-    return np.where(inside, step[index], -1)
 
 
 def _spans(

@@ -190,7 +190,6 @@ def _wait_track(analysis: Analysis, waits: OpWaits, device: int, prefix: str) ->
 
 
 def gap_track(parts: GapParts, device: int, prefix: str) -> Track:
-    """The parts of the gaps of a device."""
     none = np.full(len(parts), -1, dtype=np.int64)
     slices = Slices(parts.start_ns, parts.end_ns, none, parts.gap, parts.kind)
     return track_of(TrackKey("gap", device), prefix + "gaps", slices)

@@ -139,7 +139,6 @@ class SpanTotals:
 
     @property
     def length_ns(self) -> int:
-        """How long the span is."""
         return self.end_ns - self.start_ns
 
 

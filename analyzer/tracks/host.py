@@ -6,7 +6,7 @@ import numpy as np
 
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS, call_kinds
 from decodescope.analyzer.timing.launches import KERNEL_LAUNCH, calls_named, graph_launch_calls
-from decodescope.analyzer.trace import HostEvents, Int8s, Int64s, Intervals, Trace, grouped
+from decodescope.analyzer.trace import HostEvents, Int64s, Intervals, Trace, grouped
 from decodescope.analyzer.tracks.track import Slices, Track, TrackKey, track_of
 
 HOST_KINDS = ("operator", "launch", *HOST_WAIT_LABELS[:-1])
@@ -15,19 +15,13 @@ Thread = tuple[int, int]
 _LAUNCH, _OTHER = 1, 2
 
 
-def last_open(events: Intervals, at_ns: Int64s) -> Int64s:
-    """For each time (in order) the last of `events` (sorted by start) that is open then, -1 for
-    none: start <= at < end."""
-    return _open(events, at_ns, np.searchsorted(events.start_ns, at_ns, side="right"))
-
-
 def innermost(events: Intervals) -> tuple[Intervals, Int64s]:
     """The times cut where the last open event changes, and which one that is; events are sorted by
     start, then longest first."""
     at_ns = np.sort(np.concatenate((events.start_ns, events.end_ns)))
     # Much faster than np.unique.
     at_ns = at_ns[np.diff(at_ns, prepend=at_ns[:1] - 1) > 0]
-    row = last_open(events, at_ns)
+    row = _open(events, at_ns, np.searchsorted(events.start_ns, at_ns, side="right"))
     changes = np.flatnonzero(np.diff(row, prepend=-1))
     until_ns = np.append(at_ns[changes], at_ns[-1:])[1:]
     row, since_ns = row[changes], at_ns[changes]
@@ -94,9 +88,12 @@ class HostTracks:
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        self._kinds = _call_kinds(trace)
-        self._calls, self._operators, self._ranges = map(
-            _by_thread, (trace.calls, trace.cpu_ops, trace.ranges)
+        launches = calls_named(trace, KERNEL_LAUNCH) | graph_launch_calls(trace)
+        kinds = np.where(launches, _LAUNCH, call_kinds(trace) + _OTHER)
+        self._kinds = kinds.astype(np.int8)
+        self._calls, self._operators, self._ranges = (
+            {(int(events.pid[own[0]]), int(events.tid[own[0]])): own for own in events.by_thread()}
+            for events in (trace.calls, trace.cpu_ops, trace.ranges)
         )
 
     def tracks(self, thread: Thread, prefix: str, name: str) -> Iterator[Track]:
@@ -138,14 +135,3 @@ class HostTracks:
         times, seen = innermost(Intervals(together.start_ns, together.end_ns))
         label = together.name[seen].astype(np.int64)
         return Slices(times.start_ns, times.end_ns, label, row[seen], kind[seen])
-
-
-def _by_thread(events: HostEvents) -> dict[Thread, Int64s]:
-    return {
-        (int(events.pid[rows[0]]), int(events.tid[rows[0]])): rows for rows in events.by_thread()
-    }
-
-
-def _call_kinds(trace: Trace) -> Int8s:
-    launches = calls_named(trace, KERNEL_LAUNCH) | graph_launch_calls(trace)
-    return np.where(launches, _LAUNCH, call_kinds(trace) + _OTHER).astype(np.int8)

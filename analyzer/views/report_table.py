@@ -308,11 +308,6 @@ def _attribution_line(report: Report, attribution: Attribution) -> Text:
     return Text(sentence, style="dim")
 
 
-def _communicating(report: Report) -> int:
-    """How many devices communicated."""
-    return sum(device.communication_ns > 0 for device in report.devices)
-
-
 # In the order of printing; the first two begin every overview.
 SECTIONS = (
     Section("answer", lambda report: 1, _answer),
@@ -325,6 +320,10 @@ SECTIONS = (
     Section("launches", lambda report: report.launches.calls, _launches),
     Section("devices", lambda report: len(report.devices), _devices),
     Section("streams", lambda report: sum(len(row.streams) for row in report.devices), _streams),
-    Section("communication", _communicating, _communication),
+    Section(
+        "communication",
+        lambda report: sum(device.communication_ns > 0 for device in report.devices),
+        _communication,
+    ),
     Section("interruptions", lambda report: len(report.interruptions), _interruptions),
 )

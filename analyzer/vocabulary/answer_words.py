@@ -30,7 +30,6 @@ class AnswerLines:
 
 
 def answer_lines(report: Report) -> AnswerLines:
-    """The lines of a report."""
     cost = report.step_cost
     return lines_of(
         report.answer,

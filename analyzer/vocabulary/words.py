@@ -254,7 +254,6 @@ def overlap_words(report: Report) -> str:
 
 
 def layers_words(structure: StructureReport) -> str:
-    """The layers of a step in a sentence."""
     motifs = zip(structure.motif_layers, structure.layer_ops, strict=True)
     of_each = ", ".join(f"{count(layers)} of {count(ops)} ops" for layers, ops in motifs)
     layers = "layer" if structure.layers == 1 else "layers"

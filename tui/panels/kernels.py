@@ -1,10 +1,11 @@
 """The table of kernels, and of the launches of the one that was opened."""
 
+import math
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from decodescope.analyzer.names.fitted_names import short_kernel
-from decodescope.analyzer.tables.kernels_table import blocks_of, kernels_table
+from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.analyzer.tables.launches_table import LaunchRow, launch_columns
 from decodescope.analyzer.text.formatting import UNKNOWN, extent_text
 from decodescope.tui.commands import commands_of
@@ -48,7 +49,7 @@ class LaunchRows(ColumnRows):
             "range": node,
         }
         grids = [shape.grid for shape in trace.shapes]
-        blocks = [-1 if grid is None else blocks_of(grid) for grid in grids]
+        blocks = [-1 if grid is None else math.prod(grid) for grid in grids]
         ranks = {"grid": ranked(ops.shape, blocks), "range": ranked(node, paths)}
         texts = (
             (self._launches["step"], "step {}".format),

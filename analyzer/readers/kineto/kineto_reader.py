@@ -18,6 +18,7 @@ from decodescope.analyzer.readers.kineto.operator_work import WORK_KEY, WorkRows
 from decodescope.analyzer.readers.kineto.stream import EventStream
 from decodescope.analyzer.readers.trace_columns import (
     LIMIT_NS,
+    overhead_finding,
     sorted_gpu_ops,
     sorted_host_events,
     usable_base,
@@ -173,13 +174,7 @@ def _reader_findings(columns: EventColumns, events: EventStream) -> Iterator[Fin
     if events.skipped:
         yield Finding("no_events", f"{events.skipped} entries of the event list are no events")
     yield from unread_findings(columns, events.metadata)
-    pauses = HostEvents.concatenate(columns.overhead)
-    if len(pauses):
-        yield Finding(
-            "profiler_overhead",
-            f"the profiler reports {len(pauses)} pauses of its own, "
-            f"{int(pauses.length_ns.sum()) / 1e6:.3f} ms in all",
-        )
+    yield from overhead_finding(HostEvents.concatenate(columns.overhead))
 
 
 def _device_names(

@@ -10,7 +10,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.readers.byte_source import ByteSource
 from decodescope.analyzer.readers.nsys.database import SQLITE_ERRORS, NsysDatabase
 from decodescope.analyzer.readers.nsys.events import (
@@ -24,13 +23,14 @@ from decodescope.analyzer.readers.trace_columns import (
     PROCESS_SHIFT,
     Names,
     Shapes,
+    overhead_finding,
     own_ids,
     sorted_gpu_ops,
     sorted_host_events,
     usable_base,
 )
 from decodescope.analyzer.schema.report import Finding, Source
-from decodescope.analyzer.trace import GRAPH, GpuOps, HostEvents, Int64s, Trace
+from decodescope.analyzer.trace import GRAPH, GpuOps, HostEvents, Int64s, Intervals, Trace
 
 _GPU_NAME_TABLES = ("TARGET_INFO_GPU", "TARGET_INFO_CUDA_GPU")
 _DEVICE_TABLE = "TARGET_INFO_CUDA_DEVICE"
@@ -104,7 +104,6 @@ def _gpu_numbers(database: NsysDatabase) -> dict[tuple[int, int], int]:
 
 
 def gpu_names(database: NsysDatabase) -> dict[int, str]:
-    """The name of each GPU, by its number."""
     names: dict[int, str] = {}
     for table in _GPU_NAME_TABLES:
         for number, name in database.rows(table, ("id", "name")):
@@ -128,14 +127,6 @@ def read_nsys(source: ByteSource) -> Trace:
             return _trace(database)
         except SQLITE_ERRORS as error:
             raise database.unreadable(error) from None
-
-
-def refuse_nsys_report(source: ByteSource) -> Trace:
-    """Raise `TraceError`: only Nsight Systems reads its reports."""
-    raise TraceError(
-        f"{source.path}: a report that only Nsight Systems reads; export it with "
-        "nsys export --type sqlite and open that"
-    )
 
 
 def _trace(database: NsysDatabase) -> Trace:
@@ -184,12 +175,7 @@ def _findings(database: NsysDatabase, left_open: int, whole_graphs: int) -> Iter
             f"{whole_graphs} graph launches were recorded as one span each: no figures of "
             "their kernels and gaps; record with --cuda-graph-trace=node",
         )
-    pauses, total_ns = _overhead(database)
-    if pauses:
-        yield Finding(
-            "profiler_overhead",
-            f"the profiler reports {pauses} pauses of its own, {total_ns / 1e6:.3f} ms in all",
-        )
+    yield from overhead_finding(_overhead(database))
     messages = [
         " ".join(str(text).split())
         for severity, text in database.rows("DIAGNOSTIC_EVENT", ("severity", "text"))
@@ -201,14 +187,14 @@ def _findings(database: NsysDatabase, left_open: int, whole_graphs: int) -> Iter
         )
 
 
-def _overhead(database: NsysDatabase) -> tuple[int, int]:
-    """Number and total time of the profiler's own pauses; they do not count as events read."""
+def _overhead(database: NsysDatabase) -> Intervals:
+    """The profiler's own pauses; they do not count as events read."""
     if not database.has(_OVERHEAD_TABLE, "overheadType"):
-        return 0, 0
+        return Intervals.concatenate(())
     read, dropped = database.rows_read, database.dropped
     rows = database.events(_OVERHEAD_TABLE, (), _PROFILER_OVERHEADS)
     database.rows_read, database.dropped = read, dropped
-    return len(rows["start_ns"]), int((rows["end_ns"] - rows["start_ns"]).sum())
+    return Intervals(rows["start_ns"], rows["end_ns"])
 
 
 def _base_ns(database: NsysDatabase) -> int:

@@ -20,8 +20,6 @@ _MAX_DEVICES = 1 << 16
 
 
 class Handle(Struct, gc=False):
-    """An opaque id."""
-
     handle: int
 
 
@@ -66,8 +64,6 @@ class Dispatch(Record, gc=False):
 
 
 class Copy(Record, gc=False):
-    """One copy between memories."""
-
     src_agent_id: Handle
     dst_agent_id: Handle
     stream_id: Handle = field(default_factory=lambda: Handle(0))
@@ -91,7 +87,6 @@ class Records(Struct, gc=False):
     marker_api: list[ApiCall] = []
 
     def count(self) -> int:
-        """The number of records."""
         return sum(len(getattr(self, name)) for name in self.__struct_fields__)
 
 
@@ -138,14 +133,10 @@ class Strings(Struct, gc=False):
 
 
 class Metadata(Struct, gc=False):
-    """The recorded process."""
-
     pid: int = -1
 
 
 class Process(Struct, gc=False):
-    """The part of one process."""
-
     metadata: Metadata = field(default_factory=Metadata)
     agents: list[Agent] = []
     strings: Strings = field(default_factory=Strings)
@@ -209,11 +200,9 @@ class Devices:
                 self.names[number] = agent.product_name or agent.name
 
     def is_gpu(self, handle: int) -> bool:
-        """Whether the agent is no CPU."""
         return handle not in self._hosts
 
     def number(self, handle: int) -> int:
-        """The number of a GPU."""
         known = self._numbers.get(handle)
         return self._assign(handle, None) if known is None else known
 

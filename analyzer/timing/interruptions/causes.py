@@ -74,8 +74,6 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class GapCauses:
-    """Finds the causes of single gaps of one timeline."""
-
     timeline: Timeline
 
     @cached_property
@@ -92,7 +90,6 @@ class GapCauses:
 
     @cached_property
     def _captured(self) -> Union:
-        """When graphs were captured."""
         return find_captures(self.timeline.trace).during
 
     @cached_property

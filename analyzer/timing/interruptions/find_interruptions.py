@@ -54,10 +54,7 @@ def find_interruptions(timeline: Timeline) -> tuple[Interruption, ...]:
     if timeline.trace.on_cpu or not len(timeline.trace.ops):
         return ()
     causes, medians = GapCauses(timeline), step_medians(timeline)
-    interruptions = [
-        *_long_gaps(timeline, causes, medians),
-        *_long_ops(timeline, medians),
-    ]
+    interruptions = [*_long_gaps(timeline, causes, medians), *_long_ops(timeline, medians)]
     unexplained = Counter(
         interruption.device for interruption in interruptions if interruption.cause in _UNEXPLAINED
     )

@@ -22,7 +22,7 @@ def advised(**changes: Any) -> tuple[str, ...]:
         "late_label": None,
         "has_graphs": False,
     }
-    return next_steps(Circumstances(**(facts | changes)))
+    return tuple(next_steps(Circumstances(**(facts | changes))))
 
 
 @pytest.mark.parametrize(

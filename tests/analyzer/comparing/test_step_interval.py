@@ -9,14 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decodescope.analyzer.comparing.bootstrap import two_sided_t
-from decodescope.analyzer.comparing.step_interval import (
-    SideSpread,
-    StepTimes,
-    ratio_interval,
-    side_spread,
-    times_as_many,
-)
+from decodescope.analyzer.comparing.bootstrap import SideSpread, ratio_interval, two_sided_t
+from decodescope.analyzer.comparing.step_interval import StepTimes, side_spread, times_as_many
 from decodescope.analyzer.schema.run_report import Interval
 
 TIMES = st.lists(st.integers(1, 10**9), min_size=2, max_size=9)

@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.modelling.config import bundled_models, read_model_config
-from decodescope.analyzer.modelling.contradictions import matrix_sizes
 from decodescope.analyzer.modelling.guess import candidates, class_families
 from decodescope.analyzer.modelling.matrices import layer_weights
 from decodescope.analyzer.modelling.shape import ModelShape
-from decodescope.analyzer.modelling.trace_facts import TraceFacts
+from decodescope.analyzer.modelling.trace_facts import TraceFacts, matrix_sizes
 from tests.helpers.modelling.products import product
 
 NAMES = sorted(bundled_models())

@@ -1,5 +1,4 @@
 import numpy as np
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -83,8 +82,3 @@ def test_names_are_any_integers(seed: int) -> None:
     names = numbers.integers(0, 3, 30)
     meant = numbers.permutation(np.array([-(2**62), 0, 2**62]))
     assert maximal_runs(meant[names]) == maximal_runs(names)
-
-
-def test_one_repeat_is_none() -> None:
-    with pytest.raises(ValueError, match="at least 2"):
-        maximal_runs(np.zeros(3, dtype=np.int64), min_repeats=1)

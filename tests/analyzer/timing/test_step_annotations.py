@@ -20,82 +20,82 @@ _SUMS = "(sq0sk0sqsq0sqsk0)"
     [
         (
             f"execute_32_context_0{_SUMS}_generation_32(sq32sk55086sqsq32sqsk55086)",
-            StepAnnotation("decode", 32, 32, 0, 32, 55_086, "vllm", 32, 55_086),
+            StepAnnotation("decode", 32, 32, 55_086, "vllm", 32, 55_086),
         ),
         (
             "execute_6147_context_2(sq6144sk7144sqsq20971520sqsk23019520)"
             "_generation_3(sq3sk6144sqsq3sqsk6144)",
-            StepAnnotation("mixed", 5, 3, 2, 6_147, 13_288, "vllm", 20_971_523, 23_025_664),
+            StepAnnotation("mixed", 5, 6_147, 13_288, "vllm", 20_971_523, 23_025_664),
         ),
         (
             "execute_context_2(14721)_generation_0(0)",
-            StepAnnotation("prefill", 2, 0, 2, 14_721, None, "vllm"),
+            StepAnnotation("prefill", 2, 14_721, None, "vllm"),
         ),
         (
             "execute_context_1(888_788544)_generation_0(0)",
-            StepAnnotation("prefill", 1, 0, 1, 888, None, "vllm", 788_544),
+            StepAnnotation("prefill", 1, 888, None, "vllm", 788_544),
         ),
         (
             "execute_context_1(888_788544)_generation_2(2)",
-            StepAnnotation("mixed", 3, 2, 1, 890, None, "vllm"),
+            StepAnnotation("mixed", 3, 890, None, "vllm"),
         ),
         (
             "execute_context_0(0_0)_generation_32(32_55086)",
-            StepAnnotation("decode", 32, 32, 0, 32, None, "vllm"),
+            StepAnnotation("decode", 32, 32, None, "vllm"),
         ),
         # A context request of one token is still one: a prompt's last chunk.
         (
             "execute_context_1(1)_generation_0(0)",
-            StepAnnotation("prefill", 1, 0, 1, 1, None, "vllm"),
+            StepAnnotation("prefill", 1, 1, None, "vllm"),
         ),
         (
             "execute_context_0(0)_generation_0(0)",
-            StepAnnotation("unknown", 0, 0, 0, 0, None, "vllm"),
+            StepAnnotation("unknown", 0, 0, None, "vllm"),
         ),
-        ("execute_new_1_cached_3", StepAnnotation("mixed", 4, 3, 1, None, None, "vllm")),
-        ("step[DECODE bs=32]", StepAnnotation("decode", 32, 32, 0, 32, None, "sglang")),
+        ("execute_new_1_cached_3", StepAnnotation("mixed", 4, None, None, "vllm")),
+        ("step[DECODE bs=32]", StepAnnotation("decode", 32, 32, None, "sglang")),
         (
             "step[EXTEND bs=15 toks=15360]",
-            StepAnnotation("prefill", 15, 0, 15, 15_360, None, "sglang"),
+            StepAnnotation("prefill", 15, 15_360, None, "sglang"),
         ),
-        ("step[ extend bs=4 toks=512 ]", StepAnnotation("prefill", 4, 0, 4, 512, None, "sglang")),
+        ("step[ extend bs=4 toks=512 ]", StepAnnotation("prefill", 4, 512, None, "sglang")),
         (
             "step[DECODE bs=64 g_sq=128 g_sqsq=256 g_sqsk=262144 g_sk=131072]",
-            StepAnnotation("decode", 64, 64, 0, 128, 131_072, "sglang"),
+            StepAnnotation("decode", 64, 128, 131_072, "sglang"),
         ),
         (
             "step[MIXED bs=2 c=1 g=1 c_sq=5 c_sk=8 c_sqsq=25 c_sqsk=40 g_sq=1 g_sk=12 g_sqsq=1]",
-            StepAnnotation("mixed", 2, 1, 1, 6, 20, "sglang"),
+            StepAnnotation("mixed", 2, 6, 20, "sglang"),
         ),
-        ("step[MIXED bs=8 toks=100]", StepAnnotation("mixed", 8, None, None, 100, None, "sglang")),
+        ("step[MIXED bs=8 toks=100]", StepAnnotation("mixed", 8, 100, None, "sglang")),
         (
             "step[TARGET_VERIFY bs=23]",
-            StepAnnotation("verify", 23, 23, 0, None, None, "sglang"),
+            StepAnnotation("verify", 23, None, None, "sglang"),
         ),
-        ("step[IDLE bs=0]", StepAnnotation("unknown", 0, None, None, None, None, "sglang")),
+        ("step[IDLE bs=0]", StepAnnotation("unknown", 0, None, None, "sglang")),
         (
             "step[DRAFT_EXTEND_V2 bs=3]",
-            StepAnnotation("draft", 3, 3, 0, None, None, "sglang"),
+            StepAnnotation("draft", 3, None, None, "sglang"),
         ),
         (
             "prefill[bs=6 tok=17408 ctx=[4096, 4096, 4096]...+3 sk=20000]",
-            StepAnnotation("prefill", 6, 0, 6, 17_408, 20_000, "atom"),
+            StepAnnotation("prefill", 6, 17_408, 20_000, "atom"),
         ),
         (
             "decode[bs=117/128 tok=117 d=117]",
-            StepAnnotation("decode", 117, 117, 0, 117, None, "atom"),
+            StepAnnotation("decode", 117, 117, None, "atom"),
         ),
         (
             "decode[bs=128 tok=384 p=2 d=126 sqsq=132612 sqsk=1114112 sk=258048 tbo=1]",
-            StepAnnotation("mixed", 128, 126, 2, 384, 258_048, "atom"),
+            StepAnnotation("mixed", 128, 384, 258_048, "atom"),
         ),
         (
             "[Executor] _forward_step 17: 1 ctx reqs, 512 ctx tokens, 3 gen reqs",
-            StepAnnotation("mixed", 4, 3, 1, None, None, "tensorrt-llm"),
+            StepAnnotation("mixed", 4, None, None, "tensorrt-llm"),
         ),
         (
             "[Executor] _forward_step: 0 ctx reqs, 8 gen reqs",
-            StepAnnotation("decode", 8, 8, 0, None, None, "tensorrt-llm"),
+            StepAnnotation("decode", 8, None, None, "tensorrt-llm"),
         ),
         ("decode_step_3", StepAnnotation("decode")),
         ("prefill", StepAnnotation("prefill")),
@@ -142,12 +142,12 @@ def test_any_name_is_read_without_an_error(name: str) -> None:
 def test_an_inner_annotation_supplies_what_the_outer_one_lacks() -> None:
     outer = parse_annotation("execute_context_0(0)_generation_32(32)")
     inner = parse_annotation("step[DECODE bs=31 g_sk=99]")
-    assert supplemented(outer, inner) == StepAnnotation("decode", 32, 32, 0, 32, 99, "vllm")
+    assert supplemented(outer, inner) == StepAnnotation("decode", 32, 32, 99, "vllm")
     assert supplemented(UNKNOWN, inner) == inner
 
 
 def test_several_annotations_say_what_is_common_to_them() -> None:
     names = ["step[DECODE bs=2]", "step[DECODE bs=3]"]
     said = common([parse_annotation(name) for name in names])
-    assert said == StepAnnotation("decode", prefill_requests=0, engine="sglang")
+    assert said == StepAnnotation("decode", engine="sglang")
     assert common([]) == UNKNOWN

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer.trace import Intervals
-from decodescope.analyzer.tracks.host import depths, innermost, last_open
+from decodescope.analyzer.tracks.host import depths, innermost
 
 events = st.lists(
     st.tuples(st.integers(0, 40), st.integers(0, 15)).map(lambda one: (one[0], one[0] + one[1])),
@@ -20,12 +20,6 @@ def intervals(found) -> Intervals:
 def open_at(found, at, below=None):
     rows = range(len(found) if below is None else below)
     return max((row for row in rows if found[row][0] <= at < found[row][1]), default=-1)
-
-
-@given(events, st.lists(st.integers(-2, 60), max_size=20).map(sorted))
-def test_the_last_open_event(found, times):
-    rows = last_open(intervals(found), np.array(times, dtype=np.int64))
-    assert rows.tolist() == [open_at(found, at) for at in times]
 
 
 @given(events)
