@@ -117,10 +117,9 @@ def sample(
     logit. A program has `block` tokens; the result does not depend on it.
 
     Raises:
-        ValueError: other shapes, dtypes, layouts, devices or numbers, or a workspace too small.
+        ValueError: other shapes, dtypes, layouts or devices, or a workspace too small.
     """
     _check(logits, position, out, workspace, block)
-    _check_filters(temperature, top_k, top_p, seed)
     batch, vocabulary = (int(size) for size in logits.shape)
     inverse = inverse_float32(temperature)
     grid = (triton.cdiv(vocabulary, block), batch)
@@ -182,14 +181,3 @@ def _check(
     workspace.check(batch, logits.device)
     if block < 16 or block & (block - 1):
         raise ValueError(f"block {block}: must be a power of two from 16")
-
-
-def _check_filters(temperature: float, top_k: int | None, top_p: float | None, seed: int) -> None:
-    if not 1e-38 < temperature < float("inf"):
-        raise ValueError(f"temperature {temperature}: must be above 0 and finite")
-    if top_k is not None and top_k < 1:
-        raise ValueError(f"top_k {top_k}: must be at least 1")
-    if top_p is not None and not top_p > 0:
-        raise ValueError(f"top_p {top_p}: must be above 0")
-    if not 0 <= seed < 1 << 63:
-        raise ValueError(f"seed {seed}: must be from 0 to 2^63 - 1")
