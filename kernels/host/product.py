@@ -123,7 +123,7 @@ def product_options(x: torch.Tensor, weight: WeightMatrix, tile: Tile, pdl: bool
     options: dict[str, Any] = {
         "K": weight.columns,
         "ROWS": tile.rows,
-        "BLOCK": tile.columns if batch == 1 else _block(x, tile),
+        "BLOCK": tile.columns,
         "PDL": pdl,
         "num_warps": tile.num_warps,
     }
@@ -136,6 +136,9 @@ def product_options(x: torch.Tensor, weight: WeightMatrix, tile: Tile, pdl: bool
             f"tile of {tile.rows} x {tile.columns}: the tensor cores need at least "
             f"{MIN_DOT} x {MIN_DOT}"
         )
+    if x.dtype == FP8_X:
+        # FP8 tensor cores multiply 32 columns at least, which is two of a narrow tile.
+        options["BLOCK"] = max(2 * MIN_DOT, tile.columns)
     # In the interpreter, tl.dot reads bfloat16 as the integers that store it, and casts to bfloat16
     # truncate: bfloat16 is multiplied in float32 there.
     widened = x.device.type == "cpu" and x.dtype == torch.bfloat16
@@ -146,11 +149,6 @@ def product_options(x: torch.Tensor, weight: WeightMatrix, tile: Tile, pdl: bool
         "WORDS": _loads_words(x, weight, tile),
         "num_stages": tile.num_stages,
     }
-
-
-def _block(x: torch.Tensor, tile: Tile) -> int:
-    """Columns of a block: FP8 tensor cores multiply 32 at least, which is two of a narrow tile."""
-    return max(2 * MIN_DOT, tile.columns) if x.dtype == FP8_X else tile.columns
 
 
 def _loads_words(x: torch.Tensor, weight: WeightMatrix, tile: Tile) -> bool:

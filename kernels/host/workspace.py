@@ -6,7 +6,7 @@ the same inputs give the same bits, and resets the counter for the next launch. 
 stream can share a workspace, because each uses it only after the previous kernel has completed.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 
@@ -18,31 +18,11 @@ NO_KEY = -(2**63)
 class Workspace:
     """`partials` float32 [n] may hold anything between launches. Then `counters` int32 [m] are
     zero, and `keys` int64 [MAX_BATCH], the largest (value, index) so far as one integer, `NO_KEY`.
-
-    Raises:
-        ValueError: other dtypes, strided tensors, too few keys, or more than one device.
     """
 
     partials: torch.Tensor
     counters: torch.Tensor
     keys: torch.Tensor
-
-    def __post_init__(self) -> None:
-        tensors = (self.partials, self.counters, self.keys)
-        dtypes = (torch.float32, torch.int32, torch.int64)
-        for field, tensor, dtype in zip(fields(self), tensors, dtypes, strict=True):
-            if (
-                tensor.dtype != dtype
-                or tensor.dim() != 1
-                or not tensor.is_contiguous()
-                or tensor.device != self.partials.device
-            ):
-                raise ValueError(
-                    f"{field.name} is {tensor.dtype} {list(tensor.shape)} on {tensor.device}: must "
-                    f"be contiguous {dtype} of one dimension on {self.partials.device}"
-                )
-        if self.keys.numel() < MAX_BATCH:
-            raise ValueError(f"{self.keys.numel()} keys: must be {MAX_BATCH}")
 
     def check(self, partials: int, counters: int, device: torch.device) -> None:
         """Raise `ValueError` unless it holds that many floats and counters on this device."""

@@ -19,12 +19,17 @@ import triton.language as tl
 
 from decodescope.kernels.device.elements import INTERPRETED, rounded
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.host.checks import check_apart, check_float, check_norm, check_tensor
+from decodescope.kernels.host.checks import check_apart, check_float, check_tensor
 from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
 from decodescope.kernels.host.product import norm_arguments
 from decodescope.kernels.host.quantize import FP8_X, LEAST_SCALE, largest_value
 from decodescope.kernels.host.weights import Norm
-from decodescope.kernels.ops.rms_norm import MAX_FEATURES, normed, rms_norm_reference, row_warps
+from decodescope.kernels.ops.rms_norm import (
+    check_norm_weight,
+    normed,
+    rms_norm_reference,
+    row_warps,
+)
 
 _LARGEST = tl.constexpr(largest_value(FP8_X))
 _LEAST_SCALE = tl.constexpr(LEAST_SCALE)
@@ -119,13 +124,11 @@ class QuantizeRows(KernelOperation):
         if x.dim() != 2:
             raise ValueError(f"x {list(x.shape)}: must be [rows, features]")
         rows, features = int(x.shape[0]), int(x.shape[1])
-        if not 1 <= features <= MAX_FEATURES:
-            raise ValueError(f"{features} features: must be 1 to {MAX_FEATURES}")
+        check_norm_weight(self.norm, features, device)
         check_float("x", x)
         check_tensor("x", x, (rows, features), x.dtype, device)
         check_tensor("out", self.out, (rows, features), FP8_X, device)
         check_tensor("scale", self.scale, (rows,), torch.float32, device)
-        check_norm(self.norm, features, device)
         check_apart("out", self.out, x)
         check_apart("scale", self.scale, x)
         g, eps = norm_arguments(self.norm)

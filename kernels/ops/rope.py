@@ -127,22 +127,9 @@ class Rotate(KernelOperation):
             raise ValueError(f"q of head_dim {head_dim}: the table rotates {rope.head_dim}")
         kv_heads = int(k.shape[1])
         check_float("q", q)
-        check_tensor(
-            "q",
-            q,
-            (batch, q_heads, head_dim),
-            q.dtype,
-            rope.cos.device,
-            strided=True,
-        )
-        check_tensor(
-            "k",
-            k,
-            (batch, kv_heads, head_dim),
-            q.dtype,
-            rope.cos.device,
-            strided=True,
-        )
+        for name, rows, heads in (("q", q, q_heads), ("k", k, kv_heads)):
+            shape = (batch, heads, head_dim)
+            check_tensor(name, rows, shape, q.dtype, rope.cos.device, strided=True)
         check_position(self.position, q.device)
         return launch(
             _rotate_kernel,

@@ -10,17 +10,85 @@ Bytes that must move: the logits once, and 8 bytes for each sequence.
 
 import torch
 import triton
+import triton.language as tl
 
+from decodescope.kernels.device.choice import NO_KEY, choice_keys, chosen_index
+from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.checks import check_float, check_position, check_tensor
 from decodescope.kernels.host.operation import Launch, launch
 from decodescope.kernels.sampling.border import largest_kernel, lower_half_kernel, upper_half_kernel
-from decodescope.kernels.sampling.draw import draw_kernel
-from decodescope.kernels.sampling.numbers import EXACT
+from decodescope.kernels.sampling.numbers import EXACT, gumbel_noise, logit_keys, program_logits
 from decodescope.kernels.sampling.reference import MAX_VOCABULARY, inverse_float32, to_float32
-from decodescope.kernels.sampling.workspace import SamplingWorkspace
+from decodescope.kernels.sampling.workspace import (
+    BEST,
+    BIN,
+    BORDER,
+    FIRST_TIED,
+    HALF,
+    LARGEST,
+    LOWER_BINS,
+    SLOTS,
+    TOTAL,
+    SamplingWorkspace,
+    arrived_last,
+    clear_lower,
+)
 
 BLOCK = 1024
 NUM_WARPS = 8
+
+
+@triton.jit(do_not_specialize=["seed"])
+def draw_kernel(
+    logits_ptr,
+    lower_ptr,
+    state_ptr,
+    counters_ptr,
+    position_ptr,
+    out_ptr,
+    vocabulary,
+    out_columns,
+    inverse_temperature,
+    seed,
+    HISTORY: tl.constexpr,
+    BLOCK: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    """Draws one of the kept tokens: the largest of logit / temperature plus Gumbel noise.
+
+    Programs offer their best token to an atomic maximum of integers, so the result does not depend
+    on their order; the last program to arrive writes the token. With HISTORY, `out` holds tokens by
+    position and the position advances; else ids alone.
+
+    Without filters, lower_ptr is None and every token is kept.
+    """
+    allow_next(PDL)
+    wait_for_previous(PDL)
+    tokens, kept, scaled = program_logits(logits_ptr, vocabulary, inverse_temperature, BLOCK)
+    sequence = tl.program_id(1).to(tl.int64)
+    state_ptr += sequence * SLOTS
+    if lower_ptr is not None:
+        keys = logit_keys(scaled)
+        border = tl.load(state_ptr + BORDER)
+        filled = kept & ((keys >> HALF) == tl.load(state_ptr + BIN))
+        clear_lower(lower_ptr + sequence * LOWER_BINS, keys, filled)
+        tied = (keys == border) & (tokens >= tl.load(state_ptr + FIRST_TIED))
+        kept &= (keys > border) | tied
+    position = tl.load(position_ptr)
+    noise = gumbel_noise(seed, position, tl.program_id(1), tl.program_id(0) * BLOCK, BLOCK)
+    scores = tl.where(kept, choice_keys(scaled + noise, tokens), NO_KEY)
+    tl.atomic_max(state_ptr + BEST, tl.max(scores), sem="relaxed")
+    if arrived_last(counters_ptr + sequence, tl.num_programs(0)):
+        token = chosen_index(tl.atomic_xchg(state_ptr + BEST, NO_KEY, sem="relaxed"))
+        tl.store(state_ptr + LARGEST, 0)
+        tl.store(state_ptr + TOTAL, 0)
+        if HISTORY:
+            if (position >= 0) & (position < out_columns - 1):
+                tl.store(out_ptr + sequence * out_columns + position + 1, token)
+            if arrived_last(counters_ptr + tl.num_programs(1), tl.num_programs(1)):
+                tl.store(position_ptr, position + 1)
+        else:
+            tl.store(out_ptr + sequence, token)
 
 
 def sample(
@@ -49,10 +117,9 @@ def sample(
     logit. A program has `block` tokens; the result does not depend on it.
 
     Raises:
-        ValueError: other shapes, dtypes, layouts, devices or numbers, or a workspace too small.
+        ValueError: other shapes, dtypes, layouts or devices, or a workspace too small.
     """
     _check(logits, position, out, workspace, block)
-    _check_filters(temperature, top_k, top_p, seed)
     batch, vocabulary = (int(size) for size in logits.shape)
     inverse = inverse_float32(temperature)
     grid = (triton.cdiv(vocabulary, block), batch)
@@ -114,14 +181,3 @@ def _check(
     workspace.check(batch, logits.device)
     if block < 16 or block & (block - 1):
         raise ValueError(f"block {block}: must be a power of two from 16")
-
-
-def _check_filters(temperature: float, top_k: int | None, top_p: float | None, seed: int) -> None:
-    if not 1e-38 < temperature < float("inf"):
-        raise ValueError(f"temperature {temperature}: must be above 0 and finite")
-    if top_k is not None and top_k < 1:
-        raise ValueError(f"top_k {top_k}: must be at least 1")
-    if top_p is not None and not top_p > 0:
-        raise ValueError(f"top_p {top_p}: must be above 0")
-    if not 0 <= seed < 1 << 63:
-        raise ValueError(f"seed {seed}: must be from 0 to 2^63 - 1")

@@ -31,10 +31,6 @@ class ScoredText:
     name: str
 
     @property
-    def sequences(self) -> int:
-        return len(self.ids)
-
-    @property
     def next_ids(self) -> torch.Tensor:
         """The text's own next token at each scored position, [sequences * positions]."""
         return self.ids[:, self.context + 1 :].flatten()

@@ -78,7 +78,10 @@ def main(arguments: list[str]) -> int:
     config = msgspec.json.decode(config_json, type=ComparisonConfig)
     try:
         try:
-            return _compare(app, config)
+            request = CompareRequest(config.config, config.variants, config.rounds, each_round=True)
+            app.tell(ComparisonDone(compare_variants(request, app.tell)))
+            app.tell(Bye("done"))
+            return 0
         except KeyboardInterrupt:
             app.tell(Bye("cancelled"))
             return 0
@@ -89,13 +92,6 @@ def main(arguments: list[str]) -> int:
             return failure.exit_code
     except (OSError, KeyboardInterrupt):  # the app is gone, or asked a moment too late
         return 0
-
-
-def _compare(app: _App, config: ComparisonConfig) -> int:
-    request = CompareRequest(config.config, config.variants, config.rounds, each_round=True)
-    app.tell(ComparisonDone(compare_variants(request, app.tell)))
-    app.tell(Bye("done"))
-    return 0
 
 
 if __name__ == "__main__":

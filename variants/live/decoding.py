@@ -6,13 +6,16 @@ from collections.abc import Callable, Sequence
 
 from decodescope.analyzer.protocol.messages import Stats
 from decodescope.analyzer.reports.distributions import step_times, tokens_per_s
-from decodescope.variants.live.generated_text import TextTail
 from decodescope.variants.live.session import TorchSession
 from decodescope.variants.steps.decode_step import DecodeStep
 
 COLLECT_NS = 1_000_000_000
 # Figures are those of the steps in so much of the last time.
 WINDOW_NS = 1_000_000_000
+TAIL_CHARACTERS = 2000
+_CONTEXT_TOKENS = 4
+_MAX_PARTIAL = 3
+_INCOMPLETE = "\ufffd"
 
 
 def keep_recent(times_ns: deque[int]) -> None:
@@ -164,3 +167,42 @@ class Decoding:
             self._new_text = False
             self._text.restart()
         self._text.feed(ids)
+
+
+class TextTail:
+    """Decodes new ids together with a few old ones, and keeps the last `TAIL_CHARACTERS`.
+
+    A tokenizer may split one UTF-8 character over up to four tokens, one a byte. They decode to
+    U+FFFD until the last one arrives, so up to three trailing tokens wait for the next call. A
+    character that stays broken is kept as U+FFFD. Without `decode` the text stays empty. `text` is
+    the tail, without a character that is still incomplete.
+    """
+
+    def __init__(self, decode: Callable[[list[int]], str] | None) -> None:
+        self._decode = decode
+        self._context: list[int] = []
+        self._pending: list[int] = []
+        self.text = ""
+
+    def restart(self) -> None:
+        """Start again with an empty text."""
+        self._context.clear()
+        self._pending.clear()
+        self.text = ""
+
+    def feed(self, ids: list[int]) -> None:
+        """Append `ids` to the text."""
+        if self._decode is None or not ids:
+            return
+        self._pending += ids
+        known = len(self._decode(self._context)) if self._context else 0
+        count = len(self._pending)
+        # As many tokens as end with a whole character; all of them if the character stays broken.
+        for whole in (*range(count, max(-1, count - _MAX_PARTIAL - 1), -1), count):
+            text = self._decode(self._context + self._pending[:whole]) if whole else ""
+            if not text.endswith(_INCOMPLETE):
+                break
+        if whole:
+            self.text = (self.text + text[known:])[-TAIL_CHARACTERS:]
+            self._context = (self._context + self._pending[:whole])[-_CONTEXT_TOKENS:]
+            del self._pending[:whole]

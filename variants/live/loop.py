@@ -169,12 +169,12 @@ class LiveLoop:
         elif wanted is not None and (wanted != self._variant or not self._built):
             self._switch(wanted)
         elif self._built and self._paused != was_paused:
-            self._pause() if self._paused else self._resume()
-
-    def _pause(self) -> None:
-        self._decoding.settle()
-        self._publish()
-        self._announce("paused")
+            if not self._paused:
+                self._resume()
+                return
+            self._decoding.settle()
+            self._publish()
+            self._announce("paused")
 
     def _resume(self) -> None:
         self._decoding.leave_out_pause()

@@ -21,7 +21,6 @@ from decodescope.analyzer.protocol.messages import (
 from decodescope.analyzer.roofline.peaks import datasheet_peak_bytes_per_s
 from decodescope.analyzer.schema.graph_reference import GraphReference
 from decodescope.analyzer.schema.report import CaptureInfo
-from decodescope.variants.live.generated_text import TokenTap
 from decodescope.variants.machine.environment import device_name, environment, gpu_uuid
 from decodescope.variants.machine.memory import free_memory, memory_errors
 from decodescope.variants.machine.read_peak import ReadPeak, read_peak
@@ -222,3 +221,60 @@ def open_session(config: WorkerConfig, say: Callable[[str], None]) -> TorchSessi
     profiler.warm_up()
     say("measuring the read peak")
     return TorchSession(prepared, profiler, read_peak(prepared.device))
+
+
+class TokenTap:
+    """Collects the id tensors that steps return, and copies them to the host together.
+
+    On "cuda" `exchange()` starts an asynchronous copy into pinned memory and returns the ids of the
+    previous copy, so it never synchronises. On "cpu" it returns all ids at once.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._asynchronous = device.startswith("cuda")
+        self._ids: list[torch.Tensor] = []
+        self._arriving: tuple[torch.Tensor, torch.cuda.Event] | None = None
+        self.add = self._ids.append
+
+    def exchange(self) -> list[int]:
+        """Ids of sequence 0 that have arrived since the last call, oldest first."""
+        if not self._asynchronous:
+            return self._fetch()
+        if self._arriving is not None and not self._arriving[1].query():  # type: ignore[no-untyped-call]
+            return []
+        arrived = self._arrived()
+        if self._ids:
+            column = self._column()
+            host = torch.empty(column.shape, dtype=column.dtype, pin_memory=True)
+            host.copy_(column, non_blocking=True)
+            done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            done.record()
+            self._arriving = (host, done)
+            self._ids.clear()
+        return arrived
+
+    def finish(self) -> list[int]:
+        """Wait for all ids that were not returned yet; returns them, oldest first."""
+        return self._arrived() + self._fetch()
+
+    def clear(self) -> None:
+        self._ids.clear()
+        self._arriving = None
+
+    def _arrived(self) -> list[int]:
+        """Wait for the copy that is on its way, if any."""
+        if self._arriving is None:
+            return []
+        host, done = self._arriving
+        self._arriving = None
+        done.synchronize()
+        ids: list[int] = host.tolist()
+        return ids
+
+    def _fetch(self) -> list[int]:
+        ids: list[int] = self._column().tolist() if self._ids else []
+        self._ids.clear()
+        return ids
+
+    def _column(self) -> torch.Tensor:
+        return torch.stack(self._ids)[:, 0]

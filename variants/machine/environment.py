@@ -4,7 +4,7 @@ import platform
 from importlib.util import find_spec
 from pathlib import Path
 
-from decodescope.analyzer.errors import InputError, MissingRequirement
+from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.machine.provenance import cpu_name, host_facts, package_version
 from decodescope.analyzer.schema.report import Environment
 
@@ -40,11 +40,8 @@ def choose_device(requested: str | None) -> str:
     """The device to run on, "cuda" or "cpu"; None chooses CUDA if it can be used.
 
     Raises:
-        InputError: any other name.
         MissingRequirement: "cuda" was requested and cannot be used; says why.
     """
-    if requested not in (None, "cuda", "cpu"):
-        raise InputError(f"--device {requested}: must be cuda or cpu")
     if requested == "cpu":
         return "cpu"
     lacking = why_no_cuda()

@@ -201,7 +201,9 @@ def quantized_bytes(model: Any, quantization: Quantization | None) -> int:
         to_do = path in planned and not isinstance(module, QuantizedMatrix)
         for tensor in weight_tensors(module, recurse=False):
             if to_do and tensor is module.weight:
-                sizes[id(tensor), True] = _narrow_bytes(tensor, quantization)
+                has_scales = quantization is not None and quantization.scaled
+                scale_bytes = _SCALE_BYTES * len(tensor) if has_scales else 0
+                sizes[id(tensor), True] = tensor.numel() + scale_bytes
             else:
                 sizes[id(tensor), False] = tensor.nbytes
     return sum(sizes.values())
@@ -216,11 +218,6 @@ def dequantized_bytes(model: Any, quantization: Quantization | None) -> int:
         if isinstance(module, QuantizedLinear) or (path in planned and path != _TABLE)
     ]
     return max(sizes, default=0) * int(model.dtype.itemsize)
-
-
-def _narrow_bytes(weight: torch.Tensor, quantization: Quantization | None) -> int:
-    scaled = quantization is not None and quantization.scaled
-    return weight.numel() + (_SCALE_BYTES * weight.shape[0] if scaled else 0)
 
 
 def _paths(model: Any, quantization: Quantization) -> list[str]:

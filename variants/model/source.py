@@ -93,7 +93,7 @@ def resolve_model(name: str) -> ModelSource:
     path = Path(name).expanduser()
     if path.is_dir():
         return ModelSource(name, "folder", folder=_checked_folder(path, name))
-    if _looks_like_path(name):
+    if name.startswith((".", "/", "~")) or name.count("/") > 1 or name.endswith("/"):
         raise MissingRequirement(f"model not found: there is no folder {name}")
     if not _HUB_ID.fullmatch(name) or ("/" not in name and _did_you_mean(name)):
         raise InputError(f"unknown model {name!r}{_did_you_mean(name)}; see `decodescope models`")
@@ -201,10 +201,6 @@ def _checked_folder(folder: Path, name: str) -> Path:
             "run code; save the model as safetensors"
         )
     raise ModelError(f"{name}: no weights (*.safetensors) in this folder")
-
-
-def _looks_like_path(name: str) -> bool:
-    return name.startswith((".", "/", "~")) or name.count("/") > 1 or name.endswith("/")
 
 
 def _did_you_mean(name: str) -> str:

@@ -5,7 +5,7 @@ each kernel to its source, which names the ops of the replays.
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -81,14 +81,43 @@ class StaticStep(TransformersStep):
 
 
 class _TracedStep(StaticStep):
-    """`StaticStep` compiled without CUDA graphs; knows where its kernels come from."""
+    """`StaticStep` compiled as `torch.compile` does by default, without CUDA graphs.
+
+    Keeps the kernel calls of what has been compiled, in their order; compiling happens at a
+    function's first call.
+    """
 
     def __init__(self, loaded: LoadedModel, workload: DecodeWorkload, cache: Any) -> None:
-        self._compiler = TracedCompiler(range_paths(loaded.model))
-        super().__init__(loaded, workload, self._compiler.compile, cache)
+        self._sites: tuple[CallSite, ...] = ()
+        super().__init__(loaded, workload, self._traced, cache)
 
     def call_sites(self) -> tuple[CallSite, ...]:
-        return self._compiler.sites
+        return self._sites
+
+    def _traced(self, forward: Forward) -> Forward:
+        """`forward` compiled; what was compiled of `forward` elsewhere stays as it is."""
+
+        def traced(ids: torch.Tensor, cache: Any) -> torch.Tensor:
+            return forward(ids, cache)
+
+        # Dynamo keeps compiled code by code object: with its own, this function is compiled again.
+        traced.__code__ = traced.__code__.replace()
+        return torch.compile(traced, backend=self._backend, fullgraph=True, dynamic=False)
+
+    def _backend(self, graph: fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
+        from torch._inductor import config
+        from torch._inductor.compile_fx import compile_fx, compile_fx_inner
+
+        nodes = source_nodes(graph.graph, range_paths(self._model))
+
+        def compile_kept(*args: Any, **options: Any) -> Any:
+            compiled = compile_fx_inner(*args, **options)
+            self._sites += call_sites(getattr(compiled, "source_code", ""), nodes)
+            return compiled
+
+        # Cached code would name the nodes of the graph it was generated from.
+        with config.patch(fx_graph_cache=False), without_tf32_advice():
+            return compile_fx(graph, inputs, inner_compile=compile_kept)
 
 
 def _static_cache(config: Any, length: int) -> Any:
@@ -128,43 +157,6 @@ def compile_and_record(step: DecodeStep, workload: DecodeWorkload) -> None:
         for _ in range(_WARM_UP_STEPS):
             step.step()
             step.reset(workload.context)
-
-
-class TracedCompiler:
-    """Compiles forward passes as `torch.compile` does by default, and keeps where kernels are from.
-
-    `paths` gives the range path of the model's modules by their name. `sites` are the kernel calls
-    of what has been compiled, in their order; compiling happens at a function's first call.
-    """
-
-    def __init__(self, paths: Mapping[str, str]) -> None:
-        self._paths = paths
-        self.sites: tuple[CallSite, ...] = ()
-
-    def compile(self, forward: Forward) -> Forward:
-        """`forward` compiled; what was compiled of `forward` elsewhere stays as it is."""
-
-        def traced(ids: torch.Tensor, cache: Any) -> torch.Tensor:
-            return forward(ids, cache)
-
-        # Dynamo keeps compiled code by code object: with its own, this function is compiled again.
-        traced.__code__ = traced.__code__.replace()
-        return torch.compile(traced, backend=self._backend, fullgraph=True, dynamic=False)
-
-    def _backend(self, graph: fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
-        from torch._inductor import config
-        from torch._inductor.compile_fx import compile_fx, compile_fx_inner
-
-        nodes = source_nodes(graph.graph, self._paths)
-
-        def compile_kept(*args: Any, **options: Any) -> Any:
-            compiled = compile_fx_inner(*args, **options)
-            self.sites += call_sites(getattr(compiled, "source_code", ""), nodes)
-            return compiled
-
-        # Cached code would name the nodes of the graph it was generated from.
-        with config.patch(fx_graph_cache=False), without_tf32_advice():
-            return compile_fx(graph, inputs, inner_compile=compile_kept)
 
 
 @contextmanager

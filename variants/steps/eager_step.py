@@ -72,7 +72,8 @@ class EagerStep(TransformersStep):
 
     def _rewind(self, position: int) -> None:
         layers = self._cache.layers
-        if all(_still_holds(layer, position) for layer in layers):
+        # A layer's tensors start at position 0, or nothing has to be cut from them.
+        if all(layer.get_seq_length() in (position, layer.keys.shape[-2]) for layer in layers):
             for layer in layers:
                 keys, values = layer.keys[:, :, :position], layer.values[:, :, :position]
                 _restore(layer, keys, values, position)
@@ -84,13 +85,6 @@ class EagerStep(TransformersStep):
             )
         for layer, (keys, values) in zip(layers, self._prompt_rows, strict=True):
             _restore(layer, keys, values, position)
-
-
-def _still_holds(layer: Any, position: int) -> bool:
-    """Whether the layer's tensors start at position 0, or nothing has to be cut."""
-    length: int = layer.get_seq_length()
-    held: int = layer.keys.shape[-2]
-    return length in (position, held)
 
 
 def _restore(layer: Any, keys: torch.Tensor, values: torch.Tensor, position: int) -> None:

@@ -69,7 +69,9 @@ class AppOptions:
             raise InputError("--size: only with --once; otherwise the terminal has a size")
         if self.once:
             return "drawing"
-        if _in_browser():
+        from textual.constants import DRIVER
+
+        if DRIVER is not None:  # `serve` started this process: Textual draws into a browser
             return "browser"
         if not sys.stdout.isatty():
             return None
@@ -198,13 +200,6 @@ def _terminal_size() -> tuple[int, int]:
     except (OSError, ValueError):
         return _DEFAULT_SIZE
     return (columns, rows - 1) if columns > 0 and rows > 1 else _DEFAULT_SIZE
-
-
-def _in_browser() -> bool:
-    """Whether `serve` started this process: Textual then draws into a browser."""
-    from textual.constants import DRIVER
-
-    return DRIVER is not None
 
 
 def _read_keys_from_terminal() -> None:

@@ -1,10 +1,8 @@
 """`compare`: several variants of one model, measured in turn."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import rich_click as click
 
@@ -28,9 +26,6 @@ from decodescope.cli.output import (
     say,
     write_comparison,
 )
-
-if TYPE_CHECKING:
-    from decodescope.analyzer.comparing.comparison_messages import ComparisonEvent
 
 
 @click.command()
@@ -65,6 +60,10 @@ def compare(
     if (baseline is None) != (fail_on_regression is None):
         raise InputError("--baseline and --fail-on-regression: give both, or neither")
     from decodescope import analyzer
+    from decodescope.analyzer.comparing.comparison_messages import (
+        ComparisonEvent,
+        ComparisonProgress,
+    )
     from decodescope.analyzer.comparing.regression_gate import check_baseline, read_baseline
     from decodescope.analyzer.views.comparison_table import comparison_table
     from decodescope.variants.comparing.command import CompareRequest, compare_variants
@@ -83,7 +82,12 @@ def compare(
         before = read_baseline(saved, str(baseline), request.variants, fail_on_regression)
         request = replace(request, baseline=before)
     with progress(say) as show:
-        comparison = compare_variants(request, partial(_tell, show))
+
+        def tell(event: ComparisonEvent) -> None:
+            if isinstance(event, ComparisonProgress):
+                show(event.describe())
+
+        comparison = compare_variants(request, tell)
         try:
             if before is not None:
                 comparison = check_baseline(comparison, before)
@@ -98,13 +102,6 @@ def compare(
                 write_comparison(out, "comparison", comparison, title, analyses)
     print_result(comparison, comparison_table, as_json)
     end_on_regression(comparison.comparison.gate)
-
-
-def _tell(show: Callable[[str], None], event: "ComparisonEvent") -> None:
-    from decodescope.analyzer.comparing.comparison_messages import ComparisonProgress
-
-    if isinstance(event, ComparisonProgress):
-        show(event.describe())
 
 
 def _read(path: Path, option: str) -> bytes:

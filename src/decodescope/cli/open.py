@@ -34,6 +34,7 @@ def open_files(
     The recording of a run that has not ended is followed. FILE may be a pipe, or - for the standard
     input; keys are then read from the terminal.
     """
+    from decodescope.analyzer.recordings.bundled import bundled_recordings
     from decodescope.tui.model.sources import TraceSource, source_for
 
     shown = tuple(newest(file) for file in files)
@@ -42,7 +43,7 @@ def open_files(
     place = showing.place()
     if place is None:
         raise InputError("open: needs a terminal; without one, add --once or use analyze FILE")
-    with _pipes_in_files(shown or _first_bundled()) as paths:
+    with _pipes_in_files(shown or bundled_recordings()[:1]) as paths:
         source = TraceSource(paths) if len(paths) > 1 else source_for(paths[0])
         if options:
             if not isinstance(source, TraceSource):
@@ -56,12 +57,6 @@ def open_files(
         show_app(source, place, showing)
 
 
-def _first_bundled() -> tuple[Path, ...]:
-    from decodescope.analyzer.recordings.bundled import bundled_recordings
-
-    return tuple(bundled_recordings()[:1])
-
-
 def newest(path: Path) -> Path:
     """The recording that a run is writing under this name, or else the file itself.
 
@@ -70,19 +65,15 @@ def newest(path: Path) -> Path:
     """
     from decodescope.analyzer.io.files import growing_file
 
-    path = path if _is_stdin(path) else growing_file(path) or path
-    _check_readable(path)
-    return path
-
-
-def _check_readable(path: Path) -> None:
     if _is_stdin(path):
-        return
+        return path
+    path = growing_file(path) or path
     if path.is_dir() or not path.exists():
         reason = "is a folder, not a file" if path.is_dir() else "no such file"
         raise InputError(f"{path}: {reason}; name a trace or a recording")
     if not os.access(path, os.R_OK):
         raise InputError(f"{path}: not readable; check its permissions")
+    return path
 
 
 def _is_stdin(path: Path) -> bool:

@@ -64,21 +64,6 @@ def print_result(
         print_table(result, table)
 
 
-def write_result(
-    path: Path | None,
-    result: Result,
-    table: Callable[[Result], "RenderableType"],
-    as_json: bool,
-) -> None:
-    """Write the JSON to the file given by `-o`, if any, and print the result. If that file is
-    standard output, nothing else is printed there."""
-    if path is not None:
-        write_json(path, result)
-        say_written(path, "json")
-    if not is_stdout(path):
-        print_result(result, table, as_json)
-
-
 def check_out(folder: Path | None, name: str, inputs: Iterable[Path | None]) -> None:
     """Check the folder of `write_comparison` before any work is done.
 

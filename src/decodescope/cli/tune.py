@@ -5,7 +5,8 @@ from pathlib import Path
 import rich_click as click
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.io.output_paths import check_writable
+from decodescope.analyzer.io.files import write_json
+from decodescope.analyzer.io.output_paths import check_writable, is_stdout
 from decodescope.cli.options import (
     DEFAULT_TOKENS,
     checkpoint_files,
@@ -15,7 +16,13 @@ from decodescope.cli.options import (
     number_option,
     output_option,
 )
-from decodescope.cli.output import library_output_to_stderr, progress, say, write_result
+from decodescope.cli.output import (
+    library_output_to_stderr,
+    print_result,
+    progress,
+    say,
+    say_written,
+)
 
 
 @click.command()
@@ -79,4 +86,8 @@ def tune(
 
     with progress(say) as show, library_output_to_stderr():
         result = run_tuning(model, workload, spec.formats, table, show)
-    write_result(output, result, tune_table, as_json)
+    if output is not None:
+        write_json(output, result)
+        say_written(output, "json")
+    if not is_stdout(output):
+        print_result(result, tune_table, as_json)

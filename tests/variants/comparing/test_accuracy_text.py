@@ -45,7 +45,7 @@ def test_a_text_is_split(letters: int, sequences: int, context: int, positions: 
     text = "".join(chr(65 + number % 26) for number in range(letters))
     ids = Letters().encode(text)
     scored = scored_text(loaded(Letters()), text)
-    assert (scored.sequences, scored.context, scored.positions) == (sequences, context, positions)
+    assert (len(scored.ids), scored.context, scored.positions) == (sequences, context, positions)
     for number, row in enumerate(scored.ids.tolist()):
         first = number * positions
         assert row == ids[first : first + context + positions + 1]
@@ -58,14 +58,14 @@ def test_a_text_is_split(letters: int, sequences: int, context: int, positions: 
 def test_no_more_positions_than_the_model_allows(limit: int, tokenizer: Any) -> None:
     scored = scored_text(loaded(tokenizer, limit), None)
     assert scored.context + scored.positions == min(limit, 160)
-    assert len(scored.next_ids) == scored.sequences * scored.positions
+    assert len(scored.next_ids) == len(scored.ids) * scored.positions
     # Random ids are as many as the sequences need with prompts of their own.
-    assert scored.sequences == 16
+    assert len(scored.ids) == 16
 
 
 def test_fewer_sequences_and_positions_can_be_asked_for() -> None:
     scored = scored_text(loaded(Letters()), None, 1, 16)
-    assert (scored.sequences, scored.context, scored.positions) == (1, 32, 16)
+    assert (len(scored.ids), scored.context, scored.positions) == (1, 32, 16)
 
 
 @pytest.mark.parametrize("text", ["", "a", "ab"])
@@ -92,5 +92,5 @@ def test_our_own_text_is_long_enough_and_is_python() -> None:
     tiny = load_model(resolve_model("tiny"), "cpu", "bf16")
     for model in (tiny, loaded(Letters())):
         scored = scored_text(model, None)
-        assert (scored.sequences, scored.positions) == (16, 128)
+        assert (len(scored.ids), scored.positions) == (16, 128)
         assert scored.name == "decodescope's own text"

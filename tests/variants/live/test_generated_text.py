@@ -7,7 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decodescope.variants.live.generated_text import TAIL_CHARACTERS, TextTail, TokenTap
+from decodescope.variants.live.decoding import TAIL_CHARACTERS, TextTail
+from decodescope.variants.live.session import TokenTap
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 

@@ -18,7 +18,7 @@ from decodescope.variants.model.prompts import make_prompt
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import build_variant
 from decodescope.variants.steps.annotations import range_paths
-from decodescope.variants.steps.compiled_step import TracedCompiler
+from decodescope.variants.steps.compiled_step import _TracedStep
 
 pytestmark = [
     pytest.mark.gpu,
@@ -169,7 +169,7 @@ def test_a_compiler_that_fails_costs_only_the_names(
     def fail(*args: object) -> None:
         raise RuntimeError("ptxas not found")
 
-    monkeypatch.setattr(TracedCompiler, "_backend", fail)
+    monkeypatch.setattr(_TracedStep, "_backend", fail)
     assert try_reference(step, subject, prompt, session, lambda stage: None) is None
     assert "stay without ranges" in capsys.readouterr().err
     step.prefill(prompt)

@@ -218,7 +218,10 @@ def compile_failure(spec: VariantSpec, error: Exception) -> MissingRequirement |
             f"variant {spec}: one of its kernels needs {error.required} of the GPU's {error.name}, "
             f"but a program can have only {error.limit}; choose another variant"
         )
-    if not _is_about_compiling(error):
+    if isinstance(error, RuntimeError):
+        if not any(words in str(error) for words in _RUNTIME_ERRORS):
+            return None
+    elif not isinstance(error, (TritonError, CalledProcessError, OSError)):
         return None
     if isinstance(error, CalledProcessError):
         reason = f"{error.cmd[0]} ended with exit code {error.returncode}"
@@ -229,9 +232,3 @@ def compile_failure(spec: VariantSpec, error: Exception) -> MissingRequirement |
         "Triton has a C compiler, Python's headers and a folder to write to, or choose another "
         "variant"
     )
-
-
-def _is_about_compiling(error: Exception) -> bool:
-    if isinstance(error, RuntimeError):
-        return any(words in str(error) for words in _RUNTIME_ERRORS)
-    return isinstance(error, (TritonError, CalledProcessError, OSError))

@@ -37,10 +37,6 @@ class KvCache:
     k_scales: torch.Tensor | None = None
     v_scales: torch.Tensor | None = None
 
-    @property
-    def capacity(self) -> int:
-        return int(self.k.shape[3])
-
     def layer(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
         """K and V of one layer, [batch, KV heads, capacity, head_dim] each."""
         return self.k[index], self.v[index]
@@ -59,12 +55,8 @@ class KvCache:
         own positions; no step can see the others.
 
         Raises:
-            ValueError: a layer, or numbers of sequences, heads or tokens, that do not fit.
+            ValueError: numbers of sequences, heads or tokens that do not fit.
         """
-        if length > self.capacity:
-            raise ValueError(f"{length} tokens: this cache has {self.capacity} positions")
-        if not 0 <= index < self.k.shape[0]:
-            raise ValueError(f"layer {index}: this cache has {self.k.shape[0]} layers")
         for held, stored, scales in (
             (keys, self.k[index], self.k_scales),
             (values, self.v[index], self.v_scales),

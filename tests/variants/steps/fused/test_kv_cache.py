@@ -36,7 +36,7 @@ def test_a_new_cache_is_laid_out_and_counted(dtype: torch.dtype, device: str) ->
     cache = new_kv_cache(parts, 3, 10, device)
     assert cache.k.shape == cache.v.shape == (2, 3, 2, 10, 48)
     assert cache.k.dtype == cache.v.dtype == dtype
-    assert cache.capacity == 10
+    assert cache.k.shape[3] == 10
     k, v = cache.layer(1)
     assert k.data_ptr() == cache.k[1].data_ptr()
     assert v.data_ptr() == cache.v[1].data_ptr()
@@ -94,19 +94,16 @@ def test_a_second_prompt_overwrites_the_first(device: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("batch", "length", "index", "message"),
+    ("batch", "length", "message"),
     [
-        (2, 10, 0, "10 tokens: this cache has 9 positions"),
-        (2, 5, 2, "layer 2: this cache has 2 layers"),
-        (1, 5, 0, r"K or V of shape \[1, 3, 5, 32\]: must be \[2, 3, 5, 32\]"),
+        (2, 10, r"K or V of shape \[2, 3, 10, 32\]: must be \[2, 3, 9, 32\]"),
+        (1, 5, r"K or V of shape \[1, 3, 5, 32\]: must be \[2, 3, 5, 32\]"),
     ],
 )
-def test_what_does_not_fit_is_refused(
-    batch: int, length: int, index: int, message: str, device: str
-) -> None:
+def test_what_does_not_fit_is_refused(batch: int, length: int, message: str, device: str) -> None:
     layer = prefilled("llama2", batch, length, device).layers[0]
     with pytest.raises(ValueError, match=message):
-        nan_cache("llama2", 2, 9, device).fill(index, layer.keys, layer.values, length)
+        nan_cache("llama2", 2, 9, device).fill(0, layer.keys, layer.values, length)
 
 
 def test_a_layer_of_fewer_tokens_than_the_prompt_is_refused(device: str) -> None:
@@ -115,13 +112,11 @@ def test_a_layer_of_fewer_tokens_than_the_prompt_is_refused(device: str) -> None
         nan_cache("llama2", 2, 9, device).fill(0, layer.keys, layer.values, 5)
 
 
-@pytest.mark.parametrize("layers", [1, 3])
-def test_a_cache_of_other_layers_is_refused(layers: int, device: str) -> None:
+def test_a_cache_of_more_layers_is_refused(device: str) -> None:
     model = build("llama2", device=device)
     cache = nan_cache("llama2", 2, 9, device)
-    other = KvCache(*(one.repeat(2, 1, 1, 1, 1)[:layers] for one in (cache.k, cache.v)))
-    message = "layer 1: this cache has 1" if layers == 1 else "2 layers: this cache has 3"
-    with pytest.raises(ValueError, match=message):
+    other = KvCache(*(one.repeat(2, 1, 1, 1, 1)[:3] for one in (cache.k, cache.v)))
+    with pytest.raises(ValueError, match="2 layers: this cache has 3"):
         prefill(model, prompt_ids("llama2", 2, 5).to(device), other)
 
 
