@@ -5,6 +5,7 @@ Panels are dropped by priority; none gets fewer rows than it needs.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from decodescope.tui.model.view import Kind
@@ -106,15 +107,25 @@ class Page:
     """One page: its number key, its `label` in the tabs, its panels, and the bands that place
     them from top to bottom. `details`: it has the details pane, beside the bands or below them.
 
-    The first panel that takes keys gets them when the page is opened.
+    `classes` are those of its panels, after their module in `tui/panels`. The first panel that
+    takes keys gets them when the page is opened.
     """
 
     name: str
     key: str
     label: str
-    panels: tuple[type[Panel[Any]], ...]
+    classes: tuple[str, ...]
     bands: Callable[[Room], list[Band]]
     details: bool = True
+
+    def panels(self) -> list[type[Panel[Any]]]:
+        """The classes of its panels, imported at the first call."""
+        kinds: list[type[Panel[Any]]] = []
+        for names in self.classes:
+            module, _, classes = names.partition(":")
+            panels = import_module(f"decodescope.tui.panels.{module}")
+            kinds += [getattr(panels, name) for name in classes.split(",")]
+        return kinds
 
 
 def plan(

@@ -4,11 +4,17 @@ from collections.abc import Hashable, Iterable, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from decodescope.analyzer.names.fitted_names import ShortNames
 from decodescope.analyzer.names.short_names import short_name
 from decodescope.analyzer.schema.report import GAP_CLASSES, GapReport
 from decodescope.analyzer.tables.gaps_table import gap_columns
 from decodescope.analyzer.text.formatting import count, duration
+from decodescope.analyzer.timing.interruptions.interruption import (
+    Interruption,
+    interruptions_by_gap,
+)
 from decodescope.analyzer.vocabulary.class_colors import GAP_LETTERS
 from decodescope.tui.model.picks import GapFilter, GapPick, Pick
 from decodescope.tui.model.view import Moment, View, Window
@@ -29,7 +35,6 @@ from decodescope.tui.style.palette import Inks
 
 if TYPE_CHECKING:
     from decodescope.analyzer.reports.gap_list import GapChoice
-    from decodescope.analyzer.timing.interruptions.interruption import Interruption
 
 TITLE = "Gaps"
 _KEPT_REPORTS = 2_048
@@ -41,11 +46,8 @@ class GapRows(ColumnRows):
     its analysis. What the host did is computed for one gap at a time."""
 
     def __init__(self, window: Window, choice: "GapChoice") -> None:
-        import numpy as np
-
         from decodescope.analyzer.reports.device_report import gap_report
         from decodescope.analyzer.reports.gap_list import chosen_gaps, gap_classes, longest_first
-        from decodescope.analyzer.timing.interruptions.interruption import interruptions_by_gap
 
         analysis, ranges, self._window = window.analysis, window.analysis.ranges, id(window)
         trace, all_gaps = analysis.trace, analysis.gaps
@@ -170,7 +172,7 @@ class GapListPanel(TablePanel):
         self.post_message(Turn("timeline"))
 
 
-def _interruption_words(interruptions: "Iterable[Interruption]") -> str:
+def _interruption_words(interruptions: Iterable[Interruption]) -> str:
     causes = (each.cause.replace("_", " ") for each in interruptions)
     return ", ".join(f"interruption: {cause}" for cause in causes)
 

@@ -1,7 +1,11 @@
 """The table of kernels, and of the launches of the one that was opened."""
 
+import os
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from decodescope.analyzer.names.fitted_names import short_kernel
 from decodescope.analyzer.tables.kernels_table import blocks_of, kernels_table
@@ -17,9 +21,6 @@ from decodescope.tui.panels.table_rows import Cell, ColumnRows, Rows, TableRows,
 from decodescope.tui.style.palette import Inks
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from decodescope.analyzer.reports.analysis import Analysis
     from decodescope.analyzer.reports.kernel_launches import KernelLaunches
 
@@ -88,14 +89,8 @@ class LaunchRows(ColumnRows):
 
 def _around(paths: Sequence[str]) -> str:
     """The path of the range around all these ranges, with a "/" at its end; "" if there is none."""
-    distinct = [path.split("/") for path in paths]
-    common = [parts[0] for parts in zip(*distinct, strict=False) if len(set(parts)) == 1]
-    # Parts after one that differs may be equal again.
-    while common and any(
-        parts[: len(common)] != common or len(parts) == len(common) for parts in distinct
-    ):
-        common.pop()
-    return "".join(f"{part}/" for part in common)
+    outer = [path.split("/")[:-1] for path in paths]
+    return "".join(f"{part}/" for part in os.path.commonprefix(outer))
 
 
 _TITLE_CELLS = 48
@@ -148,7 +143,7 @@ class KernelTablePanel(TablePanel):
             on_cpu=view.on_cpu,
             steps=report.main_steps.steps,
         )
-        return TableRows(table, lambda: self._brush.glyphs)
+        return TableRows(table, self._brush.glyphs)
 
     def pick_of(self, key: Hashable) -> Pick | None:
         return OpPick(key) if isinstance(key, int) else KernelPick(str(key))

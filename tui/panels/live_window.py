@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from decodescope.analyzer.tables.gaps_table import idle_by_class_table
 from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.analyzer.text.formatting import duration, percent
@@ -78,11 +80,9 @@ _AXIS_AND_LEGEND = 2
 
 @dataclass(frozen=True, slots=True)
 class LastStepData:
-    """The window, of the file or run and its variant in `source`; windows are compared by
-    identity."""
+    """The window, which is compared by identity, and how old it is."""
 
     window: Window
-    source: tuple[str, int]
     note: str
 
 
@@ -100,8 +100,7 @@ class LastStepPanel(Panel[LastStepData]):
             return Empty("Last step", view.waiting)
         if not window.tracks.busy.part.size:
             return Empty("Last step", "nothing ran in this window")
-        source = (view.source_name, view.current)
-        return LastStepData(window, source, view.window_note(moment))
+        return LastStepData(window, view.window_note(moment))
 
     def draw(self, data: LastStepData, width: int, height: int) -> Sheet:
         key = (data.window, width, height, self._brush)
@@ -125,8 +124,6 @@ class LastStepPanel(Panel[LastStepData]):
         return rows[:height], self._title(data)
 
     def _title(self, data: LastStepData) -> str:
-        import numpy as np
-
         tracks, report = data.window.tracks, data.window.report
         ops = "operators" if data.window.analysis.trace.on_cpu else "GPU ops"
         span, count = "All ops", len(data.window.analysis.trace.ops)

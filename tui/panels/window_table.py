@@ -1,8 +1,6 @@
 """The base of panels that show a declared table of the window, from its first row on."""
 
 from dataclasses import dataclass
-from functools import partial
-from operator import attrgetter
 from typing import Any, ClassVar
 
 from decodescope.analyzer.tables.columns import Table
@@ -44,9 +42,7 @@ class WindowTablePanel(Panel[WindowTable]):
         if view.window is not self._window:
             self._window, self._picked = view.window, self.contents(view.window, view)
             if isinstance(self._picked, WindowTable):
-                self._rows = TableRows(
-                    self._picked.table, partial(attrgetter("glyphs"), self._brush)
-                )
+                self._rows = TableRows(self._picked.table, self._brush.glyphs)
         return self._picked
 
     def as_text(self, data: WindowTable) -> list[TextLine]:

@@ -4,13 +4,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.style import Style
 from textual import events
 
 from decodescope.analyzer.names.fitted_names import short_kernel
+from decodescope.analyzer.reports.roofline_model import RooflineModel, RooflinePoint, roofline_model
 from decodescope.analyzer.text.formatting import flops_rate, percent, significant
 from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS
 from decodescope.tui.commands import commands_of
@@ -20,9 +20,6 @@ from decodescope.tui.panels.limit.log_axis import LogAxis, decade_text
 from decodescope.tui.panels.messages import Choose, Turn
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet
-
-if TYPE_CHECKING:
-    from decodescope.analyzer.reports.roofline_model import RooflineModel, RooflinePoint
 
 TITLE = "Roofline"
 _GUTTER, _LEAST_PLOT = 7, 4
@@ -37,7 +34,7 @@ class RooflineData:
     """The points and ceilings of a window, whether its step is one of a capture of ours, and the
     name of the selected kernel."""
 
-    model: "RooflineModel"
+    model: RooflineModel
     of_capture: bool
     selected: str | None
 
@@ -55,8 +52,6 @@ class RooflinePanel(Panel[RooflineData]):
         super().__init__(brush, view, moment)
 
     def pick(self, view: View, moment: Moment) -> RooflineData | Empty:
-        from decodescope.analyzer.reports.roofline_model import roofline_model
-
         window = view.window
         if window is None:
             return Empty(TITLE, view.waiting)
@@ -164,7 +159,7 @@ class RooflinePanel(Panel[RooflineData]):
                 foot.to(x + _GUTTER).add(self._brush.glyphs.tick, inks.faint).add(text, inks.dim)
         return [*rows, foot]
 
-    def _legend(self, model: "RooflineModel", width: int) -> Row:
+    def _legend(self, model: RooflineModel, width: int) -> Row:
         inks, row = self._brush.inks, Row()
         families = dict.fromkeys(point.family for point in model.points)
         entries = [
@@ -196,14 +191,14 @@ class RooflinePanel(Panel[RooflineData]):
         return Row().add(before, self._brush.inks.dim).add(name, style).add(words, style)
 
 
-def _words(point: "RooflinePoint", name: str) -> str:
+def _words(point: RooflinePoint, name: str) -> str:
     share = point.share_of_limit
     near = f", {percent(share)} % of its limit" if share is not None else ""
     rate = f"{significant(point.intensity)} FLOP/byte, {flops_rate(point.flops_per_s)}"
     return f"{name}: {rate}{near}"
 
 
-def _note(model: "RooflineModel", room: int) -> str:
+def _note(model: RooflineModel, room: int) -> str:
     """The peaks, those that fit whole."""
     parts = [
         f"{significant(bandwidth.per_s / 1e12)} TB/s {bandwidth.label}"
@@ -221,7 +216,7 @@ def _note(model: "RooflineModel", room: int) -> str:
     return note
 
 
-def _mark(point: "RooflinePoint", share: float, selected: bool) -> tuple[str, int]:
+def _mark(point: RooflinePoint, share: float, selected: bool) -> tuple[str, int]:
     """The mark of a point by its share of the time, and how far it begins left of it."""
     letter = FAMILY_LETTERS.get(point.family, "?")
     if selected:
@@ -232,7 +227,7 @@ def _mark(point: "RooflinePoint", share: float, selected: bool) -> tuple[str, in
 
 
 def _axes(
-    model: "RooflineModel", points: list["RooflinePoint"], width: int, height: int
+    model: RooflineModel, points: list[RooflinePoint], width: int, height: int
 ) -> tuple[LogAxis, LogAxis]:
     """Axes with every point, every peak, and the ridge between bandwidth and arithmetic."""
     across = [point.intensity for point in points]
@@ -244,7 +239,7 @@ def _axes(
 
 
 def _ceilings(
-    model: "RooflineModel",
+    model: RooflineModel,
     across: LogAxis,
     upward: LogAxis,
     put: Callable[[int, int, str, Style], None],
