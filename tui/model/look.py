@@ -110,10 +110,6 @@ class Look:
         at_ns = view.start_ns + view.span_ns * place // (2 * max(columns, 1))
         return self.to(view.zoomed(factor, at_ns), columns)
 
-    def panned(self, share: Fraction, columns: int) -> Self:
-        """Move by a share of the visible time."""
-        return self.to(self.viewport.panned(share), columns)
-
     def centred(self, column: int, columns: int) -> Self:
         """The time at this column of the minimap is in the middle."""
         start_ns, end_ns = self.world

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import takewhile
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
@@ -77,7 +78,9 @@ class Shelf:
         if not self.typed or not matches:
             return self.typed
         prefix = os.path.split(self.typed)[1]
-        common = os.path.commonprefix([entry.path.name for entry in matches])
+        names = zip(*(entry.path.name for entry in matches), strict=False)
+        shared = takewhile(lambda chars: len(set(chars)) == 1, names)
+        common = "".join(chars[0] for chars in shared)
         ending = os.sep if len(matches) == 1 and matches[0].kind == FOLDER else ""
         if len(common) < len(prefix):
             return self.typed

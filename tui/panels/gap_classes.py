@@ -145,8 +145,7 @@ class GapClassesPanel(Panel[ClassesData]):
 
     def on_click(self, event: events.Click) -> None:
         """Choose a class, or one of its buckets."""
-        inset = 2 if self._brush.frame == "box" else 1
-        place, x = event.y - 2, event.x - inset
+        place, x = event.y - 2, event.x - self.inset
         if not isinstance(data := self._data, ClassesData) or not 0 <= place < len(self._shown):
             return
         line, (start, wide) = self._shown[place], self._chart

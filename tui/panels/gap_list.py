@@ -87,11 +87,8 @@ class GapRows(ColumnRows):
         )
         names = ShortNames(trace.names[name] for name in set(trace.ops.name.tolist()))
         super().__init__(gap_columns(window.report.devices, names, _causes), figures, texts)
-        self._flexible = [
-            place for place, column in enumerate(self.columns) if column.kind.flexible
-        ]
         # Flexible columns share what is left, each above its least: the room is that of the first.
-        first = self.columns[self._flexible[0]].least_cells
+        first = next(column.least_cells for column in self.columns if column.kind.flexible)
         self._drawings = [
             (drawing_of(column), column.least_cells - first) for column in self.columns[1:]
         ]
@@ -122,13 +119,6 @@ class GapRows(ColumnRows):
             causes = Cell(f"{mark}interrupted, {_causes(gap)}", inks.warn)
         drawn = (draw(gap, inks, max(room + more, 1)) for draw, more in self._drawings)
         return [causes, *drawn]
-
-    def refitted(self, row: int, cells: Sequence[Cell], inks: Inks, room: int) -> Sequence[Cell]:
-        gap, fitted = self.report(row), list(cells)
-        for place in self._flexible:
-            draw, more = self._drawings[place - 1]
-            fitted[place] = draw(gap, inks, max(room + more, 1))
-        return fitted
 
 
 class GapListPanel(TablePanel):

@@ -1,7 +1,7 @@
 """The table of kernels, and of the launches of the one that was opened."""
 
-import os
 from collections.abc import Hashable, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -89,8 +89,9 @@ class LaunchRows(ColumnRows):
 
 def _around(paths: Sequence[str]) -> str:
     """The path of the range around all these ranges, with a "/" at its end; "" if there is none."""
-    outer = [path.split("/")[:-1] for path in paths]
-    return "".join(f"{part}/" for part in os.path.commonprefix(outer))
+    outer = (path.split("/")[:-1] for path in paths)
+    common = takewhile(lambda parts: len(set(parts)) == 1, zip(*outer, strict=False))
+    return "".join(f"{parts[0]}/" for parts in common)
 
 
 _TITLE_CELLS = 48

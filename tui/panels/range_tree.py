@@ -40,10 +40,7 @@ class RangeRows(TableRows[RangeLine]):
         self._folded, self._within = closed, within
 
     def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
-        return self.refitted(row, super().cells(row, inks, room), inks, room)
-
-    def refitted(self, row: int, cells: Sequence[Cell], inks: Inks, room: int) -> Sequence[Cell]:
-        return [self._name(row, inks, room), *cells[1:]]
+        return [self._name(row, inks, room), *super().cells(row, inks, room)[1:]]
 
     def _name(self, row: int, inks: Inks, room: int) -> Cell:
         line = self.lines[row]

@@ -87,12 +87,12 @@ class TablePanel(Prompting, Panel[Rows]):
         visible = self._order[self._top : self._top + self._body]
         layout, brush = self._layout, self._brush
         lines = layout.fit(data, visible, width, self._sorted, brush)
-        rows = [layout.titles(data.columns, self._sorted, self._down, brush)]
+        rows = [layout.titles(self._sorted, self._down, brush)]
         pattern = smart_pattern(self._search) if self._search else None
         for number, (row, cells) in enumerate(lines, self._top):
             matches = pattern is not None and pattern.search(data.text(row)) is not None
-            cursor = number == self._cursor
-            rows.append(layout.line(data.columns, cells, cursor, matches, width, brush))
+            cursor_width = width if number == self._cursor else 0
+            rows.append(layout.line(cells, brush, matches, cursor_width))
         if not len(self._order):
             none = "no row matches" if self._filter else "nothing to show"
             rows.append(Row().add(none, brush.inks.faint))
@@ -186,8 +186,7 @@ class TablePanel(Prompting, Panel[Rows]):
 
     def on_click(self, event: events.Click) -> None:
         """Select a row, open it with a second click, or sort by a column's title."""
-        inset = 2 if self._brush.frame == "box" else 1
-        line, x = event.y - 1, event.x - inset
+        line, x = event.y - 1, event.x - self.inset
         if line == 0:
             if (column := self._layout.column_at(x)) is not None:
                 self.sort_by(column)

@@ -54,10 +54,6 @@ class Rows:
         """One cell a column; `room` is the width of the flexible column."""
         raise NotImplementedError
 
-    def refitted(self, row: int, cells: Sequence[Cell], inks: Inks, room: int) -> Sequence[Cell]:
-        """The cells of a row for another width of the flexible column."""
-        return self.cells(row, inks, room)
-
     def text(self, row: int) -> str:
         """The text that filter and search look in."""
         raise NotImplementedError
@@ -143,9 +139,6 @@ class TableRows(Rows, Generic[Record]):
                 drawn.append(_bars(column, most, table.mark, glyphs))
         self.columns = tuple(column for column, _ in drawn)
         self._drawings = tuple(drawing for _, drawing in drawn)
-        self._flexible = [
-            place for place, column in enumerate(self.columns) if column.kind.flexible
-        ]
 
     def __len__(self) -> int:
         return len(self.table.rows)
@@ -165,12 +158,6 @@ class TableRows(Rows, Generic[Record]):
     def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
         record = self.table.rows[row]
         return [drawing(record, inks, room) for drawing in self._drawings]
-
-    def refitted(self, row: int, cells: Sequence[Cell], inks: Inks, room: int) -> Sequence[Cell]:
-        record, fitted = self.table.rows[row], list(cells)
-        for place in self._flexible:
-            fitted[place] = self._drawings[place](record, inks, room)
-        return fitted
 
     def order(self, column: int | None, down: bool) -> Sequence[int]:
         rows = range(len(self))

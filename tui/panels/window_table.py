@@ -7,7 +7,7 @@ from decodescope.analyzer.tables.columns import Table
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Sheet, TextLine
-from decodescope.tui.panels.table_layout import table_lines
+from decodescope.tui.panels.table_layout import TableLayout
 from decodescope.tui.panels.table_rows import TableRows, text_lines
 
 
@@ -49,4 +49,5 @@ class WindowTablePanel(Panel[WindowTable]):
         return [data.heading, *text_lines(self._rows, self._brush.inks)]
 
     def draw(self, data: WindowTable, width: int, height: int) -> Sheet:
-        return Sheet(table_lines(self._rows, width, height, self._brush), data.title, data.note)
+        lines = TableLayout().lines(self._rows, width, height, self._brush)
+        return Sheet(lines, data.title, data.note)

@@ -173,15 +173,8 @@ class MainScreen(Screen[None]):
             return
         view = self._shown[0]
         page = self._load(view.page)
-        wanted = self._wanted(page, width)
-        banner = banner_rows(view.banner, width, height)
-        new = plan(
-            page,
-            view.kind,
-            (width, height),
-            wanted | {"banner": banner},
-            not self.brush.inks.letters,
-        )
+        wanted = self._wanted(page, width) | {"banner": banner_rows(view.banner, width, height)}
+        new = plan(page, view.kind, (width, height), wanted, not self.brush.inks.letters)
         if new == self._plan and page.name == self._page:
             return
         before = set(self._plan.places) if self._plan is not None else set()

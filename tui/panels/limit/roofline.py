@@ -1,7 +1,7 @@
 """The roofline of the window: kernels as letters under the peaks of the device."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -16,7 +16,6 @@ from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import KernelPick
 from decodescope.tui.model.view import Moment, View, Window
-from decodescope.tui.panels.limit.log_axis import LogAxis, decade_text
 from decodescope.tui.panels.messages import Choose, Turn
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet
@@ -27,6 +26,46 @@ _LARGE, _MEDIUM = 0.25, 0.05
 # Where the work of fewer kernels than one in nine is known, a small plot shows them as well.
 _LITTLE, _FEW_ROWS = 8, 10
 Cell = tuple[str, Style]
+_UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+_MARGIN = 1.6
+
+
+@dataclass(frozen=True, slots=True)
+class LogAxis:
+    """`cells` cells from `low` to `high`, both above 0; each cell covers the same factor."""
+
+    low: float
+    high: float
+    cells: int
+
+    @classmethod
+    def around(cls, values: Sequence[float], cells: int) -> "LogAxis":
+        """An axis that holds every value, with a margin of a factor of 1.6."""
+        return cls(min(values) / _MARGIN, max(values) * _MARGIN, max(cells, 1))
+
+    def cell(self, value: float) -> int:
+        """The cell of a value; the first or the last one for values outside."""
+        if value <= self.low:
+            return 0
+        place = math.log(value / self.low) / math.log(self.high / self.low) * self.cells
+        return min(int(place), self.cells - 1)
+
+    def value(self, cell: int) -> float:
+        return float(self.low * (self.high / self.low) ** ((cell + 0.5) / self.cells))
+
+    def decades(self) -> Iterator[tuple[float, int]]:
+        """The powers of ten on the axis and their cells."""
+        first, last = math.ceil(math.log10(self.low)), math.floor(math.log10(self.high))
+        for power in range(first, last + 1):
+            yield 10.0**power, self.cell(10.0**power)
+
+
+def decade_text(value: float) -> str:
+    """A power of ten in at most four characters: "10 G", "0.1"."""
+    for factor, unit in _UNITS:
+        if value >= factor * 0.999:
+            return f"{value / factor:.0f}{' ' if unit else ''}{unit}"
+    return f"{value:g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +148,7 @@ class RooflinePanel(Panel[RooflineData]):
             self.post_message(Turn("kernels"))
 
     def on_click(self, event: events.Click) -> None:
-        inset = 2 if self._brush.frame == "box" else 1
-        x, y = event.x - inset, event.y - 1
+        x, y = event.x - self.inset, event.y - 1
         if self._marks:
             nearest = min(self._marks, key=lambda mark: abs(mark[0] - x) + 2 * abs(mark[1] - y))
             self.post_message(Choose(KernelPick(nearest[2])))
@@ -137,13 +175,8 @@ class RooflinePanel(Panel[RooflineData]):
             style = inks.family(point.family)
             put(x - shift, y, text, style + inks.cursor if point.name == data.selected else style)
             self._marks.append((x + _GUTTER, height - 1 - y, point.name))
-        if model.step is not None:
-            put(
-                across.cell(model.step.intensity),
-                upward.cell(model.step.flops_per_s),
-                "S",
-                inks.strong,
-            )
+        if (step := model.step) is not None:
+            put(across.cell(step.intensity), upward.cell(step.flops_per_s), "S", inks.strong)
         rows = []
         labels = {height - 1 - y: decade_text(value) for value, y in upward.decades()}
         for number, cells in enumerate(grid):

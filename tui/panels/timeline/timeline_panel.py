@@ -45,7 +45,9 @@ class TimelinePanel(TracksPanel):
             self._look = self._look.marked(self._selection, self._labels)
 
     def action_pan(self, direction: int) -> None:
-        self._change(lambda look: look.panned(Fraction(direction, 4), self._columns))
+        self._change(
+            lambda look: look.to(look.viewport.panned(Fraction(direction, 4)), self._columns)
+        )
 
     def action_zoom(self, direction: int) -> None:
         """Zoom around the cursor if it is visible, else around the middle."""
@@ -164,7 +166,7 @@ class TimelinePanel(TracksPanel):
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         if self._dragged is not None and self._look is not None:
-            column = max(min(event.x - self._inset - self._gutter, self._columns - 1), 0)
+            column = max(min(event.x - self.inset - self._gutter, self._columns - 1), 0)
             start_ns, end_ns = self._look.time_of(column, self._columns)
             first = self._dragged[0]
             self._dragged = (first, end_ns if start_ns >= first else start_ns)
@@ -190,12 +192,8 @@ class TimelinePanel(TracksPanel):
             self._choose_span(*dragged)
         self._redraw()
 
-    @property
-    def _inset(self) -> int:
-        return 2 if self._brush.frame == "box" else 1
-
     def _column(self, event: events.MouseEvent) -> int | None:
-        column = event.x - self._inset - self._gutter
+        column = event.x - self.inset - self._gutter
         return column if 0 <= column < self._columns else None
 
     def _track_at(self, event: events.MouseEvent) -> int | None:
