@@ -57,7 +57,6 @@ def _scopes() -> dict[str, tuple[Command, ...]]:
 
 
 def commands_of(*scopes: str) -> tuple[Command, ...]:
-    """The commands in these lists of `commands.json`, one list after the other."""
     return tuple(command for scope in scopes for command in _scopes()[scope])
 
 

@@ -18,7 +18,7 @@ from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 from decodescope.analyzer.schema.report import Report
 from decodescope.tui.link.comparison import ComparisonLink
 from decodescope.tui.model.candidates import chosen_names
-from decodescope.tui.model.comparing import MOST_ROUNDS, NO_COMPARISON, ComparisonState
+from decodescope.tui.model.comparing import MOST_ROUNDS, ComparisonState
 from decodescope.tui.model.feed import Feed
 from decodescope.tui.model.sources import LiveSource, TraceSource
 from decodescope.tui.model.view import AppClock, View
@@ -37,7 +37,7 @@ class Comparisons:
         link: ComparisonLink | None = None,
     ) -> None:
         """Tests pass a `link`."""
-        self.state: ComparisonState = NO_COMPARISON
+        self.state = ComparisonState()
         self._app = app
         self._clock = clock
         self._link = link
@@ -46,7 +46,6 @@ class Comparisons:
         self._held: Feed | None = None
 
     async def obey(self, asked: AskComparison, view: View, feed: Feed) -> None:
-        """Do what a panel asks, for what `view` of `feed` shows."""
         state = self.state
         match asked.do:
             case "start":

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 from textual.app import App
 
@@ -97,7 +98,7 @@ class Library:
         self._set(marked=left if path in marked else (*marked, path))
 
     def health(self, path: Path, health: str) -> None:
-        self.focus.shelf = self.shelf.with_health(path, health)
+        self._set(health=MappingProxyType({**self.shelf.health, path: health}))
 
     def open(self, path: Path, answer: Answer) -> None:
         """Read `path`, with all marked files if it is one of them, and call `answer` with them; a

@@ -209,7 +209,6 @@ class Look:
         return (int(events.start_ns[row]), int(events.end_ns[row])), next(holding, None)
 
     def pick_of(self, place: int, number: int) -> Pick:
-        """The pick of a slice of a track."""
         track = self.tracks.tracks[place]
         row, label = int(track.slices.row[number]), int(track.slices.label[number])
         start_ns, end_ns = int(track.slices.start_ns[number]), int(track.slices.end_ns[number])

@@ -106,6 +106,5 @@ class RunLog:
         return new
 
     def forget_worker(self) -> None:
-        """Drop what the worker reported."""
         kept = [line for line in self._lines if line.source != "worker"]
         self._lines = deque(kept, maxlen=LOG_LINES)

@@ -90,9 +90,6 @@ class Shelf:
         prefix = os.path.split(self.typed)[1]
         return tuple(entry for entry in self.listed or () if _begins(entry.path.name, prefix))
 
-    def with_health(self, path: Path, health: str) -> "Shelf":
-        return replace(self, health=MappingProxyType({**self.health, path: health}))
-
 
 NO_FILES = Shelf()
 

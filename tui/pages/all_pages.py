@@ -13,6 +13,7 @@ LIVE_BESIDE_WIDTH = 76
 COMPARISON_BESIDE_WIDTH = 130
 _DETAILS_BESIDE_WIDTH = 110
 
+Shares = tuple[tuple[str, float], ...]
 _VERDICT_ROWS = 8
 _FULL_VERDICT_ROWS = 12
 _SMALL_HEIGHT = 16
@@ -32,14 +33,12 @@ def live_bands(room: Room) -> list[Band]:
     most = max(min(_VERDICT_ROWS, room.height // share), 1)
     verdict = min(max(room.wanted.get("verdict", 1), 1), most)
     timeline = (5 if box else 4) + edge + (not room.color)
-    tables: tuple[tuple[str, float], ...] = (("kernels_top", 1.0),)
-    if wide:
-        tables = (("kernels_top", 0.52), ("gaps_top", 0.48))
+    beside: Shares = (("kernels_top", 0.52), ("gaps_top", 0.48))
+    tables = beside if wide else (("kernels_top", 1.0),)
     bands = [Band((("verdict", 1.0),), verdict, verdict, 1)]
     if room.kind != "trace":
-        history: tuple[tuple[str, float], ...] = (("history", 1.0),)
-        if wide:
-            history = (("history", 0.68), ("variants", 0.32))
+        beside = (("history", 0.68), ("variants", 0.32))
+        history = beside if wide else (("history", 1.0),)
         bands.append(Band(history, edge + 2, edge + 12, 5, 2, edge + (6 if box else 2)))
     elif room.wanted.get("variants"):
         rows = room.wanted["variants"] + edge
@@ -83,9 +82,8 @@ def limit_bands(room: Room) -> list[Band]:
     parts = room.wanted.get("parts", 6) + edge
     least_parts, some_parts = min(edge + _LEAST_PARTS, parts), min(edge + _SOME_PARTS, parts)
     bandwidths = room.wanted.get("bandwidths", 3) + edge
-    roofline: tuple[tuple[str, float], ...] = (("roofline", 1.0),)
-    if room.width >= _DETAILS_BESIDE_WIDTH:
-        roofline = (("roofline", 0.66), ("details", 0.34))
+    beside: Shares = (("roofline", 0.66), ("details", 0.34))
+    roofline = beside if room.width >= _DETAILS_BESIDE_WIDTH else (("roofline", 1.0),)
     # A roofline of little known work wants few rows.
     least = edge + min(room.wanted.get("roofline") or 7, 7)
     return [

@@ -61,11 +61,6 @@ def line(panel: str, priority: int) -> Band:
     return Band(((panel, 1.0),), 1, 1, priority)
 
 
-def frame_for(width: int, height: int) -> Frame:
-    """Boxes on large screens, rules on small ones."""
-    return "box" if height >= BOX_MIN_HEIGHT and width >= BOX_MIN_WIDTH else "rule"
-
-
 def edge_rows(frame: Frame) -> int:
     """The rows that a panel's frame takes."""
     return 2 if frame == "box" else 1
@@ -138,7 +133,7 @@ def plan(
     without a banner.
     """
     width, height = size
-    frame = frame_for(width, height)
+    frame: Frame = "box" if height >= BOX_MIN_HEIGHT and width >= BOX_MIN_WIDTH else "rule"
     top = [line("title", 0), line("tabs", 3), line("strip", 4)]
     if banner := wanted.get("banner", 0):
         top.insert(1, Band((("banner", 1.0),), banner, banner, 1))

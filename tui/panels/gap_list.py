@@ -157,7 +157,6 @@ class GapListPanel(TablePanel):
         return None
 
     def opened(self, key: Hashable) -> None:
-        """Show the gap in the timeline."""
         self.post_message(Choose(self.pick_of(key)))
         self.post_message(Turn("timeline"))
 

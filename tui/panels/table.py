@@ -9,8 +9,7 @@ from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import Pick
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.messages import Choose
-from decodescope.tui.panels.panel import Panel
-from decodescope.tui.panels.prompt import Prompt, Prompting
+from decodescope.tui.panels.prompt import Prompt, PromptPanel
 from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet, TextLine
 from decodescope.tui.panels.table_layout import TableLayout
 from decodescope.tui.panels.table_rows import Rows, smart_pattern, text_lines
@@ -19,7 +18,7 @@ from decodescope.tui.panels.table_rows import Rows, smart_pattern, text_lines
 _MOST_COPIED = 1_000
 
 
-class TablePanel(Prompting, Panel[Rows]):
+class TablePanel(PromptPanel[Rows]):
     """Subclasses say what to show (`source`, `rows`), the pick of a row, and what enter does. With
     the rows, they set `_title` and `_note`, which are in the frame.
 
@@ -38,7 +37,7 @@ class TablePanel(Prompting, Panel[Rows]):
         self._cursor_key: Hashable = None
         self._sorted: int | None = None
         self._down = True
-        self._filter = self._search = ""
+        self._filter = ""
         self._layout = TableLayout()
         super().__init__(brush, view, moment)
 
@@ -130,10 +129,6 @@ class TablePanel(Prompting, Panel[Rows]):
             self._search = prompt.text
         self._apply()
 
-    def action_find(self) -> None:
-        self._prompt = Prompt("/", self._search)
-        self._redraw()
-
     def action_filter(self) -> None:
         self._prompt = Prompt("filter: ", self._filter, filters=True)
         self._redraw()
@@ -185,7 +180,6 @@ class TablePanel(Prompting, Panel[Rows]):
         self._go_to(self._cursor - 3)
 
     def on_click(self, event: events.Click) -> None:
-        """Select a row, open it with a second click, or sort by a column's title."""
         line, x = event.y - 1, event.x - self.inset
         if line == 0:
             if (column := self._layout.column_at(x)) is not None:

@@ -62,7 +62,6 @@ class TableLayout:
         return any(cells and column.key == key for column, cells in pairs)
 
     def titles(self, by: int | None, down: bool, brush: Brush) -> Row:
-        """The line of titles; the column that rows are sorted `by` has an arrow."""
         inks, row = brush.inks, Row()
         self._titles = []
         for place, (column, cells) in enumerate(zip(self._columns, self._cells, strict=True)):

@@ -97,7 +97,6 @@ class MainScreen(Screen[None]):
         self._arrange()
 
     def show(self, view: View, moment: Moment) -> None:
-        """Update everything visible; panels whose data did not change do nothing."""
         self._shown = (view, moment)
         self._show(self._visible())
         self._arrange()
@@ -142,7 +141,6 @@ class MainScreen(Screen[None]):
         return [panel for panel in self._panels() if panel.NAME in places]
 
     def _panels(self) -> list[Panel[Any]]:
-        """Every panel so far, in the order of the screen."""
         return [*self._around_page, *self._page_panels.values(), self._tabs, self._keys]
 
     def _load(self, name: str) -> Page:

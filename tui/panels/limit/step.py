@@ -47,7 +47,6 @@ class PartsPanel(WindowTablePanel):
 
 
 def _without_step(window: Window) -> str:
-    """Why there is no step to divide."""
     report = window.report
     if not report.devices:
         return "no GPU activity in this trace: see 9 Log for what is missing"

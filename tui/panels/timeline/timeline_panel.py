@@ -133,10 +133,6 @@ class TimelinePanel(TracksPanel):
         elif isinstance(pick, RangePick):
             self.post_message(Narrow(pick.path))
 
-    def action_find(self) -> None:
-        self._prompt = Prompt("/", self._search)
-        self._redraw()
-
     def action_next_match(self, by: int) -> None:
         look = self._look
         if look is None or self._labels is None:
@@ -173,7 +169,6 @@ class TimelinePanel(TracksPanel):
             self._redraw()
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
-        """Select what was clicked, or the span."""
         dragged, self._dragged = self._dragged, None
         self.capture_mouse(False)
         look, column, track = self._look, self._column(event), self._track_at(event)
