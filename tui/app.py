@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import on
 from textual.app import SystemCommand
@@ -20,6 +20,7 @@ from decodescope.tui.commands import COMMANDS, REPLAY_COMMANDS, bindings
 from decodescope.tui.comparisons import Comparisons
 from decodescope.tui.feeds import Feeds
 from decodescope.tui.library import Library
+from decodescope.tui.link.comparison import ComparisonLink
 from decodescope.tui.model.feed import open_feed
 from decodescope.tui.model.focus import Focus
 from decodescope.tui.model.sources import Source
@@ -33,9 +34,6 @@ from decodescope.tui.panels.sheet import Brush
 from decodescope.tui.screens.main import MainScreen
 from decodescope.tui.style.palette import ASCII, DARK, LIGHT, UNICODE, Inks, themed_inks
 from decodescope.tui.terminal_app import TerminalApp, TerminalTraits
-
-if TYPE_CHECKING:
-    from decodescope.tui.link.comparison import ComparisonLink
 
 
 class DecodescopeApp(TerminalApp):
@@ -57,7 +55,7 @@ class DecodescopeApp(TerminalApp):
         folder: Path | None = None,
         page: str | None = None,
         places: Places | None = None,
-        comparison: "ComparisonLink | None" = None,
+        comparison: ComparisonLink | None = None,
         mount_ahead: bool = False,
     ) -> None:
         """`folder` is where traces and screenshots are written, None for the current one. `page` is

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.io.files import write_new_file
+from decodescope.analyzer.machine.meters import has_gpu
+from decodescope.analyzer.recordings.bundled import bundled_recordings, recording_head
 from decodescope.tui.link.base import Jumped
 from decodescope.tui.model.feed import open_feed
 from decodescope.tui.model.sources import Asked, ReplaySource
@@ -69,15 +71,13 @@ def analyse_files(
         InputError: several files that cannot be merged.
         OSError: a file cannot be read.
     """
-    from decodescope.analyzer import Given, analyze, load
+    from decodescope.analyzer import Given, analyze, analyze_ranks, load
     from decodescope.analyzer.tracks.build import find_tracks
 
     ranks = None
     if len(paths) == 1:
         analysis = analyze(load(paths[0], progress), given or Given())
     else:
-        from decodescope.analyzer import analyze_ranks
-
         across = analyze_ranks(paths, given or Given())
         analysis, ranks = across.all_merged("all ranks"), across.report
     # The first paint of the window does not wait for what draws its tracks.
@@ -88,9 +88,6 @@ def analyse_files(
 def recording_of(asked: Asked) -> Path | None:
     """The bundled recording of the same model, variant, batch and dtype; None without one, or on a
     machine without a GPU, whose figures say nothing of it."""
-    from decodescope.analyzer.machine.meters import has_gpu
-    from decodescope.analyzer.recordings.bundled import bundled_recordings, recording_head
-
     if not has_gpu():
         return None
     for path in bundled_recordings():

@@ -8,12 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
-from typing import Any, ClassVar
 
 import msgspec
 from textual.binding import Binding, BindingType
 from textual.keys import format_key
-from textual.widget import Widget
 
 from decodescope.tui.model.view import View
 
@@ -59,7 +57,6 @@ def _scopes() -> dict[str, tuple[Command, ...]]:
 
 
 def commands_of(*scopes: str) -> tuple[Command, ...]:
-    """The commands in these lists of `commands.json`, one list after the other."""
     return tuple(command for scope in scopes for command in _scopes()[scope])
 
 
@@ -90,33 +87,6 @@ def bindings(commands: Iterable[Command], scope: str) -> list[BindingType]:
         for c in commands
         if c.action != "command_palette"
     ]
-
-
-class KeyedWidget(Widget, can_focus=False):
-    """A widget whose keys are its `COMMANDS`. A widget that has some takes the focus.
-
-    `commands` are the same with the user's keys. `NAME` is the id of the widget, and the name of
-    its table in a keymap.
-    """
-
-    NAME: ClassVar[str]
-    COMMANDS: ClassVar[tuple[Command, ...]] = ()
-    _scope: ClassVar[str] = ""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        if "COMMANDS" in vars(cls):
-            cls._scope = getattr(cls, "NAME", "table")
-            cls.BINDINGS = bindings(cls.COMMANDS, cls._scope)
-            options.setdefault("can_focus", bool(cls.COMMANDS))
-        super().__init_subclass__(**options)
-
-    def __init__(self, name: str) -> None:
-        super().__init__(id=name)
-        self.commands = self.COMMANDS
-
-    def use_keys(self, keymap: Mapping[str, str]) -> None:
-        """Name the user's keys in `commands`."""
-        self.commands = rekeyed(self.COMMANDS, self._scope, keymap)
 
 
 def reachable(local: Sequence[Command], everywhere: Iterable[Command]) -> tuple[Command, ...]:

@@ -5,24 +5,24 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from textual.app import App
 
+from decodescope.analyzer.comparing.comparison_messages import ComparisonConfig
+from decodescope.analyzer.comparing.diff import diff_reports
+from decodescope.analyzer.comparing.saved import may_be_saved, read_saved
 from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.protocol.messages import Hello, WorkerConfig, with_settings
+from decodescope.analyzer.reports.user_facts import Given
+from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 from decodescope.analyzer.schema.report import Report
-from decodescope.tui.model.comparing import MOST_ROUNDS, NO_COMPARISON, ComparisonState
+from decodescope.tui.link.comparison import ComparisonLink
+from decodescope.tui.model.candidates import chosen_names
+from decodescope.tui.model.comparing import MOST_ROUNDS, ComparisonState
 from decodescope.tui.model.feed import Feed
 from decodescope.tui.model.sources import LiveSource, TraceSource
 from decodescope.tui.model.view import AppClock, View
 from decodescope.tui.panels.messages import AskComparison
-
-if TYPE_CHECKING:
-    from decodescope.analyzer.comparing.comparison_messages import ComparisonConfig
-    from decodescope.analyzer.reports.user_facts import Given
-    from decodescope.analyzer.schema.comparison_report import Comparison, Diff
-    from decodescope.tui.link.comparison import ComparisonLink
 
 
 class Comparisons:
@@ -34,10 +34,10 @@ class Comparisons:
         app: App[None],
         clock: AppClock,
         changed: Callable[[], None],
-        link: "ComparisonLink | None" = None,
+        link: ComparisonLink | None = None,
     ) -> None:
         """Tests pass a `link`."""
-        self.state: ComparisonState = NO_COMPARISON
+        self.state = ComparisonState()
         self._app = app
         self._clock = clock
         self._link = link
@@ -46,7 +46,6 @@ class Comparisons:
         self._held: Feed | None = None
 
     async def obey(self, asked: AskComparison, view: View, feed: Feed) -> None:
-        """Do what a panel asks, for what `view` of `feed` shows."""
         state = self.state
         match asked.do:
             case "start":
@@ -90,8 +89,6 @@ class Comparisons:
             await self._link.close()
 
     async def _start(self, view: View, feed: Feed) -> None:
-        from decodescope.tui.model.candidates import chosen_names
-
         names = chosen_names(view)
         if self.state.busy:
             self._say("The comparison is running already. x cancels it.")
@@ -112,9 +109,7 @@ class Comparisons:
             config = _config(view.hello, names, self.state.rounds, trusted)
             await self._measure(config, feed)
 
-    async def _measure(self, config: "ComparisonConfig", feed: Feed) -> None:
-        from decodescope.tui.link.comparison import ComparisonLink
-
+    async def _measure(self, config: ComparisonConfig, feed: Feed) -> None:
         link = self._link = self._link or ComparisonLink()
         await feed.hold()
         waits = feed.view().died is None and feed.view().state not in ("ended", "failed")
@@ -134,7 +129,7 @@ class Comparisons:
             self._reading = True
             self._app.run_worker(self._receive(link), name="link")
 
-    async def _receive(self, link: "ComparisonLink") -> None:
+    async def _receive(self, link: ComparisonLink) -> None:
         while (event := await link.receive()) is not None:
             self._set(self.state.received(event, self._clock.monotonic()))
             await self._release()
@@ -162,14 +157,14 @@ class Comparisons:
         self._changed()
         await feed.link.end()
 
-    def _read(self, make: "Callable[[], tuple[Comparison | Diff, str]]") -> None:
+    def _read(self, make: Callable[[], tuple[Comparison | Diff, str]]) -> None:
         if self.state.busy:
             self._say("A comparison is running. x cancels it.")
             return
         self._set(replace(self.state, phase="reading", error=""))
         self._app.run_worker(self._made(make), name="compare")
 
-    async def _made(self, make: "Callable[[], tuple[Comparison | Diff, str]]") -> None:
+    async def _made(self, make: Callable[[], tuple[Comparison | Diff, str]]) -> None:
         try:
             result, origin = await asyncio.to_thread(make)
         except (DecodescopeError, OSError) as error:
@@ -190,10 +185,8 @@ class Comparisons:
 
 def _config(
     hello: Hello, variants: tuple[str, ...], rounds: int, trusted: bool
-) -> "ComparisonConfig":
+) -> ComparisonConfig:
     """The workload of the live run."""
-    from decodescope.analyzer.comparing.comparison_messages import ComparisonConfig
-
     config = WorkerConfig(
         variant=variants[0],
         batch=hello.batch,
@@ -211,16 +204,13 @@ def _config(
 
 
 def _compared_with(
-    path: Path, report: Report | None, given_facts: "Given | None"
-) -> "tuple[Comparison | Diff, str]":
+    path: Path, report: Report | None, given_facts: Given | None
+) -> tuple[Comparison | Diff, str]:
     """The comparison saved in `path`, or the diff from `report` to the trace in it.
 
     Raises:
         DecodescopeError, OSError: it cannot be read, or there is nothing to compare it with.
     """
-    from decodescope.analyzer.comparing.diff import diff_reports
-    from decodescope.analyzer.comparing.saved import may_be_saved, read_saved
-
     if may_be_saved(path):
         return read_saved(path.read_bytes(), str(path)), str(path)
     if report is None:
@@ -230,15 +220,13 @@ def _compared_with(
 
 
 def _compared_files(
-    paths: Iterable[Path], given_facts: "Given | None"
-) -> "tuple[Comparison | Diff, str]":
-    from decodescope.analyzer.comparing.diff import diff_reports
-
+    paths: Iterable[Path], given_facts: Given | None
+) -> tuple[Comparison | Diff, str]:
     base, other = (_report(path, given_facts) for path in paths)
     return diff_reports(base, other), "two files"
 
 
-def _report(path: Path, given_facts: "Given | None") -> Report:
-    from decodescope.analyzer import Given, analyze, load
+def _report(path: Path, given_facts: Given | None) -> Report:
+    from decodescope.analyzer import analyze, load
 
     return analyze(load(path), given_facts or Given()).report

@@ -64,7 +64,6 @@ class Feeds:
         return self.shown.view()
 
     def show(self, feed: Feed) -> None:
-        """Show `feed` in place of what is shown."""
         self.shown = feed
         self.focus.forget()
         if feed.link is not None and not feed.started:
@@ -101,11 +100,9 @@ class Feeds:
         self.write("trace", partial(save_trace, source, self.folder, stem))
 
     def timestamp(self) -> str:
-        """The time, for names of files."""
         return self.clock.local().strftime("%Y%m%d-%H%M%S")
 
     def remember(self, **fields: object) -> None:
-        """Keep `fields` for later runs."""
         self.app.run_worker(self._remember(fields), name="memory")
 
     def warn(self, text: str) -> None:

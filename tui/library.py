@@ -7,11 +7,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 from textual.app import App
 
 from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.io.files import growing_file
+from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.tui.background import analyse_files, every_twentieth
 from decodescope.tui.model.focus import Focus
 from decodescope.tui.model.shelf import FileEntry, Shelf, folder_of, listing, look
@@ -95,7 +98,7 @@ class Library:
         self._set(marked=left if path in marked else (*marked, path))
 
     def health(self, path: Path, health: str) -> None:
-        self.focus.shelf = self.shelf.with_health(path, health)
+        self._set(health=MappingProxyType({**self.shelf.health, path: health}))
 
     def open(self, path: Path, answer: Answer) -> None:
         """Read `path`, with all marked files if it is one of them, and call `answer` with them; a
@@ -161,8 +164,6 @@ class Library:
         self.painter.paint()
 
     def _known(self) -> list[FileEntry]:
-        from decodescope.analyzer.recordings.bundled import bundled_recordings
-
         worker = FileEntry(Path("the live worker"), "live", "worker", "paused")
         return [
             *([worker] if self._live else []),
@@ -175,8 +176,6 @@ class Library:
         self.app.call_later(answer, await asyncio.to_thread(self._read, paths))
 
     def _read(self, paths: tuple[Path, ...]) -> FilesRead:
-        from decodescope.analyzer.recordings.bundled import bundled_recordings
-
         try:
             read = self._readable(paths)
         except (DecodescopeError, OSError) as error:
@@ -203,8 +202,6 @@ class Library:
             progress = every_twentieth(partial(self.app.call_later, self._read_so_far))
             window = analyse_files(existing[:1], at, progress, facts)
             return FilesRead(paths, source, window)
-        from decodescope.analyzer.recordings.recording import read_recording
-
         read_recording(source.path)
         return FilesRead(paths, source)
 

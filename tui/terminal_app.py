@@ -44,7 +44,6 @@ class AsciiFilter(LineFilter):
     """Replaces the non-ASCII glyphs of every widget's lines."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """The same segments with ASCII text; `background` is unused."""
         return [Segment(to_ascii(text), style, control) for text, style, control in segments]
 
 
@@ -123,11 +122,9 @@ class TerminalApp(App[None]):
         self._close_messages_no_wait()
 
     def get_driver_class(self) -> type[Driver]:
-        """Textual's driver, in a form that outlives the terminal."""
         return losable(super().get_driver_class())
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Textual's filters, and ours for terminals without colour or without Unicode."""
         return [*super().get_line_filters(), *self._terminal_filters]
 
     def notify(self, message: str, *, title: str = "", **options: Any) -> None:

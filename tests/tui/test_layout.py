@@ -8,11 +8,10 @@ from decodescope.tui.pages import layout
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.pages.layout import DETAILS_BESIDE_WIDTH, Page, Place, Plan
 
-LOADED = [page.load() for page in PAGES]
-LIVE = LOADED[0]
+LIVE = PAGES[0]
 WANTED = {"verdict": 2, "variants": 3, "text": 1}
 sizes = st.tuples(st.integers(1, 320), st.integers(1, 120))
-pages = st.sampled_from(LOADED)
+pages = st.sampled_from(PAGES)
 kinds = st.sampled_from(["live", "replay", "trace"])
 
 
@@ -55,7 +54,7 @@ def test_the_state_is_shown_at_every_size(size, page):
 def test_the_frame_and_a_first_panel_from_60_by_16(width, height, page, kind):
     places = plan((width, height), page, kind).places
     assert {"title", "tabs", "strip", "keys"} <= set(places)
-    assert set(places) & {panel.NAME for panel in page.panels}
+    assert set(places) & {panel.NAME for panel in page.panels()}
 
 
 @given(st.integers(60, 320), st.integers(16, 120))
@@ -86,12 +85,12 @@ def test_details_are_beside_the_page_from_140_columns(width, height, page):
         assert place.x + place.width == width
         assert all(
             places[panel.NAME].x + places[panel.NAME].width <= place.x
-            for panel in page.panels
+            for panel in page.panels()
             if panel.NAME in places
         )
 
 
-LIMIT = next(page for page in LOADED if page.name == "limit")
+LIMIT = next(page for page in PAGES if page.name == "limit")
 
 
 @given(

@@ -35,7 +35,6 @@ class FileController:
         self._feeds.write("screenshot", lambda: write(lambda file: file.write(data)))
 
     def export(self) -> None:
-        """Choose what to write, and where to."""
         from decodescope.tui.screens.export import ExportScreen
 
         view = self._painter.shown()[0]

@@ -84,7 +84,6 @@ class PageController:
             self._app.push_screen(Palette(id="--command-palette"))
 
     def freeze(self) -> None:
-        """Freeze the view, or continue."""
         if self._painter.frozen:
             self._painter.thaw()
             self._feeds.analyse()
@@ -97,7 +96,6 @@ class PageController:
         self._app.notify("The page is on the clipboard as text.")
 
     def help(self) -> None:
-        """Show all keys and what the figures mean."""
         from decodescope.tui.panels.table import TablePanel
         from decodescope.tui.screens.help import HelpScreen
 

@@ -70,7 +70,6 @@ class RunController:
             self._painter.paint()
 
     def settings(self) -> None:
-        """Change what the live worker decodes."""
         from decodescope.tui.screens.settings import SettingsScreen
 
         link = self._feeds.shown.link
@@ -130,7 +129,6 @@ class RunController:
         await feed.link.restart()
 
     async def seek_mark(self, kind: Literal["window", "switch"], forward: bool) -> None:
-        """Go to the next or previous window, or change of variant, of a replay."""
         if (playback := self._feeds.view().playback) is not None:
             mark = neighbour_mark(playback, kind, forward)
             if mark is None:

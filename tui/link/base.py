@@ -29,7 +29,6 @@ class WorkerDied(Struct, frozen=True, tag="died"):
     log_tail: tuple[str, ...]
 
     def describe(self) -> str:
-        """How the worker ended, in words."""
         return f"The worker {process_end(self.exit_code)}"
 
 

@@ -1,19 +1,20 @@
 """A comparison as the app follows it: its events folded into one immutable state."""
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from decodescope.analyzer.comparing.comparison_messages import (
+    ComparisonConfig,
+    ComparisonDone,
+    ComparisonProgress,
+    RoundCompared,
+    RunMeasured,
+)
 from decodescope.analyzer.errors import process_end
 from decodescope.analyzer.protocol.messages import Bye, Failure
+from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 from decodescope.tui.link.base import WorkerDied
-
-if TYPE_CHECKING:
-    from decodescope.analyzer.comparing.comparison_messages import (
-        ComparisonConfig,
-        ComparisonProgress,
-    )
-    from decodescope.analyzer.schema.comparison_report import Comparison, Diff
-    from decodescope.tui.link.comparison import ComparisonLinkEvent
+from decodescope.tui.link.comparison import ComparisonLinkEvent
 
 Phase = Literal["idle", "reading", "running", "cancelling", "cancelled", "done", "failed"]
 
@@ -44,22 +45,26 @@ class ComparisonState:
     phase: Phase = "idle"
     toggled: frozenset[str] = frozenset()
     rounds: int = DEFAULT_ROUNDS
-    config: "ComparisonConfig | None" = None
-    progress: "ComparisonProgress | None" = None
+    config: ComparisonConfig | None = None
+    progress: ComparisonProgress | None = None
     run_began: float = 0.0
     runs: tuple[MeasuredRun, ...] = ()
-    result: "Comparison | Diff | None" = None
+    result: Comparison | Diff | None = None
     origin: str = ""
     error: str = ""
     side: str = ""
     worker_paused: bool = False
 
     @property
+    def measuring(self) -> bool:
+        return self.phase in ("running", "cancelling")
+
+    @property
     def busy(self) -> bool:
         """Whether variants are measured, or files are read."""
-        return self.phase in ("reading", "running", "cancelling")
+        return self.measuring or self.phase == "reading"
 
-    def begun(self, config: "ComparisonConfig", now: float) -> "ComparisonState":
+    def begun(self, config: ComparisonConfig, now: float) -> "ComparisonState":
         """A comparison of variants begins; nothing of an earlier one is left."""
         return ComparisonState(
             phase="running",
@@ -75,14 +80,7 @@ class ComparisonState:
         """It cannot go on; what was compared stays."""
         return replace(self, phase="failed", error=error, progress=None)
 
-    def received(self, event: "ComparisonLinkEvent", now: float) -> "ComparisonState":
-        from decodescope.analyzer.comparing.comparison_messages import (
-            ComparisonDone,
-            ComparisonProgress,
-            RoundCompared,
-            RunMeasured,
-        )
-
+    def received(self, event: ComparisonLinkEvent, now: float) -> "ComparisonState":
         match event:
             case ComparisonProgress(round=round, variant=variant):
                 before = self.progress
@@ -102,10 +100,7 @@ class ComparisonState:
                 return self.failed(message)
             case Bye(reason="cancelled"):
                 return replace(self, phase="cancelled", progress=None)
-            case WorkerDied(exit_code=code, log_tail=tail) if self.phase in (
-                "running",
-                "cancelling",
-            ):
+            case WorkerDied(exit_code=code, log_tail=tail) if self.measuring:
                 last = f"; its last output: {tail[-1]}" if tail else ""
                 return self.failed(f"the comparison's process {process_end(code)}{last}")
         return self

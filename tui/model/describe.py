@@ -3,9 +3,16 @@
 from collections.abc import Iterable, Iterator
 
 from decodescope.analyzer.answer.advice import gap_advice
+from decodescope.analyzer.attribution.range_tree import host_activity
 from decodescope.analyzer.names.fitted_names import short_kernels
+from decodescope.analyzer.reports.device_report import gap_report
+from decodescope.analyzer.reports.kernel_launches import longest_kernels_within
 from decodescope.analyzer.schema.report import GapReport
+from decodescope.analyzer.tables.ranges_table import range_lines
 from decodescope.analyzer.text.formatting import UNKNOWN, count, duration, percent
+from decodescope.analyzer.timing.interruptions.interruption import interruptions_by_gap
+from decodescope.analyzer.tracks.finding import span_totals
+from decodescope.analyzer.tracks.host import owners
 from decodescope.analyzer.vocabulary.words import (
     CPU_GAP_MEANINGS,
     GAP_MEANINGS,
@@ -67,8 +74,6 @@ _THREADS = 4
 
 def span_lines(window: Window, start_ns: int, end_ns: int) -> Iterator[DetailLine]:
     """How long it is; what each device did in it; the kernels that took most of it."""
-    from decodescope.analyzer.tracks.finding import span_totals
-
     totals = span_totals(window.analysis, start_ns, end_ns)
     length_ns = max(totals.length_ns, 1)
     from_ns = start_ns - window.tracks.world[0]
@@ -99,9 +104,6 @@ def span_lines(window: Window, start_ns: int, end_ns: int) -> Iterator[DetailLin
 
 def _host_lines(window: Window, at_ns: int) -> Iterator[DetailLine]:
     """The ranges and calls of the threads that launch ops at `at_ns`, halfway through the span."""
-    from decodescope.analyzer.attribution.range_tree import host_activity
-    from decodescope.analyzer.tracks.host import owners
-
     trace = window.analysis.trace
     threads = [thread for thread, device in owners(trace).items() if device is not None]
     for pid, tid in threads[:_THREADS]:
@@ -118,9 +120,6 @@ def _share(ns: int, length_ns: int) -> str:
 
 def gap_lines(window: Window, row: int) -> Iterator[DetailLine]:
     """Everything about the gap in this row of the analysis."""
-    from decodescope.analyzer.reports.device_report import gap_report
-    from decodescope.analyzer.timing.interruptions.interruption import interruptions_by_gap
-
     analysis, report = window.analysis, window.report
     gap = gap_report(analysis, analysis.ranges, row)
     yield DetailLine("", f"{duration(gap.length_ns)} idle: {gap.gap_class}", "strong")
@@ -194,7 +193,7 @@ def _gap_place_lines(window: Window, gap: GapReport) -> Iterator[DetailLine]:
     yield DetailLine("at", f"{duration(gap.at_ns)} after the device's first op")
 
 
-_RANGE_KERNELS, _RANGE_NAME_CELLS = 6, 100
+_RANGE_KERNELS = 6
 _CERTAINTY = {
     "exact": "exact: launched inside the range",
     "partial": "partial: a graph replay, aligned with a step that ran without the graph",
@@ -205,11 +204,8 @@ _CERTAINTY = {
 
 def range_detail_lines(window: Window, path: str) -> Iterator[DetailLine]:
     """Time, launches, idle time by class and the longest kernels of the range."""
-    from decodescope.analyzer.reports.kernel_launches import longest_kernels_within
-    from decodescope.analyzer.tables.ranges_table import range_lines as lines_of
-
     report = window.report
-    rows = (row for by_layer in (False, True) for row in lines_of(report, by_layer=by_layer))
+    rows = (row for by_layer in (False, True) for row in range_lines(report, by_layer=by_layer))
     line = next((row for row in rows if row.range.path == path), None)
     yield DetailLine("", path, "strong")
     if line is None:
@@ -243,7 +239,7 @@ def range_detail_lines(window: Window, path: str) -> Iterator[DetailLine]:
     yield DetailLine("confidence", certainty + matched)
     yield DetailLine("", "longest operators" if report.on_cpu else "longest kernels", "dim")
     kernels = longest_kernels_within(window.analysis, path, _RANGE_KERNELS)
-    short = short_kernels((name for name, _, _ in kernels), _RANGE_NAME_CELLS)
+    short = short_kernels((name for name, _, _ in kernels), _NAME_CELLS)
     for name, calls, ns in kernels:
         share = f", {percent(ns / line.time_ns)} %" if line.time_ns else ""
         yield DetailLine("", f"{duration(ns)}{share}, {count(calls)}: {short[name]}")

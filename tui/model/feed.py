@@ -66,7 +66,6 @@ class Feed:
         return self._state.kind
 
     def view(self) -> View:
-        """The current state, complete and immutable."""
         playback = self.link.playback() if self.link is not None else None
         return replace(
             self._state,
@@ -271,7 +270,6 @@ class Feed:
             self.alarm(error)
 
     def set(self, **changes: object) -> None:
-        """Change fields of the view."""
         state = replace(self._state, **changes)  # type: ignore[arg-type]
         self._state = replace(state, preview=remaining(state)) if state.preview else state
 

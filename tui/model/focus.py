@@ -22,7 +22,6 @@ class Focus:
     _choice: int = -1
 
     def choose(self, pick: Pick | None, view: View) -> None:
-        """Select `pick` of the window in `view`."""
         self.selection = replace(self.selection, pick=pick)
         holds = isinstance(pick, OF_ONE_WINDOW)
         self._held, self._choice = (view.window, view.current) if holds else (None, -1)
@@ -47,7 +46,6 @@ class Focus:
         self.selection, self._held, self._choice = NOTHING, None, -1
 
     def applied(self, view: View) -> View:
-        """`view` with the page, the selection and the held window."""
         if self._held is not None and view.current != self._choice:
             self.choose(None, view)
         window = self._held or view.window

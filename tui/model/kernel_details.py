@@ -3,10 +3,17 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+import numpy as np
+
+from decodescope.analyzer.attribution.range_tree import host_activity
+from decodescope.analyzer.names.kinds import ROLES
+from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.names.short_names import readable_kernel, short_name
+from decodescope.analyzer.reports.kernel_launches import kernel_profile, op_facts
 from decodescope.analyzer.schema.kernel_report import KernelReport, LaunchShape, Percentiles
+from decodescope.analyzer.structure.step_structure import KNOWN_BY, NO_LAYER, UNKNOWN_ROLE
 from decodescope.analyzer.text.formatting import (
     UNKNOWN,
     bytes_size,
@@ -17,11 +24,9 @@ from decodescope.analyzer.text.formatting import (
     percent,
     significant,
 )
+from decodescope.analyzer.trace import Bools
 from decodescope.analyzer.vocabulary.words import device_words
 from decodescope.tui.model.view import Window
-
-if TYPE_CHECKING:
-    from decodescope.analyzer.trace import Bools
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +43,6 @@ _SHAPES_SHOWN = 4
 
 def kernel_lines(window: Window, name: str, within: str | None = None) -> Iterator[DetailLine]:
     """The figures of the launches of the kernel in the window, or in the range `within` of it."""
-    from decodescope.analyzer.names.rules import kernel_meaning
-    from decodescope.analyzer.reports.kernel_launches import kernel_profile
-
     yield from _name_lines(name)
     profile = kernel_profile(window.analysis, name, within)
     if profile is None:
@@ -87,9 +89,6 @@ def kernel_lines(window: Window, name: str, within: str | None = None) -> Iterat
 
 def op_lines(window: Window, row: int) -> Iterator[DetailLine]:
     """One op of the trace: when it ran, how it was launched, and what the host was in."""
-    from decodescope.analyzer.attribution.range_tree import host_activity
-    from decodescope.analyzer.reports.kernel_launches import op_facts
-
     analysis = window.analysis
     trace, facts = analysis.trace, op_facts(window.analysis, row)
     ops, call = trace.ops, int(trace.ops.launch[row])
@@ -198,7 +197,7 @@ def op_waiting_lines(window: Window, row: int) -> Iterator[DetailLine]:
     yield DetailLine("transfer", duration(int(ops.end_ns[row]) - transfer_start_ns))
 
 
-def _waiting_lines(window: Window, chosen: "Bools") -> Iterator[DetailLine]:
+def _waiting_lines(window: Window, chosen: Bools) -> Iterator[DetailLine]:
     """For how much of their time the chosen ops waited for other GPUs."""
     waits, ops = window.tracks.waits, window.analysis.trace.ops
     if waits is None:
@@ -217,9 +216,6 @@ _INFERRED_LAYER = re.compile(r"(?:^|/)layer\.(\d+|\*)$")
 
 def op_role_lines(window: Window, row: int) -> Iterator[DetailLine]:
     """The role of an op, how it is known, and its layer; nothing for what is not known."""
-    from decodescope.analyzer.names.kinds import ROLES
-    from decodescope.analyzer.structure.step_structure import KNOWN_BY, NO_LAYER, UNKNOWN_ROLE
-
     structure = window.analysis.structure
     known, layer = int(structure.confidence[row]), int(structure.layer[row])
     if known != UNKNOWN_ROLE:
@@ -229,10 +225,8 @@ def op_role_lines(window: Window, row: int) -> Iterator[DetailLine]:
         yield DetailLine("layer", _layer_words(window, step, layer))
 
 
-def _role_lines(window: Window, chosen: "Bools") -> Iterator[DetailLine]:
+def _role_lines(window: Window, chosen: Bools) -> Iterator[DetailLine]:
     """The roles of the chosen ops, how often each occurs, and how they are known at worst."""
-    from decodescope.analyzer.structure.step_structure import KNOWN_BY
-
     roles = _roles(window, chosen)
     if roles and (roles[0][0] != "other" or len(roles) > 1):
         several = len(roles) > 1
@@ -258,7 +252,7 @@ def range_role_lines(window: Window, path: str, *, inferred: bool) -> Iterator[D
     yield DetailLine("roles", ", ".join(parts))
 
 
-def _motif_lines(window: Window, number: str, chosen: "Bools") -> Iterator[DetailLine]:
+def _motif_lines(window: Window, number: str, chosen: Bools) -> Iterator[DetailLine]:
     """Which layer of how many, and its motif."""
     structure = window.report.structure
     if structure is None or not structure.layers:
@@ -286,12 +280,8 @@ def _layer_words(window: Window, step: int, number: int) -> str:
     return text if motifs == 1 else f"{text}, motif {layer.motif + 1} of {motifs}"
 
 
-def _roles(window: Window, chosen: "Bools") -> list[tuple[str, int, int]]:
+def _roles(window: Window, chosen: Bools) -> list[tuple[str, int, int]]:
     """(role, ops, attributed time in ns) of the chosen ops, those with most time first."""
-    import numpy as np
-
-    from decodescope.analyzer.names.kinds import ROLES
-
     role = window.analysis.structure.role[chosen]
     ops = np.bincount(role, minlength=len(ROLES))
     ns = np.bincount(role, window.analysis.attributed_ns[chosen], len(ROLES))

@@ -110,10 +110,6 @@ class Look:
         at_ns = view.start_ns + view.span_ns * place // (2 * max(columns, 1))
         return self.to(view.zoomed(factor, at_ns), columns)
 
-    def panned(self, share: Fraction, columns: int) -> Self:
-        """Move by a share of the visible time."""
-        return self.to(self.viewport.panned(share), columns)
-
     def centred(self, column: int, columns: int) -> Self:
         """The time at this column of the minimap is in the middle."""
         start_ns, end_ns = self.world
@@ -213,7 +209,6 @@ class Look:
         return (int(events.start_ns[row]), int(events.end_ns[row])), next(holding, None)
 
     def pick_of(self, place: int, number: int) -> Pick:
-        """The pick of a slice of a track."""
         track = self.tracks.tracks[place]
         row, label = int(track.slices.row[number]), int(track.slices.label[number])
         start_ns, end_ns = int(track.slices.start_ns[number]), int(track.slices.end_ns[number])

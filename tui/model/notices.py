@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from decodescope.analyzer.protocol.messages import Failure, Hello
+from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.schema.report import Finding
 from decodescope.tui.link.base import WorkerDied
 
@@ -46,8 +47,6 @@ ENDED_BY_USER = Banner(
 
 def no_cuda(hello: Hello) -> Banner:
     """The model runs on the CPU because there is no CUDA device."""
-    from decodescope.analyzer.recordings.bundled import bundled_recordings
-
     offer = "o opens a recorded H200 run   esc" if bundled_recordings() else "esc dismiss"
     return Banner("warning", f"No CUDA device: running {hello.model} on the CPU", (), offer)
 
@@ -107,6 +106,5 @@ class RunLog:
         return new
 
     def forget_worker(self) -> None:
-        """Drop what the worker reported."""
         kept = [line for line in self._lines if line.source != "worker"]
         self._lines = deque(kept, maxlen=LOG_LINES)

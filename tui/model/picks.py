@@ -63,8 +63,5 @@ class Selection:
     within: str | None = None
     gaps: GapFilter = GapFilter()
 
-    def __bool__(self) -> bool:
-        return self != Selection()
-
 
 NOTHING = Selection()

@@ -4,15 +4,18 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import takewhile
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.io.files import growing_file
+from decodescope.analyzer.readers.reading import format_of
+from decodescope.analyzer.recordings.bundled import recording_head
 from decodescope.analyzer.recordings.following import is_being_written
 
 Place = Literal["live", "captured", "recent", "bundled", "folder"]
@@ -66,24 +69,26 @@ class Shelf:
 
     def visible(self) -> tuple[FileEntry, ...]:
         """Everything, or while a path is typed, what of its folder begins as it ends."""
-        prefix = os.path.split(self.typed)[1]
-        listed = tuple(entry for entry in self.listed or () if _begins(entry.path.name, prefix))
+        listed = self._fitting()
         return listed if self.typed else (*self.known, *listed)
 
     def completed(self) -> str:
         """`typed` with all that the entries which begin as it ends have in common."""
-        prefix = os.path.split(self.typed)[1]
-        matches = [entry for entry in self.listed or () if _begins(entry.path.name, prefix)]
+        matches = self._fitting()
         if not self.typed or not matches:
             return self.typed
-        common = _common([entry.path.name for entry in matches])
+        prefix = os.path.split(self.typed)[1]
+        names = zip(*(entry.path.name for entry in matches), strict=False)
+        shared = takewhile(lambda chars: len(set(chars)) == 1, names)
+        common = "".join(chars[0] for chars in shared)
         ending = os.sep if len(matches) == 1 and matches[0].kind == FOLDER else ""
         if len(common) < len(prefix):
             return self.typed
         return self.typed.removesuffix(prefix) + common + ending
 
-    def with_health(self, path: Path, health: str) -> "Shelf":
-        return replace(self, health=MappingProxyType({**self.health, path: health}))
+    def _fitting(self) -> tuple[FileEntry, ...]:
+        prefix = os.path.split(self.typed)[1]
+        return tuple(entry for entry in self.listed or () if _begins(entry.path.name, prefix))
 
 
 NO_FILES = Shelf()
@@ -93,10 +98,8 @@ def folder_of(typed: str, current: Path) -> Path:
     """The folder that holds what is being typed: `a/b` is in `a`, `a/b/` and `~` are folders."""
     head, name = os.path.split(typed)
     folder = Path(typed if name == "~" else head)
-    try:
+    with contextlib.suppress(RuntimeError):  # a user that does not exist
         folder = folder.expanduser()
-    except RuntimeError:  # a user that does not exist
-        return current / folder
     return current / folder
 
 
@@ -139,8 +142,6 @@ def look(path: Path, place: Place) -> FileEntry:
     if entry.kind:
         grown = None if path.exists() else growing_file(path)
         return entry if grown is None else replace(look(grown, place), path=path)
-    from decodescope.analyzer.readers.reading import format_of
-
     try:
         kind = format_of(path) or UNKNOWN
         if kind == "recording":
@@ -150,12 +151,6 @@ def look(path: Path, place: Place) -> FileEntry:
     except DecodescopeError:
         return replace(entry, kind=UNKNOWN)
     return replace(entry, kind=kind)
-
-
-def _common(names: Sequence[str]) -> str:
-    first, last = min(names), max(names)
-    pairs = enumerate(zip(first, last, strict=False))
-    return first[: next((place for place, (char, other) in pairs if char != other), len(first))]
 
 
 def _begins(name: str, prefix: str) -> bool:
@@ -186,8 +181,6 @@ def _plain(path: Path, place: Place) -> FileEntry:
 
 def _recording(entry: FileEntry) -> FileEntry:
     """The entry with what the first messages of the recording say."""
-    from decodescope.analyzer.recordings.bundled import recording_head
-
     kind = GROWING if is_being_written(entry.path) else "recording"
     head = recording_head(entry.path)
     about = (head.variant, head.hello.model, head.hello.device_name) if head is not None else ()

@@ -51,7 +51,6 @@ class AppClock:
         return time.monotonic()
 
     def local(self) -> datetime:
-        """The wall clock, for file names."""
         return datetime.now()
 
 
@@ -78,7 +77,6 @@ class Window:
 
     @property
     def report(self) -> Report:
-        """Every figure of the window."""
         return self.analysis.report
 
     @property
@@ -93,7 +91,6 @@ class Window:
 
     @property
     def steps_words(self) -> str:
-        """The steps that its tables describe."""
         return steps_words(self.report)
 
 
@@ -158,7 +155,6 @@ class View:
 
     @property
     def variant(self) -> str | None:
-        """The name of the current choice."""
         return self.choices[self.current].name if self.current >= 0 else None
 
     @property

@@ -4,19 +4,16 @@ A page imports its panels when it is first shown.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from importlib import import_module
-from typing import Any
 
 from decodescope.tui.model.view import COMPARISON_PAGE, LOG_PAGE
 from decodescope.tui.pages.layout import Band, Page, Room, edge_rows
-from decodescope.tui.panels.panel import Panel
 
 # From these widths on, panels of a page are side by side.
 LIVE_BESIDE_WIDTH = 76
 COMPARISON_BESIDE_WIDTH = 130
 _DETAILS_BESIDE_WIDTH = 110
 
+Shares = tuple[tuple[str, float], ...]
 _VERDICT_ROWS = 8
 _FULL_VERDICT_ROWS = 12
 _SMALL_HEIGHT = 16
@@ -24,31 +21,6 @@ _LEAST_PARTS, _SOME_PARTS = 6, 12
 _STATUS_ROWS = 4
 _TABLES_OF_RANKS = ("gpus", "collectives", "skew")
 _TABLES_OF_CHANGES = ("ab_step", "ab_ranges", "ab_kernels")
-
-
-@dataclass(frozen=True, slots=True)
-class LazyPage:
-    """A page by its key and its `label` in the tabs; `classes` are those of its panels, after
-    their module in `tui/panels`. The other fields are those of `Page`."""
-
-    name: str
-    key: str
-    label: str
-    classes: tuple[str, ...]
-    bands: Callable[[Room], list[Band]]
-    details: bool = True
-
-    def panels(self) -> tuple[type[Panel[Any]], ...]:
-        """The classes of its panels, imported at the first call."""
-        kinds: list[type[Panel[Any]]] = []
-        for names in self.classes:
-            module, _, classes = names.partition(":")
-            panels = import_module(f"decodescope.tui.panels.{module}")
-            kinds += [getattr(panels, name) for name in classes.split(",")]
-        return tuple(kinds)
-
-    def load(self) -> Page:
-        return Page(self.name, self.key, self.label, self.panels(), self.bands, self.details)
 
 
 def live_bands(room: Room) -> list[Band]:
@@ -61,14 +33,12 @@ def live_bands(room: Room) -> list[Band]:
     most = max(min(_VERDICT_ROWS, room.height // share), 1)
     verdict = min(max(room.wanted.get("verdict", 1), 1), most)
     timeline = (5 if box else 4) + edge + (not room.color)
-    tables: tuple[tuple[str, float], ...] = (("kernels_top", 1.0),)
-    if wide:
-        tables = (("kernels_top", 0.52), ("gaps_top", 0.48))
+    beside: Shares = (("kernels_top", 0.52), ("gaps_top", 0.48))
+    tables = beside if wide else (("kernels_top", 1.0),)
     bands = [Band((("verdict", 1.0),), verdict, verdict, 1)]
     if room.kind != "trace":
-        history: tuple[tuple[str, float], ...] = (("history", 1.0),)
-        if wide:
-            history = (("history", 0.68), ("variants", 0.32))
+        beside = (("history", 0.68), ("variants", 0.32))
+        history = beside if wide else (("history", 1.0),)
         bands.append(Band(history, edge + 2, edge + 12, 5, 2, edge + (6 if box else 2)))
     elif room.wanted.get("variants"):
         rows = room.wanted["variants"] + edge
@@ -82,16 +52,14 @@ def live_bands(room: Room) -> list[Band]:
     return bands
 
 
-def timeline_bands(room: Room) -> list[Band]:
-    """The tracks take every row."""
-    edge = edge_rows(room.frame)
-    return [Band((("timeline", 1.0),), edge + 4, edge + 200, 1, 3, edge + 11)]
+def one_panel(name: str, least: int, comfort: int, most: int) -> Callable[[Room], list[Band]]:
+    """One panel takes every row up to `most`; below it are the details, where it keeps `least`."""
 
+    def bands(room: Room) -> list[Band]:
+        edge = edge_rows(room.frame)
+        return [Band(((name, 1.0),), edge + least, edge + most, 1, 3, edge + comfort)]
 
-def kernel_bands(room: Room) -> list[Band]:
-    """The table; the details are below it where it keeps six rows."""
-    edge = edge_rows(room.frame)
-    return [Band((("kernels", 1.0),), edge + 7, edge + 200, 1, 3, edge + 9)]
+    return bands
 
 
 def gap_bands(room: Room) -> list[Band]:
@@ -105,12 +73,6 @@ def gap_bands(room: Room) -> list[Band]:
     ]
 
 
-def range_bands(room: Room) -> list[Band]:
-    """The tree takes every row; without room for some of it, the details go first."""
-    edge = edge_rows(room.frame)
-    return [Band((("range_tree", 1.0),), edge + 6, edge + 400, 1, 3)]
-
-
 def limit_bands(room: Room) -> list[Band]:
     """The first parts are on every screen. Verdict, bandwidths and the longest parts take the rows
     that they need; the roofline the others, with the details of the chosen kernel beside it where
@@ -120,9 +82,8 @@ def limit_bands(room: Room) -> list[Band]:
     parts = room.wanted.get("parts", 6) + edge
     least_parts, some_parts = min(edge + _LEAST_PARTS, parts), min(edge + _SOME_PARTS, parts)
     bandwidths = room.wanted.get("bandwidths", 3) + edge
-    roofline: tuple[tuple[str, float], ...] = (("roofline", 1.0),)
-    if room.width >= _DETAILS_BESIDE_WIDTH:
-        roofline = (("roofline", 0.66), ("details", 0.34))
+    beside: Shares = (("roofline", 0.66), ("details", 0.34))
+    roofline = beside if room.width >= _DETAILS_BESIDE_WIDTH else (("roofline", 1.0),)
     # A roofline of little known work wants few rows.
     least = edge + min(room.wanted.get("roofline") or 7, 7)
     return [
@@ -182,12 +143,6 @@ def file_bands(room: Room) -> list[Band]:
     ]
 
 
-def log_bands(room: Room) -> list[Band]:
-    """The table takes every row; it shows the whole line at the cursor itself."""
-    edge = edge_rows(room.frame)
-    return [Band((("log", 1.0),), edge + 2, edge + 400, 1, 3)]
-
-
 _LIVE = (
     "verdict:VerdictPanel",
     "live_run:HistoryPanel,VariantsPanel",
@@ -206,19 +161,21 @@ _COMPARISON = (
     "comparing.tables:ComparisonSidesPanel,ComparisonStepPanel",
     "comparing.tables:ComparisonRangesPanel,ComparisonKernelsPanel",
 )
+_TIMELINE = ("timeline.timeline_panel:TimelinePanel",)
+_KERNELS = ("kernels:KernelTablePanel",)
 _GAPS = ("gap_list:GapListPanel", "gap_classes:GapClassesPanel")
+_RANGES = ("range_tree:RangeTreePanel",)
+_LOG = ("log_table:LogTablePanel",)
 PAGES = (
-    LazyPage("live", "1", "Live", _LIVE, live_bands, details=False),
-    LazyPage(
-        "timeline", "2", "Timeline", ("timeline.timeline_panel:TimelinePanel",), timeline_bands
-    ),
-    LazyPage("kernels", "3", "Kernels", ("kernels:KernelTablePanel",), kernel_bands),
-    LazyPage("gaps", "4", "Gaps", _GAPS, gap_bands),
-    LazyPage("ranges", "5", "Ranges", ("range_tree:RangeTreePanel",), range_bands),
-    LazyPage("limit", "6", "Limit", _LIMIT, limit_bands, details=False),
-    LazyPage(COMPARISON_PAGE, "7", "A/B", _COMPARISON, comparison_bands, details=False),
-    LazyPage("files", "8", "Files", ("files:PathPanel,FilesPanel",), file_bands, details=False),
-    LazyPage(LOG_PAGE, "9", "Log", ("log_table:LogTablePanel",), log_bands, details=False),
+    Page("live", "1", "Live", _LIVE, live_bands, details=False),
+    Page("timeline", "2", "Timeline", _TIMELINE, one_panel("timeline", 4, 11, 200)),
+    Page("kernels", "3", "Kernels", _KERNELS, one_panel("kernels", 7, 9, 200)),
+    Page("gaps", "4", "Gaps", _GAPS, gap_bands),
+    Page("ranges", "5", "Ranges", _RANGES, one_panel("range_tree", 6, 6, 400)),
+    Page("limit", "6", "Limit", _LIMIT, limit_bands, details=False),
+    Page(COMPARISON_PAGE, "7", "A/B", _COMPARISON, comparison_bands, details=False),
+    Page("files", "8", "Files", ("files:PathPanel,FilesPanel",), file_bands, details=False),
+    Page(LOG_PAGE, "9", "Log", _LOG, one_panel("log", 2, 2, 400), details=False),
 )
 
 

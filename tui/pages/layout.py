@@ -5,6 +5,7 @@ Panels are dropped by priority; none gets fewer rows than it needs.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from decodescope.tui.model.view import Kind
@@ -60,11 +61,6 @@ def line(panel: str, priority: int) -> Band:
     return Band(((panel, 1.0),), 1, 1, priority)
 
 
-def frame_for(width: int, height: int) -> Frame:
-    """Boxes on large screens, rules on small ones."""
-    return "box" if height >= BOX_MIN_HEIGHT and width >= BOX_MIN_WIDTH else "rule"
-
-
 def edge_rows(frame: Frame) -> int:
     """The rows that a panel's frame takes."""
     return 2 if frame == "box" else 1
@@ -106,15 +102,25 @@ class Page:
     """One page: its number key, its `label` in the tabs, its panels, and the bands that place
     them from top to bottom. `details`: it has the details pane, beside the bands or below them.
 
-    The first panel that takes keys gets them when the page is opened.
+    `classes` are those of its panels, after their module in `tui/panels`. The first panel that
+    takes keys gets them when the page is opened.
     """
 
     name: str
     key: str
     label: str
-    panels: tuple[type[Panel[Any]], ...]
+    classes: tuple[str, ...]
     bands: Callable[[Room], list[Band]]
     details: bool = True
+
+    def panels(self) -> list[type[Panel[Any]]]:
+        """The classes of its panels, imported at the first call."""
+        kinds: list[type[Panel[Any]]] = []
+        for names in self.classes:
+            module, _, classes = names.partition(":")
+            panels = import_module(f"decodescope.tui.panels.{module}")
+            kinds += [getattr(panels, name) for name in classes.split(",")]
+        return kinds
 
 
 def plan(
@@ -127,7 +133,7 @@ def plan(
     without a banner.
     """
     width, height = size
-    frame = frame_for(width, height)
+    frame: Frame = "box" if height >= BOX_MIN_HEIGHT and width >= BOX_MIN_WIDTH else "rule"
     top = [line("title", 0), line("tabs", 3), line("strip", 4)]
     if banner := wanted.get("banner", 0):
         top.insert(1, Band((("banner", 1.0),), banner, banner, 1))

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
+from rich.style import Style
 
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import commands_of
@@ -76,14 +77,7 @@ class DetailsPanel(Panel[DetailsData]):
 
     def _wrapped(self, line: "DetailLine", labels: int, width: int) -> list[Row]:
         inks = self._brush.inks
-        tones = {
-            "strong": inks.strong,
-            "text": inks.text,
-            "dim": inks.dim,
-            "good": inks.good,
-            "warn": inks.warn,
-            "bad": inks.bad,
-        }
+        style: Style = getattr(inks, line.tone)
         start = max(labels, cell_len(line.label) + 1) if line.label else 0
         if start > width // 2:
             start = 0
@@ -91,9 +85,9 @@ class DetailsPanel(Panel[DetailsData]):
         if not start and line.label:
             return [
                 Row().left(line.label, width, inks.dim),
-                *(Row().add(piece, tones[line.tone]) for piece in pieces),
+                *(Row().add(piece, style) for piece in pieces),
             ]
-        rows = [Row().to(start).add(piece, tones[line.tone]) for piece in pieces]
+        rows = [Row().to(start).add(piece, style) for piece in pieces]
         if line.label:
-            rows[0] = Row().add(line.label, inks.dim).to(start).add(pieces[0], tones[line.tone])
+            rows[0] = Row().add(line.label, inks.dim).to(start).add(pieces[0], style)
         return rows

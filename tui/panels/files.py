@@ -20,7 +20,7 @@ from decodescope.tui.model.shelf import FOLDER, UNKNOWN, FileEntry, Shelf
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.messages import AskFile
 from decodescope.tui.panels.panel import Panel
-from decodescope.tui.panels.sheet import Brush, Empty, Frame, Row, Sheet, wrapped
+from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet, wrapped
 from decodescope.tui.panels.table import TablePanel
 from decodescope.tui.panels.table_rows import Rows, TableRows
 
@@ -115,11 +115,9 @@ class PathPanel(Panel[PathData]):
             self.field.action_leave()
 
     def _place(self, width: int, height: int) -> None:
-        frame: Frame = self._brush.frame
-        inset = 2 if frame == "box" else 1
-        self.field.display = width > 2 * inset and height > 1
-        self.field.styles.offset = (inset, 1)
-        self.field.styles.width = max(width - 2 * inset, 1)
+        self.field.display = width > 2 * self.inset and height > 1
+        self.field.styles.offset = (self.inset, 1)
+        self.field.styles.width = max(width - 2 * self.inset, 1)
 
 
 class FilesPanel(TablePanel):

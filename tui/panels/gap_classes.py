@@ -144,9 +144,7 @@ class GapClassesPanel(Panel[ClassesData]):
             self._sift(replace(data.chosen, step=place if place >= 0 else None))
 
     def on_click(self, event: events.Click) -> None:
-        """Choose a class, or one of its buckets."""
-        inset = 2 if self._brush.frame == "box" else 1
-        place, x = event.y - 2, event.x - inset
+        place, x = event.y - 2, event.x - self.inset
         if not isinstance(data := self._data, ClassesData) or not 0 <= place < len(self._shown):
             return
         line, (start, wide) = self._shown[place], self._chart
@@ -222,7 +220,6 @@ def bucket(bound: int) -> tuple[int, int]:
 
 
 def no_gaps(window: Window) -> str:
-    """Why a window has no gaps."""
     if not window.report.devices:
         return "no GPU activity in this trace: see 9 Log for what is missing"
     return "the GPU was never idle between two ops of this window"

@@ -4,11 +4,17 @@ from collections.abc import Hashable, Iterable, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from decodescope.analyzer.names.fitted_names import ShortNames
 from decodescope.analyzer.names.short_names import short_name
 from decodescope.analyzer.schema.report import GAP_CLASSES, GapReport
 from decodescope.analyzer.tables.gaps_table import gap_columns
 from decodescope.analyzer.text.formatting import count, duration
+from decodescope.analyzer.timing.interruptions.interruption import (
+    Interruption,
+    interruptions_by_gap,
+)
 from decodescope.analyzer.vocabulary.class_colors import GAP_LETTERS
 from decodescope.tui.model.picks import GapFilter, GapPick, Pick
 from decodescope.tui.model.view import Moment, View, Window
@@ -29,7 +35,6 @@ from decodescope.tui.style.palette import Inks
 
 if TYPE_CHECKING:
     from decodescope.analyzer.reports.gap_list import GapChoice
-    from decodescope.analyzer.timing.interruptions.interruption import Interruption
 
 TITLE = "Gaps"
 _KEPT_REPORTS = 2_048
@@ -41,11 +46,8 @@ class GapRows(ColumnRows):
     its analysis. What the host did is computed for one gap at a time."""
 
     def __init__(self, window: Window, choice: "GapChoice") -> None:
-        import numpy as np
-
         from decodescope.analyzer.reports.device_report import gap_report
         from decodescope.analyzer.reports.gap_list import chosen_gaps, gap_classes, longest_first
-        from decodescope.analyzer.timing.interruptions.interruption import interruptions_by_gap
 
         analysis, ranges, self._window = window.analysis, window.analysis.ranges, id(window)
         trace, all_gaps = analysis.trace, analysis.gaps
@@ -85,11 +87,8 @@ class GapRows(ColumnRows):
         )
         names = ShortNames(trace.names[name] for name in set(trace.ops.name.tolist()))
         super().__init__(gap_columns(window.report.devices, names, _causes), figures, texts)
-        self._flexible = [
-            place for place, column in enumerate(self.columns) if column.kind.flexible
-        ]
         # Flexible columns share what is left, each above its least: the room is that of the first.
-        first = self.columns[self._flexible[0]].least_cells
+        first = next(column.least_cells for column in self.columns if column.kind.flexible)
         self._drawings = [
             (drawing_of(column), column.least_cells - first) for column in self.columns[1:]
         ]
@@ -120,13 +119,6 @@ class GapRows(ColumnRows):
             causes = Cell(f"{mark}interrupted, {_causes(gap)}", inks.warn)
         drawn = (draw(gap, inks, max(room + more, 1)) for draw, more in self._drawings)
         return [causes, *drawn]
-
-    def refitted(self, row: int, cells: Sequence[Cell], inks: Inks, room: int) -> Sequence[Cell]:
-        gap, fitted = self.report(row), list(cells)
-        for place in self._flexible:
-            draw, more = self._drawings[place - 1]
-            fitted[place] = draw(gap, inks, max(room + more, 1))
-        return fitted
 
 
 class GapListPanel(TablePanel):
@@ -165,12 +157,11 @@ class GapListPanel(TablePanel):
         return None
 
     def opened(self, key: Hashable) -> None:
-        """Show the gap in the timeline."""
         self.post_message(Choose(self.pick_of(key)))
         self.post_message(Turn("timeline"))
 
 
-def _interruption_words(interruptions: "Iterable[Interruption]") -> str:
+def _interruption_words(interruptions: Iterable[Interruption]) -> str:
     causes = (each.cause.replace("_", " ") for each in interruptions)
     return ", ".join(f"interruption: {cause}" for cause in causes)
 

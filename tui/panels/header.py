@@ -24,12 +24,12 @@ _WARNINGS = ("random weights", "device: cpu")
 
 _DETAILED = ("starting", "reading", "loading", "building", "ending", "ended")
 
-BadgeTone = Literal["good", "busy", "idle", "bad"]
-FigureTone = Literal["lead", "plain", "warn", "stale"]
+BadgeTone = Literal["good", "warn", "dim", "bad"]
+FigureTone = Literal["accent", "strong", "warn", "dim"]
 
 _BADGE_TONES: dict[str, BadgeTone] = {
     **dict.fromkeys(("running", "trace"), "good"),
-    **dict.fromkeys(("paused", "ended"), "idle"),
+    **dict.fromkeys(("paused", "ended"), "dim"),
     **dict.fromkeys(("failed", "worker died", "unreadable"), "bad"),
 }
 
@@ -53,12 +53,12 @@ class TitlePanel(Panel[TitleData]):
     def pick(self, view: View, moment: Moment) -> TitleData:
         badges: list[tuple[str, BadgeTone]] = []
         if moment.frozen:
-            badges.append(("frozen", "busy"))
+            badges.append(("frozen", "warn"))
         if view.following:
             badges.append(("following", "good"))
         elif view.kind == "replay":
-            badges.append(("replay", "busy"))
-        text, tone = view.state, _BADGE_TONES.get(view.state, "busy")
+            badges.append(("replay", "warn"))
+        text, tone = view.state, _BADGE_TONES.get(view.state, "warn")
         if (silent_s := view.silent_s(moment.now)) is not None:
             remedy = "" if view.following else ", R restarts it"
             text, tone = f"no word from the worker for {silent_s:.0f} s{remedy}", "bad"
@@ -67,12 +67,12 @@ class TitlePanel(Panel[TitleData]):
             text = stage if stage.startswith(view.state) else f"{view.state}: {stage}"
         if view.playback is not None and not view.following:
             text = view.playback.state
-            tone = "good" if text == "playing" else "idle"
+            tone = "good" if text == "playing" else "dim"
         badges.append((text, tone))
         if view.recording:
             badges.append(("rec", "bad"))
         if view.unseen and view.page != LOG_PAGE:
-            badges.append((f"\u26a0{view.unseen}", "busy"))
+            badges.append((f"\u26a0{view.unseen}", "warn"))
         return TitleData(tuple(badges), _run_facts(view))
 
     def as_text(self, data: TitleData) -> list[str]:
@@ -80,11 +80,10 @@ class TitlePanel(Panel[TitleData]):
 
     def draw(self, data: TitleData, width: int, height: int) -> Sheet:
         inks = self._brush.inks
-        tones = {"good": inks.good, "busy": inks.warn, "idle": inks.dim, "bad": inks.bad}
         end = Row()
         for text, tone in data.badges:
             shown = shorten(text, max(width - end.cells - 4, 4))
-            end.add(" ", inks.text).add(f" {shown} ", inks.chip(tones[tone]))
+            end.add(" ", inks.text).add(f" {shown} ", inks.chip(getattr(inks, tone)))
         row, room = Row().add(" ", inks.text), width - end.cells
         if sum(cell_len(fact) + 3 for fact in data.facts) + 13 <= room or not data.facts:
             row.left("decodescope  ", min(13, max(room - 1, 0)), inks.title)
@@ -130,7 +129,7 @@ class Figure:
     text: str
     after: str
     priority: int
-    tone: FigureTone = "plain"
+    tone: FigureTone = "strong"
 
     @property
     def words(self) -> str:
@@ -158,14 +157,14 @@ class StripPanel(Panel[tuple[Figure, ...]]):
 
     def draw(self, data: tuple[Figure, ...], width: int, height: int) -> Sheet:
         inks, row = self._brush.inks, Row().add(" ", self._brush.inks.text)
-        tones = {"lead": inks.accent, "warn": inks.warn, "stale": inks.dim, "plain": inks.strong}
         kept = list(data)
         while kept and sum(cell_len(figure.words) + 3 for figure in kept) > width + 1:
             kept.remove(max(kept, key=lambda figure: figure.priority))
         for place, figure in enumerate(kept):
             if place:
                 row.add("   ", inks.text)
-            row.add(f"{figure.before} ".lstrip(), inks.dim).add(figure.text, tones[figure.tone])
+            row.add(f"{figure.before} ".lstrip(), inks.dim)
+            row.add(figure.text, getattr(inks, figure.tone))
             row.add(f" {figure.after}".rstrip(), inks.dim)
         return Sheet([row])
 
@@ -174,8 +173,8 @@ def _speed_figures(view: View) -> list[Figure]:
     stats = view.stats
     if stats is None:
         return []
-    tone: FigureTone = "plain" if view.live_figures else "stale"
-    lead: FigureTone = "lead" if view.live_figures else "stale"
+    tone: FigureTone = "strong" if view.live_figures else "dim"
+    lead: FigureTone = "accent" if view.live_figures else "dim"
     figures = [
         Figure("", fmt.rate(stats.tokens_per_s), "tok/s", 0, lead),
         Figure("p50", fmt.milliseconds(stats.step_p50_ns), "ms", 2, tone),
@@ -192,7 +191,7 @@ def _window_figures(view: View) -> list[Figure]:
     if view.window is None:
         return []
     report, cpu = view.window.report, view.on_cpu
-    tone: FigureTone = "plain" if view.live_figures or view.kind == "trace" else "stale"
+    tone: FigureTone = "strong" if view.live_figures or view.kind == "trace" else "dim"
     figures = []
     if not cpu and (calls := launch_calls_per_step(report)) is not None:
         launches = "launch" if calls == 1 else "launches"

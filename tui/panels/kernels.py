@@ -2,7 +2,11 @@
 
 import math
 from collections.abc import Hashable, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from decodescope.analyzer.names.fitted_names import short_kernel
 from decodescope.analyzer.tables.kernels_table import kernels_table
@@ -18,9 +22,6 @@ from decodescope.tui.panels.table_rows import Cell, ColumnRows, Rows, TableRows,
 from decodescope.tui.style.palette import Inks
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from decodescope.analyzer.reports.analysis import Analysis
     from decodescope.analyzer.reports.kernel_launches import KernelLaunches
 
@@ -89,14 +90,9 @@ class LaunchRows(ColumnRows):
 
 def _around(paths: Sequence[str]) -> str:
     """The path of the range around all these ranges, with a "/" at its end; "" if there is none."""
-    distinct = [path.split("/") for path in paths]
-    common = [parts[0] for parts in zip(*distinct, strict=False) if len(set(parts)) == 1]
-    # Parts after one that differs may be equal again.
-    while common and any(
-        parts[: len(common)] != common or len(parts) == len(common) for parts in distinct
-    ):
-        common.pop()
-    return "".join(f"{part}/" for part in common)
+    outer = (path.split("/")[:-1] for path in paths)
+    common = takewhile(lambda parts: len(set(parts)) == 1, zip(*outer, strict=False))
+    return "".join(f"{parts[0]}/" for parts in common)
 
 
 _TITLE_CELLS = 48
@@ -149,7 +145,7 @@ class KernelTablePanel(TablePanel):
             on_cpu=view.on_cpu,
             steps=report.main_steps.steps,
         )
-        return TableRows(table, lambda: self._brush.glyphs)
+        return TableRows(table, self._brush.glyphs)
 
     def pick_of(self, key: Hashable) -> Pick | None:
         return OpPick(key) if isinstance(key, int) else KernelPick(str(key))

@@ -1,7 +1,9 @@
 """The panels of the last window on the live page: top kernels, idle gaps, the last step."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from decodescope.analyzer.tables.gaps_table import idle_by_class_table
 from decodescope.analyzer.tables.kernels_table import kernels_table
@@ -64,7 +66,7 @@ class GapsPanel(WindowTablePanel):
     def draw(self, data: WindowTable, width: int, height: int) -> Sheet:
         layout = TableLayout()
         head, *lines = layout.lines(self._rows, width, height, self._brush)
-        if layout.shows(self._rows, "meaning") or height <= 2 * len(lines):
+        if layout.shows("meaning") or height <= 2 * len(lines):
             return Sheet([head, *lines], data.title, data.note)
         meaning = next(column for column in data.table.columns if column.key == "meaning")
         rows = [head]
@@ -76,17 +78,7 @@ class GapsPanel(WindowTablePanel):
 _AXIS_AND_LEGEND = 2
 
 
-@dataclass(frozen=True, slots=True)
-class LastStepData:
-    """The window, of the file or run and its variant in `source`; windows are compared by
-    identity."""
-
-    window: Window
-    source: tuple[str, int]
-    note: str
-
-
-class LastStepPanel(Panel[LastStepData]):
+class LastStepPanel(Panel[tuple[Window, str]]):
     """A few tracks of one device during the last step; of a trace without steps, during all ops."""
 
     NAME = "timeline_top"
@@ -94,52 +86,51 @@ class LastStepPanel(Panel[LastStepData]):
     PART = "window"
     _drawn: tuple[object, list[Row], str] | None = None
 
-    def pick(self, view: View, moment: Moment) -> LastStepData | Empty:
+    def pick(self, view: View, moment: Moment) -> tuple[Window, str] | Empty:
         window = view.window
         if window is None:
             return Empty("Last step", view.waiting)
         if not window.tracks.busy.part.size:
             return Empty("Last step", "nothing ran in this window")
-        source = (view.source_name, view.current)
-        return LastStepData(window, source, view.window_note(moment))
+        return window, view.window_note(moment)
 
-    def draw(self, data: LastStepData, width: int, height: int) -> Sheet:
-        key = (data.window, width, height, self._brush)
+    def draw(self, data: tuple[Window, str], width: int, height: int) -> Sheet:
+        window, note = data
+        key = (window, width, height, self._brush)
         if self._drawn is None or self._drawn[0] != key:
-            self._drawn = (key, *self._rows_and_title(data, width, height))
-        return Sheet(list(self._drawn[1]), self._drawn[2], data.note)
+            self._drawn = (key, self._rows(window.tracks, width, height), _title(window))
+        return Sheet(list(self._drawn[1]), self._drawn[2], note)
 
-    def _rows_and_title(self, data: LastStepData, width: int, height: int) -> tuple[list[Row], str]:
+    def _rows(self, step_tracks: "Tracks", width: int, height: int) -> list[Row]:
         from decodescope.tui.model.look import look_at
         from decodescope.tui.panels.timeline.axis import axis, legend
         from decodescope.tui.panels.timeline.drawing import Canvas
 
         body = max(height - _AXIS_AND_LEGEND, 1)
-        tracks = _last_step_of(data.window.tracks, body)
+        tracks = _last_step_of(step_tracks, body)
         gutter = min(max(len(track.title) for track in tracks.tracks) + 2, width // 3)
         columns = max(width - gutter, 1)
         canvas = Canvas(
             look_at(tracks, columns), self._brush.inks, self._brush.glyphs, columns, gutter
         )
         rows = [*canvas.tracks(0, body, False), axis(canvas), legend(canvas, width)]
-        return rows[:height], self._title(data)
+        return rows[:height]
 
-    def _title(self, data: LastStepData) -> str:
-        import numpy as np
 
-        tracks, report = data.window.tracks, data.window.report
-        ops = "operators" if data.window.analysis.trace.on_cpu else "GPU ops"
-        span, count = "All ops", len(data.window.analysis.trace.ops)
-        if len(tracks.step):
-            span, count = "Last step", report.steps[int(tracks.step[-1])].gpu_ops
-        title = f"{span}  {duration(tracks.home[1] - tracks.home[0])}, {count:,} {ops}"
-        if len(data.window.analysis.busy) > 1:
-            label = data.window.analysis.trace.device_label(_device_of_last_step(tracks))
-            title += f", here those of {label if isinstance(label, str) else f'GPU {label}'}"
-        home = np.array(tracks.home)
-        overlaps = [t for t in _tracks_of_last_step(tracks) if t.key.kind == "overlap"]
-        share = sum(float(track.columns(home).busy[0]) for track in overlaps)
-        return title + (f", overlapping for {percent(share)} % of it" if share else "")
+def _title(window: Window) -> str:
+    tracks, analysis = window.tracks, window.analysis
+    ops = "operators" if analysis.trace.on_cpu else "GPU ops"
+    span, count = "All ops", len(analysis.trace.ops)
+    if len(tracks.step):
+        span, count = "Last step", window.report.steps[int(tracks.step[-1])].gpu_ops
+    title = f"{span}  {duration(tracks.home[1] - tracks.home[0])}, {count:,} {ops}"
+    if len(analysis.busy) > 1:
+        label = analysis.trace.device_label(_device_of_last_step(tracks))
+        title += f", here those of {label if isinstance(label, str) else f'GPU {label}'}"
+    home = np.array(tracks.home)
+    overlaps = [t for t in _tracks_of_last_step(tracks) if t.key.kind == "overlap"]
+    share = sum(float(track.columns(home).busy[0]) for track in overlaps)
+    return title + (f", overlapping for {percent(share)} % of it" if share else "")
 
 
 def _device_of_last_step(tracks: "Tracks") -> int:

@@ -1,16 +1,17 @@
 """The base of all panels: lines are computed once per change, and only changed lines repaint."""
 
-from collections.abc import Sequence
-from typing import ClassVar, Generic, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
 
 from rich.cells import cell_len, set_cell_size
 from rich.style import Style
 from textual.geometry import Region, Size
 from textual.reactive import Reactive
 from textual.strip import Strip
+from textual.widget import Widget
 
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.tui.commands import KeyedWidget
+from decodescope.tui.commands import Command, bindings, rekeyed
 from decodescope.tui.model.view import Moment, Part, View
 from decodescope.tui.panels.sheet import Brush, Empty, Frame, Row, Sheet, TextLine, wrapped
 
@@ -18,25 +19,36 @@ Data = TypeVar("Data")
 _GREYED, _BRIGHT = Style(dim=True), Style(dim=False)
 
 
-class Panel(KeyedWidget, Generic[Data], can_focus=False):
+class Panel(Widget, Generic[Data], can_focus=False):
     """Shows a part of the app's `View`. Subclasses implement `pick` and `draw`.
 
-    `NAME` is its place in the layout. `FRAMES` are the kinds of frame it is drawn in. `AGES`: it
-    says how old its figures are. `PART`: what a starting run has to report for it; until then it
-    may show a recording, dim and marked, and so keeps nothing of what it shows. `COMMANDS` are its
-    keys; a panel that has some takes the focus.
+    `NAME` is its place in the layout, its id, and its table in a keymap. `FRAMES` are the kinds of
+    frame it is drawn in. `AGES`: it says how old its figures are. `PART`: what a starting run has
+    to report for it; until then it may show a recording, dim and marked, and so keeps nothing of
+    what it shows. `COMMANDS` are its keys, `commands` the same with the user's; a panel that has
+    some takes the focus.
     """
 
     NAME: ClassVar[str]
     FRAMES: ClassVar[tuple[Frame, ...]] = ("box", "rule")
     AGES: ClassVar[bool] = False
     PART: ClassVar[Part | None] = None
+    COMMANDS: ClassVar[tuple[Command, ...]] = ()
+    _scope: ClassVar[str] = ""
     ALLOW_SELECT = False
     # Of other widgets a new size asks for a second layout, and a paint after it: nothing scrolls.
     virtual_size: Reactive[Size] = Reactive(Size(0, 0), repaint=False)
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        if "COMMANDS" in vars(cls):
+            cls._scope = getattr(cls, "NAME", "table")
+            cls.BINDINGS = bindings(cls.COMMANDS, cls._scope)
+            options.setdefault("can_focus", bool(cls.COMMANDS))
+        super().__init_subclass__(**options)
+
     def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
-        super().__init__(self.NAME)
+        super().__init__(id=self.NAME)
+        self.commands = self.COMMANDS
         self._brush = brush
         self._recorded_on = ""
         self._strips: list[Strip] = []
@@ -70,6 +82,10 @@ class Panel(KeyedWidget, Generic[Data], can_focus=False):
             self._data, self._recorded_on = data, view.recorded_on
             self._redraw()
 
+    def use_keys(self, keymap: Mapping[str, str]) -> None:
+        """Name the user's keys in `commands`."""
+        self.commands = rekeyed(self.COMMANDS, self._scope, keymap)
+
     def use(self, brush: Brush) -> None:
         """Draw with other styles, glyphs or another frame from now on."""
         if brush != self._brush:
@@ -77,15 +93,17 @@ class Panel(KeyedWidget, Generic[Data], can_focus=False):
             self._redraw()
 
     def on_focus(self) -> None:
-        """Mark the title."""
+        """Mark the title, or no longer."""
         self._redraw()
 
-    def on_blur(self) -> None:
-        """Unmark the title."""
-        self._redraw()
+    on_blur = on_focus
+
+    @property
+    def inset(self) -> int:
+        """The cells of the frame on each side."""
+        return 2 if self._brush.frame == "box" else 1
 
     def render_line(self, y: int) -> Strip:
-        """The cached line `y`."""
         if self._drawn_for != (self.size.width, self.size.height):
             self._strips = self._lines()
         if y < len(self._strips):

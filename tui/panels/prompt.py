@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from textual import events
 
+from decodescope.tui.panels.panel import Data, Panel
 from decodescope.tui.panels.sheet import Row
 from decodescope.tui.style.palette import Inks
 
@@ -36,17 +37,21 @@ class Prompt:
         return Row().add(self.label, inks.key).add(self.text, inks.strong).add("▏", inks.accent)
 
 
-class Prompting:
-    """A panel that may have a prompt: it takes every key while there is one."""
+class PromptPanel(Panel[Data]):
+    """A panel with a search, which may have a prompt: it takes every key while there is one."""
 
     _prompt: Prompt | None = None
+    _search = ""
+
+    def action_find(self) -> None:
+        self._prompt = Prompt("/", self._search)
+        self._redraw()
 
     def edited(self, prompt: Prompt, key: str) -> None:
         """`key` changed the text of the prompt, or ended it."""
         raise NotImplementedError
 
     def check_consume_key(self, key: str, character: str | None) -> bool:
-        """Keys of a text are no commands."""
         return self._prompt is not None
 
     def on_key(self, event: events.Key) -> None:

@@ -2,13 +2,12 @@
 
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from rich.style import Style
 
 from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.schema.report import RangeKind
-from decodescope.analyzer.tables.ranges_table import table_of_lines
+from decodescope.analyzer.tables.ranges_table import RangeLine, range_lines, table_of_lines
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import Pick, RangePick
 from decodescope.tui.model.view import Moment, View, Window
@@ -18,21 +17,14 @@ from decodescope.tui.panels.table import TablePanel
 from decodescope.tui.panels.table_rows import Cell, Rows, TableRows
 from decodescope.tui.style.palette import Inks
 
-if TYPE_CHECKING:
-    from decodescope.analyzer.tables.ranges_table import RangeLine
-
 TITLE = "Ranges"
 
 
-class RangeRows(TableRows["RangeLine"]):
+class RangeRows(TableRows[RangeLine]):
     """The rows of an unfolded tree; a key is a path. Sorting keeps each row below its parent."""
 
     def __init__(
-        self,
-        lines: Sequence["RangeLine"],
-        closed: frozenset[str],
-        window: Window,
-        within: str | None,
+        self, lines: Sequence[RangeLine], closed: frozenset[str], window: Window, within: str | None
     ) -> None:
         steps = window.report.main_steps.steps or None
         table = table_of_lines(lines, window.report, folded=True, steps=steps)
@@ -48,10 +40,7 @@ class RangeRows(TableRows["RangeLine"]):
         self._folded, self._within = closed, within
 
     def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
-        return self.refitted(row, super().cells(row, inks, room), inks, room)
-
-    def refitted(self, row: int, cells: Sequence[Cell], inks: Inks, room: int) -> Sequence[Cell]:
-        return [self._name(row, inks, room), *cells[1:]]
+        return [self._name(row, inks, room), *super().cells(row, inks, room)[1:]]
 
     def _name(self, row: int, inks: Inks, room: int) -> Cell:
         line = self.lines[row]
@@ -95,8 +84,6 @@ class RangeTreePanel(TablePanel):
         return view.window, view.waiting, view.selection.within, self._folded, self._by_layer
 
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
-        from decodescope.analyzer.tables.ranges_table import range_lines
-
         window = view.window
         if window is None:
             return Empty(TITLE, view.waiting)
@@ -161,7 +148,7 @@ class RangeTreePanel(TablePanel):
         self._folded = closed
         self.show(*self._seen)
 
-    def _line_at(self) -> "RangeLine | None":
+    def _line_at(self) -> RangeLine | None:
         rows = self._shown
         if not isinstance(rows, RangeRows) or not len(self._order):
             return None

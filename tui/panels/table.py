@@ -9,8 +9,7 @@ from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import Pick
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.messages import Choose
-from decodescope.tui.panels.panel import Panel
-from decodescope.tui.panels.prompt import Prompt, Prompting
+from decodescope.tui.panels.prompt import Prompt, PromptPanel
 from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet, TextLine
 from decodescope.tui.panels.table_layout import TableLayout
 from decodescope.tui.panels.table_rows import Rows, smart_pattern, text_lines
@@ -19,7 +18,7 @@ from decodescope.tui.panels.table_rows import Rows, smart_pattern, text_lines
 _MOST_COPIED = 1_000
 
 
-class TablePanel(Prompting, Panel[Rows]):
+class TablePanel(PromptPanel[Rows]):
     """Subclasses say what to show (`source`, `rows`), the pick of a row, and what enter does. With
     the rows, they set `_title` and `_note`, which are in the frame.
 
@@ -38,7 +37,7 @@ class TablePanel(Prompting, Panel[Rows]):
         self._cursor_key: Hashable = None
         self._sorted: int | None = None
         self._down = True
-        self._filter = self._search = ""
+        self._filter = ""
         self._layout = TableLayout()
         super().__init__(brush, view, moment)
 
@@ -87,12 +86,12 @@ class TablePanel(Prompting, Panel[Rows]):
         visible = self._order[self._top : self._top + self._body]
         layout, brush = self._layout, self._brush
         lines = layout.fit(data, visible, width, self._sorted, brush)
-        rows = [layout.titles(data.columns, self._sorted, self._down, brush)]
+        rows = [layout.titles(self._sorted, self._down, brush)]
         pattern = smart_pattern(self._search) if self._search else None
         for number, (row, cells) in enumerate(lines, self._top):
             matches = pattern is not None and pattern.search(data.text(row)) is not None
-            cursor = number == self._cursor
-            rows.append(layout.line(data.columns, cells, cursor, matches, width, brush))
+            cursor_width = width if number == self._cursor else 0
+            rows.append(layout.line(cells, brush, matches, cursor_width))
         if not len(self._order):
             none = "no row matches" if self._filter else "nothing to show"
             rows.append(Row().add(none, brush.inks.faint))
@@ -129,10 +128,6 @@ class TablePanel(Prompting, Panel[Rows]):
         else:
             self._search = prompt.text
         self._apply()
-
-    def action_find(self) -> None:
-        self._prompt = Prompt("/", self._search)
-        self._redraw()
 
     def action_filter(self) -> None:
         self._prompt = Prompt("filter: ", self._filter, filters=True)
@@ -185,9 +180,7 @@ class TablePanel(Prompting, Panel[Rows]):
         self._go_to(self._cursor - 3)
 
     def on_click(self, event: events.Click) -> None:
-        """Select a row, open it with a second click, or sort by a column's title."""
-        inset = 2 if self._brush.frame == "box" else 1
-        line, x = event.y - 1, event.x - inset
+        line, x = event.y - 1, event.x - self.inset
         if line == 0:
             if (column := self._layout.column_at(x)) is not None:
                 self.sort_by(column)

@@ -21,6 +21,7 @@ class TableLayout:
 
     def __init__(self) -> None:
         self._widest: list[int] = []
+        self._columns: Columns = ()
         self._cells: list[int] = []
         self._titles: list[tuple[int, int, int]] = []
 
@@ -36,7 +37,7 @@ class TableLayout:
         self, data: Rows, visible: Sequence[int], width: int, by: int | None, brush: Brush
     ) -> list[tuple[int, Sequence[Cell]]]:
         """Fit the columns to `width`; returns the `visible` rows, each with its cells."""
-        columns = data.columns
+        columns = self._columns = data.columns
         lines = [(row, data.cells(row, brush.inks, width)) for row in visible]
         need = self._needed(columns, [cells for _, cells in lines], by)
         shown = kept_columns(columns, need, width, _GAP)
@@ -47,29 +48,23 @@ class TableLayout:
             self._cells[place] += max(spare, 0) // len(flexible)
         if flexible and self._cells[flexible[0]] < width:
             room = self._cells[flexible[0]]
-            lines = [(row, data.refitted(row, cells, brush.inks, room)) for row, cells in lines]
+            lines = [(row, data.cells(row, brush.inks, room)) for row in visible]
         return lines
 
     def lines(self, rows: Rows, width: int, height: int, brush: Brush) -> list[Row]:
-        """The titles and the first rows."""
+        """The titles and the first rows, of a table that does not scroll."""
         fitted = self.fit(rows, range(min(len(rows), max(height - 1, 0))), width, None, brush)
-        lines = [self.titles(rows.columns, None, True, brush)]
-        for _, cells in fitted:
-            lines.append(self.line(rows.columns, cells, False, False, width, brush))
-        return lines
+        return [self.titles(None, True, brush), *(self.line(cells, brush) for _, cells in fitted)]
 
-    def shows(self, rows: Rows, key: str) -> bool:
+    def shows(self, key: str) -> bool:
         """Whether the last lines have room for a column."""
-        return any(
-            cells and column.key == key
-            for column, cells in zip(rows.columns, self._cells, strict=True)
-        )
+        pairs = zip(self._columns, self._cells, strict=True)
+        return any(cells and column.key == key for column, cells in pairs)
 
-    def titles(self, columns: Columns, by: int | None, down: bool, brush: Brush) -> Row:
-        """The line of titles; the column that rows are sorted `by` has an arrow."""
+    def titles(self, by: int | None, down: bool, brush: Brush) -> Row:
         inks, row = brush.inks, Row()
         self._titles = []
-        for place, (column, cells) in enumerate(zip(columns, self._cells, strict=True)):
+        for place, (column, cells) in enumerate(zip(self._columns, self._cells, strict=True)):
             if not cells:
                 continue
             if row.cells:
@@ -84,18 +79,13 @@ class TableLayout:
         return row
 
     def line(
-        self,
-        columns: Columns,
-        cells: Sequence[Cell],
-        cursor: bool,
-        matches: bool,
-        width: int,
-        brush: Brush,
+        self, cells: Sequence[Cell], brush: Brush, matches: bool = False, cursor_width: int = 0
     ) -> Row:
-        """The line of one row: the one at the cursor, or one that `matches` the search."""
+        """The line of one row, which may match the search; the one at the cursor is drawn over
+        `cursor_width` cells."""
         inks, row = brush.inks, Row()
-        over = inks.cursor if cursor else Style.null()
-        for column, cell, wide in zip(columns, cells, self._cells, strict=True):
+        over = inks.cursor if cursor_width else Style.null()
+        for column, cell, wide in zip(self._columns, cells, self._cells, strict=True):
             if not wide:
                 continue
             if row.cells:
@@ -104,9 +94,7 @@ class TableLayout:
             if matches and column.kind.flexible:
                 style += inks.match
             (row.left if column.align == "left" else row.right)(cell.text, wide, style)
-        if cursor and row.cells < width:
-            row.add(" " * (width - row.cells), over)
-        return row
+        return row.add(" " * (cursor_width - row.cells), over)
 
     def _needed(
         self, columns: Columns, lines: Sequence[Sequence[Cell]], by: int | None
@@ -122,8 +110,3 @@ class TableLayout:
                 need = max(need, title, wide, before[place])
             self._widest.append(need)
         return self._widest
-
-
-def table_lines(rows: Rows, width: int, height: int, brush: Brush) -> list[Row]:
-    """The titles and the first rows of a table that does not scroll."""
-    return TableLayout().lines(rows, width, height, brush)

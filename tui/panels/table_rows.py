@@ -6,20 +6,17 @@ from array import array
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.style import Style
 
 from decodescope.analyzer.tables.columns import DETAIL, TEXT, Column, Mark, Table, Tone
+from decodescope.analyzer.trace import Int64s
 from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS, GAP_LETTERS, PART_LETTERS
 from decodescope.tui.panels.sheet import TextLine
 from decodescope.tui.style.palette import UNICODE, Glyphs, Inks, horizontal_bar
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from decodescope.analyzer.trace import Int64s
 
 Record = TypeVar("Record")
 
@@ -33,8 +30,8 @@ class Cell:
 
 
 Drawing: TypeAlias = Callable[[Record, Inks, int], Cell]
-Figures: TypeAlias = "Mapping[str, NDArray[np.integer]]"
-Texts: TypeAlias = "Sequence[tuple[NDArray[np.integer], Callable[[int], str]]]"
+Figures: TypeAlias = Mapping[str, NDArray[np.integer]]
+Texts: TypeAlias = Sequence[tuple[NDArray[np.integer], Callable[[int], str]]]
 
 
 class Rows:
@@ -57,36 +54,22 @@ class Rows:
         """One cell a column; `room` is the width of the flexible column."""
         raise NotImplementedError
 
-    def refitted(self, row: int, cells: Sequence[Cell], inks: Inks, room: int) -> Sequence[Cell]:
-        """The cells of a row for another width of the flexible column."""
-        return self.cells(row, inks, room)
-
     def text(self, row: int) -> str:
         """The text that filter and search look in."""
         raise NotImplementedError
 
-    def values(self, column: int) -> Sequence[object]:
-        """The value that each row is sorted by, for a column; numbers or texts, None is last."""
-        raise NotImplementedError
-
     def place(self, key: Hashable) -> int | None:
         """The row with this key, None if there is none."""
-        return next((row for row in range(len(self)) if self.key(row) == key), None)
+        raise NotImplementedError
 
     def order(self, column: int | None, down: bool) -> Sequence[int]:
         """The rows sorted by a column, None in their natural order; equal rows keep theirs. Many
         rows are an array: garbage collections visit every number of a list."""
-        if column is None:
-            return range(len(self))
-        values = self.values(column)
-        known = [row for row in range(len(values)) if values[row] is not None]
-        lost = [row for row in range(len(values)) if values[row] is None]
-        known.sort(key=lambda row: values[row], reverse=down)  # type: ignore[arg-type,return-value]
-        return known + lost
+        raise NotImplementedError
 
     def matching(self, pattern: re.Pattern[str]) -> set[int]:
         """The rows whose text matches."""
-        return {row for row in range(len(self)) if pattern.search(self.text(row))}
+        raise NotImplementedError
 
 
 class ColumnRows(Rows):
@@ -107,24 +90,16 @@ class ColumnRows(Rows):
     def text(self, row: int) -> str:
         return "\n".join(text(int(numbers[row])) for numbers, text in self._texts)
 
-    def values(self, column: int) -> Sequence[object]:
-        values: Sequence[object] = self._figures[self.columns[column].key].tolist()
-        return values
-
     def order(self, column: int | None, down: bool) -> Sequence[int]:
         if column is None or self.columns[column].key not in self._figures:
             return range(len(self))
         if (column, down) not in self._orders:
-            import numpy as np
-
             values = self._figures[self.columns[column].key].astype(np.int64)
             order = np.lexsort((np.where(values < 0, 0, -values if down else values), values < 0))
             self._orders[column, down] = array("q", order.tobytes())
         return self._orders[column, down]
 
     def matching(self, pattern: re.Pattern[str]) -> set[int]:
-        import numpy as np
-
         matches = np.zeros(len(self), dtype=np.bool_)
         for (_, text), (numbers, place) in zip(self._texts, self._distinct, strict=True):
             matching = [pattern.search(text(number)) is not None for number in numbers]
@@ -132,18 +107,14 @@ class ColumnRows(Rows):
         return set(np.flatnonzero(matches).tolist())
 
     @cached_property
-    def _distinct(self) -> "list[tuple[list[int], Int64s]]":
+    def _distinct(self) -> list[tuple[list[int], Int64s]]:
         """For each of the texts its distinct numbers, and the place of each row's among them."""
-        import numpy as np
-
         distinct = [np.unique(numbers, return_inverse=True) for numbers, _ in self._texts]
         return [(numbers.tolist(), place) for numbers, place in distinct]
 
 
-def ranked(index: "NDArray[np.integer]", entries: Sequence[Any]) -> "Int64s":
+def ranked(index: NDArray[np.integer], entries: Sequence[Any]) -> Int64s:
     """For each row the place of `entries[index]` among the sorted distinct entries; -1 for -1."""
-    import numpy as np
-
     places = {entry: place for place, entry in enumerate(sorted(set(entries)))}
     ranks = np.array([*(places[entry] for entry in entries), -1], dtype=np.int64)
     return np.asarray(ranks[index])
@@ -155,9 +126,7 @@ class TableRows(Rows, Generic[Record]):
     Bars are of the largest share of their column.
     """
 
-    def __init__(
-        self, table: Table[Record], glyphs: Callable[[], Glyphs] = lambda: UNICODE
-    ) -> None:
+    def __init__(self, table: Table[Record], glyphs: Glyphs = UNICODE) -> None:
         self.table = table
         drawn: list[tuple[Column[Record], Drawing[Record]]] = []
         if table.mark is not None:
@@ -170,9 +139,6 @@ class TableRows(Rows, Generic[Record]):
                 drawn.append(_bars(column, most, table.mark, glyphs))
         self.columns = tuple(column for column, _ in drawn)
         self._drawings = tuple(drawing for _, drawing in drawn)
-        self._flexible = [
-            place for place, column in enumerate(self.columns) if column.kind.flexible
-        ]
 
     def __len__(self) -> int:
         return len(self.table.rows)
@@ -193,15 +159,17 @@ class TableRows(Rows, Generic[Record]):
         record = self.table.rows[row]
         return [drawing(record, inks, room) for drawing in self._drawings]
 
-    def refitted(self, row: int, cells: Sequence[Cell], inks: Inks, room: int) -> Sequence[Cell]:
-        record, fitted = self.table.rows[row], list(cells)
-        for place in self._flexible:
-            fitted[place] = self._drawings[place](record, inks, room)
-        return fitted
+    def order(self, column: int | None, down: bool) -> Sequence[int]:
+        rows = range(len(self))
+        if column is None:
+            return rows
+        values = [self.columns[column].sorted_by(record) for record in self.table.rows]
+        known = [row for row in rows if values[row] is not None]
+        known.sort(key=lambda row: values[row], reverse=down)
+        return known + [row for row in rows if values[row] is None]
 
-    def values(self, column: int) -> Sequence[object]:
-        declared = self.columns[column]
-        return [declared.sorted_by(record) for record in self.table.rows]
+    def matching(self, pattern: re.Pattern[str]) -> set[int]:
+        return {row for row in range(len(self)) if pattern.search(self.text(row))}
 
     @cached_property
     def _places(self) -> dict[Hashable, int]:
@@ -231,26 +199,26 @@ def drawing_of(
 
 
 def _swatches(
-    mark: Callable[[Record], Mark], glyphs: Callable[[], Glyphs]
+    mark: Callable[[Record], Mark], glyphs: Glyphs
 ) -> tuple[Column[Record], Drawing[Record]]:
     column: Column[Record] = Column(
         "mark", "", TEXT, "The colour of its kind.", lambda record: mark(record).name
     )
-    return column, lambda record, inks, room: swatch(mark(record), inks, glyphs())
+    return column, lambda record, inks, room: swatch(mark(record), inks, glyphs)
 
 
 def _bars(
     column: Column[Record],
     most: float,
     mark: Callable[[Record], Mark] | None,
-    glyphs: Callable[[], Glyphs],
+    glyphs: Glyphs,
 ) -> tuple[Column[Record], Drawing[Record]]:
     """A bar beside a share, in the colour of the row's mark; `most` fills it."""
 
     def draw(record: Record, inks: Inks, room: int) -> Cell:
         share = (column.figure(record) or 0.0) / most if most else 0.0
         style = None if mark is None else mark_style(mark(record), inks)
-        return Cell(horizontal_bar(share, column.bar, glyphs()), style)
+        return Cell(horizontal_bar(share, column.bar, glyphs), style)
 
     bar: Column[Record] = Column(
         f"{column.key}.bar",

@@ -87,7 +87,6 @@ class VerdictPanel(Panel[VerdictData]):
         self.post_message(Resized(self))
 
     def on_click(self) -> None:
-        """Show or hide the reasons."""
         self.action_fold()
 
     def _rows(self, width: int) -> list[Row]:

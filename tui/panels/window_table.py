@@ -1,15 +1,13 @@
 """The base of panels that show a declared table of the window, from its first row on."""
 
 from dataclasses import dataclass
-from functools import partial
-from operator import attrgetter
 from typing import Any, ClassVar
 
 from decodescope.analyzer.tables.columns import Table
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Sheet, TextLine
-from decodescope.tui.panels.table_layout import table_lines
+from decodescope.tui.panels.table_layout import TableLayout
 from decodescope.tui.panels.table_rows import TableRows, text_lines
 
 
@@ -44,13 +42,12 @@ class WindowTablePanel(Panel[WindowTable]):
         if view.window is not self._window:
             self._window, self._picked = view.window, self.contents(view.window, view)
             if isinstance(self._picked, WindowTable):
-                self._rows = TableRows(
-                    self._picked.table, partial(attrgetter("glyphs"), self._brush)
-                )
+                self._rows = TableRows(self._picked.table, self._brush.glyphs)
         return self._picked
 
     def as_text(self, data: WindowTable) -> list[TextLine]:
         return [data.heading, *text_lines(self._rows, self._brush.inks)]
 
     def draw(self, data: WindowTable, width: int, height: int) -> Sheet:
-        return Sheet(table_lines(self._rows, width, height, self._brush), data.title, data.note)
+        lines = TableLayout().lines(self._rows, width, height, self._brush)
+        return Sheet(lines, data.title, data.note)

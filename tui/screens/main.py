@@ -12,7 +12,6 @@ from textual.widget import AwaitMount, Widget
 
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.model.view import Moment, View, stand_in
-from decodescope.tui.pages.all_pages import LazyPage
 from decodescope.tui.pages.layout import Page, Plan, plan
 from decodescope.tui.panels.around import (
     BannerPanel,
@@ -37,13 +36,10 @@ class MainScreen(Screen[None]):
     # Panels mark their own focus: no repaint of the whole screen.
     focused: Reactive[Widget | None] = Reactive(None, repaint=False)
 
-    def __init__(
-        self, brush: Brush, view: View, moment: Moment, pages: tuple[LazyPage, ...]
-    ) -> None:
+    def __init__(self, brush: Brush, view: View, moment: Moment, pages: tuple[Page, ...]) -> None:
         super().__init__()
         self.brush = brush
         self._pages = {page.name: page for page in pages}
-        self._loaded: dict[str, Page] = {}
         self._first = self._shown = (view, moment)
         self._plan: Plan | None = None
         self._page = ""
@@ -101,7 +97,6 @@ class MainScreen(Screen[None]):
         self._arrange()
 
     def show(self, view: View, moment: Moment) -> None:
-        """Update everything visible; panels whose data did not change do nothing."""
         self._shown = (view, moment)
         self._show(self._visible())
         self._arrange()
@@ -121,10 +116,8 @@ class MainScreen(Screen[None]):
 
         The panel picks its data when its page is shown, so this takes no longer for a large trace.
         """
-        for lazy_page in self._pages.values():
-            if lazy_page.name in self._loaded:
-                continue
-            for kind in lazy_page.panels():
+        for page in self._pages.values():
+            for kind in page.panels():
                 if kind not in self._page_panels:
                     self._add([kind], self._first)
                     return True
@@ -148,16 +141,12 @@ class MainScreen(Screen[None]):
         return [panel for panel in self._panels() if panel.NAME in places]
 
     def _panels(self) -> list[Panel[Any]]:
-        """Every panel so far, in the order of the screen."""
         return [*self._around_page, *self._page_panels.values(), self._tabs, self._keys]
 
     def _load(self, name: str) -> Page:
         """The page with this name, else the first, with a panel of each of its kinds."""
-        lazy_page = self._pages.get(name) or next(iter(self._pages.values()))
-        page = self._loaded.get(lazy_page.name)
-        if page is None:
-            page = self._loaded[lazy_page.name] = lazy_page.load()
-            missing = [kind for kind in page.panels if kind not in self._page_panels]
+        page = self._pages.get(name) or next(iter(self._pages.values()))
+        if missing := [kind for kind in page.panels() if kind not in self._page_panels]:
             self._add(missing, self._shown)
         return page
 
@@ -182,15 +171,8 @@ class MainScreen(Screen[None]):
             return
         view = self._shown[0]
         page = self._load(view.page)
-        wanted = self._wanted(page, width)
-        banner = banner_rows(view.banner, width, height)
-        new = plan(
-            page,
-            view.kind,
-            (width, height),
-            wanted | {"banner": banner},
-            not self.brush.inks.letters,
-        )
+        wanted = self._wanted(page, width) | {"banner": banner_rows(view.banner, width, height)}
+        new = plan(page, view.kind, (width, height), wanted, not self.brush.inks.letters)
         if new == self._plan and page.name == self._page:
             return
         before = set(self._plan.places) if self._plan is not None else set()
@@ -211,7 +193,7 @@ class MainScreen(Screen[None]):
 
     def _wanted(self, page: Page, width: int) -> dict[str, int]:
         """The rows that the page's panels want, of those that say so."""
-        panels = [self._page_panels[kind] for kind in page.panels]
+        panels = [self._page_panels[kind] for kind in page.panels()]
         self._show(panel for panel in panels if panel.wanted_rows(width) is not None)
         rows = {panel.NAME: panel.wanted_rows(width) for panel in panels}
         return {name: wanted for name, wanted in rows.items() if wanted is not None}
@@ -220,7 +202,7 @@ class MainScreen(Screen[None]):
         """Give the keys to the panel that had them on this page, else to its first that takes
         some."""
         visible = self._visible()
-        panels = [self._page_panels[kind] for kind in page.panels]
+        panels = [self._page_panels[kind] for kind in page.panels()]
         takers = {panel.NAME: panel for panel in panels if panel.can_focus and panel in visible}
         first = next(iter(takers.values()), None)
         self.set_focus(takers.get(self._focused_on.get(page.name, ""), first))

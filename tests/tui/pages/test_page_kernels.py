@@ -274,7 +274,7 @@ def test_every_column_sorts_with_unknown_figures_last(
 ) -> None:
     found = launch_rows(rows)
     for column in range(len(found.columns)):
-        values = found.values(column)
+        values = found._figures[found.columns[column].key].tolist()
         sorted_rows = found.order(column, down)
         assert not any(isinstance(one, int) for one in gc.get_referents(sorted_rows))
         order = list(sorted_rows)

@@ -17,8 +17,7 @@ from decodescope.analyzer.text.formatting import UNKNOWN, duration, percent
 from decodescope.analyzer.vocabulary.words import part_words
 from decodescope.tui.model.picks import KernelPick, Selection
 from decodescope.tui.model.view import Moment, Window
-from decodescope.tui.panels.limit.log_axis import LogAxis, decade_text
-from decodescope.tui.panels.limit.roofline import RooflinePanel
+from decodescope.tui.panels.limit.roofline import LogAxis, RooflinePanel, decade_text
 from decodescope.tui.panels.limit.step import BandwidthPanel, PartsPanel
 from decodescope.tui.panels.verdict import FullVerdictPanel, VerdictPanel
 from tests.helpers import scripted

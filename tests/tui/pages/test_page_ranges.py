@@ -108,7 +108,8 @@ async def test_sorting_keeps_every_range_below_the_one_around_it(eager: Path) ->
         for column in range(len(panel._shown.columns)):
             panel.sort_by(column)
             lines = [panel._shown.lines[row] for row in panel._order]
-            values = [panel._shown.values(column)[row] for row in panel._order]
+            sorted_by = panel._shown.columns[column].sorted_by
+            values = [sorted_by(panel._shown.table.rows[row]) for row in panel._order]
             open_paths: list[str] = []
             last: dict[str | None, object] = {}
             for line, value in zip(lines, values, strict=True):

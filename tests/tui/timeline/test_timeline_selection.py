@@ -21,7 +21,7 @@ async def test_a_click_selects_and_a_drag_selects_a_span(trace_file):
         await pilot.click(offset=(x, y))
         await settle(pilot)
         clicked = pick(app)
-        column = x - panel.region.x - panel._inset - panel._gutter
+        column = x - panel.region.x - panel.inset - panel._gutter
         begin, _ = panel._look.time_of(column, panel._columns)
         _, end = panel._look.time_of(column + 20, panel._columns)
         await pilot.mouse_down(offset=(x, y))
@@ -57,7 +57,7 @@ async def test_a_click_in_the_map_moves_there(trace_file):
     async with app.run_test(size=(120, 40)) as pilot:
         panel = await opened(pilot)
         y = next(i for i, line in enumerate(text_of(app).splitlines()) if "map" in line)
-        await pilot.click(offset=(panel.region.x + panel._inset + panel._gutter + 20, y))
+        await pilot.click(offset=(panel.region.x + panel.inset + panel._gutter + 20, y))
         await settle(pilot)
         look, columns = panel._look, panel._columns
     start, end = look.tracks.world
@@ -69,7 +69,7 @@ async def test_the_wheel_zooms_at_the_pointer(trace_file):
     app = app_of(trace_file)
     async with app.run_test(size=(120, 40)) as pilot:
         panel = await opened(pilot)
-        x = panel.region.x + panel._inset + panel._gutter + 70
+        x = panel.region.x + panel.inset + panel._gutter + 70
         before = panel._look.time_of(70, panel._columns)
         await pilot._post_mouse_events([_scroll_up()], offset=(x, panel.region.y + 4))
         await settle(pilot)

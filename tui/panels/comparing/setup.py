@@ -1,7 +1,6 @@
 """The candidates of a comparison, and how far each candidate is."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from decodescope.analyzer.tables.waiting_table import RankFile, waiting_table
 from decodescope.analyzer.text.formatting import UNKNOWN
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.candidates import Candidate, comparison_candidates
-from decodescope.tui.model.comparing import ComparisonState
+from decodescope.tui.model.comparing import ComparisonState, MeasuredRun
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.comparing.tables import ComparisonTable
 from decodescope.tui.panels.messages import AskComparison
@@ -20,16 +19,6 @@ from decodescope.tui.panels.sheet import Empty, wrapped
 from decodescope.tui.panels.table_rows import Rows, TableRows
 
 _TITLE = "Compare"
-
-
-@dataclass(frozen=True, slots=True)
-class _CandidateRow:
-    """A candidate, its complete runs and its last rate, and whether it is measured now."""
-
-    candidate: Candidate
-    runs: int
-    tokens_per_s: float | None
-    now: str
 
 
 class ComparisonSetupPanel(ComparisonTable):
@@ -43,15 +32,8 @@ class ComparisonSetupPanel(ComparisonTable):
         state = view.comparison
         progress = state.progress.variant if state.progress is not None else ""
         ranks = None if view.window is None else view.window.ranks
-        return (
-            comparison_candidates(view),
-            state.runs,
-            progress,
-            state.busy,
-            state.rounds,
-            view.kind,
-            ranks,
-        )
+        measured = (state.runs, progress, state.busy, state.rounds)
+        return comparison_candidates(view), measured, view.kind, ranks
 
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
         candidates, state = comparison_candidates(view), view.comparison
@@ -67,9 +49,9 @@ class ComparisonSetupPanel(ComparisonTable):
             self._note = f"{state.rounds} rounds + - · enter chooses · c compares"
             # Nothing can be chosen meanwhile, and the rows below are needed.
             candidates = tuple(each for each in candidates if each.chosen or not state.busy)
-        noun, rows = "file" if are_files else "variant", [_row(each, state) for each in candidates]
-        columns = (*_candidate_columns(noun), *(() if are_files else _RUNS))
-        return TableRows(Table(f"{noun}s", columns, rows, key=_name, search=_name))
+        noun = "file" if are_files else "variant"
+        columns = (*_candidate_columns(noun), *(() if are_files else _run_columns(state)))
+        return TableRows(Table(f"{noun}s", columns, candidates, search=attrgetter("name")))
 
     def wanted_rows(self, width: int) -> int | None:
         if isinstance(self._shown, Empty):
@@ -86,91 +68,94 @@ def _why_none(view: View) -> str:
     return "the worker knows the variants, and is still starting; d compares with a file"
 
 
-def _row(candidate: Candidate, state: ComparisonState) -> _CandidateRow:
-    runs = [run for run in state.runs if run.variant == candidate.name]
-    now, progress = "", state.progress
-    if state.busy and progress is not None and progress.variant == candidate.name:
-        now = "measuring"
-    elif state.busy and candidate.chosen and len(runs) < state.rounds:
-        now = "waits"
-    return _CandidateRow(candidate, len(runs), runs[-1].tokens_per_s if runs else None, now)
-
-
-_name = attrgetter("candidate.name")
-
-
-def _box(row: _CandidateRow) -> str:
-    if row.candidate.unavailable is not None:
+def _box(candidate: Candidate) -> str:
+    if candidate.unavailable is not None:
         return UNKNOWN
-    return "[x]" if row.candidate.chosen else "[ ]"
+    return "[x]" if candidate.chosen else "[ ]"
 
 
-def _about(row: _CandidateRow) -> str:
-    candidate = row.candidate
+def _about(candidate: Candidate) -> str:
     about = candidate.unavailable or candidate.about
     return f"{candidate.name}  {about}" if about else candidate.name
 
 
-def _dull(row: _CandidateRow) -> Tone:
-    return "plain" if row.candidate.unavailable is None else "faint"
+def _dull(candidate: Candidate) -> Tone:
+    return "plain" if candidate.unavailable is None else "faint"
 
 
-def _candidate_columns(noun: str) -> tuple[Column[_CandidateRow], ...]:
+def _candidate_columns(noun: str) -> tuple[Column[Candidate], ...]:
     return (
         Column(
             "chosen",
             "choose",
             TEXT,
             "Whether it is compared.",
-            lambda row: not row.candidate.chosen,
+            lambda candidate: not candidate.chosen,
             text=_box,
             first="down",
             least=6,
-            tone=lambda row: "key" if row.candidate.chosen else _dull(row),
+            tone=lambda candidate: "key" if candidate.chosen else _dull(candidate),
         ),
         Column(
             "name",
             noun,
             NAME,
             "What can be compared, or why it cannot.",
-            "candidate.name",
             text=_about,
-            fit=lambda row, cells: _about(row),
+            fit=lambda candidate, cells: _about(candidate),
             least=12,
             tone=_dull,
         ),
     )
 
 
-_RUNS: tuple[Column[_CandidateRow], ...] = (
-    Column(
-        "runs",
-        "runs",
-        COUNT,
-        "The complete runs.",
-        text=lambda row: f"{row.runs}" if row.runs else "",
-        priority=1,
-    ),
-    Column(
-        "tokens_per_s",
-        "last tokens/s",
-        RATE,
-        "The rate of the last one.",
-        text=lambda row: RATE.text(row.tokens_per_s) if row.runs else "",
-        priority=2,
-        always=True,
-    ),
-    Column(
-        "now",
-        "now",
-        TEXT,
-        "Whether it is measured now.",
-        first="down",
-        priority=3,
-        least=9,
-        tone=lambda row: "accent" if row.now == "measuring" else "dim",
-    ),
-)
+def _run_columns(state: ComparisonState) -> tuple[Column[Candidate], ...]:
+    """The complete runs of a candidate, its last rate, and whether it is measured now."""
+
+    def runs(candidate: Candidate) -> list[MeasuredRun]:
+        return [run for run in state.runs if run.variant == candidate.name]
+
+    def last_rate(candidate: Candidate) -> float | None:
+        return next((run.tokens_per_s for run in reversed(runs(candidate))), None)
+
+    def now(candidate: Candidate) -> str:
+        if state.busy and state.progress and state.progress.variant == candidate.name:
+            return "measuring"
+        waits = state.busy and candidate.chosen and len(runs(candidate)) < state.rounds
+        return "waits" if waits else ""
+
+    return (
+        Column(
+            "runs",
+            "runs",
+            COUNT,
+            "The complete runs.",
+            lambda candidate: len(runs(candidate)),
+            text=lambda candidate: f"{len(runs(candidate)) or ''}",
+            priority=1,
+        ),
+        Column(
+            "tokens_per_s",
+            "last tokens/s",
+            RATE,
+            "The rate of the last one.",
+            last_rate,
+            text=lambda candidate: RATE.text(last_rate(candidate)) if runs(candidate) else "",
+            priority=2,
+            always=True,
+        ),
+        Column(
+            "now",
+            "now",
+            TEXT,
+            "Whether it is measured now.",
+            now,
+            first="down",
+            priority=3,
+            least=9,
+            tone=lambda candidate: "accent" if now(candidate) == "measuring" else "dim",
+        ),
+    )
 
 
 def _rank_files(candidates: Sequence[Candidate], report: RanksReport) -> dict[int, RankFile]:

@@ -76,7 +76,7 @@ def _progress(state: ComparisonState, now: float) -> list[Line]:
     lines = []
     if state.phase == "reading":
         lines.append(Line("reading and analysing the files…", "strong"))
-    if state.phase in ("running", "cancelling") and state.config is not None:
+    if state.measuring and state.config is not None:
         lines.append(_doing(state, now))
     if state.worker_paused:
         lines.append(Line("the live worker is paused meanwhile, and goes on afterwards", "dim"))

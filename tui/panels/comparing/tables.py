@@ -36,6 +36,8 @@ _HINTS: dict[Kind, str] = {
     "trace": "c compares two chosen files; d compares with another file",
 }
 _NAME_CELLS = 12
+Windows = tuple[Report, Report]
+Names = tuple[str, str]
 
 
 class ComparisonTable(TablePanel):
@@ -95,9 +97,7 @@ class _ChangesTable(ComparisonTable):
 
     LISTED: ClassVar[str]
 
-    def changes(
-        self, pair: Pair, windows: tuple[Report, Report], names: tuple[str, str]
-    ) -> Table[Any]:
+    def changes(self, pair: Pair, windows: Windows, names: Names) -> Table[Any]:
         """The table of both windows; `names` are those of the sides, cut for titles of columns."""
         raise NotImplementedError
 
@@ -133,9 +133,7 @@ class ComparisonStepPanel(_ChangesTable):
     NAME = "ab_step"
     LISTED = "parts"
 
-    def changes(
-        self, pair: Pair, windows: tuple[Report, Report], names: tuple[str, str]
-    ) -> Table[PartChange]:
+    def changes(self, pair: Pair, windows: Windows, names: Names) -> Table[PartChange]:
         step = pair.step or StepChanges(None, None, ())
         self._note = f"step {whole_change(sum(row.change_ns for row in step.parts))} µs"
         return parts_table(step, names)
@@ -147,9 +145,7 @@ class ComparisonKernelsPanel(_ChangesTable):
     NAME = "ab_kernels"
     LISTED = "kernels"
 
-    def changes(
-        self, pair: Pair, windows: tuple[Report, Report], names: tuple[str, str]
-    ) -> Table[KernelChange]:
+    def changes(self, pair: Pair, windows: Windows, names: Names) -> Table[KernelChange]:
         return kernel_changes_table(*windows, names)
 
 
@@ -159,9 +155,7 @@ class ComparisonRangesPanel(_ChangesTable):
     NAME = "ab_ranges"
     LISTED = "ranges"
 
-    def changes(
-        self, pair: Pair, windows: tuple[Report, Report], names: tuple[str, str]
-    ) -> Table[RangeChange]:
+    def changes(self, pair: Pair, windows: Windows, names: Names) -> Table[RangeChange]:
         table = range_changes_table(pair, names)
         self._note = range_notes(table, pair.overlapping)
         return table

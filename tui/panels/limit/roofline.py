@@ -1,28 +1,24 @@
 """The roofline of the window: kernels as letters under the peaks of the device."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.style import Style
 from textual import events
 
 from decodescope.analyzer.names.fitted_names import short_kernel
+from decodescope.analyzer.reports.roofline_model import RooflineModel, RooflinePoint, roofline_model
 from decodescope.analyzer.text.formatting import flops_rate, percent, significant
 from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import KernelPick
 from decodescope.tui.model.view import Moment, View, Window
-from decodescope.tui.panels.limit.log_axis import LogAxis, decade_text
 from decodescope.tui.panels.messages import Choose, Turn
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet
-
-if TYPE_CHECKING:
-    from decodescope.analyzer.reports.roofline_model import RooflineModel, RooflinePoint
 
 TITLE = "Roofline"
 _GUTTER, _LEAST_PLOT = 7, 4
@@ -30,6 +26,46 @@ _LARGE, _MEDIUM = 0.25, 0.05
 # Where the work of fewer kernels than one in nine is known, a small plot shows them as well.
 _LITTLE, _FEW_ROWS = 8, 10
 Cell = tuple[str, Style]
+_UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+_MARGIN = 1.6
+
+
+@dataclass(frozen=True, slots=True)
+class LogAxis:
+    """`cells` cells from `low` to `high`, both above 0; each cell covers the same factor."""
+
+    low: float
+    high: float
+    cells: int
+
+    @classmethod
+    def around(cls, values: Sequence[float], cells: int) -> "LogAxis":
+        """An axis that holds every value, with a margin of a factor of 1.6."""
+        return cls(min(values) / _MARGIN, max(values) * _MARGIN, max(cells, 1))
+
+    def cell(self, value: float) -> int:
+        """The cell of a value; the first or the last one for values outside."""
+        if value <= self.low:
+            return 0
+        place = math.log(value / self.low) / math.log(self.high / self.low) * self.cells
+        return min(int(place), self.cells - 1)
+
+    def value(self, cell: int) -> float:
+        return float(self.low * (self.high / self.low) ** ((cell + 0.5) / self.cells))
+
+    def decades(self) -> Iterator[tuple[float, int]]:
+        """The powers of ten on the axis and their cells."""
+        first, last = math.ceil(math.log10(self.low)), math.floor(math.log10(self.high))
+        for power in range(first, last + 1):
+            yield 10.0**power, self.cell(10.0**power)
+
+
+def decade_text(value: float) -> str:
+    """A power of ten in at most four characters: "10 G", "0.1"."""
+    for factor, unit in _UNITS:
+        if value >= factor * 0.999:
+            return f"{value / factor:.0f}{' ' if unit else ''}{unit}"
+    return f"{value:g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +73,7 @@ class RooflineData:
     """The points and ceilings of a window, whether its step is one of a capture of ours, and the
     name of the selected kernel."""
 
-    model: "RooflineModel"
+    model: RooflineModel
     of_capture: bool
     selected: str | None
 
@@ -55,8 +91,6 @@ class RooflinePanel(Panel[RooflineData]):
         super().__init__(brush, view, moment)
 
     def pick(self, view: View, moment: Moment) -> RooflineData | Empty:
-        from decodescope.analyzer.reports.roofline_model import roofline_model
-
         window = view.window
         if window is None:
             return Empty(TITLE, view.waiting)
@@ -114,8 +148,7 @@ class RooflinePanel(Panel[RooflineData]):
             self.post_message(Turn("kernels"))
 
     def on_click(self, event: events.Click) -> None:
-        inset = 2 if self._brush.frame == "box" else 1
-        x, y = event.x - inset, event.y - 1
+        x, y = event.x - self.inset, event.y - 1
         if self._marks:
             nearest = min(self._marks, key=lambda mark: abs(mark[0] - x) + 2 * abs(mark[1] - y))
             self.post_message(Choose(KernelPick(nearest[2])))
@@ -142,13 +175,8 @@ class RooflinePanel(Panel[RooflineData]):
             style = inks.family(point.family)
             put(x - shift, y, text, style + inks.cursor if point.name == data.selected else style)
             self._marks.append((x + _GUTTER, height - 1 - y, point.name))
-        if model.step is not None:
-            put(
-                across.cell(model.step.intensity),
-                upward.cell(model.step.flops_per_s),
-                "S",
-                inks.strong,
-            )
+        if (step := model.step) is not None:
+            put(across.cell(step.intensity), upward.cell(step.flops_per_s), "S", inks.strong)
         rows = []
         labels = {height - 1 - y: decade_text(value) for value, y in upward.decades()}
         for number, cells in enumerate(grid):
@@ -164,7 +192,7 @@ class RooflinePanel(Panel[RooflineData]):
                 foot.to(x + _GUTTER).add(self._brush.glyphs.tick, inks.faint).add(text, inks.dim)
         return [*rows, foot]
 
-    def _legend(self, model: "RooflineModel", width: int) -> Row:
+    def _legend(self, model: RooflineModel, width: int) -> Row:
         inks, row = self._brush.inks, Row()
         families = dict.fromkeys(point.family for point in model.points)
         entries = [
@@ -196,14 +224,14 @@ class RooflinePanel(Panel[RooflineData]):
         return Row().add(before, self._brush.inks.dim).add(name, style).add(words, style)
 
 
-def _words(point: "RooflinePoint", name: str) -> str:
+def _words(point: RooflinePoint, name: str) -> str:
     share = point.share_of_limit
     near = f", {percent(share)} % of its limit" if share is not None else ""
     rate = f"{significant(point.intensity)} FLOP/byte, {flops_rate(point.flops_per_s)}"
     return f"{name}: {rate}{near}"
 
 
-def _note(model: "RooflineModel", room: int) -> str:
+def _note(model: RooflineModel, room: int) -> str:
     """The peaks, those that fit whole."""
     parts = [
         f"{significant(bandwidth.per_s / 1e12)} TB/s {bandwidth.label}"
@@ -221,7 +249,7 @@ def _note(model: "RooflineModel", room: int) -> str:
     return note
 
 
-def _mark(point: "RooflinePoint", share: float, selected: bool) -> tuple[str, int]:
+def _mark(point: RooflinePoint, share: float, selected: bool) -> tuple[str, int]:
     """The mark of a point by its share of the time, and how far it begins left of it."""
     letter = FAMILY_LETTERS.get(point.family, "?")
     if selected:
@@ -232,7 +260,7 @@ def _mark(point: "RooflinePoint", share: float, selected: bool) -> tuple[str, in
 
 
 def _axes(
-    model: "RooflineModel", points: list["RooflinePoint"], width: int, height: int
+    model: RooflineModel, points: list[RooflinePoint], width: int, height: int
 ) -> tuple[LogAxis, LogAxis]:
     """Axes with every point, every peak, and the ridge between bandwidth and arithmetic."""
     across = [point.intensity for point in points]
@@ -244,7 +272,7 @@ def _axes(
 
 
 def _ceilings(
-    model: "RooflineModel",
+    model: RooflineModel,
     across: LogAxis,
     upward: LogAxis,
     put: Callable[[int, int, str, Style], None],

@@ -12,7 +12,7 @@ from decodescope.analyzer.vocabulary.class_colors import LIMIT_COLOR
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine
-from decodescope.tui.panels.table_layout import table_lines
+from decodescope.tui.panels.table_layout import TableLayout
 from decodescope.tui.panels.window_table import WindowTable, WindowTablePanel
 from decodescope.tui.style.palette import horizontal_bar
 
@@ -38,7 +38,7 @@ class PartsPanel(WindowTablePanel):
         return 1 if isinstance(self._data, Empty) else len(self._rows) + 1
 
     def draw(self, data: WindowTable, width: int, height: int) -> Sheet:
-        rows = table_lines(self._rows, width, max(height, 2), self._brush)
+        rows = TableLayout().lines(self._rows, width, max(height, 2), self._brush)
         more = len(self._rows) - (len(rows) - 1)
         if len(rows) > height:
             del rows[0]
@@ -47,7 +47,6 @@ class PartsPanel(WindowTablePanel):
 
 
 def _without_step(window: Window) -> str:
-    """Why there is no step to divide."""
     report = window.report
     if not report.devices:
         return "no GPU activity in this trace: see 9 Log for what is missing"

@@ -20,12 +20,11 @@ _LABEL_CELLS = 12
 Entry = tuple[str, Style, str]
 
 
-def scale_step_ns(span_ns: int, columns: int, label_cells: int = _LABEL_CELLS) -> int:
-    """Distance between the scale's labels: 1, 2 or 5 times a power of ten, at least `label_cells`
-    apart."""
+def scale_step_ns(span_ns: int, columns: int) -> int:
+    """Distance between the scale's labels: 1, 2 or 5 times a power of ten, at least 12 cells."""
     if span_ns <= 0 or columns <= 0:
         return 1
-    least = span_ns * label_cells / columns
+    least = span_ns * _LABEL_CELLS / columns
     power = 10 ** max(math.floor(math.log10(least)), 0) if least >= 1 else 1
     return next((power * factor for factor in (1, 2, 5) if power * factor >= least), power * 10)
 

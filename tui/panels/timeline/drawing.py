@@ -189,7 +189,6 @@ class Canvas:
         return style
 
     def _ink(self, kind: TrackKind, number: int) -> Style:
-        """The colour of a kind of slice."""
         inks, name = self.inks, _KINDS.get(kind, _NAMELESS)[number]
         match kind:
             case "stream":

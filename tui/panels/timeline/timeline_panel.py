@@ -45,7 +45,9 @@ class TimelinePanel(TracksPanel):
             self._look = self._look.marked(self._selection, self._labels)
 
     def action_pan(self, direction: int) -> None:
-        self._change(lambda look: look.panned(Fraction(direction, 4), self._columns))
+        self._change(
+            lambda look: look.to(look.viewport.panned(Fraction(direction, 4)), self._columns)
+        )
 
     def action_zoom(self, direction: int) -> None:
         """Zoom around the cursor if it is visible, else around the middle."""
@@ -131,10 +133,6 @@ class TimelinePanel(TracksPanel):
         elif isinstance(pick, RangePick):
             self.post_message(Narrow(pick.path))
 
-    def action_find(self) -> None:
-        self._prompt = Prompt("/", self._search)
-        self._redraw()
-
     def action_next_match(self, by: int) -> None:
         look = self._look
         if look is None or self._labels is None:
@@ -164,14 +162,13 @@ class TimelinePanel(TracksPanel):
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         if self._dragged is not None and self._look is not None:
-            column = max(min(event.x - self._inset - self._gutter, self._columns - 1), 0)
+            column = max(min(event.x - self.inset - self._gutter, self._columns - 1), 0)
             start_ns, end_ns = self._look.time_of(column, self._columns)
             first = self._dragged[0]
             self._dragged = (first, end_ns if start_ns >= first else start_ns)
             self._redraw()
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
-        """Select what was clicked, or the span."""
         dragged, self._dragged = self._dragged, None
         self.capture_mouse(False)
         look, column, track = self._look, self._column(event), self._track_at(event)
@@ -190,12 +187,8 @@ class TimelinePanel(TracksPanel):
             self._choose_span(*dragged)
         self._redraw()
 
-    @property
-    def _inset(self) -> int:
-        return 2 if self._brush.frame == "box" else 1
-
     def _column(self, event: events.MouseEvent) -> int | None:
-        column = event.x - self._inset - self._gutter
+        column = event.x - self.inset - self._gutter
         return column if 0 <= column < self._columns else None
 
     def _track_at(self, event: events.MouseEvent) -> int | None:

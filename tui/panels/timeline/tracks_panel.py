@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from decodescope.analyzer.text.formatting import duration, significant
 from decodescope.tui.model.picks import NOTHING, Pick, Selection
 from decodescope.tui.model.view import Moment, View, Window
-from decodescope.tui.panels.panel import Panel
-from decodescope.tui.panels.prompt import Prompting
+from decodescope.tui.panels.prompt import PromptPanel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet
 from decodescope.tui.panels.table_rows import smart_pattern
 
@@ -32,7 +31,7 @@ class TimelineData:
     note: str
 
 
-class TracksPanel(Prompting, Panel[TimelineData]):
+class TracksPanel(PromptPanel[TimelineData]):
     """All tracks of the window. What it looks at follows the window and the selection."""
 
     AGES = True
@@ -41,7 +40,7 @@ class TracksPanel(Prompting, Panel[TimelineData]):
     _source: tuple[str, int] = ("", -1)
     _selection = NOTHING
     _labels: "Bools | None" = None
-    _search = _matches = ""
+    _matches = ""
     _own: Pick | None = None
     _at_ns: int | None = None
     _dragged: tuple[int, int] | None = None
@@ -134,7 +133,6 @@ class TracksPanel(Prompting, Panel[TimelineData]):
         return look.middle_ns
 
     def _marks_ns(self, look: "Look") -> dict[int, str]:
-        """Times to mark on the axis, and their marks."""
         marks = {self._time(look): self._brush.glyphs.tick} if self.has_focus else {}
         return marks | ({} if self._measured_from is None else {self._measured_from: "m"})
 
