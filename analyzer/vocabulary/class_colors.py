@@ -65,5 +65,11 @@ PART_LETTERS = {
     "profiler": "p",
 }
 LIMIT_COLOR = "#1FA3A3"
+GROUP_COLORS = {
+    "kernels": FAMILY_COLORS["matmul"],
+    "host": GAP_COLORS["host_wait"],
+    "communication": FAMILY_COLORS["communication"],
+    "copies": FAMILY_COLORS["copy"],
+}
 VARIANT_COLORS = ("#8EC8FF", "#FABB62", "#6FE0A8", "#C57DDE", "#E8E08A", "#FF8F80", "#7F8CFF")
 STATE_COLORS = {"good": "#2FD67B", "warn": "#FFB000", "bad": "#FF4D4D"}

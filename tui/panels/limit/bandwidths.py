@@ -17,46 +17,6 @@ from decodescope.tui.panels.window_table import WindowTable, WindowTablePanel
 from decodescope.tui.style.palette import horizontal_bar
 
 
-class PartsPanel(WindowTablePanel):
-    """The parts of the step with the median time, in order of the time over the limit. The table
-    does not scroll: the parts without room are counted."""
-
-    NAME = "parts"
-    TITLE = "Where the step goes"
-
-    def contents(self, window: Window, view: View) -> WindowTable | Empty:
-        answer = window.report.answer
-        if not answer.step_ns:
-            return Empty(self.TITLE, _without_step(window))
-        guess = f" ({answer.model}?)" if answer.model_source == "guessed" else ""
-        title = f"{self.TITLE}: {duration(answer.step_ns)}, {limit_words(answer)}{guess}"
-        ratio = answer.profiler_ratio
-        slow = f"the profiler made it {ratio:.2f} times as long" if ratio and ratio > 1.05 else ""
-        return WindowTable(answer_table(answer), title, slow, title)
-
-    def wanted_rows(self, width: int) -> int | None:
-        return 1 if isinstance(self._data, Empty) else len(self._rows) + 1
-
-    def draw(self, data: WindowTable, width: int, height: int) -> Sheet:
-        rows = TableLayout().lines(self._rows, width, max(height, 2), self._brush)
-        more = len(self._rows) - (len(rows) - 1)
-        if len(rows) > height:
-            del rows[0]
-        note = f"{more} more" if more else data.note
-        return Sheet(rows[:height], data.title, note)
-
-
-def _without_step(window: Window) -> str:
-    report = window.report
-    if not report.devices:
-        return "no GPU activity in this trace: see 9 Log for what is missing"
-    if any(finding.code == "graph_capture" for finding in report.health.findings):
-        return report.answer.because[0]
-    if not report.steps:
-        return "this trace marks no steps, so there is none to divide"
-    return "no step of this trace launched an op"
-
-
 _BANDWIDTHS_TITLE = "Bandwidth: bytes of a step ÷ its time"
 _WORDS = {
     "now": "unprofiled: the median of the last report",
