@@ -18,8 +18,8 @@ from decodescope.analyzer.tables.columns import (
     Column,
     Mark,
     Table,
-    quotient,
 )
+from decodescope.analyzer.tables.figures import quotient
 from decodescope.analyzer.vocabulary.answer_words import frame_words
 from decodescope.analyzer.vocabulary.words import ROLE_KNOWN_BY, part_words
 

@@ -12,8 +12,8 @@ from decodescope.analyzer.tables.columns import (
     TEXT,
     Column,
     Table,
-    columns_of,
 )
+from decodescope.analyzer.tables.figures import columns_of
 from decodescope.analyzer.text.formatting import weights_note
 
 

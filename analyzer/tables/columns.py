@@ -6,11 +6,11 @@ output adds (colours, bars, sorting) it derives from the declaration.
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from operator import attrgetter
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from decodescope.analyzer.names.fitted_names import cut_middle
+from decodescope.analyzer.tables.figures import path_reader
 from decodescope.analyzer.text import formatting
 from decodescope.analyzer.text.formatting import UNKNOWN
 from decodescope.analyzer.vocabulary.words import whole_change, whole_microseconds
@@ -19,42 +19,6 @@ Row = TypeVar("Row")
 Tone = Literal["plain", "strong", "dim", "faint", "key", "accent", "good", "warn", "bad"]
 # Columns from this priority on are details: a terminal shows them where names have room enough.
 DETAIL = 10
-
-
-@cache
-def path_reader(path: str) -> Callable[[Any], Any]:
-    """The reader of a path of attributes; None if one of them is None."""
-    first, *others = path.split(".")
-    of_first = attrgetter(first)
-    if not others:
-        return of_first
-
-    def read(row: Any) -> Any:
-        value = of_first(row)
-        for part in others:
-            if value is None:
-                return None
-            value = getattr(value, part)
-        return value
-
-    return read
-
-
-def per_step(total: str, steps: int | None) -> Callable[[Any], float]:
-    """The reader of a total by its path, or of its mean over so many steps."""
-    read = path_reader(total)
-    return read if steps is None else lambda row: read(row) / (steps or 1)
-
-
-def quotient(part: str, whole: str) -> Callable[[Any], float | None]:
-    """The reader of `part` ÷ `whole`, two paths; None if one is unknown, or the whole is 0."""
-    read_part, read_whole = path_reader(part), path_reader(whole)
-
-    def read(row: Any) -> float | None:
-        figure, of = read_part(row), read_whole(row)
-        return None if figure is None or not of else figure / of
-
-    return read
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,14 +167,6 @@ class Column(Generic[Row]):
 
     def tone_of(self, row: Row) -> Tone:
         return self.tone(row) if callable(self.tone) else self.tone
-
-
-def columns_of(part: str, *columns: Column[Row]) -> tuple[Column[Row], ...]:
-    """Columns whose figures are those of a part of each row, under their keys."""
-    return tuple(
-        replace(column, value=f"{part}.{column.key}") if column.value is None else column
-        for column in columns
-    )
 
 
 class Mark(NamedTuple):

@@ -19,9 +19,9 @@ from decodescope.analyzer.tables.columns import (
     TEXT,
     Column,
     Table,
-    quotient,
 )
 from decodescope.analyzer.tables.devices_table import device_column
+from decodescope.analyzer.tables.figures import quotient
 from decodescope.analyzer.vocabulary.words import bound_words
 
 

@@ -13,9 +13,8 @@ from decodescope.analyzer.tables.columns import (
     TEXT,
     Column,
     Table,
-    columns_of,
-    quotient,
 )
+from decodescope.analyzer.tables.figures import columns_of, quotient
 from decodescope.analyzer.vocabulary.words import ops_word
 
 

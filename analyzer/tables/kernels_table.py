@@ -22,9 +22,8 @@ from decodescope.analyzer.tables.columns import (
     Column,
     Mark,
     Table,
-    columns_of,
-    per_step,
 )
+from decodescope.analyzer.tables.figures import columns_of, per_step
 from decodescope.analyzer.text.formatting import extent_text
 
 # No short name is longer.

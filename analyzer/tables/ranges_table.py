@@ -21,9 +21,8 @@ from decodescope.analyzer.tables.columns import (
     TEXT,
     Column,
     Table,
-    columns_of,
-    per_step,
 )
+from decodescope.analyzer.tables.figures import columns_of, per_step
 from decodescope.analyzer.vocabulary.words import ops_word
 
 _LEAST_CERTAIN: tuple[Confidence, ...] = ("none", "partial", "exact")

@@ -18,8 +18,8 @@ from decodescope.analyzer.tables.columns import (
     TEXT,
     Column,
     Table,
-    quotient,
 )
+from decodescope.analyzer.tables.figures import quotient
 from decodescope.analyzer.vocabulary.words import ops_word, step_sizes
 
 _LEAST_NAME = 16

@@ -10,17 +10,8 @@ from decodescope.analyzer.schema.communication_report import (
     SkewReport,
     StepSkew,
 )
-from decodescope.analyzer.tables.columns import (
-    DURATION,
-    NAME,
-    PERCENT,
-    PLACE,
-    TEXT,
-    Column,
-    Table,
-    columns_of,
-    quotient,
-)
+from decodescope.analyzer.tables.columns import DURATION, NAME, PERCENT, PLACE, TEXT, Column, Table
+from decodescope.analyzer.tables.figures import columns_of, quotient
 from decodescope.analyzer.tables.launches_table import PERCENTILES, Distribution
 
 
