@@ -25,9 +25,10 @@ class Tracks:
 
     `names` are the trace's, then those of the range paths' nodes, then the causes of interruptions
     and which device was waited for. `world` spans everything in the trace, `home` what to look at
-    first: the last step, else all ops, else everything; each is (start, end). `steps` are the GPU
-    spans of the steps that launched something, in order of their start, each until the next one of
-    its thread, `step` their indices. `busy` is the time in which any device was busy, as a track.
+    first: the step with the median time (the row `home_step` of `steps`; without one the last
+    step), else all ops, else everything; each is (start, end). `steps` are the GPU spans of the
+    steps that launched something, in order of their start, each until the next one of its thread,
+    `step` their indices. `busy` is the time in which any device was busy, as a track.
     `waits` is how long ops waited for other devices, None without two devices that communicate.
     """
 
@@ -36,6 +37,7 @@ class Tracks:
     names: tuple[str, ...]
     world: tuple[int, int]
     home: tuple[int, int]
+    home_step: int | None
     steps: Intervals
     step: Int64s
     busy: Track
@@ -61,8 +63,11 @@ def find_tracks(analysis: Analysis) -> Tracks:
     after_ns = span.start_ns + np.maximum(steps.time_ns[launched], span.length_ns)
     marked = Intervals(span.start_ns, np.minimum(after_ns, world[1]))
     home = _extent(trace.ops) if len(trace.ops) else world
+    home_step = None
     if len(marked):
-        home = (int(marked.start_ns[-1]), int(marked.end_ns[-1]))
+        is_median = launched == (-1 if analysis.median_step is None else analysis.median_step)
+        home_step = int(is_median.argmax()) if is_median.any() else len(marked) - 1
+        home = (int(marked.start_ns[home_step]), int(marked.end_ns[home_step]))
     return Tracks(
         analysis=analysis,
         tracks=tuple(_ordered(analysis, waits)),
@@ -74,6 +79,7 @@ def find_tracks(analysis: Analysis) -> Tracks:
         ),
         world=world,
         home=home,
+        home_step=home_step,
         steps=marked,
         step=launched,
         busy=_nameless(TrackKey("busy", 0), "busy", _busy(analysis)),

@@ -17,11 +17,8 @@ from decodescope.analyzer.vocabulary.words import (
     CPU_GAP_MEANINGS,
     GAP_MEANINGS,
     INFERRED_NOTE,
-    bound_words,
     device_words,
-    layers_words,
     ops_word,
-    straggler_text,
 )
 from decodescope.tui.model.kernel_details import (
     DetailLine,
@@ -34,7 +31,7 @@ from decodescope.tui.model.view import Window
 
 
 def describe(selection: Selection, window: Window) -> tuple[str, Iterable[DetailLine]]:
-    """The title and the lines of the details of `selection`."""
+    """The title and the lines of the details of `selection`, which selects something."""
     match selection.pick:
         case KernelPick(name):
             return "Kernel", kernel_lines(window, name, selection.within)
@@ -46,25 +43,8 @@ def describe(selection: Selection, window: Window) -> tuple[str, Iterable[Detail
             return "Range", range_detail_lines(window, path)
         case SpanPick(start_ns, end_ns):
             return "Span", span_lines(window, start_ns, end_ns)
-    if selection.within is not None:
-        return "Range", range_detail_lines(window, selection.within)
-    return "Answer", overview_lines(window)
-
-
-def overview_lines(window: Window) -> Iterator[DetailLine]:
-    """The bound of the step, its reasons, the advice, and every finding."""
-    report = window.report
-    yield DetailLine("", bound_words(report.answer.bound), "strong")
-    for reason in report.answer.because:
-        yield DetailLine("", f"· {reason}")
-    if window.communication is not None:
-        yield DetailLine("", f"· {straggler_text(window.communication)}")
-    for advice in report.answer.next:
-        yield DetailLine("", f"→ {advice}", "good")
-    if report.structure is not None and report.structure.layers:
-        yield DetailLine("step", layers_words(report.structure))
-    for finding in report.health.findings:
-        yield DetailLine(finding.code, finding.message, "warn")
+    assert selection.within is not None
+    return "Range", range_detail_lines(window, selection.within)
 
 
 _KERNELS = 12

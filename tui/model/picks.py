@@ -63,5 +63,10 @@ class Selection:
     within: str | None = None
     gaps: GapFilter = GapFilter()
 
+    @property
+    def selects(self) -> bool:
+        """Whether there is something to tell the details of."""
+        return self.pick is not None or self.within is not None
+
 
 NOTHING = Selection()

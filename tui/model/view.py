@@ -36,7 +36,7 @@ _WORD_WITHIN_S = {
     **dict.fromkeys(("loading", "building", "starting"), 120.0),
 }
 _STEPS_OF_A_WINDOW = 20
-LOG_PAGE = "log"
+ANSWER_PAGE, LOG_PAGE = "live", "log"
 COMPARISON_PAGE = "ab"
 _OBSERVED_MATTERS = 1.05
 _OTHER_PACE = 1.3

@@ -14,39 +14,32 @@ COMPARISON_BESIDE_WIDTH = 130
 _DETAILS_BESIDE_WIDTH = 110
 
 Shares = tuple[tuple[str, float], ...]
-_VERDICT_ROWS = 8
-_FULL_VERDICT_ROWS = 12
-_SMALL_HEIGHT = 16
-_LEAST_PARTS, _SOME_PARTS = 6, 12
+_LEAST_ANSWER, _SOME_ANSWER = 6, 14
+_MORE_TRACKS = 2
 _STATUS_ROWS = 4
 _TABLES_OF_RANKS = ("gpus", "collectives", "skew")
 _TABLES_OF_CHANGES = ("ab_step", "ab_ranges", "ab_kernels")
 
 
 def live_bands(room: Room) -> list[Band]:
-    """Without colours the timeline has a row of class letters; a trace has no history."""
+    """The answer takes the rows that it needs, and the timeline of its step a few; a run has its
+    rates before both, and its text last. Without colours the timeline has a row of letters."""
     edge, box = edge_rows(room.frame), room.frame == "box"
-    wide = room.width >= LIVE_BESIDE_WIDTH
-    # A trace has no history, so the smallest screen has rows for the first kernels.
-    least_table = edge + (2 if room.kind == "trace" else 4)
-    share = 4 if room.kind == "trace" and room.height < _SMALL_HEIGHT else 3
-    most = max(min(_VERDICT_ROWS, room.height // share), 1)
-    verdict = min(max(room.wanted.get("verdict", 1), 1), most)
-    timeline = (5 if box else 4) + edge + (not room.color)
-    beside: Shares = (("kernels_top", 0.52), ("gaps_top", 0.48))
-    tables = beside if wide else (("kernels_top", 1.0),)
-    bands = [Band((("verdict", 1.0),), verdict, verdict, 1)]
+    bands = []
+    variants = room.wanted.get("variants")
     if room.kind != "trace":
-        beside = (("history", 0.68), ("variants", 0.32))
-        history = beside if wide else (("history", 1.0),)
-        bands.append(Band(history, edge + 2, edge + 12, 5, 2, edge + (6 if box else 2)))
-    elif room.wanted.get("variants"):
-        rows = room.wanted["variants"] + edge
+        beside: Shares = (("history", 0.68), ("variants", 0.32))
+        history = beside if room.width >= LIVE_BESIDE_WIDTH else (("history", 1.0),)
+        bands.append(Band(history, edge + 2, edge + 8, 5, 1, edge + (4 if box else 2)))
+    elif variants:
+        rows = variants + edge
         bands.append(Band((("variants", 1.0),), min(rows, edge + 3), rows, 9, 1))
-    bands.append(Band((("timeline_top", 1.0),), timeline, timeline, 4))
-    if not wide:
-        bands.append(Band((("gaps_top", 1.0),), edge + 4, edge + 8, 7, 2))
-    bands.append(Band(tables, least_table, edge + 30, 6, 6, edge + 7))
+    answer = max(room.wanted.get("answer", _SOME_ANSWER), 1)
+    few = edge + min(answer, _LEAST_ANSWER)
+    some = edge + min(answer, _SOME_ANSWER)
+    bands.append(Band((("answer", 1.0),), few, edge + answer, 1, 6, some))
+    timeline = (5 if box else 4) + edge + (not room.color)
+    bands.append(Band((("timeline_top", 1.0),), timeline, timeline + _MORE_TRACKS, 4, 1))
     if room.wanted.get("text"):
         bands.append(Band((("text", 1.0),), edge + 1, edge + 12, 8, 3))
     return bands
@@ -74,21 +67,16 @@ def gap_bands(room: Room) -> list[Band]:
 
 
 def limit_bands(room: Room) -> list[Band]:
-    """The first parts are on every screen. Verdict, bandwidths and the longest parts take the rows
-    that they need; the roofline the others, with the details of the chosen kernel beside it where
-    there is room."""
+    """Bandwidths take the rows that they need; the roofline the others, with the details of the
+    chosen kernel beside it where there is room."""
     edge = edge_rows(room.frame)
-    verdict = max(min(room.wanted.get("verdict_full", 1), _FULL_VERDICT_ROWS, room.height // 3), 1)
-    parts = room.wanted.get("parts", 6) + edge
-    least_parts, some_parts = min(edge + _LEAST_PARTS, parts), min(edge + _SOME_PARTS, parts)
     bandwidths = room.wanted.get("bandwidths", 3) + edge
     beside: Shares = (("roofline", 0.66), ("details", 0.34))
-    roofline = beside if room.width >= _DETAILS_BESIDE_WIDTH else (("roofline", 1.0),)
+    has_details = room.width >= _DETAILS_BESIDE_WIDTH and room.wanted.get("details")
+    roofline = beside if has_details else (("roofline", 1.0),)
     # A roofline of little known work wants few rows.
     least = edge + min(room.wanted.get("roofline") or 7, 7)
     return [
-        Band((("verdict_full", 1.0),), min(verdict, 2), verdict, 1, 1, verdict),
-        Band((("parts", 1.0),), least_parts, parts, 2, 4, some_parts),
         Band((("bandwidths", 1.0),), min(edge + 2, bandwidths), bandwidths, 4, 2, bandwidths),
         Band(roofline, least, edge + 400, 5, 9, least + 1),
     ]
@@ -144,16 +132,12 @@ def file_bands(room: Room) -> list[Band]:
 
 
 _LIVE = (
-    "verdict:VerdictPanel",
+    "answer:AnswerPanel",
     "live_run:HistoryPanel,VariantsPanel",
-    "live_window:LastStepPanel,KernelsPanel,GapsPanel",
+    "step_timeline:StepTimelinePanel",
     "live_run:TextPanel",
 )
-_LIMIT = (
-    "limit.roofline:RooflinePanel",
-    "verdict:FullVerdictPanel",
-    "limit.step:PartsPanel,BandwidthPanel",
-)
+_LIMIT = ("limit.roofline:RooflinePanel", "limit.bandwidths:BandwidthPanel")
 _COMPARISON = (
     "comparing.setup:ComparisonSetupPanel",
     "comparing.status:ComparisonStatusPanel",

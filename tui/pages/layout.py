@@ -100,7 +100,8 @@ class Room:
 @dataclass(frozen=True, slots=True)
 class Page:
     """One page: its number key, its `label` in the tabs, its panels, and the bands that place
-    them from top to bottom. `details`: it has the details pane, beside the bands or below them.
+    them from top to bottom. `details`: while something is selected, it has the details pane, beside
+    the bands or below them.
 
     `classes` are those of its panels, after their module in `tui/panels`. The first panel that
     takes keys gets them when the page is opened.
@@ -129,15 +130,15 @@ def plan(
     """Place a page on (width, height) cells: title, tabs, strip and keys are around every page,
     and the place of a replay.
 
-    `wanted` are the rows that panels want (`Panel.wanted_rows`); `banner` is one of them, 0
-    without a banner.
+    `wanted` are the rows that panels want (`Panel.wanted_rows`); `banner` and `details` are among
+    them, 0 where there is nothing to show.
     """
     width, height = size
     frame: Frame = "box" if height >= BOX_MIN_HEIGHT and width >= BOX_MIN_WIDTH else "rule"
     top = [line("title", 0), line("tabs", 3), line("strip", 4)]
     if banner := wanted.get("banner", 0):
         top.insert(1, Band((("banner", 1.0),), banner, banner, 1))
-    side, details = 0, page.details
+    side, details = 0, page.details and bool(wanted.get("details"))
     if details and width >= DETAILS_BESIDE_WIDTH:
         side, details = min(round(width * _DETAILS_SHARE), _DETAILS_MAX_CELLS), False
     inner = max(height - sum(band.least for band in top) - 1, 0)

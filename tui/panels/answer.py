@@ -18,6 +18,7 @@ from decodescope.tui.panels.messages import Resized
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine, wrapped
 from decodescope.tui.panels.table_layout import TableLayout
 from decodescope.tui.panels.window_table import WindowTable, WindowTablePanel
+from decodescope.tui.style.palette import horizontal_bar
 
 _LEAST_PARTS = 3
 _BAR_FROM_ROWS = 9
@@ -55,7 +56,8 @@ class AnswerPanel(WindowTablePanel):
             reasons.append(f"a step has {layers_words(report.structure)}")
         self._headline = tuple(lines.headline.split(" · "))
         self._reasons, self._advice, self._apart = tuple(reasons), lines.next, lines.apart
-        self._segments = tuple(_segments(report.answer))
+        segments = tuple(_segments(report.answer))
+        self._segments = segments if len(segments) > 1 else ()
         ratio = report.answer.profiler_ratio
         slow = f"the profiler made it {ratio:.2f} times as long" if ratio else ""
         note = slow if ratio and ratio > _OBSERVED_MATTERS else ""
@@ -84,7 +86,7 @@ class AnswerPanel(WindowTablePanel):
         parts = max(height - len(rows) - min(len(told), room), 0)
         lines = TableLayout().lines(self._rows, width, parts, self._brush)[:parts]
         hidden = len(self._rows) - max(len(lines) - 1, 0)
-        note = f"{hidden} more parts" if hidden > 0 else data.note
+        note = f"{hidden} more part{'s' * (hidden > 1)}" if hidden > 0 else data.note
         return Sheet([*rows, *lines, *told[: max(room, 0)]], data.title, note)
 
     def action_fold(self) -> None:
@@ -111,11 +113,12 @@ class AnswerPanel(WindowTablePanel):
 
     def _bar(self, width: int) -> Row:
         """The limit, then the time over it of each group, in proportion, with its name behind."""
-        row, inks, full = Row(), self._brush.inks, self._brush.glyphs.full
+        row, inks = Row(), self._brush.inks
         total_ns = sum(ns for _, ns, _ in self._segments)
         cells = width - sum(len(name) + 3 for name, _, _ in self._segments)
         for name, ns, color in self._segments:
-            row.add(full * max(round(cells * ns / total_ns), 1), inks.hue(color))
+            filled = max(round(cells * ns / total_ns), 1)
+            row.add(horizontal_bar(1.0, filled, self._brush.glyphs), inks.hue(color))
             row.add(f" {name}  ", inks.dim)
         return row
 

@@ -42,9 +42,8 @@ class DetailsPanel(Panel[DetailsData]):
         described = (view.selection, view.window, view.page)
         if described != self._described:
             self._described, self._first = described, 0
-            if view.window is None:
-                self._details = Empty("Details", view.waiting)
-            else:
+            self._details = Empty("Details", view.waiting)
+            if view.window is not None and view.selection.selects:
                 from decodescope.tui.model.describe import describe
 
                 title, lines = describe(view.selection, view.window)

@@ -14,7 +14,9 @@ from decodescope.analyzer.reports.step_figures import (
 )
 from decodescope.analyzer.text import formatting as fmt
 from decodescope.analyzer.text.formatting import sampling_facts, shorten
-from decodescope.tui.model.view import LOG_PAGE, Moment, View
+from decodescope.analyzer.vocabulary.answer_words import limit_words
+from decodescope.analyzer.vocabulary.words import bound_words
+from decodescope.tui.model.view import ANSWER_PAGE, LOG_PAGE, Moment, View
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Row, Sheet
 
@@ -193,6 +195,11 @@ def _window_figures(view: View) -> list[Figure]:
     report, cpu = view.window.report, view.on_cpu
     tone: FigureTone = "strong" if view.live_figures or view.kind == "trace" else "dim"
     figures = []
+    answer = report.answer
+    if view.kind == "trace" and view.page != ANSWER_PAGE and answer.step_ns is not None:
+        figures.append(Figure("step", fmt.duration(answer.step_ns), "", 0, "accent"))
+        figures.append(Figure("", limit_words(answer), "", 3, tone))
+        figures.append(Figure("", bound_words(answer.bound), "", 2, tone))
     if not cpu and (calls := launch_calls_per_step(report)) is not None:
         launches = "launch" if calls == 1 else "launches"
         figures.append(Figure("", fmt.number(calls), launches, 1, tone))

@@ -171,7 +171,9 @@ class MainScreen(Screen[None]):
             return
         view = self._shown[0]
         page = self._load(view.page)
-        wanted = self._wanted(page, width) | {"banner": banner_rows(view.banner, width, height)}
+        wanted = self._wanted(page, width)
+        wanted["banner"] = banner_rows(view.banner, width, height)
+        wanted["details"] = int(view.selection.selects)
         new = plan(page, view.kind, (width, height), wanted, not self.brush.inks.letters)
         if new == self._plan and page.name == self._page:
             return

@@ -1,21 +1,16 @@
-"""The panels of one step: its parts, and the bandwidth it reaches."""
+"""The bandwidth that a step reaches."""
 
 from decodescope.analyzer.reports.step_figures import (
     StepBandwidth,
     live_bandwidth,
     window_bandwidths,
 )
-from decodescope.analyzer.tables.answer_table import answer_table
 from decodescope.analyzer.text.formatting import UNKNOWN, duration, percent, significant
-from decodescope.analyzer.vocabulary.answer_words import limit_words
 from decodescope.analyzer.vocabulary.class_colors import LIMIT_COLOR
-from decodescope.tui.model.view import Moment, View, Window
+from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine
-from decodescope.tui.panels.table_layout import TableLayout
-from decodescope.tui.panels.window_table import WindowTable, WindowTablePanel
 from decodescope.tui.style.palette import horizontal_bar
-
 
 _BANDWIDTHS_TITLE = "Bandwidth: bytes of a step ÷ its time"
 _WORDS = {

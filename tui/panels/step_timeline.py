@@ -1,0 +1,106 @@
+"""The timeline of the step that the answer is about."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from decodescope.analyzer.text.formatting import duration, percent
+from decodescope.tui.model.view import Moment, View, Window
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Empty, Row, Sheet
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.tracks.build import Tracks
+    from decodescope.analyzer.tracks.track import Track
+
+_AXIS_AND_LEGEND = 2
+
+
+class StepTimelinePanel(Panel[tuple[Window, str]]):
+    """A few tracks of one device during the step with the median time; of a trace without steps,
+    during all ops."""
+
+    NAME = "timeline_top"
+    AGES = True
+    PART = "window"
+    _drawn: tuple[object, list[Row], str] | None = None
+
+    def pick(self, view: View, moment: Moment) -> tuple[Window, str] | Empty:
+        window = view.window
+        if window is None:
+            return Empty("Step", view.waiting)
+        if not window.tracks.busy.part.size:
+            return Empty("Step", "nothing ran in this window")
+        return window, view.window_note(moment)
+
+    def draw(self, data: tuple[Window, str], width: int, height: int) -> Sheet:
+        window, note = data
+        key = (window, width, height, self._brush)
+        if self._drawn is None or self._drawn[0] != key:
+            self._drawn = (key, self._rows(window.tracks, width, height), _title(window))
+        return Sheet(list(self._drawn[1]), self._drawn[2], note)
+
+    def _rows(self, step_tracks: "Tracks", width: int, height: int) -> list[Row]:
+        from decodescope.tui.model.look import look_at
+        from decodescope.tui.panels.timeline.axis import axis, legend
+        from decodescope.tui.panels.timeline.drawing import Canvas
+
+        body = max(height - _AXIS_AND_LEGEND, 1)
+        tracks = _home_tracks(step_tracks, body)
+        gutter = min(max(len(track.title) for track in tracks.tracks) + 2, width // 3)
+        columns = max(width - gutter, 1)
+        canvas = Canvas(
+            look_at(tracks, columns), self._brush.inks, self._brush.glyphs, columns, gutter
+        )
+        rows = [*canvas.tracks(0, body, False), axis(canvas), legend(canvas, width)]
+        return rows[:height]
+
+
+def _title(window: Window) -> str:
+    tracks, analysis = window.tracks, window.analysis
+    ops = "operators" if analysis.trace.on_cpu else "GPU ops"
+    span, count = "All ops", len(analysis.trace.ops)
+    length_ns = tracks.home[1] - tracks.home[0]
+    if tracks.home_step is not None:
+        step = window.report.steps[int(tracks.step[tracks.home_step])]
+        span, count = f"Step {tracks.home_step + 1} of {len(tracks.step)}", step.gpu_ops
+        length_ns = step.time_ns or length_ns
+    title = f"{span}  {duration(length_ns)}, {count:,} {ops}"
+    if len(analysis.busy) > 1:
+        label = analysis.trace.device_label(_home_device(tracks))
+        title += f", here those of {label if isinstance(label, str) else f'GPU {label}'}"
+    home = np.array(tracks.home)
+    overlaps = [t for t in _tracks_of_home(tracks) if t.key.kind == "overlap"]
+    share = sum(float(track.columns(home).busy[0]) for track in overlaps)
+    return title + (f", overlapping for {percent(share)} % of it" if share else "")
+
+
+def _home_device(tracks: "Tracks") -> int:
+    """The device of the step; without steps the busiest one. Something must have run."""
+    busy = tracks.analysis.busy
+    if tracks.home_step is not None:
+        return int(tracks.analysis.steps.device[tracks.step[tracks.home_step]])
+    return max(busy, key=lambda device: busy[device].busy_ns)
+
+
+def _home_tracks(tracks: "Tracks", most: int) -> "Tracks":
+    """The time of the step and at most `most` tracks of its device: its gaps, its stream with
+    most ops, its overlap, its other streams."""
+    shown = _tracks_of_home(tracks)
+    streams = [track for track in shown if track.key.kind == "stream"]
+    busiest = max(streams, default=None, key=lambda track: len(track.slices))
+
+    def rank(track: "Track") -> int:
+        return 1 if track is busiest else ("gap", "", "overlap", "stream").index(track.key.kind)
+
+    kept = {track.key for track in sorted(shown, key=rank)[:most]}
+    chosen = tuple(track for track in shown if track.key in kept)
+    return replace(tracks, tracks=chosen, world=tracks.home)
+
+
+def _tracks_of_home(tracks: "Tracks") -> list["Track"]:
+    device, kinds = _home_device(tracks), ("stream", "overlap", "gap")
+    return [
+        track for track in tracks.tracks if track.key.device == device and track.key.kind in kinds
+    ]
