@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from decodescope.analyzer.names.fitted_names import ShortNames, cut_start
-from decodescope.analyzer.schema.interruption_report import InterruptionReport
 from decodescope.analyzer.schema.report import DeviceReport, GapReport, GapTotal, Report
+from decodescope.analyzer.schema.step_report import InterruptionReport
 from decodescope.analyzer.tables.columns import (
     CODE,
     COUNT,
