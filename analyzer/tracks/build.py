@@ -207,19 +207,18 @@ def _causes(analysis: Analysis) -> list[str]:
 
 def _interruption_track(analysis: Analysis, device: int, prefix: str) -> Iterator[Track]:
     """The interruptions of the device, if there are any."""
-    interruptions = analysis.interruptions
-    rows = [row for row, interruption in enumerate(interruptions) if interruption.device == device]
-    if not rows:
-        return
-    rows.sort(key=lambda row: interruptions[row].start_ns)
-    causes = sorted({interruption.cause for interruption in interruptions})
+    causes = sorted({interruption.cause for interruption in analysis.interruptions})
     first = len(analysis.trace.names) + len(analysis.ranges.paths)
     columns = [
         (interruption.start_ns, interruption.end_ns, first + causes.index(interruption.cause), row)
-        for row, interruption in ((row, interruptions[row]) for row in rows)
+        for row, interruption in enumerate(analysis.interruptions)
+        if interruption.device == device
     ]
+    if not columns:
+        return
+    columns.sort(key=lambda column: column[0])
     start_ns, end_ns, label, row = np.array(columns, dtype=np.int64).T
-    slices = Slices(start_ns, end_ns, label, row, np.zeros(len(rows), dtype=np.int8))
+    slices = Slices(start_ns, end_ns, label, row, np.zeros(len(row), dtype=np.int8))
     yield track_of(TrackKey("interruption", device), prefix + "interr.", slices)
 
 
