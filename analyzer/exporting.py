@@ -11,7 +11,7 @@ from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.reports.rank_analysis import RanksAnalysis
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 from decodescope.analyzer.schema.ranks_report import RanksReport
-from decodescope.analyzer.tracks.step_tracks import step_tracks
+from decodescope.analyzer.tracks.build import step_tracks
 from decodescope.analyzer.views.csv_export import render_csv
 
 Target = Literal["chrome", "html", "csv"]

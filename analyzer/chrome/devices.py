@@ -22,11 +22,8 @@ from decodescope.analyzer.timing.launches import times_in_queue
 from decodescope.analyzer.trace import Int64s, Trace, grouped
 from decodescope.analyzer.vocabulary.words import device_words
 
-_CATEGORY = "collective_wait"
 _GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset", "cpu_op", "gpu_graph")
 _RANGE_CATEGORIES = ("model_range", "inferred_range")
-_GAP_CATEGORY = "gap"
-_INTERRUPTION_CATEGORY = "interruption"
 _GAP_TRACK, _INTERRUPTION_TRACK = 1, 2
 _FIRST_STREAM_TRACK = 10
 _PIECE_NAMES = (*GAP_CLASSES, *(f"host_wait: {label}" for label in HOST_WAIT_LABELS))
@@ -55,7 +52,9 @@ def wait_slices(
     ):
         whom = device_words(trace.device_label(last)) if last >= 0 else "several"
         args: dict[str, object] = {"collective": trace.names[name], "GPUs": members}
-        yield text.slice(_CATEGORY, text.quoted(f"waits for {whom}"), pid, track, start, end, args)
+        yield text.slice(
+            "collective_wait", text.quoted(f"waits for {whom}"), pid, track, start, end, args
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -199,7 +198,7 @@ def _gap_slices(analysis: Analysis, text: EventText, pieces: GapParts, pid: int)
         if ranges.op_node[following] != NO_NODE:
             args["range"] = ranges.paths[ranges.op_node[following]]
         name = text.quoted(_PIECE_NAMES[kind])
-        yield text.slice(_GAP_CATEGORY, name, pid, _GAP_TRACK, start, end, args)
+        yield text.slice("gap", name, pid, _GAP_TRACK, start, end, args)
 
 
 def _interruption_slices(
@@ -228,7 +227,7 @@ def _interruption_slices(
         step = int(analysis.steps.op_step[interruption.op]) if interruption.op >= 0 else -1
         args |= known_args({"step": step})
         yield text.slice(
-            _INTERRUPTION_CATEGORY,
+            "interruption",
             text.quoted(f"interruption: {interruption.cause.replace('_', ' ')}"),
             pid,
             _INTERRUPTION_TRACK + track,

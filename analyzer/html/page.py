@@ -22,16 +22,9 @@ from decodescope.analyzer.html.svg_timeline import excerpt_svg, step_svg
 from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.tables.columns import Column, Mark, Table, Tone
 from decodescope.analyzer.text import formatting
-from decodescope.analyzer.text.formatting import UNKNOWN, percent
+from decodescope.analyzer.text.formatting import UNKNOWN
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.analyzer.vocabulary import words
-from decodescope.analyzer.vocabulary.answer_words import answer_lines
-from decodescope.analyzer.vocabulary.class_colors import (
-    FAMILY_COLORS,
-    GAP_COLORS,
-    PART_COLORS,
-    PART_FAMILIES,
-)
+from decodescope.analyzer.vocabulary import answer_words, class_colors, words
 
 Row = TypeVar("Row")
 _CODE_CELLS, _INDENT_PX = 60, 16
@@ -142,24 +135,11 @@ def _environment() -> Environment:
         "count": formatting.count,
         "duration": formatting.duration,
         "number": formatting.number,
-        "percent": formatting.percent,
-        "cut": cut_middle,
-        "answer": answer_lines,
-        "bound": words.bound_words,
-        "ops": words.ops_word,
-        "launch_words": words.launch_words,
-        "main_steps": words.main_steps_words,
-        "overlap": words.overlap_words,
-        "steps": words.steps_words,
-        "cost": words.cost_words,
-        "layers": words.layers_words,
-        "part": words.part_words,
-        "speed": words.speed_text,
-        "straggler": words.straggler_text,
-        "signed": formatting.signed_duration,
     }
     environment.globals |= {
-        "share": share,
+        "answer_words": answer_words,
+        "colors": class_colors,
+        "cut": cut_middle,
         "table": table_html,
         "bars_svg": bars_svg,
         "excerpt_svg": excerpt_svg,
@@ -167,13 +147,8 @@ def _environment() -> Environment:
         "queue_svg": queue_svg,
         "step_svg": step_svg,
         "tables": tables_of,
-        "standings_note": words.STANDINGS_NOTE,
-        "step_note": words.STEP_NOTE,
         "weights_note": formatting.weights_note,
-        "family_colors": FAMILY_COLORS,
-        "gap_colors": GAP_COLORS,
-        "part_colors": PART_COLORS,
-        "part_families": PART_FAMILIES,
+        "words": words,
     }
     return environment
 
@@ -189,10 +164,3 @@ def _policy_hash(script: str) -> str:
     """A script's name in a content security policy: the base64 of its SHA-256."""
     digest = hashlib.sha256(script.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"
-
-
-def share(part: float | None, whole: float | None) -> str:
-    """`part` of `whole` in per cent with the sign, a dash if either is missing."""
-    if part is None or not whole:
-        return UNKNOWN
-    return f"-{percent(-part / whole)} %" if part < 0 else f"{percent(part / whole)} %"

@@ -20,8 +20,8 @@ from decodescope.analyzer.schema.comparison_report import Comparison, Comparison
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import GAP_CLASSES, CaptureInfo, Report
 from decodescope.analyzer.schema.run_report import RunReport
-from decodescope.analyzer.tracks.step_tracks import StepTracks
-from decodescope.analyzer.views.comparison_sections import answer_lines
+from decodescope.analyzer.tracks.build import StepTracks
+from decodescope.analyzer.views.comparison_table import answer_lines
 
 # Shorter bars than this share of the longest are not visible on its scale.
 _SIMILAR = 0.6

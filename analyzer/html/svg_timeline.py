@@ -17,7 +17,7 @@ from decodescope.analyzer.names.fitted_names import cut_middle, short_kernel
 from decodescope.analyzer.names.kinds import FAMILIES
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.text.formatting import duration
-from decodescope.analyzer.tracks.step_tracks import StepTracks
+from decodescope.analyzer.tracks.build import StepTracks
 from decodescope.analyzer.tracks.track import Slices, Track, track_of
 from decodescope.analyzer.tracks.viewport import Viewport
 

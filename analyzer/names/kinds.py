@@ -20,15 +20,6 @@ ROLES = (
     "copy",
     "other",
 )
-FAMILIES = (
-    "matmul",
-    "attention",
-    "reduction",
-    "elementwise",
-    "copy",
-    "communication",
-    "other",
-)
 UNKNOWN = "unknown"
 UNKNOWN_LETTER = "?"
 OTHER_OPERATION = "other"
@@ -61,6 +52,8 @@ _KINDS = {
     "elementwise": ("e", "elementwise", "other"),
 }
 _letters, _families, _roles = zip(*_KINDS.values(), strict=True)
+# In the order in which kinds name them.
+FAMILIES = (*dict.fromkeys(_families), "other")
 KINDS: dict[str, str] = dict(zip(_KINDS, _letters, strict=True))
 FAMILY_OF_KIND: dict[str, str] = dict(zip(_KINDS, _families, strict=True))
 ROLE_OF_LETTER: dict[str, str] = dict(zip(_letters, _roles, strict=True))

@@ -13,7 +13,6 @@ from decodescope.analyzer.attribution.range_tree import host_activity
 from decodescope.analyzer.attribution.ranges import Ranges
 from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.reports.distributions import total_of
-from decodescope.analyzer.schema.interruption_report import InterruptionReport
 from decodescope.analyzer.schema.report import (
     GAP_CLASSES,
     DeviceReport,
@@ -21,6 +20,7 @@ from decodescope.analyzer.schema.report import (
     GapTotal,
     StreamReport,
 )
+from decodescope.analyzer.schema.step_report import InterruptionReport
 from decodescope.analyzer.timing.gaps import HOST_WAIT, GapParts
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
 from decodescope.analyzer.timing.interruptions.interruption import Interruption

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from decodescope.analyzer.attribution.range_tree import MAX_PATH, MAX_PATHS
-from decodescope.analyzer.schema.interruption_report import InterruptionReport
 from decodescope.analyzer.schema.report import Finding, Health, HealthStatus
+from decodescope.analyzer.schema.step_report import InterruptionReport
 from decodescope.analyzer.text.formatting import count, duration
 from decodescope.analyzer.timing.gaps import MIN_BURST_GAPS, floor_is_hidden
 from decodescope.analyzer.timing.intervals import covered_until

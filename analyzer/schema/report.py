@@ -11,10 +11,10 @@ from msgspec import Meta, Struct
 
 from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.communication_report import CommunicationReport
-from decodescope.analyzer.schema.interruption_report import InterruptionReport
 from decodescope.analyzer.schema.kernel_report import KernelReport, LaunchReport
 from decodescope.analyzer.schema.step_report import (
     Confidence,
+    InterruptionReport,
     LayerReport,
     StepCost,
     StepKindReport,

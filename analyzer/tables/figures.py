@@ -28,12 +28,6 @@ def path_reader(path: str) -> Callable[[Any], Any]:
     return read
 
 
-def per_step(total: str, steps: int | None) -> Callable[[Any], float]:
-    """The reader of a total by its path, or of its mean over so many steps."""
-    read = path_reader(total)
-    return read if steps is None else lambda row: read(row) / (steps or 1)
-
-
 def quotient(part: str, whole: str) -> Callable[[Any], float | None]:
     """The reader of `part` ÷ `whole`, two paths; None if one is unknown, or the whole is 0."""
     read_part, read_whole = path_reader(part), path_reader(whole)
@@ -51,3 +45,14 @@ def columns_of(part: str, *columns: AnyColumn) -> tuple[AnyColumn, ...]:
         replace(column, value=f"{part}.{column.key}") if column.value is None else column
         for column in columns
     )
+
+
+def per_step(steps: int | None, *columns: AnyColumn) -> tuple[AnyColumn, ...]:
+    """Columns of totals; with `steps`, of their means over so many steps."""
+
+    def mean(read: Callable[[Any], Any]) -> Callable[[Any], float]:
+        return lambda row: read(row) / (steps or 1)
+
+    if steps is None:
+        return columns
+    return tuple(replace(column, value=mean(column.reader())) for column in columns)

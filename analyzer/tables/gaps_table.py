@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from decodescope.analyzer.names.fitted_names import ShortNames, cut_start
-from decodescope.analyzer.schema.interruption_report import InterruptionReport
 from decodescope.analyzer.schema.report import DeviceReport, GapReport, GapTotal, Report
+from decodescope.analyzer.schema.step_report import InterruptionReport
 from decodescope.analyzer.tables.columns import (
     CODE,
     COUNT,
@@ -75,6 +75,11 @@ def gap_class_columns(
     means of so many steps, and the meaning of a class is said."""
     count, time = (COUNT, DURATION) if steps is None else (NUMBER, MICROSECONDS)
     meanings = CPU_GAP_MEANINGS if on_cpu else GAP_MEANINGS
+    about = "How many gaps have a part of the class."
+    counted: Column[GapClassRow] = Column("count", "gaps", count, about, "total.count", priority=1)
+    summed: Column[GapClassRow] = Column(
+        "total_ns", "total", time, "The time of these parts.", "total.total_ns", tone="strong"
+    )
     return (
         Column(
             "class",
@@ -95,22 +100,7 @@ def gap_class_columns(
             priority=6,
             tone="dim",
         ),
-        Column(
-            "count",
-            "gaps",
-            count,
-            "How many gaps have a part of the class.",
-            per_step("total.count", steps),
-            priority=1,
-        ),
-        Column(
-            "total_ns",
-            "total",
-            time,
-            "The time of these parts.",
-            per_step("total.total_ns", steps),
-            tone="strong",
-        ),
+        *per_step(steps, counted, summed),
         Column(
             "window_share",
             of,

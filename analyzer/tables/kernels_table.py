@@ -85,7 +85,6 @@ def _calls(
             "total",
             time,
             "The sum of the durations of its calls.",
-            per_step("total_ns", steps),
             priority=13 if attributed else 0,
             tone="dim" if attributed else "plain",
         ),
@@ -94,25 +93,25 @@ def _calls(
             "attributed",
             time,
             "Attributed time: shared with the kernels that run at once.",
-            per_step("attributed_ns", steps),
             priority=0 if attributed else 13,
             shown=any(kernel.attributed_ns != kernel.total_ns for kernel in kernels),
             tone="plain" if attributed else "dim",
         ),
     )
-    short = any(kernel.short_calls for kernel in kernels)
     return (
-        Column("count", "calls", count, "How often it ran.", per_step("count", steps), priority=2),
-        Column(
-            "short_calls",
-            "short",
-            count,
-            "Calls that ran for less time than their launch call took.",
-            per_step("short_calls", steps),
-            priority=6,
-            shown=short,
+        *per_step(
+            steps,
+            Column("count", "calls", count, "How often it ran.", priority=2),
+            Column(
+                "short_calls",
+                "short",
+                count,
+                "Calls that ran for less time than their launch call took.",
+                priority=6,
+                shown=any(kernel.short_calls for kernel in kernels),
+            ),
+            *(reversed(times) if attributed else times),
         ),
-        *(reversed(times) if attributed else times),
         Column("mean_ns", "mean", time, "The mean duration of a call.", priority=5),
         *(
             Column(

@@ -169,6 +169,29 @@ def table_of_lines(
 
 def _columns(report: Report, folded: bool, steps: int | None) -> tuple[Column[RangeLine], ...]:
     attributed, count = report.overlapping, COUNT if steps is None else NUMBER
+    times: tuple[Column[RangeLine], ...] = (
+        Column(
+            "attributed_ns",
+            "attributed",
+            _TIME,
+            "Attributed time: shared with the kernels that run at once.",
+            shown=attributed,
+            tone="strong",
+        ),
+        Column(
+            "gpu_ns",
+            "time" if report.on_cpu else "GPU time",
+            _TIME,
+            "The time in which any of its ops ran.",
+            priority=DETAIL if attributed else 0,
+            tone="plain" if attributed else "strong",
+        ),
+    )
+    others: tuple[Column[RangeLine], ...] = (
+        Column("idle_ns", "idle", _TIME, "The gaps that its ops ended.", priority=2),
+        Column("launch_calls", "launches", count, "The launch calls inside.", priority=5),
+        Column("gpu_ops", ops_word(report), count, "The ops launched inside.", priority=6),
+    )
     return columns_of(
         "range",
         Column(
@@ -180,49 +203,9 @@ def _columns(report: Report, folded: bool, steps: int | None) -> tuple[Column[Ra
             sort=attrgetter("label"),
             least=24,
         ),
-        Column(
-            "attributed_ns",
-            "attributed",
-            _TIME,
-            "Attributed time: shared with the kernels that run at once.",
-            per_step("range.attributed_ns", steps),
-            shown=attributed,
-            tone="strong",
-        ),
-        Column(
-            "gpu_ns",
-            "time" if report.on_cpu else "GPU time",
-            _TIME,
-            "The time in which any of its ops ran.",
-            per_step("range.gpu_ns", steps),
-            priority=DETAIL if attributed else 0,
-            tone="plain" if attributed else "strong",
-        ),
+        *per_step(steps, *columns_of("range", *times)),
         _SHARE,
-        Column(
-            "idle_ns",
-            "idle",
-            _TIME,
-            "The gaps that its ops ended.",
-            per_step("range.idle_ns", steps),
-            priority=2,
-        ),
-        Column(
-            "launch_calls",
-            "launches",
-            count,
-            "The launch calls inside.",
-            per_step("range.launch_calls", steps),
-            priority=5,
-        ),
-        Column(
-            "gpu_ops",
-            ops_word(report),
-            count,
-            "The ops launched inside.",
-            per_step("range.gpu_ops", steps),
-            priority=6,
-        ),
+        *per_step(steps, *columns_of("range", *others)),
         *(_folded(steps) if folded else ()),
         *_CONFIDENCE,
     )

@@ -45,13 +45,14 @@ _PERPLEXITY = Kind(_small(4))
 _PERPLEXITY_RATIO = Kind(lambda value: UNKNOWN if value is None else f"{value:.4f}")
 
 
-def _scored(figure: str, kind: Kind) -> Callable[[Side], str]:
-    def text(side: Side) -> str:
-        return (
-            UNKNOWN if side.accuracy is None else accuracy_figure(side.accuracy, figure, kind.text)
-        )
+def _scored(figure: str, title: str, kind: Kind, about: str, priority: int) -> Column[Side]:
+    """A figure of accuracy with its interval."""
 
-    return text
+    def text(side: Side) -> str:
+        scored = side.accuracy
+        return UNKNOWN if scored is None else accuracy_figure(scored, figure, kind.text)
+
+    return Column(f"accuracy.{figure}", title, kind, about, text=text, priority=priority)
 
 
 _VERDICT = Kind(
@@ -164,30 +165,21 @@ _ERROR: tuple[Column[Side], ...] = (
         "The error of the logits, relative to the reference.",
         priority=14,
     ),
-    Column(
-        "accuracy.kl",
-        "KL, nats",
-        _SMALL,
-        "The KL divergence from the reference (95 % interval).",
-        text=_scored("kl", _SMALL),
-        priority=1,
-    ),
-    Column(
-        "accuracy.top1_agreement",
+    _scored("kl", "KL, nats", _SMALL, "The KL divergence from the reference (95 % interval).", 1),
+    _scored(
+        "top1_agreement",
         "top-1",
         PERCENT,
         "How often the most likely token is the reference's (95 %).",
-        text=_scored("top1_agreement", PERCENT),
-        priority=7,
+        7,
     ),
     Column("accuracy.perplexity", "perplexity", _PERPLEXITY, "Of the text.", priority=15),
-    Column(
-        "accuracy.perplexity_ratio",
+    _scored(
+        "perplexity_ratio",
         "perplexity ratio",
         _PERPLEXITY_RATIO,
         "Perplexity ÷ that of the reference (95 %).",
-        text=_scored("perplexity_ratio", _PERPLEXITY_RATIO),
-        priority=16,
+        16,
     ),
 )
 _BEATEN_BY: tuple[Column[Side], ...] = (

@@ -1,9 +1,10 @@
 """The tracks of an analysis: host threads, ranges, streams, waits for other devices, gaps and
-interruptions, of all devices on one clock."""
+interruptions, of all devices on one clock; and those of one device during one step."""
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,11 +13,12 @@ from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.timing.gaps import GapParts
 from decodescope.analyzer.timing.intervals import merged, overlapped
 from decodescope.analyzer.timing.timeline import OVERLAP_SHARE, families_of
-from decodescope.analyzer.trace import Int64s, Intervals, Trace, rows_by
+from decodescope.analyzer.trace import GpuOps, Int64s, Intervals, Trace, rows_by
 from decodescope.analyzer.tracks.host import MAX_LEVELS, HostTracks, owners
 from decodescope.analyzer.tracks.track import Slices, Track, TrackKey, track_of
 
 _NUMBER = re.compile(r"\d+")
+_Rows = TypeVar("_Rows", GpuOps, GapParts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -211,19 +213,18 @@ def _causes(analysis: Analysis) -> list[str]:
 
 def _interruption_track(analysis: Analysis, device: int, prefix: str) -> Iterator[Track]:
     """The interruptions of the device, if there are any."""
-    interruptions = analysis.interruptions
-    rows = [row for row, interruption in enumerate(interruptions) if interruption.device == device]
-    if not rows:
-        return
-    rows.sort(key=lambda row: interruptions[row].start_ns)
-    causes = sorted({interruption.cause for interruption in interruptions})
+    causes = sorted({interruption.cause for interruption in analysis.interruptions})
     first = len(analysis.trace.names) + len(analysis.ranges.paths)
     columns = [
         (interruption.start_ns, interruption.end_ns, first + causes.index(interruption.cause), row)
-        for row, interruption in ((row, interruptions[row]) for row in rows)
+        for row, interruption in enumerate(analysis.interruptions)
+        if interruption.device == device
     ]
+    if not columns:
+        return
+    columns.sort(key=lambda column: column[0])
     start_ns, end_ns, label, row = np.array(columns, dtype=np.int64).T
-    slices = Slices(start_ns, end_ns, label, row, np.zeros(len(rows), dtype=np.int8))
+    slices = Slices(start_ns, end_ns, label, row, np.zeros(len(row), dtype=np.int8))
     yield track_of(TrackKey("interruption", device), prefix + "interr.", slices)
 
 
@@ -268,3 +269,51 @@ def _ancestors(analysis: Analysis) -> list[Int64s]:
         if level < MAX_LEVELS:
             levels.append(np.where(depths[current] == level, current, -1))
     return levels[::-1]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StepTracks:
+    """The streams of a device during one step and the parts of its gaps, clipped to the step, in ns
+    from its first op.
+
+    The step lasts `length_ns`, until the next step's first op: a gap after its last op is included.
+    `device` is the one in reports; the labels of ops index `names`, those of the trace.
+    """
+
+    device: int | str
+    length_ns: int
+    streams: tuple[Track, ...]
+    gaps: Track
+    names: tuple[str, ...]
+
+    @property
+    def ops(self) -> Slices:
+        """The ops of all streams, sorted by start."""
+        ops = Slices.concatenate([track.slices for track in self.streams])
+        return ops.take(np.argsort(ops.row))
+
+
+def step_tracks(analysis: Analysis, index: int) -> StepTracks:
+    """The tracks of step `index`, which launched something."""
+    trace, steps = analysis.trace, analysis.steps
+    start_ns = int(steps.span.start_ns[index])
+    length_ns = int(max(steps.time_ns[index], steps.span.length_ns[index]))
+    device = int(steps.device[index])
+    ops = _clipped(trace.ops.take(trace.ops.device == device), start_ns, length_ns)
+    gaps = _clipped(analysis.idle_of((device,)), start_ns, length_ns)
+    return StepTracks(
+        device=trace.device_label(device),
+        length_ns=length_ns,
+        streams=tuple(stream_tracks(replace(trace, ops=ops), np.arange(len(ops)), "")),
+        gaps=gap_track(gaps, device, ""),
+        names=trace.names,
+    )
+
+
+def _clipped(rows: _Rows, start_ns: int, length_ns: int) -> _Rows:
+    seen = rows.take((rows.start_ns < start_ns + length_ns) & (rows.end_ns > start_ns))
+    return replace(
+        seen,
+        start_ns=np.clip(seen.start_ns - start_ns, 0, length_ns),
+        end_ns=np.clip(seen.end_ns - start_ns, 0, length_ns),
+    )

@@ -1,30 +1,217 @@
-"""A comparison or a diff: tables for a terminal from 60 columns on, and GitHub Markdown."""
+"""A comparison or a diff as titles, tables and notes: for a terminal from 60 columns on, and as
+GitHub Markdown."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
 from rich.console import RenderableType, RenderResult
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from decodescope.analyzer.schema.comparison_report import Comparison, Diff
+from decodescope.analyzer.comparing.diff import BASE, OTHER
+from decodescope.analyzer.comparing.range_alignment import time_figure
+from decodescope.analyzer.comparing.sides import sides_of
+from decodescope.analyzer.schema.comparison_report import Comparison, Diff, DiffAnswer, Gate, Pair
+from decodescope.analyzer.schema.report import Finding, Report
+from decodescope.analyzer.schema.step_report import StepKind
+from decodescope.analyzer.tables.changes_table import parts_table, range_changes_table, range_notes
 from decodescope.analyzer.tables.columns import Column, Table
+from decodescope.analyzer.tables.sides_table import (
+    accuracy_notes,
+    accuracy_table,
+    speed_table,
+    speeds_table,
+)
+from decodescope.analyzer.text.formatting import (
+    duration,
+    ratio_text,
+    sampling_words,
+    signed_change,
+    weights_note,
+)
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.analyzer.views.comparison_sections import Section, Summary, summary_of
 from decodescope.analyzer.views.table_parts import Fitted, plain_table
+from decodescope.analyzer.vocabulary.words import (
+    STANDINGS_NOTE,
+    STEP_NOTE,
+    device_words,
+    part_words,
+    step_ratio_text,
+)
 
+_MOST_RANGES = 12
 _FIRST_COLUMN_CELLS = 16
 _SPACE = 2
-
-
 # An underscore inside a word is not emphasis, and kernel and range names are full of them. GitHub
 # makes a link of "://" and of "www.".
 _SPECIAL = re.compile(
     r"[\\`*\[\]{}|#~$]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])|(?<=:)/(?=/)|(?<=www)\.", re.IGNORECASE
 )
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One table with its title, and a note below it."""
+
+    title: str
+    table: Table[Any]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Everything an output shows, in its order: the title with the note on its weights, facts,
+    tables, findings and the gate."""
+
+    title: str
+    weights_note: str
+    facts: tuple[str, ...]
+    sections: tuple[Section, ...]
+    findings: tuple[Finding, ...]
+    gate: Gate | None
+
+    @property
+    def gate_sentence(self) -> str:
+        """Whether the gate failed and what it allows; empty without a gate."""
+        if self.gate is None:
+            return ""
+        outcome = "failed" if self.gate.failures else "passed"
+        allowed = f"{self.gate.allowed_percent:g} % slower than {self.gate.baseline}"
+        return f"Regression gate {outcome}: up to {allowed} is allowed"
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        return self.gate.failures if self.gate else ()
+
+
+def summary_of(compared: Comparison | Diff) -> Summary:
+    """Everything of a comparison or a diff that fits tables."""
+    return _diff_summary(compared) if isinstance(compared, Diff) else _comparison_summary(compared)
+
+
+def _comparison_summary(comparison: Comparison) -> Summary:
+    run, result, sides = comparison.runs[0], comparison.comparison, sides_of(comparison)
+    untimed = [variant.variant for variant in result.variants if variant.interpreted]
+    rounds = "1 round" if result.rounds == 1 else f"{result.rounds} rounds"
+    speeds = [pair.speed for pair in result.pairs if pair.speed is not None]
+    reasons = dict.fromkeys(speed.reason for speed in speeds if speed.reason)
+    accuracy = [*accuracy_notes(sides)[:1], *([STANDINGS_NOTE] if result.standings else [])]
+    return Summary(
+        title=run.model,
+        weights_note=weights_note(run.weights),
+        facts=(
+            f"{run.dtype} · batch {run.batch} · context {run.context} + {run.tokens} tokens · "
+            f"{sampling_words(run.sampling)}",
+            f"{rounds}, variants in turn · device: {run.device} · {run.device_name}",
+            *([f"interpreted, without times: {', '.join(untimed)}"] if untimed else ()),
+        ),
+        sections=_with_rows(
+            Section("Tokens/s, unprofiled, and figures of a step", speeds_table(sides)),
+            Section("Ratios of tokens/s", speed_table(result.pairs), "; ".join(reasons)),
+            Section("Accuracy of the logits", accuracy_table(sides), "; ".join(accuracy)),
+            *_change_sections(result.pairs),
+        ),
+        findings=result.findings,
+        gate=result.gate,
+    )
+
+
+def _diff_summary(diff: Diff) -> Summary:
+    reports = {BASE: diff.base, OTHER: diff.other}
+    pair = replace(diff.pair, base=BASE, other=OTHER, step=diff.answer)
+    per = "per step" if diff.base.steps or diff.other.steps else "in all"
+    weights = [report.capture.weights for report in reports.values() if report.capture]
+    traces = (diff.answer.base_traces, diff.answer.other_traces)
+    title, *answer_facts = answer_lines(diff)
+    return Summary(
+        title=title,
+        weights_note=", ".join(dict.fromkeys(filter(None, map(weights_note, weights)))),
+        facts=(
+            *answer_facts,
+            *(
+                _source_line(name, report, len(of_side))
+                for (name, report), of_side in zip(reports.items(), traces, strict=True)
+            ),
+        ),
+        sections=_with_rows(
+            Section("Figures of both sides", speeds_table(sides_of(diff))),
+            *_change_sections((pair,), per),
+        ),
+        findings=diff.findings,
+        gate=diff.gate,
+    )
+
+
+def answer_lines(diff: Diff) -> Iterator[str]:
+    """Step against step in one line; the part that changed most (that the profiler's cost changed
+    says nothing about the step); the step times without a profiler."""
+    answer = diff.answer
+    yield _step_line(answer, diff.base.answer.kind)
+    largest = next((row for row in answer.parts if row.group != "profiler"), None)
+    if largest is not None and largest.change_ns:
+        whole_ns = sum(row.change_ns for row in answer.parts)
+        yield (
+            f"changed most: {part_words(largest.part)} {signed_change(largest.change_ns)}, of the "
+            f"step {signed_change(whole_ns)}"
+        )
+    if answer.unprofiled_ratio is not None:
+        base_ns, other_ns = (report.answer.unprofiled_step_ns for report in (diff.base, diff.other))
+        ratio = "" if answer.differences else f", {ratio_text(answer.unprofiled_ratio)}"
+        yield f"unprofiled: {duration(base_ns)} → {duration(other_ns)}{ratio}"
+
+
+def _step_line(answer: DiffAnswer, kind: StepKind) -> str:
+    """Of sides that differ, in what comes first, and their two step times are no ratio."""
+    if answer.base_step_ns is None and answer.other_step_ns is None:
+        return "What changed from A to B: whole traces, without steps"
+    base, other = duration(answer.base_step_ns), duration(answer.other_step_ns)
+    if answer.differences:
+        return f"A and B differ in {', '.join(answer.differences)}: step {base} in A, {other} in B"
+    step = "step" if kind == "unknown" else f"{kind} step"
+    return f"{step} from A to B: {base} → {other}, {step_ratio_text(answer)}"
+
+
+def _with_rows(*sections: Section) -> tuple[Section, ...]:
+    return tuple(section for section in sections if section.table.rows)
+
+
+def _source_line(name: str, report: Report, traces: int) -> str:
+    parts = [f"{name}: {report.source.path}"]
+    if capture := report.capture:
+        parts += [capture.model, capture.variant, capture.dtype]
+        parts += [f"batch {capture.batch}", f"context {capture.context}"]
+    parts.append(", ".join(device.name or device_words(device.device) for device in report.devices))
+    parts.append("1 step" if report.answer.steps == 1 else f"{report.answer.steps} steps")
+    if traces > 1:
+        parts.append(f"the median of {traces} traces")
+    return " · ".join(filter(None, parts))
+
+
+def _change_sections(pairs: Sequence[Pair], per: str = "per step") -> Iterator[Section]:
+    """Changes of each pair: the parts of the step, and the ranges that changed most."""
+    for pair in pairs:
+        sides = f"{pair.base} to {pair.other}"
+        if pair.step is not None:
+            table = parts_table(pair.step, (pair.base, pair.other))
+            yield Section(f"Where the time went {per}: {sides}", table, STEP_NOTE)
+        yield range_section(pair)
+
+
+def range_section(pair: Pair) -> Section:
+    """The innermost ranges whose busy (if ops overlap: attributed) and idle time changed most."""
+    table = range_changes_table(pair, (pair.base, pair.other), _MOST_RANGES)
+    figure = time_figure(pair)
+    keys = (f"{key}.{side}" for key in (figure, "idle_ns") for side in ("base", "other", "moved"))
+    return Section(
+        f"Ranges that changed most: {pair.base} to {pair.other}",
+        table.only("path", "change", *keys),
+        range_notes(table, pair.overlapping),
+    )
 
 
 def comparison_table(compared: Comparison | Diff) -> RenderableType:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         DiffAnswer,
         SpeedRatio,
     )
+    from decodescope.analyzer.schema.run_report import Interval
 
 _BOUND_WORDS = {"kernels": "kernel-bound", "copies": "copy-bound", "unknown": "bound unknown"}
 _PART_WORDS = {
@@ -75,11 +76,15 @@ def verdict_words(verdict: "ChangeVerdict") -> str:
 
 def speed_text(speed: "SpeedRatio") -> str:
     """`x1.243 (95 %: x1.212 to x1.270), faster`; without an interval the ratio and the verdict."""
-    text = ratio_text(speed.value)
-    if speed.interval is not None:
-        level = f"{speed.interval.confidence * 100:g} %"
-        text += f" ({level}: {interval_text(speed.interval, ratio_text)})"
+    text = ratio_text(speed.value) + _interval_words(speed.interval)
     return f"{text}, {verdict_words(speed.verdict)}"
+
+
+def _interval_words(interval: "Interval | None") -> str:
+    if interval is None:
+        return ""
+    level = f"{interval.confidence * 100:g} %"
+    return f" ({level}: {interval_text(interval, ratio_text)})"
 
 
 def step_ratio_text(answer: "DiffAnswer") -> str:
@@ -87,12 +92,8 @@ def step_ratio_text(answer: "DiffAnswer") -> str:
     without an interval, why there is none of that."""
     if answer.ratio is None:
         return "no ratio: a side has no steps"
-    text = ratio_text(answer.ratio)
-    if answer.interval is None:
-        return f"{text}, {answer.reason}"
-    level = f"{answer.interval.confidence * 100:g} %"
-    interval = interval_text(answer.interval, ratio_text)
-    return f"{text} ({level}: {interval}), {verdict_words(answer.verdict)}"
+    why = answer.reason if answer.interval is None else verdict_words(answer.verdict)
+    return f"{ratio_text(answer.ratio)}{_interval_words(answer.interval)}, {why}"
 
 
 def straggler_text(communication: CommunicationReport) -> str:

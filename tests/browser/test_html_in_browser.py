@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from decodescope.analyzer.html.report_page import VariantView, html_report
-from decodescope.analyzer.tracks.step_tracks import step_tracks
+from decodescope.analyzer.tracks.build import step_tracks
 from tests.helpers.chromium import Tab
 from tests.helpers.html_samples import (
     HOSTILE,

@@ -28,8 +28,8 @@ from decodescope.analyzer.chrome.chrome_export import export_chrome
 from decodescope.analyzer.protocol.messages import VariantInfo
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.schema.answer import Answer
-from decodescope.analyzer.schema.interruption_report import InterruptionReport
 from decodescope.analyzer.schema.report import Finding, Health, Report
+from decodescope.analyzer.schema.step_report import InterruptionReport
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.views.comparison_table import comparison_table
 from decodescope.analyzer.views.report_table import report_table

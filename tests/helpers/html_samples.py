@@ -19,12 +19,16 @@ from decodescope.analyzer.schema.comparison_report import (
     Standing,
     VariantRates,
 )
-from decodescope.analyzer.schema.interruption_report import InterruptionReport
 from decodescope.analyzer.schema.kernel_report import Roofline, StepTimes
 from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding, HostActivity, Report
 from decodescope.analyzer.schema.run_report import Accuracy, Interval, RunReport
-from decodescope.analyzer.schema.step_report import Bandwidth, StepKindReport, StructureReport
-from decodescope.analyzer.tracks.step_tracks import step_tracks
+from decodescope.analyzer.schema.step_report import (
+    Bandwidth,
+    InterruptionReport,
+    StepKindReport,
+    StructureReport,
+)
+from decodescope.analyzer.tracks.build import step_tracks
 from tests.helpers.kineto_events import call, op, span, trace_of
 
 HOSTILE = (

@@ -6,7 +6,7 @@ import numpy as np
 
 from decodescope.analyzer.names.kinds import FAMILIES
 from decodescope.analyzer.names.rules import kernel_meaning
-from decodescope.analyzer.tracks.step_tracks import StepTracks
+from decodescope.analyzer.tracks.build import StepTracks
 from decodescope.analyzer.tracks.track import Slices, TrackKey, track_of
 
 

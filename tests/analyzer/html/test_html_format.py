@@ -5,7 +5,7 @@ import html
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.analyzer.html.page import breakable, share
+from decodescope.analyzer.html.page import breakable
 from decodescope.analyzer.schema.comparison_report import SpeedRatio
 from decodescope.analyzer.schema.run_report import Interval
 from decodescope.analyzer.text.formatting import UNKNOWN, flops_rate, signed_duration
@@ -19,8 +19,6 @@ def test_figures_as_text() -> None:
     assert speed_text(SpeedRatio(1.0, None, "unknown")) == "x1.000, no interval"
     assert signed_duration(-1500) == "-1.50 µs"
     assert signed_duration(None) == UNKNOWN
-    assert share(None, 5) == share(1, 0) == share(1, None) == UNKNOWN
-    assert share(-1, 4) == "-25.0 %"
     assert flops_rate(7.3e13) == "73.0 TFLOP/s"
     assert flops_rate(2e6) == "2.00 MFLOP/s"
 

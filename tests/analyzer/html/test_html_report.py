@@ -18,7 +18,7 @@ from decodescope.analyzer.schema.report import GAP_CLASSES, Report
 from decodescope.analyzer.schema.step_report import StructureReport
 from decodescope.analyzer.text.formatting import UNKNOWN, count, duration
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.analyzer.tracks.step_tracks import step_tracks
+from decodescope.analyzer.tracks.build import step_tracks
 from tests.helpers.html_samples import (
     HOSTILE,
     full_report,

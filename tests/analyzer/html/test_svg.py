@@ -22,7 +22,7 @@ from decodescope.analyzer.schema.kernel_report import QueueDepth
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.schema.run_report import Interval
 from decodescope.analyzer.timing.intervals import union
-from decodescope.analyzer.tracks.step_tracks import StepTracks
+from decodescope.analyzer.tracks.build import StepTracks
 from tests.helpers.answers import answer_of
 from tests.helpers.comparison_reports import ACCURACY
 from tests.helpers.step_tracks import step_tracks_of

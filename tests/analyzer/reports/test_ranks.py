@@ -18,7 +18,7 @@ from decodescope.analyzer.readers.ranks import merge_ranks
 from decodescope.analyzer.readers.reading import load
 from decodescope.analyzer.schema.report import Finding
 from decodescope.analyzer.trace import GpuOps, HostEvents, Trace
-from decodescope.analyzer.tracks.step_tracks import step_tracks
+from decodescope.analyzer.tracks.build import step_tracks
 from tests.helpers.kineto_events import (
     RECORDED,
     Event,

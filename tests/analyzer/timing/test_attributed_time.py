@@ -16,7 +16,7 @@ from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.timing.attributed_time import attributed_in, attributed_ns
 from decodescope.analyzer.timing.intervals import covered_inside, union
 from decodescope.analyzer.trace import Intervals
-from decodescope.analyzer.views.comparison_sections import range_section
+from decodescope.analyzer.views.comparison_table import range_section
 from tests.helpers.kineto_events import (
     PID,
     RECORDED,

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer.readers.kineto.kineto_reader import read_kineto_bytes
-from decodescope.analyzer.schema.interruption_report import InterruptionReport
 from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.schema.step_report import InterruptionReport
 from decodescope.analyzer.trace import Trace
 from tests.helpers.drawn_windows import analysed, windows
 from tests.helpers.kineto_events import Event, call, document, event, op, span, trace_of

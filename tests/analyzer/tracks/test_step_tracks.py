@@ -3,7 +3,7 @@
 from decodescope.analyzer import Analysis, analyze
 from decodescope.analyzer.names.kinds import FAMILIES
 from decodescope.analyzer.schema.report import GAP_CLASSES
-from decodescope.analyzer.tracks.step_tracks import step_tracks
+from decodescope.analyzer.tracks.build import step_tracks
 from tests.helpers.kineto_events import call, op, span, trace_of
 
 

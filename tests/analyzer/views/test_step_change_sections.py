@@ -9,8 +9,12 @@ from decodescope.analyzer.schema.comparison_report import Diff
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.text.formatting import UNKNOWN
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.analyzer.views.comparison_sections import Section, summary_of
-from decodescope.analyzer.views.comparison_table import comparison_markdown, comparison_table
+from decodescope.analyzer.views.comparison_table import (
+    Section,
+    comparison_markdown,
+    comparison_table,
+    summary_of,
+)
 from tests.helpers.planted.step_reports import step_report
 from tests.helpers.rich_report import text_of
 

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 from decodescope.analyzer.text.formatting import age
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.analyzer.views.comparison_sections import summary_of
+from decodescope.analyzer.views.comparison_table import summary_of
 from decodescope.analyzer.vocabulary.words import straggler_text
 from decodescope.tui.model.comparing import ComparisonState
 from decodescope.tui.model.view import Moment, View, Window
