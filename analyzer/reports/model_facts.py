@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from decodescope.analyzer.answer.parts import MedianStep
+from decodescope.analyzer.collectives.participants import messages_of
 from decodescope.analyzer.modelling.matrices import head_matrix
 from decodescope.analyzer.modelling.shape import ModelShape, StepShape, causal_pairs
 from decodescope.analyzer.modelling.trace_facts import (
@@ -21,7 +22,7 @@ from decodescope.analyzer.modelling.trace_facts import (
 from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.reports.user_facts import Given
 from decodescope.analyzer.timing.step_annotations import StepAnnotation
-from decodescope.analyzer.trace import CollectiveMessage, Int64s
+from decodescope.analyzer.trace import CollectiveMessage
 
 _CLASS_PART = re.compile(r"(?:^|/)([A-Za-z]\w*?_\d+)(?=/|$)")
 _GATHERS = ("allgather", "all_gather")
@@ -50,7 +51,8 @@ def trace_facts(found: MedianStep) -> TraceFacts:
     else:
         # The work of our own ops is that of fused kernels.
         moved, flops = trace.work.bytes, trace.work.flops
-    messages = list(_messages(found, ops))
+    numbers = np.unique(messages_of(trace, ops)).tolist()
+    messages = [trace.message_table[number] for number in numbers if number >= 0]
     return TraceFacts(
         layers=found.report.layers or None,
         motif=tuple(row.motif for row in found.layers if row.motif is not None),
@@ -149,27 +151,6 @@ def _classes(found: MedianStep) -> frozenset[str]:
     if trace.reference is not None:
         names |= {op.path for op in trace.reference.ops}
     return frozenset(part for name in names for part in _CLASS_PART.findall(name))
-
-
-def _messages(found: MedianStep, ops: Int64s) -> Iterator[CollectiveMessage]:
-    """The distinct messages of the step's ops."""
-    trace = found.timeline.trace
-    if not len(trace.messages):
-        return
-    columns = trace.ops
-    own = {
-        (int(columns.start_ns[op]), int(columns.device[op]), int(columns.stream[op]))
-        for op in ops[np.isin(columns.start_ns[ops], trace.messages.start_ns)].tolist()
-    }
-    rows = zip(
-        trace.messages.start_ns.tolist(),
-        trace.messages.device.tolist(),
-        trace.messages.stream.tolist(),
-        trace.messages.message.tolist(),
-        strict=True,
-    )
-    for message in {message for *place, message in rows if tuple(place) in own}:
-        yield trace.message_table[message]
 
 
 def _elements(messages: list[CollectiveMessage], names: tuple[str, ...]) -> frozenset[int]:
