@@ -34,11 +34,6 @@ class CollectiveOperation:
     kind: str
     group: str = ""
 
-    @property
-    def mutual(self) -> bool:
-        """Whether every rank of the group waits for every other one."""
-        return self.name in MUTUAL
-
 
 _ELEMENT_BYTES = {
     **dict.fromkeys(("Byte", "Char", "Bool", "Float8_e4m3fn", "Float8_e5m2"), 1),

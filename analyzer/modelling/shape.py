@@ -144,10 +144,6 @@ class StepShape:
     def queries(self) -> int:
         return self.batch if self.query_tokens is None else self.query_tokens
 
-    @property
-    def is_decode(self) -> bool:
-        return self.queries == self.batch
-
     def kv_read(self, window: int | None) -> float:
         """Positions that a layer's attention must read: batch * min(length, window + queries - 1)
         of the mean request."""
@@ -164,14 +160,6 @@ class StepShape:
         if self.pairs is None:
             return total
         return self.pairs if window is None else min(self.pairs, total)
-
-
-def causal_pairs(queries: int, query_squares: int, query_keys: int) -> int:
-    """`StepShape.pairs` from sums over requests of q, q^2 and q * k, as vLLM's annotations give.
-
-    A request has q * k - q * (q - 1) / 2 pairs.
-    """
-    return query_keys - (query_squares - queries) // 2
 
 
 def _visible(positions: float, window: int | None) -> float:

@@ -249,7 +249,7 @@ def _latent_attention(
     tokens, element = step.queries, shape.element_bytes
     row = latent.kv_rank + latent.rope_dim
     normed = latent.kv_rank + (latent.q_rank or 0)
-    if step.is_decode:
+    if step.queries == step.batch:
         q, out = row, latent.kv_rank
     else:
         q, out = latent.nope_dim + latent.rope_dim, latent.value_dim

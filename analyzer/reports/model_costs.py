@@ -22,7 +22,7 @@ from decodescope.analyzer.reports.model_facts import (
     trace_facts,
 )
 from decodescope.analyzer.reports.user_facts import Given, GivenModel
-from decodescope.analyzer.roofline.peaks import DatasheetPeak, measured_peak
+from decodescope.analyzer.roofline.peaks import DatasheetPeak
 from decodescope.analyzer.roofline.roofline import (
     Costs,
     LimitedWork,
@@ -99,7 +99,8 @@ def _costs(
     if cost is None or model.source != "capture":
         cost = _step_cost(model, sizes, work, device_name, peak)
     if cost.measured_peak_bytes_per_s is not None:
-        peak = measured_peak(cost.measured_peak_bytes_per_s, peak)
+        flops_per_s = {} if peak is None else peak.flops_per_s
+        peak = DatasheetPeak(cost.measured_peak_bytes_per_s, "measured", flops_per_s)
     works = {
         role: limited_work(amount, peak, _dtype(model, role))
         for role, amount in with_fused_roles(

@@ -10,7 +10,7 @@ import numpy as np
 from decodescope.analyzer.answer.parts import MedianStep
 from decodescope.analyzer.collectives.participants import messages_of
 from decodescope.analyzer.modelling.matrices import head_matrix
-from decodescope.analyzer.modelling.shape import ModelShape, StepShape, causal_pairs
+from decodescope.analyzer.modelling.shape import ModelShape, StepShape
 from decodescope.analyzer.modelling.trace_facts import (
     Product,
     ProductFit,
@@ -96,7 +96,7 @@ def step_sizes(
         kv_tokens = (batch or 1) * given.context
     least = max(queries or 0, batch or 1)
     # Of unknown requests, each token may be one, which sees itself alone.
-    pairs = queries if batch is None else _pairs(annotation)
+    pairs = queries if batch is None else annotation.pairs
     shape_of_step = StepShape(batch or 1, least if kv_tokens is None else kv_tokens, queries, pairs)
     by_shapes = batch is not None and not (annotation.batch or given.batch)
     return StepSizes(shape_of_step, batch, kv_tokens, by_shapes)
@@ -132,17 +132,6 @@ def _shown_rows(
         else:
             tokens = tokens or fit.tokens
     return tokens, requests
-
-
-def _pairs(annotation: StepAnnotation) -> int | None:
-    """(Query, key) pairs under the causal mask; None where the annotation does not say them, or
-    says what cannot be."""
-    tokens, squares = annotation.query_tokens, annotation.query_squares
-    keys = annotation.query_keys
-    if tokens is None or squares is None or keys is None:
-        return None
-    pairs = causal_pairs(tokens, squares, keys)
-    return pairs if tokens <= pairs <= tokens * (annotation.kv_tokens or 0) else None
 
 
 def _classes(found: MedianStep) -> frozenset[str]:

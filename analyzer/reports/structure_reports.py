@@ -117,7 +117,7 @@ def _checked(layers: StepLayers, named: Int64s, by: StructureSource) -> _Layers:
     by_range = named[bounds[0] : bounds[-1]]
     known = by_range != NO_LAYER
     if known.mean() < _CHECKED:
-        exact = layers.exact_share == 1
+        exact = all(layer.exact for layer in layers.layers)
         return _Layers("repetition", "exact" if exact else "partial", bounds, motif)
     first = int(by_range[known].min())
     agree = bool((by_range[known] - first == number[known]).all())

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.modelling.shape import StepShape, causal_pairs
+from decodescope.analyzer.modelling.shape import StepShape
+from decodescope.analyzer.timing.step_annotations import parse_annotation
 
 
 def walk(queries: int, keys: int, window: int | None) -> tuple[int, int]:
@@ -38,11 +39,11 @@ def test_requests_of_one_length(batch: int, queries: int, cached: int, window: i
 def test_pairs_from_the_sums_of_an_annotation(requests: list[tuple[int, int]]) -> None:
     queries = [query for query, _ in requests]
     keys = [query + cached for query, cached in requests]
-    pairs = causal_pairs(
-        sum(queries),
-        sum(query**2 for query in queries),
-        sum(query * key for query, key in zip(queries, keys, strict=True)),
-    )
+    squares = sum(query**2 for query in queries)
+    products = sum(query * key for query, key in zip(queries, keys, strict=True))
+    sums = f"sq{sum(queries)}sk{sum(keys)}sqsq{squares}sqsk{products}"
+    name = f"execute_9_context_{len(requests)}({sums})_generation_0(sq0sk0sqsq0sqsk0)"
+    pairs = parse_annotation(name).pairs
     assert pairs == sum(walk(q, k, None)[1] for q, k in zip(queries, keys, strict=True))
     step = StepShape(len(requests), sum(keys), sum(queries), pairs)
     assert step.attended_pairs(None) == pairs
