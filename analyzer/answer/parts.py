@@ -198,10 +198,6 @@ def all_parts(
     return tuple(sorted(parts, key=_order))
 
 
-def busy_ns(parts: Sequence[AnswerPart]) -> int:
-    return sum(part.ns for part in parts if part.kernel is not None)
-
-
 def lost_by_group(parts: Iterable[AnswerPart]) -> dict[Bound, int]:
     """The time over the limit of each group that can be the bound of a step, in ns."""
     lost_ns: dict[Bound, int] = dict.fromkeys(("kernels", "host", "communication", "copies"), 0)
