@@ -67,6 +67,18 @@ def rows_in(column: NDArray[np.integer], values: NDArray[np.integer]) -> Int64s:
     return np.where(column[row] == values, row, -1)
 
 
+def row_numbers(*columns: NDArray[np.integer]) -> Int64s:
+    """A number from 0 for each row of the columns: equal rows share one, greater rows have a
+    greater one."""
+    order = np.lexsort(tuple(reversed(columns)))
+    changes = np.zeros(len(order), dtype=np.int64)
+    for column in columns:
+        changes[1:] |= np.diff(column[order]) != 0
+    numbers = np.empty(len(order), dtype=np.int64)
+    numbers[order] = np.cumsum(changes)
+    return numbers
+
+
 def rows_by(key: NDArray[np.integer]) -> dict[int, Int64s]:
     """The rows of each value of `key`, in the order of the values."""
     return {int(key[rows[0]]): rows for rows in grouped(np.arange(len(key)), key)}

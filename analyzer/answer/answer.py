@@ -137,7 +137,7 @@ def _step_limit(costs: Costs) -> StepLimit:
         for limit in limits.values():
             ns[limit.bound] += limit.ns
         bound: LimitBound = "memory" if ns["memory"] >= ns["compute"] else "compute"
-        return StepLimit(sum(ns.values()), bound, is_lower_bound=costs.is_lower_bound)
+        return StepLimit(sum(ns.values()), bound, cost is None or cost.is_lower_bound)
     if cost is None or not cost.peak_bytes_per_s:
         return StepLimit()
     memory_ns = cost.bytes_per_step * 1e9 / cost.peak_bytes_per_s

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from decodescope.analyzer.readers.trace_columns import row_numbers
 from decodescope.analyzer.schema.answer import HostFrame
 from decodescope.analyzer.timing.gaps import HOST_WAIT, LAUNCH_CALL, LAUNCH_LATENCY, GapParts
 from decodescope.analyzer.timing.interruptions.interruption import (
@@ -155,7 +154,7 @@ def open_changes(events: Intervals, *, outermost: bool = False) -> tuple[Int64s,
 def _largest(trace: Trace, labels: Int64s, lengths_ns: Int64s, steps: int) -> tuple[HostFrame, ...]:
     """The activities that last longest, with their time per step. `labels` are the names of frame,
     operator and call as numbers above 0: int64 [3, pieces]."""
-    activity = row_numbers(*labels)
+    activity = np.unique(labels, axis=1, return_inverse=True)[1].ravel()
     total_ns = np.zeros(activity.max(initial=-1) + 1, dtype=np.int64)
     np.add.at(total_ns, activity, lengths_ns)
     piece = np.zeros(len(total_ns), dtype=np.int64)

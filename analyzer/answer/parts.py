@@ -34,9 +34,9 @@ _CONFIDENCES: tuple[Confidence, ...] = ("exact", "partial", "none")
 # Copies and fills that no kernel makes; kernels that copy have the role "copy".
 _MEMCPY = "memcpy"
 # Ops without a known role count by their family.
-_WORK = (*dict.fromkeys((*ROLES, *FAMILIES)), _MEMCPY)
+WORK = (*dict.fromkeys((*ROLES, *FAMILIES)), _MEMCPY)
 _KNOWN_ROLES = tuple(role for role in ROLES if role != ROLES[OTHER])
-_OF_FAMILY = np.array([_WORK.index(family) for family in FAMILIES])
+_OF_FAMILY = np.array([WORK.index(family) for family in FAMILIES])
 _GROUPS: dict[str, PartGroup] = {
     **dict.fromkeys(HOST_CLASSES, "host"),
     "communication": "communication",
@@ -62,14 +62,13 @@ class Window:
 @dataclass(frozen=True, slots=True, eq=False)
 class OpShares:
     """The ops `rows` that run in `window`: the attributed time of each in it, and its part, an
-    index in `names`. `own` are the ops of the window's step."""
+    index in `WORK`. `own` are the ops of the window's step."""
 
     window: Window
     rows: Int64s
     ns: Int64s
     part: Int64s
     own: Bools
-    names: tuple[str, ...] = _WORK
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,7 +115,7 @@ def op_shares(timeline: Timeline, structure: Structure, window: Window) -> OpSha
     family = _OF_FAMILY[families_of(timeline.trace.names, ops.take(rows))]
     part = np.where(role == OTHER, family, role)
     by_driver = np.isin(ops.kind[rows], (MEMCPY, MEMSET))
-    part[by_driver & (part != _WORK.index("communication"))] = _WORK.index(_MEMCPY)
+    part[by_driver & (part != WORK.index("communication"))] = WORK.index(_MEMCPY)
     return OpShares(
         window=window,
         rows=rows,
@@ -152,7 +151,7 @@ def limits_of(costs: Costs) -> dict[str, Limit]:
     """The limit of each part, where it is known. By a model, that of a role without work is 0, and
     that of copies by the driver. The ops of a part by family may do the work of any role: that part
     has no limit."""
-    roles = (*_KNOWN_ROLES, _MEMCPY) if costs.by_model else ()
+    roles = (*_KNOWN_ROLES, _MEMCPY) if costs.step and costs.parts else ()
     without_work = dict.fromkeys(roles, Limit(0, "memory"))
     return without_work | {
         part: work.limit for part, work in costs.parts.items() if work.limit is not None
@@ -163,15 +162,15 @@ def busy_parts(
     timeline: Timeline, structure: Structure, shares: OpShares
 ) -> tuple[AnswerPart, ...]:
     """The parts of the ops, without their work and limits."""
-    busy_ns, ops, known = np.zeros((3, len(shares.names)), dtype=np.int64)
+    busy_ns, ops, known = np.zeros((3, len(WORK)), dtype=np.int64)
     np.add.at(busy_ns, shares.part, shares.ns)
     np.add.at(ops, shares.part, shares.own)
     np.maximum.at(known, shares.part[shares.own], structure.confidence[shares.rows[shares.own]])
     whole_ns = shares.window.length_ns
     return tuple(
         AnswerPart(
-            part=shares.names[number],
-            group=_GROUPS.get(shares.names[number], "kernels"),
+            part=WORK[number],
+            group=_GROUPS.get(WORK[number], "kernels"),
             ns=int(busy_ns[number]),
             limit_ns=None,
             over_ns=None,
@@ -197,10 +196,6 @@ def all_parts(
         if ns
     ]
     return tuple(sorted(parts, key=_order))
-
-
-def busy_ns(parts: Sequence[AnswerPart]) -> int:
-    return sum(part.ns for part in parts if part.kernel is not None)
 
 
 def lost_by_group(parts: Iterable[AnswerPart]) -> dict[Bound, int]:

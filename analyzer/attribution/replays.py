@@ -25,7 +25,7 @@ from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.schema.graph_reference import GraphReference
 from decodescope.analyzer.schema.step_report import Confidence
 from decodescope.analyzer.timing.timeline import Timeline
-from decodescope.analyzer.trace import Bools, Int8s, Int64s, Trace, grouped, rows_in
+from decodescope.analyzer.trace import Bools, Int8s, Int64s, Trace, grouped, row_numbers, rows_in
 
 _Replay = tuple[int, int, int]
 
@@ -126,9 +126,8 @@ def _aligned(
         own = replayed[op_rows]
         if not own.any():
             continue
-        device_streams = np.stack((ops.device[op_rows], ops.stream[op_rows]))
-        _, stream = np.unique(device_streams, axis=1, return_inverse=True)
-        step = OpSequence(names[op_rows], stream.ravel())
+        stream = row_numbers(ops.device[op_rows], ops.stream[op_rows])
+        step = OpSequence(names[op_rows], stream)
         order = None
         if by_nodes:
             order = np.lexsort((ops.graph_node_id[op_rows], ops.launch[op_rows]))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decodescope.analyzer.collectives.matching import TOLERANCE_NS, align_collectives
-from decodescope.analyzer.collectives.participants import CollectiveOperation, Participant
+from decodescope.analyzer.collectives.participants import MUTUAL, CollectiveOperation, Participant
 from decodescope.analyzer.trace import Int64s
 
 Int64Table = NDArray[np.int64]
@@ -85,7 +85,7 @@ def match_collectives(
     """
     groups = []
     for place, operation in enumerate(operations):
-        if not operation.mutual:
+        if operation.name not in MUTUAL:
             continue
         ungrouped = {
             number: rows

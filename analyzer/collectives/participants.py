@@ -34,11 +34,6 @@ class CollectiveOperation:
     kind: str
     group: str = ""
 
-    @property
-    def mutual(self) -> bool:
-        """Whether every rank of the group waits for every other one."""
-        return self.name in MUTUAL
-
 
 _ELEMENT_BYTES = {
     **dict.fromkeys(("Byte", "Char", "Bool", "Float8_e4m3fn", "Float8_e5m2"), 1),
@@ -148,7 +143,7 @@ def _uses(trace: Trace) -> tuple[list[_Use], Int32s]:
         kernel_meaning(trace.names[name]).communication is not None for name in used.tolist()
     ]
     rows = np.flatnonzero(np.isin(ops.name, used[np.array(communicates, dtype=np.bool_)]))
-    message = _messages(trace, rows)
+    message = messages_of(trace, rows)
     numbers: dict[_Use, int] = {}
     kind = np.full(len(ops), -1, dtype=np.int32)
     pairs, which = np.unique(
@@ -161,7 +156,7 @@ def _uses(trace: Trace) -> tuple[list[_Use], Int32s]:
     return list(numbers), kind
 
 
-def _messages(trace: Trace, rows: Int64s) -> Int64s:
+def messages_of(trace: Trace, rows: Int64s) -> Int64s:
     """The message of each of these ops, -1 for none: the one with its start, device and stream."""
     messages, ops = trace.messages, trace.ops
     message = np.full(len(rows), -1, dtype=np.int64)

@@ -144,7 +144,13 @@ def _answer_findings(answer: DiffAnswer) -> list[Finding]:
     if answer.ratio is None:
         return []
     if answer.verdict in ("faster", "slower"):
-        return _single_traces(answer)
+        if len(answer.base_traces) > 1 and len(answer.other_traces) > 1:
+            return []
+        message = (
+            "the steps of one window depend on each other: the real uncertainty is larger than an "
+            "interval over them says; several traces a side (--against) show it"
+        )
+        return [Finding("single_traces", message)]
     if answer.ratio == 1 and answer.interval is not None:
         return []
     message = f"inconclusive: {step_ratio_text(answer)}; {_what_decides(answer)}"
@@ -168,16 +174,6 @@ def _what_decides(answer: DiffAnswer) -> str:
 
 def _counted(number: int, noun: str) -> str:
     return f"{count(number)} {noun}" if number == 1 else f"{count(number)} {noun}s"
-
-
-def _single_traces(answer: DiffAnswer) -> list[Finding]:
-    if len(answer.base_traces) > 1 and len(answer.other_traces) > 1:
-        return []
-    message = (
-        "the steps of one window depend on each other: the real uncertainty is larger than an "
-        "interval over them says; several traces a side (--against) show it"
-    )
-    return [Finding("single_traces", message)]
 
 
 def _step_findings(base: Report, other: Report) -> list[Finding]:

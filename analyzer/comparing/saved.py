@@ -44,14 +44,14 @@ def read_saved(saved_json: bytes, path: str) -> Comparison | Diff:
     """
     advice = "measure again with compare --json"
     header = decode_saved(saved_json, path, _Header, advice)
+    if bytes(header.pair) and not bytes(header.runs):
+        return _decode(saved_json, path, Diff)
     if not bytes(header.runs):
-        if not bytes(header.pair):
-            raise InputError(
-                f"{path}: neither a comparison nor a diff; give a file that compare --json or "
-                "diff --json wrote"
-            )
-        return decode_saved(saved_json, path, Diff, advice)
-    decoded = decode_saved(saved_json, path, Comparison, advice)
+        raise InputError(
+            f"{path}: neither a comparison nor a diff; give a file that compare --json or "
+            "diff --json wrote"
+        )
+    decoded = _decode(saved_json, path, Comparison)
     if len(decoded.comparison.variants) < 2 or not decoded.runs:
         raise InputError(f"{path}: a comparison of fewer than two variants; {advice}")
     return decoded

@@ -37,14 +37,14 @@ class Side:
 
     name: str
     window: Report | None
-    rounds: int | None
     tokens_per_s: float | None
-    ratio: SpeedRatio | None
     step_ns: float | None
     mbu: float | None
     launches: float | None
     gpu_ops: float | None
     idle: float | None
+    rounds: int | None = None
+    ratio: SpeedRatio | None = None
     about: str = ""
     interval: Interval | None = None
     accuracy: Accuracy | None = None
@@ -111,9 +111,7 @@ def _trace(diff: Diff, name: str) -> Side:
         name,
         report,
         about=f"{capture.variant} · {file}" if capture is not None else file,
-        rounds=None,
         tokens_per_s=report.answer.tokens_per_s,
-        ratio=None,
         step_ns=step_ns,
         mbu=step_bandwidth(cost, timed_ns).mbu if cost and cost.is_certain and timed_ns else None,
         answer=diff.answer if name == OTHER else None,

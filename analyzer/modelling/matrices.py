@@ -36,13 +36,9 @@ class Vector:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class LayerWeights:
-    matrices: tuple[Matrix, ...]
-    vectors: tuple[Vector, ...]
-
-
-def layer_weights(shape: ModelShape, layer: int, tensor_parallel: int = 1) -> LayerWeights:
+def layer_weights(
+    shape: ModelShape, layer: int, tensor_parallel: int = 1
+) -> tuple[list[Matrix], list[Vector]]:
     """The weights of one layer on one of `tensor_parallel` devices.
 
     Raises:
@@ -59,9 +55,9 @@ def layer_weights(shape: ModelShape, layer: int, tensor_parallel: int = 1) -> La
     mlp = split.mlp(shape.intermediate) if experts is None else split.experts(experts)
     norms = Vector("norm", shape.norms_per_layer * norm_size(shape))
     weights = (norms, *attention, *mlp)
-    return LayerWeights(
-        tuple(part for part in weights if isinstance(part, Matrix)),
-        tuple(part for part in weights if isinstance(part, Vector)),
+    return (
+        [part for part in weights if isinstance(part, Matrix)],
+        [part for part in weights if isinstance(part, Vector)],
     )
 
 

@@ -118,16 +118,14 @@ class StepShape:
 
     `kv_tokens` is the sum over the requests of their lengths after the step, the new tokens
     included; `query_tokens` the number of new tokens in all, None for a decode step: one a request.
-    `pairs` is the number of (query, key) pairs under the causal mask, if it is known.
-    `kv_lengths` are the lengths by themselves, if they are known; otherwise every request has the
-    mean length, and the mean number of new tokens.
+    `pairs` is the number of (query, key) pairs under the causal mask, if it is known. Every request
+    counts with the mean length, and the mean number of new tokens.
     """
 
     batch: int
     kv_tokens: int
     query_tokens: int | None = None
     pairs: int | None = None
-    kv_lengths: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.batch < 1:
@@ -141,48 +139,27 @@ class StepShape:
                 f"{self.kv_tokens} KV positions for {self.queries} new tokens; KV positions "
                 "include the new tokens"
             )
-        if self.kv_lengths and (len(self.kv_lengths), sum(self.kv_lengths)) != (
-            self.batch,
-            self.kv_tokens,
-        ):
-            raise InputError("kv_lengths must have one length a request, and add up to kv_tokens")
 
     @property
     def queries(self) -> int:
         return self.batch if self.query_tokens is None else self.query_tokens
 
-    @property
-    def is_decode(self) -> bool:
-        return self.queries == self.batch
-
     def kv_read(self, window: int | None) -> float:
-        """Positions that a layer's attention must read: sum of min(length, window + queries - 1)
-        over the requests."""
+        """Positions that a layer's attention must read: batch * min(length, window + queries - 1)
+        of the mean request."""
         if window is None:
             return self.kv_tokens
         reach = window + self.queries / self.batch - 1
-        if self.kv_lengths:
-            return sum(min(length, reach) for length in self.kv_lengths)
         return min(float(self.kv_tokens), self.batch * reach)
 
     def attended_pairs(self, window: int | None) -> float:
         """(Query, key) pairs under the causal mask, and inside the window of a layer that has one:
         for a request with q queries and k keys, the sum of min(window, p) for p in (k - q, k]."""
-        queries = self.queries / self.batch
-        lengths = self.kv_lengths or (self.kv_tokens / self.batch,)
-        each = sum(_visible(key, window) - _visible(key - queries, window) for key in lengths)
-        total = each if self.kv_lengths else each * self.batch
+        queries, keys = self.queries / self.batch, self.kv_tokens / self.batch
+        total = (_visible(keys, window) - _visible(keys - queries, window)) * self.batch
         if self.pairs is None:
             return total
         return self.pairs if window is None else min(self.pairs, total)
-
-
-def causal_pairs(queries: int, query_squares: int, query_keys: int) -> int:
-    """`StepShape.pairs` from sums over requests of q, q^2 and q * k, as vLLM's annotations give.
-
-    A request has q * k - q * (q - 1) / 2 pairs.
-    """
-    return query_keys - (query_squares - queries) // 2
 
 
 def _visible(positions: float, window: int | None) -> float:

@@ -131,15 +131,15 @@ def layer_work(
     Raises:
         InputError: the model cannot be divided so.
     """
-    read = layer_weights(shape, layer, tensor_parallel)
+    matrices, vectors = layer_weights(shape, layer, tensor_parallel)
     tokens, element = step.queries, shape.element_bytes
     return _sums(
         [
             ("norm", _norms(shape, tokens, shape.norms_per_layer - 2, 2)),
-            *((each.role, _product(each, tokens, weights, element)) for each in read.matrices),
-            *((vector.role, RoleWork(vector.size * element)) for vector in read.vectors),
+            *((each.role, _product(each, tokens, weights, element)) for each in matrices),
+            *((vector.role, RoleWork(vector.size * element)) for vector in vectors),
             *_attention(shape, layer, step, weights, tensor_parallel),
-            *_between(read.matrices, shape, tokens),
+            *_between(matrices, shape, tokens),
         ]
     )
 
@@ -195,7 +195,7 @@ def _product(matrix: Matrix, tokens: int, weights: Weights, element: int) -> Rol
     return RoleWork(round(touched * size), activation_bytes=rows_moved, flops=flops)
 
 
-def _between(matrices: tuple[Matrix, ...], shape: ModelShape, tokens: int) -> Iterator[Named]:
+def _between(matrices: list[Matrix], shape: ModelShape, tokens: int) -> Iterator[Named]:
     """The activation function behind each gate_up, and the sum over a token's experts."""
     element = shape.element_bytes
     for matrix in matrices:
@@ -249,7 +249,7 @@ def _latent_attention(
     tokens, element = step.queries, shape.element_bytes
     row = latent.kv_rank + latent.rope_dim
     normed = latent.kv_rank + (latent.q_rank or 0)
-    if step.is_decode:
+    if step.queries == step.batch:
         q, out = row, latent.kv_rank
     else:
         q, out = latent.nope_dim + latent.rope_dim, latent.value_dim

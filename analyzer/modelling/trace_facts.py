@@ -136,7 +136,7 @@ def matrix_sizes(shape: ModelShape, tensor_parallel: int = 1) -> frozenset[tuple
     sizes = {_size(head_matrix(shape, tensor_parallel)), *_blocks(shape, tensor_parallel)}
     kinds = shape.kinds()
     for kind in set(kinds):
-        for part in layer_weights(shape, kinds.index(kind), tensor_parallel).matrices:
+        for part in layer_weights(shape, kinds.index(kind), tensor_parallel)[0]:
             sizes.add(_size(part))
             if part.role in ("gate_up", "experts") and shape.gated and part.columns == shape.hidden:
                 sizes.add((part.rows // 2, part.columns))

@@ -119,29 +119,12 @@ def weight_format(text: str) -> WeightFormat:
     return replace(plain, name=f"{plain.name}-g{group}", block_columns=group)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredFormats:
-    """`matrices` is the format of the layers' matrices, `only_experts`: of the experts' alone.
-    `attention`, `mlp` (also the experts that all tokens share), `head`: whether these are stored so
-    too; `kv8`: a KV cache of 8 bits."""
-
-    matrices: WeightFormat
-    only_experts: bool = False
-    attention: bool = True
-    mlp: bool = True
-    head: bool = False
-    kv8: bool = False
-
-
-def stored_formats(shape: ModelShape) -> StoredFormats | None:
-    """The quantised weights that config.json describes; None if it describes none.
+def stored_format(shape: ModelShape, config: _Config) -> WeightFormat:
+    """The format of the matrices that a `quantization_config` describes.
 
     Raises:
         InputError: a method or a format that is not known.
     """
-    config = shape.quantization
-    if not config:
-        return None
     method = config.get("quant_method") or ("modelopt" if "quant_algo" in config else None)
     reader = _READERS.get(method) if isinstance(method, str) else None
     matrices = None if reader is None else reader(config)
@@ -150,17 +133,10 @@ def stored_formats(shape: ModelShape) -> StoredFormats | None:
             f"{shape.source}: weights quantised by {shown(method)} in a format that is not known; "
             "say the format with --weights"
         )
-    return StoredFormats(
-        matrices=matrices,
-        only_experts=method == "mxfp4",
-        attention=not _excludes(config, "attn", len(shape.layers)),
-        mlp=not _excludes(config, "shared_expert", sum(shape.is_moe) or len(shape.layers)),
-        head=config.get("lm_head") is True,
-        kv8=bool(config.get("kv_cache_scheme")) or "8" in str(config.get("kv_cache_quant_algo")),
-    )
+    return matrices
 
 
-def _excludes(config: _Config, word: str, layers: int) -> bool:
+def excludes(config: _Config, word: str, layers: int) -> bool:
     """Whether the modules that keep their dtype are those called `word` of all layers: a pattern
     for all, or a name for each; some checkpoints except single layers."""
     lists = [config.get(name) for name in _EXCLUDED]

@@ -13,9 +13,9 @@ from typing import Any, Literal, get_args
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.modelling.shape import ModelShape
 from decodescope.analyzer.modelling.weight_formats import (
-    StoredFormats,
     WeightFormat,
-    stored_formats,
+    excludes,
+    stored_format,
     weight_format,
 )
 from decodescope.analyzer.text.plain import plain_line
@@ -75,7 +75,7 @@ def model_weights(shape: ModelShape, text: str | None = None) -> Weights:
     base = weight_format(shape.dtype)
     weights = Weights(base, base, base, base, base, shape.element_bytes)
     if text is None or not text.strip():
-        return _with_stored(weights, stored_formats(shape))
+        return _with_stored(weights, shape, shape.quantization or {})
     for word in text.split(","):
         part, equals, value = (piece.strip() for piece in word.rpartition("="))
         if not equals:
@@ -109,15 +109,17 @@ def kv_element_bytes(name: str) -> int:
     return size
 
 
-def _with_stored(weights: Weights, stored: StoredFormats | None) -> Weights:
-    if stored is None:
+def _with_stored(weights: Weights, shape: ModelShape, config: Mapping[str, Any]) -> Weights:
+    """The weights as a `quantization_config` stores them; "mlp" are also shared experts."""
+    if not config:
         return weights
-    parts: set[Part] = {"experts"} if stored.only_experts else set(_IN_LAYERS)
-    if not stored.attention:
+    parts: set[Part] = {"experts"} if config.get("quant_method") == "mxfp4" else set(_IN_LAYERS)
+    if excludes(config, "attn", len(shape.layers)):
         parts.discard("attention")
-    if not stored.mlp:
+    if excludes(config, "shared_expert", sum(shape.is_moe) or len(shape.layers)):
         parts.discard("mlp")
-    if stored.head:
+    if config.get("lm_head") is True:
         parts.add("head")
-    weights = weights.with_parts(parts, stored.matrices)
-    return replace(weights, kv_element_bytes=1) if stored.kv8 else weights
+    weights = weights.with_parts(parts, stored_format(shape, config))
+    kv8 = config.get("kv_cache_scheme") or "8" in str(config.get("kv_cache_quant_algo"))
+    return replace(weights, kv_element_bytes=1) if kv8 else weights

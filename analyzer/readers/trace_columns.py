@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from decodescope.analyzer.schema.kernel_report import LaunchShape
 from decodescope.analyzer.schema.report import Finding
-from decodescope.analyzer.trace import GpuOps, HostEvents, Int32s, Int64s, Intervals
+from decodescope.analyzer.trace import GpuOps, HostEvents, Int32s, Int64s, Intervals, row_numbers
 
 UNNAMED = "(unnamed)"
 NOT_GIVEN = -1
@@ -187,18 +187,6 @@ def sorted_gpu_ops(
             )
         )
     return replace(ops, launch=launch)
-
-
-def row_numbers(*columns: Int64s) -> Int64s:
-    """A number from 0 for each row of the columns: equal rows share one, greater rows have a
-    greater one."""
-    order = np.lexsort(tuple(reversed(columns)))
-    changes = np.zeros(len(order), dtype=np.int64)
-    for column in columns:
-        changes[1:] |= np.diff(column[order]) != 0
-    numbers = np.empty(len(order), dtype=np.int64)
-    numbers[order] = np.cumsum(changes)
-    return numbers
 
 
 def join_launches(ops: GpuOps, calls: HostEvents) -> tuple[Int64s, int]:

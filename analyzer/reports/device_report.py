@@ -43,10 +43,8 @@ LARGEST_GAPS = 10
 
 def device_reports(timeline: Timeline) -> tuple[DeviceReport, ...]:
     """The figures of each device, in order of device."""
-    gaps_of = rows_by(timeline.gaps.device)
-    none = np.zeros(0, dtype=np.int64)
     return tuple(
-        _device_report(timeline, device, ops, gaps_of.get(device, none))
+        _device_report(timeline, device, ops, np.arange(*timeline.gaps_of(device)))
         for device, ops in rows_by(timeline.trace.ops.device).items()
     )
 

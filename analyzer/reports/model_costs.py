@@ -1,7 +1,6 @@
 """The work of a step by a model: of each role, and of the whole step."""
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
 from decodescope.analyzer.answer.parts import MedianStep
 from decodescope.analyzer.errors import InputError
@@ -23,7 +22,7 @@ from decodescope.analyzer.reports.model_facts import (
     trace_facts,
 )
 from decodescope.analyzer.reports.user_facts import Given, GivenModel
-from decodescope.analyzer.roofline.peaks import DatasheetPeak, measured_peak
+from decodescope.analyzer.roofline.peaks import DatasheetPeak
 from decodescope.analyzer.roofline.roofline import (
     Costs,
     LimitedWork,
@@ -44,15 +43,6 @@ _OF_VARIANT = {
 _MOST_NAMED = 5
 
 
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """A model, and how it was chosen."""
-
-    model: GivenModel
-    source: Literal["capture", "model", "guess"]
-    evidence: tuple[str, ...] = ()
-
-
 def model_costs(
     found: MedianStep,
     given: Given,
@@ -67,10 +57,9 @@ def model_costs(
     facts = trace_facts(found)
     findings: tuple[Finding, ...] = ()
     if given.model is not None:
-        chosen: _Chosen | None = _Chosen(given.model, "model")
+        chosen: GivenModel | None = given.model
     elif capture is not None:
-        own_model = _model_of(capture)
-        chosen = None if own_model is None else _Chosen(own_model, "capture")
+        chosen = _model_of(capture)
     else:
         chosen, findings = _guess(found, given, facts)
     if chosen is None:
@@ -83,7 +72,7 @@ def model_costs(
     except InputError as error:
         if chosen.source == "capture":
             return Costs(own_cost)
-        why = f"the model {chosen.model.shape.name} is not used: {error}"
+        why = f"the model {chosen.shape.name} is not used: {error}"
         return Costs(own_cost, findings=(Finding("model_not_used", why),))
 
 
@@ -91,7 +80,7 @@ def _costs(
     found: MedianStep,
     given: Given,
     facts: TraceFacts,
-    chosen: _Chosen,
+    model: GivenModel,
     device_name: str,
     peak: DatasheetPeak | None,
     own_cost: StepCost | None,
@@ -101,38 +90,37 @@ def _costs(
     Raises:
         InputError: the model contradicts the trace.
     """
-    model = chosen.model
     problems = contradictions(model.shape, facts, model.tensor_parallel, given.batch)
     if words := "; ".join(problems):
         raise InputError(words)
     sizes = step_sizes(found.annotation, given, model.shape, facts, model.tensor_parallel)
     work = role_work(model.shape, sizes.shape, model.weights, model.tensor_parallel)
     cost = own_cost
-    if cost is None or chosen.source != "capture":
-        cost = _step_cost(chosen, sizes, work, device_name, peak)
+    if cost is None or model.source != "capture":
+        cost = _step_cost(model, sizes, work, device_name, peak)
     if cost.measured_peak_bytes_per_s is not None:
-        peak = measured_peak(cost.measured_peak_bytes_per_s, peak)
+        flops_per_s = {} if peak is None else peak.flops_per_s
+        peak = DatasheetPeak(cost.measured_peak_bytes_per_s, "measured", flops_per_s)
     works = {
         role: limited_work(amount, peak, _dtype(model, role))
         for role, amount in with_fused_roles(
             work, [part.part for part in found.parts if part.ops]
         ).items()
     }
-    if chosen.source != "capture":
-        _check_time(found, works, chosen.source)
+    if model.source != "capture":
+        _check_time(found, works, model.source)
     return Costs(cost, works)
 
 
 def _step_cost(
-    chosen: _Chosen,
+    model: GivenModel,
     sizes: StepSizes,
     work: dict[str, RoleWork],
     device_name: str,
     peak: DatasheetPeak | None,
 ) -> StepCost:
-    model = chosen.model
     return StepCost(
-        source=chosen.source,
+        source=model.source,
         model=model.shape.name,
         dtype=model.shape.dtype,
         bytes_per_step=step_bytes(work),
@@ -145,7 +133,7 @@ def _step_cost(
         device_name=device_name,
         batch_by_shapes=sizes.batch_by_shapes,
         is_lower_bound=sizes.batch is None or sizes.kv_tokens is None,
-        evidence=chosen.evidence,
+        evidence=model.evidence,
         **peak_fields(peak, model.shape.dtype),
     )
 
@@ -181,7 +169,7 @@ def _check_time(found: MedianStep, works: dict[str, LimitedWork], source: str) -
 
 def _guess(
     found: MedianStep, given: Given, facts: TraceFacts
-) -> tuple[_Chosen | None, tuple[Finding, ...]]:
+) -> tuple[GivenModel | None, tuple[Finding, ...]]:
     """The bundled model that alone fits the trace, and what is to be said about it."""
     from decodescope.analyzer.modelling.guess import candidates, narrowed
 
@@ -211,7 +199,7 @@ def _guess(
         f"taken for {candidate.words}{others}, a guess by {', '.join(evidence)}; --model NAME "
         "names the model, --model none guesses none"
     )
-    chosen = _Chosen(GivenModel(shape, weights, text, devices), "guess", evidence)
+    chosen = GivenModel(shape, weights, text, devices, "guess", evidence)
     return chosen, (Finding("model_guessed", message),)
 
 
@@ -221,6 +209,6 @@ def _model_of(capture: CaptureInfo) -> GivenModel | None:
         shape = read_model_config(capture.model)
         formats = [_OF_VARIANT[word] for word in capture.variant.split("+") if word in _OF_VARIANT]
         text = ",".join((capture.dtype, *formats))
-        return GivenModel(shape, model_weights(shape, text), text)
+        return GivenModel(shape, model_weights(shape, text), text, source="capture")
     except InputError:
         return None

@@ -8,8 +8,9 @@ import msgspec
 import numpy as np
 
 from decodescope.analyzer.answer.parts import MedianStep
+from decodescope.analyzer.collectives.participants import messages_of
 from decodescope.analyzer.modelling.matrices import head_matrix
-from decodescope.analyzer.modelling.shape import ModelShape, StepShape, causal_pairs
+from decodescope.analyzer.modelling.shape import ModelShape, StepShape
 from decodescope.analyzer.modelling.trace_facts import (
     Product,
     ProductFit,
@@ -21,7 +22,7 @@ from decodescope.analyzer.modelling.trace_facts import (
 from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.reports.user_facts import Given
 from decodescope.analyzer.timing.step_annotations import StepAnnotation
-from decodescope.analyzer.trace import CollectiveMessage, Int64s
+from decodescope.analyzer.trace import CollectiveMessage
 
 _CLASS_PART = re.compile(r"(?:^|/)([A-Za-z]\w*?_\d+)(?=/|$)")
 _GATHERS = ("allgather", "all_gather")
@@ -50,7 +51,8 @@ def trace_facts(found: MedianStep) -> TraceFacts:
     else:
         # The work of our own ops is that of fused kernels.
         moved, flops = trace.work.bytes, trace.work.flops
-    messages = list(_messages(found, ops))
+    numbers = np.unique(messages_of(trace, ops)).tolist()
+    messages = [trace.message_table[number] for number in numbers if number >= 0]
     return TraceFacts(
         layers=found.report.layers or None,
         motif=tuple(row.motif for row in found.layers if row.motif is not None),
@@ -94,7 +96,7 @@ def step_sizes(
         kv_tokens = (batch or 1) * given.context
     least = max(queries or 0, batch or 1)
     # Of unknown requests, each token may be one, which sees itself alone.
-    pairs = queries if batch is None else _pairs(annotation)
+    pairs = queries if batch is None else annotation.pairs
     shape_of_step = StepShape(batch or 1, least if kv_tokens is None else kv_tokens, queries, pairs)
     by_shapes = batch is not None and not (annotation.batch or given.batch)
     return StepSizes(shape_of_step, batch, kv_tokens, by_shapes)
@@ -132,44 +134,12 @@ def _shown_rows(
     return tokens, requests
 
 
-def _pairs(annotation: StepAnnotation) -> int | None:
-    """(Query, key) pairs under the causal mask; None where the annotation does not say them, or
-    says what cannot be."""
-    tokens, squares = annotation.query_tokens, annotation.query_squares
-    keys = annotation.query_keys
-    if tokens is None or squares is None or keys is None:
-        return None
-    pairs = causal_pairs(tokens, squares, keys)
-    return pairs if tokens <= pairs <= tokens * (annotation.kv_tokens or 0) else None
-
-
 def _classes(found: MedianStep) -> frozenset[str]:
     trace = found.timeline.trace
     names = {trace.names[name] for name in np.unique(trace.ranges.name).tolist()}
     if trace.reference is not None:
         names |= {op.path for op in trace.reference.ops}
     return frozenset(part for name in names for part in _CLASS_PART.findall(name))
-
-
-def _messages(found: MedianStep, ops: Int64s) -> Iterator[CollectiveMessage]:
-    """The distinct messages of the step's ops."""
-    trace = found.timeline.trace
-    if not len(trace.messages):
-        return
-    columns = trace.ops
-    own = {
-        (int(columns.start_ns[op]), int(columns.device[op]), int(columns.stream[op]))
-        for op in ops[np.isin(columns.start_ns[ops], trace.messages.start_ns)].tolist()
-    }
-    rows = zip(
-        trace.messages.start_ns.tolist(),
-        trace.messages.device.tolist(),
-        trace.messages.stream.tolist(),
-        trace.messages.message.tolist(),
-        strict=True,
-    )
-    for message in {message for *place, message in rows if tuple(place) in own}:
-        yield trace.message_table[message]
 
 
 def _elements(messages: list[CollectiveMessage], names: tuple[str, ...]) -> frozenset[int]:

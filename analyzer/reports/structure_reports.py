@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from decodescope.analyzer.answer.parts import MedianStep, OpShares
+from decodescope.analyzer.answer.parts import WORK, MedianStep, OpShares
 from decodescope.analyzer.attribution.ranges import Ranges, replay_sources
 from decodescope.analyzer.reports.user_facts import Given
 from decodescope.analyzer.roofline.peaks import datasheet_peak
@@ -117,7 +117,7 @@ def _checked(layers: StepLayers, named: Int64s, by: StructureSource) -> _Layers:
     by_range = named[bounds[0] : bounds[-1]]
     known = by_range != NO_LAYER
     if known.mean() < _CHECKED:
-        exact = layers.exact_share == 1
+        exact = all(layer.exact for layer in layers.layers)
         return _Layers("repetition", "exact" if exact else "partial", bounds, motif)
     first = int(by_range[known].min())
     agree = bool((by_range[known] - first == number[known]).all())
@@ -174,7 +174,7 @@ def find_costs(found: MedianStep, facts: Given) -> Costs:
         shares.part[shares.own],
         peak,
     )
-    return replace(costs, parts={shares.names[number]: work for number, work in works.items()})
+    return replace(costs, parts={WORK[number]: work for number, work in works.items()})
 
 
 def _shows_a_model(found: MedianStep) -> bool:

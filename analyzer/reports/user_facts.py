@@ -1,7 +1,7 @@
 """Facts that a user gives beside a trace, because the trace itself does not have them."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from decodescope.analyzer.names.rules import NameRules
 from decodescope.analyzer.roofline.peaks import DatasheetPeak
@@ -15,12 +15,15 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class GivenModel:
     """The model that a trace is of, the formats of its weights (`weights_text` as the user wrote
-    it, None for those of its config), and over how many devices each matrix is divided."""
+    it, None for those of its config), and over how many devices each matrix is divided. `source`
+    says how it was chosen, and `evidence` what a guess rests on."""
 
     shape: "ModelShape"
     weights: "Weights"
     weights_text: str | None = None
     tensor_parallel: int = 1
+    source: Literal["capture", "model", "guess"] = "model"
+    evidence: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

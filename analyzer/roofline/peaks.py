@@ -73,11 +73,6 @@ def datasheet_peak_bytes_per_s(device_name: str) -> float | None:
     return peak.bytes_per_s if peak else None
 
 
-def measured_peak(bytes_per_s: float, sheet: DatasheetPeak | None) -> DatasheetPeak:
-    """The bandwidth that was measured, and the arithmetic of the datasheet."""
-    return DatasheetPeak(bytes_per_s, "measured", {} if sheet is None else sheet.flops_per_s)
-
-
 def bandwidth(
     bytes_per_step: int,
     step_ns: int,

@@ -167,16 +167,6 @@ class Costs:
     parts: Mapping[str, LimitedWork] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
 
-    @property
-    def by_model(self) -> bool:
-        """Whether the work of all parts is known."""
-        return self.step is not None and bool(self.parts)
-
-    @property
-    def is_lower_bound(self) -> bool:
-        """Whether the work is not all of the step's."""
-        return self.step is None or self.step.is_lower_bound
-
 
 def limited_work(work: "RoleWork", peak: DatasheetPeak | None, dtype: str = "bf16") -> LimitedWork:
     """The work, and the larger of bytes / bandwidth and FLOPs / peak of `dtype`.

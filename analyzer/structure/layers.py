@@ -54,11 +54,6 @@ class StepLayers:
     motif_ops: tuple[int, ...]
     letters: str
 
-    @property
-    def exact_share(self) -> float:
-        """The share of layers whose ops are exactly those of another layer."""
-        return sum(layer.exact for layer in self.layers) / len(self.layers)
-
 
 def find_layers(letters: str, names: Int64s, ns: Int64s) -> StepLayers | None:
     """The layers of a step, None if it has none that repeat.

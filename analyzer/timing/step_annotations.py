@@ -102,9 +102,8 @@ class StepAnnotation:
     """The facts that a step's annotations tell; None for those that they do not.
 
     `batch` is the number of requests, `query_tokens` that of the tokens computed, `kv_tokens` the
-    sum of the KV lengths of all requests; `query_squares` and `query_keys` are the sums over them
-    of q^2 and q * k, q being a request's tokens and k its KV length. `engine` names who wrote it,
-    None for a name that anyone may write.
+    sum of the KV lengths of all requests; `pairs` is the number of (query, key) pairs under the
+    causal mask. `engine` names who wrote it, None for a name that anyone may write.
     """
 
     kind: StepKind = "unknown"
@@ -112,8 +111,7 @@ class StepAnnotation:
     query_tokens: int | None = None
     kv_tokens: int | None = None
     engine: str | None = None
-    query_squares: int | None = None
-    query_keys: int | None = None
+    pairs: int | None = None
 
 
 UNKNOWN = StepAnnotation()
@@ -172,8 +170,7 @@ def _of_requests(
     decode: int,
     query_tokens: int | None,
     kv_tokens: int | None,
-    query_squares: int | None = None,
-    query_keys: int | None = None,
+    pairs: int | None = None,
 ) -> StepAnnotation:
     kind: StepKind = "unknown"
     if prefill and decode:
@@ -186,14 +183,14 @@ def _of_requests(
         query_tokens=query_tokens,
         kv_tokens=kv_tokens,
         engine=engine,
-        query_squares=query_squares,
-        query_keys=query_keys,
+        pairs=pairs,
     )
 
 
 def _requests(engine: str, match: re.Match[str]) -> StepAnnotation:
     """The step of a format of `_REQUESTS`; a sum is known if it is given for both kinds, or for
-    prefill requests where there are no others."""
+    prefill requests where there are no others. A request of q tokens and KV length k has q * k - q
+    * (q - 1) / 2 pairs; a sum of them that cannot be does not count."""
     numbers = {name: int(text) for name, text in match.groupdict().items() if text is not None}
     if not numbers["decode"]:
         numbers = dict.fromkeys(("q_decode", "k_decode", "qq_decode", "qk_decode"), 0) | numbers
@@ -203,7 +200,10 @@ def _requests(engine: str, match: re.Match[str]) -> StepAnnotation:
         else None
         for figure in ("q", "k", "qq", "qk")
     )
-    return _of_requests(engine, numbers["prefill"], numbers["decode"], q, k, qq, qk)
+    pairs = None if q is None or qq is None or qk is None else qk - (qq - q) // 2
+    if q is None or pairs is None or not q <= pairs <= q * (k or 0):
+        pairs = None
+    return _of_requests(engine, numbers["prefill"], numbers["decode"], q, k, pairs)
 
 
 def _sglang(match: re.Match[str]) -> StepAnnotation:

@@ -89,9 +89,10 @@ def find_steps(trace: Trace, unions: dict[int, Union], launches: LaunchCalls) ->
     else:
         op_step = np.append(call_step, -1)[trace.ops.launch]
     count, launching = len(host), call_step[launches.call]
-    device, devices, span = _spans(trace, op_step, count)
-    gpu_ops = np.bincount(op_step[op_step >= 0], minlength=count).astype(np.int64)
-    following = _next_on_device(following, _uses(trace, op_step, count), span)
+    numbers, ops_on, span = _placed(trace, op_step, count)
+    uses, gpu_ops = ops_on > 0, ops_on.sum(axis=1)
+    devices = tuple(tuple(numbers[used].tolist()) for used in uses)
+    following = _next_on_device(following, uses, span)
     until_next_ns = span.start_ns[following] - span.start_ns
     busy_ns = np.zeros(count, dtype=np.int64)
     for used, indices in by_devices(devices).items():
@@ -102,7 +103,7 @@ def find_steps(trace: Trace, unions: dict[int, Union], launches: LaunchCalls) ->
         marker=marker,
         host=host,
         following=following,
-        device=device,
+        device=np.where(gpu_ops > 0, numbers[ops_on.argmax(axis=1)], 0),
         devices=devices,
         span=span,
         time_ns=np.where(following >= 0, until_next_ns, span.length_ns),
@@ -124,15 +125,6 @@ def _unmarked_steps(
     from decodescope.analyzer.timing.inferred_steps import infer_steps
 
     return infer_steps(trace, unions, launches)
-
-
-def _uses(trace: Trace, op_step: Int64s, count: int) -> Bools:
-    """Whether each step ran ops on each device: [steps, devices]."""
-    devices, device = np.unique(trace.ops.device, return_inverse=True)
-    uses = np.zeros((count, len(devices)), dtype=np.bool_)
-    in_step = op_step >= 0
-    uses[op_step[in_step], device[in_step]] = True
-    return uses
 
 
 def _next_on_device(following: Int64s, uses: Bools, span: Intervals) -> Int64s:
@@ -192,16 +184,16 @@ def _step_at(ranges: HostEvents, marker: Int64s, times: HostTimes) -> Int64s:
     return step
 
 
-def _spans(
-    trace: Trace, op_step: Int64s, count: int
-) -> tuple[Int64s, tuple[tuple[int, ...], ...], Intervals]:
-    device, start, end = np.zeros((3, count), dtype=np.int64)
-    used: list[tuple[int, ...]] = [()] * count
-    for ops in grouped(np.flatnonzero(op_step >= 0), op_step):
-        index = int(op_step[ops[0]])
-        devices, of_device = np.unique(trace.ops.device[ops], return_counts=True)
-        used[index] = tuple(devices.tolist())
-        device[index] = devices[of_device.argmax()]
-        start[index] = trace.ops.start_ns[ops].min()
-        end[index] = trace.ops.end_ns[ops].max()
-    return device, tuple(used), Intervals(start, end)
+def _placed(trace: Trace, op_step: Int64s, count: int) -> tuple[Int64s, Int64s, Intervals]:
+    """The devices of the trace and, so that there is one, a 0 behind them; how many ops each step
+    ran on each of these: [steps, devices]; and the GPU span of each step."""
+    devices, device = np.unique(trace.ops.device, return_inverse=True)
+    devices = np.append(devices, 0)
+    ops_on = np.zeros((count, len(devices)), dtype=np.int64)
+    start, end = np.zeros((2, count), dtype=np.int64)
+    rows = np.flatnonzero(op_step >= 0)
+    np.add.at(ops_on, (op_step[rows], device[rows]), 1)
+    for ops in grouped(rows, op_step):
+        start[op_step[ops[0]]] = trace.ops.start_ns[ops].min()
+        end[op_step[ops[0]]] = trace.ops.end_ns[ops].max()
+    return devices, ops_on, Intervals(start, end)

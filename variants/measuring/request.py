@@ -22,8 +22,6 @@ from decodescope.variants.registry import Variant, require_variant
 
 DEFAULT_CONTEXT = 128
 DEFAULT_MODELS = {"cuda": "llama-3.2-1b@random", "cpu": "tiny"}
-
-
 _WEIGHTS: dict[SourceKind, Weights] = {"random": "random", "tiny": "bundled"}
 
 

@@ -13,8 +13,8 @@ from typing import TypeVar
 import numpy as np
 
 from decodescope.analyzer.readers.kineto.event import Event
-from decodescope.analyzer.readers.trace_columns import LIMIT_NS, NOT_GIVEN, row_numbers
-from decodescope.analyzer.trace import Bools, Columns, GpuOps, HostEvents, Int64s
+from decodescope.analyzer.readers.trace_columns import LIMIT_NS, NOT_GIVEN
+from decodescope.analyzer.trace import Bools, Columns, GpuOps, HostEvents, Int64s, row_numbers
 
 _Part = TypeVar("_Part", GpuOps, HostEvents)
 

@@ -17,7 +17,6 @@ from decodescope.analyzer.readers.trace_columns import (
     Shapes,
     gpu_ops,
     host_events,
-    row_numbers,
 )
 from decodescope.analyzer.trace import (
     GRAPH,
@@ -28,6 +27,7 @@ from decodescope.analyzer.trace import (
     HostEvents,
     Int32s,
     Int64s,
+    row_numbers,
 )
 
 KERNEL_TABLE = "CUPTI_ACTIVITY_KIND_KERNEL"

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from decodescope.analyzer.timing.intervals import upper_median
 from decodescope.analyzer.timing.step_annotations import step_kind
 from decodescope.analyzer.timing.timeline import Timeline
-from decodescope.analyzer.trace import Bools, Int64s, rows_by
+from decodescope.analyzer.trace import Bools, Int64s, row_numbers, rows_by
 
 MIN_INTERRUPTION_NS = 100_000
 STEP_SHARE = 0.2
@@ -107,7 +106,7 @@ def outliers(
     place = _places(timeline, medians.kind, ops)
     placed = np.flatnonzero(place >= 0)
     placed = placed[np.lexsort((values_ns[placed], place[placed]))]
-    group = _numbered(place[placed])
+    group = row_numbers(place[placed])
     counts = np.bincount(group)
     middle = np.cumsum(counts) - counts + counts // 2
     typical_ns = values_ns[placed][middle]
@@ -138,20 +137,9 @@ def _places(timeline: Timeline, kind: Int64s, ops: Int64s) -> Int64s:
     named[columns.name[ops]] = True
     rows = np.flatnonzero(named[columns.name] & (step >= 0))
     rows = rows[np.lexsort((columns.name[rows], columns.device[rows], step[rows]))]
-    of_name = _numbered(step[rows], columns.device[rows], columns.name[rows])
-    counts = np.bincount(of_name)
+    device, name = columns.device[rows], columns.name[rows]
+    counts = np.bincount(row_numbers(step[rows], device, name))
     nth = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-    keys = (kind[step[rows]], columns.device[rows], columns.name[rows], nth)
-    order = np.lexsort(keys)
     place = np.full(len(columns), -1, dtype=np.int64)
-    place[rows[order]] = _numbered(*(key[order] for key in keys))
+    place[rows] = row_numbers(kind[step[rows]], device, name, nth)
     return place
-
-
-def _numbered(*keys: NDArray[np.integer]) -> Int64s:
-    """For sorted rows of keys, the number of each row's group: 0, 0, 1, …"""
-    number = np.zeros(len(keys[0]), dtype=np.int64)
-    if len(number):
-        changes = np.any([key[1:] != key[:-1] for key in keys], axis=0)
-        np.cumsum(changes, out=number[1:])
-    return number

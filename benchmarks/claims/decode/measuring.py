@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from benchmarks.claims.claim import Setup
 from benchmarks.claims.report import EntrantFigures, Race
-from decodescope.analyzer.answer.parts import busy_ns
 from decodescope.analyzer.comparing.comparison_messages import (
     ComparisonEvent,
     ComparisonProgress,
@@ -210,7 +209,11 @@ def _figures(setup: Setup, what: Decoding, comparison: Comparison, name: str) ->
 def _timed(figures: EntrantFigures, runs: list[RunReport], peak: float | None) -> EntrantFigures:
     """With the times of the runs, one a round."""
     steps = RoundSpread.of([1e9 / run.tokens_per_s for run in runs if run.tokens_per_s])
-    busy = [busy_ns(run.answer.parts) for run in runs if run.answer.parts]
+    busy = [
+        sum(part.ns for part in run.answer.parts if part.kernel is not None)
+        for run in runs
+        if run.answer.parts
+    ]
     bound_ns = None if peak is None else runs[0].bytes_per_step / peak * 1e9
     return replace(
         figures,

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.modelling.shape import StepShape, causal_pairs
+from decodescope.analyzer.modelling.shape import StepShape
+from decodescope.analyzer.timing.step_annotations import parse_annotation
 
 
 def walk(queries: int, keys: int, window: int | None) -> tuple[int, int]:
@@ -26,14 +27,6 @@ def test_one_request(queries: int, cached: int, window: int | None) -> None:
     )
 
 
-@given(st.lists(st.integers(1, 60), min_size=1, max_size=6), st.none() | st.integers(1, 40))
-def test_decoding_requests_of_known_lengths(lengths: list[int], window: int | None) -> None:
-    step = StepShape(len(lengths), sum(lengths), kv_lengths=tuple(lengths))
-    seen = [walk(1, length, window) for length in lengths]
-    assert step.kv_read(window) == sum(read for read, _ in seen)
-    assert step.attended_pairs(window) == sum(pairs for _, pairs in seen)
-
-
 @given(st.integers(1, 5), st.integers(1, 20), st.integers(0, 60), st.none() | st.integers(1, 40))
 def test_requests_of_one_length(batch: int, queries: int, cached: int, window: int | None) -> None:
     step = StepShape(batch, batch * (cached + queries), batch * queries)
@@ -46,11 +39,11 @@ def test_requests_of_one_length(batch: int, queries: int, cached: int, window: i
 def test_pairs_from_the_sums_of_an_annotation(requests: list[tuple[int, int]]) -> None:
     queries = [query for query, _ in requests]
     keys = [query + cached for query, cached in requests]
-    pairs = causal_pairs(
-        sum(queries),
-        sum(query**2 for query in queries),
-        sum(query * key for query, key in zip(queries, keys, strict=True)),
-    )
+    squares = sum(query**2 for query in queries)
+    products = sum(query * key for query, key in zip(queries, keys, strict=True))
+    sums = f"sq{sum(queries)}sk{sum(keys)}sqsq{squares}sqsk{products}"
+    name = f"execute_9_context_{len(requests)}({sums})_generation_0(sq0sk0sqsq0sqsk0)"
+    pairs = parse_annotation(name).pairs
     assert pairs == sum(walk(q, k, None)[1] for q, k in zip(queries, keys, strict=True))
     step = StepShape(len(requests), sum(keys), sum(queries), pairs)
     assert step.attended_pairs(None) == pairs
@@ -63,8 +56,6 @@ def test_pairs_from_the_sums_of_an_annotation(requests: list[tuple[int, int]]) -
         ((0, 10), "give 1 or more requests"),
         ((4, 100, 3), "one or more for each"),
         ((4, 3), "include the new tokens"),
-        ((2, 10, None, None, (4, 5)), "add up to kv_tokens"),
-        ((2, 10, None, None, (10,)), "one length a request"),
     ],
 )
 def test_steps_that_cannot_be(arguments: tuple[int, ...], message: str) -> None:

@@ -238,9 +238,8 @@ def test_the_work_of_unknown_sizes_is_a_lower_bound(name: str) -> None:
         batch, tokens = rng.randrange(1, 300), rng.randrange(1, 40)
         queries = batch * tokens
         unknown = role_work(shape, StepShape(1, queries, queries, pairs=queries), weights)
-        lengths = tuple(rng.randrange(tokens, 9000) for _ in range(batch))
-        step = StepShape(batch, sum(lengths), queries, kv_lengths=lengths)
-        known = role_work(shape, step, weights)
+        kv_tokens = sum(rng.randrange(tokens, 9000) for _ in range(batch))
+        known = role_work(shape, StepShape(batch, kv_tokens, queries), weights)
         for role, work in known.items():
             # A prefill of latent attention expands K and V, and a state is read for each request.
             assert one[role].weight_bytes <= unknown[role].weight_bytes <= work.weight_bytes

@@ -4,8 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.analyzer.readers.trace_columns import row_numbers
-from decodescope.analyzer.trace import Trace
+from decodescope.analyzer.trace import Trace, row_numbers
 from tests.helpers.kineto_events import Event, codes, event, op, trace_of
 
 

@@ -20,12 +20,12 @@ _SUMS = "(sq0sk0sqsq0sqsk0)"
     [
         (
             f"execute_32_context_0{_SUMS}_generation_32(sq32sk55086sqsq32sqsk55086)",
-            StepAnnotation("decode", 32, 32, 55_086, "vllm", 32, 55_086),
+            StepAnnotation("decode", 32, 32, 55_086, "vllm", 55_086),
         ),
         (
             "execute_6147_context_2(sq6144sk7144sqsq20971520sqsk23019520)"
             "_generation_3(sq3sk6144sqsq3sqsk6144)",
-            StepAnnotation("mixed", 5, 6_147, 13_288, "vllm", 20_971_523, 23_025_664),
+            StepAnnotation("mixed", 5, 6_147, 13_288, "vllm", 12_542_976),
         ),
         (
             "execute_context_2(14721)_generation_0(0)",
@@ -33,7 +33,7 @@ _SUMS = "(sq0sk0sqsq0sqsk0)"
         ),
         (
             "execute_context_1(888_788544)_generation_0(0)",
-            StepAnnotation("prefill", 1, 888, None, "vllm", 788_544),
+            StepAnnotation("prefill", 1, 888, None, "vllm"),
         ),
         (
             "execute_context_1(888_788544)_generation_2(2)",

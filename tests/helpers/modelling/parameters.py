@@ -12,7 +12,7 @@ def parameter_count(shape: ModelShape) -> int:
     total = (1 if shape.tied else 2) * shape.vocabulary * shape.hidden + norm_size(shape)
     kinds = shape.kinds()
     for kind in set(kinds):
-        weights = layer_weights(shape, kinds.index(kind))
-        size = sum(one.copies * one.rows * (one.columns + one.bias) for one in weights.matrices)
-        total += kinds.count(kind) * (size + sum(one.size for one in weights.vectors))
+        matrices, vectors = layer_weights(shape, kinds.index(kind))
+        size = sum(one.copies * one.rows * (one.columns + one.bias) for one in matrices)
+        total += kinds.count(kind) * (size + sum(one.size for one in vectors))
     return total
