@@ -5,7 +5,8 @@
     python -m tools.ways run --model tiny --device cpu --variant eager
 
 The command runs in this process. A file counts if one of its functions is called. An edge leads
-from a file to another one that it calls, also through functions of libraries. The last line of
+from a file to another one that it calls, also through functions of libraries. Nothing that an
+import runs counts: bodies of modules and classes, and what they call. The last line of
 stdout is JSON: the number of files, of edges, of pairs of files that call each other both ways, and
 of folders. The pairs and the files are listed on stderr.
 """
@@ -16,6 +17,7 @@ import sys
 import threading
 from collections import Counter
 from functools import cache
+from inspect import CO_OPTIMIZED
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -24,8 +26,8 @@ import decodescope
 from decodescope.cli.main import main
 
 PACKAGE = Path(decodescope.__file__).parent
-# Their frames belong to the function that holds them, or to the import of a module.
-_NOT_CALLS = frozenset(("<module>", "<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>"))
+# Their frames belong to the function that holds them.
+_NOT_CALLS = frozenset(("<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>"))
 
 calls_by_file: Counter[str] = Counter()
 edges: Counter[tuple[str, str]] = Counter()
@@ -44,20 +46,27 @@ def package_file(filename: str) -> str | None:
 
 def count_call(frame: FrameType, event: str, argument: Any) -> None:
     """A profile function (`sys.setprofile`) that counts calls into the package's files."""
-    if event != "call" or frame.f_code.co_name in _NOT_CALLS:
+    if event != "call" or frame.f_code.co_name in _NOT_CALLS or _is_body(frame):
         return
     callee = package_file(frame.f_code.co_filename)
     if callee is None:
         return
-    calls_by_file[callee] += 1
     caller_frame = frame.f_back
     while caller_frame is not None:
         caller = package_file(caller_frame.f_code.co_filename)
         if caller is not None:
+            if _is_body(caller_frame):
+                return
             if caller != callee:
                 edges[caller, callee] += 1
-            return
+            break
         caller_frame = caller_frame.f_back
+    calls_by_file[callee] += 1
+
+
+def _is_body(frame: FrameType) -> bool:
+    """Whether a frame runs the body of a module or a class."""
+    return not frame.f_code.co_flags & CO_OPTIMIZED
 
 
 def report() -> None:

@@ -169,6 +169,17 @@ class Column(Generic[Row]):
         return self.tone(row) if callable(self.tone) else self.tone
 
 
+def per_step(steps: int | None, *columns: Column[Row]) -> tuple[Column[Row], ...]:
+    """Columns of totals; with `steps`, of their means over so many steps."""
+
+    def mean(read: Callable[[Row], Any]) -> Callable[[Row], float]:
+        return lambda row: read(row) / (steps or 1)
+
+    if steps is None:
+        return columns
+    return tuple(replace(column, value=mean(column.reader())) for column in columns)
+
+
 class Mark(NamedTuple):
     """A colour and a letter beside the first column: of a family of ops, of a class of gaps, or of
     a part of a step."""

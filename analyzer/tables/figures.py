@@ -1,4 +1,4 @@
-"""Readers of figures: by their paths in a row, as quotients, and per step."""
+"""Readers of figures: by their paths in a row, and as quotients."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -45,14 +45,3 @@ def columns_of(part: str, *columns: AnyColumn) -> tuple[AnyColumn, ...]:
         replace(column, value=f"{part}.{column.key}") if column.value is None else column
         for column in columns
     )
-
-
-def per_step(steps: int | None, *columns: AnyColumn) -> tuple[AnyColumn, ...]:
-    """Columns of totals; with `steps`, of their means over so many steps."""
-
-    def mean(read: Callable[[Any], Any]) -> Callable[[Any], float]:
-        return lambda row: read(row) / (steps or 1)
-
-    if steps is None:
-        return columns
-    return tuple(replace(column, value=mean(column.reader())) for column in columns)

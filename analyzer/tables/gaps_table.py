@@ -24,9 +24,10 @@ from decodescope.analyzer.tables.columns import (
     Mark,
     Table,
     Tone,
+    per_step,
 )
 from decodescope.analyzer.tables.devices_table import device_column
-from decodescope.analyzer.tables.figures import per_step, quotient
+from decodescope.analyzer.tables.figures import quotient
 from decodescope.analyzer.vocabulary.words import (
     CPU_GAP_MEANINGS,
     GAP_MEANINGS,

@@ -22,8 +22,9 @@ from decodescope.analyzer.tables.columns import (
     Column,
     Mark,
     Table,
+    per_step,
 )
-from decodescope.analyzer.tables.figures import columns_of, per_step
+from decodescope.analyzer.tables.figures import columns_of
 from decodescope.analyzer.text.formatting import extent_text
 
 # No short name is longer.

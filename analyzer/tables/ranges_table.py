@@ -21,8 +21,9 @@ from decodescope.analyzer.tables.columns import (
     TEXT,
     Column,
     Table,
+    per_step,
 )
-from decodescope.analyzer.tables.figures import columns_of, per_step
+from decodescope.analyzer.tables.figures import columns_of
 from decodescope.analyzer.vocabulary.words import ops_word
 
 _LEAST_CERTAIN: tuple[Confidence, ...] = ("none", "partial", "exact")
