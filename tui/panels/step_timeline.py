@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from decodescope.analyzer.tracks.build import Tracks
     from decodescope.analyzer.tracks.track import Track
 
-_AXIS_AND_LEGEND = 2
+# A stream has three rows where there is room.
+_AXIS_AND_LEGEND, _MORE_ROWS = 2, 2
 
 
 class StepTimelinePanel(Panel[tuple[Window, str]]):
@@ -33,6 +34,13 @@ class StepTimelinePanel(Panel[tuple[Window, str]]):
         if not window.tracks.busy.part.size:
             return Empty("Step", "nothing ran in this window")
         return window, view.window_note(moment)
+
+    def wanted_rows(self, width: int) -> int | None:
+        if isinstance(self._data, Empty):
+            return 1
+        kinds = [track.key.kind for track in _tracks_of_home(self._data[0].tracks)]
+        lettered = kinds.count("gap") if self._brush.inks.letters else 0
+        return len(kinds) + _MORE_ROWS * kinds.count("stream") + lettered + _AXIS_AND_LEGEND
 
     def draw(self, data: tuple[Window, str], width: int, height: int) -> Sheet:
         window, note = data
