@@ -37,7 +37,7 @@ def live_bands(room: Room) -> list[Band]:
     answer = max(room.wanted.get("answer", _SOME_ANSWER), 1)
     least = edge + min(answer, _LEAST_ANSWER if room.kind == "trace" else _LEAST_OF_RUN)
     some = edge + min(answer, _SOME_ANSWER)
-    bands.append(Band((("answer", 1.0),), least, edge + answer, 1, 6, some))
+    bands.append(Band((("answer", 1.0),), least, edge + answer, 1, 60, some))
     tracks = edge + room.wanted.get("timeline_top", _SOME_TRACKS)
     few = min((5 if box else 4) + edge + (not room.color), tracks)
     bands.append(Band((("timeline_top", 1.0),), few, tracks, 4, 1))

@@ -94,13 +94,17 @@ def _home_device(tracks: "Tracks") -> int:
 
 def _home_tracks(tracks: "Tracks", most: int) -> "Tracks":
     """The time of the step and at most `most` tracks of its device: its gaps, its stream with
-    most ops, its overlap, its other streams."""
+    most ops, its overlap, its other streams, its ranges."""
     shown = _tracks_of_home(tracks)
     streams = [track for track in shown if track.key.kind == "stream"]
     busiest = max(streams, default=None, key=lambda track: len(track.slices))
 
     def rank(track: "Track") -> int:
-        return 1 if track is busiest else ("gap", "", "overlap", "stream").index(track.key.kind)
+        return (
+            1
+            if track is busiest
+            else ("gap", "", "overlap", "stream", "range").index(track.key.kind)
+        )
 
     kept = {track.key for track in sorted(shown, key=rank)[:most]}
     chosen = tuple(track for track in shown if track.key in kept)
@@ -108,7 +112,7 @@ def _home_tracks(tracks: "Tracks", most: int) -> "Tracks":
 
 
 def _tracks_of_home(tracks: "Tracks") -> list["Track"]:
-    device, kinds = _home_device(tracks), ("stream", "overlap", "gap")
+    device, kinds = _home_device(tracks), ("range", "stream", "overlap", "gap")
     return [
         track for track in tracks.tracks if track.key.device == device and track.key.kind in kinds
     ]
