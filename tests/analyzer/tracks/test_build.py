@@ -125,12 +125,12 @@ def test_steps_begin_with_their_first_op_and_the_median_one_is_shown_first():
     assert tracks.analysis.median_step == 0
     assert (tracks.home_step, tracks.home) == (0, (100, 1_100))
     events = []
-    for step, (start, end) in enumerate([(100, 190), (200, 340), (350, 900)]):
+    for step, (start, end) in enumerate([(100, 190), (200, 340), (350, 460), (470, 900)]):
         events += [span(start - 90, start - 80, f"decode_step_{step}"), op(start, end, step + 1)]
         events.append(call(start - 89, start - 85, step + 1))
     tracks = tracks_of(*events)
-    assert tracks.steps.length_ns.tolist() == [100, 150, 550]
-    assert (tracks.home_step, tracks.home) == (1, (200, 350))
+    assert tracks.steps.length_ns.tolist() == [100, 150, 120, 430]
+    assert (tracks.home_step, tracks.home) == (2, (350, 470))
 
 
 def test_steps_of_two_threads_are_in_order_of_their_gpu_spans():
