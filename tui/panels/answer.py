@@ -118,7 +118,7 @@ class AnswerPanel(WindowTablePanel):
             if rows[-1].cells and rows[-1].cells + cell_len(piece) + 3 <= width:
                 rows[-1].add(f" · {piece}", style)
                 continue
-            rows += [Row().add(line, style) for line in wrapped(piece, width)]
+            rows += [Row().add(line, style) for line in wrapped(piece, max(width, 1))]
         return rows[1:]
 
     def _bar(self, width: int) -> Row | None:
