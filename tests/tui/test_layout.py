@@ -117,7 +117,7 @@ def test_a_trace_has_no_history_and_no_text(size):
 @pytest.mark.parametrize("answer", [6, 20, 60])
 def test_a_trace_has_parts_on_the_smallest_screen(answer):
     places = plan((60, 16), kind="trace", text=0, variants=0, answer=answer).places
-    assert places["answer"].height >= 7
+    assert places["answer"].height >= 6
     assert "timeline_top" in places
 
 

@@ -73,7 +73,7 @@ async def test_figures_and_the_last_window_are_shown_until_the_run_has_its_own(
         assert "tok/s" in before
         words = ("tok/s", "host-bound", "Where the step goes", "waiting for the host")
         greyed = {word: brightness(session.app, word) for word in words}
-        assert brightness(session.app, " recorded on H200 ") > max(greyed.values())
+        assert brightness(session.app, MARK) > max(greyed.values())
         view = session.app.view()
         assert view.window is view.stats is None
 

@@ -57,11 +57,11 @@ class AnswerPanel(WindowTablePanel):
             reasons.append(f"a step has {layers_words(report.structure)}")
         self._headline = tuple(plain_line(lines.headline).split(" · "))
         self._reasons, self._advice, self._apart = tuple(reasons), lines.next, lines.apart
-        segments = tuple(_segments(report.answer))
-        self._segments = segments if len(segments) > 1 else ()
-        ratio = report.answer.profiler_ratio
-        slow = f"the profiler made it {ratio:.2f} times as long" if ratio else ""
-        note = slow if ratio and ratio > _OBSERVED_MATTERS else ""
+        self._segments = tuple(_segments(report.answer))
+        ratio = report.answer.profiler_ratio or 0.0
+        note = (
+            f"the profiler made it {ratio:.2f} times as long" if ratio > _OBSERVED_MATTERS else ""
+        )
         title = self.TITLE if report.answer.step_ns is not None else "Where the time goes"
         return WindowTable(answer_table(report.answer), title, note, lines.headline)
 
@@ -86,28 +86,24 @@ class AnswerPanel(WindowTablePanel):
         room = min(max(free if self._unfolded else free - least, 1), free)
         self._first = self._first if self._first < len(told) else 0
         self._next = self._first + room if room < len(told) - self._first else 0
-        told = told[self._first :]
-        if len(told) > room > 0 and not self._unfolded:
-            told[room - 1] = self._going_on(told[room - 1], width)
-        told = told[:room]
+        told = told[self._first :][:room]
+        if self._next and not self._unfolded:
+            told[-1] = self._going_on(told[-1], width)
         parts = free - len(told)
         lines = TableLayout().lines(self._rows, width, parts, self._brush)[:parts]
         hidden = len(self._rows) - max(len(lines) - 1, 0)
         note = f"{hidden} more part{'s' * (hidden > 1)}" if hidden > 0 else data.note
-        if self._unfolded and self._next:
-            note = "enter goes on"
+        note = "enter goes on" if self._unfolded and self._next else note
         return Sheet([*rows, *lines, *told], data.title, note)
 
     def action_fold(self) -> None:
         """Show the reasons, then those that had no room; after the last ones, hide them."""
-        goes_on = self._unfolded and self._next > 0
-        self._first = self._next if goes_on else 0
-        self._unfolded = goes_on or not self._unfolded
+        self._first = self._next if self._unfolded else 0
+        self._unfolded = self._first > 0 or not self._unfolded
         self._drawn_for = None
         self.post_message(Resized(self))
 
-    def on_click(self) -> None:
-        self.action_fold()
+    on_click = action_fold
 
     def _headline_rows(self, width: int) -> list[Row]:
         inks = self._brush.inks
@@ -127,7 +123,7 @@ class AnswerPanel(WindowTablePanel):
         row, inks = Row(), self._brush.inks
         names = [f" {name}  " for name, _, _ in self._segments]
         cells = width - sum(map(len, names))
-        if not names or cells < _LEAST_BAR_CELLS:
+        if len(names) < 2 or cells < _LEAST_BAR_CELLS:
             return None
         times_ns = [ns for _, ns, _ in self._segments]
         filled = [max(round(cells * ns / sum(times_ns)), 1) for ns in times_ns]

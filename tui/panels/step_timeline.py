@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from decodescope.analyzer.tracks.build import Tracks
     from decodescope.analyzer.tracks.track import Track
 
-# A stream has three rows where there is room.
-_AXIS_AND_LEGEND, _MORE_ROWS = 2, 2
+_AXIS_AND_LEGEND, _STREAM_ROWS = 2, 3
+_ORDER = ("gap", "", "overlap", "stream", "range")
 
 
 class StepTimelinePanel(Panel[tuple[Window, str]]):
@@ -38,9 +38,9 @@ class StepTimelinePanel(Panel[tuple[Window, str]]):
     def wanted_rows(self, width: int) -> int | None:
         if isinstance(self._data, Empty):
             return 1
-        kinds = [track.key.kind for track in _tracks_of_home(self._data[0].tracks)]
-        lettered = kinds.count("gap") if self._brush.inks.letters else 0
-        return len(kinds) + _MORE_ROWS * kinds.count("stream") + lettered + _AXIS_AND_LEGEND
+        rows = {"stream": _STREAM_ROWS, "gap": 1 + self._brush.inks.letters}
+        tracks = _home_tracks(self._data[0].tracks).tracks
+        return sum(rows.get(track.key.kind, 1) for track in tracks) + _AXIS_AND_LEGEND
 
     def draw(self, data: tuple[Window, str], width: int, height: int) -> Sheet:
         window, note = data
@@ -92,7 +92,7 @@ def _home_device(tracks: "Tracks") -> int:
     return max(busy, key=lambda device: busy[device].busy_ns)
 
 
-def _home_tracks(tracks: "Tracks", most: int) -> "Tracks":
+def _home_tracks(tracks: "Tracks", most: int | None = None) -> "Tracks":
     """The time of the step and at most `most` tracks of its device: its gaps, its stream with
     most ops, its overlap, its other streams, its ranges."""
     shown = _tracks_of_home(tracks)
@@ -100,19 +100,16 @@ def _home_tracks(tracks: "Tracks", most: int) -> "Tracks":
     busiest = max(streams, default=None, key=lambda track: len(track.slices))
 
     def rank(track: "Track") -> int:
-        return (
-            1
-            if track is busiest
-            else ("gap", "", "overlap", "stream", "range").index(track.key.kind)
-        )
+        return 1 if track is busiest else _ORDER.index(track.key.kind)
 
     kept = {track.key for track in sorted(shown, key=rank)[:most]}
+    ranges = {key for key in kept if key.kind == "range"}
+    # One range is that of the whole step.
+    kept -= ranges if len(ranges) == 1 else set()
     chosen = tuple(track for track in shown if track.key in kept)
     return replace(tracks, tracks=chosen, world=tracks.home)
 
 
 def _tracks_of_home(tracks: "Tracks") -> list["Track"]:
-    device, kinds = _home_device(tracks), ("range", "stream", "overlap", "gap")
-    return [
-        track for track in tracks.tracks if track.key.device == device and track.key.kind in kinds
-    ]
+    device = _home_device(tracks)
+    return [t for t in tracks.tracks if t.key.device == device and t.key.kind in _ORDER]
