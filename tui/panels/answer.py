@@ -59,9 +59,8 @@ class AnswerPanel(WindowTablePanel):
         self._reasons, self._advice, self._apart = tuple(reasons), lines.next, lines.apart
         self._segments = tuple(_segments(report.answer))
         ratio = report.answer.profiler_ratio or 0.0
-        note = (
-            f"the profiler made it {ratio:.2f} times as long" if ratio > _OBSERVED_MATTERS else ""
-        )
+        slow = f"the profiler made it {ratio:.2f} times as long"
+        note = slow if ratio > _OBSERVED_MATTERS else ""
         title = self.TITLE if report.answer.step_ns is not None else "Where the time goes"
         return WindowTable(answer_table(report.answer), title, note, lines.headline)
 
@@ -106,8 +105,7 @@ class AnswerPanel(WindowTablePanel):
     on_click = action_fold
 
     def _headline_rows(self, width: int) -> list[Row]:
-        inks = self._brush.inks
-        rows = [Row()]
+        inks, rows = self._brush.inks, [Row()]
         for piece in self._headline:
             leads = piece.endswith((" a step", " in all"))
             style = inks.accent if leads else inks.strong if "limit" in piece else inks.text
@@ -138,11 +136,10 @@ class AnswerPanel(WindowTablePanel):
         inks = self._brush.inks
         reasons = self._reasons if self._unfolded else self._reasons[:1]
         advice = self._advice if self._unfolded else self._advice[:1]
-        apart = (self._apart,) if self._apart else ()
         marked = [
             *(("", reason, inks.text) for reason in reasons),
             *(("→ ", line, inks.strong) for line in advice),
-            *(("set apart: ", line, inks.dim) for line in apart),
+            *([("set apart: ", self._apart, inks.dim)] if self._apart else ()),
         ]
         rows = [row for mark, text, style in marked for row in _lines(mark, text, style, width)]
         hidden = len(self._reasons) + len(self._advice) - len(reasons) - len(advice)
