@@ -16,17 +16,19 @@ from decodescope.analyzer.exporting import html_page
 from decodescope.analyzer.readers.reading import load
 from decodescope.analyzer.reports.analysis import Analysis, analyze
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.text.formatting import duration
+from decodescope.analyzer.text.formatting import UNKNOWN, duration
 from decodescope.analyzer.views.comparison_table import comparison_table
 from decodescope.analyzer.views.csv_export import render_csv
 from decodescope.analyzer.views.report_table import report_table
-from decodescope.analyzer.vocabulary.answer_words import answer_lines
+from decodescope.analyzer.vocabulary.answer_words import answer_lines, limit_words
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.sources import TraceSource
-from decodescope.tui.once import draw_once
+from tests.helpers.app.recorded import press
 from tests.helpers.kineto_events import DATA, read
 from tests.helpers.planted.situations import SITUATIONS, situation
 from tests.helpers.rich_report import text_of
+from tests.helpers.scripted import StillClock, settle
+from tests.helpers.scripted import text_of as screen_of
 
 RECORDED = tuple(
     f"h200_{name}"
@@ -105,16 +107,46 @@ def test_rows_of_a_csv_are_of_the_main_steps(name: str) -> None:
         assert main.busy_ns + main.all_gaps.total_ns == times_ns
 
 
-@pytest.mark.parametrize("name", ["h200_graph_replays", "interrupted", "vllm_prefills"])
-def test_the_app_shows_that_step_time(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", TRACES)
+async def test_the_app_shows_that_step_time_on_its_pages(name: str, tmp_path: Path) -> None:
+    """In the headline of page 1, and in the strip of the others."""
     path = DATA / f"{name}.json.gz"
     if name in SITUATIONS:
         path = tmp_path / f"{name}.json"
         path.write_bytes(situation(name, 0).traces[0])
-    app = DecodescopeApp(TraceSource((path,)), page="limit")
-    shown = "\n".join(line.text for line in draw_once(app, 120, 40))
-    step_ns = analysis_of(name).report.answer.step_ns
-    assert f"Where the step goes: {duration(step_ns)}" in shown
+    answer = analysis_of(name).report.answer
+    step_ns = answer.step_ns
+    app = DecodescopeApp(TraceSource((path,)), clock=StillClock(), folder=tmp_path)
+    async with app.run_test(size=(160, 50)) as pilot:
+        await settle(pilot)
+        for key in "12567":
+            await press(pilot, key)
+            shown = screen_of(app)
+            lines = iter(shown.splitlines())
+            strip = next(next(lines) for line in lines if "8 Files" in line)
+            assert (f" step {duration(step_ns or 0)} " in f"{strip} ") == (
+                step_ns is not None and key != "1"
+            )
+            if key == "1":
+                where = "in all" if step_ns is None else "a step"
+                assert f"{duration(answer.whole_ns)} {where}" in shown
+            elif step_ns is not None:
+                assert limit_words(answer) in strip
+
+
+@pytest.mark.parametrize(("base", "other"), [*zip(RECORDED[::2], RECORDED[1::2], strict=True)])
+async def test_the_app_shows_both_step_times_of_a_comparison(
+    base: str, other: str, tmp_path: Path
+) -> None:
+    paths = tuple(DATA / f"{name}.json.gz" for name in (base, other))
+    app = DecodescopeApp(TraceSource(paths), clock=StillClock(), folder=tmp_path)
+    async with app.run_test(size=(160, 50)) as pilot:
+        await settle(pilot)
+        await press(pilot, "7", "c")
+        shown = screen_of(app)
+    answers = [analysis_of(name).report.answer for name in (base, other)]
+    times = [UNKNOWN if one.step_ns is None else duration(one.step_ns) for one in answers]
+    assert f"step from A to B: {times[0]} → {times[1]}, " in shown
 
 
 @pytest.mark.parametrize("name", TRACES)

@@ -210,7 +210,7 @@ async def test_copy_puts_the_figures_on_the_clipboard(session, trace_file):
         copied = session.app.clipboard
     assert "47.2 tok/s" in copied
     assert "host-bound" in copied
-    assert "host_wait" in copied
+    assert "waiting for the host" in copied
 
 
 async def test_screenshot_is_written(session):

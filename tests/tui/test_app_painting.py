@@ -136,7 +136,7 @@ async def test_a_key_lays_out_once_and_repaints_no_more_than_what_changed(
         called = getattr(kind, name)
         monkeypatch.setattr(kind, name, lambda *a, **k: calls.append(name) or called(*a, **k))
 
-    async with session.app.run_test(size=(100, 40)) as pilot:
+    async with session.app.run_test(size=(100, 60)) as pilot:
         await session.run(pilot, ready(trace_file))
         count(MainScreen, "_refresh_layout")
         count(Compositor, "render_full_update")

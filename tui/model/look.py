@@ -274,7 +274,7 @@ class Look:
 
 
 def look_at(tracks: Tracks, columns: int) -> Look:
-    """The first look: the last step, else all ops, else everything; the cursor is in the first
+    """The first look: the median step, else all ops, else everything; the cursor is in the first
     stream."""
     kinds = [track.key.kind for track in tracks.tracks]
     cursor = kinds.index("stream") if "stream" in kinds else 0
@@ -283,7 +283,7 @@ def look_at(tracks: Tracks, columns: int) -> Look:
 
 
 def look_again(look: Look, tracks: Tracks, columns: int) -> Look:
-    """The same look at the tracks of a later window: its last step if that is what was visible,
+    """The same look at the tracks of a later window: its median step if that is what was visible,
     else as far from it and as far zoomed; with gaps cut short if they were."""
     place = tracks.find(look.track.key) if look.tracks.tracks else None
     fresh = look_at(tracks, columns)

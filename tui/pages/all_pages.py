@@ -14,8 +14,7 @@ COMPARISON_BESIDE_WIDTH = 130
 _DETAILS_BESIDE_WIDTH = 110
 
 Shares = tuple[tuple[str, float], ...]
-_LEAST_ANSWER, _SOME_ANSWER = 6, 14
-_MORE_TRACKS = 2
+_LEAST_ANSWER, _LEAST_OF_RUN, _SOME_ANSWER, _SOME_TRACKS = 5, 2, 14, 6
 _STATUS_ROWS = 4
 _TABLES_OF_RANKS = ("gpus", "collectives", "skew")
 _TABLES_OF_CHANGES = ("ab_step", "ab_ranges", "ab_kernels")
@@ -35,11 +34,12 @@ def live_bands(room: Room) -> list[Band]:
         rows = variants + edge
         bands.append(Band((("variants", 1.0),), min(rows, edge + 3), rows, 9, 1))
     answer = max(room.wanted.get("answer", _SOME_ANSWER), 1)
-    few = edge + min(answer, _LEAST_ANSWER)
+    least = edge + min(answer, _LEAST_ANSWER if room.kind == "trace" else _LEAST_OF_RUN)
     some = edge + min(answer, _SOME_ANSWER)
-    bands.append(Band((("answer", 1.0),), few, edge + answer, 1, 6, some))
-    timeline = (5 if box else 4) + edge + (not room.color)
-    bands.append(Band((("timeline_top", 1.0),), timeline, timeline + _MORE_TRACKS, 4, 1))
+    bands.append(Band((("answer", 1.0),), least, edge + answer, 1, 60, some))
+    tracks = edge + room.wanted.get("timeline_top", _SOME_TRACKS)
+    few = min((5 if box else 4) + edge + (not room.color), tracks)
+    bands.append(Band((("timeline_top", 1.0),), few, tracks, 4, 1))
     if room.wanted.get("text"):
         bands.append(Band((("text", 1.0),), edge + 1, edge + 12, 8, 3))
     return bands

@@ -28,7 +28,7 @@ _OBSERVED_MATTERS = 1.05
 
 class AnswerPanel(WindowTablePanel):
     """The lines that `analyze` begins with. Without room, the parts are cut first; the reasons
-    beside the first one can be unfolded."""
+    beside the first one can be unfolded, and turned like pages where there is no room for all."""
 
     NAME = "answer"
     PART = "window"
@@ -36,6 +36,7 @@ class AnswerPanel(WindowTablePanel):
     COMMANDS = commands_of("answer")
 
     _unfolded = False
+    _first = _next = 0
     _headline: tuple[str, ...] = ()
     _reasons: tuple[str, ...] = ()
     _advice: tuple[str, ...] = ()
@@ -54,13 +55,12 @@ class AnswerPanel(WindowTablePanel):
             reasons.append(straggler_text(window.communication))
         if report.structure is not None and report.structure.layers:
             reasons.append(f"a step has {layers_words(report.structure)}")
-        self._headline = tuple(lines.headline.split(" · "))
+        self._headline = tuple(plain_line(lines.headline).split(" · "))
         self._reasons, self._advice, self._apart = tuple(reasons), lines.next, lines.apart
-        segments = tuple(_segments(report.answer))
-        self._segments = segments if len(segments) > 1 else ()
-        ratio = report.answer.profiler_ratio
-        slow = f"the profiler made it {ratio:.2f} times as long" if ratio else ""
-        note = slow if ratio and ratio > _OBSERVED_MATTERS else ""
+        self._segments = tuple(_segments(report.answer))
+        ratio = report.answer.profiler_ratio or 0.0
+        slow = f"the profiler made it {ratio:.2f} times as long"
+        note = slow if ratio > _OBSERVED_MATTERS else ""
         title = self.TITLE if report.answer.step_ns is not None else "Where the time goes"
         return WindowTable(answer_table(report.answer), title, note, lines.headline)
 
@@ -70,56 +70,65 @@ class AnswerPanel(WindowTablePanel):
         return [*super().as_text(data), *self._reasons, *advice, *apart]
 
     def wanted_rows(self, width: int) -> int | None:
+        inner = max(width - 2 * self.inset, 1)
         if isinstance(self._data, Empty):
-            return 1
-        head = len(self._headline_rows(width)) + bool(self._segments)
-        return head + 1 + len(self._rows) + len(self._told(width))
+            return len(wrapped(self._data.hint, inner))
+        rows = len(self._headline_rows(inner)) + 1 + len(self._rows) + len(self._told(inner))
+        return rows + (rows + 1 >= _BAR_FROM_ROWS and self._bar(inner) is not None)
 
     def draw(self, data: WindowTable, width: int, height: int) -> Sheet:
         rows = self._headline_rows(width)[: max(height - 1, 1)]
-        if height >= _BAR_FROM_ROWS and width >= _LEAST_BAR_CELLS and self._segments:
-            rows.append(self._bar(width))
-        told = self._told(width)
-        room = max(height - len(rows) - _LEAST_PARTS - 1, min(height - len(rows), 1))
-        if len(told) > room > 0:
-            told = [*told[: room - 1], self._going_on(told[room - 1], width)]
-        parts = max(height - len(rows) - min(len(told), room), 0)
+        if height >= _BAR_FROM_ROWS and (bar := self._bar(width)) is not None:
+            rows.append(bar)
+        told, least = self._told(width), min(len(self._rows), _LEAST_PARTS) + 1
+        free = max(height - len(rows), 0)
+        room = min(max(free if self._unfolded else free - least, 1), free)
+        self._first = self._first if self._first < len(told) else 0
+        self._next = self._first + room if room < len(told) - self._first else 0
+        told = told[self._first :][:room]
+        if self._next and not self._unfolded:
+            told[-1] = self._going_on(told[-1], width)
+        parts = free - len(told)
         lines = TableLayout().lines(self._rows, width, parts, self._brush)[:parts]
         hidden = len(self._rows) - max(len(lines) - 1, 0)
         note = f"{hidden} more part{'s' * (hidden > 1)}" if hidden > 0 else data.note
-        return Sheet([*rows, *lines, *told[: max(room, 0)]], data.title, note)
+        note = "enter goes on" if self._unfolded and self._next else note
+        return Sheet([*rows, *lines, *told], data.title, note)
 
     def action_fold(self) -> None:
-        """Show or hide the reasons."""
-        self._unfolded = not self._unfolded
+        """Show the reasons, then those that had no room; after the last ones, hide them."""
+        self._first = self._next if self._unfolded else 0
+        self._unfolded = self._first > 0 or not self._unfolded
         self._drawn_for = None
         self.post_message(Resized(self))
 
-    def on_click(self) -> None:
-        self.action_fold()
+    on_click = action_fold
 
     def _headline_rows(self, width: int) -> list[Row]:
-        inks = self._brush.inks
-        rows = [Row()]
+        inks, rows = self._brush.inks, [Row()]
         for piece in self._headline:
-            text = piece if not rows[-1].cells else f" · {piece}"
-            if rows[-1].cells and rows[-1].cells + cell_len(text) > width:
-                rows.append(Row())
-                text = piece
             leads = piece.endswith((" a step", " in all"))
             style = inks.accent if leads else inks.strong if "limit" in piece else inks.text
-            rows[-1].add(text, style)
-        return rows
+            if rows[-1].cells and rows[-1].cells + cell_len(piece) + 3 <= width:
+                rows[-1].add(f" · {piece}", style)
+                continue
+            rows += [Row().add(line, style) for line in wrapped(piece, max(width, 1))]
+        return rows[1:]
 
-    def _bar(self, width: int) -> Row:
-        """The limit, then the time over it of each group, in proportion, with its name behind."""
+    def _bar(self, width: int) -> Row | None:
+        """The limit, then the time over it of each group, in proportion, with its name behind; None
+        without room."""
         row, inks = Row(), self._brush.inks
-        total_ns = sum(ns for _, ns, _ in self._segments)
-        cells = width - sum(len(name) + 3 for name, _, _ in self._segments)
-        for name, ns, color in self._segments:
-            filled = max(round(cells * ns / total_ns), 1)
-            row.add(horizontal_bar(1.0, filled, self._brush.glyphs), inks.hue(color))
-            row.add(f" {name}  ", inks.dim)
+        names = [f" {name}  " for name, _, _ in self._segments]
+        cells = width - sum(map(len, names))
+        if len(names) < 2 or cells < _LEAST_BAR_CELLS:
+            return None
+        times_ns = [ns for _, ns, _ in self._segments]
+        filled = [max(round(cells * ns / sum(times_ns)), 1) for ns in times_ns]
+        filled[filled.index(max(filled))] += cells - sum(filled)
+        for name, count, (_, _, color) in zip(names, filled, self._segments, strict=True):
+            row.add(horizontal_bar(1.0, count, self._brush.glyphs), inks.hue(color))
+            row.add(name, inks.dim)
         return row
 
     def _told(self, width: int) -> list[Row]:
@@ -127,16 +136,17 @@ class AnswerPanel(WindowTablePanel):
         inks = self._brush.inks
         reasons = self._reasons if self._unfolded else self._reasons[:1]
         advice = self._advice if self._unfolded else self._advice[:1]
-        apart = (self._apart,) if self._apart else ()
         marked = [
             *(("", reason, inks.text) for reason in reasons),
             *(("→ ", line, inks.strong) for line in advice),
-            *(("set apart: ", line, inks.dim) for line in apart),
+            *([("set apart: ", self._apart, inks.dim)] if self._apart else ()),
         ]
         rows = [row for mark, text, style in marked for row in _lines(mark, text, style, width)]
         hidden = len(self._reasons) + len(self._advice) - len(reasons) - len(advice)
-        if hidden and rows[-1].cells + 12 <= width:
-            rows[-1].add(f"  +{hidden} enter", inks.faint)
+        if hidden:
+            mark = f"  +{hidden} enter"
+            rows += [Row()] if rows[-1].cells + len(mark) > width else []
+            rows[-1].add(mark, inks.faint)
         return rows
 
     def _going_on(self, row: Row, width: int) -> Row:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from decodescope.analyzer.tracks.build import Tracks
     from decodescope.analyzer.tracks.track import Track
 
-_AXIS_AND_LEGEND = 2
+_AXIS_AND_LEGEND, _STREAM_ROWS = 2, 3
+_ORDER = ("gap", "", "overlap", "stream", "range")
 
 
 class StepTimelinePanel(Panel[tuple[Window, str]]):
@@ -33,6 +34,13 @@ class StepTimelinePanel(Panel[tuple[Window, str]]):
         if not window.tracks.busy.part.size:
             return Empty("Step", "nothing ran in this window")
         return window, view.window_note(moment)
+
+    def wanted_rows(self, width: int) -> int | None:
+        if isinstance(self._data, Empty):
+            return 1
+        rows = {"stream": _STREAM_ROWS, "gap": 1 + self._brush.inks.letters}
+        tracks = _home_tracks(self._data[0].tracks).tracks
+        return sum(rows.get(track.key.kind, 1) for track in tracks) + _AXIS_AND_LEGEND
 
     def draw(self, data: tuple[Window, str], width: int, height: int) -> Sheet:
         window, note = data
@@ -84,23 +92,24 @@ def _home_device(tracks: "Tracks") -> int:
     return max(busy, key=lambda device: busy[device].busy_ns)
 
 
-def _home_tracks(tracks: "Tracks", most: int) -> "Tracks":
+def _home_tracks(tracks: "Tracks", most: int | None = None) -> "Tracks":
     """The time of the step and at most `most` tracks of its device: its gaps, its stream with
-    most ops, its overlap, its other streams."""
+    most ops, its overlap, its other streams, its ranges."""
     shown = _tracks_of_home(tracks)
     streams = [track for track in shown if track.key.kind == "stream"]
     busiest = max(streams, default=None, key=lambda track: len(track.slices))
 
     def rank(track: "Track") -> int:
-        return 1 if track is busiest else ("gap", "", "overlap", "stream").index(track.key.kind)
+        return 1 if track is busiest else _ORDER.index(track.key.kind)
 
     kept = {track.key for track in sorted(shown, key=rank)[:most]}
+    ranges = {key for key in kept if key.kind == "range"}
+    # One range is that of the whole step.
+    kept -= ranges if len(ranges) == 1 else set()
     chosen = tuple(track for track in shown if track.key in kept)
     return replace(tracks, tracks=chosen, world=tracks.home)
 
 
 def _tracks_of_home(tracks: "Tracks") -> list["Track"]:
-    device, kinds = _home_device(tracks), ("stream", "overlap", "gap")
-    return [
-        track for track in tracks.tracks if track.key.device == device and track.key.kind in kinds
-    ]
+    device = _home_device(tracks)
+    return [t for t in tracks.tracks if t.key.device == device and t.key.kind in _ORDER]

@@ -118,11 +118,19 @@ def test_ranges_are_shown_on_the_host_and_above_the_ops_that_they_launched():
     assert on_device.end_ns.tolist() == [230, 250]
 
 
-def test_steps_begin_with_their_first_op_and_the_last_is_shown_first():
+def test_steps_begin_with_their_first_op_and_the_median_one_is_shown_first():
     tracks = tracks_of(*prelaunched(steps=3))
     assert tracks.steps.start_ns.tolist() == [100, 1_100, 2_100]
     assert tracks.steps.end_ns.tolist() == [1_100, 2_100, 2_720]
-    assert tracks.home == (2_100, 2_720)
+    assert tracks.analysis.median_step == 0
+    assert (tracks.home_step, tracks.home) == (0, (100, 1_100))
+    events = []
+    for step, (start, end) in enumerate([(100, 190), (200, 340), (350, 460), (470, 900)]):
+        events += [span(start - 90, start - 80, f"decode_step_{step}"), op(start, end, step + 1)]
+        events.append(call(start - 89, start - 85, step + 1))
+    tracks = tracks_of(*events)
+    assert tracks.steps.length_ns.tolist() == [100, 150, 120, 430]
+    assert (tracks.home_step, tracks.home) == (2, (350, 470))
 
 
 def test_steps_of_two_threads_are_in_order_of_their_gpu_spans():

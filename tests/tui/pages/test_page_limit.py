@@ -1,33 +1,26 @@
-"""Page 6: the parts add up to the step, bandwidths have moments, points can be chosen."""
+"""Page 6: bandwidths have moments, points can be chosen."""
 
-import dataclasses
 import math
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decodescope.analyzer.protocol.messages import State
 from decodescope.analyzer.reports.roofline_model import roofline_model
-from decodescope.analyzer.schema.answer import Answer
-from decodescope.analyzer.text.formatting import UNKNOWN, duration, percent
-from decodescope.analyzer.vocabulary.words import part_words
+from decodescope.analyzer.text.formatting import duration, percent
 from decodescope.tui.model.picks import KernelPick, Selection
-from decodescope.tui.model.view import Moment, Window
+from decodescope.tui.model.view import Moment
+from decodescope.tui.panels.limit.bandwidths import BandwidthPanel
 from decodescope.tui.panels.limit.roofline import LogAxis, RooflinePanel, decade_text
-from decodescope.tui.panels.limit.step import BandwidthPanel, PartsPanel
-from decodescope.tui.panels.verdict import FullVerdictPanel, VerdictPanel
 from tests.helpers import scripted
-from tests.helpers.answers import answer_of, part_of
 from tests.helpers.app import recorded
 from tests.helpers.app.recorded import BRUSHES, SIZES, app_of, drawn, press, view_of, window
 from tests.helpers.kineto_events import document, event, op
 from tests.helpers.scripted import settle, text_of
 
-PANELS = (PartsPanel, BandwidthPanel, RooflinePanel, FullVerdictPanel)
+PANELS = (BandwidthPanel, RooflinePanel)
 
 
 def chosen(app):
@@ -37,91 +30,6 @@ def chosen(app):
 @pytest.fixture
 def eager(tmp_path: Path) -> Path:
     return recorded.write_window(tmp_path, "eager")
-
-
-def answered(answer: Answer) -> Window:
-    """The window of a run with another answer."""
-    shown = window("eager")
-    report = msgspec.structs.replace(shown.report, answer=answer)
-    return dataclasses.replace(shown, analysis=dataclasses.replace(shown.analysis, report=report))
-
-
-def title_of(shown: Window) -> str:
-    view = view_of(shown)
-    panel = PartsPanel(BRUSHES[0], view, Moment(0.0))
-    data = panel.pick(view, Moment(0.0))
-    return panel.draw(data, 120, 20).title
-
-
-@pytest.mark.parametrize("variant", ["eager", "compiled", "fused+graph"])
-def test_parts_are_in_order_of_what_is_lost_and_add_up_to_the_step(variant: str) -> None:
-    shown = window(variant)
-    answer = shown.report.answer
-    head, *lines = drawn(PartsPanel, view_of(shown), BRUSHES[2], 120, 40)
-    assert head.split() == [
-        *("over", "the", "limit", "time", "limit", "over", "of", "step", "%", "of", "step"),
-        *("of", "limit", "%", "GB/s", "ops", "known", "by"),
-    ]
-    assert len(lines) == len(answer.parts)
-    assert sum(part.ns for part in answer.parts) == answer.step_ns
-    for line, part in zip(lines, answer.parts, strict=True):
-        assert line[2:].startswith(f"{part_words(part.part)} ")
-        assert f" {duration(part.ns)} " in line
-    lost = [part.ns - (part.limit_ns or 0) for part in answer.parts if part.group != "profiler"]
-    assert lost == sorted(lost, reverse=True)
-    bars = [line.count("=") for line in lines if not line.startswith("p ")]
-    assert bars == sorted(bars, reverse=True)
-    assert title_of(shown).startswith(f"Where the step goes: {duration(answer.step_ns)}, limit ")
-
-
-def test_a_part_has_its_time_limit_and_the_time_over_it() -> None:
-    parts = (
-        part_of("down", 60_000, 1, 48_000),
-        part_of("host_wait", 30_000),
-        part_of("norm", 8_000, 1),
-        part_of("qkv", 2_000, 1, 2_500),
-    )
-    answer = msgspec.structs.replace(
-        answer_of({}), parts=parts, step_ns=100_000, whole_ns=100_000, limit_ns=50_500
-    )
-    _, *lines = drawn(PartsPanel, view_of(answered(answer)), BRUSHES[2], 120, 20)
-    down, late, norm, qkv = (" ".join(line.split()) for line in lines)
-    assert down.startswith("D down 60.0 µs 48.0 µs 12.0 µs 12.0 ==")
-    assert late.startswith(f"h waiting for the host 30.0 µs {UNKNOWN} 30.0 µs 30.0 ==")
-    assert norm.startswith(f"N norm 8.00 µs {UNKNOWN} {UNKNOWN} 8.0 =")
-    assert qkv.startswith("Q qkv 2.00 µs 2.50 µs -500 ns -0.5")
-
-
-@pytest.mark.parametrize("size", [(60, 16), (80, 24), (80, 40), (200, 50)])
-async def test_every_screen_has_the_first_parts(eager: Path, size: tuple[int, int]) -> None:
-    app = app_of(eager)
-    async with app.run_test(size=size) as pilot:
-        await settle(pilot)
-        await press(pilot, "6")
-        text = text_of(app)
-        parts = app._painter.shown()[0].window.report.answer.parts
-        _, _, panel = text.partition("Where the step goes")
-        for part in parts[:5]:
-            assert part_words(part.part) in panel
-        assert ("Roofline" in text) == (size[1] >= 24)
-        await press(pilot, "y")
-        assert all(part_words(part.part) in app.clipboard for part in parts)
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({}, "limit not known"),
-        ({"limit_ns": 42_000}, "limit 42.0 µs"),
-        ({"limit_ns": 42_000, "limit_is_lower_bound": True}, "limit ≥ 42.0 µs"),
-        ({"limit_ns": 42_000, "model": "m", "model_source": "guessed"}, "limit 42.0 µs (m?)"),
-    ],
-)
-def test_the_title_is_the_step_and_its_limit(changes: dict[str, Any], words: str) -> None:
-    shown = answered(answer_of({"down": 60_000, "host_wait": 30_000}, **changes))
-    assert title_of(shown) == f"Where the step goes: 90.0 µs, {words}"
-    columns = drawn(PartsPanel, view_of(shown), BRUSHES[0], 120, 20)[0].split()
-    assert ("over" in columns) == bool(changes)
 
 
 def test_every_bandwidth_has_its_moment_and_none_is_shown_twice_under_one_name(tmp_path) -> None:
@@ -147,11 +55,13 @@ async def test_the_live_figure_is_beside_those_of_the_window(tmp_path: Path) -> 
         await session.run(pilot, State("running", "eager"), scripted.ready(trace))
         await press(pilot, "6")
         lines = text_of(session.app).splitlines()
+        await press(pilot, "1", "enter")
+        first = text_of(session.app)
     found = [line for line in lines if "unprofiled" in line and "%" in line and "GB/s" in line]
     assert any(" now " in line and " 2.8 % " in line for line in found)
     assert "MBU now 2.8 %" in lines[2]
     assert any(" before the window " in line for line in found)
-    assert any("% of 1.50 ms: below 60%" in line for line in lines)
+    assert "% of 1.50 ms: below 60%" in first
 
 
 async def test_arrows_go_from_kernel_to_kernel_and_enter_opens_one(eager: Path) -> None:
@@ -206,53 +116,22 @@ def test_an_axis_keeps_the_order_of_its_values(values: list[float], cells: int) 
         assert len(decade_text(value)) <= 7
 
 
-@pytest.mark.parametrize("height", [24, 32, 50])
-@pytest.mark.parametrize("width", [60, 120])
-async def test_the_verdict_is_never_cut(eager: Path, width: int, height: int) -> None:
-    app = app_of(eager)
-    async with app.run_test(size=(width, height)) as pilot:
-        await settle(pilot)
-        await press(pilot, "6")
-        verdict = app._painter.shown()[0].window.report.answer
-        panel = app.query_one(FullVerdictPanel)
-        app.screen.set_focus(panel)
-        seen = text_of(app)
-        while "more: tab" in text_of(app):
-            await press(pilot, "down")
-            seen += "\n" + text_of(app)
-        flat = "".join(seen.split())
-        for words in (*verdict.because, *verdict.next):
-            for word in words.split():
-                assert word in flat
-
-
-@given(st.integers(30, 150), st.integers(2, 9), st.sampled_from(["eager", "compiled"]))
-def test_a_verdict_that_goes_on_says_so_in_full(width: int, height: int, variant: str) -> None:
-    for kind, words in ((VerdictPanel, "enter shows all"), (FullVerdictPanel, "more: tab, then")):
-        panel = kind(BRUSHES[0], view_of(window(variant)), Moment(0.0))
-        rows = panel.draw(panel._data, width, height).rows
-        last = "".join(segment.text for segment in rows[-1].segments).rstrip()
-        if panel.wanted_rows(width) > height:
-            assert words in last
-            assert rows[-1].cells <= width
-
-
 @pytest.mark.parametrize(
-    ("events", "said"),
+    ("page", "events", "said"),
     [
-        ([event("cpu_op", "aten::mm", 0, 100, 1, 1)], "no GPU activity in this trace"),
-        ([op(0, 100), op(200, 300)], "this trace marks no steps"),
-        ([op(0, 100), op(200, 300)], "does not say how many bytes a step reads"),
-        ([op(0, 100), op(200, 300)], "of no kernel how many bytes and FLOPs"),
+        ("1", [event("cpu_op", "aten::mm", 0, 100, 1, 1)], "no kernel, copy or fill in this trace"),
+        ("1", [op(0, 100), op(200, 300)], "no steps · 300 ns in all · limit not known"),
+        ("6", [op(0, 100), op(200, 300)], "does not say how many bytes a step reads"),
+        ("6", [op(0, 100), op(200, 300)], "of no kernel how many bytes and FLOPs"),
     ],
 )
-async def test_what_is_unknown_is_said_in_one_line(tmp_path: Path, events, said) -> None:
+async def test_what_is_unknown_is_said_in_one_line(tmp_path: Path, page, events, said) -> None:
     path = tmp_path / "bare.json"
     path.write_bytes(document(events))
     app = app_of(path)
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
-        await press(pilot, "6", "left", "enter", "tab", "down")
+        await press(pilot, page, "left", "enter", "tab", "down")
         assert said in text_of(app)
 
 

@@ -5,8 +5,6 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from decodescope.analyzer import Analysis, analyze
 from decodescope.analyzer.chrome.chrome_export import export_chrome
@@ -15,15 +13,14 @@ from decodescope.analyzer.text.formatting import count, duration
 from decodescope.analyzer.tracks.build import find_tracks
 from decodescope.analyzer.vocabulary.words import part_words
 from decodescope.tui.background import analyse_files
-from decodescope.tui.model.describe import gap_lines, overview_lines, range_detail_lines
+from decodescope.tui.model.describe import gap_lines, range_detail_lines
 from decodescope.tui.model.kernel_details import kernel_lines, op_lines
 from decodescope.tui.model.look import look_at
 from decodescope.tui.model.picks import GapPick, OpPick, SpanPick
 from decodescope.tui.model.view import Moment, Window
+from decodescope.tui.panels.answer import AnswerPanel
 from decodescope.tui.panels.gap_list import GapListPanel, GapRows
-from decodescope.tui.panels.limit.step import PartsPanel
 from decodescope.tui.panels.range_tree import RangeTreePanel
-from decodescope.tui.panels.verdict import VerdictPanel
 from tests.helpers.app.recorded import (
     BRUSHES,
     app_of,
@@ -139,18 +136,24 @@ def test_unknown_roles_are_not_mentioned(tmp_path: Path) -> None:
     shown = analyse_files([path], 0.0)
     assert "role" not in said(kernel_lines(shown, "mystery"))
     assert not {"role", "layer"} & set(said(op_lines(shown, 0)))
-    assert drawn(PartsPanel, view_of(shown), BRUSHES[0], 80, 5) == [
-        "this trace marks no steps, so there is none to divide"
-    ]
-    assert "step" not in said(overview_lines(shown))
+    lines = drawn(AnswerPanel, view_of(shown), BRUSHES[0], 80, 5)
+    assert lines[0].startswith("no steps · 30 ns in all")
+    assert not any("a step has" in line for line in lines)
 
 
-def test_the_verdict_ends_with_the_layers_and_interruptions(slow: Window) -> None:
-    data = VerdictPanel(BRUSHES[0], view_of(slow), Moment(0.0))._data
-    layers, interrupted = data.reasons[-2:]
+def test_the_answer_ends_with_the_layers_and_interruptions(slow: Window) -> None:
+    panel = AnswerPanel(BRUSHES[0], view_of(slow), Moment(0.0))
+    layers = panel._reasons[-1]
     assert layers.startswith("a step has 2 layers (2 of 10 ops), 1 op before and 3 after them")
-    assert interrupted == "set apart: 663 ms of interruptions"
-    assert said(overview_lines(slow))["step"] in layers
+    copied = panel.as_text(panel._data)
+    assert layers in copied
+    assert copied[-1] == "set apart: 663 ms of interruptions"
+    lines = drawn(AnswerPanel, view_of(slow), BRUSHES[0], 120, 30)
+    assert lines[-1].startswith("set apart: 663 ms of interruptions")
+    assert not any(layers in line for line in lines)
+    panel.action_fold()
+    rows = panel.draw(panel._data, 120, 30).rows
+    assert any(layers in "".join(one.text for one in row.segments) for row in rows)
 
 
 def test_a_vllm_step_has_layers_and_roles_on_the_pages(foreign_traces: Path) -> None:
@@ -232,30 +235,17 @@ def test_interrupted_gaps_are_marked_found_and_filtered(slow: Window) -> None:
 @pytest.mark.parametrize("variant", ["eager", "fused+graph"])
 def test_parts_have_the_figures_of_the_report(variant: str) -> None:
     shown = window(variant)
-    head, *lines = drawn(PartsPanel, view_of(shown), BRUSHES[2], 180, 40)
+    lines = drawn(AnswerPanel, view_of(shown), BRUSHES[2], 180, 40)
+    place = next(place for place, line in enumerate(lines) if "over the limit" in line)
+    head = lines[place]
     assert head.split()[-7:] == ["of", "limit", "%", "GB/s", "ops", "known", "by"]
     parts = shown.report.answer.parts
-    assert len(lines) == len(parts)
+    lines = lines[place + 1 :][: len(parts)]
     for line, part in zip(lines, parts, strict=True):
         assert part_words(part.part) in line
         assert f" {duration(part.ns)} " in line
         assert not part.ops or f" {count(part.ops)} " in line
         assert line.rstrip().endswith(("name", "place")) == (part.confidence != "none")
-
-
-@given(
-    st.sampled_from(["eager", "fused+graph"]),
-    st.sampled_from(BRUSHES),
-    st.integers(1, 300),
-    st.integers(1, 60),
-)
-@settings(max_examples=60, deadline=None)
-def test_every_size_of_parts_is_drawn_and_nothing_is_wider(variant, brush, width, height) -> None:
-    lines = drawn(PartsPanel, view_of(window(variant)), brush, width, height)
-    assert 1 <= len(lines) <= height
-    # The least width of a screen.
-    if width >= 60:
-        assert max(map(len, lines)) <= width
 
 
 # Names are data

@@ -35,11 +35,11 @@ def test_start_resize_and_leave(start, way, code):
     terminal = start()
     terminal.until(lambda: terminal.shows("47.2") and terminal.shows("host-bound"))
     terminal.resize(120, 40)
-    terminal.until(lambda: terminal.shows("╭─ Last step"))
+    terminal.until(lambda: terminal.shows("╭─ Step "))
     terminal.resize(20, 5)
-    terminal.until(lambda: not terminal.shows("Last step"))
+    terminal.until(lambda: not terminal.shows("Step "))
     terminal.resize(80, 24)
-    terminal.until(lambda: terminal.shows("Idle gaps"))
+    terminal.until(lambda: terminal.shows("Where the step goes"))
     if way.startswith("SIG"):
         terminal.child.kill(signal.Signals[way])
     else:

@@ -66,7 +66,7 @@ def test_the_terminal_receives_nothing_that_a_name_holds(tmp_path, command):
     terminal = Terminal(["-m", "decodescope", command, file], 240, 60)
     try:
         if command == "open":
-            terminal.until(lambda: terminal.shows("second[/]"))
+            terminal.until(lambda: terminal.shows("second"))
             terminal.child.send("q")
         terminal.until(terminal.gone)
     finally:

@@ -16,12 +16,12 @@ from tests.helpers.kineto_events import call, op
 from tests.helpers.scripted import StillClock, ready, settle, text_of, write_trace
 
 
-async def test_the_page_shows_the_last_step_with_all_its_tracks(trace_file):
+async def test_the_page_shows_the_median_step_with_all_its_tracks(trace_file):
     app = app_of(trace_file)
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(pilot)
         shown = text_of(app)
-    assert "step ◂ 3/3 ▸" in shown
+    assert "step ◂ 1/3 ▸" in shown
     for track in ("h-range", "host", "range", "str 7", "gaps", "map"):
         assert re.search(rf"│ [ ▸]{re.escape(track)}\b", shown)
     assert "■ host_wait" in shown
@@ -90,10 +90,10 @@ async def test_steps_one_after_another(trace_file):
     async with app.run_test(size=(120, 40)) as pilot:
         await opened(pilot)
         seen = []
-        for key in ("less_than_sign", "less_than_sign", "less_than_sign", "greater_than_sign"):
+        for key in (*["greater_than_sign"] * 3, *["less_than_sign"] * 3, "greater_than_sign"):
             await press(pilot, key)
             seen.append(re.search(r"step ◂ (\d)/3", title(app))[1])
-    assert seen == ["2", "1", "1", "2"]
+    assert seen == ["2", "3", "3", "2", "1", "1", "2"]
 
 
 async def test_gaps_by_length_and_in_order(trace_file):
