@@ -1,11 +1,9 @@
 """A report's figures per decode step, for screens and tables.
 
-MBU = bytes of a step ÷ step time ÷ peak. Its value differs from moment to moment, so every moment
-at which a step is timed has a name.
+MBU = bytes of a step ÷ step time ÷ peak.
 """
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from decodescope.analyzer.roofline.peaks import bandwidth, step_bandwidth
 from decodescope.analyzer.schema.report import Report
@@ -13,8 +11,6 @@ from decodescope.analyzer.schema.step_report import Bandwidth
 
 if TYPE_CHECKING:
     from decodescope.analyzer.protocol.messages import Hello, Stats
-
-Moment = Literal["now", "before the window", "in the window"]
 
 
 def launch_calls_per_step(report: Report) -> float | None:
@@ -47,42 +43,23 @@ def _per_step(report: Report, total: int) -> float | None:
     return total / steps if steps else None
 
 
-@dataclass(frozen=True, slots=True)
-class StepBandwidth:
-    """The bandwidth of a step of `step_ns`. "now" is the median step of a run in progress, "before
-    the window" the median step just before the profiled window; both are unprofiled. "in the
-    window" is the median profiled step."""
-
-    moment: Moment
-    step_ns: int
-    used: Bandwidth
-
-
-def live_bandwidth(stats: "Stats | None", hello: "Hello | None") -> StepBandwidth | None:
-    """That of the run in progress; None if nothing runs."""
+def live_bandwidth(stats: "Stats | None", hello: "Hello | None") -> Bandwidth | None:
+    """That of the median step of the run in progress; None if nothing runs."""
     if stats is None or hello is None:
         return None
-    used = bandwidth(
+    return bandwidth(
         stats.bytes_per_step,
         stats.step_p50_ns,
         hello.measured_peak_bytes_per_s,
         hello.datasheet_peak_bytes_per_s,
     )
-    return StepBandwidth("now", stats.step_p50_ns, used)
 
 
-def window_bandwidths(report: Report) -> tuple[StepBandwidth, ...]:
-    """Those of a window, as far as its steps were timed; empty if the bytes of a step are not
-    certain or there was no GPU."""
+def window_bandwidth(report: Report) -> Bandwidth | None:
+    """That of the unprofiled step where it was timed, else of the median step of the window; None
+    if the bytes of a step are not certain or there was no GPU."""
     cost, answer = report.step_cost, report.answer
-    if cost is None or not cost.is_certain or report.on_cpu:
-        return ()
-    moments: tuple[tuple[Moment, int | None], ...] = (
-        ("before the window", answer.unprofiled_step_ns),
-        ("in the window", answer.step_ns),
-    )
-    return tuple(
-        StepBandwidth(moment, step_ns, step_bandwidth(cost, step_ns))
-        for moment, step_ns in moments
-        if step_ns
-    )
+    step_ns = answer.unprofiled_step_ns or answer.step_ns
+    if cost is None or not cost.is_certain or report.on_cpu or not step_ns:
+        return None
+    return step_bandwidth(cost, step_ns)

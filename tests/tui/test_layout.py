@@ -98,13 +98,11 @@ LIMIT = next(page for page in PAGES if page.name == "limit")
 @given(
     sizes,
     st.sampled_from([0, 1]),
-    st.sampled_from([1, 2, 3, 4]),
-    st.sampled_from([{}, {"roofline": 1}, {"roofline": 10}]),
     st.integers(1, 100),
 )
-def test_a_taller_page_of_limits_loses_no_panel(size, details, bandwidths, roofline, more):
+def test_a_taller_page_of_limits_loses_no_panel(size, details, more):
     width, height = size
-    wanted = {"details": details, "bandwidths": bandwidths, **roofline}
+    wanted = {"details": details}
     taller = plan((width, height + more), LIMIT, "trace", **wanted).places
     assert set(plan(size, LIMIT, "trace", **wanted).places) <= set(taller)
 

@@ -67,19 +67,12 @@ def gap_bands(room: Room) -> list[Band]:
 
 
 def limit_bands(room: Room) -> list[Band]:
-    """Bandwidths take the rows that they need; the roofline the others, with the details of the
-    chosen kernel beside it where there is room."""
-    edge = edge_rows(room.frame)
-    bandwidths = room.wanted.get("bandwidths", 3) + edge
+    """The roofline, with the details of the chosen kernel beside it where there is room."""
     beside: Shares = (("roofline", 0.66), ("details", 0.34))
     has_details = room.width >= _DETAILS_BESIDE_WIDTH and room.wanted.get("details")
     roofline = beside if has_details else (("roofline", 1.0),)
-    # A roofline of little known work wants few rows.
-    least = edge + min(room.wanted.get("roofline") or 7, 7)
-    return [
-        Band((("bandwidths", 1.0),), min(edge + 2, bandwidths), bandwidths, 4, 2, bandwidths),
-        Band(roofline, least, edge + 400, 5, 9, least + 1),
-    ]
+    edge = edge_rows(room.frame)
+    return [Band(roofline, edge + 1, edge + 400, 1, 1)]
 
 
 def comparison_bands(room: Room) -> list[Band]:
@@ -137,7 +130,7 @@ _LIVE = (
     "step_timeline:StepTimelinePanel",
     "live_run:TextPanel",
 )
-_LIMIT = ("limit.roofline:RooflinePanel", "limit.bandwidths:BandwidthPanel")
+_LIMIT = ("roofline:RooflinePanel",)
 _COMPARISON = (
     "comparing.setup:ComparisonSetupPanel",
     "comparing.status:ComparisonStatusPanel",

@@ -183,9 +183,9 @@ def _speed_figures(view: View) -> list[Figure]:
         Figure("p99", fmt.milliseconds(stats.step_p99_ns), "ms", 4, tone),
     ]
     live = live_bandwidth(stats, view.hello)
-    if live is not None and live.used.mbu is not None:
-        of = "of the datasheet's peak" if live.used.mbu_of == "datasheet" else ""
-        figures.append(Figure("MBU now", f"{fmt.percent(live.used.mbu)} %", of, 5, tone))
+    if live is not None and live.mbu is not None:
+        of = "of the datasheet's peak" if live.mbu_of == "datasheet" else ""
+        figures.append(Figure("MBU now", f"{fmt.percent(live.mbu)} %", of, 5, tone))
     return figures
 
 

@@ -6,7 +6,7 @@ from decodescope.analyzer.modelling.config import read_model_config
 from decodescope.analyzer.modelling.weights import model_weights
 from decodescope.analyzer.reports.analysis import analyze
 from decodescope.analyzer.reports.roofline_model import roofline_model
-from decodescope.analyzer.reports.step_figures import window_bandwidths
+from decodescope.analyzer.reports.step_figures import window_bandwidth
 from decodescope.analyzer.reports.user_facts import Given, GivenModel
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.trace import Trace
@@ -42,7 +42,7 @@ def test_a_guess_is_marked_wherever_its_name_stands_and_gives_no_rate() -> None:
     assert shown.count("meta-llama/Llama-3.1-70B?") == 2
     assert "taken for meta-llama/Llama-3.1-70B over 4 devices" in shown
     assert "a step reads at least 34.8 GB" in shown
-    assert window_bandwidths(report) == ()
+    assert window_bandwidth(report) is None
     assert roofline_model(report).step is None
 
 

@@ -6,7 +6,7 @@ import pytest
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.reports.roofline_model import roofline_model
-from decodescope.analyzer.reports.step_figures import live_bandwidth, window_bandwidths
+from decodescope.analyzer.reports.step_figures import live_bandwidth, window_bandwidth
 from decodescope.analyzer.text.formatting import bytes_size, duration
 from tests.helpers import scripted
 
@@ -56,17 +56,20 @@ def test_ceilings_name_their_source(eager):
     assert roofline_model(msgspec.structs.replace(sheet_only, devices=())).computes == ()
 
 
-def test_a_figure_of_bandwidth_says_its_moment(eager):
-    found = {one.moment: one for one in window_bandwidths(eager)}
-    assert set(found) == {"before the window", "in the window"}
-    assert found["before the window"].step_ns == eager.answer.unprofiled_step_ns
-    assert found["in the window"].step_ns == eager.answer.step_ns
-    assert found["before the window"].used.mbu > found["in the window"].used.mbu
-    live = live_bandwidth(scripted.stats(1), scripted.hello())
-    assert live is not None
-    assert (live.moment, live.step_ns) == ("now", scripted.stats(1).step_p50_ns)
+def test_the_bandwidth_is_of_the_unprofiled_step(eager):
+    cost, step_ns = eager.step_cost, eager.answer.unprofiled_step_ns
+    used = window_bandwidth(eager)
+    assert used.achieved_bytes_per_s == pytest.approx(cost.bytes_per_step * 1e9 / step_ns)
+    answer = msgspec.structs.replace(eager.answer, unprofiled_step_ns=None)
+    profiled = window_bandwidth(msgspec.structs.replace(eager, answer=answer))
+    assert profiled.mbu == pytest.approx(used.mbu * step_ns / eager.answer.step_ns)
+    stats = scripted.stats(1)
+    live = live_bandwidth(stats, scripted.hello())
+    assert live.achieved_bytes_per_s == pytest.approx(
+        stats.bytes_per_step * 1e9 / stats.step_p50_ns
+    )
     assert live_bandwidth(None, scripted.hello()) is None
-    assert window_bandwidths(msgspec.structs.replace(eager, step_cost=None)) == ()
+    assert window_bandwidth(msgspec.structs.replace(eager, step_cost=None)) is None
 
 
 def test_the_limit_names_its_bytes_and_its_peak(eager):

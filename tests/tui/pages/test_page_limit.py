@@ -1,4 +1,4 @@
-"""Page 6: bandwidths have moments, points can be chosen."""
+"""Page 6: the bandwidth of a step is named, points can be chosen."""
 
 import math
 from pathlib import Path
@@ -9,18 +9,17 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer.protocol.messages import State
 from decodescope.analyzer.reports.roofline_model import roofline_model
-from decodescope.analyzer.text.formatting import duration, percent
+from decodescope.analyzer.text.formatting import percent
 from decodescope.tui.model.picks import KernelPick, Selection
 from decodescope.tui.model.view import Moment
-from decodescope.tui.panels.limit.bandwidths import BandwidthPanel
-from decodescope.tui.panels.limit.roofline import LogAxis, RooflinePanel, decade_text
+from decodescope.tui.panels.roofline import LogAxis, RooflinePanel, decade_text
 from tests.helpers import scripted
 from tests.helpers.app import recorded
 from tests.helpers.app.recorded import BRUSHES, SIZES, app_of, drawn, press, view_of, window
 from tests.helpers.kineto_events import document, event, op
 from tests.helpers.scripted import settle, text_of
 
-PANELS = (BandwidthPanel, RooflinePanel)
+PANELS = (RooflinePanel,)
 
 
 def chosen(app):
@@ -32,36 +31,24 @@ def eager(tmp_path: Path) -> Path:
     return recorded.write_window(tmp_path, "eager")
 
 
-def test_every_bandwidth_has_its_moment_and_none_is_shown_twice_under_one_name(tmp_path) -> None:
+def test_the_bandwidth_of_the_unprofiled_step_is_beside_the_peaks() -> None:
     shown = window("eager")
-    lines = drawn(BandwidthPanel, view_of(shown), BRUSHES[0], 120, 6)
-    names = [line[:20].strip() for line in lines]
-    assert names == ["a step", "before the window", "in the window"]
-    capture = shown.report.capture
-    peak = capture.measured_peak_bytes_per_s
-    for line, step_ns in zip(
-        lines[1:],
-        (shown.report.answer.unprofiled_step_ns, shown.report.answer.step_ns),
-        strict=True,
-    ):
-        assert f" {percent(capture.bytes_per_step * 1e9 / step_ns / peak)} % " in line
-        assert f" {duration(step_ns)} " in line
+    panel = RooflinePanel(BRUSHES[0], view_of(shown), Moment(0.0))
+    note = panel.draw(panel._data, 140, 20).note
+    capture, step_ns = shown.report.capture, shown.report.answer.unprofiled_step_ns
+    mbu = capture.bytes_per_step * 1e9 / step_ns / capture.measured_peak_bytes_per_s
+    assert f"MBU {percent(mbu)} %" in note
 
 
-async def test_the_live_figure_is_beside_those_of_the_window(tmp_path: Path) -> None:
+async def test_the_live_figure_is_in_the_strip(tmp_path: Path) -> None:
     session = scripted.Session(tmp_path)
     trace = scripted.write_trace(tmp_path / "window.json")
     async with session.app.run_test(size=(170, 44)) as pilot:
         await session.run(pilot, State("running", "eager"), scripted.ready(trace))
         await press(pilot, "6")
-        lines = text_of(session.app).splitlines()
+        assert "MBU now 2.8 %" in text_of(session.app).splitlines()[2]
         await press(pilot, "1", "enter")
-        first = text_of(session.app)
-    found = [line for line in lines if "unprofiled" in line and "%" in line and "GB/s" in line]
-    assert any(" now " in line and " 2.8 % " in line for line in found)
-    assert "MBU now 2.8 %" in lines[2]
-    assert any(" before the window " in line for line in found)
-    assert "% of 1.50 ms: below 60%" in first
+        assert "% of 1.50 ms: below 60%" in text_of(session.app)
 
 
 async def test_arrows_go_from_kernel_to_kernel_and_enter_opens_one(eager: Path) -> None:
@@ -121,7 +108,6 @@ def test_an_axis_keeps_the_order_of_its_values(values: list[float], cells: int) 
     [
         ("1", [event("cpu_op", "aten::mm", 0, 100, 1, 1)], "no kernel, copy or fill in this trace"),
         ("1", [op(0, 100), op(200, 300)], "no steps · 300 ns in all · limit not known"),
-        ("6", [op(0, 100), op(200, 300)], "does not say how many bytes a step reads"),
         ("6", [op(0, 100), op(200, 300)], "of no kernel how many bytes and FLOPs"),
     ],
 )
@@ -156,7 +142,8 @@ def test_peaks_that_do_not_fit_above_the_roofline_are_left_out_whole(variant, br
     view = view_of(window(variant))
     panel = RooflinePanel(brush, view, Moment(0.0))
     sheet = panel.draw(panel.pick(view, Moment(0.0)), width, 12)
-    assert sheet.note.startswith("4.60 TB/s measured")
+    peak = window(variant).report.capture.measured_peak_bytes_per_s
+    assert sheet.note.startswith(f"{significant(peak / 1e12)} TB/s measured")
     # A space on each side of both, and a line of two cells between them.
     assert len(f" {sheet.title} ── {sheet.note} ") <= width
 

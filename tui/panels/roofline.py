@@ -11,6 +11,8 @@ from textual import events
 
 from decodescope.analyzer.names.fitted_names import short_kernel
 from decodescope.analyzer.reports.roofline_model import RooflineModel, RooflinePoint, roofline_model
+from decodescope.analyzer.reports.step_figures import window_bandwidth
+from decodescope.analyzer.schema.step_report import Bandwidth
 from decodescope.analyzer.text.formatting import flops_rate, percent, significant
 from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS
 from decodescope.tui.commands import commands_of
@@ -23,8 +25,6 @@ from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet
 TITLE = "Roofline"
 _GUTTER, _LEAST_PLOT = 7, 4
 _LARGE, _MEDIUM = 0.25, 0.05
-# Where the work of fewer kernels than one in nine is known, a small plot shows them as well.
-_LITTLE, _FEW_ROWS = 8, 10
 Cell = tuple[str, Style]
 _UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _MARGIN = 1.6
@@ -70,11 +70,11 @@ def decade_text(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RooflineData:
-    """The points and ceilings of a window, whether its step is one of a capture of ours, and the
-    name of the selected kernel."""
+    """The points and ceilings of a window, the bandwidth of its step, and the name of the selected
+    kernel."""
 
     model: RooflineModel
-    of_capture: bool
+    step: Bandwidth | None
     selected: str | None
 
 
@@ -99,17 +99,8 @@ class RooflinePanel(Panel[RooflineData]):
         model, chosen = self._model, view.selection.pick
         if not model.points and model.step is None:
             return Empty(TITLE, "this trace says of no kernel how many bytes and FLOPs it has")
-        cost = window.report.step_cost
-        of_capture = model.step is not None and cost is not None and cost.source == "capture"
         selected = chosen.name if isinstance(chosen, KernelPick) else None
-        return RooflineData(model, of_capture, selected)
-
-    def wanted_rows(self, width: int) -> int | None:
-        if isinstance(self._data, Empty):
-            return 1
-        model = self._data.model
-        little = not self._data.of_capture and _LITTLE * len(model.points) < model.unknown
-        return _FEW_ROWS if little else None
+        return RooflineData(model, window_bandwidth(window.report), selected)
 
     def as_text(self, data: RooflineData) -> list[str]:
         return [TITLE, *(_words(point, point.name) for point in data.model.points)]
@@ -124,7 +115,7 @@ class RooflinePanel(Panel[RooflineData]):
             rows.append(self._legend(data.model, width))
         rows.append(self._about(data, width))
         title = f"{TITLE}: FLOP/s over FLOP/byte"
-        return Sheet(rows[:height], title, _note(data.model, width - cell_len(title) - 6))
+        return Sheet(rows[:height], title, _note(data, width - cell_len(title) - 6))
 
     def action_next(self, right: int, up: int) -> None:
         """Select the next kernel in a direction; without a selection the one that takes longest."""
@@ -231,8 +222,9 @@ def _words(point: RooflinePoint, name: str) -> str:
     return f"{name}: {rate}{near}"
 
 
-def _note(model: RooflineModel, room: int) -> str:
-    """The peaks, those that fit whole."""
+def _note(data: RooflineData, room: int) -> str:
+    """The peaks and the bandwidth of the step, those that fit whole."""
+    model = data.model
     parts = [
         f"{significant(bandwidth.per_s / 1e12)} TB/s {bandwidth.label}"
         for bandwidth in model.bandwidths
@@ -242,6 +234,9 @@ def _note(model: RooflineModel, room: int) -> str:
         parts = ["peaks of this device unknown"]
     if model.unknown:
         parts.insert(1, f"{model.unknown} kernels of unknown work")
+    if data.step is not None and data.step.mbu is not None:
+        rate = f"{significant(data.step.achieved_bytes_per_s / 1e9)} GB/s"
+        parts.insert(1, f"a step reads {rate}, MBU {percent(data.step.mbu)} %")
     note = ""
     for part in parts:
         longer = f"{note} · {part}" if note else part

@@ -1,1 +1,0 @@
-"""How far a step is from the physical limit."""
