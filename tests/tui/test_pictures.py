@@ -40,8 +40,8 @@ def test_an_unknown_picture_is_refused_in_one_line(capsys, monkeypatch):
 def test_the_guides_figures_are_those_of_its_pictures():
     guide = (make_pictures.FOLDER.parent / "guide.md").read_text(encoding="utf-8")
     pictures = {
-        "eager": "limit",
-        "compiled": "guide-compiled-limit",
+        "eager": "guide-eager",
+        "compiled": "guide-compiled",
         "fused": "guide-fused",
         "fused+graph": "guide-fused-graph",
         "fused+graph+fp8_e4m3": "guide-fp8",

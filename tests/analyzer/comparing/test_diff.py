@@ -257,7 +257,7 @@ def test_recorded_windows_of_two_variants() -> None:
     assert diff.answer.verdict == "faster"
     assert diff.answer.ratio is not None
     assert diff.answer.ratio < 0.1
-    assert diff.answer.unprofiled_ratio == 1_524_096 / 11_821_920
+    assert diff.answer.unprofiled_ratio == 1_529_056 / 11_821_920
     assert diff.answer.parts[0].group == "profiler"
 
 

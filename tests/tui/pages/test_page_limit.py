@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer.protocol.messages import State
 from decodescope.analyzer.reports.roofline_model import roofline_model
-from decodescope.analyzer.text.formatting import percent
+from decodescope.analyzer.text.formatting import percent, significant
 from decodescope.tui.model.picks import KernelPick, Selection
 from decodescope.tui.model.view import Moment
 from decodescope.tui.panels.roofline import LogAxis, RooflinePanel, decade_text
