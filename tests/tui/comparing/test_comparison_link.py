@@ -24,7 +24,7 @@ from tests.helpers.comparison_reports import runs_of
 from tests.helpers.processes import alive, children, gone
 
 PATIENCE_S = 120
-WORKLOAD = WorkerConfig(variant="", batch=2, tokens=20, context=16, model="tiny", device="cpu")
+WORKLOAD = WorkerConfig(variant="", batch=16, tokens=20, context=16, model="tiny", device="cpu")
 PACKAGE = """
 from decodescope.variants.registry import Variant
 
