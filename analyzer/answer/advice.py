@@ -53,7 +53,8 @@ _SMALL_SHARE = 0.05
 class Circumstances:
     """The facts that advice depends on: the bound and the parts of a step, the `engine` that ran it
     ("decodescope", "vllm", …; None if unknown), our own capture, what the host did for most of the
-    late time (a label of host_wait, None if it was not late), and whether graphs launch the ops."""
+    late time (a label of host_wait, None if it was not late), whether graphs launch the ops, and what a
+    time is `per`: " a step", or "" without steps."""
 
     bound: Bound
     parts: Sequence[AnswerPart]
@@ -61,6 +62,7 @@ class Circumstances:
     capture: CaptureInfo | None
     late_label: str | None
     has_graphs: bool
+    per: str
 
 
 def next_steps(circumstances: Circumstances) -> Iterator[str]:
@@ -87,7 +89,7 @@ def _advice(circumstances: Circumstances) -> Iterator[str]:
     if circumstances.bound == "host":
         yield _host_advice(circumstances)
     elif circumstances.bound == "kernels":
-        yield from _kernel_advice(circumstances.parts)
+        yield from _kernel_advice(circumstances.parts, circumstances.per)
     else:
         yield _of_engine(circumstances) or _own_advice(circumstances)
 
@@ -122,7 +124,7 @@ def _engine_options() -> dict[str, dict[str, str]]:
     return msgspec.json.decode(data, type=dict[str, dict[str, str]])
 
 
-def _kernel_advice(parts: Sequence[AnswerPart]) -> Iterator[str]:
+def _kernel_advice(parts: Sequence[AnswerPart], per: str) -> Iterator[str]:
     """The part of the kernels that loses most, with its rate."""
     first = next((part for part in parts if part.group == "kernels"), None)
     if first is None:
@@ -135,11 +137,11 @@ def _kernel_advice(parts: Sequence[AnswerPart]) -> Iterator[str]:
         if better is not None and better.of_limit > of_limit and first.limit_bound == "memory":
             known = f"; {better.kernel} reaches {better.of_limit:.0%} ({better.where})"
         yield (
-            f"start with {name}: {of_limit:.0%} of its limit; {duration(first.lost_ns)} a step "
+            f"start with {name}: {of_limit:.0%} of its limit; {duration(first.lost_ns)}{per} "
             f"could go{known}"
         )
     elif first.ops:
-        yield f"start with {name}: {duration(first.ns)} a step, {first.share:.0%} of it"
+        yield f"start with {name}: {duration(first.ns)}{per}, {first.share:.0%} of it"
     else:
         yield _GAP_ADVICE.get(first.part, f"start with the time {name}")
 

@@ -101,6 +101,7 @@ def find_answer(
         capture=trace.capture,
         late_label=_late_label(timeline, window),
         has_graphs=2 * launches.graph_launches > launches.calls,
+        per="" if window.step is None else " a step",
     )
     advice = tuple(next_steps(circumstances))
     if trace.on_cpu:

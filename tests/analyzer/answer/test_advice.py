@@ -21,6 +21,7 @@ def advised(**changes: Any) -> tuple[str, ...]:
         "capture": None,
         "late_label": None,
         "has_graphs": False,
+        "per": " a step",
     }
     return tuple(next_steps(Circumstances(**(facts | changes))))
 
@@ -97,6 +98,8 @@ def test_kernels_are_advised_by_the_part_that_loses_most() -> None:
     assert "the kernel of fused+graph reaches 89% (llama-3.2-1b, bf16, batch 1, H200)" in advice
     near = (part_of("gate_up", 900, 2, 890), part_of("host_wait", 9))
     assert advised(parts=near) == ("start with gate_up: 99% of its limit; 10 ns a step could go",)
+    window = advised(parts=near, per="")
+    assert window == ("start with gate_up: 99% of its limit; 10 ns could go",)
     without_limit = (part_of("attention", 900, 2), part_of("host_wait", 100))
     assert advised(parts=without_limit)[0].startswith("start with attention: 900 ns a step")
 
