@@ -53,8 +53,8 @@ _SMALL_SHARE = 0.05
 class Circumstances:
     """The facts that advice depends on: the bound and the parts of a step, the `engine` that ran it
     ("decodescope", "vllm", …; None if unknown), our own capture, what the host did for most of the
-    late time (a label of host_wait, None if it was not late), whether graphs launch the ops, and what a
-    time is `per`: " a step", or "" without steps."""
+    late time (a label of host_wait, None if it was not late), whether graphs launch the ops; times
+    are `per` " a step", or "" without steps."""
 
     bound: Bound
     parts: Sequence[AnswerPart]
