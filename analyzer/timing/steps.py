@@ -173,14 +173,14 @@ def _step_at(ranges: HostEvents, marker: Int64s, times: HostTimes) -> Int64s:
         inside = times_of.get(process, marker[:0])
         markers = ranges.take(marker[step_indices])
         if (markers.start_ns[1:] >= markers.end_ns[:-1]).all():
-            found = containing(markers, times.at_ns[inside])
-            step[inside] = np.append(step_indices, -1)[found]
+            marker_rows = containing(markers, times.at_ns[inside])
+            step[inside] = np.append(step_indices, -1)[marker_rows]
             continue
         on_thread = rows_by(times.tid[inside])
         for thread, own in rows_by(markers.tid).items():
             rows = inside[on_thread.get(thread, marker[:0])]
-            found = containing(markers.take(own), times.at_ns[rows])
-            step[rows] = np.append(step_indices[own], -1)[found]
+            marker_rows = containing(markers.take(own), times.at_ns[rows])
+            step[rows] = np.append(step_indices[own], -1)[marker_rows]
     return step
 
 

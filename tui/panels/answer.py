@@ -13,7 +13,7 @@ from decodescope.analyzer.vocabulary.answer_words import answer_lines
 from decodescope.analyzer.vocabulary.class_colors import GROUP_COLORS, LIMIT_COLOR
 from decodescope.analyzer.vocabulary.words import layers_words, straggler_text
 from decodescope.tui.commands import commands_of
-from decodescope.tui.model.view import View, Window
+from decodescope.tui.model.view import PROFILER_MATTERS, View, Window
 from decodescope.tui.panels.messages import Resized
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine, wrapped
 from decodescope.tui.panels.table_layout import TableLayout
@@ -23,7 +23,6 @@ from decodescope.tui.style.palette import horizontal_bar
 _LEAST_PARTS = 3
 _BAR_FROM_ROWS = 9
 _LEAST_BAR_CELLS = 24
-_OBSERVED_MATTERS = 1.05
 
 
 class AnswerPanel(WindowTablePanel):
@@ -60,7 +59,7 @@ class AnswerPanel(WindowTablePanel):
         self._segments = tuple(_segments(report.answer))
         ratio = report.answer.profiler_ratio or 0.0
         slow = f"the profiler made it {ratio:.2f} times as long"
-        note = slow if ratio > _OBSERVED_MATTERS else ""
+        note = slow if ratio > PROFILER_MATTERS else ""
         title = self.TITLE if report.answer.step_ns is not None else "Where the time goes"
         return WindowTable(answer_table(report.answer), title, note, lines.headline)
 

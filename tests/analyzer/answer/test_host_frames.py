@@ -41,8 +41,8 @@ def two_steps(*more: Event) -> Trace:
 
 def rows_of(trace: Trace) -> dict[Row, int]:
     timeline = find_timeline(trace)
-    found = host_frames(timeline, main_kind_steps(timeline.steps, timeline.step_annotations), ())
-    return {(row.frame, row.operator, row.call): row.ns for row in found}
+    steps = main_kind_steps(timeline.steps, timeline.step_annotations)
+    return {(row.frame, row.operator, row.call): row.ns for row in host_frames(timeline, steps, ())}
 
 
 def test_late_time_goes_to_the_innermost_frame_operator_and_call() -> None:
@@ -167,10 +167,10 @@ def test_random_nests_against_every_nanosecond(seed: int) -> None:
     steps = main_kind_steps(timeline.steps, timeline.step_annotations)
     steps = steps[timeline.steps.gpu_ops[steps] > 0]
     expected = _reference(trace, timeline, steps)
-    found = host_frames(timeline, steps, ())
+    host_rows = host_frames(timeline, steps, ())
     most = sorted((round(ns / len(steps)) for ns in expected.values()), reverse=True)
-    assert [row.ns for row in found] == most[:5]
-    for row in found:
+    assert [row.ns for row in host_rows] == most[:5]
+    for row in host_rows:
         ns = expected[row.frame, row.operator, row.call]
         assert row.ns == round(ns / len(steps))
 
