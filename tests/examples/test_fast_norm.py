@@ -14,7 +14,6 @@ import pytest
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from decodescope.analyzer.protocol.messages import WorkerConfig
-from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.analyzer.schema.run_report import RunReport
 from decodescope.variants.measuring.run import run_variant
 
@@ -66,15 +65,17 @@ def python(site: Path, device: str) -> Python:
     return run
 
 
-def decoded(python: Python) -> RunReport:
-    asked = ("run", "--variant", "fast-norm", "--model", "tiny", "--device", "cuda", "--json")
-    done = python("decodescope", *asked, "--tokens", str(TOKENS))
+def decoded(python: Python, device: str) -> RunReport:
+    asked = ("run", "--variant", "fast-norm", "--model", "tiny", "--device", device, "--json")
+    done = python("decodescope", *asked, "--tokens", str(TOKENS), "--dtype", "fp32")
     assert done.returncode == 0, done.stderr
     return msgspec.json.decode(done.stdout, type=RunReport)
 
 
-def decoded_by_eager() -> RunReport:
-    config = WorkerConfig(variant="eager", batch=1, tokens=TOKENS, model="tiny", device="cuda")
+def decoded_by_eager(device: str) -> RunReport:
+    config = WorkerConfig(
+        variant="eager", batch=1, tokens=TOKENS, model="tiny", device=device, dtype="fp32"
+    )
     return run_variant(config, None, lambda stage: None)
 
 
@@ -92,31 +93,19 @@ def test_decodescope_lists_it(python: Python, device: str) -> None:
     assert ("interpreted" in row) == (device == "cpu")
 
 
-@pytest.mark.slow
-def test_it_is_compared_with_eager_and_gives_its_tokens(python: Python, device: str) -> None:
-    """As its README says; the interpreter gives no ratio."""
-    done = python(
-        "decodescope", "compare", "--model", "tiny", "--device", device, "--variants",
-        "eager,fast-norm", "--tokens", str(TOKENS), "--context", "4", "--repeats", "1",
-        "--dtype", "fp32", "--json",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    compared = msgspec.json.decode(done.stdout, type=Comparison)
-    eager, own = compared.runs
-    assert (eager.variant, own.variant) == ("eager", "fast-norm")
+def test_it_gives_the_tokens_of_eager(python: Python, device: str) -> None:
+    """The interpreter gives no rate."""
+    own, eager = decoded(python, device), decoded_by_eager(device)
     assert own.interpreted == (device == "cpu")
     assert len(own.output_token_ids[0]) == TOKENS
     assert own.output_token_ids == eager.output_token_ids
     assert own.bytes_per_step == pytest.approx(eager.bytes_per_step, rel=1e-3)
-    (pair,) = compared.comparison.pairs
-    assert (pair.speed is None) == (device == "cpu")
-    assert own.accuracy is not None
-    assert 0 < own.accuracy.logit_rel_error < 1e-4
+    assert (own.tokens_per_s is None) == (device == "cpu")
 
 
 @pytest.mark.gpu
 def test_each_norm_is_one_launch(python: Python) -> None:
-    own, eager = decoded(python), decoded_by_eager()
+    own, eager = decoded(python, "cuda"), decoded_by_eager("cuda")
     assert own.launch_calls_per_step is not None
     assert eager.launch_calls_per_step is not None
     saved = eager.launch_calls_per_step - own.launch_calls_per_step

@@ -75,9 +75,9 @@ def test_the_bundled_model_gives_the_tokens_of_eager() -> None:
     assert report["bytes_per_step"] == pytest.approx(eager.bytes_per_step, rel=0.01)
 
 
-# `fused` merges matrices, whose sums a CPU may add in another order. eager comes after it, as the
-# reference does.
-VARIANTS = ["fused+int8", "fused", "eager", "fused+fp8_e4m3"]
+# eager comes after a variant that rounds the weights, as the reference does.
+NARROW = "fused+fp8_e4m3"
+VARIANTS = [NARROW, "eager"]
 TOKENS = 3
 
 
@@ -110,17 +110,16 @@ def compared(model: Path, kept: Path) -> Comparison:
 def test_a_comparison_gives_accuracy_and_no_ratio(compared: Comparison, kept: Path) -> None:
     assert [run.variant for run in compared.runs] == VARIANTS
     runs = {run.variant: run for run in compared.runs}
-    assert runs["fused"].output_token_ids == runs["eager"].output_token_ids
     assert [name for name, run in runs.items() if not run.interpreted] == ["eager"]
     assert runs["eager"].tokens_per_s is not None
     scores = {name: run.accuracy for name, run in runs.items() if run.accuracy is not None}
     assert {score.positions for score in scores.values()} == {INTERPRETED_POSITIONS}
     errors = {name: score.logit_rel_error for name, score in scores.items()}
     assert errors["eager"] == 0
-    assert errors["fused"] < 1e-4 < errors["fused+int8"] < errors["fused+fp8_e4m3"] < 0.2
+    assert 1e-4 < errors[NARROW] < 0.2
     assert "accuracy_missing" not in {finding.code for finding in compared.comparison.findings}
     sizes = {name: run.bytes_per_step for name, run in runs.items()}
-    assert sizes["fused+int8"] == sizes["fused+fp8_e4m3"] < 0.5 * sizes["eager"]
+    assert sizes[NARROW] < 0.5 * sizes["eager"]
     assert {pair.speed for pair in compared.comparison.pairs} == {None}
     assert list(compared.windows) == ["eager"]
     for name in ("comparison.md", "comparison.html"):
@@ -128,13 +127,12 @@ def test_a_comparison_gives_accuracy_and_no_ratio(compared: Comparison, kept: Pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("format", ["fp8_e4m3", "int8"])
 def test_a_narrow_format_gives_the_tokens_of_the_quantised_model(
-    format: NarrowFormat, compared: Comparison, model: Path
+    compared: Comparison, model: Path
 ) -> None:
-    (report,) = (run for run in compared.runs if run.variant == f"fused+{format}")
+    (report,) = (run for run in compared.runs if run.variant == NARROW)
     loaded = load_model(resolve_model(str(model)), "cpu", report.dtype)
-    quantize_model("small", loaded.model, Quantization(format))
+    quantize_model("small", loaded.model, Quantization("fp8_e4m3"))
     prompt = torch.tensor(report.prompt_token_ids)
     expected = loaded.model.generate(prompt, max_new_tokens=TOKENS, do_sample=False)
     assert report.output_token_ids == expected[:, prompt.shape[1] :].tolist()
