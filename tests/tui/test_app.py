@@ -297,3 +297,28 @@ async def test_the_footer_names_a_key_once(session, trace_file):
             panel = session.app.screen.query_one("#keys", KeysPanel)
             keys = [key for command in panel._data for key in command.key.split(",")]
             assert len(keys) == len(set(keys)), page.name
+
+
+async def test_the_footer_shows_the_keys_of_a_filter_while_it_is_typed(session, trace_file):
+    async with session.app.run_test(size=(120, 30)) as pilot:
+        await session.run(pilot, ready(trace_file))
+        await pilot.press("3")
+        await settle(pilot)
+        footer = text_of(session.app).splitlines()[-1]
+        assert "f filter" in footer
+        for end, filtered in (("enter", True), ("escape", False)):
+            await pilot.press("f", "x", "q")
+            await settle(pilot)
+            *_, typed = text_of(session.app).splitlines()
+            assert typed.split() == ["enter", "keep", "esc", "drop", "^u", "clear"]
+            await pilot.press(end)
+            await settle(pilot)
+            assert text_of(session.app).splitlines()[-1] == footer
+            assert ("filter: xq" in text_of(session.app)) is filtered
+            await pilot.press("escape")
+        await pilot.press("f", "x")
+        await settle(pilot)
+        await pilot.click("#keys", offset=(2, 0))
+        await settle(pilot)
+        assert "filter: x" in text_of(session.app)
+        assert "f filter" in text_of(session.app).splitlines()[-1]

@@ -1,5 +1,6 @@
 """Level of detail and small drawing functions, against their definitions."""
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -9,8 +10,10 @@ from decodescope.tui.commands import Command
 from decodescope.tui.model.kernel_details import DetailLine
 from decodescope.tui.model.notices import Banner
 from decodescope.tui.model.view import Choice, Moment, SpeedSample, View
+from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.panels.around import (
     BannerPanel,
+    TabsPanel,
     banner_rows,
     fitting_keys,
     headlines,
@@ -222,3 +225,15 @@ def test_texts_of_details_begin_below_each_other(found, width):
         # A label of over half the width has the line above its text.
         short = [text.rstrip() for text in texts if text[0] not in "xt"]
         assert len({text.rindex("t") for text in short}) <= 1
+
+
+@pytest.mark.parametrize("width", [120, 91, 90, 89, 80, 73, 72, 71, 60, 30])
+def test_the_tabs_have_names_from_73_cells_on(width: int) -> None:
+    tabs = [(page.name, page.key, page.label) for page in PAGES]
+    for page in PAGES:
+        panel = TabsPanel(Brush(Inks(), UNICODE), View("trace", ""), Moment(0.0), tabs)
+        (row,) = panel.draw(page.name, width, 1).rows
+        shown = "".join(segment.text for segment in row.segments)
+        named = [other.label for other in PAGES if f" {other.key} {other.label}" in shown]
+        assert named == ([other.label for other in PAGES] if width >= 73 else [page.label])
+        assert row.cells <= max(width, 60)

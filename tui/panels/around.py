@@ -15,7 +15,7 @@ from decodescope.tui.model.notices import Banner
 from decodescope.tui.model.replaying import speed_words
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.messages import GoTo
-from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.panel import KeysNow, Panel
 from decodescope.tui.panels.sheet import Brush, Row, Sheet
 
 BAR = "▌ "
@@ -90,16 +90,16 @@ class KeysPanel(Panel[tuple[Command, ...]]):
     FRAMES = ()
 
     _keymap: Mapping[str, str] = MappingProxyType({})
-    _local: tuple[Command, ...] = ()
+    _local = KeysNow()
     _app: tuple[Command, ...] = ()
 
     def use_keys(self, keymap: Mapping[str, str]) -> None:
         self._keymap = keymap
 
-    def use_commands(self, commands: tuple[Command, ...]) -> None:
-        """Show the commands of the panel that has the focus; its keys hide those of the app."""
-        if commands != self._local:
-            self._local = commands
+    def use_local(self, keys: KeysNow) -> None:
+        """Show the keys of the panel that has the focus; they hide those of the app."""
+        if keys != self._local:
+            self._local = keys
             self._data = self._shown()
             self._redraw()
 
@@ -109,14 +109,15 @@ class KeysPanel(Panel[tuple[Command, ...]]):
         return self._shown()
 
     def _shown(self) -> tuple[Command, ...]:
-        left = reachable(self._local, self._app)
-        return (*(command for command in self._local if command.label), *left)
+        local = self._local.commands
+        left = () if self._local.alone else reachable(local, self._app)
+        return (*(command for command in local if command.label), *left)
 
     def draw(self, data: tuple[Command, ...], width: int, height: int) -> Sheet:
         inks = self._brush.inks
         row = Row().add(" ", inks.text)
         for command in fitting_keys(data, width - 1):
-            scope = "focused" if command in self._local else "app"
+            scope = "focused" if command in self._local.commands else "app"
             click = Style.from_meta({"@click": f"{scope}.{command.action}"})
             row.add(command.shown_key, inks.key + click)
             row.add(f" {command.label}", inks.dim + click).add("  ", inks.text)
@@ -125,7 +126,7 @@ class KeysPanel(Panel[tuple[Command, ...]]):
 
 class TabsPanel(Panel[str]):
     """Every page, the current one marked; each can be clicked. `tabs` are (name, key, label) of the
-    pages; where room is short, a tab is the key alone."""
+    pages; below 73 cells the others are their keys alone."""
 
     NAME = "tabs"
     FRAMES = ()
@@ -141,18 +142,22 @@ class TabsPanel(Panel[str]):
 
     def draw(self, data: str, width: int, height: int) -> Sheet:
         inks, row = self._brush.inks, Row()
-        gaps = 3 * len(self._tabs)
-        full = sum(len(label) + 2 for _, _, label in self._tabs) + gaps <= width + 1
-        for name, key, page_label in self._tabs:
+        # A tab is " 1 Live": the page's label, its key and two spaces.
+        cells = sum(len(label) + 3 for _, _, label in self._tabs)
+        named, spread = cells < width, cells + 2 * len(self._tabs) <= width
+        chip, before = inks.chip(inks.accent), ""
+        for name, key, label in self._tabs:
             current = name == data
             click = Style.from_meta({"@click": f"app.page('{name}')"})
-            label = f"{key} {page_label}" if full or current else key
-            if current:
-                row.add(f" {label} ", inks.chip(inks.accent) + click)
-            else:
-                row.add(f" {key}", inks.key + click)
-                row.add(f"{label[1:]} ", inks.dim + click)
-            row.add(" " if full and row.cells < width else "", inks.text)
+            row.add(" ", chip if current or before == data else inks.text)
+            row.add(key, (chip if current else inks.key) + click)
+            if named or current:
+                row.add(f" {label}", (chip if current else inks.dim) + click)
+            if spread:
+                row.add(" ", chip if current else inks.text).add(" ", inks.text)
+            before = "" if spread else name
+        if before == data:
+            row.add(" ", chip)
         return Sheet([row])
 
 

@@ -77,3 +77,7 @@ class AskComparison(Message):
     do: Literal["start", "cancel", "toggle", "rounds", "side", "file", "end_worker"]
     name: str = ""
     by: int = 0
+
+
+class KeysChanged(Message):
+    """The panel takes other keys than before."""

@@ -1,6 +1,7 @@
 """The base of all panels: lines are computed once per change, and only changed lines repaint."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 from rich.cells import cell_len, set_cell_size
@@ -17,6 +18,14 @@ from decodescope.tui.panels.sheet import Brush, Empty, Frame, Row, Sheet, TextLi
 
 Data = TypeVar("Data")
 _GREYED, _BRIGHT = Style(dim=True), Style(dim=False)
+
+
+@dataclass(frozen=True, slots=True)
+class KeysNow:
+    """The keys that a panel takes now; `alone`: the app takes none."""
+
+    commands: tuple[Command, ...] = ()
+    alone: bool = False
 
 
 class Panel(Widget, Generic[Data], can_focus=False):
@@ -81,6 +90,10 @@ class Panel(Widget, Generic[Data], can_focus=False):
         if data != self._data or view.recorded_on != self._recorded_on:
             self._data, self._recorded_on = data, view.recorded_on
             self._redraw()
+
+    @property
+    def keys_now(self) -> KeysNow:
+        return KeysNow(self.commands)
 
     def use_keys(self, keymap: Mapping[str, str]) -> None:
         """Name the user's keys in `commands`."""

@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 from textual import events
 
-from decodescope.tui.panels.panel import Data, Panel
+from decodescope.tui.commands import commands_of
+from decodescope.tui.panels.messages import KeysChanged
+from decodescope.tui.panels.panel import Data, KeysNow, Panel
 from decodescope.tui.panels.sheet import Row
 from decodescope.tui.style.palette import Inks
 
@@ -37,6 +39,9 @@ class Prompt:
         return Row().add(self.label, inks.key).add(self.text, inks.strong).add("▏", inks.accent)
 
 
+_PROMPT_KEYS = KeysNow(commands_of("prompt"), alone=True)
+
+
 class PromptPanel(Panel[Data]):
     """A panel with a search, which may have a prompt: it takes every key while there is one."""
 
@@ -44,7 +49,16 @@ class PromptPanel(Panel[Data]):
     _search = ""
 
     def action_find(self) -> None:
-        self._prompt = Prompt("/", self._search)
+        self._ask(Prompt("/", self._search))
+
+    @property
+    def keys_now(self) -> KeysNow:
+        return _PROMPT_KEYS if self._prompt is not None else super().keys_now
+
+    def _ask(self, prompt: Prompt | None) -> None:
+        """Edit `prompt`, or no longer."""
+        self._prompt = prompt
+        self.post_message(KeysChanged())
         self._redraw()
 
     def edited(self, prompt: Prompt, key: str) -> None:
@@ -60,6 +74,14 @@ class PromptPanel(Panel[Data]):
             return
         event.stop()
         event.prevent_default()
-        if prompt.press(event.key, event.character):
-            self._prompt = None
-        self.edited(prompt, event.key)
+        self._press(prompt, event.key, event.character)
+
+    def action_press(self, key: str) -> None:
+        """Press a key of the prompt, for a click on the footer."""
+        if self._prompt is not None:
+            self._press(self._prompt, key, None)
+
+    def _press(self, prompt: Prompt, key: str, character: str | None) -> None:
+        if prompt.press(key, character):
+            self._ask(None)
+        self.edited(prompt, key)

@@ -130,8 +130,7 @@ class TablePanel(PromptPanel[Rows]):
         self._apply()
 
     def action_filter(self) -> None:
-        self._prompt = Prompt("filter: ", self._filter, filters=True)
-        self._redraw()
+        self._ask(Prompt("filter: ", self._filter, filters=True))
 
     def action_next_match(self, step: int) -> None:
         if self._search and isinstance(self._shown, Rows) and self._order:

@@ -22,8 +22,8 @@ from decodescope.tui.panels.around import (
 )
 from decodescope.tui.panels.details import DetailsPanel
 from decodescope.tui.panels.header import StripPanel, TitlePanel
-from decodescope.tui.panels.messages import Resized
-from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.messages import KeysChanged, Resized
+from decodescope.tui.panels.panel import KeysNow, Panel
 from decodescope.tui.panels.sheet import Brush, Empty, TextLine
 
 
@@ -73,11 +73,15 @@ class MainScreen(Screen[None]):
         """Show the keys of the focused panel, and remember it for its page."""
         if isinstance(event.widget, Panel):
             self._focused_on[self._page] = event.widget.NAME
-            self._keys.use_commands(event.widget.commands)
+            self._keys.use_local(event.widget.keys_now)
+
+    def on_keys_changed(self, message: KeysChanged) -> None:
+        message.stop()
+        self._keys.use_local(self._focused_keys())
 
     def on_descendant_blur(self, event: events.DescendantBlur) -> None:
         """Without a focused panel only the app's keys are left."""
-        self._keys.use_commands(self._focused_commands())
+        self._keys.use_local(self._focused_keys())
 
     def refresh(
         self, *regions: Region, repaint: bool = True, layout: bool = False, **options: bool
@@ -89,7 +93,7 @@ class MainScreen(Screen[None]):
         self.keymap = keymap
         for panel in self._panels():
             panel.use_keys(keymap)
-        self._keys.use_commands(self._focused_commands())
+        self._keys.use_local(self._focused_keys())
 
     def use(self, brush: Brush) -> None:
         self.brush = brush
@@ -208,7 +212,7 @@ class MainScreen(Screen[None]):
         takers = {panel.NAME: panel for panel in panels if panel.can_focus and panel in visible}
         first = next(iter(takers.values()), None)
         self.set_focus(takers.get(self._focused_on.get(page.name, ""), first))
-        self._keys.use_commands(self._focused_commands())
+        self._keys.use_local(self._focused_keys())
 
-    def _focused_commands(self) -> tuple[Any, ...]:
-        return self.focused.commands if isinstance(self.focused, Panel) else ()
+    def _focused_keys(self) -> KeysNow:
+        return self.focused.keys_now if isinstance(self.focused, Panel) else KeysNow()
