@@ -26,11 +26,11 @@ _WARNINGS = ("random weights", "device: cpu")
 
 _DETAILED = ("starting", "reading", "loading", "building", "ending", "ended")
 
-BadgeTone = Literal["good", "warn", "dim", "bad"]
+BadgeTone = Literal["accent", "warn", "dim", "bad"]
 FigureTone = Literal["accent", "strong", "warn", "dim"]
 
 _BADGE_TONES: dict[str, BadgeTone] = {
-    **dict.fromkeys(("running", "trace"), "good"),
+    **dict.fromkeys(("running", "trace"), "accent"),
     **dict.fromkeys(("paused", "ended"), "dim"),
     **dict.fromkeys(("failed", "worker died", "unreadable"), "bad"),
 }
@@ -57,7 +57,7 @@ class TitlePanel(Panel[TitleData]):
         if moment.frozen:
             badges.append(("frozen", "warn"))
         if view.following:
-            badges.append(("following", "good"))
+            badges.append(("following", "accent"))
         elif view.kind == "replay":
             badges.append(("replay", "warn"))
         text, tone = view.state, _BADGE_TONES.get(view.state, "warn")
@@ -69,7 +69,7 @@ class TitlePanel(Panel[TitleData]):
             text = stage if stage.startswith(view.state) else f"{view.state}: {stage}"
         if view.playback is not None and not view.following:
             text = view.playback.state
-            tone = "good" if text == "playing" else "dim"
+            tone = "accent" if text == "playing" else "dim"
         badges.append((text, tone))
         if view.recording:
             badges.append(("rec", "bad"))
