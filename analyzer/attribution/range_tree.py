@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decodescope.analyzer.schema.report import HostActivity
+from decodescope.analyzer.timing.intervals import containing, outermost
 from decodescope.analyzer.timing.launches import threads_at
 from decodescope.analyzer.timing.step_annotations import is_step_name, step_kind
 from decodescope.analyzer.trace import Bools, HostEvents, HostTimes, Int64s, Trace
@@ -252,17 +253,14 @@ def _changes(
 def _outermost_operator(trace: Trace, times: HostTimes) -> Int64s:
     """The outermost open operator that is not a wrapper, else the wrapper; -1 for none."""
     operators, at_ns = trace.cpu_ops, times.at_ns
-    outermost = np.full(len(at_ns), -1, dtype=np.int64)
+    found = np.full(len(at_ns), -1, dtype=np.int64)
     if not len(at_ns) or not len(operators):
-        return outermost
+        return found
     wraps = np.array([bool(_WRAPPER.match(name)) for name in trace.names], dtype=np.bool_)
     is_wrapper = wraps[operators.name]
     for chosen in (is_wrapper, ~is_wrapper):
         for operator_rows, time_rows in threads_at(operators, np.flatnonzero(chosen), times):
-            start, end = operators.start_ns[operator_rows], operators.end_ns[operator_rows]
-            reach = np.maximum.accumulate(end)
-            top = np.flatnonzero(np.concatenate(([True], start[1:] >= reach[:-1])))
-            index = top[np.searchsorted(start[top], at_ns[time_rows], side="right") - 1]
-            is_open = (start[index] <= at_ns[time_rows]) & (at_ns[time_rows] < end[index])
-            outermost[time_rows[is_open]] = operator_rows[index[is_open]]
-    return outermost
+            outer = operator_rows[outermost(operators.take(operator_rows))]
+            inside = containing(operators.take(outer), at_ns[time_rows])
+            found[time_rows[inside >= 0]] = outer[inside[inside >= 0]]
+    return found

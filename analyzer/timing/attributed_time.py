@@ -5,16 +5,14 @@ Ops of one stream run in order: while two overlap (a kernel that was launched ea
 one before it), the instant counts for the first. Ops of different streams share it.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.timing.intervals import Union, uncovered_ns, union
 from decodescope.analyzer.trace import MEMCPY, MEMSET, Int8s, Int64s, Intervals, Trace, grouped
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 # What covers what: a rank counts only where none of the lower ones runs.
 _KERNELS, _COPIES, _COMMUNICATION = range(3)
@@ -91,14 +89,14 @@ def _shared(begin_ns: Int64s, end_ns: Int64s, rank: Int8s) -> Int64s:
     return _rounded(whole_ns, fraction_ns, union(begin_ns, end_ns), begin_ns)
 
 
-def _sums(values: "NDArray[Any]", first: Int64s, after: Int64s) -> "NDArray[Any]":
+def _sums(values: NDArray[Any], first: Int64s, after: Int64s) -> NDArray[Any]:
     """The sums of values[first:after]."""
     before = np.concatenate((np.zeros(1, dtype=values.dtype), np.cumsum(values)))
     return np.asarray(before[after] - before[first])
 
 
 def _rounded(
-    whole_ns: Int64s, fraction_ns: "NDArray[np.float64]", busy: Union, begin_ns: Int64s
+    whole_ns: Int64s, fraction_ns: NDArray[np.float64], busy: Union, begin_ns: Int64s
 ) -> Int64s:
     """The shares `whole_ns` + `fraction_ns` as integers that add up to the length of each busy
     interval. No float holds a whole share: those of long times would not add up."""

@@ -21,7 +21,7 @@ import numpy as np
 
 from decodescope.analyzer.schema.step_report import StepKind
 from decodescope.analyzer.timing.inferred_steps import FoundSteps
-from decodescope.analyzer.timing.intervals import containing, union
+from decodescope.analyzer.timing.intervals import containing, outermost, union
 from decodescope.analyzer.timing.launches import LaunchCalls, first_matches, threads_at
 from decodescope.analyzer.trace import Bools, HostEvents, HostTimes, Int64s, Intervals, Trace
 
@@ -56,7 +56,7 @@ def find_frame_steps(trace: Trace, launches: LaunchCalls) -> FoundSteps | None:
     host_end_ns = frames.end_ns.copy()
     previous = np.full(len(frames), -1, dtype=np.int64)
     for frame_rows, call_rows in threads_at(frames, np.flatnonzero(role >= 0), trace.calls.starts):
-        outer = frame_rows[_outermost(frames, frame_rows)]
+        outer = frame_rows[outermost(frames.take(frame_rows))]
         step = outer[role[outer] == 0]
         begun = np.searchsorted(step, outer, side="right") - 1
         inside = containing(frames.take(outer), trace.calls.start_ns[call_rows])
@@ -108,12 +108,6 @@ def engine_of(frame: str) -> str | None:
     """The engine whose frame this is, as `StepAnnotation.engine` names it."""
     engines = {"vllm/": "vllm", "sglang/": "sglang", "tensorrt_llm/": "tensorrt-llm"}
     return next((name for folder, name in engines.items() if folder in frame), None)
-
-
-def _outermost(frames: HostEvents, rows: Int64s) -> Bools:
-    """Which of a thread's rows lie in none of the others."""
-    reach_ns = np.maximum.accumulate(frames.end_ns[rows])
-    return np.concatenate(([True], frames.start_ns[rows[1:]] >= reach_ns[:-1]))
 
 
 def _cut(frames: HostEvents, rows: Int64s) -> Bools:

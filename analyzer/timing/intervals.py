@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from decodescope.analyzer.trace import Int64s, Intervals
+from decodescope.analyzer.trace import Bools, Int64s, Intervals
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,6 +137,13 @@ def uncovered_ns(start_ns: Int64s, end_ns: Int64s) -> Int64s:
     begin_ns = start_ns.copy()
     np.maximum(begin_ns[1:], np.maximum.accumulate(end_ns[:-1]), out=begin_ns[1:])
     return np.asarray(np.maximum(end_ns - begin_ns, 0))
+
+
+def outermost(intervals: Intervals) -> Bools:
+    """Which intervals, in order of start, lie in none of those before them."""
+    outer = np.ones(len(intervals), dtype=np.bool_)
+    outer[1:] = intervals.start_ns[1:] >= np.maximum.accumulate(intervals.end_ns)[:-1]
+    return outer
 
 
 def overlapped(start_ns: Int64s, end_ns: Int64s) -> Intervals:

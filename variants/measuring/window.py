@@ -21,6 +21,7 @@ from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.reports.reference_ops import reference_from
 from decodescope.analyzer.schema.graph_reference import GraphReference
 from decodescope.analyzer.schema.report import CaptureInfo
+from decodescope.analyzer.timing.intervals import outermost
 from decodescope.analyzer.trace import Int64s
 from decodescope.variants.machine.environment import device_name
 from decodescope.variants.machine.read_peak import ReadPeak
@@ -218,10 +219,7 @@ def _operators(analysis: Analysis, step: int, names: set[str]) -> Int64s:
     inside &= operators.pid == trace.ranges.pid[marker]
     inside &= operators.tid == trace.ranges.tid[marker]
     rows = np.flatnonzero(inside)
-    ends = np.maximum.accumulate(operators.end_ns[rows])
-    outermost = np.ones(len(rows), dtype=bool)
-    outermost[1:] = operators.start_ns[rows[1:]] >= ends[:-1]
-    return rows[outermost]
+    return rows[outermost(operators.take(rows))]
 
 
 def _launched_under(analysis: Analysis, step: int, operators: Int64s) -> list[tuple[int, int]]:
