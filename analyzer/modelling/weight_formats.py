@@ -176,18 +176,24 @@ def _bitsandbytes(config: _Config) -> WeightFormat | None:
     return FORMATS["nf4"] if config.get("load_in_4bit") else None
 
 
-def _modelopt(config: _Config) -> WeightFormat | None:
-    algorithm = str(config.get("quant_algo") or "").upper()
-    return FORMATS.get(_MODELOPT.get(algorithm, ""))
+def config_groups(config: _Config) -> list[dict[str, Any]]:
+    """The groups of a `quantization_config` of compressed-tensors."""
+    groups = config.get("config_groups")
+    return [
+        group
+        for group in (groups.values() if isinstance(groups, dict) else ())
+        if isinstance(group, dict)
+    ]
+
+
+def weight_schemes(config: _Config) -> list[dict[str, Any]]:
+    """How each of these groups stores its weights."""
+    parts = [group.get("weights") for group in config_groups(config)]
+    return [part for part in parts if isinstance(part, dict)]
 
 
 def _compressed_tensors(config: _Config) -> WeightFormat | None:
-    groups = config.get("config_groups")
-    schemes = [
-        group["weights"]
-        for group in (groups.values() if isinstance(groups, dict) else ())
-        if isinstance(group, dict) and isinstance(group.get("weights"), dict)
-    ]
+    schemes = weight_schemes(config)
     if not schemes or any(scheme != schemes[0] for scheme in schemes):
         return None
     return _scheme(schemes[0])
@@ -232,7 +238,9 @@ _READERS: Mapping[str, Callable[[_Config], WeightFormat | None]] = {
     "awq": _grouped4,
     "gptq": _grouped4,
     "bitsandbytes": _bitsandbytes,
-    "modelopt": _modelopt,
+    "modelopt": lambda config: FORMATS.get(
+        _MODELOPT.get(str(config.get("quant_algo") or "").upper(), "")
+    ),
     "compressed-tensors": _compressed_tensors,
     "quark": _quark,
 }

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from decodescope.analyzer.errors import InputError, ModelError
+from decodescope.analyzer.modelling.weight_formats import config_groups, weight_schemes
 from decodescope.variants.spec import VariantSpec, WeightFormat
 
 FIELD = "quantization_config"
@@ -63,7 +64,7 @@ def declared_formats(config: Mapping[str, Any]) -> set[WeightFormat]:
         return set()
     if fields["quant_method"] != "compressed-tensors":
         return {"fp8_e4m3"}
-    types = {_type(weights) for weights in _weight_schemes(fields)}
+    types = {_type(weights) for weights in weight_schemes(fields)}
     return {format for type, format in _TYPES.items() if type in types}
 
 
@@ -98,7 +99,7 @@ def quantizes_activations(config: Mapping[str, Any]) -> bool:
         return False
     if fields["quant_method"] != "compressed-tensors":
         return True
-    return any(group.get("input_activations") for group in _groups(fields))
+    return any(group.get("input_activations") for group in config_groups(fields))
 
 
 def _fields(config: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -129,10 +130,10 @@ def _reasons(fields: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _compressed_tensors_reasons(fields: Mapping[str, Any]) -> Iterator[str]:
-    for part in (fields, *_groups(fields)):
+    for part in (fields, *config_groups(fields)):
         if (form := part.get("format")) is not None and form not in _FORMATS:
             yield f"format {_short(form)}"
-    for weights in _weight_schemes(fields):
+    for weights in weight_schemes(fields):
         if (bits := weights.get("num_bits", 8)) != 8:
             yield f"{_short(bits)}-bit weights"
         if (kind := _type(weights)) not in _TYPES:
@@ -155,17 +156,3 @@ def _type(weights: Mapping[str, Any]) -> str:
 def _short(value: object) -> str:
     text = str(value).lower()
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
-
-
-def _groups(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
-    groups = fields.get("config_groups")
-    return [
-        group
-        for group in (groups.values() if isinstance(groups, dict) else ())
-        if isinstance(group, dict)
-    ]
-
-
-def _weight_schemes(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
-    parts = [group.get("weights") for group in _groups(fields)]
-    return [part for part in parts if isinstance(part, dict)]
