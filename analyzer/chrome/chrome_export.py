@@ -44,7 +44,8 @@ def export_chrome(analysis: Analysis, path: Path | str) -> None:
         InputError: the file cannot be written.
     """
     trace = analysis.trace
-    origin_ns = _earliest(trace)
+    groups = (trace.ops, trace.ranges, trace.cpu_ops, trace.calls, trace.overhead)
+    origin_ns = min((int(group.start_ns[0]) for group in groups if len(group)), default=0)
     events = _events(analysis, EventText(trace.names, origin_ns))
     with replacing_stream(Path(path)) as file:
         file.write(_head(trace, origin_ns))
@@ -74,11 +75,6 @@ def _head(trace: Trace, origin_ns: int) -> bytes:
     if len(trace.work):
         head[WORK_KEY] = work_rows(trace.work)
     return msgspec.json.encode(head)[:-1] + b',"traceEvents":['
-
-
-def _earliest(trace: Trace) -> int:
-    groups = (trace.ops, trace.ranges, trace.cpu_ops, trace.calls, trace.overhead)
-    return min((int(group.start_ns[0]) for group in groups if len(group)), default=0)
 
 
 def _events(analysis: Analysis, text: EventText) -> Iterator[str]:

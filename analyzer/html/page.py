@@ -117,7 +117,8 @@ def render_page(**values: Any) -> str:
     """`report.html.j2` rendered with `values`."""
     script = (_TEMPLATES / _SCRIPT).read_text(encoding="utf-8")
     page = _environment().get_template("report.html.j2")
-    return page.render(script=Markup(script), script_hash=_policy_hash(script), **values)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return page.render(script=Markup(script), script_hash=f"sha256-{digest}", **values)
 
 
 @cache
@@ -158,9 +159,3 @@ def _shown(value: Any) -> Any:
     if value is None:
         return UNKNOWN
     return plain_line(value) if type(value) is str else value
-
-
-def _policy_hash(script: str) -> str:
-    """A script's name in a content security policy: the base64 of its SHA-256."""
-    digest = hashlib.sha256(script.encode()).digest()
-    return f"sha256-{base64.b64encode(digest).decode()}"

@@ -7,7 +7,7 @@ import os
 import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BufferedIOBase
 from itertools import chain
@@ -109,7 +109,11 @@ class ByteSource:
     def _gunzip(self, first: bytes, rest: Iterator[bytes], endless: bool) -> Iterator[bytes]:
         packed = total = 0
         decompressor = zlib.decompressobj(_GZIP_WINDOW)
-        pieces = _cut(chain((first,), rest), _PACKED_BYTES)
+        pieces = (
+            piece[at : at + _PACKED_BYTES]
+            for piece in chain((first,), rest)
+            for at in range(0, len(piece), _PACKED_BYTES)
+        )
         pending = b""
         while True:
             if not pending:
@@ -170,7 +174,9 @@ def open_source(path: str, progress: Callable[[float], None] | None = None) -> I
 
 def _open(path: str) -> BufferedIOBase:
     if path == "-":
-        return _open_stdin()
+        if sys.stdin is None:
+            raise TraceError(f"{STDIN}: is closed; pipe a trace into it, or name a file")
+        return open(sys.stdin.fileno(), "rb", closefd=False)
     file = Path(path)
     try:
         if file.is_dir():
@@ -183,17 +189,6 @@ def _open(path: str) -> BufferedIOBase:
         raise TraceError(
             f"{path}: cannot be read ({reason}); check the path and its rights"
         ) from None
-
-
-def _open_stdin() -> BufferedIOBase:
-    if sys.stdin is None:
-        raise TraceError(f"{STDIN}: is closed; pipe a trace into it, or name a file")
-    return open(sys.stdin.fileno(), "rb", closefd=False)
-
-
-def _cut(pieces: Iterable[bytes], most: int) -> Iterator[bytes]:
-    """The same bytes in pieces of at most `most`."""
-    return (piece[at : at + most] for piece in pieces for at in range(0, len(piece), most))
 
 
 def _join_until(pieces: Iterator[bytes], count: int, start: bytes = b"") -> bytes:

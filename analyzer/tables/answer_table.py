@@ -80,10 +80,6 @@ def answer_table(answer: Answer, most: int | None = None) -> Table[AnswerPart]:
     )
 
 
-def _bytes_per_s(part: AnswerPart) -> float | None:
-    return part.bytes * 1e9 / part.ns if part.bytes is not None and part.ns else None
-
-
 _DETAILS: tuple[Column[AnswerPart], ...] = (
     Column(
         "share_of_limit",
@@ -98,7 +94,7 @@ _DETAILS: tuple[Column[AnswerPart], ...] = (
         "",
         GIGABYTES_PER_S,
         "The bytes that the part must move ÷ its time.",
-        _bytes_per_s,
+        lambda part: part.bytes * 1e9 / part.ns if part.bytes is not None and part.ns else None,
         priority=DETAIL + 1,
     ),
     Column(

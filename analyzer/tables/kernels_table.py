@@ -64,14 +64,11 @@ def kernels_table(
         (name, short, *_calls(kernels, attributed, steps), *_ROOFLINE, *_SHAPE, _SHAPES),
         rows,
         total=len(kernels),
-        search=_searched,
+        search=lambda kernel: "\n".join(
+            of(kernel.name) for of in (str, readable_kernel, short_name, family_of)
+        ),
         mark=lambda kernel: Mark("family", family_of(kernel.name)),
     )
-
-
-def _searched(kernel: KernelReport) -> str:
-    name = kernel.name
-    return "\n".join((name, readable_kernel(name), short_name(name), family_of(name)))
 
 
 def _calls(

@@ -226,7 +226,8 @@ def _open(file: Path) -> sqlite3.Connection:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.OperationalError as error:
         connection.close()
-        if "locked" in str(error) or any(_has_content(f"{file}{side}") for side in _SIDE_FILES):
+        sides = (Path(f"{file}{side}") for side in _SIDE_FILES)
+        if "locked" in str(error) or any(side.exists() and side.stat().st_size for side in sides):
             raise
         connection = _database(location + "&immutable=1")
     return connection
@@ -246,7 +247,3 @@ def _database(location: str) -> sqlite3.Connection:
     connection = sqlite3.connect(location, uri=True, timeout=0.0)
     connection.text_factory = lambda data: data.decode("utf-8", "replace")
     return connection
-
-
-def _has_content(path: str) -> bool:
-    return os.path.exists(path) and os.path.getsize(path) > 0
