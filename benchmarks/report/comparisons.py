@@ -105,17 +105,15 @@ def _step_figures(record: Record, name: str) -> tuple[float, float, float, float
         mean(run["step_ns"]["mean"] for run in runs),
         median(run["launch_calls_per_step"] for run in runs),
         median(run["gpu_ops_per_step"] for run in runs),
-        per_step_ns(record, name, "idle_ns"),
+        _idle_ns_per_step(record, name),
     )
 
 
-def per_step_ns(record: Record, name: str, *path: str) -> float:
-    """A time of a variant's profiled window, found by `path`, divided by the steps in it."""
-    window = found = record["windows"][name]
-    for part in path:
-        found = found[part]
+def _idle_ns_per_step(record: Record, name: str) -> float:
+    """The idle time of a variant's profiled window, divided by the steps in it."""
+    window = record["windows"][name]
     steps = window["launches"]["calls"] / _runs(record, name)[-1]["launch_calls_per_step"]
-    return float(found) / float(steps)
+    return float(window["idle_ns"]) / float(steps)
 
 
 def _row(record: Record, rates: Record) -> VariantRow:
