@@ -1,6 +1,5 @@
 """The work of a step by a model: of each role, and of the whole step."""
 
-
 from decodescope.analyzer.answer.parts import MedianStep
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.modelling.config import read_model_config
