@@ -1,5 +1,6 @@
 """One trace in, all its figures out."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -148,10 +149,11 @@ def analysis_of_step(analysis: Analysis, index: int) -> Analysis:
     return replace(analysis, median_step=index, main_ops=main.ops, report=report)
 
 
-def step_limits_ns(analysis: Analysis) -> dict[int, int]:
-    """The limit of each step for which it is known, as `analysis_of_step` finds it."""
+def step_limits_ns(analysis: Analysis, step_indices: Iterable[int]) -> dict[int, int]:
+    """The limits of steps that launched something, as `analysis_of_step` finds them; unknown ones
+    are left out."""
     limits_ns = {}
-    for index in np.flatnonzero(analysis.steps.gpu_ops).tolist():
+    for index in step_indices:
         costs = find_costs(found_step(analysis, index), _given_of(analysis, index))
         if (ns := step_limit(costs).ns) is not None:
             limits_ns[index] = ns
