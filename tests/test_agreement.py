@@ -3,10 +3,13 @@
 import csv
 import html
 import io
+import json
 import re
+from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -20,10 +23,12 @@ from decodescope.analyzer.text.formatting import UNKNOWN, duration
 from decodescope.analyzer.views.comparison_table import comparison_table
 from decodescope.analyzer.views.csv_export import render_csv
 from decodescope.analyzer.views.report_table import report_table
-from decodescope.analyzer.vocabulary.answer_words import answer_lines, limit_words
+from decodescope.analyzer.vocabulary.answer_words import answer_lines
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.sources import TraceSource
 from tests.helpers.app.recorded import press
+from tests.helpers.app.shown_figures import Row, tables
+from tests.helpers.app.shown_figures import shown as read_figure
 from tests.helpers.kineto_events import DATA, read
 from tests.helpers.planted.situations import SITUATIONS, situation
 from tests.helpers.rich_report import text_of
@@ -108,30 +113,187 @@ def test_rows_of_a_csv_are_of_the_main_steps(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TRACES)
-async def test_the_app_shows_that_step_time_on_its_pages(name: str, tmp_path: Path) -> None:
-    """In the headline of page 1, and in the strip of the others."""
+async def test_each_number_of_the_app_is_that_of_the_json(name: str, tmp_path: Path) -> None:
+    """The tables of pages 1, 3, 4 and 5, the points of page 6, and the strip of each."""
     path = DATA / f"{name}.json.gz"
     if name in SITUATIONS:
         path = tmp_path / f"{name}.json"
         path.write_bytes(situation(name, 0).traces[0])
-    answer = analysis_of(name).report.answer
-    step_ns = answer.step_ns
+    report = json.loads(msgspec.json.encode(analysis_of(name).report))
+    answer, step_ns = report["answer"], report["answer"]["step_ns"]
     app = DecodescopeApp(TraceSource((path,)), clock=StillClock(), folder=tmp_path)
+    pages: dict[str, str] = {}
     async with app.run_test(size=(160, 50)) as pilot:
         await settle(pilot)
-        for key in "12567":
-            await press(pilot, key)
-            shown = screen_of(app)
-            lines = iter(shown.splitlines())
+        for key in "1234567":
+            await press(pilot, key, *(["l"] if key == "5" else []))
+            screen = screen_of(app)
+            lines = iter(screen.splitlines())
             strip = next(next(lines) for line in lines if "8 Files" in line)
-            assert (f" step {duration(step_ns or 0)} " in f"{strip} ") == (
-                step_ns is not None and key != "1"
-            )
+            pages[key] = app._painter.screen.as_text()
+            assert_strip(strip, report, first=key == "1")
             if key == "1":
                 where = "in all" if step_ns is None else "a step"
-                assert f"{duration(answer.whole_ns)} {where}" in shown
-            elif step_ns is not None:
-                assert limit_words(answer) in strip
+                assert f"{duration(answer['whole_ns'])} {where}" in screen
+    checked = [
+        assert_rows(pages["1"], "time", [part_figures(part, answer) for part in answer["parts"]]),
+        assert_rows(pages["3"], "calls", kernel_figures(report)),
+        assert_rows(pages["4"], "length", report["largest_gaps"], {"length": "length_ns"}),
+        assert_rows(pages["5"], "launches", range_figures(report)),
+    ]
+    assert checked[0] > 0
+    assert checked[1] or not report["kernels"]
+    assert_points(pages["6"], report)
+    assert_classes(pages["4"], report)
+
+
+def assert_strip(strip: str, report: dict[str, Any], first: bool) -> None:
+    """The step with its limit, launches, ops and idle time; on page 1 the answer has the step."""
+    answer, main = report["answer"], report["main_steps"]
+    step_ns, limit_ns = answer["step_ns"], answer["limit_ns"]
+    assert (f"decode step {duration(step_ns or 0)} " in strip.replace("steps ", "step ")) == (
+        step_ns is not None and answer["kind"] == "decode" and not first
+    )
+    if step_ns is not None:
+        assert f"median of {answer['steps']} " in strip
+        if not first:
+            words = "limit not known" if limit_ns is None else f" {duration(limit_ns)} "
+            assert f" {duration(step_ns)} " in strip
+            assert words in strip
+    for noun, total in (("launch", main["launch_calls"]), ("GPU ops", main["gpu_ops"])):
+        if (found := re.search(rf" (\S+) {noun}", strip)) is not None:
+            figure = read_figure(found[1])
+            assert figure is not None
+            assert figure.is_figure(total / main["steps"])
+    if (found := re.search(r"idle (\S+) %", strip)) is not None:
+        idle_ns = main["all_gaps"]["total_ns"]
+        figure = read_figure(found[1])
+        assert figure is not None
+        assert figure.is_figure(100 * idle_ns / (idle_ns + main["busy_ns"]))
+
+
+def assert_rows(
+    page: str, heading: str, rows: list[dict[str, Any]], keys: dict[str, str] | None = None
+) -> int:
+    """The rows of the table of `page` with this heading are `rows`, whose figures are by heading;
+    how many cells were compared. Rows below the last one of `rows` are not compared."""
+    table: Sequence[Row] = next((one for one in tables(page) if heading in one[0]), ())
+    assert len(table) >= len(rows)
+    compared = 0
+    for cells, row in zip(table, rows, strict=False):
+        figures = row if keys is None else {head: row[key] for head, key in keys.items()}
+        for head, exact in figures.items():
+            if head not in cells:
+                continue
+            figure = read_figure(cells[head])
+            assert (figure is None) == (exact is None), (head, cells, exact)
+            assert figure is None or figure.is_figure(exact), (head, cells, exact)
+            compared += 1
+    return compared
+
+
+def part_figures(part: dict[str, Any], answer: dict[str, Any]) -> dict[str, float | None]:
+    ns, limit_ns, lost_ns = part["ns"], part["limit_ns"], part["over_ns"]
+    lost_ns = ns if lost_ns is None else lost_ns
+    return {
+        "time": ns,
+        "limit": limit_ns,
+        "over": part["over_ns"],
+        "of step %": 100 * lost_ns / answer["whole_ns"],
+        "of limit %": None if limit_ns is None or not ns else 100 * limit_ns / ns,
+        "GB/s": None if part["bytes"] is None or not ns else part["bytes"] / ns,
+        "ops": part["ops"] or None,
+    }
+
+
+def kernel_figures(report: dict[str, Any]) -> list[dict[str, float | None]]:
+    per = report["main_steps"]["steps"]
+    unit, scale = (" µs", 1e3) if per else ("", 1.0)
+    share = "share" if report["kernels_ranked_by"] == "total_ns" else "attributed_share"
+    return [
+        {
+            "calls": kernel["count"] / (per or 1),
+            "short": kernel["short_calls"] / (per or 1),
+            f"total{unit}": kernel["total_ns"] / (per or 1) / scale,
+            f"attributed{unit}": kernel["attributed_ns"] / (per or 1) / scale,
+            f"mean{unit}": kernel["mean_ns"] / scale,
+            "share %": 100 * kernel[share],
+            **roofline_figures(kernel["roofline"]),
+        }
+        for kernel in report["kernels"]
+    ]
+
+
+def roofline_figures(known: dict[str, Any] | None) -> dict[str, float | None]:
+    if known is None:
+        return {"GB/s": None, "FLOP/s": None, "of limit %": None}
+    share = known["share_of_limit"]
+    return {
+        "GB/s": known["bytes_per_s"] / 1e9,
+        "FLOP/s": known["flops_per_s"],
+        "of limit %": None if share is None else 100 * share,
+    }
+
+
+def assert_classes(page: str, report: dict[str, Any]) -> None:
+    """A row for all gaps, for each class and for what the host did meanwhile, of all devices."""
+    devices = report["devices"]
+    window_ns = sum(device["window_ns"] for device in devices)
+    totals: dict[str, list[dict[str, Any]]] = {}
+    for device in devices:
+        for name, total in {"all idle": device["all_gaps"], **device["gaps"]}.items():
+            totals.setdefault(name, []).append(total)
+    named = {name: of_name for name, of_name in totals.items() if any(t["count"] for t in of_name)}
+    table: Sequence[Row] = next((one for one in tables(page) if "longest" in one[0]), ())
+    rows = {cells["class"].strip(): cells for cells in table}
+    assert named.keys() <= rows.keys()
+    for name, of_name in named.items():
+        count, ns = (sum(total[key] for total in of_name) for key in ("count", "total_ns"))
+        exact = {
+            "gaps": count,
+            "total": ns,
+            "mean": ns / count,
+            "longest": max(total["max_ns"] for total in of_name),
+            "of window %": 100 * ns / window_ns,
+        }
+        for head, figure in exact.items():
+            cell = read_figure(rows[name][head])
+            assert cell is not None, (name, head)
+            assert cell.is_figure(figure), (name, head, figure)
+
+
+def range_figures(report: dict[str, Any]) -> list[dict[str, float]]:
+    main = report["main_steps"]
+    per, ranked = main["steps"] or 1, "attributed_ns"
+    if report["kernels_ranked_by"] == "total_ns":
+        ranked = "gpu_ns"
+    return [
+        {
+            "GPU time": found["gpu_ns"] / per,
+            "time": found["gpu_ns"] / per,
+            "attributed": found["attributed_ns"] / per,
+            "idle": found["idle_ns"] / per,
+            "launches": found["launch_calls"] / per,
+            "GPU ops": found["gpu_ops"] / per,
+            "share %": 100 * found[ranked] / main["busy_ns"],
+        }
+        for found in report["ranges"]
+    ]
+
+
+def assert_points(page: str, report: dict[str, Any]) -> None:
+    """The points of the roofline are the kernels whose shapes say their bytes and FLOPs."""
+    for kernel in report["kernels"]:
+        known = kernel["roofline"]
+        if known is None or not (known["flops"] and known["bytes"] and known["total_ns"]):
+            continue
+        (line,) = (line for line in page.splitlines() if line.startswith(f"{kernel['name']}: "))
+        texts = line.removeprefix(f"{kernel['name']}: ").split(", ")
+        figures = [read_figure(text.removesuffix(" FLOP/byte").split(" %")[0]) for text in texts]
+        exact = [known["flops"] / known["bytes"], known["flops_per_s"]]
+        exact += [] if known["share_of_limit"] is None else [100 * known["share_of_limit"]]
+        assert len(figures) == len(exact)
+        assert all(f is not None and f.is_figure(e) for f, e in zip(figures, exact, strict=True))
 
 
 @pytest.mark.parametrize(("base", "other"), [*zip(RECORDED[::2], RECORDED[1::2], strict=True)])

@@ -180,6 +180,8 @@ class DecodescopeApp(TerminalApp):
         self.action_freeze = pages.freeze
         self.action_copy = pages.copy
         self.action_help = pages.help
+        self.action_steps = pages.steps
+        self.action_next_step = pages.next_step
         self.action_variants = runs.variants
         self.action_choose = runs.choose
         self.action_pause = runs.pause

@@ -85,6 +85,16 @@ def analyse_files(
     return Window(paths[0], analysis, find_tracks(analysis), at, ranks)
 
 
+def window_of_step(window: Window, index: int) -> Window:
+    """The window with the figures of its step `index`, which put work on a device."""
+    from decodescope.analyzer.reports.analysis import analysis_of_step
+    from decodescope.analyzer.tracks.build import of_step
+
+    analysis = analysis_of_step(window.analysis, index)
+    tracks = of_step(window.tracks, analysis)
+    return replace(window, analysis=analysis, tracks=tracks, step=index, of_trace=window)
+
+
 def recording_of(asked: Asked) -> Path | None:
     """The bundled recording of the same model, variant, batch and dtype; None without one, or on a
     machine without a GPU, whose figures say nothing of it."""

@@ -75,7 +75,7 @@ class Comparisons:
         `decodescope diff`."""
         from decodescope.tui.screens.dialogs import OtherFileScreen
 
-        report = view.window.report if view.window is not None else None
+        report = view.window.whole.report if view.window is not None else None
         given_facts = feed.source.given if isinstance(feed.source, TraceSource) else None
 
         def chosen(path: Path | None) -> None:

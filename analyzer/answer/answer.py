@@ -76,17 +76,18 @@ def find_answer(
     host: tuple[HostFrame, ...],
     interruptions_ns: int,
     launches: LaunchReport,
+    unprofiled_ns: int | None,
+    profiler_ns: int,
 ) -> Answer:
     """The answer of a trace with ops, from the `busy` parts and the idle time of a window, the
     number of `steps` of the main kind, the annotation and the costs of the one with the median
-    time, the host's frames, and how long the devices were interrupted."""
+    time, the host's frames, how long the devices were interrupted, the step time without a
+    profiler, and what the profiler costs a step."""
     trace, cost = timeline.trace, costs.step
-    unprofiled_ns = trace.capture.unprofiled_step_ns if trace.capture else None
     step_ns = None if window.step is None else window.length_ns
-    profiler_ns = step_ns - unprofiled_ns if step_ns and unprofiled_ns else 0
     idle = without_profiler(idle_ns(timeline, window), profiler_ns)
     parts = all_parts(busy, idle, costs, window.length_ns)
-    limit = _step_limit(costs)
+    limit = step_limit(costs)
     bound: Bound = "unknown" if trace.on_cpu else bound_of(parts, limit)
     batch = annotation.batch if annotation.batch is not None or cost is None else cost.batch
     timed_ns = unprofiled_ns or step_ns
@@ -130,7 +131,7 @@ def find_answer(
     )
 
 
-def _step_limit(costs: Costs) -> StepLimit:
+def step_limit(costs: Costs) -> StepLimit:
     """The sum of the parts' limits; without any, the bytes and FLOPs of the whole step."""
     cost = costs.step
     if limits := limits_of(costs):

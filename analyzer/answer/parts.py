@@ -107,10 +107,11 @@ def window_of(
 def op_shares(timeline: Timeline, structure: Structure, window: Window) -> OpShares:
     """Every op that runs on the window's devices during it, also one of another step."""
     ops, pieces = timeline.trace.ops, window.pieces
-    inside = np.isin(ops.device, window.devices)
+    rows = np.arange(len(ops))
     if len(pieces):
-        inside &= (ops.start_ns <= pieces.end_ns[-1]) & (ops.end_ns >= pieces.start_ns[0])
-    rows = np.flatnonzero(inside)
+        meets = (ops.start_ns <= pieces.end_ns[-1]) & (ops.end_ns >= pieces.start_ns[0])
+        rows = np.flatnonzero(meets)
+    rows = rows[np.isin(ops.device[rows], window.devices)]
     role = structure.role[rows].astype(np.int64)
     family = _OF_FAMILY[families_of(timeline.trace.names, ops.take(rows))]
     part = np.where(role == OTHER, family, role)

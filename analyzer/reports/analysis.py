@@ -1,14 +1,14 @@
 """One trace in, all its figures out."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
-from decodescope.analyzer.answer.answer import find_answer
-from decodescope.analyzer.answer.host_frames import host_frames
-from decodescope.analyzer.answer.parts import MedianStep, busy_parts, op_shares, window_of
-from decodescope.analyzer.attribution.ranges import Ranges, attribution, find_ranges
+from decodescope.analyzer.answer.answer import step_limit
+from decodescope.analyzer.attribution.ranges import attribution, find_ranges
 from decodescope.analyzer.names.rules import bundled_rules
 from decodescope.analyzer.reports.device_report import (
     device_reports,
@@ -17,29 +17,27 @@ from decodescope.analyzer.reports.device_report import (
     largest_gaps,
 )
 from decodescope.analyzer.reports.health import health, why_no_answer
-from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, launch_report
-from decodescope.analyzer.reports.main_steps import (
-    find_main_steps,
-    main_steps_report,
-    step_kind_reports,
+from decodescope.analyzer.reports.main_steps import step_kind_reports
+from decodescope.analyzer.reports.step_analysis import (
+    Circumstance,
+    FoundTrace,
+    figures_of,
+    found_step,
 )
-from decodescope.analyzer.reports.range_reports import range_reports
-from decodescope.analyzer.reports.structure_reports import find_costs, structure_reports
+from decodescope.analyzer.reports.structure_reports import find_costs, with_model
 from decodescope.analyzer.reports.user_facts import NOTHING, Given
-from decodescope.analyzer.roofline.roofline import OpWork, op_work
+from decodescope.analyzer.roofline.roofline import op_work
 from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.communication_report import CommunicationReport
 from decodescope.analyzer.schema.report import SCHEMA_VERSION, Health, Report, StepReport
 from decodescope.analyzer.structure.paths import with_inferred_paths
-from decodescope.analyzer.structure.step_structure import Structure, find_structure
+from decodescope.analyzer.structure.step_structure import find_structure
 from decodescope.analyzer.timing.interruptions.find_interruptions import find_interruptions
 from decodescope.analyzer.timing.interruptions.interruption import (
-    Interruption,
     interrupted_in_steps,
     median_step,
     timed_steps,
 )
-from decodescope.analyzer.timing.step_annotations import UNKNOWN
 from decodescope.analyzer.timing.step_kinds import main_kind_steps
 from decodescope.analyzer.timing.timeline import Timeline, find_timeline, step_idle_ns
 from decodescope.analyzer.trace import Bools, Int64s, Trace
@@ -49,18 +47,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Analysis(Timeline):
-    """A report, and the timeline, ranges, structure, work of each op and interruptions that it
-    was built from, for views that draw time. `median_step` is the one with the median time,
-    None if no step launched anything; `main_ops` says of each op whether the figures per step count
-    it."""
+class Analysis(FoundTrace):
+    """A report, and what it was built from, for views that draw time. `median_step` is the one that
+    the figures of a step are of, the one with the median time or a chosen one; None if no step
+    launched anything. `main_ops` says of each op whether the figures per step count it, `given`
+    what the user gave, with the model that was chosen."""
 
-    ranges: Ranges
-    structure: Structure
-    work: OpWork
-    interruptions: tuple[Interruption, ...]
     median_step: int | None
     main_ops: Bools
+    given: Given
     report: Report
 
     def op_waits(self) -> "OpWaits | None":
@@ -82,73 +77,98 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
     own_ranges = find_ranges(timeline)
     structure = find_structure(timeline, facts.rules or bundled_rules())
     ranges = with_inferred_paths(timeline, own_ranges, structure)
-    work = op_work(trace, ranges.reference_op, facts.peak)
     interruptions = find_interruptions(timeline)
-    interrupted_ns = interrupted_in_steps(timeline.steps, interruptions)
-    main_steps = main_kind_steps(timeline.steps, timeline.step_annotations)
-    timed = timed_steps(timeline.steps, main_steps)
-    step = median_step(timeline.steps, interrupted_ns, timed)
-    main = find_main_steps(timeline, main_steps, interrupted_ns, interruptions)
-    launches = launch_report(timeline, main.ops)
+    found = FoundTrace(
+        **_columns(timeline),
+        own_ranges=own_ranges,
+        ranges=ranges,
+        structure=structure,
+        work=op_work(trace, ranges.reference_op, facts.peak),
+        interruptions=interruptions,
+        interrupted_ns=interrupted_in_steps(timeline.steps, interruptions),
+        of_main_kind=main_kind_steps(timeline.steps, timeline.step_annotations),
+    )
+    timed = timed_steps(timeline.steps, found.of_main_kind)
+    step = found_step(found, median_step(timeline.steps, found.interrupted_ns, timed))
+    given, findings = with_model(step, facts)
+    costs = find_costs(step, given)
+    unprofiled_ns = trace.capture.unprofiled_step_ns if trace.capture else None
+    step_ns = 0 if step.step is None or step.shares is None else step.shares.window.length_ns
+    circumstance = Circumstance(
+        host_steps=timed,
+        interrupted_ns=sum(interruption.length_ns for interruption in interruptions),
+        unprofiled_ns=unprofiled_ns,
+        profiler_ns=step_ns - unprofiled_ns if step_ns and unprofiled_ns else 0,
+    )
+    main, figures = figures_of(found, step, costs, found.of_main_kind, circumstance)
     reported_interruptions = interruption_reports(timeline, interruptions)
-    shares = None
-    if len(trace.ops):
-        shares = op_shares(timeline, structure, window_of(timeline, step, interruptions))
-    structured, layers = structure_reports(timeline, own_ranges, structure, step, shares)
-    parts = () if shares is None else busy_parts(timeline, structure, shares)
-    annotation = UNKNOWN if step is None else timeline.step_annotations[step]
-    median = MedianStep(
-        timeline, step, annotation, structure, work, shares, structured, layers, parts
-    )
-    costs = find_costs(median, facts)
-    answer = Answer()
-    if shares is not None:
-        answer = find_answer(
-            timeline,
-            shares.window,
-            parts,
-            steps=0 if step is None else len(main_steps),
-            annotation=annotation,
-            costs=costs,
-            host=host_frames(timeline, timed, interruptions),
-            interruptions_ns=sum(interruption.length_ns for interruption in interruptions),
-            launches=launches,
-        )
     trace_health = health(
-        timeline, answer.profiler_ratio, reported_interruptions, ranges.tree.cut, costs.findings
+        timeline,
+        figures["answer"].profiler_ratio,
+        reported_interruptions,
+        ranges.tree.cut,
+        costs.findings or findings,
     )
+    figures["answer"] = _with_reservations(figures["answer"], trace_health)
     report = Report(
         schema_version=SCHEMA_VERSION,
         source=trace.source,
         health=trace_health,
         devices=device_reports(timeline),
-        launches=launches,
-        steps=_step_reports(timeline, interrupted_ns, timed),
-        kernels=kernel_reports(timeline, work, main.ops),
-        ranges=range_reports(timeline, ranges, main),
-        answer=_with_reservations(answer, trace_health),
+        steps=_step_reports(found, timed),
         capture=trace.capture,
         largest_gaps=largest_gaps(timeline, ranges),
         attribution=attribution(own_ranges, int((ranges.op_node != own_ranges.op_node).sum())),
         kernels_ranked_by="attributed_ns" if timeline.overlapping else "total_ns",
-        step_kinds=step_kind_reports(timeline, interrupted_ns),
-        structure=structured,
-        layers=layers,
-        step_cost=costs.step,
+        step_kinds=step_kind_reports(timeline, found.interrupted_ns),
         interruptions=reported_interruptions,
         communication=_communication(timeline),
-        main_steps=main_steps_report(timeline, main),
+        **figures,
     )
     return Analysis(
-        **{column.name: getattr(timeline, column.name) for column in fields(timeline)},
-        ranges=ranges,
-        structure=structure,
-        work=work,
-        interruptions=interruptions,
-        median_step=step,
-        main_ops=main.ops,
-        report=report,
+        **_columns(found), median_step=step.step, main_ops=main.ops, given=given, report=report
     )
+
+
+def analysis_of_step(analysis: Analysis, index: int) -> Analysis:
+    """The analysis of a trace with the figures of its step `index`, which launched something: its
+    answer, kernels, ranges, launches, layers and costs. The profiler costs a step of the main kind
+    as much as the median one. What the report says of the whole trace stays."""
+    of_trace, chosen = analysis.report.answer, np.array([index])
+    unprofiled_ns = of_trace.unprofiled_step_ns if index in analysis.of_main_kind else None
+    circumstance = Circumstance(
+        host_steps=chosen,
+        interrupted_ns=int(analysis.interrupted_ns[index]),
+        unprofiled_ns=None,
+        profiler_ns=(of_trace.step_ns or 0) - unprofiled_ns if unprofiled_ns else 0,
+    )
+    step = found_step(analysis, index)
+    costs = find_costs(step, _given_of(analysis, index))
+    main, figures = figures_of(analysis, step, costs, chosen, circumstance)
+    report = msgspec.structs.replace(analysis.report, **figures)
+    return replace(analysis, median_step=index, main_ops=main.ops, report=report)
+
+
+def step_limits_ns(analysis: Analysis, step_indices: Iterable[int]) -> dict[int, int]:
+    """The limits of steps that launched something, as `analysis_of_step` finds them; unknown ones
+    are left out."""
+    limits_ns = {}
+    for index in step_indices:
+        costs = find_costs(found_step(analysis, index), _given_of(analysis, index))
+        if (ns := step_limit(costs).ns) is not None:
+            limits_ns[index] = ns
+    return limits_ns
+
+
+def _given_of(analysis: Analysis, index: int) -> Given:
+    """The facts about a step: the user's batch and context are those of the main kind."""
+    if index in analysis.of_main_kind:
+        return analysis.given
+    return replace(analysis.given, batch=None, context=None)
+
+
+def _columns(timeline: Timeline) -> dict[str, Any]:
+    return {column.name: getattr(timeline, column.name) for column in fields(timeline)}
 
 
 def _with_reservations(answer: Answer, trace_health: Health) -> Answer:
@@ -181,25 +201,28 @@ def _communication(timeline: Timeline) -> CommunicationReport | None:
     return gpu_communication(timeline)
 
 
-def _step_reports(
-    timeline: Timeline, interrupted_ns: Int64s, timed: Int64s
-) -> tuple[StepReport, ...]:
-    steps = timeline.steps
-    times_ns = (steps.time_ns - interrupted_ns).tolist()
+def _step_reports(found: FoundTrace, timed: Int64s) -> tuple[StepReport, ...]:
+    steps = found.steps
+    times_ns = (steps.time_ns - found.interrupted_ns).tolist()
     timed_indices = set(timed.tolist())
     rows = zip(
+        found.step_annotations,
         steps.host.length_ns.tolist(),
         steps.busy_ns.tolist(),
         steps.span.length_ns.tolist(),
         steps.gpu_ops.tolist(),
         steps.launch_calls.tolist(),
-        step_idle_ns(timeline),
+        step_idle_ns(found),
+        found.interrupted_ns.tolist(),
         strict=True,
     )
     return tuple(
         StepReport(
             index=index,
-            name=timeline.step_name(index),
+            name=found.step_name(index),
+            kind=annotation.kind,
+            batch=annotation.batch,
+            kv_tokens=annotation.kv_tokens,
             host_ns=host_ns,
             gpu_span_ns=span_ns if gpu_ops else None,
             busy_ns=busy_ns,
@@ -209,6 +232,16 @@ def _step_reports(
             gaps=idle_by_name(idle_ns),
             time_ns=times_ns[index] if gpu_ops else None,
             timed=index in timed_indices,
+            interrupted_ns=interrupted_ns,
         )
-        for index, (host_ns, busy_ns, span_ns, gpu_ops, calls, idle_ns) in enumerate(rows)
+        for index, (
+            annotation,
+            host_ns,
+            busy_ns,
+            span_ns,
+            gpu_ops,
+            calls,
+            idle_ns,
+            interrupted_ns,
+        ) in enumerate(rows)
     )

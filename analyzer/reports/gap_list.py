@@ -1,5 +1,6 @@
 """The gaps that filters choose, and their totals."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -7,15 +8,16 @@ import numpy as np
 
 from decodescope.analyzer.attribution.ranges import Ranges
 from decodescope.analyzer.reports.device_report import IdleTotals, idle_totals
+from decodescope.analyzer.reports.main_steps import times_on
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.timing.timeline import Timeline
-from decodescope.analyzer.trace import Bools, Int8s, Int64s
+from decodescope.analyzer.trace import Bools, Int8s, Int64s, Intervals, rows_by
 
 
 @dataclass(frozen=True, slots=True)
 class GapChoice:
-    """Which gaps: `within` a range path (those that one of its ops ended), inside the GPU span of
-    the `step` with this index, with a part of `gap_class`, and with a length in one bucket of the
+    """Which gaps: `within` a range path (those that one of its ops ended), during the `step` with
+    this index, with a part of `gap_class`, and with a length in one bucket of the
     histogram, (lower, upper] ns: that of the part if there is a class, else of the gap. None is
     any.
     """
@@ -52,15 +54,12 @@ class IdleTable(NamedTuple):
 
 def idle_table(timeline: Timeline, ranges: Ranges, choice: GapChoice) -> IdleTable:
     """The totals of the chosen gaps, by class. Shares are of the windows of all devices, in a step
-    of its GPU span on each of its devices."""
+    of its time on each of its devices."""
     totals = idle_totals(timeline, chosen_gaps(timeline, ranges, choice))
-    steps = timeline.steps
     if choice.step is None:
         of_ns = sum(int(busy.end_ns[-1] - busy.start_ns[0]) for busy in timeline.busy.values())
-    elif 0 <= choice.step < len(steps):
-        of_ns = int(steps.span.length_ns[choice.step]) * len(steps.devices[choice.step])
     else:
-        of_ns = 0
+        of_ns = sum(int(time.length_ns.sum()) for _, time in _times_of(timeline, choice.step))
     return IdleTable(totals, of_ns)
 
 
@@ -81,12 +80,23 @@ def gap_classes(timeline: Timeline) -> Int8s:
 
 
 def _inside_step(timeline: Timeline, step: int) -> Bools:
-    """Whether each gap is inside the GPU span of a step, on a device that the step used."""
-    gaps, steps = timeline.gaps, timeline.steps
-    if not 0 <= step < len(steps):
-        return np.zeros(len(gaps), dtype=np.bool_)
-    inside = (gaps.start_ns >= steps.span.start_ns[step]) & (gaps.end_ns <= steps.span.end_ns[step])
-    return np.asarray(inside & np.isin(gaps.device, steps.devices[step]))
+    """Whether each gap is in the time of a step, on a device that the step used."""
+    gaps = timeline.gaps
+    inside = np.zeros(len(gaps), dtype=np.bool_)
+    for device, time in _times_of(timeline, step):
+        for start_ns, end_ns in zip(time.start_ns.tolist(), time.end_ns.tolist(), strict=True):
+            during = (gaps.start_ns >= start_ns) & (gaps.end_ns <= end_ns)
+            inside |= during & (gaps.device == device)
+    return inside
+
+
+def _times_of(timeline: Timeline, step: int) -> Iterator[tuple[int, Intervals]]:
+    """The devices that a step used, each with the time from its first op there to that of the next
+    step."""
+    if 0 <= step < len(timeline.steps):
+        for device, op_rows in rows_by(timeline.trace.ops.device).items():
+            if device in timeline.steps.devices[step]:
+                yield device, times_on(timeline, op_rows, np.array([step]))
 
 
 def _in_bucket(length_ns: Int64s, bucket_ns: tuple[int, int] | None) -> Bools:

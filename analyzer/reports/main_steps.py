@@ -58,7 +58,7 @@ def find_main_steps(
         start_ns, end_ns = int(busy.start_ns[0]), int(busy.end_ns[-1])
         times = without_interruptions(interruptions, (device,), start_ns, end_ns)
         if len(chosen):
-            times = intersections(_times_on(timeline, op_rows, chosen), times)[2]
+            times = intersections(times_on(timeline, op_rows, chosen), times)[2]
         busy_ns += int(covered_inside(busy, times).sum())
         parts = timeline.parts.of_gaps(*timeline.gaps_of(device))
         row, _, inside = intersections(parts, times)
@@ -66,7 +66,7 @@ def find_main_steps(
     return MainSteps(chosen, ops, busy_ns, GapParts.concatenate(idle))
 
 
-def _times_on(timeline: Timeline, op_rows: Int64s, chosen: Int64s) -> Intervals:
+def times_on(timeline: Timeline, op_rows: Int64s, chosen: Int64s) -> Intervals:
     """The times of the steps `chosen` on the device of `op_rows`, joined: from the first op of each
     to the first one of the step that follows it, or else to its last one."""
     ops, steps = timeline.trace.ops.take(op_rows), timeline.steps

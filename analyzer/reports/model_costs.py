@@ -1,7 +1,5 @@
 """The work of a step by a model: of each role, and of the whole step."""
 
-from dataclasses import replace
-
 from decodescope.analyzer.answer.parts import MedianStep
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.modelling.config import read_model_config
@@ -43,36 +41,29 @@ _OF_VARIANT = {
 _MOST_NAMED = 5
 
 
+def chosen_model(found: MedianStep, given: Given) -> tuple[GivenModel | None, tuple[Finding, ...]]:
+    """The model of a trace by the step that stands for it: the one that its capture names, else the
+    bundled model that alone fits; and what is to be said about it."""
+    capture = found.timeline.trace.capture
+    return _guess(found, given, trace_facts(found)) if capture is None else (_model_of(capture), ())
+
+
 def model_costs(
     found: MedianStep,
     given: Given,
+    model: GivenModel,
     device_name: str,
     peak: DatasheetPeak | None,
     own_cost: StepCost | None,
 ) -> Costs:
-    """The costs of a step by the user's model, else by the model that its capture names, whose cost
-    is `own_cost`, else by the bundled model that alone fits. A model that contradicts the trace is
-    not used: a finding says where."""
-    capture = found.timeline.trace.capture
-    facts = trace_facts(found)
-    findings: tuple[Finding, ...] = ()
-    if given.model is not None:
-        chosen: GivenModel | None = given.model
-    elif capture is not None:
-        chosen = _model_of(capture)
-    else:
-        chosen, findings = _guess(found, given, facts)
-    if chosen is None:
-        return Costs(own_cost, findings=findings)
+    """The costs of a step by the `model`; `own_cost` is that of its capture. A model that
+    contradicts the step is not used: a finding says where."""
     try:
-        return replace(
-            _costs(found, given, facts, chosen, device_name, peak, own_cost),
-            findings=findings,
-        )
+        return _costs(found, given, trace_facts(found), model, device_name, peak, own_cost)
     except InputError as error:
-        if chosen.source == "capture":
+        if model.source == "capture":
             return Costs(own_cost)
-        why = f"the model {chosen.shape.name} is not used: {error}"
+        why = f"the model {model.shape.name} is not used: {error}"
         return Costs(own_cost, findings=(Finding("model_not_used", why),))
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.roofline.peaks import GIVEN_PEAK, datasheet_peak
+from decodescope.analyzer.schema.kernel_report import Roofline
 from decodescope.analyzer.schema.report import Report
 
 
@@ -34,9 +35,9 @@ class Ceiling:
 
 @dataclass(frozen=True, slots=True)
 class RooflineModel:
-    """`points` are in the report's order. `unknown` kernels have no known bytes and FLOPs, or no
-    FLOPs at all. `step` is a whole step, unprofiled if that was timed, with its least bytes; None
-    if its bytes or FLOPs are unknown. Ceilings are empty if the device's peaks are unknown."""
+    """`points` are in the report's order. `unknown` kernels have no known bytes and FLOPs. `step`
+    is a whole step, unprofiled if that was timed, with its least bytes; None if its bytes or FLOPs
+    are unknown. Ceilings are empty if the device's peaks are unknown."""
 
     points: tuple[RooflinePoint, ...]
     step: RooflinePoint | None
@@ -46,27 +47,50 @@ class RooflineModel:
 
 
 def roofline_model(report: Report) -> RooflineModel:
-    """The kernels whose bytes and FLOPs are known, and the peaks of the device: the bandwidth
-    measured with the capture, and the datasheet's figures. Compute peaks are those of the capture's
-    dtype, of every dtype if it is unknown."""
-    points = []
+    """The kernels whose bytes and FLOPs are known by their shapes, else by the parts of the step
+    that are theirs, as far as they have FLOPs; and the peaks of the device: the bandwidth measured
+    with the capture, and the datasheet's figures. Compute peaks are those of the capture's dtype,
+    of every dtype if it is unknown."""
+    points, unknown = [], 0
     for kernel in report.kernels:
-        measured = kernel.roofline
-        if measured is None or not (measured.flops and measured.bytes and measured.total_ns):
+        known = kernel.roofline or _of_parts(report, kernel.name)
+        unknown += known is None
+        if known is None or not (known.flops and known.bytes and known.total_ns):
             continue
         points.append(
             RooflinePoint(
                 name=kernel.name,
                 family=kernel_meaning(kernel.name).family,
-                intensity=measured.flops / measured.bytes,
-                flops_per_s=measured.flops_per_s,
+                intensity=known.flops / known.bytes,
+                flops_per_s=known.flops_per_s,
                 ns=kernel.attributed_ns if report.overlapping else kernel.total_ns,
-                share_of_limit=measured.share_of_limit,
+                share_of_limit=known.share_of_limit,
             )
         )
     bandwidths, computes = _ceilings(report)
-    unknown = len(report.kernels) - len(points)
     return RooflineModel(tuple(points), _step(report), unknown, bandwidths, computes)
+
+
+def _of_parts(report: Report, name: str) -> Roofline | None:
+    """The work and the attributed time of the parts whose longest kernel has this name, None if
+    none of them says its work for certain."""
+    parts = report.answer.parts
+    own = [part for part in parts if part.kernel == name and part.bytes is not None]
+    if not own or report.step_cost is None or not report.step_cost.is_certain:
+        return None
+    ns = sum(part.ns for part in own)
+    moved, flops = (sum(getattr(part, key) or 0 for part in own) for key in ("bytes", "flops"))
+    limit_ns = sum(part.limit_ns or 0 for part in own)
+    return Roofline(
+        calls=sum(part.ops for part in own),
+        total_ns=ns,
+        bytes=moved,
+        flops=flops,
+        bytes_per_s=moved * 1e9 / ns if ns else 0.0,
+        flops_per_s=flops * 1e9 / ns if ns else 0.0,
+        limit=max(own, key=lambda part: part.limit_ns or 0).limit_bound,
+        share_of_limit=limit_ns / ns if ns and limit_ns else None,
+    )
 
 
 def _step(report: Report) -> RooflinePoint | None:

@@ -10,6 +10,7 @@ from decodescope.analyzer.attribution.ranges import Ranges, replay_sources
 from decodescope.analyzer.reports.user_facts import Given
 from decodescope.analyzer.roofline.peaks import datasheet_peak
 from decodescope.analyzer.roofline.roofline import Costs, captured_cost, limits_by_shapes
+from decodescope.analyzer.schema.report import Finding
 from decodescope.analyzer.schema.step_report import (
     Confidence,
     LayerPlace,
@@ -142,10 +143,24 @@ def _typical(sizes: Int64s) -> int:
     return int(values[len(counts) - 1 - int(counts[::-1].argmax())])
 
 
+def with_model(found: MedianStep, facts: Given) -> tuple[Given, tuple[Finding, ...]]:
+    """The facts with the model of the trace, if there is one: the user's, that of its capture, or a
+    guess by the step that stands for the trace; and what is to be said about a guess."""
+    trace = found.timeline.trace
+    if facts.model is not None or found.step is None or found.shares is None or trace.on_cpu:
+        return facts, ()
+    if trace.capture is None and not (facts.guess and _shows_a_model(found)):
+        return facts, ()
+    # Traces that show no model need none of the modules that model one.
+    from decodescope.analyzer.reports.model_costs import chosen_model
+
+    model, findings = chosen_model(found, facts)
+    return replace(facts, model=model), findings
+
+
 def find_costs(found: MedianStep, facts: Given) -> Costs:
-    """The costs of a step: by the user's model, by that of its capture, by a guess, or by the
-    shapes that the trace has. A model that contradicts the trace is not used: a finding says where.
-    """
+    """The costs of a step: by the model among the `facts`, or by the shapes that the trace has. A
+    model that contradicts the step is not used: a finding says where."""
     trace, step, shares = found.timeline.trace, found.step, found.shares
     capture, names = trace.capture, set(trace.device_names.values())
     if capture is not None:
@@ -159,11 +174,10 @@ def find_costs(found: MedianStep, facts: Given) -> Costs:
     if shares is None or trace.on_cpu:
         return Costs(own_cost)
     costs = Costs(own_cost)
-    if step is not None and (facts.model or capture or (facts.guess and _shows_a_model(found))):
-        # Traces that show no model need none of the modules that model one.
+    if step is not None and facts.model is not None:
         from decodescope.analyzer.reports.model_costs import model_costs
 
-        costs = model_costs(found, facts, device_name, peak, own_cost)
+        costs = model_costs(found, facts, facts.model, device_name, peak, own_cost)
     if costs.step is not None:
         return costs
     works = limits_by_shapes(

@@ -1,11 +1,12 @@
 """The steps of a trace, their kinds, and idle time by class."""
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping
 from operator import attrgetter
+from types import MappingProxyType
 
 from msgspec.structs import replace
 
-from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.schema.report import GAP_CLASSES, Report, StepReport
 from decodescope.analyzer.schema.step_report import StepKindReport
 from decodescope.analyzer.tables.columns import (
@@ -20,38 +21,60 @@ from decodescope.analyzer.tables.columns import (
     Table,
 )
 from decodescope.analyzer.tables.figures import quotient
-from decodescope.analyzer.vocabulary.words import ops_word, step_sizes
+from decodescope.analyzer.vocabulary.words import counted_steps, ops_word, step_sizes
 
-_LEAST_NAME = 16
+# The step with the median time, as a row above all steps.
+MEDIAN = -1
+_NO_LIMITS: Mapping[int, int] = MappingProxyType({})
 
 
-def steps_table(report: Report, most: int | None = None) -> Table[StepReport]:
-    """The first `most` steps; a class of gaps that occurred has a column."""
+def steps_table(
+    report: Report, most: int | None = None, limits_ns: Mapping[int, int] = _NO_LIMITS
+) -> Table[StepReport]:
+    """The first `most` steps; `limits_ns` are those that are known, by the step's index. A class of
+    gaps that occurred has a column, and markers that differ."""
     classes = [name for name in GAP_CLASSES if any(name in step.gaps for step in report.steps)]
-    names = _names(report.steps)
+    named = len({step.name for step in report.steps}) > 1
+    of_main_kind = f"of {counted_steps(report.answer.steps, report.answer.kind)}"
+
+    def over_ns(step: StepReport) -> int | None:
+        limit_ns = limits_ns.get(step.index)
+        return None if limit_ns is None or step.time_ns is None else step.time_ns - limit_ns
+
     return Table(
         "steps",
         (
+            Column("index", "step", PLACE, "The step's number.", text=_number),
             Column(
-                "name",
-                "step",
-                NAME,
-                "The step's marker, with its number.",
-                text=lambda step: names[step.index],
-                fit=lambda step, cells: (
-                    cut_middle(names[step.index], cells)
-                    if cells >= _LEAST_NAME
-                    else f"{step.index}"
-                ),
-                sort=attrgetter("index"),
-                least=4,
+                "kind",
+                "kind",
+                TEXT,
+                "Decode, prefill, both in one step (mixed), draft or verify.",
+                text=lambda step: of_main_kind if step.index == MEDIAN else step.kind,
             ),
-            Column("host_ns", "host", DURATION, "The length of the host's marker.", priority=4),
+            Column("batch", "batch", COUNT, "Requests of the step.", priority=3),
+            Column("kv_tokens", "KV tokens", COUNT, "The KV lengths of all requests.", priority=4),
+            Column(
+                "time_ns",
+                "time",
+                DURATION,
+                "From the start of its first op to that of the next step, without interruptions.",
+            ),
+            Column("over_ns", "over limit", DURATION, "Its time less its limit.", over_ns),
+            Column(
+                "interrupted_ns",
+                "interrupted",
+                DURATION,
+                "Interruptions, which are not in its time.",
+                lambda step: step.interrupted_ns or None,
+            ),
+            Column("host_ns", "host", DURATION, "The length of the host's marker.", priority=6),
             Column(
                 "gpu_span_ns",
                 "op span" if report.on_cpu else "GPU span",
                 DURATION,
                 "From the start of its first op to the end of its last one.",
+                priority=7,
             ),
             Column(
                 "busy_ns",
@@ -59,25 +82,50 @@ def steps_table(report: Report, most: int | None = None) -> Table[StepReport]:
                 DURATION,
                 "The time of the span in which any op ran.",
                 lambda step: step.busy_ns if step.gpu_ops else None,
+                priority=2,
             ),
-            Column("idle_ns", "idle", DURATION, "The rest of the span."),
+            Column("idle_ns", "idle", DURATION, "The rest of the span.", priority=1),
             Column(
                 "idle_share",
                 "idle",
                 PERCENT,
                 "Idle ÷ span.",
                 quotient("idle_ns", "gpu_span_ns"),
-                priority=3,
+                priority=5,
             ),
             Column(
-                "launch_calls", "launches", COUNT, "Calls that put work on a device.", priority=1
+                "launch_calls", "launches", COUNT, "Calls that put work on a device.", priority=2
             ),
-            Column("gpu_ops", ops_word(report), COUNT, "The ops that they launched.", priority=2),
+            Column("gpu_ops", ops_word(report), COUNT, "The ops that they launched.", priority=3),
+            Column(
+                "name",
+                "marker",
+                NAME,
+                "The range or frame that marks the step.",
+                lambda step: step.name if named else None,
+                priority=8,
+                tone="dim",
+            ),
             *map(_class_column, classes),
         ),
         report.steps[:most],
         total=len(report.steps),
+        key=attrgetter("index"),
     )
+
+
+def steps_to_choose(report: Report, limits_ns: Mapping[int, int]) -> Table[StepReport]:
+    """All steps, below a row of the one with the median time, whose number is `MEDIAN`."""
+    median = report.answer.step
+    if median is None:
+        return steps_table(report, limits_ns=limits_ns)
+    if median in limits_ns:
+        limits_ns = {**limits_ns, MEDIAN: limits_ns[median]}
+    table, row = (
+        steps_table(report, limits_ns=limits_ns),
+        replace(report.steps[median], index=MEDIAN),
+    )
+    return dataclasses.replace(table, rows=(row, *report.steps))
 
 
 def idle_by_step_table(report: Report, classes: int, most: int) -> Table[StepReport]:
@@ -162,16 +210,8 @@ def step_kinds_table(report: Report, most: int) -> Table[StepKindReport]:
     )
 
 
-def _names(steps: Sequence[StepReport]) -> dict[int, str]:
-    """The name of each step by its index, with that number where the markers have none of their
-    own."""
-    numbered = len({step.name for step in steps}) == len(steps)
-    return {
-        step.index: step.name
-        if numbered and step.name[-1:].isdigit()
-        else f"{step.name} {step.index}"
-        for step in steps
-    }
+def _number(step: StepReport) -> str:
+    return "median" if step.index == MEDIAN else f"{step.index}"
 
 
 def _class_column(name: str) -> Column[StepReport]:

@@ -89,6 +89,13 @@ def find_tracks(analysis: Analysis) -> Tracks:
     )
 
 
+def of_step(tracks: Tracks, analysis: Analysis) -> Tracks:
+    """The same tracks for the analysis of one step: that is what to look at first."""
+    place = tracks.step.tolist().index(analysis.median_step)
+    home = (int(tracks.steps.start_ns[place]), int(tracks.steps.end_ns[place]))
+    return replace(tracks, analysis=analysis, home=home, home_step=place)
+
+
 def _extent(*events: Intervals) -> tuple[int, int]:
     shown = [event_table for event_table in events if len(event_table)]
     if not shown:

@@ -2,13 +2,13 @@
 reasons, what to do next, and what is set apart."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from decodescope.analyzer.schema.answer import Answer, HostFrame
 from decodescope.analyzer.schema.report import Finding, Report
 from decodescope.analyzer.schema.step_report import StepKindReport
 from decodescope.analyzer.text.formatting import count, duration, rate, significant
-from decodescope.analyzer.vocabulary.words import bound_words
+from decodescope.analyzer.vocabulary.words import bound_words, counted_steps, step_words
 
 REFUSED = "model_not_used"
 _MOST_KINDS, _MOST_FRAMES = 3, 2
@@ -29,14 +29,15 @@ class AnswerLines:
     apart: str
 
 
-def answer_lines(report: Report) -> AnswerLines:
-    cost = report.step_cost
-    return lines_of(
-        report.answer,
-        report.health.findings,
-        report.step_kinds,
-        1 if cost is None else cost.tensor_parallel,
-    )
+def answer_lines(report: Report, step: int | None = None) -> AnswerLines:
+    """The lines about a trace, or about a chosen `step` that the report's figures are of."""
+    answer, cost = report.answer, report.step_cost
+    parallel = 1 if cost is None else cost.tensor_parallel
+    if step is None:
+        return lines_of(answer, report.health.findings, report.step_kinds, parallel)
+    whole = f"{duration(answer.whole_ns)} in all"
+    headline = [step_words(report, step), whole, *_limit_and_source(answer, parallel)]
+    return replace(lines_of(answer), headline=" · ".join(headline))
 
 
 def lines_of(
@@ -84,7 +85,7 @@ def _headline(answer: Answer, tensor_parallel: int) -> Iterator[str]:
     else:
         if answer.kind != "unknown":
             yield answer.kind
-        yield _steps_words(answer.steps)
+        yield counted_steps(answer.steps)
         yield f"{duration(answer.step_ns)} a step"
     if answer.unprofiled_step_ns is not None:
         yield f"unprofiled {duration(answer.unprofiled_step_ns)}"
@@ -122,14 +123,9 @@ def _apart(answer: Answer, step_kinds: Sequence[StepKindReport]) -> Iterator[str
     others = [row for row in step_kinds if (row.kind, row.steps) != (answer.kind, answer.steps)]
     if answer.step_ns is not None:
         for row in others[:_MOST_KINDS]:
-            kind = "" if row.kind == "unknown" else f"{row.kind} "
             batch = f" of batch {count(row.batch)}" if row.kind == answer.kind and row.batch else ""
-            yield f"{_steps_words(row.steps, kind)}{batch} ({duration(row.median_ns)})"
+            yield f"{counted_steps(row.steps, row.kind)}{batch} ({duration(row.median_ns)})"
         if len(others) > _MOST_KINDS:
             yield f"{len(others) - _MOST_KINDS} more kinds"
     if answer.interruptions_ns:
         yield f"{duration(answer.interruptions_ns)} of interruptions"
-
-
-def _steps_words(steps: int, kind: str = "") -> str:
-    return f"{count(steps)} {kind}step{'s' * (steps != 1)}"

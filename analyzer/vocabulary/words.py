@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 from decodescope.analyzer.schema.answer import Bound
 from decodescope.analyzer.schema.communication_report import CommunicationReport
 from decodescope.analyzer.schema.report import GapReport, Report
-from decodescope.analyzer.schema.step_report import StepCost, StepKindReport, StructureReport
+from decodescope.analyzer.schema.step_report import (
+    StepCost,
+    StepKind,
+    StepKindReport,
+    StructureReport,
+)
 from decodescope.analyzer.text.formatting import (
     UNKNOWN,
     bytes_size,
@@ -175,6 +180,23 @@ def steps_words(report: Report) -> str:
     if steps == all_steps:
         return f"mean of {count(steps)} steps" if steps > 1 else "one step"
     return f"{'mean of ' if steps > 1 else ''}{count(steps)} of {count(all_steps)} steps"
+
+
+def counted_steps(steps: int, kind: StepKind = "unknown") -> str:
+    """`9 decode steps`; without an unknown kind."""
+    of_kind = "" if kind == "unknown" else f"{kind} "
+    return f"{count(steps)} {of_kind}step{'s' * (steps != 1)}"
+
+
+def step_words(report: Report, step: int | None) -> str:
+    """The step that figures are of: a chosen one, or (None) the one with the median time; "" for a
+    trace without steps."""
+    if step is not None:
+        kind = report.steps[step].kind
+        return f"step {step}" if kind == "unknown" else f"step {step}, {kind}"
+    if report.answer.step is None:
+        return ""
+    return f"median of {counted_steps(report.answer.steps, report.answer.kind)}"
 
 
 def launch_words(report: Report) -> Iterator[str]:

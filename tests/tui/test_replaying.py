@@ -168,7 +168,7 @@ async def test_speed_and_pause_and_the_end_are_said_as_they_are(recording):
     opened = Opened(recording)
     async with opened.app.run_test(size=(140, 45)) as pilot:
         await opened.until(pilot, lambda: opened.view.window is not None)
-        await pilot.press(*">" * 9)
+        await pilot.press(*"]" * 9)
         await settle(pilot)
         assert "as fast as possible" in text_of(opened.app)
         await pilot.press("p")
@@ -176,7 +176,7 @@ async def test_speed_and_pause_and_the_end_are_said_as_they_are(recording):
         assert "paused" not in text_of(opened.app)
         assert "p play" in text_of(opened.app)
         assert opened.view.stats.seq == 100
-        await pilot.press(*"<" * 8)
+        await pilot.press(*"[" * 8)
         await pilot.press("p")
         await opened.until(pilot, lambda: "playing 0:0" in text_of(opened.app))
         assert "0.25x" in text_of(opened.app)

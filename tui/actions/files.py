@@ -38,7 +38,7 @@ class FileController:
         from decodescope.tui.screens.export import ExportScreen
 
         view = self._painter.shown()[0]
-        window = view.window
+        window = view.window.whole if view.window is not None else None
         name = (view.variant or view.kind).removesuffix(".gz").removesuffix(".json")
         stem = f"decodescope-{name}-{self._feeds.timestamp()}"
         windows = (window.path,) if window is not None else ()

@@ -1,5 +1,6 @@
 """Actions on what is looked at: pages, selection, palette, help."""
 
+import asyncio
 from collections.abc import Iterable
 from functools import partial
 
@@ -7,12 +8,15 @@ from textual.app import SystemCommand
 
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.actions.run import RunController
+from decodescope.tui.background import window_of_step
 from decodescope.tui.commands import offered, reachable, rekeyed
 from decodescope.tui.feeds import Feeds
-from decodescope.tui.model.view import LOG_PAGE
+from decodescope.tui.model.view import LOG_PAGE, Window
 from decodescope.tui.pages.all_pages import PAGES
-from decodescope.tui.panels.messages import Choose, Narrow, PageRequest, Sift, Turn
+from decodescope.tui.panels.messages import Choose, ChooseStep, Narrow, PageRequest, Sift, Turn
 from decodescope.tui.panels.panel import Panel
+
+NO_STEPS = "There are no steps to choose from."
 
 
 class PageController:
@@ -22,6 +26,8 @@ class PageController:
         self._feeds = feeds
         self._app, self._focus, self._painter = feeds.app, feeds.focus, feeds.painter
         self._runs = runs
+        self._wanted_step: tuple[Window, int] | None = None
+        self._finding_step = False
 
     def system_commands(self) -> Iterable[SystemCommand]:
         """Every action that is offered, for the command palette."""
@@ -60,6 +66,9 @@ class PageController:
             case Turn(page):
                 self.show(page)
                 return
+            case ChooseStep(step):
+                self.choose_step(step)
+                return
             case Choose(pick):
                 self._focus.choose(pick, self._painter.shown()[0])
             case Narrow(path):
@@ -68,9 +77,59 @@ class PageController:
                 self._focus.sift(gaps)
         self._painter.paint()
 
+    def steps(self) -> None:
+        """List the steps of the window, of which one can be chosen."""
+        from decodescope.tui.screens.steps import StepsScreen
+
+        view, moment = self._painter.shown()
+        if view.window is None or not view.window.report.steps:
+            self._app.notify(NO_STEPS, severity="warning")
+        else:
+            self._app.push_screen(StepsScreen(self._painter.screen.brush, view, moment))
+
+    def next_step(self, by: int) -> None:
+        """Choose the step that begins next after the chosen one, or the one before; without a
+        chosen one, beside the median step."""
+        window = self._painter.shown()[0].window
+        if window is None or window.tracks.home_step is None:
+            self._app.notify(NO_STEPS, severity="warning")
+            return
+        steps, place = window.tracks.step.tolist(), window.tracks.home_step
+        if self._wanted_step is not None:
+            place = steps.index(self._wanted_step[1])
+        self.choose_step(steps[max(min(place + by, len(steps) - 1), 0)])
+
+    def choose_step(self, step: int | None) -> None:
+        """Show the figures of a step on every page, computed in a thread; None is the median."""
+        view = self._painter.shown()[0]
+        if view.window is None:
+            return
+        self._wanted_step = None
+        if step is None:
+            self._focus.choose_step(None, view)
+            self._painter.paint()
+        elif not view.window.report.steps[step].gpu_ops:
+            self._app.notify(f"Step {step} put no work on a device.", severity="warning")
+        else:
+            self._wanted_step = (view.window.whole, step)
+            if not self._finding_step:
+                self._app.run_worker(self._find_step(), name="step")
+
+    async def _find_step(self) -> None:
+        """Show the step that is wanted last; those that were wanted meanwhile are passed over."""
+        self._finding_step = True
+        while (wanted := self._wanted_step) is not None:
+            window = await asyncio.to_thread(window_of_step, *wanted)
+            if self._wanted_step is wanted:
+                self._wanted_step, view = None, self._painter.shown()[0]
+                if view.window is not None and view.window.whole is wanted[0]:
+                    self._focus.choose_step(window, view)
+        self._finding_step = False
+        self._painter.paint()
+
     def clear(self) -> None:
         """Hide the banner; without one, drop what is searched and filtered on the page, then the
-        selection; then show everything again."""
+        selection; then show everything again, then the median step."""
         if self._feeds.view().banner is not None:
             self._feeds.shown.set(banner=None)
         elif not self._painter.screen.forget_typed():

@@ -95,7 +95,9 @@ class RunController:
 
     async def step(self) -> None:
         feed = self._feeds.shown
-        if feed.kind != "live" or feed.view().state != "paused":
+        if feed.kind != "live":
+            self._app.notify("Only a live worker runs a step.", severity="warning")
+        elif feed.view().state != "paused":
             self._app.notify("One step at a time: pause the worker first (p).", severity="warning")
         else:
             await feed.send(StepOnce())

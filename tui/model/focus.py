@@ -11,20 +11,29 @@ from decodescope.tui.model.view import View, Window
 class Focus:
     """Applied to each view before it is shown.
 
-    A pick of a row or a time holds its window: later ones are not shown until the pick is cleared
-    or the choice changes. Other picks are names, which later windows have too.
+    A pick of a row or a time, and a chosen step, hold their window: later ones are not shown until
+    they are cleared or the choice changes. Other picks are names, which later windows have too.
     """
 
     page: str
     selection: Selection = NOTHING
     shelf: Shelf = NO_FILES
     _held: Window | None = None
+    _of_step: Window | None = None
     _choice: int = -1
 
     def choose(self, pick: Pick | None, view: View) -> None:
         self.selection = replace(self.selection, pick=pick)
-        holds = isinstance(pick, OF_ONE_WINDOW)
-        self._held, self._choice = (view.window, view.current) if holds else (None, -1)
+        holds = isinstance(pick, OF_ONE_WINDOW) and view.window is not None
+        self._held = view.window.whole if holds and view.window else None
+        self._choice = view.current
+
+    def choose_step(self, window: Window | None, view: View) -> None:
+        """Show the figures of one step, which `window` has; None is the median step. What was
+        selected in another step is no longer."""
+        if isinstance(self.selection.pick, OF_ONE_WINDOW):
+            self.choose(None, view)
+        self._of_step, self._choice = window, view.current
 
     def narrow(self, path: str | None) -> None:
         """Show only what is inside the range `path`; None is everything."""
@@ -34,22 +43,27 @@ class Focus:
         self.selection = replace(self.selection, gaps=gaps)
 
     def clear(self, view: View) -> None:
-        """Drop the pick; if there is none, the filter of gaps; then the range around everything."""
+        """Drop the pick; if there is none, the filter of gaps; then the range around everything;
+        then the chosen step."""
         if self.selection.pick is not None:
             self.choose(None, view)
         elif self.selection.gaps != NOTHING.gaps:
             self.sift(NOTHING.gaps)
-        else:
+        elif self.selection.within is not None:
             self.narrow(None)
+        else:
+            self._of_step = None
 
     def forget(self) -> None:
-        self.selection, self._held, self._choice = NOTHING, None, -1
+        self.selection, self._held, self._of_step = NOTHING, None, None
 
     def applied(self, view: View) -> View:
-        if self._held is not None and view.current != self._choice:
-            self.choose(None, view)
-        window = self._held or view.window
-        held = self._held is not None and self._held is not view.window
+        if view.current != self._choice:
+            if self._held is not None:
+                self.choose(None, view)
+            self._of_step = None
+        window = self._of_step or self._held or view.window
+        held = window is not None and window.whole is not view.window
         return replace(
             view,
             page=self.page,

@@ -131,23 +131,13 @@ class Look:
         """The time in the middle of what is visible."""
         return self.time.time_one(self.viewport.start_ns + self.viewport.span_ns // 2)
 
-    def _last_step_begun(self) -> int:
-        """The place of the last step that began before the middle; -1 without one."""
-        return int(self.tracks.steps.start_ns.searchsorted(self.middle_ns, side="right")) - 1
-
     def step(self) -> int | None:
-        """The place in `tracks.steps` of the step in the middle, None outside of every step."""
-        place = self._last_step_begun()
-        return place if place >= 0 and self.middle_ns < self.tracks.steps.end_ns[place] else None
-
-    def to_step(self, by: int, columns: int) -> Self:
-        """The next step, or the one before, fills the screen."""
+        """The index of the step in the middle, None outside of every step."""
         steps = self.tracks.steps
-        if not len(steps):
-            return self
-        place = self._last_step_begun() + by + (by < 0 and self.step() is None)
-        place = max(min(place, len(steps) - 1), 0)
-        return self.fill(int(steps.start_ns[place]), int(steps.end_ns[place]), columns)
+        place = int(steps.start_ns.searchsorted(self.middle_ns, side="right")) - 1
+        if place < 0 or self.middle_ns >= steps.end_ns[place]:
+            return None
+        return int(self.tracks.step[place])
 
     def marked(self, selection: Selection, labels: Bools | None) -> Self:
         """Mark the slices that stand out: those inside the selection's range that also belong to
@@ -283,8 +273,9 @@ def look_at(tracks: Tracks, columns: int) -> Look:
 
 
 def look_again(look: Look, tracks: Tracks, columns: int) -> Look:
-    """The same look at the tracks of a later window: its median step if that is what was visible,
-    else as far from it and as far zoomed; with gaps cut short if they were."""
+    """The same look at the tracks of a later window, or of another step: its step if that is what
+    was visible, or if that is not to be seen, else as far from it and as far zoomed; with gaps cut
+    short if they were."""
     place = tracks.find(look.track.key) if look.tracks.tracks else None
     fresh = look_at(tracks, columns)
     if place is not None:
@@ -293,7 +284,9 @@ def look_again(look: Look, tracks: Tracks, columns: int) -> Look:
     if (start_ns, end_ns) != look.tracks.home:
         later_ns = tracks.home[0] - look.tracks.home[0]
         moved = Viewport(start_ns + later_ns, max(end_ns - start_ns, 1))
-        fresh = fresh.to(moved, columns)
+        later = fresh.to(moved, columns)
+        if later.shown[0] < tracks.home[1] and later.shown[1] > tracks.home[0]:
+            fresh = later
     return fresh.with_compression(True, columns) if look.time.limit_ns else fresh
 
 

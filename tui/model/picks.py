@@ -46,12 +46,11 @@ OF_ONE_WINDOW = (OpPick, GapPick, SpanPick)
 
 @dataclass(frozen=True, slots=True)
 class GapFilter:
-    """Which gaps are listed: with a part of a class, with a length in (lower, upper] ns, inside
-    the step with this index. None is any."""
+    """Which gaps are listed: with a part of a class, with a length in (lower, upper] ns. None is
+    any."""
 
     gap_class: str | None = None
     bucket_ns: tuple[int, int] | None = None
-    step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

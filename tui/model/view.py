@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from decodescope.analyzer.protocol.messages import Failure, Hello, Meters, Stats
 from decodescope.analyzer.schema.report import CaptureInfo, Report
 from decodescope.analyzer.text.formatting import age, duration
-from decodescope.analyzer.vocabulary.words import steps_words
+from decodescope.analyzer.vocabulary.words import step_words, steps_words
 from decodescope.tui.link.base import Playback, WorkerDied
 from decodescope.tui.model.comparing import NO_COMPARISON, ComparisonState
 from decodescope.tui.model.notices import Banner, LogLine
@@ -67,7 +67,9 @@ class Moment:
 class Window:
     """One analysed window, announced at monotonic second `at`.
 
-    `tracks` index all of its time. Of merged ranks, `ranks` says who waits for whom.
+    `tracks` index all of its time. Of merged ranks, `ranks` says who waits for whom. If the user
+    chose a `step`, `analysis` has the figures of that step, and `of_trace` is the window with those
+    of the median step.
     """
 
     path: Path
@@ -75,6 +77,13 @@ class Window:
     tracks: "Tracks"
     at: float
     ranks: "RanksReport | None" = None
+    step: int | None = None
+    of_trace: "Window | None" = None
+
+    @property
+    def whole(self) -> "Window":
+        """The window without a chosen step."""
+        return self.of_trace or self
 
     @property
     def report(self) -> Report:
@@ -91,8 +100,14 @@ class Window:
         return "step" if self.report.main_steps.steps else "trace"
 
     @property
+    def step_words(self) -> str:
+        """The chosen step, or the one with the median time; "" without steps."""
+        return step_words(self.report, self.step)
+
+    @property
     def steps_words(self) -> str:
-        return steps_words(self.report)
+        """The steps that figures per step are of."""
+        return steps_words(self.report) if self.step is None else self.step_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +249,7 @@ class View:
         if moment.frozen:
             parts.append("frozen")
         elif self.held:
-            parts.append("held for the selection: esc")
+            parts.append("held for what is chosen: esc")
         elif self.kind != "trace":
             parts.append(f"window {age(moment.now - window.at)} ago")
         capture = window.report.capture

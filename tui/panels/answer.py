@@ -47,7 +47,7 @@ class AnswerPanel(WindowTablePanel):
         if not report.answer.parts:
             findings = [finding.message for finding in report.health.findings]
             return Empty("No GPU activity", "; ".join(findings) or "the trace holds no GPU events")
-        lines = answer_lines(report)
+        lines = answer_lines(report, window.step)
         reasons = [*lines.refused, *lines.reasons]
         reasons += [lines.host] if lines.host else []
         if window.communication is not None:

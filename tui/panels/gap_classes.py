@@ -23,7 +23,7 @@ from decodescope.tui.panels.table_rows import tone_style
 if TYPE_CHECKING:
     from decodescope.analyzer.reports.gap_list import IdleTable
 
-TITLE = "Idle time by class"
+TITLE, WHOLE = "Idle time by class", "whole window"
 _NAME_CELLS = 18
 _FIGURE_CELLS = 9
 _CHART_TITLE = "gaps by length"
@@ -32,13 +32,13 @@ _LEAST_CHART = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Classes:
-    """The rows of one window, range and step, of all `devices` together; `bounds` are those of the
+    """The rows of one window and range, of all `devices` together; `bounds` are those of the
     buckets, in order. `common_ns` is the idle time of the chosen step: that in which none of its
-    devices was busy."""
+    devices was busy. `place` names the step, else the whole window."""
 
     lines: tuple[GapClassRow, ...]
     bounds: tuple[int, ...]
-    steps: int
+    place: str
     devices: int
     common_ns: int | None = None
 
@@ -53,13 +53,13 @@ class ClassesData:
 
 
 class GapClassesPanel(Panel[ClassesData]):
-    """One row a class, with its histogram in buckets of powers of two; the chosen row, bucket and
-    step filter the list of gaps."""
+    """One row a class, with its histogram in buckets of powers of two; the chosen row and bucket
+    filter the list of gaps."""
 
     NAME = "gap_classes"
     COMMANDS = commands_of("gap_classes")
 
-    _of: tuple[Window, str | None, int | None] | None = None
+    _of: tuple[Window, str | None] | None = None
     _idle_classes: Classes | None = None
     _shown: Sequence[GapClassRow] = ()
     _chart = (0, 1)
@@ -68,8 +68,8 @@ class GapClassesPanel(Panel[ClassesData]):
         window, chosen, within = view.window, view.selection.gaps, view.selection.within
         if window is None:
             return Empty(TITLE, view.waiting)
-        if (of := (window, within, chosen.step)) != self._of:
-            self._of, self._idle_classes = of, _classes(window, within, chosen.step)
+        if (of := (window, within)) != self._of:
+            self._of, self._idle_classes = of, _classes(window, within)
         if self._idle_classes is None:
             return Empty(TITLE, no_gaps(window))
         return ClassesData(self._idle_classes, chosen, within)
@@ -136,13 +136,6 @@ class GapClassesPanel(Panel[ClassesData]):
                 replace(data.chosen, bucket_ns=bucket(bounds[place]) if place >= 0 else None)
             )
 
-    def action_step(self, step: int) -> None:
-        """Choose the next step; the whole window is before the first and after the last."""
-        if isinstance(data := self._data, ClassesData):
-            now = -1 if data.chosen.step is None else data.chosen.step
-            place = (now + 1 + step) % (data.classes.steps + 1) - 1
-            self._sift(replace(data.chosen, step=place if place >= 0 else None))
-
     def on_click(self, event: events.Click) -> None:
         place, x = event.y - 2, event.x - self.inset
         if not isinstance(data := self._data, ClassesData) or not 0 <= place < len(self._shown):
@@ -203,7 +196,7 @@ class GapClassesPanel(Panel[ClassesData]):
         return row
 
     def _place(self, data: ClassesData) -> str:
-        parts = ["whole window" if data.chosen.step is None else f"step {data.chosen.step}"]
+        parts = [data.classes.place]
         if data.within is not None:
             parts.append(f"in {data.within}")
         if data.classes.devices > 1:
@@ -233,7 +226,7 @@ def _level(number: int, most: int, top: int) -> int:
 
 
 def _columns(data: ClassesData) -> list[Column[GapClassRow]]:
-    of = "of step" if data.chosen.step is not None else "of window"
+    of = "of window" if data.classes.place == WHOLE else "of step"
     return [column for column in gap_class_columns(of=of) if column.shown]
 
 
@@ -251,7 +244,7 @@ def _around(lines: list[GapClassRow], chosen: str | None, rows: int) -> list[Gap
     return lines[first : first + rows]
 
 
-def _classes(window: Window, within: str | None, step: int | None) -> Classes | None:
+def _classes(window: Window, within: str | None) -> Classes | None:
     """The classes of gaps that occurred, the largest first; None if the window has no gap."""
     from decodescope.analyzer.reports.distributions import shared_bounds
     from decodescope.analyzer.reports.gap_list import GapChoice, idle_table
@@ -259,7 +252,7 @@ def _classes(window: Window, within: str | None, step: int | None) -> Classes | 
     analysis = window.analysis
     if not len(analysis.gaps):
         return None
-    table: IdleTable = idle_table(analysis, analysis.ranges, GapChoice(within, step))
+    table: IdleTable = idle_table(analysis, analysis.ranges, GapChoice(within, window.step))
     totals, of_ns = table.totals, table.of_ns
     lines = [GapClassRow("all idle", totals.all_gaps, of_ns)]
     for name, total in sorted(totals.gaps.items(), key=lambda item: -item[1].total_ns):
@@ -270,9 +263,8 @@ def _classes(window: Window, within: str | None, step: int | None) -> Classes | 
             subs = [GapClassRow(label, part, of_ns, name, True) for label, part in parts]
             lines += subs if len(subs) > 1 else []
     bounds = shared_bounds([line.total.histogram for line in lines])
-    devices, common_ns = len(analysis.busy), None
-    if step is not None and 0 <= step < len(analysis.steps):
-        devices = len(analysis.steps.devices[step])
-        common_ns = window.report.steps[step].idle_ns
-    steps = len(analysis.steps)
-    return Classes(tuple(lines), tuple(bounds), steps, devices, common_ns)
+    if window.step is None:
+        return Classes(tuple(lines), tuple(bounds), WHOLE, len(analysis.busy))
+    devices = len(analysis.steps.devices[window.step])
+    common_ns = sum(part.ns for part in window.report.answer.parts if part.kernel is None)
+    return Classes(tuple(lines), tuple(bounds), window.step_words, devices, common_ns)

@@ -134,13 +134,13 @@ class GapListPanel(TablePanel):
         from decodescope.analyzer.reports.gap_list import GapChoice
 
         window, within, chosen = view.window, view.selection.within, view.selection.gaps
-        words = filter_words(chosen, within)
         if window is None:
             return Empty(TITLE, view.waiting)
+        words = filter_words(chosen, within, "" if window.step is None else window.step_words)
         analysis = window.analysis
         if not len(analysis.gaps):
             return Empty(TITLE, no_gaps(window))
-        choice = GapChoice(within, chosen.step, chosen.gap_class, chosen.bucket_ns)
+        choice = GapChoice(within, window.step, chosen.gap_class, chosen.bucket_ns)
         gaps = GapRows(window, choice)
         if not len(gaps):
             return Empty(TITLE, f"no gap here: {words}; esc shows more")
@@ -171,15 +171,14 @@ def _causes(gap: GapReport) -> str:
     return f"{gap.gap_class} +{len(gap.parts) - 1}" if len(gap.parts) > 1 else gap.gap_class
 
 
-def filter_words(chosen: GapFilter, within: str | None) -> str:
+def filter_words(chosen: GapFilter, within: str | None, step: str) -> str:
     """The gaps that a filter leaves, in words; "" for everything."""
     parts = [chosen.gap_class] if chosen.gap_class else []
     if chosen.bucket_ns is not None:
         lower, upper = chosen.bucket_ns
         least = f"{duration(lower)} to " if lower > 0 else "up to "
         parts.append(f"{least}{duration(upper)}")
-    if chosen.step is not None:
-        parts.append(f"step {chosen.step}")
+    parts += [step] if step else []
     if within is not None:
         parts.append(f"in {within}")
     return ", ".join(parts)

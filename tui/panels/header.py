@@ -196,10 +196,15 @@ def _window_figures(view: View) -> list[Figure]:
     tone: FigureTone = "strong" if view.live_figures or view.kind == "trace" else "dim"
     figures = []
     answer = report.answer
-    if view.kind == "trace" and view.page != ANSWER_PAGE and answer.step_ns is not None:
-        figures.append(Figure("step", fmt.duration(answer.step_ns), "", 0, "accent"))
-        figures.append(Figure("", limit_words(answer), "", 3, tone))
-        figures.append(Figure("", bound_words(answer.bound), "", 2, tone))
+    if words := view.window.step_words:
+        # A run's own figures come first, but for a step that the user chose.
+        first = 0 if view.kind == "trace" or view.window.step is not None else 3
+        if view.page == ANSWER_PAGE:
+            figures.append(Figure("", words, "", first))
+        else:
+            figures.append(Figure(words, fmt.duration(answer.step_ns), "", first, "accent"))
+            figures.append(Figure("", limit_words(answer), "", 3, tone))
+            figures.append(Figure("", bound_words(answer.bound), "", 2, tone))
     if not cpu and (calls := launch_calls_per_step(report)) is not None:
         launches = "launch" if calls == 1 else "launches"
         figures.append(Figure("", fmt.number(calls), launches, 1, tone))

@@ -183,7 +183,10 @@ class KernelTablePanel(TablePanel):
     def _launches(self, window: Window, name: str) -> LaunchRows:
         from decodescope.analyzer.reports.kernel_launches import kernel_launches
 
-        return LaunchRows(window.analysis, kernel_launches(window.analysis, name, self._within))
+        launches = kernel_launches(window.analysis, name, self._within)
+        if window.step is not None:
+            launches = launches.take(window.analysis.main_ops[launches.op])
+        return LaunchRows(window.analysis, launches)
 
     def _replace(self, rows: Rows | Empty) -> None:
         super()._replace(rows)

@@ -36,6 +36,13 @@ class Sift(PageRequest):
 
 
 @dataclass
+class ChooseStep(PageRequest):
+    """Show the figures of the step with this index on every page, None those of the median step."""
+
+    step: int | None
+
+
+@dataclass
 class Turn(PageRequest):
     """Show the page with this name."""
 

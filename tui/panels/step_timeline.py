@@ -72,7 +72,7 @@ def _title(window: Window) -> str:
     length_ns = tracks.home[1] - tracks.home[0]
     if tracks.home_step is not None:
         step = window.report.steps[int(tracks.step[tracks.home_step])]
-        span, count = f"Step {tracks.home_step + 1} of {len(tracks.step)}", step.gpu_ops
+        span, count = f"Step {step.index}", step.gpu_ops
         length_ns = step.time_ns or length_ns
     title = f"{span}  {duration(length_ns)}, {count:,} {ops}"
     if len(analysis.busy) > 1:

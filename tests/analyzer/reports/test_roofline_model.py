@@ -11,27 +11,63 @@ from decodescope.analyzer.text.formatting import bytes_size, duration
 from tests.helpers import scripted
 
 
+def recorded(variant):
+    path = next(path for path in bundled_recordings() if path.stem.endswith(f"-{variant}"))
+    return analyze(load(path)).report
+
+
 @pytest.fixture(scope="module")
 def eager():
-    path = next(path for path in bundled_recordings() if path.stem.endswith("eager"))
-    return analyze(load(path)).report
+    return recorded("eager")
 
 
 def test_points_are_the_kernels_with_known_work(eager):
     model = roofline_model(eager)
-    known = [kernel for kernel in eager.kernels if kernel.roofline and kernel.roofline.flops]
-    assert [point.name for point in model.points] == [kernel.name for kernel in known]
-    assert len(model.points) + model.unknown == len(eager.kernels)
-    for point, kernel in zip(model.points, known, strict=True):
+    parts = {part.kernel: part for part in eager.answer.parts if part.bytes is not None}
+    known = {kernel.name: kernel.roofline or parts.get(kernel.name) for kernel in eager.kernels}
+    drawn = [name for name, work in known.items() if work is not None and work.flops]
+    assert [point.name for point in model.points] == drawn
+    assert model.unknown == list(known.values()).count(None)
+    for point, kernel in pairs(model, eager):
         assert point.intensity * kernel.roofline.bytes_per_s == pytest.approx(point.flops_per_s)
         assert point.ns == kernel.total_ns
     assert model.points[0].family == "matmul"
 
 
+def pairs(model, report):
+    """The points of the kernels whose shapes say their work, with these kernels."""
+    points = {point.name: point for point in model.points}
+    shaped = [kernel for kernel in report.kernels if kernel.roofline and kernel.roofline.flops]
+    assert shaped
+    return [(points[kernel.name], kernel) for kernel in shaped]
+
+
+def test_a_kernel_without_shapes_has_the_work_of_its_parts():
+    report = recorded("fused+graph")
+    assert all(kernel.roofline is None for kernel in report.kernels)
+    model = roofline_model(report)
+    points = {point.name: point for point in model.points}
+    assert model.unknown == 0
+    assert points.keys() == {
+        part.kernel for part in report.answer.parts if part.kernel and part.flops
+    }
+    for name, point in points.items():
+        own = [part for part in report.answer.parts if part.kernel == name]
+        moved, flops, ns, limit_ns = (
+            sum(getattr(part, key) for part in own) for key in ("bytes", "flops", "ns", "limit_ns")
+        )
+        assert point.intensity == pytest.approx(flops / moved)
+        assert point.flops_per_s == pytest.approx(flops / ns * 1e9)
+        assert point.share_of_limit == pytest.approx(limit_ns / ns)
+    cost = msgspec.structs.replace(report.step_cost, source="guess")
+    guessed = roofline_model(msgspec.structs.replace(report, step_cost=cost))
+    assert (guessed.points, guessed.unknown) == ((), len(report.kernels))
+
+
 def test_no_point_is_over_its_roof_by_more_than_its_share_says(eager):
     model = roofline_model(eager)
     bandwidth, compute = model.bandwidths[0].per_s, model.computes[0].per_s
-    for point in model.points:
+    for point, _ in pairs(model, eager):
         roof = min(bandwidth * point.intensity, compute)
         assert point.flops_per_s / roof == pytest.approx(point.share_of_limit)
 

@@ -13,7 +13,8 @@ from decodescope.analyzer.names.short_names import short_name
 from decodescope.analyzer.reports.gap_list import GapChoice
 from decodescope.analyzer.text.formatting import count, duration, percent
 from decodescope.analyzer.tracks.build import find_tracks
-from decodescope.tui.background import analyse_files
+from decodescope.tui.actions.pages import NO_STEPS
+from decodescope.tui.background import analyse_files, window_of_step
 from decodescope.tui.model.describe import gap_lines
 from decodescope.tui.model.picks import GapFilter, GapPick, Selection
 from decodescope.tui.model.view import Moment, Window
@@ -96,9 +97,6 @@ async def test_a_class_and_a_bucket_filter_the_list(eager: Path) -> None:
         bound, number = total.histogram[1]
         assert selection(app).gaps == GapFilter("launch_call", bucket(bound))
         assert f"Gaps {number:,}: launch_call" in text_of(app)
-        await press(pilot, "right_square_bracket")
-        assert selection(app).gaps.step == 0
-        assert "step 0" in text_of(app)
         await press(pilot, "escape")
         assert selection(app) == Selection()
         assert f"Gaps {len(idle_of('eager')):,} " in text_of(app)
@@ -120,20 +118,6 @@ async def test_a_click_chooses_a_class_or_one_of_its_buckets(eager: Path) -> Non
         await pilot.click(panel, offset=(x, place + 2))
         await settle(pilot)
         assert selection(app).gaps == GapFilter("launch_call", bucket(bound))
-
-
-async def test_steps_come_round_to_the_whole_window(eager: Path) -> None:
-    app = app_of(eager)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
-        await press(pilot, "4", "tab")
-        numbers = range(len(app._painter.shown()[0].window.report.steps))
-        assert len(numbers) > 1
-        for number in (*numbers, None):
-            await press(pilot, "right_square_bracket")
-            assert selection(app).gaps.step == number
-        await press(pilot, "left_square_bracket")
-        assert selection(app).gaps.step == numbers[-1]
 
 
 async def test_enter_shows_the_gap_in_the_timeline(eager: Path) -> None:
@@ -200,10 +184,11 @@ async def test_a_trace_without_steps_or_launches_is_listed(tmp_path: Path) -> No
     app = app_of(path)
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
-        await press(pilot, "4", "tab", "right_square_bracket", "right")
+        await press(pilot, "4", "tab", "right", "greater_than_sign", "number_sign")
         assert "Gaps" in text_of(app)
         assert "unlinked" in text_of(app)
-        assert selection(app).gaps.step is None
+        assert app._painter.shown()[0].window.step is None
+        assert [notice.message for notice in app._notifications] == [NO_STEPS] * 2
 
 
 def test_gaps_of_several_gpus_say_which_one(foreign_traces: Path) -> None:
@@ -231,11 +216,11 @@ def test_a_step_on_several_gpus_says_what_is_added_up_and_when_none_was_busy(tmp
         events.append(call(correlation * 1_000, correlation * 1_000 + 500, correlation))
         events.append(op(start, end, correlation, device=device))
     path.write_bytes(document(events))
-    shown = analyse_files([path], 0.0)
-    view = view_of(shown, Selection(gaps=GapFilter(step=0)))
+    shown = window_of_step(analyse_files([path], 0.0), 0)
+    view = view_of(shown)
     panel = GapClassesPanel(BRUSHES[0], view, Moment(0.0))
     place = panel.draw(panel.pick(view, Moment(0.0)), 116, 20).note
-    assert place == "step 0 · 2 GPUs added up · none busy for 25.0 µs"
+    assert place == "step 0, decode · 2 GPUs added up · none busy for 25.0 µs"
     assert " 60.0 µs " in drawn(GapClassesPanel, view, BRUSHES[0], 116, 20)[1]
     for row in range(2):
         (line,) = (line for line in gap_lines(shown, row) if line.label == "step")
@@ -292,9 +277,7 @@ def test_details_of_a_gap_name_every_part_and_what_to_do() -> None:
 @given(
     st.sampled_from(["eager", "fused+graph"]),
     st.sampled_from(BRUSHES),
-    st.sampled_from(
-        [GapFilter(), GapFilter("host_wait", (128, 256)), GapFilter("nonsense", step=9)]
-    ),
+    st.sampled_from([GapFilter(), GapFilter("host_wait", (128, 256)), GapFilter("nonsense")]),
     st.integers(1, 300),
     st.integers(1, 60),
 )
@@ -304,7 +287,7 @@ def test_every_size_is_drawn_and_nothing_is_wider_than_its_panel(
 ) -> None:
     view = view_of(window(variant), Selection(gaps=chosen))
     if chosen.gap_class == "nonsense":
-        view = view_of(window(variant), Selection(within="no/such", gaps=GapFilter(step=9)))
+        view = view_of(window(variant), Selection(within="no/such"))
     for kind in (GapClassesPanel, GapListPanel):
         lines = drawn(kind, view, brush, width, height)
         assert lines

@@ -65,11 +65,6 @@ class TimelinePanel(TracksPanel):
 
         self._change(fitted)
 
-    def action_step(self, by: int) -> None:
-        if self._look is not None and not len(self._look.tracks.steps):
-            self.app.notify("This trace marks no steps.", severity="warning")
-        self._change(lambda look: look.to_step(by, self._columns))
-
     def action_compress(self) -> None:
         def switched(look: "Look") -> "Look":
             on = not look.time.limit_ns

@@ -180,7 +180,7 @@ class TracksPanel(PromptPanel[TimelineData]):
         start_ns, end_ns = look.shown
         parts = ["Timeline"]
         if step is not None:
-            parts.append(f"step ◂ {step + 1}/{len(look.tracks.steps)} ▸")
+            parts.append(f"step {step}")
         parts.append(duration(end_ns - start_ns))
         parts.append(f"zoom {significant(zoom) if zoom < 10 else f'{zoom:,.0f}'}\u00d7")
         if look.time.limit_ns:
