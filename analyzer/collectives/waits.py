@@ -16,13 +16,16 @@ UNKNOWN = -(2**63)
 
 def split_communication(participant: Participant, transfer_start_ns: Int64s) -> Counter[str]:
     """Split one device's communication by what it was at each moment, in ns by the fields of
-    `RankCommunication`. The three add up to the union of the communicating ops, the exposed ones to
-    the part of it in which no other op of the device ran. `transfer_start_ns`, on the wall clock,
-    has an entry for each communicating op, `UNKNOWN` for one that cannot be split.
+    `RankCommunication`: `transfer` where at least one collective transferred, `unsplit` where at
+    least one op ran that could not be split, `wait` where every communicating op waited. The three
+    add up to the union of the communicating ops, the exposed ones to the part of it in which no
+    other op of the device ran. `transfer_start_ns`, on the wall clock, has an entry for each
+    communicating op, `UNKNOWN` for one that cannot be split.
 
     With A the transfers, AB these and the ops that cannot be split, W all that communicate, O all
-    other ops and |...| the length of a union: transfer = |A|, unsplit = |AB| - |A|, wait = |W| -
-    |AB|. The exposed ones are the same differences of |A + O|, |AB + O|, |W + O|.
+    other ops and |...| the length of a union: transfer = |A|,
+    unsplit = |AB| - |A|, wait = |W| - |AB|. The exposed ones are the same differences of |A + O|,
+    |AB + O|, |W + O|.
     """
     communicating = participant.collectives
     start_ns, end_ns = communicating.start_ns, communicating.end_ns

@@ -1,7 +1,8 @@
 """Compares measured runs of several variants: speed with its interval, changes, and standings.
 
-Standings say which variants are beaten ("beaten" in docs/terms.md) in speed (tokens/s) and error
-(KL of the logits to their fp32 reference). Beyond noise means:
+Standings say which variants are beaten in both speed and error, beyond noise. Speed is tokens/s,
+error the KL of the logits to their fp32 reference. One variant beats another if it is shown better
+in one of the two and not shown worse in the other. Shown means beyond noise:
 
 - speed: the interval of the ratio over shared rounds (`bootstrap.paired_ratio`) does not contain 1;
 - error: the difference of the KL in each block of positions of the text, which both decoded, has a

@@ -3,8 +3,8 @@
 For a product with a matrix of n rows and k columns and T tokens: the matrix as it is stored, T * k
 + T * n activations, 2 * T * n * k FLOPs. Attention: K and V of the positions that it can see, Q and
 the output, 4 * pairs * heads * head_dim FLOPs. Every tensor counts once a step, as in
-`bytes_moved` of the package's own kernels, and of the experts those of a "work of a role" in
-docs/terms.md; real routers are less even than uniform, and touch fewer.
+`bytes_moved` of the package's own kernels. Under a router that chooses uniformly, T tokens touch
+E (1 - (1 - k/E)^T) of E experts in expectation; real routers are less even, and touch fewer.
 
 Roles: copy (the embedding's rows), norm, qkv, qk_norm, rope, kv_write, attention, o, gate_up,
 activation, down, router, experts (routed ones, with the sum over a token's experts), head and

@@ -13,8 +13,10 @@ class RankCommunication(Struct, frozen=True):
     """The communication of one rank over all its devices; in one trace of several GPUs, each GPU
     counts as a rank, by its ordinal.
 
-    `communication_ns` = transfer + wait + unsplit (time of ops whose wait is unknown, as they were
-    not matched, or are no mutual collective). Each is exposed, else overlapped.
+    `communication_ns` = transfer + wait + unsplit: the times during which a collective transferred,
+    every communicating op waited for another rank, and an op communicated whose wait is unknown
+    (it was not matched, or it is no mutual collective). Each is exposed where no other op of its
+    device ran, else overlapped: the part of it that is not exposed.
 
     It entered `last_entries` of `collectives` matched ones last; while it did, the other ranks
     waited `caused_wait_ns` in all. `lateness_ns` is how long after the first rank it entered.

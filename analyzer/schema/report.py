@@ -171,10 +171,14 @@ class DeviceReport(Struct, frozen=True):
     parts by class, at most one of a class in a gap. Both add up to `idle_ns`.
 
     `device` is the CUDA ordinal, or a string: "rank 1 GPU 3" in a report of merged ranks, "cpu" if
-    leaf operators count as GPU ops. `host_wait` splits `gaps["host_wait"]` by what the launching
-    thread did at each moment of it: its pieces, one for each uninterrupted activity, add up to the
-    same time. `communication` holds the time of each kind of communication that occurred, the
-    longest first (kinds that ran at once add up to more than `communication_ns`).
+    leaf operators count as GPU ops.
+    `overlap_ns` is the time during which two or more ops ran at once on one stream.
+    `host_wait` splits `gaps["host_wait"]` by what the launching thread did at each moment of it:
+    its pieces, one for each uninterrupted activity, add up to the same time.
+    `communication_ns` is the time during which at least one op communicated with another device,
+    `exposed_communication_ns` the part of it in which no other op ran on this one; `communication`
+    holds the time of each kind of communication that occurred, the longest first (kinds that ran
+    at once add up to more than `communication_ns`).
     `copies_attributed_ns` is the attributed time (see `KernelReport`) of copies and fills,
     `graphs_attributed_ns` that of graphs traced as a whole, whose kernels are unknown; over all
     devices these two and `attributed_ns` of all kernels add up to `busy_ns`.
@@ -266,9 +270,10 @@ class MainStepsReport(Struct, frozen=True):
 
 
 class RangeReport(Struct, frozen=True):
-    """Range paths are joined with "/"; `gpu_ns` is the busy time of the ops launched inside. Busy
-    times of ranges beside each other may overlap and add up to more than that of the range around
-    them; `attributed_ns` of these ops never does.
+    """Range paths are joined with "/"; `gpu_ns` is the busy time of the ops launched inside.
+    `attributed_ns` is the attributed time of these ops (see `KernelReport`). Busy times of ranges
+    beside each other may overlap and add up to more than that of the range around them; attributed
+    times never do.
 
     `idle_ns` is the time of the gaps that an op of this range (or of one inside it) ended, `gaps`
     the same by class, for the classes that occurred. `kind` "operator" marks a path of framework

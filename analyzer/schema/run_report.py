@@ -30,9 +30,11 @@ class Accuracy(Struct, frozen=True):
     """How far a variant's logits are from those of the loaded weights computed in fp32, before any
     was quantised.
 
-    Over the scored positions, as docs/terms.md defines "accuracy": `top1_agreement` is the share of
-    equal argmax, `perplexity` = exp(mean negative log-likelihood of the text's tokens). `reference`
-    says what computed the reference, `text` what was scored.
+    Over the scored positions: `logit_rel_error` = ||logits - reference|| / ||reference||
+    (Frobenius norms), `kl` = mean KL(reference || variant) in nats, `top1_agreement` = share of
+    equal argmax, `perplexity` = exp(mean negative log-likelihood of the text's tokens),
+    `perplexity_ratio` = that ÷ the reference's. `reference` says what computed the reference,
+    `text` what was scored.
 
     The intervals are paired by position (decodescope.analyzer.comparing.accuracy_intervals); null
     for fewer than three positions. `positions_needed` has the figures whose interval is wider than
@@ -75,10 +77,10 @@ class RunReport(RunWorkload, frozen=True):
     """One measured variant; `msgspec.json.encode(run_report)` is `run --json`.
 
     tokens/s and step times come from `timed_steps` unprofiled steps; launches, ops, idle and
-    `answer` from a profiled window of the same run. `sampling` is null for greedy decoding.
-    `accuracy` and `round` (from 0) are set in a comparison. If the kernels were `interpreted`
-    (Triton's interpreter, on the CPU), nothing was timed or profiled: these figures are null, empty
-    or 0, and a finding says so.
+    `answer` from a profiled window of the same run. `sampling` is
+    null for greedy decoding. `accuracy` and `round` (from 0) are set in a comparison. If the
+    kernels were `interpreted` (Triton's interpreter, on the CPU), nothing was timed or profiled:
+    these figures are null, empty or 0, and a finding says so.
     """
 
     prompt_token_ids: list[list[int]]

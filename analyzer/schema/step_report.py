@@ -14,10 +14,11 @@ class StepKindReport(Struct, frozen=True):
     """The steps of one kind and batch size (requests), null if unknown.
 
     `kv_tokens` is the sum of the KV lengths of all requests of a step, including the tokens that it
-    computes, `query_tokens` that of the tokens it computes: each the (lower) median over those of
-    the steps that tell, null if none does. `median_ns`, `min_ns` and `p99_ns` are of the step
-    times, by the rule of `Answer.step_ns`; null if none of the steps launched an op. `gpu_ops` are
-    the ops that the steps launched, and `attributed_ns` their attributed time (see `KernelReport`).
+    computes, `query_tokens` that of the
+    tokens it computes: each the (lower) median over those of the steps that tell, null if none
+    does. `median_ns`, `min_ns` and `p99_ns` are of the step times, by the rule of `Answer.step_ns`;
+    null if none of the steps launched an op. `gpu_ops` are the ops that the steps launched, and
+    `attributed_ns` their attributed time (see `KernelReport`).
     """
 
     kind: StepKind
@@ -100,11 +101,12 @@ class LayerReport(Struct, frozen=True):
 class StepCost(Struct, frozen=True):
     """The work of the step that stands for a trace, and the peaks of its device.
 
-    `source` says who knows the bytes and FLOPs: the "capture" (decodescope's own runs), the "model"
-    that the user named, or a "guess", for which `evidence` lists what fits. `flops_per_step` counts
-    a multiply-add as two; with `is_lower_bound` they are those of one request, or of no cache,
-    because the batch or the KV length is unknown. `batch_by_shapes`: the rows of products or of
-    logits say the batch. `measured_peak_bytes_per_s` is the read bandwidth measured in that run;
+    `source` says who knows the bytes and FLOPs: the "capture" (decodescope's own runs), the
+    "model" that the user named, or a "guess" of the model, for which `evidence` lists what fits.
+    `bytes_per_step` are the weights and the KV cache that it reads at least, `flops_per_step`
+    counts a multiply-add as two; with `is_lower_bound` they are those of one request, or of no
+    cache, because the batch or the KV length is unknown. `batch_by_shapes`: the rows of products or
+    of logits say the batch. `measured_peak_bytes_per_s` is the read bandwidth measured in that run;
     without it, `datasheet_peak_bytes_per_s` decides, which `peak_source` names ("--peak" for one
     that the user gave). What is unknown is null.
     """

@@ -1,8 +1,10 @@
-"""Attributed time (docs/terms.md): each instant in which a device is busy counts once, for the ops
-that run in it, to the nanosecond.
+"""Attributed time: each instant in which a device is busy counts once, for the ops that run in it.
 
 Ops of one stream run in order: while two overlap (a kernel that was launched early waits for the
-one before it), the instant counts for the first. Ops of different streams share it.
+one before it), the instant counts for the first. Of ops of different streams, kernels share an
+instant equally, whatever their order. Copies and fills count only where no kernel runs, and
+communication only where nothing else does (exposed communication). So the attributed times of a
+device add up to its busy time, to the nanosecond.
 """
 
 from typing import Any

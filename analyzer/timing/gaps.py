@@ -1,10 +1,16 @@
 """Idle gaps of a device, cut into parts by cause. The parts add up to the idle time exactly.
 
 A gap [g0, g1] is the idle time between two consecutive busy intervals of one device. `prev` is the
-op that ends last before it, `next` the op that ends it, [c0, c1] the launch call of `next`. The
-"gap classes" of docs/terms.md say what the parts before c0, inside the call and after c1 are; if
-the call had ended by g0, the whole gap is after it. For dependency, the launching thread made a
-stream wait between its previous launch call and this one.
+op that ends last before it, `next` the op that ends it, [c0, c1] the launch call of `next`.
+
+1. unlinked: the launch call is not in the trace; the whole gap.
+2. graph_internal: `prev` and `next` belong to the same graph launch; the whole gap.
+3. host_wait: the part before c0, the host was late (`host_waits` cuts it by what the host did).
+4. launch_call: the part inside the call.
+5. The rest, after c1, or the whole gap if the call had ended by g0: kernel_floor if it is at most
+   the floor; else dependency if `next` waited for another stream or device, or the launching thread
+   made a stream wait (for an event, a value in memory or a host function) between its previous
+   launch call and this one; else launch_latency.
 """
 
 import re

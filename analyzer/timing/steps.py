@@ -1,8 +1,11 @@
 """Decode steps: which ops each step launched, and how busy the device was.
 
-Steps are read from host markers (see `step_annotations`), else from the Python frames of serving
-engines (see `frame_steps`), else inferred from exact repetition (see `inferred_steps`). Either way,
-the ops of a step are those that its calls launched.
+Steps are read from host markers. Markers are (the first kind found wins) decodescope's own
+`decode_step`, the profiler's `ProfilerStep#N`, and the step ranges that serving engines and scripts
+write (`execute_context_…`, `step[DECODE …]`, `step 7`, `iteration_3`): see `step_annotations`. In a
+trace without any, the Python frames of serving engines mark steps: see `frame_steps`. Without
+these, steps are inferred from exact repetition: see `inferred_steps`. Either way, the ops of a step
+are those that its calls launched.
 """
 
 from collections.abc import Sequence
@@ -43,9 +46,10 @@ class Steps:
     inferred steps, the one that begins with the thread's next launch call), -1 for none: steps of
     several ranks or threads interleave. `op_step` gives each op of the trace its step, -1 for none.
 
-    `time_ns` is the step time, with interruptions: from the start of its GPU span to that of
-    `following`; without one, and if `following` overtakes it (it is then -1), its GPU span; 0
-    without ops.
+    `time_ns` is how long the step took: from the start of its GPU span to that of `following`, so
+    that the times of consecutive steps add up and contain the waiting between them. The last step,
+    and one that `following` overtakes (it is then -1), takes as long as its GPU span; 0 without
+    ops.
     """
 
     source: "StepSource"

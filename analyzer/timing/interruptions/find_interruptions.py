@@ -1,13 +1,15 @@
 """Interruptions: single gaps and kernels far outside of what the other steps show.
 
 A gap or an op is compared with the instances at its place in the other steps of its kind (see
-`typical`), by the rule for an "interruption" in docs/terms.md. What recurs belongs to the steps.
+`typical`). It is an interruption if it is longer than each of 100 µs, 20 % of the median step, 10 x
+the median of the instances, and median + 20 x the median distance from it; and if at most two
+instances, or 10 % of them, are. What recurs belongs to the steps.
 
 With fewer than three instances, or outside of steps, it is compared with all gaps of its device in
-the same way, and more is asked of it. If the trace shows the cause (see `causes.Piece`), it is at
-least 20 % as long as a step is without such gaps; else three times as long. Without steps, it takes
-at least 1 % of the window and 1 ms if the cause is shown, else 20 % and ten times what 99 % of the
-gaps take. Three such gaps of similar length between ops of the same two names recur.
+the same way, and more is asked of it. If the trace shows the cause (see `causes.Piece`), it
+is at least 20 % as long as a step is without such gaps; else three times as long. Without steps, it
+takes at least 1 % of the window and 1 ms if the cause is shown, else 20 % and ten times what 99 %
+of the gaps take. Three such gaps of similar length between ops of the same two names recur.
 
 The interruption is the excess over the median; the rest of the gap or op stays. On a CPU, where
 leaf operators stand for GPU ops, there is none.
