@@ -8,6 +8,7 @@ as far as there is any.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from msgspec.structs import replace
@@ -23,6 +24,7 @@ from decodescope.analyzer.timing.interruptions.interruption import (
     Interruption,
     without_interruptions,
 )
+from decodescope.analyzer.timing.intervals import covered_inside
 from decodescope.analyzer.timing.step_annotations import StepAnnotation
 from decodescope.analyzer.timing.timeline import Timeline, families_of, idle_inside
 from decodescope.analyzer.trace import MEMCPY, MEMSET, Bools, Int64s, Intervals
@@ -124,6 +126,26 @@ def op_shares(timeline: Timeline, structure: Structure, window: Window) -> OpSha
         part=part,
         own=np.isin(timeline.steps.op_step[rows], -1 if window.step is None else window.step),
     )
+
+
+def longest_of_part(
+    timeline: Timeline, structure: Structure, window: Window, part: str
+) -> tuple[Literal["op", "gap"], int] | None:
+    """The row of the op with most attributed time in the window among those of a `part`, or of the
+    gap with most idle time of that class; None if the window has neither."""
+    if part in GAP_CLASSES:
+        of_device = np.isin(timeline.gaps.device[timeline.parts.gap], window.devices)
+        idle = timeline.parts.take(of_device & (timeline.parts.kind == GAP_CLASSES.index(part)))
+        rows, ns = idle.gap, covered_inside(window.pieces, idle)
+    elif part in WORK:
+        shares = op_shares(timeline, structure, window)
+        of_part = shares.part == WORK.index(part)
+        rows, ns = shares.rows[of_part], shares.ns[of_part]
+    else:
+        return None
+    if not ns.any():
+        return None
+    return "gap" if part in GAP_CLASSES else "op", int(rows[ns.argmax()])
 
 
 def idle_ns(timeline: Timeline, window: Window) -> dict[str, int]:

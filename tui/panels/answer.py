@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from rich.cells import cell_len
 from rich.style import Style
+from textual import events
 
-from decodescope.analyzer.answer.parts import lost_by_group
+from decodescope.analyzer.answer.parts import longest_of_part, lost_by_group, window_of
 from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.tables.answer_table import answer_table
 from decodescope.analyzer.text.plain import plain_line
@@ -13,8 +14,9 @@ from decodescope.analyzer.vocabulary.answer_words import answer_lines
 from decodescope.analyzer.vocabulary.class_colors import GROUP_COLORS, LIMIT_COLOR
 from decodescope.analyzer.vocabulary.words import layers_words, straggler_text
 from decodescope.tui.commands import commands_of
+from decodescope.tui.model.picks import GapPick, OpPick
 from decodescope.tui.model.view import PROFILER_MATTERS, View, Window
-from decodescope.tui.panels.messages import Resized
+from decodescope.tui.panels.messages import Choose, Resized, Turn
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine, wrapped
 from decodescope.tui.panels.table_layout import TableLayout
 from decodescope.tui.panels.window_table import WindowTable, WindowTablePanel
@@ -26,8 +28,9 @@ _LEAST_BAR_CELLS = 24
 
 
 class AnswerPanel(WindowTablePanel):
-    """The lines that `analyze` begins with. Without room, the parts are cut first; the reasons
-    beside the first one can be unfolded, and turned like pages where there is no room for all."""
+    """The lines that `analyze` begins with. The cursor chooses a part, whose longest op or gap the
+    timeline shows. Without room, the parts are cut first; the reasons beside the first one can be
+    unfolded, and turned like pages where there is no room for all."""
 
     NAME = "answer"
     PART = "window"
@@ -36,6 +39,9 @@ class AnswerPanel(WindowTablePanel):
 
     _unfolded = False
     _first = _next = 0
+    # The part at the cursor, the first part that is drawn, and the line of its row.
+    _cursor = _top = _parts_line = 0
+    _parts_shown = 0
     _headline: tuple[str, ...] = ()
     _reasons: tuple[str, ...] = ()
     _advice: tuple[str, ...] = ()
@@ -87,12 +93,53 @@ class AnswerPanel(WindowTablePanel):
         told = told[self._first :][:room]
         if self._next and not self._unfolded:
             told[-1] = self._going_on(told[-1], width)
-        parts = free - len(told)
-        lines = TableLayout().lines(self._rows, width, parts, self._brush)[:parts]
-        hidden = len(self._rows) - max(len(lines) - 1, 0)
+        lines = self._part_lines(width, free - len(told))
+        self._parts_line, self._parts_shown = len(rows) + 1, max(len(lines) - 1, 0)
+        hidden = len(self._rows) - self._parts_shown
         note = f"{hidden} more part{'s' * (hidden > 1)}" if hidden > 0 else data.note
-        note = "enter goes on" if self._unfolded and self._next else note
+        note = "w goes on" if self._unfolded and self._next else note
         return Sheet([*rows, *lines, *told], data.title, note)
+
+    def _part_lines(self, width: int, height: int) -> list[Row]:
+        """The titles and the parts around the cursor, which is drawn while the panel takes keys."""
+        self._cursor = min(self._cursor, len(self._rows) - 1)
+        body = max(height - 1, 1)
+        self._top = max(min(self._top, self._cursor, len(self._rows) - body), 0)
+        self._top = max(self._top, self._cursor - body + 1)
+        layout, visible = TableLayout(), range(len(self._rows))[self._top : self._top + body]
+        lines = [
+            layout.line(cells, self._brush, False, width * (self.has_focus and row == self._cursor))
+            for row, cells in layout.fit(self._rows, visible, width, None, self._brush)
+        ]
+        return [layout.titles(None, True, self._brush), *lines][: max(height, 0)]
+
+    def action_move(self, parts: int) -> None:
+        if not isinstance(self._data, Empty):
+            self._cursor = max(min(self._cursor + parts, len(self._rows) - 1), 0)
+            self._redraw()
+
+    def action_open_part(self) -> None:
+        """Show the op or the gap that takes most of the part at the cursor, in the timeline."""
+        if self._window is None or isinstance(self._data, Empty):
+            return
+        analysis, part = self._window.analysis, self._window.report.answer.parts[self._cursor]
+        step = window_of(analysis, analysis.median_step, analysis.interruptions)
+        longest = longest_of_part(analysis, analysis.structure, step, part.part)
+        if longest is None:
+            self.notify(f"{part.part}: nothing of the timeline is of this part alone")
+            return
+        kind, row = longest
+        self.post_message(Choose(OpPick(row) if kind == "op" else GapPick(row)))
+        self.post_message(Turn("timeline"))
+
+    def on_click(self, event: events.Click) -> None:
+        line = event.y - (self.inset > 0) - self._parts_line
+        if 0 <= line < self._parts_shown:
+            self.action_move(self._top + line - self._cursor)
+            if event.chain == 2:
+                self.action_open_part()
+        else:
+            self.action_fold()
 
     def action_fold(self) -> None:
         """Show the reasons, then those that had no room; after the last ones, hide them."""
@@ -100,8 +147,6 @@ class AnswerPanel(WindowTablePanel):
         self._unfolded = self._first > 0 or not self._unfolded
         self._drawn_for = None
         self.post_message(Resized(self))
-
-    on_click = action_fold
 
     def _headline_rows(self, width: int) -> list[Row]:
         inks, rows = self._brush.inks, [Row()]
@@ -143,14 +188,14 @@ class AnswerPanel(WindowTablePanel):
         rows = [row for mark, text, style in marked for row in _lines(mark, text, style, width)]
         hidden = len(self._reasons) + len(self._advice) - len(reasons) - len(advice)
         if hidden:
-            mark = f"  +{hidden} enter"
+            mark = f"  +{hidden} w"
             rows += [Row()] if rows[-1].cells + len(mark) > width else []
             rows[-1].add(mark, inks.faint)
         return rows
 
     def _going_on(self, row: Row, width: int) -> Row:
         """`row` with the key that shows the rest at the end of the line."""
-        inks, words = self._brush.inks, "enter shows all"
+        inks, words = self._brush.inks, "w shows all"
         kept = max(width - len(words) - 2, 0)
         whole = Row().row(row, kept).add("… " if row.cells > kept else "  ", inks.dim)
         return whole.add(words[:width], inks.key)

@@ -11,12 +11,16 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from decodescope.analyzer.answer.parts import lost_by_group
+from decodescope.analyzer.names.kinds import ROLES
+from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.schema.answer import Answer
-from decodescope.analyzer.schema.report import Finding
+from decodescope.analyzer.schema.report import GAP_CLASSES, Finding
 from decodescope.analyzer.text.formatting import UNKNOWN, duration
+from decodescope.analyzer.trace import Intervals
 from decodescope.analyzer.vocabulary.answer_words import answer_lines
 from decodescope.analyzer.vocabulary.words import part_words
 from decodescope.tui.background import analyse_files
+from decodescope.tui.model.picks import GapPick, OpPick
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.answer import AnswerPanel
 from decodescope.tui.panels.sheet import Brush, Empty, Sheet
@@ -150,10 +154,53 @@ def test_a_model_that_is_not_used_comes_first_of_the_reasons() -> None:
     sheet = sheet_of(answered(answer, finding), 100, 20)
     assert finding.message in "\n".join(lines_of(sheet))
     last = lines_of(sheet)[-1]
-    assert last.endswith("+1 enter")
+    assert last.endswith("+1 w")
     assert "it waits" not in "\n".join(lines_of(sheet))
     panel = panel_of(answered(answer, finding), unfolded=True)
     assert "kernel-bound; it waits" in "\n".join(lines_of(panel.draw(panel._data, 100, 20)))
+
+
+@pytest.mark.parametrize("height", [16, 40])
+async def test_enter_shows_the_longest_op_or_gap_of_a_part(eager: Path, height: int) -> None:
+    """By brute force: every op of the step with the part's role or family, every part of a gap."""
+    app = app_of(eager)
+    async with app.run_test(size=(80, height)) as pilot:
+        await settle(pilot)
+        window = app._painter.shown()[0].window
+        for part in window.report.answer.parts:
+            assert part_words(part.part) in text_of(app).partition("Where the step goes")[2]
+            await press(pilot, "enter")
+            pick, page = app._focus.selection.pick, app._focus.page
+            if part.part == "profiler":
+                assert (pick, page) == (None, "live")
+            else:
+                assert page == "timeline"
+                assert pick in _longest(window, part.part)
+            await press(pilot, "escape", "1", "down")
+
+
+def _longest(window: Window, part: str) -> set[OpPick | GapPick]:
+    """The ops of a part that are longest inside the step of the answer, or the gaps."""
+    found = window.analysis
+    start_ns = int(found.steps.span.start_ns[found.median_step])
+    end_ns = start_ns + int(found.steps.time_ns[found.median_step])
+    lengths: dict[OpPick | GapPick, int] = {}
+
+    def count(pick: OpPick | GapPick, events: Intervals, row: int) -> None:
+        first, last = int(events.start_ns[row]), int(events.end_ns[row])
+        lengths[pick] = min(last, end_ns) - max(first, start_ns)
+
+    for row in range(len(found.parts)):
+        if GAP_CLASSES[found.parts.kind[row]] == part:
+            count(GapPick(int(found.parts.gap[row])), found.parts, row)
+    for row in range(len(found.trace.ops)):
+        role = ROLES[found.structure.role[row]]
+        name = found.trace.names[found.trace.ops.name[row]]
+        if role == "other":
+            role = kernel_meaning(name).family
+        if part == ("memcpy" if name.startswith("Mem") else role):
+            count(OpPick(row), found.trace.ops, row)
+    return {pick for pick, length_ns in lengths.items() if length_ns == max(lengths.values())}
 
 
 # The bar
@@ -270,7 +317,7 @@ def test_the_wanted_rows_suffice_for_everything(variant, brush, width, unfolded)
     sheet = panel.draw(panel._data, max(width - 2 * panel.inset, 1), wanted)
     assert len(sheet.rows) == wanted
     assert "more part" not in sheet.note
-    assert not any("enter shows all" in line for line in lines_of(sheet))
+    assert not any("w shows all" in line for line in lines_of(sheet))
 
 
 @given(st.sampled_from(VARIANTS), st.integers(30, 150), st.integers(2, 30))
@@ -281,7 +328,7 @@ def test_reasons_that_go_on_say_so_in_full_and_parts_are_counted(variant, width,
     sheet = panel.draw(panel._data, width, height)
     lines = lines_of(sheet)
     whole = lines_of(panel.draw(panel._data, width, 100))
-    assert ("enter shows all" in lines[-1]) == (lines[-1].rstrip() != whole[-1].rstrip())
+    assert ("w shows all" in lines[-1]) == (lines[-1].rstrip() != whole[-1].rstrip())
     assert cell_len(lines[-1]) <= width
     parts = [part_words(part.part) for part in shown.report.answer.parts]
     seen = sum(line[2:].startswith(f"{name} ") for line in lines for name in parts)
@@ -300,16 +347,16 @@ async def test_every_reason_can_be_read(eager: Path, width: int, height: int) ->
         await settle(pilot)
         folded = text_of(app)
         answer = app._painter.shown()[0].window.report.answer
-        await press(pilot, "enter")
+        await press(pilot, "w")
         seen = text_of(app)
-        while "enter goes on" in text_of(app):
-            await press(pilot, "enter")
+        while "w goes on" in text_of(app):
+            await press(pilot, "w")
             seen += "\n" + text_of(app)
         flat = squeezed(seen)
         for words in (*answer.because, *answer.next):
             for word in words.split():
                 assert word in flat
-        await press(pilot, "enter")
+        await press(pilot, "w")
         assert text_of(app) == folded
 
 
@@ -390,5 +437,5 @@ def test_the_timeline_is_of_the_step_of_the_answer(name: str) -> None:
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 def test_picture(snap_compare, eager: Path, size) -> None:
-    before = recorded.before_picture("1", "enter")
+    before = recorded.before_picture("1", "w")
     assert snap_compare(app_of(eager), terminal_size=size, run_before=before)
