@@ -13,6 +13,7 @@ from decodescope.analyzer.schema.comparison_report import Pair, StepChanges
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.tables.answer_table import answer_table
+from decodescope.analyzer.tables.captures_table import captures_table
 from decodescope.analyzer.tables.changes_table import (
     kernel_changes_table,
     parts_table,
@@ -104,6 +105,7 @@ def _of_a_trace(report: Report) -> dict[str, Table[Any]]:
         "Gaps": longest_gaps_table(report),
         "Interruptions": interruptions_table(report),
         "Communication": communication_table(report),
+        "Where traces come from": captures_table({"": report}),
         "Times of launch calls": launch_times_table(report.launches),
         "Functions of launch calls": launch_apis_table(report.launches),
     }

@@ -26,7 +26,13 @@ from decodescope.analyzer.text.formatting import (
 )
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.schema.comparison_report import Change, ChangeVerdict, DiffAnswer
+    from decodescope.analyzer.schema.comparison_report import (
+        Change,
+        ChangeVerdict,
+        DiffAnswer,
+        SpeedRatio,
+    )
+    from decodescope.analyzer.schema.run_report import Interval
 
 _BOUND_WORDS = {"kernels": "kernel-bound", "copies": "copy-bound", "unknown": "bound unknown"}
 _PART_WORDS = {
@@ -73,16 +79,26 @@ def verdict_words(verdict: "ChangeVerdict") -> str:
     return "no interval" if verdict == "unknown" else verdict.replace("_", " ")
 
 
+def speed_text(speed: "SpeedRatio") -> str:
+    """`x1.243 (95 %: x1.212 to x1.270), faster`; without an interval the ratio and the verdict."""
+    text = ratio_text(speed.value) + _interval_words(speed.interval)
+    return f"{text}, {verdict_words(speed.verdict)}"
+
+
+def _interval_words(interval: "Interval | None") -> str:
+    if interval is None:
+        return ""
+    level = f"{interval.confidence * 100:g} %"
+    return f" ({level}: {interval_text(interval, ratio_text)})"
+
+
 def step_ratio_text(answer: "DiffAnswer") -> str:
     """`x1.243 (95 %: x1.212 to x1.270), slower`: a ratio of step times, or why there is none;
     without an interval, why there is none of that."""
     if answer.ratio is None:
         return "no ratio: a side has no steps"
-    ratio, interval = ratio_text(answer.ratio), answer.interval
-    if interval is None:
-        return f"{ratio}, {answer.reason}"
-    within = f"{interval.confidence * 100:g} %: {interval_text(interval, ratio_text)}"
-    return f"{ratio} ({within}), {verdict_words(answer.verdict)}"
+    why = answer.reason if answer.interval is None else verdict_words(answer.verdict)
+    return f"{ratio_text(answer.ratio)}{_interval_words(answer.interval)}, {why}"
 
 
 def straggler_text(communication: CommunicationReport) -> str:

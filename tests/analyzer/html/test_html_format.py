@@ -6,11 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer.html.page import breakable
+from decodescope.analyzer.schema.comparison_report import SpeedRatio
+from decodescope.analyzer.schema.run_report import Interval
 from decodescope.analyzer.text.formatting import UNKNOWN, flops_rate, signed_duration
 from decodescope.analyzer.text.plain import plain_line
+from decodescope.analyzer.vocabulary.words import speed_text
 
 
 def test_figures_as_text() -> None:
+    speed = SpeedRatio(1.2431, Interval(1.21234, 1.27, 0.95), "faster")
+    assert speed_text(speed) == "x1.243 (95 %: x1.212 to x1.270), faster"
+    assert speed_text(SpeedRatio(1.0, None, "unknown")) == "x1.000, no interval"
     assert signed_duration(-1500) == "-1.50 µs"
     assert signed_duration(None) == UNKNOWN
     assert flops_rate(7.3e13) == "73.0 TFLOP/s"
