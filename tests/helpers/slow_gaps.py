@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import itemgetter
 
-from tests.helpers.drawn_windows import APIS, US, Call, Op
+from tests.helpers.drawn_windows import APIS, Call, Op
 
 Piece = tuple[str, int]
+# docs/terms.md, kernel floor.
+QUEUED_AHEAD_NS = 50_000
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ def floor_of(gaps: list[tuple[Op, Op]], launches: dict[int, Call]) -> int | None
     lengths = sorted(
         nxt.start - prev.end
         for prev, nxt in gaps
-        if prev.end - launches[nxt.correlation].end >= 50 * US
+        if prev.end - launches[nxt.correlation].end >= QUEUED_AHEAD_NS
     )
     return lengths[(len(lengths) - 1) // 2] if lengths else None
 
