@@ -28,7 +28,7 @@ def main() -> int:
         frames.flush()
 
     try:
-        send(_result(job, lambda stage: send(Progress(stage))))
+        send(do_job(job, lambda stage: send(Progress(stage))))
         return 0
     except BrokenPipeError:  # the parent is gone
         return 1
@@ -39,7 +39,7 @@ def main() -> int:
         return failure.exit_code
 
 
-def _result(job: Job, say: Callable[[str], None]) -> Result:
+def do_job(job: Job, say: Callable[[str], None]) -> Result:
     if isinstance(job, AccuracyJob):
         from decodescope.variants.comparing.accuracy import score_variants
 

@@ -26,6 +26,7 @@ from decodescope.kernels.host.quantize import NarrowFormat
 from decodescope.variants import registry
 from decodescope.variants.comparing.accuracy_text import INTERPRETED_POSITIONS
 from decodescope.variants.comparing.command import CompareRequest, compare_variants
+from decodescope.variants.comparing.job_worker import do_job
 from decodescope.variants.live.session import TorchSession
 from decodescope.variants.machine import environment
 from decodescope.variants.measuring.preparation import prepare
@@ -77,7 +78,7 @@ def test_the_bundled_model_gives_the_tokens_of_eager() -> None:
 
 # eager comes after a variant that rounds the weights, as the reference does.
 NARROW = "fused+fp8_e4m3"
-VARIANTS = [NARROW, "eager"]
+VARIANTS = (NARROW, "eager")
 TOKENS = 3
 
 
@@ -90,25 +91,16 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder in which the comparison keeps its files."""
-    return tmp_path_factory.mktemp("kept") / "out"
+def compared(model: Path) -> Comparison:
+    """One comparison, whose jobs are done in this process."""
+    if not registry.interpreting():
+        pytest.skip("with a GPU, kernels of this process are compiled")
+    asked = msgspec.structs.replace(CONFIG, model=str(model), tokens=TOKENS, context=4)
+    return compare_variants(CompareRequest(asked, VARIANTS, 1), lambda event: None, run=do_job)
 
 
-@pytest.fixture(scope="module")
-def compared(model: Path, kept: Path) -> Comparison:
-    """One comparison of fused variants, each in a process of its own."""
-    done = decodescope(
-        "compare", "--model", str(model), "--device", "cpu", "--variants", ",".join(VARIANTS),
-        "--tokens", str(TOKENS), "--context", "4", "--repeats", "1", "--out", str(kept), "--json",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return msgspec.json.decode(done.stdout, type=Comparison)
-
-
-@pytest.mark.slow
-def test_a_comparison_gives_accuracy_and_no_ratio(compared: Comparison, kept: Path) -> None:
-    assert [run.variant for run in compared.runs] == VARIANTS
+def test_a_comparison_gives_accuracy_and_no_ratio(compared: Comparison) -> None:
+    assert [run.variant for run in compared.runs] == list(VARIANTS)
     runs = {run.variant: run for run in compared.runs}
     assert [name for name, run in runs.items() if not run.interpreted] == ["eager"]
     assert runs["eager"].tokens_per_s is not None
@@ -122,11 +114,10 @@ def test_a_comparison_gives_accuracy_and_no_ratio(compared: Comparison, kept: Pa
     assert sizes[NARROW] < 0.5 * sizes["eager"]
     assert {pair.speed for pair in compared.comparison.pairs} == {None}
     assert list(compared.windows) == ["eager"]
-    for name in ("comparison.md", "comparison.html"):
-        assert "interpreted" in (kept / name).read_text()
+    assert "interpreted" in comparison_markdown(compared)
+    assert "interpreted" in html_report("a page", (), compared)
 
 
-@pytest.mark.slow
 def test_a_narrow_format_gives_the_tokens_of_the_quantised_model(
     compared: Comparison, model: Path
 ) -> None:
