@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from msgspec.structs import replace
 
+from decodescope.analyzer.attribution.ranges import Ranges
 from decodescope.analyzer.names.kinds import FAMILIES, ROLES
 from decodescope.analyzer.roofline.roofline import Costs, Limit, LimitedWork, OpWork
 from decodescope.analyzer.schema.answer import AnswerPart, Bound, PartGroup
@@ -23,7 +24,7 @@ from decodescope.analyzer.timing.interruptions.interruption import (
     Interruption,
     without_interruptions,
 )
-from decodescope.analyzer.timing.step_annotations import StepAnnotation
+from decodescope.analyzer.timing.step_annotations import UNKNOWN, StepAnnotation
 from decodescope.analyzer.timing.timeline import Timeline, families_of, idle_inside
 from decodescope.analyzer.trace import MEMCPY, MEMSET, Bools, Int64s, Intervals
 
@@ -72,20 +73,35 @@ class OpShares:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MedianStep:
-    """The `step` that stands for a trace (None without one), with what is known of it before its
-    costs: what its annotation tells, the role, the work and the attributed time of each op, its
-    busy parts, and its reports."""
+class FoundTrace(Timeline):
+    """A timeline with the ranges, the structure and the work of its ops, its interruptions, for how
+    long each step was interrupted, and the steps of the main kind. `own_ranges` are those of the
+    trace, without inferred paths."""
 
-    timeline: Timeline
-    step: int | None
-    annotation: StepAnnotation
+    own_ranges: Ranges
+    ranges: Ranges
     structure: Structure
     work: OpWork
+    interruptions: tuple[Interruption, ...]
+    interrupted_ns: Int64s
+    of_main_kind: Int64s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MedianStep:
+    """The `step` that stands for a trace (None without one), with what is known of it before its
+    costs: the attributed time of each op, its busy parts, and its reports."""
+
+    timeline: FoundTrace
+    step: int | None
     shares: OpShares | None
     report: StructureReport
     layers: tuple[LayerReport, ...]
     parts: tuple[AnswerPart, ...]
+
+    @property
+    def annotation(self) -> StepAnnotation:
+        return UNKNOWN if self.step is None else self.timeline.step_annotations[self.step]
 
 
 def window_of(
