@@ -24,7 +24,7 @@ from decodescope.analyzer.timing.interruptions.interruption import (
     Interruption,
     without_interruptions,
 )
-from decodescope.analyzer.timing.step_annotations import UNKNOWN, StepAnnotation
+from decodescope.analyzer.timing.step_annotations import StepAnnotation
 from decodescope.analyzer.timing.timeline import Timeline, families_of, idle_inside
 from decodescope.analyzer.trace import MEMCPY, MEMSET, Bools, Int64s, Intervals
 
@@ -90,7 +90,7 @@ class FoundTrace(Timeline):
 @dataclass(frozen=True, slots=True, eq=False)
 class MedianStep:
     """The `step` that stands for a trace (None without one), with what is known of it before its
-    costs: the attributed time of each op, its busy parts, and its reports."""
+    costs: the attributed time of each op, its reports, its busy parts, and its annotation."""
 
     timeline: FoundTrace
     step: int | None
@@ -98,10 +98,7 @@ class MedianStep:
     report: StructureReport
     layers: tuple[LayerReport, ...]
     parts: tuple[AnswerPart, ...]
-
-    @property
-    def annotation(self) -> StepAnnotation:
-        return UNKNOWN if self.step is None else self.timeline.step_annotations[self.step]
+    annotation: StepAnnotation
 
 
 def window_of(

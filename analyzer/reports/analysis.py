@@ -47,6 +47,7 @@ from decodescope.analyzer.timing.interruptions.interruption import (
     median_step,
     timed_steps,
 )
+from decodescope.analyzer.timing.step_annotations import UNKNOWN
 from decodescope.analyzer.timing.step_kinds import main_kind_steps
 from decodescope.analyzer.timing.timeline import Timeline, find_timeline, step_idle_ns
 from decodescope.analyzer.trace import Bools, Int64s, Trace
@@ -196,6 +197,7 @@ def _found_step(found: FoundTrace, step: int | None) -> MedianStep:
         report=structured,
         layers=layers,
         parts=() if shares is None else busy_parts(found, found.structure, shares),
+        annotation=UNKNOWN if step is None else found.step_annotations[step],
     )
 
 
