@@ -99,7 +99,7 @@ def offered(view: View) -> tuple[Command, ...]:
     """The commands that do something to what is shown. While a run is followed, nothing here
     commands its worker, and nothing comes sooner than it happens."""
     without = set()
-    if view.window is None or not view.window.report.steps:
+    if not view.has_steps:
         without |= {"steps", "next_step(-1)", "next_step(1)"}
     if view.kind == "trace":
         without |= {"pause", "capture", "restart", "freeze"}

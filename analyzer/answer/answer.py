@@ -20,6 +20,7 @@ import numpy as np
 from decodescope.analyzer.answer.advice import Circumstances, next_steps
 from decodescope.analyzer.answer.parts import (
     PROFILER,
+    MedianStep,
     Window,
     all_parts,
     idle_ns,
@@ -40,7 +41,6 @@ from decodescope.analyzer.schema.kernel_report import LaunchReport
 from decodescope.analyzer.schema.step_report import StepCost
 from decodescope.analyzer.text.formatting import bytes_size, duration
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
-from decodescope.analyzer.timing.step_annotations import StepAnnotation
 from decodescope.analyzer.timing.timeline import Timeline, idle_inside
 from decodescope.analyzer.vocabulary.words import part_words
 
@@ -66,27 +66,25 @@ class StepLimit:
 
 
 def find_answer(
-    timeline: Timeline,
+    found: MedianStep,
     window: Window,
-    busy: tuple[AnswerPart, ...],
+    costs: Costs,
     *,
     steps: int,
-    annotation: StepAnnotation,
-    costs: Costs,
     host: tuple[HostFrame, ...],
     interruptions_ns: int,
     launches: LaunchReport,
     unprofiled_ns: int | None,
     profiler_ns: int,
 ) -> Answer:
-    """The answer of a trace with ops, from the `busy` parts and the idle time of a window, the
-    number of `steps` of the main kind, the annotation and the costs of the one with the median
-    time, the host's frames, how long the devices were interrupted, the step time without a
-    profiler, and what the profiler costs a step."""
-    trace, cost = timeline.trace, costs.step
+    """The answer of a trace with ops, from the step that stands for it, its `window` and its costs,
+    the number of `steps` of the main kind, the host's frames, how long the devices were
+    interrupted, the step time without a profiler, and what the profiler costs a step."""
+    timeline, annotation, cost = found.timeline, found.annotation, costs.step
+    trace = timeline.trace
     step_ns = None if window.step is None else window.length_ns
     idle = without_profiler(idle_ns(timeline, window), profiler_ns)
-    parts = all_parts(busy, idle, costs, window.length_ns)
+    parts = all_parts(found.parts, idle, costs, window.length_ns)
     limit = step_limit(costs)
     bound: Bound = "unknown" if trace.on_cpu else bound_of(parts, limit)
     batch = annotation.batch if annotation.batch is not None or cost is None else cost.batch

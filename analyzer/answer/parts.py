@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 from msgspec.structs import replace
 
+from decodescope.analyzer.attribution.ranges import Ranges
 from decodescope.analyzer.names.kinds import FAMILIES, ROLES
 from decodescope.analyzer.roofline.roofline import Costs, Limit, LimitedWork, OpWork
 from decodescope.analyzer.schema.answer import AnswerPart, Bound, PartGroup
@@ -74,20 +75,32 @@ class OpShares:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MedianStep:
-    """The `step` that stands for a trace (None without one), with what is known of it before its
-    costs: what its annotation tells, the role, the work and the attributed time of each op, its
-    busy parts, and its reports."""
+class FoundTrace(Timeline):
+    """A timeline with the ranges, the structure and the work of its ops, its interruptions, for how
+    long each step was interrupted, and the steps of the main kind. `own_ranges` are those of the
+    trace, without inferred paths."""
 
-    timeline: Timeline
-    step: int | None
-    annotation: StepAnnotation
+    own_ranges: Ranges
+    ranges: Ranges
     structure: Structure
     work: OpWork
+    interruptions: tuple[Interruption, ...]
+    interrupted_ns: Int64s
+    of_main_kind: Int64s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MedianStep:
+    """The `step` that stands for a trace (None without one), with what is known of it before its
+    costs: the attributed time of each op, its reports, its busy parts, and its annotation."""
+
+    timeline: FoundTrace
+    step: int | None
     shares: OpShares | None
     report: StructureReport
     layers: tuple[LayerReport, ...]
     parts: tuple[AnswerPart, ...]
+    annotation: StepAnnotation
 
 
 def window_of(

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from decodescope.analyzer.answer.answer import step_limit
+from decodescope.analyzer.answer.answer import find_answer, step_limit
+from decodescope.analyzer.answer.host_frames import host_frames
+from decodescope.analyzer.answer.parts import (
+    FoundTrace,
+    MedianStep,
+    busy_parts,
+    op_shares,
+    window_of,
+)
 from decodescope.analyzer.attribution.ranges import attribution, find_ranges
 from decodescope.analyzer.names.rules import bundled_rules
 from decodescope.analyzer.reports.device_report import (
@@ -17,16 +25,17 @@ from decodescope.analyzer.reports.device_report import (
     largest_gaps,
 )
 from decodescope.analyzer.reports.health import health, why_no_answer
-from decodescope.analyzer.reports.main_steps import step_kind_reports
-from decodescope.analyzer.reports.step_analysis import (
-    Circumstance,
-    FoundTrace,
-    figures_of,
-    found_step,
+from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, launch_report
+from decodescope.analyzer.reports.main_steps import (
+    MainSteps,
+    find_main_steps,
+    main_steps_report,
+    step_kind_reports,
 )
-from decodescope.analyzer.reports.structure_reports import find_costs, with_model
+from decodescope.analyzer.reports.range_reports import range_reports
+from decodescope.analyzer.reports.structure_reports import find_costs, structure_reports, with_model
 from decodescope.analyzer.reports.user_facts import NOTHING, Given
-from decodescope.analyzer.roofline.roofline import op_work
+from decodescope.analyzer.roofline.roofline import Costs, op_work
 from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.communication_report import CommunicationReport
 from decodescope.analyzer.schema.report import SCHEMA_VERSION, Health, Report, StepReport
@@ -38,6 +47,7 @@ from decodescope.analyzer.timing.interruptions.interruption import (
     median_step,
     timed_steps,
 )
+from decodescope.analyzer.timing.step_annotations import UNKNOWN
 from decodescope.analyzer.timing.step_kinds import main_kind_steps
 from decodescope.analyzer.timing.timeline import Timeline, find_timeline, step_idle_ns
 from decodescope.analyzer.trace import Bools, Int64s, Trace
@@ -89,18 +99,20 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         of_main_kind=main_kind_steps(timeline.steps, timeline.step_annotations),
     )
     timed = timed_steps(timeline.steps, found.of_main_kind)
-    step = found_step(found, median_step(timeline.steps, found.interrupted_ns, timed))
+    step = _found_step(found, median_step(timeline.steps, found.interrupted_ns, timed))
     given, findings = with_model(step, facts)
     costs = find_costs(step, given)
     unprofiled_ns = trace.capture.unprofiled_step_ns if trace.capture else None
     step_ns = 0 if step.step is None or step.shares is None else step.shares.window.length_ns
-    circumstance = Circumstance(
-        host_steps=timed,
-        interrupted_ns=sum(interruption.length_ns for interruption in interruptions),
+    main, figures = _figures(
+        found,
+        step,
+        costs,
+        found.of_main_kind,
+        interruptions_ns=sum(interruption.length_ns for interruption in interruptions),
         unprofiled_ns=unprofiled_ns,
         profiler_ns=step_ns - unprofiled_ns if step_ns and unprofiled_ns else 0,
     )
-    main, figures = figures_of(found, step, costs, found.of_main_kind, circumstance)
     reported_interruptions = interruption_reports(timeline, interruptions)
     trace_health = health(
         timeline,
@@ -134,17 +146,18 @@ def analysis_of_step(analysis: Analysis, index: int) -> Analysis:
     """The analysis of a trace with the figures of its step `index`, which launched something: its
     answer, kernels, ranges, launches, layers and costs. The profiler costs a step of the main kind
     as much as the median one. What the report says of the whole trace stays."""
-    of_trace, chosen = analysis.report.answer, np.array([index])
+    of_trace = analysis.report.answer
     unprofiled_ns = of_trace.unprofiled_step_ns if index in analysis.of_main_kind else None
-    circumstance = Circumstance(
-        host_steps=chosen,
-        interrupted_ns=int(analysis.interrupted_ns[index]),
+    step = _found_step(analysis, index)
+    main, figures = _figures(
+        analysis,
+        step,
+        find_costs(step, _given_of(analysis, index)),
+        np.array([index]),
+        interruptions_ns=int(analysis.interrupted_ns[index]),
         unprofiled_ns=None,
         profiler_ns=(of_trace.step_ns or 0) - unprofiled_ns if unprofiled_ns else 0,
     )
-    step = found_step(analysis, index)
-    costs = find_costs(step, _given_of(analysis, index))
-    main, figures = figures_of(analysis, step, costs, chosen, circumstance)
     report = msgspec.structs.replace(analysis.report, **figures)
     return replace(analysis, median_step=index, main_ops=main.ops, report=report)
 
@@ -154,7 +167,7 @@ def step_limits_ns(analysis: Analysis, step_indices: Iterable[int]) -> dict[int,
     are left out."""
     limits_ns = {}
     for index in step_indices:
-        costs = find_costs(found_step(analysis, index), _given_of(analysis, index))
+        costs = find_costs(_found_step(analysis, index), _given_of(analysis, index))
         if (ns := step_limit(costs).ns) is not None:
             limits_ns[index] = ns
     return limits_ns
@@ -169,6 +182,63 @@ def _given_of(analysis: Analysis, index: int) -> Given:
 
 def _columns(timeline: Timeline) -> dict[str, Any]:
     return {column.name: getattr(timeline, column.name) for column in fields(timeline)}
+
+
+def _found_step(found: FoundTrace, step: int | None) -> MedianStep:
+    """The facts of a step before its costs; None is a trace without steps."""
+    shares = None
+    if len(found.trace.ops):
+        shares = op_shares(found, found.structure, window_of(found, step, found.interruptions))
+    structured, layers = structure_reports(found, found.own_ranges, found.structure, step, shares)
+    return MedianStep(
+        timeline=found,
+        step=step,
+        shares=shares,
+        report=structured,
+        layers=layers,
+        parts=() if shares is None else busy_parts(found, found.structure, shares),
+        annotation=UNKNOWN if step is None else found.step_annotations[step],
+    )
+
+
+def _figures(
+    found: FoundTrace,
+    standing: MedianStep,
+    costs: Costs,
+    steps: Int64s,
+    *,
+    interruptions_ns: int,
+    unprofiled_ns: int | None,
+    profiler_ns: int,
+) -> tuple[MainSteps, dict[str, Any]]:
+    """The figures of `steps` by the names of a report's fields: totals over those that no
+    interruption touches, and the answer of the one `standing` for them. The others are as in
+    `find_answer`."""
+    main = find_main_steps(found, steps, found.interrupted_ns, found.interruptions)
+    launches, answer = launch_report(found, main.ops), Answer()
+    if standing.shares is not None:
+        host_steps = timed_steps(found.steps, steps)
+        answer = find_answer(
+            standing,
+            standing.shares.window,
+            costs,
+            steps=0 if standing.step is None else len(steps),
+            host=host_frames(found, host_steps, found.interruptions),
+            launches=launches,
+            interruptions_ns=interruptions_ns,
+            unprofiled_ns=unprofiled_ns,
+            profiler_ns=profiler_ns,
+        )
+    return main, {
+        "launches": launches,
+        "kernels": kernel_reports(found, found.work, main.ops),
+        "ranges": range_reports(found, found.ranges, main),
+        "answer": answer,
+        "structure": standing.report,
+        "layers": standing.layers,
+        "step_cost": costs.step,
+        "main_steps": main_steps_report(found, main),
+    }
 
 
 def _with_reservations(answer: Answer, trace_health: Health) -> Answer:
@@ -202,46 +272,29 @@ def _communication(timeline: Timeline) -> CommunicationReport | None:
 
 
 def _step_reports(found: FoundTrace, timed: Int64s) -> tuple[StepReport, ...]:
-    steps = found.steps
-    times_ns = (steps.time_ns - found.interrupted_ns).tolist()
-    timed_indices = set(timed.tolist())
-    rows = zip(
-        found.step_annotations,
-        steps.host.length_ns.tolist(),
-        steps.busy_ns.tolist(),
-        steps.span.length_ns.tolist(),
-        steps.gpu_ops.tolist(),
-        steps.launch_calls.tolist(),
-        step_idle_ns(found),
-        found.interrupted_ns.tolist(),
-        strict=True,
-    )
-    return tuple(
-        StepReport(
+    steps, timed_indices, idle_ns = found.steps, set(timed.tolist()), step_idle_ns(found)
+    hosts_ns, spans_ns = steps.host.length_ns, steps.span.length_ns
+
+    def step_report(index: int) -> StepReport:
+        annotation, interrupted_ns = found.step_annotations[index], int(found.interrupted_ns[index])
+        gpu_ops, busy_ns = int(steps.gpu_ops[index]), int(steps.busy_ns[index])
+        span_ns = int(spans_ns[index])
+        return StepReport(
             index=index,
             name=found.step_name(index),
             kind=annotation.kind,
             batch=annotation.batch,
             kv_tokens=annotation.kv_tokens,
-            host_ns=host_ns,
+            host_ns=int(hosts_ns[index]),
             gpu_span_ns=span_ns if gpu_ops else None,
             busy_ns=busy_ns,
             idle_ns=span_ns - busy_ns if gpu_ops else None,
-            launch_calls=calls,
+            launch_calls=int(steps.launch_calls[index]),
             gpu_ops=gpu_ops,
-            gaps=idle_by_name(idle_ns),
-            time_ns=times_ns[index] if gpu_ops else None,
+            gaps=idle_by_name(idle_ns[index]),
+            time_ns=int(steps.time_ns[index]) - interrupted_ns if gpu_ops else None,
             timed=index in timed_indices,
             interrupted_ns=interrupted_ns,
         )
-        for index, (
-            annotation,
-            host_ns,
-            busy_ns,
-            span_ns,
-            gpu_ops,
-            calls,
-            idle_ns,
-            interrupted_ns,
-        ) in enumerate(rows)
-    )
+
+    return tuple(map(step_report, range(len(steps))))

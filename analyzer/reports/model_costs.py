@@ -41,13 +41,6 @@ _OF_VARIANT = {
 _MOST_NAMED = 5
 
 
-def chosen_model(found: MedianStep, given: Given) -> tuple[GivenModel | None, tuple[Finding, ...]]:
-    """The model of a trace by the step that stands for it: the one that its capture names, else the
-    bundled model that alone fits; and what is to be said about it."""
-    capture = found.timeline.trace.capture
-    return _guess(found, given, trace_facts(found)) if capture is None else (_model_of(capture), ())
-
-
 def model_costs(
     found: MedianStep,
     given: Given,
@@ -158,12 +151,11 @@ def _check_time(found: MedianStep, works: dict[str, LimitedWork], source: str) -
             )
 
 
-def _guess(
-    found: MedianStep, given: Given, facts: TraceFacts
-) -> tuple[GivenModel | None, tuple[Finding, ...]]:
+def guessed_model(found: MedianStep, given: Given) -> tuple[GivenModel | None, tuple[Finding, ...]]:
     """The bundled model that alone fits the trace, and what is to be said about it."""
     from decodescope.analyzer.modelling.guess import candidates, narrowed
 
+    facts = trace_facts(found)
     fitting = candidates(facts, given.tensor_parallel)
     if len(fitting) != 1 or not fitting[0].is_enough:
         if not fitting:
@@ -194,7 +186,7 @@ def _guess(
     return chosen, (Finding("model_guessed", message),)
 
 
-def _model_of(capture: CaptureInfo) -> GivenModel | None:
+def captured_model(capture: CaptureInfo) -> GivenModel | None:
     """The model of one of decodescope's own runs, if its shape is known by name."""
     try:
         shape = read_model_config(capture.model)

@@ -44,7 +44,7 @@ class StepSizes:
 
 def trace_facts(found: MedianStep) -> TraceFacts:
     """The facts that the step shows of its model."""
-    trace, work, annotation = found.timeline.trace, found.work, found.annotation
+    trace, work, annotation = found.timeline.trace, found.timeline.work, found.annotation
     ops = np.flatnonzero(found.timeline.steps.op_step == found.step)
     if trace.capture is None:
         moved, flops = work.bytes[ops], work.flops[ops]
@@ -73,8 +73,9 @@ def kernels_of_roles(found: MedianStep) -> dict[str, list[str]]:
     trace = found.timeline.trace
     ops = np.flatnonzero(found.timeline.steps.op_step == found.step)
     names: dict[str, list[str]] = {}
-    for role in np.unique(found.structure.role[ops]).tolist():
-        of_role = np.unique(trace.ops.name[ops[found.structure.role[ops] == role]])
+    roles = found.timeline.structure.role[ops]
+    for role in np.unique(roles).tolist():
+        of_role = np.unique(trace.ops.name[ops[roles == role]])
         names[ROLES[role]] = [trace.names[name] for name in of_role.tolist()]
     return names
 

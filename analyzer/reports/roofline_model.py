@@ -74,23 +74,16 @@ def roofline_model(report: Report) -> RooflineModel:
 def _of_parts(report: Report, name: str) -> Roofline | None:
     """The work and the attributed time of the parts whose longest kernel has this name, None if
     none of them says its work for certain."""
-    parts = report.answer.parts
+    parts, cost = report.answer.parts, report.step_cost
     own = [part for part in parts if part.kernel == name and part.bytes is not None]
-    if not own or report.step_cost is None or not report.step_cost.is_certain:
-        return None
     ns = sum(part.ns for part in own)
-    moved, flops = (sum(getattr(part, key) or 0 for part in own) for key in ("bytes", "flops"))
-    limit_ns = sum(part.limit_ns or 0 for part in own)
-    return Roofline(
-        calls=sum(part.ops for part in own),
-        total_ns=ns,
-        bytes=moved,
-        flops=flops,
-        bytes_per_s=moved * 1e9 / ns if ns else 0.0,
-        flops_per_s=flops * 1e9 / ns if ns else 0.0,
-        limit=max(own, key=lambda part: part.limit_ns or 0).limit_bound,
-        share_of_limit=limit_ns / ns if ns and limit_ns else None,
+    if not ns or cost is None or not cost.is_certain:
+        return None
+    moved, flops, limit_ns = (
+        sum(getattr(part, key) or 0 for part in own) for key in ("bytes", "flops", "limit_ns")
     )
+    per_s, share = 1e9 / ns, limit_ns / ns if limit_ns else None
+    return Roofline(len(own), ns, moved, flops, moved * per_s, flops * per_s, None, share)
 
 
 def _step(report: Report) -> RooflinePoint | None:

@@ -152,9 +152,11 @@ def with_model(found: MedianStep, facts: Given) -> tuple[Given, tuple[Finding, .
     if trace.capture is None and not (facts.guess and _shows_a_model(found)):
         return facts, ()
     # Traces that show no model need none of the modules that model one.
-    from decodescope.analyzer.reports.model_costs import chosen_model
+    from decodescope.analyzer.reports.model_costs import captured_model, guessed_model
 
-    model, findings = chosen_model(found, facts)
+    if trace.capture is not None:
+        return replace(facts, model=captured_model(trace.capture)), ()
+    model, findings = guessed_model(found, facts)
     return replace(facts, model=model), findings
 
 
@@ -182,7 +184,7 @@ def find_costs(found: MedianStep, facts: Given) -> Costs:
         return costs
     works = limits_by_shapes(
         trace,
-        found.work,
+        found.timeline.work,
         shares.rows[shares.own],
         shares.ns[shares.own],
         shares.part[shares.own],

@@ -1,6 +1,5 @@
-"""The steps of a trace, their kinds, and idle time by class."""
+"""The steps of a trace, and their kinds."""
 
-import dataclasses
 from collections.abc import Mapping
 from operator import attrgetter
 from types import MappingProxyType
@@ -29,22 +28,35 @@ _NO_LIMITS: Mapping[int, int] = MappingProxyType({})
 
 
 def steps_table(
-    report: Report, most: int | None = None, limits_ns: Mapping[int, int] = _NO_LIMITS
+    report: Report,
+    most: int | None = None,
+    limits_ns: Mapping[int, int] = _NO_LIMITS,
+    with_median: bool = False,
 ) -> Table[StepReport]:
-    """The first `most` steps; `limits_ns` are those that are known, by the step's index. A class of
-    gaps that occurred has a column, and markers that differ."""
+    """The first `most` steps, below the median one if that is wanted; `limits_ns` are those that
+    are known, by the step's index. A class of gaps that occurred has a column, and markers that
+    differ."""
     classes = [name for name in GAP_CLASSES if any(name in step.gaps for step in report.steps)]
     named = len({step.name for step in report.steps}) > 1
     of_main_kind = f"of {counted_steps(report.answer.steps, report.answer.kind)}"
+    rows, median = report.steps[:most], report.answer.step
+    if with_median and median is not None:
+        rows = (replace(report.steps[median], index=MEDIAN), *rows)
 
     def over_ns(step: StepReport) -> int | None:
-        limit_ns = limits_ns.get(step.index)
+        limit_ns = limits_ns.get(step.index if step.index != MEDIAN else median or 0)
         return None if limit_ns is None or step.time_ns is None else step.time_ns - limit_ns
 
     return Table(
         "steps",
         (
-            Column("index", "step", PLACE, "The step's number.", text=_number),
+            Column(
+                "index",
+                "step",
+                PLACE,
+                "The step's number.",
+                text=lambda step: "median" if step.index == MEDIAN else f"{step.index}",
+            ),
             Column(
                 "kind",
                 "kind",
@@ -108,42 +120,9 @@ def steps_table(
             ),
             *map(_class_column, classes),
         ),
-        report.steps[:most],
+        rows,
         total=len(report.steps),
         key=attrgetter("index"),
-    )
-
-
-def steps_to_choose(report: Report, limits_ns: Mapping[int, int]) -> Table[StepReport]:
-    """All steps, below a row of the one with the median time, whose number is `MEDIAN`."""
-    median = report.answer.step
-    if median is None:
-        return steps_table(report, limits_ns=limits_ns)
-    if median in limits_ns:
-        limits_ns = {**limits_ns, MEDIAN: limits_ns[median]}
-    table, row = (
-        steps_table(report, limits_ns=limits_ns),
-        replace(report.steps[median], index=MEDIAN),
-    )
-    return dataclasses.replace(table, rows=(row, *report.steps))
-
-
-def idle_by_step_table(report: Report, classes: int, most: int) -> Table[StepReport]:
-    """The idle time of each step, in the `classes` with most of it and all others together."""
-    sums = {name: sum(step.gaps.get(name, 0) for step in report.steps) for name in GAP_CLASSES}
-    occurred = sorted((name for name in sums if sums[name]), key=lambda name: -sums[name])
-    groups: dict[str, tuple[str, ...]] = {name: (name,) for name in occurred[:classes]}
-    if len(occurred) > classes:
-        groups["others"] = tuple(occurred[classes:])
-    return Table(
-        "steps",
-        (
-            Column("index", "step", PLACE, "The step's number."),
-            Column("idle_ns", "all idle", DURATION, "Its idle time."),
-            *(_group_column(name, group) for name, group in groups.items()),
-        ),
-        report.steps[:most],
-        total=len(report.steps),
     )
 
 
@@ -210,10 +189,6 @@ def step_kinds_table(report: Report, most: int) -> Table[StepKindReport]:
     )
 
 
-def _number(step: StepReport) -> str:
-    return "median" if step.index == MEDIAN else f"{step.index}"
-
-
 def _class_column(name: str) -> Column[StepReport]:
     return Column(
         f"gaps.{name}",
@@ -223,10 +198,3 @@ def _class_column(name: str) -> Column[StepReport]:
         lambda step: step.gaps.get(name),
         priority=DETAIL,
     )
-
-
-def _group_column(name: str, classes: tuple[str, ...]) -> Column[StepReport]:
-    def ns(step: StepReport) -> int | None:
-        return sum(step.gaps.get(name, 0) for name in classes) if step.gpu_ops else None
-
-    return Column(f"gaps.{name}", name, DURATION, "The idle time of the class.", ns)

@@ -18,11 +18,7 @@ from decodescope.analyzer.tables.gaps_table import (
 )
 from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.analyzer.tables.ranges_table import ranges_table
-from decodescope.analyzer.tables.steps_table import (
-    idle_by_step_table,
-    step_kinds_table,
-    steps_table,
-)
+from decodescope.analyzer.tables.steps_table import step_kinds_table, steps_table
 from decodescope.analyzer.text.formatting import count, percent, weights_note
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.views.table_parts import (
@@ -50,7 +46,6 @@ _OVERVIEW_ROWS = {"kinds": 4, "steps": 5, "kernels": 30}
 _OVERVIEW_PARTS, _OVERVIEW_FINDINGS, _LEAST_KERNEL_LINES = 8, 5, 10
 # Rows of a table that was asked for.
 _MOST_ROWS = 1_000
-_STEP_CELLS, _CLASS_CELLS = 24, 16
 _DEVICES_BY_NAME = 4
 
 Draw = Callable[[Report, int, int], Iterator[RenderableType]]
@@ -200,14 +195,10 @@ def _ranges(report: Report, width: int, most: int) -> Iterator[RenderableType]:
 
 
 def _gaps(report: Report, width: int, most: int) -> Iterator[RenderableType]:
-    """Idle time by class, by step, and the longest gaps."""
+    """Idle time by class, and the longest gaps."""
     from decodescope.analyzer.views.report_blocks import gap_blocks
 
     yield from section("Idle gaps", rich_table(gap_classes_table(report), width))
-    if report.steps:
-        classes = max((width - _STEP_CELLS) // _CLASS_CELLS, 1)
-        by_step = idle_by_step_table(report, classes, most)
-        yield from section("Idle by step", rich_table(by_step, width))
     yield from section("Longest gaps", gap_blocks(longest_gaps_table(report), report, width))
 
 

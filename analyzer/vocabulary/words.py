@@ -6,12 +6,7 @@ from typing import TYPE_CHECKING
 from decodescope.analyzer.schema.answer import Bound
 from decodescope.analyzer.schema.communication_report import CommunicationReport
 from decodescope.analyzer.schema.report import GapReport, Report
-from decodescope.analyzer.schema.step_report import (
-    StepCost,
-    StepKind,
-    StepKindReport,
-    StructureReport,
-)
+from decodescope.analyzer.schema.step_report import StepCost, StepKindReport, StructureReport
 from decodescope.analyzer.text.formatting import (
     UNKNOWN,
     bytes_size,
@@ -198,7 +193,7 @@ def steps_words(report: Report) -> str:
     return f"{'mean of ' if steps > 1 else ''}{count(steps)} of {count(all_steps)} steps"
 
 
-def counted_steps(steps: int, kind: StepKind = "unknown") -> str:
+def counted_steps(steps: int, kind: str = "unknown") -> str:
     """`9 decode steps`; without an unknown kind."""
     of_kind = "" if kind == "unknown" else f"{kind} "
     return f"{count(steps)} {of_kind}step{'s' * (steps != 1)}"

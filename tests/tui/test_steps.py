@@ -8,13 +8,12 @@ import pytest
 from decodescope.analyzer import Analysis, load
 from decodescope.analyzer.reports.analysis import analysis_of_step, analyze
 from decodescope.analyzer.tables.columns import DURATION
-from decodescope.analyzer.tables.steps_table import MEDIAN, steps_table, steps_to_choose
+from decodescope.analyzer.tables.steps_table import MEDIAN, steps_table
 from decodescope.analyzer.text.formatting import count, duration, microseconds
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.picks import KernelPick, OpPick
 from decodescope.tui.model.sources import ReplaySource
-from decodescope.tui.panels.steps import StepTablePanel
-from decodescope.tui.screens.steps import StepsScreen
+from decodescope.tui.screens.steps import StepsScreen, StepTablePanel
 from tests.helpers.app.recorded import app_of, press
 from tests.helpers.planted.situations import situation
 from tests.helpers.scripted import Session, StillClock, ready, settle, text_of, write_trace
@@ -140,7 +139,7 @@ def panel_step(app: DecodescopeApp) -> int:
 def test_the_row_of_the_median_has_the_figures_of_the_answer(name: str) -> None:
     analysis = analyze(load_bytes(name))
     report, limits_ns = analysis.report, {index: 1000 * index for index in range(20)}
-    table = steps_to_choose(report, limits_ns)
+    table = steps_table(report, limits_ns=limits_ns, with_median=True)
     over = next(column for column in table.columns if column.key == "over_ns")
     if report.answer.step is None:
         assert not table.rows

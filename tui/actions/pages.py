@@ -82,14 +82,13 @@ class PageController:
         from decodescope.tui.screens.steps import StepsScreen
 
         view, moment = self._painter.shown()
-        if view.window is None or not view.window.report.steps:
+        if not view.has_steps:
             self._app.notify(NO_STEPS, severity="warning")
         else:
             self._app.push_screen(StepsScreen(self._painter.screen.brush, view, moment))
 
     def next_step(self, by: int) -> None:
-        """Choose the step that begins next after the chosen one, or the one before; without a
-        chosen one, beside the median step."""
+        """Choose the step that begins after the one shown, or before it."""
         window = self._painter.shown()[0].window
         if window is None or window.tracks.home_step is None:
             self._app.notify(NO_STEPS, severity="warning")

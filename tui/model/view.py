@@ -226,6 +226,11 @@ class View:
         return self.about is not None and self.about.device == "cpu"
 
     @property
+    def has_steps(self) -> bool:
+        """Whether there are steps to choose from."""
+        return self.window is not None and self.window.tracks.home_step is not None
+
+    @property
     def waiting(self) -> str:
         """Why there is no window to show."""
         if self.state == "unreadable":

@@ -27,12 +27,12 @@ from tests.helpers.rich_report import rich_report, text_of
 ALL = tuple(section.name for section in SECTIONS)
 TITLES = {
     *("Kinds of steps", "Steps", "Parts of a step", "Kernels", "Leaf operators", "Ranges"),
-    *("Idle gaps", "Idle by step", "Longest gaps", "Launch calls", "Devices", "Streams"),
+    *("Idle gaps", "Longest gaps", "Launch calls", "Devices", "Streams"),
     *("Threads", "Communication", "Interruptions"),
 }
 OURS = ("cpu_two_blocks", "h200_compiled_ungraphed", "h200_graph_replays")
 OTHERS = ("a100_eager", "v100_cuda_graph", "cpu_only", "mi300x_vllm_decode_graph")
-GAPS = ("Idle gaps", "Idle by step", "Longest gaps")
+GAPS = ("Idle gaps", "Longest gaps")
 CUT_CELL = re.compile(r"…(  |$)", re.MULTILINE)
 
 
@@ -238,13 +238,6 @@ def test_a_longest_gap_has_its_place_and_what_the_host_did() -> None:
         "before kernel",
         "host: in no operator or call",
     ]
-
-
-def test_idle_by_step_shows_the_largest_classes_and_the_sum_of_the_others() -> None:
-    lines = table_text(rich_report(), 60).splitlines()
-    head = lines.index("Idle by step") + 1
-    assert lines[head].split() == ["step", "all", "idle", "dependency", "launch_call", "others"]
-    assert "others" not in table_text(rich_report(), 120, ("gaps",))
 
 
 def attributed(report: Report, exact: int, partial: int, none: int) -> str:
