@@ -28,6 +28,7 @@ from decodescope.analyzer.tables.communication_table import (
 from decodescope.analyzer.tables.devices_table import devices_table, streams_table
 from decodescope.analyzer.tables.gaps_table import (
     gap_classes_table,
+    gap_groups_table,
     idle_by_class_table,
     interruptions_table,
     longest_gaps_table,
@@ -102,6 +103,7 @@ def _of_a_trace(report: Report) -> dict[str, Table[Any]]:
         "Idle time by class": gap_classes_table(report),
         "Idle time by class, per step": idle_by_class_table(report),
         "Idle time by stream and class": stream_gaps_table(report),
+        "Groups of gaps": gap_groups_table(report),
         "Gaps": longest_gaps_table(report),
         "Interruptions": interruptions_table(report),
         "Communication": communication_table(report),

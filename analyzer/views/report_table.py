@@ -13,6 +13,7 @@ from decodescope.analyzer.schema.report import Attribution, Report
 from decodescope.analyzer.tables.devices_table import devices_table, streams_table
 from decodescope.analyzer.tables.gaps_table import (
     gap_classes_table,
+    gap_groups_table,
     interruptions_table,
     longest_gaps_table,
 )
@@ -200,7 +201,7 @@ def _ranges(report: Report, width: int, most: int) -> Iterator[RenderableType]:
 
 
 def _gaps(report: Report, width: int, most: int) -> Iterator[RenderableType]:
-    """Idle time by class, by step, and the longest gaps."""
+    """Idle time by class and by step, gaps by the ops around them, and the longest gaps."""
     from decodescope.analyzer.views.report_blocks import gap_blocks
 
     yield from section("Idle gaps", rich_table(gap_classes_table(report), width))
@@ -208,6 +209,8 @@ def _gaps(report: Report, width: int, most: int) -> Iterator[RenderableType]:
         classes = max((width - _STEP_CELLS) // _CLASS_CELLS, 1)
         by_step = idle_by_step_table(report, classes, most)
         yield from section("Idle by step", rich_table(by_step, width))
+    groups = rich_table(gap_groups_table(report, most), width)
+    yield from section("Gaps by class, op before and op after", groups)
     yield from section("Longest gaps", gap_blocks(longest_gaps_table(report), report, width))
 
 
