@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
 from decodescope.analyzer.answer.answer import find_answer
 from decodescope.analyzer.answer.host_frames import host_frames
@@ -16,7 +17,7 @@ from decodescope.analyzer.reports.device_report import (
     interruption_reports,
     largest_gaps,
 )
-from decodescope.analyzer.reports.gap_list import gap_group_reports
+from decodescope.analyzer.reports.gap_list import REPORTED_GROUPS, grouped_gaps
 from decodescope.analyzer.reports.health import health, why_no_answer
 from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, launch_report
 from decodescope.analyzer.reports.main_steps import (
@@ -118,7 +119,7 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
     trace_health = health(
         timeline, answer.profiler_ratio, reported_interruptions, ranges.tree.cut, costs.findings
     )
-    gap_groups, gap_group_count = gap_group_reports(timeline)
+    gap_groups, _ = grouped_gaps(timeline, np.arange(len(timeline.gaps)))
     report = Report(
         schema_version=SCHEMA_VERSION,
         source=trace.source,
@@ -131,8 +132,8 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         answer=_with_reservations(answer, trace_health),
         capture=trace.capture,
         largest_gaps=largest_gaps(timeline, ranges),
-        gap_groups=gap_groups,
-        gap_group_count=gap_group_count,
+        gap_groups=gap_groups[:REPORTED_GROUPS],
+        gap_group_count=len(gap_groups),
         attribution=attribution(own_ranges, int((ranges.op_node != own_ranges.op_node).sum())),
         kernels_ranked_by="attributed_ns" if timeline.overlapping else "total_ns",
         step_kinds=step_kind_reports(timeline, interrupted_ns),

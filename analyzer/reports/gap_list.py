@@ -6,12 +6,12 @@ from typing import NamedTuple
 import numpy as np
 
 from decodescope.analyzer.attribution.ranges import Ranges
-from decodescope.analyzer.reports.device_report import IdleTotals, idle_totals
+from decodescope.analyzer.reports.device_report import IdleTotals, idle_totals, rows_within
 from decodescope.analyzer.schema.report import GAP_CLASSES, GapGroup
 from decodescope.analyzer.timing.gaps import HOST_WAIT
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
 from decodescope.analyzer.timing.timeline import Timeline
-from decodescope.analyzer.trace import Bools, Columns, Int8s, Int64s
+from decodescope.analyzer.trace import Bools, Int8s, Int64s
 
 REPORTED_GROUPS = 100
 
@@ -73,87 +73,70 @@ def longest_first(timeline: Timeline, chosen: Int64s) -> Int64s:
     return chosen[np.argsort(-timeline.gaps.length_ns[chosen], kind="stable")]
 
 
-def gap_classes(timeline: Timeline) -> Int8s:
-    """The class of the longest part of each gap, an index in `GAP_CLASSES`; of equal parts, the
-    first."""
-    parts = timeline.parts
-    classes = np.zeros(len(timeline.gaps), dtype=np.int8)
+def gap_classes(timeline: Timeline, chosen: Int64s) -> Int8s:
+    """The class of the longest part of each gap in the rows `chosen`, which are in order, as an
+    index in `GAP_CLASSES`; of equal parts, the first."""
+    parts = timeline.parts.take(rows_within(timeline.parts.gap, chosen))
     if not len(parts):
-        return classes
+        return parts.kind
     starts = np.flatnonzero(np.diff(parts.gap, prepend=-1))
     longest_ns = np.maximum.reduceat(parts.length_ns, starts)
     sizes = np.diff(starts, append=len(parts))
     longest = np.flatnonzero(parts.length_ns == np.repeat(longest_ns, sizes))
-    first = longest[np.diff(parts.gap[longest], prepend=-1) > 0]
-    classes[parts.gap[first]] = parts.kind[first]
-    return classes
+    return parts.kind[longest[np.diff(parts.gap[longest], prepend=-1) > 0]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GapGroups(Columns):
-    """One row for each (class, name of the op before, name of the op after) of some gaps, the
-    largest total first; names index `Trace.names`, `label` is one of `HOST_WAIT_LABELS` or -1.
-
-    The gaps of a group are `count` places of the `order` of `grouped_gaps`, from `first` on.
-    """
-
-    gap_class: Int64s
-    prev: Int64s
-    next: Int64s
-    label: Int64s
-    count: Int64s
-    total_ns: Int64s
-    max_ns: Int64s
-    first: Int64s
-
-    def report(self, timeline: Timeline, row: int) -> GapGroup:
-        """The group in this row, with its names."""
-        names, label = timeline.trace.names, int(self.label[row])
-        return GapGroup(
-            gap_class=GAP_CLASSES[self.gap_class[row]],
-            label=HOST_WAIT_LABELS[label] if label >= 0 else None,
-            prev=names[self.prev[row]],
-            next=names[self.next[row]],
-            count=int(self.count[row]),
-            total_ns=int(self.total_ns[row]),
-            max_ns=int(self.max_ns[row]),
-        )
-
-
-def grouped_gaps(timeline: Timeline, chosen: Int64s) -> tuple[GapGroups, Int64s]:
-    """The groups of the gaps in the rows `chosen`, and the order of these rows by group; those of a
-    group are in order of length, the longest first, ties as in `longest_first`."""
-    ops, gaps, waits = timeline.trace.ops, timeline.gaps, timeline.host_waits
-    names, classes = len(timeline.trace.names), gap_classes(timeline)[chosen].astype(np.int64)
-    prev, after = (ops.name[op[chosen]].astype(np.int64) for op in (gaps.prev, gaps.next))
-    codes, group = np.unique((classes * names + prev) * names + after, return_inverse=True)
-    length_ns = gaps.length_ns[chosen]
+def grouped_gaps(timeline: Timeline, chosen: Int64s) -> tuple[tuple[GapGroup, ...], Int64s]:
+    """The groups of the gaps in the rows `chosen`, which are in order, the one with the most time
+    first; and these rows by group, those of one group as in `longest_first`."""
+    trace, gaps, waits = timeline.trace, timeline.gaps, timeline.host_waits
+    ends = (trace.ops.name[op[chosen]].astype(np.int64) for op in (gaps.prev, gaps.next))
+    shape = (len(GAP_CLASSES), *2 * (max(len(trace.names), 1),))
+    codes = np.ravel_multi_index((gap_classes(timeline, chosen), *ends), shape)
+    codes, group = np.unique(codes, return_inverse=True)
     total_ns, max_ns = np.zeros((2, len(codes)), dtype=np.int64)
-    np.add.at(total_ns, group, length_ns)
-    np.maximum.at(max_ns, group, length_ns)
-    ranked = np.argsort(-total_ns, kind="stable")
-    rank = np.empty_like(ranked)
-    rank[ranked] = np.arange(len(ranked))
-    order = chosen[np.lexsort((-length_ns, rank[group]))]
-    count = np.bincount(group, minlength=len(codes))[ranked]
+    np.add.at(total_ns, group, gaps.length_ns[chosen])
+    np.maximum.at(max_ns, group, gaps.length_ns[chosen])
     # What the host did: of the waits of each group, the label with the most time.
     group_of_gap = np.full(len(gaps), len(codes))
-    group_of_gap[chosen] = rank[group]
+    group_of_gap[chosen] = group
     waited_ns = np.zeros((len(codes) + 1, len(HOST_WAIT_LABELS)), dtype=np.int64)
     np.add.at(waited_ns, (group_of_gap[waits.gap], waits.kind), waits.length_ns)
-    ends, next_name = np.divmod(codes[ranked], max(names, 1))
-    gap_class, prev_name = np.divmod(ends, max(names, 1))
-    label = np.where(gap_class == HOST_WAIT, waited_ns[:-1].argmax(axis=1), -1)
-    first = np.cumsum(count) - count
-    columns = (gap_class, prev_name, next_name, label, count, total_ns[ranked], max_ns[ranked])
-    return GapGroups(*columns, first), order
+    columns = (
+        *np.unravel_index(codes, shape),
+        waited_ns[:-1].argmax(axis=1),
+        np.bincount(group, minlength=len(codes)),
+        total_ns,
+        max_ns,
+    )
+    order = np.argsort(-total_ns, kind="stable")
+    groups = tuple(
+        GapGroup(
+            gap_class=GAP_CLASSES[kind],
+            label=HOST_WAIT_LABELS[label] if kind == HOST_WAIT else None,
+            prev=trace.names[prev],
+            next=trace.names[after],
+            count=count,
+            total_ns=total,
+            max_ns=longest,
+        )
+        for kind, prev, after, label, count, total, longest in zip(
+            *(column[order].tolist() for column in columns), strict=True
+        )
+    )
+    rank = np.argsort(order)
+    return groups, chosen[np.lexsort((-gaps.length_ns[chosen], rank[group]))]
 
 
-def gap_group_reports(timeline: Timeline) -> tuple[tuple[GapGroup, ...], int]:
-    """The `REPORTED_GROUPS` groups with the most time, of how many."""
-    groups, _ = grouped_gaps(timeline, np.arange(len(timeline.gaps)))
-    shown = range(min(len(groups), REPORTED_GROUPS))
-    return tuple(groups.report(timeline, row) for row in shown), len(groups)
+def gaps_of_group(
+    timeline: Timeline, chosen: Int64s, gap_class: str, prev: str, after: str
+) -> Int64s:
+    """The gaps in the rows `chosen` that have this class, between ops of these names."""
+    names, ops, gaps = timeline.trace.names, timeline.trace.ops, timeline.gaps
+    for op, name in ((gaps.prev, prev), (gaps.next, after)):
+        number = names.index(name) if name in names else -1
+        chosen = chosen[ops.name[op[chosen]] == number]
+    return np.asarray(chosen[gap_classes(timeline, chosen) == GAP_CLASSES.index(gap_class)])
 
 
 def _inside_step(timeline: Timeline, step: int) -> Bools:

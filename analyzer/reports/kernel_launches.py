@@ -1,19 +1,23 @@
-"""One kernel at a time: its launches, how their times are distributed, and what they belong to."""
+"""Kernels in groups: by role, layer or module. One kernel at a time: its launches, how their times
+are distributed, and what they belong to."""
 
 from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from decodescope.analyzer.attribution.range_tree import NO_NODE
+from decodescope.analyzer.attribution.range_tree import GRAPH_REPLAY, NO_NODE, folded_name
+from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.reports.distributions import percentiles
-from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, kernel_times
+from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, reports_by
 from decodescope.analyzer.schema.kernel_report import KernelReport, LaunchShape, Percentiles
 from decodescope.analyzer.trace import Columns, Int64s
 
 UNKNOWN_NS = -1
+NO_RANGE = "no range"
 _TOP_RANGES = 8
 
 
@@ -72,14 +76,82 @@ def kernels_within(analysis: Analysis, path: str) -> tuple[KernelReport, ...]:
     return kernel_reports(analysis, analysis.work, inside)
 
 
-def longest_kernels_within(analysis: Analysis, path: str, most: int) -> list[tuple[str, int, int]]:
-    """Name, count and time (attributed time, if ops overlap) of the first `most` kernels of
-    `kernels_within`, without the other figures."""
-    inside = analysis.ranges.ops_within(path) & analysis.main_ops
-    times = kernel_times(analysis, inside).take(slice(most))
-    names = [analysis.trace.names[name] for name in times.name.tolist()]
-    ranked_ns = times.attributed_ns if analysis.overlapping else times.total_ns
-    return list(zip(names, times.count.tolist(), ranked_ns.tolist(), strict=True))
+@dataclass(frozen=True, slots=True, eq=False)
+class OpGroups:
+    """The number of each op's group, an index in `names`; of layers, in their order."""
+
+    number: Int64s
+    names: tuple[str, ...]
+
+
+def op_groups(analysis: Analysis, by: str) -> OpGroups:
+    """The groups of ops `by` "role", "layer" or "module": the innermost range of the program, with
+    "*" for numbers."""
+    structure, tree = analysis.structure, analysis.ranges.tree
+    if by == "role":
+        return OpGroups(structure.role.astype(np.int64), ROLES)
+    if by == "layer":
+        layers = (f"layer.{layer}" for layer in range(int(structure.layer.max(initial=-1)) + 1))
+        return OpGroups(structure.layer.astype(np.int64) + 1, ("outside of layers", *layers))
+    own = np.arange(-1, len(tree))
+    for node, parent in enumerate(tree.parents):
+        if tree.operator[node] or tree.inferred[node] or tree.names[node] == GRAPH_REPLAY:
+            own[node + 1] = own[parent + 1]
+    used, place = np.unique(own[analysis.ranges.op_node + 1], return_inverse=True)
+    paths = [folded_name(analysis.ranges.paths[one]) if one >= 0 else NO_RANGE for one in used]
+    numbers = {path: number for number, path in enumerate(dict.fromkeys(paths))}
+    return OpGroups(np.array([numbers[path] for path in paths])[place], tuple(numbers))
+
+
+def groupings(analysis: Analysis) -> tuple[str, ...]:
+    """The ways in which the kernels of the main steps fall into groups."""
+    kernels = analysis.main_ops & (analysis.trace.ops.kind == analysis.trace.kernel_kind)
+    ways = ("role", "layer", "module")
+    numbers = {way: op_groups(analysis, way).number[kernels] for way in ways}
+    return tuple(way for way in ways if len(np.unique(numbers[way])) > 1)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelGroup:
+    """The sums over the `kernels` of a group, whose shares are of all kernels; the largest kernel
+    is first. `number` is that of `OpGroups`."""
+
+    number: int
+    report: KernelReport
+    kernels: tuple[KernelReport, ...]
+
+
+def kernel_groups(analysis: Analysis, by: str, path: str | None = None) -> tuple[KernelGroup, ...]:
+    """The groups of the kernels of the main steps, or of those in the range `path`: the one with
+    the most time first, but layers in their order."""
+    groups, names = op_groups(analysis, by), analysis.trace.names
+    chosen = analysis.main_ops
+    if path is not None:
+        chosen = chosen & analysis.ranges.ops_within(path)
+    sums = reports_by(analysis, analysis.work, chosen, groups.number, groups.names)
+    each = groups.number * len(names) + analysis.trace.ops.name
+    kernels: dict[int, list[KernelReport]] = {number: [] for number in sums}
+    for number, kernel in reports_by(analysis, analysis.work, chosen, each, names).items():
+        kernels[number // len(names)].append(kernel)
+    order = sorted(sums) if by == "layer" else sums
+    return tuple(KernelGroup(number, sums[number], tuple(kernels[number])) for number in order)
+
+
+def kernel_group(analysis: Analysis, by: str, name: str, path: str | None) -> KernelGroup | None:
+    """One of them; None if it has no kernel there."""
+    groups = op_groups(analysis, by)
+    own = groups.names.index(name) if name in groups.names else -1
+    chosen = analysis.main_ops & (groups.number == own)
+    if path is not None:
+        chosen &= analysis.ranges.ops_within(path)
+    sums = reports_by(analysis, analysis.work, chosen, groups.number, groups.names)
+    if own not in sums:
+        return None
+    every = analysis.report.kernels
+    share = sums[own].total_ns / (sum(kernel.total_ns for kernel in every) or 1)
+    attributed = sums[own].attributed_ns / (sum(kernel.attributed_ns for kernel in every) or 1)
+    report = replace(sums[own], share=share, attributed_share=attributed)
+    return KernelGroup(own, report, kernel_reports(analysis, analysis.work, chosen))
 
 
 def kernel_launches(analysis: Analysis, name: str, within: str | None = None) -> KernelLaunches:

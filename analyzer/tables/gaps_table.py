@@ -1,4 +1,4 @@
-"""Idle time by class, of each device, over all devices or by stream; gaps in groups, and single gaps
+"""Idle time by class, of each device, over all devices or by stream; groups of gaps; single gaps
 with the ops and the host around each; interruptions."""
 
 from collections.abc import Callable, Iterator, Sequence
@@ -214,7 +214,9 @@ def gap_group_columns(idle_ns: int, names: ShortNames) -> tuple[Column[GapGroup]
         ),
         Column("count", "gaps", COUNT, "How many gaps.", priority=2),
         Column("total_ns", "total", DURATION, "Their time.", tone="strong"),
-        Column("mean_ns", "mean", DURATION, "Their mean.", quotient("total_ns", "count"), priority=5),
+        Column(
+            "mean_ns", "mean", DURATION, "Their mean.", quotient("total_ns", "count"), priority=5
+        ),
         Column("max_ns", "longest", DURATION, "The longest of them.", priority=4),
         Column(
             "idle_share",

@@ -9,6 +9,7 @@ from operator import attrgetter
 from msgspec.structs import replace
 
 from decodescope.analyzer.attribution.range_tree import folded_name
+from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.schema.report import GAP_CLASSES, RangeReport, Report
 from decodescope.analyzer.schema.step_report import Confidence
 from decodescope.analyzer.tables.columns import (
@@ -201,6 +202,7 @@ def _columns(report: Report, folded: bool, steps: int | None) -> tuple[Column[Ra
             RANGE,
             "The range; ranges that differ only in their numbers may be one row.",
             text=_label,
+            fit=_label,
             sort=attrgetter("label"),
             least=24,
         ),
@@ -212,9 +214,11 @@ def _columns(report: Report, folded: bool, steps: int | None) -> tuple[Column[Ra
     )
 
 
-def _label(line: RangeLine) -> str:
-    several = len(line.each_ns)
-    return f"{line.label} \u00d7{several}" if several > 1 else line.label
+def _label(line: RangeLine, cells: int | None = None) -> str:
+    """The label, cut where `cells` are few, and how many ranges it stands for."""
+    several = f" \u00d7{len(line.each_ns)}" if len(line.each_ns) > 1 else ""
+    label = line.label if cells is None else cut_middle(line.label, max(cells - len(several), 1))
+    return label + several
 
 
 def confidence_words(line: RangeLine) -> str:
@@ -243,7 +247,7 @@ def _folded(steps: int | None) -> tuple[Column[RangeLine], ...]:
             _TIME,
             "The mean time of one of several ranges in one row.",
             lambda line: line.mean_ns / (steps or 1) if len(line.each_ns) > 1 else None,
-            priority=4,
+            priority=1,
             tone="dim",
         ),
         Column(

@@ -47,7 +47,7 @@ def test_classes_and_order_are_those_of_the_largest_gaps(
 ) -> None:
     analysis = analysed(*window)
     rows = longest_first(analysis, chosen_gaps(analysis, analysis.ranges, GapChoice()))
-    classes = gap_classes(analysis)
+    classes = gap_classes(analysis, np.arange(len(analysis.gaps)))
     assert sorted(rows.tolist()) == list(range(len(analysis.gaps)))
     found = [gap_report(analysis, analysis.ranges, row) for row in rows.tolist()]
     assert tuple(found[:10]) == analysis.report.largest_gaps
