@@ -42,7 +42,8 @@ class KernelLaunches(Columns):
 
 @dataclass(frozen=True, slots=True)
 class RangeShare:
-    """The `launches` of a kernel whose own range is `path`, and their attributed time."""
+    """The `launches` of a kernel whose own range has this folded `path`, and their attributed
+    time."""
 
     path: str
     launches: int
@@ -213,10 +214,12 @@ def kernel_profile(
     attributed_ns = np.zeros(len(paths), dtype=np.int64)
     inside = node != NO_NODE
     np.add.at(attributed_ns, node[inside], launches.attributed_ns[inside])
-    ranges = [
-        RangeShare(paths[number], times, int(attributed_ns[number]))
-        for number, times in _counts(node)
-    ]
+    of_paths: dict[str, tuple[int, int]] = {}
+    for number, times in _counts(node):
+        path = folded_name(paths[number])
+        before, before_ns = of_paths.get(path, (0, 0))
+        of_paths[path] = (before + times, before_ns + int(attributed_ns[number]))
+    ranges = [RangeShare(path, *figures) for path, figures in of_paths.items()]
     ranges.sort(key=lambda share: (-share.attributed_ns, share.path))
     call = trace.ops.launch[launches.op]
     return KernelProfile(

@@ -185,8 +185,8 @@ class GapGroupRows(Rows):
             ]
         report, causes = self.gaps.report(gap), self.gaps.causes(gap, inks)
         where = report.range or host_words(report) or ""
-        at = f"at {duration(report.at_ns)}"
-        at += "" if report.step is None else f", step {report.step}"
+        step = "" if report.step is None else f"step {report.step} "
+        at = f"{step}at {duration(report.at_ns)}"
         at += f", {device_words(report.device)}" if self._several else ""
         texts = {
             "gap_class": replace(causes, text=lead + causes.text),
