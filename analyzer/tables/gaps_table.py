@@ -28,12 +28,7 @@ from decodescope.analyzer.tables.columns import (
 )
 from decodescope.analyzer.tables.devices_table import device_column
 from decodescope.analyzer.tables.figures import quotient
-from decodescope.analyzer.vocabulary.words import (
-    CPU_GAP_MEANINGS,
-    GAP_MEANINGS,
-    device_words,
-    gap_causes,
-)
+from decodescope.analyzer.vocabulary.words import CPU_GAP_MEANINGS, GAP_MEANINGS, device_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,17 +229,6 @@ def gap_group_columns(idle_ns: int, names: ShortNames) -> tuple[Column[GapGroup]
 
 def group_cause(group: GapGroup) -> str:
     return group.gap_class if group.label is None else f"{group.gap_class}: {group.label}"
-
-
-def longest_gaps_table(report: Report) -> Table[GapReport]:
-    gaps = report.largest_gaps
-    names = ShortNames(name for gap in gaps for name in (gap.prev, gap.next))
-    return Table(
-        "gaps",
-        gap_columns(report.devices, names, lambda gap: " + ".join(gap_causes(gap))),
-        gaps,
-        mark=lambda gap: Mark("gap", gap.gap_class),
-    )
 
 
 def gap_columns(

@@ -15,7 +15,6 @@ from decodescope.analyzer.tables.gaps_table import (
     gap_classes_table,
     gap_groups_table,
     interruptions_table,
-    longest_gaps_table,
 )
 from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.analyzer.tables.ranges_table import ranges_table
@@ -201,17 +200,13 @@ def _ranges(report: Report, width: int, most: int) -> Iterator[RenderableType]:
 
 
 def _gaps(report: Report, width: int, most: int) -> Iterator[RenderableType]:
-    """Idle time by class and by step, gaps by the ops around them, and the longest gaps."""
-    from decodescope.analyzer.views.report_blocks import gap_blocks
-
+    """Idle time by class and by step, and gaps by class and the ops around them."""
     yield from section("Idle gaps", rich_table(gap_classes_table(report), width))
     if report.steps:
         classes = max((width - _STEP_CELLS) // _CLASS_CELLS, 1)
         by_step = idle_by_step_table(report, classes, most)
         yield from section("Idle by step", rich_table(by_step, width))
-    groups = rich_table(gap_groups_table(report, most), width)
-    yield from section("Gaps by class, op before and op after", groups)
-    yield from section("Longest gaps", gap_blocks(longest_gaps_table(report), report, width))
+    yield from section("Gaps", rich_table(gap_groups_table(report, most), width))
 
 
 def _launches(report: Report, width: int, most: int) -> Iterator[RenderableType]:
