@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer.names.short_names import short_name
 from decodescope.analyzer.reports.gap_list import longest_first
+from decodescope.analyzer.tables.gaps_table import group_cause
 from decodescope.analyzer.text.formatting import count, duration, percent
 from decodescope.analyzer.tracks.build import find_tracks
 from decodescope.tui.background import analyse_files
 from decodescope.tui.model.describe import gap_lines
-from decodescope.tui.model.picks import GapFilter, GapPick, Selection
+from decodescope.tui.model.picks import GapFilter, GapGroupPick, GapPick, Selection
 from decodescope.tui.model.view import Moment, Window
 from decodescope.tui.panels.gap_classes import GapClassesPanel, bucket
 from decodescope.tui.panels.gap_list import GapListPanel, GapRows
@@ -143,6 +144,54 @@ async def test_steps_come_round_to_the_whole_window(eager: Path) -> None:
             assert selection(app).gaps.step == number
         await press(pilot, "left_square_bracket")
         assert selection(app).gaps.step == numbers[-1]
+
+
+async def test_gaps_are_grouped_and_enter_unfolds_a_group(eager: Path) -> None:
+    app = app_of(eager)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await press(pilot, "4", "enter")
+        panel = app.query_one(GapListPanel)
+        view = app._painter.shown()[0]
+        window = view.window
+        groups = window.report.gap_groups
+        first = groups[0]
+        assert len(groups) == window.report.gap_group_count < len(window.analysis.gaps) / 8
+        assert f"{len(groups)} groups" in text_of(app)
+        assert selection(app).pick == GapGroupPick(first.gap_class, first.prev, first.next)
+        assert f"{duration(first.total_ns)} idle: {group_cause(first)}" in text_of(app)
+        assert len(panel._order) == len(groups) + first.count
+        # The gaps of a group are below it, however it is sorted, and add up to it.
+        for column in range(len(panel._shown.columns)):
+            for _ in range(2):
+                panel.sort_by(column)
+                order = list(panel._order)
+                at = order.index(0)
+                below = [row - len(groups) for row in order[at + 1 : at + 1 + first.count]]
+                assert sorted(below) == list(range(first.count))
+                rows = panel._shown.gaps.gaps[below]
+                assert int(window.analysis.gaps.length_ns[rows].sum()) == first.total_ns
+        panel.sort_by(None)
+        await press(pilot, "down", "enter")
+        view = app._painter.shown()[0]
+        lengths = window.analysis.gaps.length_ns
+        assert view.page == "timeline"
+        assert lengths[view.selection.pick.row] == first.max_ns
+        # The group of a gap that was chosen elsewhere is open.
+        await press(pilot, "G", "enter")
+        longest = app._painter.shown()[0].selection.pick
+        place = panel._order[panel._cursor]
+        assert panel._shown.key(place) == panel._shown.gaps.key_of(longest.row)
+        await press(pilot, "z")
+        assert len(panel._order) == len(lengths)
+        assert panel._cursor_key == panel._shown.key_of(longest.row)
+        await press(pilot, "z", "left", "home", "left", "escape")
+        assert len(panel._order) == len(groups)
+        assert "s sort" in text_of(app)
+        await press(pilot, "5", "down", "down", "g")
+        inside = panel._grouped.groups
+        within = window.analysis.ranges.ops_within("decode_step/model/layer.*")
+        assert sum(group.count for group in inside) == int(within[window.analysis.gaps.next].sum())
 
 
 async def test_enter_shows_the_gap_in_the_timeline(eager: Path) -> None:
