@@ -8,7 +8,7 @@ from operator import attrgetter
 
 from msgspec.structs import replace
 
-from decodescope.analyzer.attribution.range_tree import folded_name
+from decodescope.analyzer.attribution.range_tree import OWN_OPS, folded_name
 from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.schema.report import GAP_CLASSES, RangeReport, Report
 from decodescope.analyzer.schema.step_report import Confidence
@@ -105,7 +105,10 @@ def _lines(top: _Node, attributed: bool, busy_ns: int) -> Iterator[RangeLine]:
         return tuple(map(time_of, node.members))
 
     def below(node: _Node, path: str | None) -> list[tuple[str, _Node, str | None]]:
-        children = sorted(node.children.items(), key=lambda child: -sum(times_of(child[1])))
+        children = sorted(
+            (node.children | _own_ops(node, path)).items(),
+            key=lambda child: -sum(times_of(child[1])),
+        )
         return [(name, child, path) for name, child in reversed(children)]
 
     pending = below(top, None)
@@ -118,6 +121,31 @@ def _lines(top: _Node, attributed: bool, busy_ns: int) -> Iterator[RangeLine]:
         figures = _sum(path, node.members)
         yield RangeLine(node.depth, label, figures, times, share, bool(node.children), above)
         pending += below(node, path)
+
+
+def _own_ops(node: _Node, path: str | None) -> dict[str, _Node]:
+    """A row for the ops of a range that are in no range inside it, if there are such ranges and
+    ops: with it, the rows below add up to that of the range. Launch calls of a graph are no ops."""
+    inside = [member for child in node.children.values() for member in child.members]
+    if not inside or path is None:
+        return {}
+    rest = {
+        figure: sum(getattr(member, figure) for member in node.members)
+        - sum(getattr(member, figure) for member in inside)
+        for figure in _SUMS
+    }
+    if rest["gpu_ops"] <= 0:
+        return {}
+    classes = {
+        name: sum(member.gaps.get(name, 0) for member in node.members)
+        - sum(member.gaps.get(name, 0) for member in inside)
+        for name in GAP_CLASSES
+    }
+    # Busy times may overlap, attributed times do not.
+    rest["gpu_ns"] = rest["attributed_ns"]
+    gaps = {name: ns for name, ns in classes.items() if ns}
+    own = replace(_sum(path, node.members), path=f"{path}/{OWN_OPS}", gaps=gaps, **rest)
+    return {OWN_OPS: _Node(node.depth + 1, {OWN_OPS: None}, [own])}
 
 
 def _sum(path: str, members: Sequence[RangeReport]) -> RangeReport:

@@ -71,11 +71,11 @@ def describe(selection: Selection, window: Window) -> tuple[str, Iterable[Detail
         case GapGroupPick() as group:
             return "Gaps", gap_group_lines(window, group, gap_choice(selection))
         case RangePick(path):
-            return "Range", range_detail_lines(window, path)
+            return f"Range {cut_start(path, _TITLE_CELLS)}", range_detail_lines(window, path)
         case SpanPick(start_ns, end_ns):
             return "Span", span_lines(window, start_ns, end_ns)
-    assert selection.within is not None
-    return "Range", range_detail_lines(window, selection.within)
+    path = selection.within or ""
+    return f"Range {cut_start(path, _TITLE_CELLS)}", range_detail_lines(window, path)
 
 
 def gap_choice(selection: Selection) -> GapChoice:
@@ -261,18 +261,14 @@ def range_detail_lines(window: Window, path: str) -> Iterator[DetailLine]:
     report = window.report
     rows = (row for by_layer in (False, True) for row in range_lines(report, by_layer=by_layer))
     line = next((row for row in rows if row.range.path == path), None)
-    yield DetailLine("", path, "strong")
     if line is None:
         yield DetailLine("", "not in this window", "dim")
+        yield DetailLine("range", path, fold=True)
         return
     node = line.range
-    if node.kind == "operator":
-        yield DetailLine("", "an operator of the framework: the host opened no range here", "dim")
-    if node.kind == "inferred":
-        yield DetailLine("", INFERRED_NOTE, "dim")
-    yield from range_role_lines(window, path, inferred=node.kind == "inferred")
     time = "attributed" if report.overlapping else "time" if report.on_cpu else "GPU time"
-    yield DetailLine(time, f"{duration(line.time_ns)}, {percent(line.share)} % of busy time")
+    share = f"{percent(line.share)} % of busy time"
+    yield DetailLine(time, f"{duration(line.time_ns)}, {share}", "strong")
     if report.overlapping:
         yield DetailLine("GPU time", f"{duration(node.gpu_ns)}, where ops overlap counted in each")
     if len(line.each_ns) > 1:
@@ -288,9 +284,15 @@ def range_detail_lines(window: Window, path: str) -> Iterator[DetailLine]:
     yield DetailLine("idle", f"{duration(node.idle_ns)}{share}")
     for name, ns in sorted(node.gaps.items(), key=lambda class_and_ns: -class_and_ns[1]):
         yield DetailLine(f"  {name}", duration(ns))
+    yield from range_role_lines(window, path, inferred=node.kind == "inferred")
     matched = "" if node.matched is None else f"; {percent(node.matched)} % of its ops match"
     certainty = _CERTAINTY["inferred" if node.kind == "inferred" else node.confidence]
     yield DetailLine("confidence", certainty + matched)
+    if node.kind == "operator":
+        yield DetailLine("", "an operator of the framework: the host opened no range here", "dim")
+    if node.kind == "inferred":
+        yield DetailLine("", INFERRED_NOTE, "dim")
+    yield DetailLine("range", path, fold=True)
     yield DetailLine("", "longest operators" if report.on_cpu else "longest kernels", "dim")
     kernels = kernels_within(window.analysis, path)[:_RANGE_KERNELS]
     short = short_kernels((kernel.name for kernel in kernels), _NAME_CELLS)
