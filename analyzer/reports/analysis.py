@@ -31,7 +31,7 @@ from decodescope.analyzer.reports.user_facts import NOTHING, Given
 from decodescope.analyzer.roofline.roofline import OpWork, op_work
 from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.communication_report import CommunicationReport
-from decodescope.analyzer.schema.report import SCHEMA_VERSION, Health, Report, StepReport
+from decodescope.analyzer.schema.report import SCHEMA_VERSION, GapGroup, Health, Report, StepReport
 from decodescope.analyzer.structure.paths import with_inferred_paths
 from decodescope.analyzer.structure.step_structure import Structure, find_structure
 from decodescope.analyzer.timing.interruptions.find_interruptions import find_interruptions
@@ -55,7 +55,7 @@ class Analysis(Timeline):
     """A report, and the timeline, ranges, structure, work of each op and interruptions that it
     was built from, for views that draw time. `median_step` is the one with the median time,
     None if no step launched anything; `main_ops` says of each op whether the figures per step count
-    it."""
+    it. `gap_groups` are those of all gaps, as `grouped_gaps` finds them."""
 
     ranges: Ranges
     structure: Structure
@@ -63,6 +63,7 @@ class Analysis(Timeline):
     interruptions: tuple[Interruption, ...]
     median_step: int | None
     main_ops: Bools
+    gap_groups: tuple[tuple[GapGroup, ...], Int64s]
     report: Report
 
     def op_waits(self) -> "OpWaits | None":
@@ -119,7 +120,7 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
     trace_health = health(
         timeline, answer.profiler_ratio, reported_interruptions, ranges.tree.cut, costs.findings
     )
-    gap_groups, _ = grouped_gaps(timeline, np.arange(len(timeline.gaps)))
+    groups = grouped_gaps(timeline, np.arange(len(timeline.gaps)))
     report = Report(
         schema_version=SCHEMA_VERSION,
         source=trace.source,
@@ -132,8 +133,8 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         answer=_with_reservations(answer, trace_health),
         capture=trace.capture,
         largest_gaps=largest_gaps(timeline, ranges),
-        gap_groups=gap_groups[:REPORTED_GROUPS],
-        gap_group_count=len(gap_groups),
+        gap_groups=groups[0][:REPORTED_GROUPS],
+        gap_group_count=len(groups[0]),
         attribution=attribution(own_ranges, int((ranges.op_node != own_ranges.op_node).sum())),
         kernels_ranked_by="attributed_ns" if timeline.overlapping else "total_ns",
         step_kinds=step_kind_reports(timeline, interrupted_ns),
@@ -152,6 +153,7 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         interruptions=interruptions,
         median_step=step,
         main_ops=main.ops,
+        gap_groups=groups,
         report=report,
     )
 

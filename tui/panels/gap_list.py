@@ -96,7 +96,8 @@ class GapRows(ColumnRows):
             (node, [*ranges.paths, ""].__getitem__),
             (interruption[self.gaps], [*map(_interruption_words, held), ""].__getitem__),
         )
-        names = ShortNames(trace.names[name] for name in set(trace.ops.name.tolist()))
+        used = np.flatnonzero(np.bincount(trace.ops.name))
+        names = ShortNames(trace.names[name] for name in used)
         super().__init__(gap_columns(window.report.devices, names, _causes), figures, texts)
         # Flexible columns share what is left, each above its least: the room is that of the first.
         first = next(column.least_cells for column in self.columns if column.kind.flexible)
@@ -299,7 +300,10 @@ class GapListPanel(TreePanel):
         grouped = self._grouped
         if grouped is not None and grouped.window is window and grouped.choice == choice:
             return grouped
-        groups, gap_rows = grouped_gaps(window.analysis, chosen)
+        every = len(chosen) == len(window.analysis.gaps)
+        groups, gap_rows = (
+            window.analysis.gap_groups if every else grouped_gaps(window.analysis, chosen)
+        )
         bounds = np.cumsum([0, *(group.count for group in groups)])
         return Grouped(window, choice, groups, gap_rows, bounds)
 
