@@ -77,23 +77,15 @@ def kernels_within(analysis: Analysis, path: str) -> tuple[KernelReport, ...]:
     return kernel_reports(analysis, analysis.work, inside)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class OpGroups:
-    """The number of each op's group, an index in `names`; of layers, in their order."""
-
-    number: Int64s
-    names: tuple[str, ...]
-
-
-def op_groups(analysis: Analysis, by: str) -> OpGroups:
-    """The groups of ops `by` "role", "layer" or "module": the innermost range of the program, with
-    "*" for numbers."""
+def op_groups(analysis: Analysis, by: str) -> tuple[Int64s, tuple[str, ...]]:
+    """The number of each op's group, and the names of the groups: `by` "role", "layer" (in their
+    order) or "module": the innermost range of the program, with "*" for numbers."""
     structure, tree = analysis.structure, analysis.ranges.tree
     if by == "role":
-        return OpGroups(structure.role.astype(np.int64), ROLES)
+        return structure.role.astype(np.int64), ROLES
     if by == "layer":
         layers = (f"layer.{layer}" for layer in range(int(structure.layer.max(initial=-1)) + 1))
-        return OpGroups(structure.layer.astype(np.int64) + 1, ("outside of layers", *layers))
+        return structure.layer.astype(np.int64) + 1, ("outside of layers", *layers)
     own = np.arange(-1, len(tree))
     for node, parent in enumerate(tree.parents):
         if tree.operator[node] or tree.inferred[node] or tree.names[node] == GRAPH_REPLAY:
@@ -101,21 +93,21 @@ def op_groups(analysis: Analysis, by: str) -> OpGroups:
     used, place = np.unique(own[analysis.ranges.op_node + 1], return_inverse=True)
     paths = [folded_name(analysis.ranges.paths[one]) if one >= 0 else NO_RANGE for one in used]
     numbers = {path: number for number, path in enumerate(dict.fromkeys(paths))}
-    return OpGroups(np.array([numbers[path] for path in paths])[place], tuple(numbers))
+    return np.array([numbers[path] for path in paths], dtype=np.int64)[place], tuple(numbers)
 
 
 def groupings(analysis: Analysis) -> tuple[str, ...]:
     """The ways in which the kernels of the main steps fall into groups."""
     kernels = analysis.main_ops & (analysis.trace.ops.kind == analysis.trace.kernel_kind)
     ways = ("role", "layer", "module")
-    numbers = {way: op_groups(analysis, way).number[kernels] for way in ways}
+    numbers = {way: op_groups(analysis, way)[0][kernels] for way in ways}
     return tuple(way for way in ways if len(np.unique(numbers[way])) > 1)
 
 
 @dataclass(frozen=True, slots=True)
 class KernelGroup:
     """The sums over the `kernels` of a group, whose shares are of all kernels; the largest kernel
-    is first. `number` is that of `OpGroups`."""
+    is first. `number` is that of `op_groups`."""
 
     number: int
     report: KernelReport
@@ -125,12 +117,12 @@ class KernelGroup:
 def kernel_groups(analysis: Analysis, by: str, path: str | None = None) -> tuple[KernelGroup, ...]:
     """The groups of the kernels of the main steps, or of those in the range `path`: the one with
     the most time first, but layers in their order."""
-    groups, names = op_groups(analysis, by), analysis.trace.names
+    (group, group_names), names = op_groups(analysis, by), analysis.trace.names
     chosen = analysis.main_ops
     if path is not None:
         chosen = chosen & analysis.ranges.ops_within(path)
-    sums = reports_by(analysis, analysis.work, chosen, groups.number, groups.names)
-    each = groups.number * len(names) + analysis.trace.ops.name
+    sums = reports_by(analysis, analysis.work, chosen, group, group_names)
+    each = group * len(names) + analysis.trace.ops.name
     kernels: dict[int, list[KernelReport]] = {number: [] for number in sums}
     for number, kernel in reports_by(analysis, analysis.work, chosen, each, names).items():
         kernels[number // len(names)].append(kernel)
@@ -138,21 +130,22 @@ def kernel_groups(analysis: Analysis, by: str, path: str | None = None) -> tuple
     return tuple(KernelGroup(number, sums[number], tuple(kernels[number])) for number in order)
 
 
-def kernel_group(analysis: Analysis, by: str, name: str, path: str | None) -> KernelGroup | None:
-    """One of them; None if it has no kernel there."""
-    groups = op_groups(analysis, by)
-    own = groups.names.index(name) if name in groups.names else -1
-    chosen = analysis.main_ops & (groups.number == own)
+def kernel_group(analysis: Analysis, by: str, name: str, path: str | None) -> KernelReport | None:
+    """The sums of one of them; None if it has no kernel there."""
+    group, names = op_groups(analysis, by)
+    chosen = analysis.main_ops & (group == (names.index(name) if name in names else -1))
     if path is not None:
         chosen &= analysis.ranges.ops_within(path)
-    sums = reports_by(analysis, analysis.work, chosen, groups.number, groups.names)
-    if own not in sums:
-        return None
+    sums = reports_by(analysis, analysis.work, chosen, group, names)
     every = analysis.report.kernels
-    share = sums[own].total_ns / (sum(kernel.total_ns for kernel in every) or 1)
-    attributed = sums[own].attributed_ns / (sum(kernel.attributed_ns for kernel in every) or 1)
-    report = replace(sums[own], share=share, attributed_share=attributed)
-    return KernelGroup(own, report, kernel_reports(analysis, analysis.work, chosen))
+    total_ns, attributed_ns = (
+        sum(getattr(kernel, figure) for kernel in every) or 1
+        for figure in ("total_ns", "attributed_ns")
+    )
+    for report in sums.values():
+        share, attributed = report.total_ns / total_ns, report.attributed_ns / attributed_ns
+        return replace(report, share=share, attributed_share=attributed)
+    return None
 
 
 def kernel_launches(analysis: Analysis, name: str, within: str | None = None) -> KernelLaunches:

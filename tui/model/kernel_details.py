@@ -8,7 +8,6 @@ from typing import Literal
 import numpy as np
 
 from decodescope.analyzer.attribution.range_tree import host_activity
-from decodescope.analyzer.names.fitted_names import short_kernels
 from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.names.short_names import readable_kernel
@@ -47,8 +46,7 @@ class DetailLine:
     fold: bool = False
 
 
-_SHAPES_SHOWN, _KERNELS_SHOWN = 4, 8
-_NAME_CELLS = 100
+_SHAPES_SHOWN = 4
 
 
 def kernel_lines(window: Window, name: str, within: str | None = None) -> Iterator[DetailLine]:
@@ -108,22 +106,18 @@ def kernel_time_lines(window: Window, kernel: KernelReport) -> Iterator[DetailLi
 def kernel_group_lines(
     window: Window, by: str, name: str, within: str | None
 ) -> Iterator[DetailLine]:
-    """The sums over the kernels of a role, layer or module, and the largest of them."""
-    group = kernel_group(window.analysis, by, name, within)
-    if group is None:
+    """The sums over the kernels of a role, layer or module, and their roles."""
+    sums = kernel_group(window.analysis, by, name, within)
+    if sums is None:
         yield DetailLine("", f"no kernel here of {by} {name}", "dim")
         return
-    yield from kernel_time_lines(window, group.report)
-    if by != "role":
-        groups = op_groups(window.analysis, by)
-        yield from _role_lines(window, window.analysis.main_ops & (groups.number == group.number))
-    yield DetailLine("kernels", count(len(group.kernels)))
-    largest = group.kernels[:_KERNELS_SHOWN]
-    short = short_kernels((kernel.name for kernel in largest), _NAME_CELLS)
-    for kernel in largest:
-        share = percent(kernel.attributed_share)
-        text = f"{share} %, {count(kernel.count)} launches: {short[kernel.name]}"
-        yield DetailLine(duration(kernel.attributed_ns), text)
+    yield from kernel_time_lines(window, sums)
+    group, names = op_groups(window.analysis, by)
+    chosen = window.analysis.main_ops & (group == names.index(name))
+    yield from _role_lines(
+        window, chosen if within is None else chosen & window.analysis.ranges.ops_within(within)
+    )
+    yield DetailLine(by, name, fold=True)
 
 
 def op_lines(window: Window, row: int) -> Iterator[DetailLine]:

@@ -2,11 +2,9 @@
 
 import re
 from array import array
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
-from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -34,16 +32,12 @@ from decodescope.tui.panels.table_rows import (
     ColumnRows,
     Figures,
     Rows,
-    TableRows,
     Texts,
     drawing_of,
     ranked,
 )
-from decodescope.tui.panels.tree import Branch, TreePanel
+from decodescope.tui.panels.tree import Branch, TreePanel, TreeRows
 from decodescope.tui.style.palette import Glyphs, Inks
-
-if TYPE_CHECKING:
-    from decodescope.analyzer.reports.gap_list import GapChoice
 
 TITLE = "Gaps"
 _KEPT_REPORTS = 2_048
@@ -138,31 +132,33 @@ class GapRows(ColumnRows):
 
 
 class GapGroupRows(Rows):
-    """Groups of gaps, numbered from 0, and behind them the gaps of those that are open. The key of
-    a group is its pick, that of a gap as in `GapRows`."""
+    """Groups of gaps, and behind all of them the gaps `below` those that are open, by the place of
+    the group. The key of a group is its pick, that of a gap as in `GapRows`."""
 
     def __init__(
-        self, window: Window, grouped: "Grouped", open_groups: Sequence[int], glyphs: Glyphs
+        self,
+        window: Window,
+        groups: Sequence[GapGroup],
+        below: Mapping[int, Int64s],
+        glyphs: Glyphs,
     ) -> None:
-        groups, bounds = grouped.groups, grouped.bounds
         names = ShortNames(name for group in groups for name in (group.prev, group.next))
         columns = gap_group_columns(sum(group.total_ns for group in groups), names)
-        mark: Callable[[GapGroup], Mark] = lambda group: Mark("gap", group.gap_class)  # noqa: E731
-        self._several = len(window.report.devices) > 1
-        self._groups = TableRows(Table("groups", columns, groups, key=_pick, mark=mark), glyphs)
+        table = Table("groups", columns, groups, mark=lambda group: Mark("gap", group.gap_class))
+        branches = [Branch(_pick(group), is_open=row in below) for row, group in enumerate(groups)]
+        self._groups, self._several = (
+            TreeRows(table, branches, glyphs),
+            len(window.analysis.busy) > 1,
+        )
         self.columns = self._groups.columns
-        slices = [grouped.gap_rows[slice(*bounds[group : group + 2])] for group in open_groups]
-        self.gaps = GapRows(window, np.concatenate([grouped.gap_rows[:0], *slices]))
-        begins = len(groups) + np.cumsum([0, *map(len, slices)])
-        self._below = dict(zip(open_groups, pairwise(begins.tolist()), strict=False))
-        self._above = np.repeat(np.array(open_groups, dtype=np.int64), list(map(len, slices)))
+        self.gaps = GapRows(window, np.concatenate([np.arange(0), *below.values()]))
+        self._above = np.repeat(list(below), list(map(len, below.values()))).astype(np.int64)
 
     def __len__(self) -> int:
         return len(self._groups) + len(self.gaps)
 
     def key(self, row: int) -> Hashable:
-        gap = row - len(self._groups)
-        return self._groups.key(row) if gap < 0 else self.gaps.key(gap)
+        return self.branch(row).key
 
     def place(self, key: Hashable) -> int | None:
         if isinstance(key, GapGroupPick):
@@ -173,24 +169,20 @@ class GapGroupRows(Rows):
     def branch(self, row: int) -> Branch:
         gap = row - len(self._groups)
         if gap < 0:
-            return Branch(self.key(row), is_open=row in self._below)
-        return Branch(self.key(row), self._groups.key(int(self._above[gap])), 1)
+            return self._groups.branch(row)
+        return Branch(self.gaps.key(gap), self._groups.key(int(self._above[gap])), 1)
 
     def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
-        lead, gap = self.branch(row).lead, row - len(self._groups)
+        gap = row - len(self._groups)
         if gap < 0:
-            cells = self._groups.cells(row, inks, room)
-            return [
-                replace(cell, text=lead * (place == 1) + cell.text)
-                for place, cell in enumerate(cells)
-            ]
+            return self._groups.cells(row, inks, room)
         report, causes = self.gaps.report(gap), self.gaps.causes(gap, inks)
         where = report.range or host_words(report) or ""
         step = "" if report.step is None else f"step {report.step} "
         at = f"{step}at {duration(report.at_ns)}"
         at += f", {device_words(report.device)}" if self._several else ""
         texts = {
-            "gap_class": replace(causes, text=lead + causes.text),
+            "gap_class": replace(causes, text=self.branch(row).lead + causes.text),
             "total_ns": Cell(duration(report.length_ns)),
             "prev": Cell(cut_middle(at, room), inks.dim),
             "next": Cell(cut_start(where, room), inks.dim),
@@ -204,8 +196,10 @@ class GapGroupRows(Rows):
     def order(self, column: int | None, down: bool) -> Sequence[int]:
         order: list[Int64s] = []
         for group in self._groups.order(column, down):
-            below = np.arange(*self._below.get(group, (0, 0)))
-            order += [np.array([group]), below if down else below[::-1]]
+            order.append(np.array([group]))
+            if self._groups.branch(group).is_open:
+                below = len(self._groups) + np.flatnonzero(self._above == group)
+                order.append(below if down else below[::-1])
         return array("q", np.concatenate(order).tobytes())
 
     def matching(self, pattern: re.Pattern[str]) -> set[int]:
@@ -217,18 +211,6 @@ def _pick(group: GapGroup) -> GapGroupPick:
     return GapGroupPick(group.gap_class, group.prev, group.next)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Grouped:
-    """The groups of the gaps that a choice leaves in a window, the rows of all of these gaps by
-    group, and where those of each group begin and the last ones end."""
-
-    window: Window
-    choice: "GapChoice"
-    groups: Sequence[GapGroup]
-    gap_rows: Int64s
-    bounds: Int64s
-
-
 class GapListPanel(TreePanel):
     """The gaps that the chosen class, bucket, step and range leave, in groups or each by itself.
     The group of a gap that is selected is open."""
@@ -237,7 +219,8 @@ class GapListPanel(TreePanel):
     COMMANDS = commands_of("rows", "open", "tree", "grouped")
 
     _by_group = True
-    _grouped: Grouped | None = None
+    # Of the groups that are listed: the window, the rows of all gaps, and where each group begins.
+    _grouped: tuple[Window, Int64s, Int64s] | None = None
 
     def source(self, view: View, moment: Moment) -> object:
         selection = view.selection
@@ -245,32 +228,35 @@ class GapListPanel(TreePanel):
         return *of, self._by_group, self._turned, self._group_of(view)
 
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
-        from decodescope.analyzer.reports.gap_list import chosen_gaps, longest_first
+        from decodescope.analyzer.reports.gap_list import chosen_gaps, grouped_gaps, longest_first
         from decodescope.tui.model.describe import gap_choice
 
-        window, choice = view.window, gap_choice(view.selection)
+        window = view.window
         words = filter_words(view.selection.gaps, view.selection.within)
         if window is None:
             return Empty(TITLE, view.waiting)
         analysis = window.analysis
         if not len(analysis.gaps):
             return Empty(TITLE, no_gaps(window))
-        chosen = chosen_gaps(analysis, analysis.ranges, choice)
+        chosen = chosen_gaps(analysis, analysis.ranges, gap_choice(view.selection))
         if not len(chosen):
             return Empty(TITLE, f"no gap here: {words}; esc shows more")
         self._title = f"{TITLE} {count(len(chosen))}{f': {words}' if words else ''}"
         if not self._by_group:
             self._note = ""
             return GapRows(window, longest_first(analysis, chosen))
-        grouped = self._grouped = self._groups_of(window, choice, chosen)
-        self._note = f"{len(grouped.groups):,} groups"
+        every = len(chosen) == len(analysis.gaps)
+        groups, gap_rows = analysis.gap_groups if every else grouped_gaps(analysis, chosen)
+        self._note = f"{len(groups):,} groups"
+        bounds = np.cumsum([0, *(group.count for group in groups)])
+        self._grouped = (window, gap_rows, bounds)
         picked = self._group_of(view)
-        opened = [
-            number
-            for number, group in enumerate(grouped.groups)
-            if number == picked or self.is_open(_pick(group))
-        ]
-        return GapGroupRows(window, grouped, opened, self._brush.glyphs)
+        below = {
+            row: gap_rows[slice(*bounds[row : row + 2])]
+            for row, group in enumerate(groups)
+            if row == picked or self.is_open(_pick(group))
+        }
+        return GapGroupRows(window, groups, below, self._brush.glyphs)
 
     def pick_of(self, key: Hashable) -> Pick | None:
         if isinstance(key, GapGroupPick):
@@ -294,26 +280,15 @@ class GapListPanel(TreePanel):
         self._by_group = not self._by_group
         self.show(*self._seen)
 
-    def _groups_of(self, window: Window, choice: "GapChoice", chosen: Int64s) -> Grouped:
-        from decodescope.analyzer.reports.gap_list import grouped_gaps
-
-        grouped = self._grouped
-        if grouped is not None and grouped.window is window and grouped.choice == choice:
-            return grouped
-        every = len(chosen) == len(window.analysis.gaps)
-        groups, gap_rows = (
-            window.analysis.gap_groups if every else grouped_gaps(window.analysis, chosen)
-        )
-        bounds = np.cumsum([0, *(group.count for group in groups)])
-        return Grouped(window, choice, groups, gap_rows, bounds)
-
     def _group_of(self, view: View) -> int | None:
         """The group of the gap that is selected, None without one."""
-        grouped, pick = self._grouped, view.selection.pick
-        if grouped is None or grouped.window is not view.window or not isinstance(pick, GapPick):
+        pick = view.selection.pick
+        if self._grouped is None or not isinstance(pick, GapPick):
             return None
-        place = np.flatnonzero(grouped.gap_rows == pick.row)
-        return int(grouped.bounds.searchsorted(place[0], "right")) - 1 if len(place) else None
+        window, gap_rows, bounds = self._grouped
+        place = np.flatnonzero(gap_rows == pick.row)
+        here = window is view.window and len(place)
+        return int(bounds.searchsorted(place[0], "right")) - 1 if here else None
 
 
 def _interruption_words(interruptions: Iterable[Interruption]) -> str:

@@ -241,8 +241,8 @@ class KernelTablePanel(TreePanel):
 
         launches = kernel_launches(window.analysis, _name(key), self._within)
         if isinstance(key, tuple):
-            of_group = op_groups(window.analysis, self._by).number[launches.op] == key[0]
-            launches = launches.take(of_group)
+            group, _ = op_groups(window.analysis, self._by)
+            launches = launches.take(group[launches.op] == key[0])
         return LaunchRows(window.analysis, launches)
 
     def _replace(self, rows: Rows | Empty) -> None:

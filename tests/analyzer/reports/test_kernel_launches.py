@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -117,7 +118,7 @@ def test_groups_of_kernels_are_the_sums_of_their_rows(path: Path) -> None:
     ops = np.flatnonzero(analysis.main_ops & (trace.ops.kind == trace.kernel_kind))
     for by in groupings(analysis):
         groups = kernel_groups(analysis, by)
-        of_each = op_groups(analysis, by)
+        of_each, _ = op_groups(analysis, by)
         for group in groups:
             for figure in SUMS:
                 figures = [getattr(kernel, figure) for kernel in group.kernels]
@@ -126,22 +127,27 @@ def test_groups_of_kernels_are_the_sums_of_their_rows(path: Path) -> None:
             assert (group.report.roofline is None) == (not known)
             if group.report.roofline is not None:
                 assert group.report.roofline.bytes == sum(roof.bytes for roof in known)
-            assert kernel_group(analysis, by, group.report.name, None) is not None
-            mine = ops[of_each.number[ops] == group.number]
+            alone = kernel_group(analysis, by, group.report.name, None)
+            assert alone is not None
+            assert alone == msgspec.structs.replace(
+                group.report, share=alone.share, attributed_share=alone.attributed_share
+            )
+            assert alone.share == pytest.approx(group.report.share)
+            mine = ops[of_each[ops] == group.number]
             assert len(mine) == group.report.count
             assert int(trace.ops.length_ns[mine].sum()) == group.report.total_ns
         for kernel in analysis.report.kernels:
             rows = [row for group in groups for row in group.kernels if row.name == kernel.name]
             for figure in SUMS:
                 assert sum(getattr(row, figure) for row in rows) == getattr(kernel, figure)
-    roles = op_groups(analysis, "role")
+    numbers, names = op_groups(analysis, "role")
     structure = analysis.structure
-    assert [roles.names[number] for number in roles.number] == [ROLES[r] for r in structure.role]
-    layers = op_groups(analysis, "layer")
-    for layer, number in set(zip(structure.layer.tolist(), layers.number.tolist(), strict=True)):
-        assert layers.names[number] == (f"layer.{layer}" if layer >= 0 else "outside of layers")
-    modules, tree = op_groups(analysis, "module"), analysis.ranges.tree
-    for own, number in set(zip(node.tolist(), modules.number.tolist(), strict=True)):
+    assert [names[number] for number in numbers] == [ROLES[r] for r in structure.role]
+    numbers, names = op_groups(analysis, "layer")
+    for layer, number in set(zip(structure.layer.tolist(), numbers.tolist(), strict=True)):
+        assert names[number] == (f"layer.{layer}" if layer >= 0 else "outside of layers")
+    (numbers, names), tree = op_groups(analysis, "module"), analysis.ranges.tree
+    for own, number in set(zip(node.tolist(), numbers.tolist(), strict=True)):
         chain = tree.chain(own)
         while chain and (
             tree.operator[chain[-1]]
@@ -150,7 +156,7 @@ def test_groups_of_kernels_are_the_sums_of_their_rows(path: Path) -> None:
         ):
             chain.pop()
         path_of = "/".join(tree.names[one] for one in chain)
-        assert modules.names[number] == (folded_name(path_of) if chain else "no range")
+        assert names[number] == (folded_name(path_of) if chain else "no range")
 
 
 @given(ROWS)

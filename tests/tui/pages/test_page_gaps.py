@@ -189,7 +189,7 @@ async def test_gaps_are_grouped_and_enter_unfolds_a_group(eager: Path) -> None:
         assert len(panel._order) == len(groups)
         assert "s sort" in text_of(app)
         await press(pilot, "5", "down", "down", "g")
-        inside = panel._grouped.groups
+        inside = panel._shown._groups.table.rows
         within = window.analysis.ranges.ops_within("decode_step/model/layer.*")
         assert sum(group.count for group in inside) == int(within[window.analysis.gaps.next].sum())
 
