@@ -207,23 +207,23 @@ def gap_group_columns(idle_ns: int, names: ShortNames) -> tuple[Column[GapGroup]
             "Why the device was idle, and of host_wait what the host did for most of it.",
             text=group_cause,
         ),
-        Column("count", "gaps", COUNT, "How many gaps.", priority=2),
+        Column("count", "gaps", COUNT, "How many gaps.", priority=3),
         Column("total_ns", "total", DURATION, "Their time.", tone="strong"),
         Column(
             "mean_ns", "mean", DURATION, "Their mean.", quotient("total_ns", "count"), priority=5
         ),
-        Column("max_ns", "longest", DURATION, "The longest of them.", priority=4),
+        Column("max_ns", "longest", DURATION, "The longest of them.", priority=5),
         Column(
             "idle_share",
             "of idle",
             PERCENT,
             "Their time ÷ the time of all gaps that are grouped.",
             lambda group: group.total_ns / idle_ns if idle_ns else None,
-            priority=1,
+            priority=2,
             bar=8,
         ),
-        Column("prev", "after", kernel, "The op before each gap.", priority=3),
-        Column("next", "before", kernel, "The op that ended each gap."),
+        Column("prev", "after", kernel, "The op before each gap.", priority=4),
+        Column("next", "before", kernel, "The op that ended each gap.", priority=1),
     )
 
 
