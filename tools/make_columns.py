@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from decodescope.analyzer import analyze, load
+from decodescope.analyzer.names.fitted_names import ShortNames
 from decodescope.analyzer.schema.communication_report import CommunicationReport, SkewReport
 from decodescope.analyzer.schema.comparison_report import Pair, StepChanges
 from decodescope.analyzer.schema.ranks_report import RanksReport
@@ -28,9 +29,10 @@ from decodescope.analyzer.tables.communication_table import (
 from decodescope.analyzer.tables.devices_table import devices_table, streams_table
 from decodescope.analyzer.tables.gaps_table import (
     gap_classes_table,
+    gap_columns,
+    gap_groups_table,
     idle_by_class_table,
     interruptions_table,
-    longest_gaps_table,
     stream_gaps_table,
 )
 from decodescope.analyzer.tables.kernels_table import kernels_table
@@ -102,7 +104,8 @@ def _of_a_trace(report: Report) -> dict[str, Table[Any]]:
         "Idle time by class": gap_classes_table(report),
         "Idle time by class, per step": idle_by_class_table(report),
         "Idle time by stream and class": stream_gaps_table(report),
-        "Gaps": longest_gaps_table(report),
+        "Groups of gaps": gap_groups_table(report),
+        "Gaps": Table("gaps", gap_columns(report.devices, ShortNames(()), str), ()),
         "Interruptions": interruptions_table(report),
         "Communication": communication_table(report),
         "Where traces come from": captures_table({"": report}),

@@ -19,6 +19,8 @@ from decodescope.analyzer.timing.step_annotations import is_step_name, step_kind
 from decodescope.analyzer.trace import Bools, HostEvents, HostTimes, Int64s, Trace
 
 GRAPH_REPLAY = "(graph replay)"
+# Below a range, the ops that are in no range inside it.
+OWN_OPS = "(own ops)"
 NO_NODE = -1
 # Ten times the longest path, and 400 times all paths, of the traces of others that we have.
 MAX_PATH = 2_048

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from decodescope.analyzer.attribution.range_tree import (
     GRAPH_REPLAY,
     NO_NODE,
+    OWN_OPS,
     PathTree,
     distinct_pairs,
     host_nodes,
@@ -63,8 +64,13 @@ class Ranges:
     def ops_within(self, path: str) -> Bools:
         """For each op, whether it belongs to the range `path`, which may be folded, or to one
         inside it."""
-        inside = np.append(self.tree.within(paths_at(self.paths, path)), False)
-        return np.asarray(inside[self.op_node], dtype=np.bool_)
+        return np.asarray(np.append(self.nodes_within(path), False)[self.op_node])
+
+    def nodes_within(self, path: str) -> Bools:
+        """The same for each path; of `path/(own ops)` only the range itself."""
+        tops = paths_at(self.paths, path.removesuffix(f"/{OWN_OPS}"))
+        own = np.isin(np.arange(len(self.tree)), tops)
+        return own if path.endswith(f"/{OWN_OPS}") else self.tree.within(tops)
 
 
 def find_ranges(timeline: Timeline) -> Ranges:

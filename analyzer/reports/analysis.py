@@ -24,6 +24,7 @@ from decodescope.analyzer.reports.device_report import (
     interruption_reports,
     largest_gaps,
 )
+from decodescope.analyzer.reports.gap_list import REPORTED_GROUPS, grouped_gaps
 from decodescope.analyzer.reports.health import health, why_no_answer
 from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, launch_report
 from decodescope.analyzer.reports.main_steps import (
@@ -38,7 +39,7 @@ from decodescope.analyzer.reports.user_facts import NOTHING, Given
 from decodescope.analyzer.roofline.roofline import Costs, op_work
 from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.communication_report import CommunicationReport
-from decodescope.analyzer.schema.report import SCHEMA_VERSION, Health, Report, StepReport
+from decodescope.analyzer.schema.report import SCHEMA_VERSION, GapGroup, Health, Report, StepReport
 from decodescope.analyzer.structure.paths import with_inferred_paths
 from decodescope.analyzer.structure.step_structure import find_structure
 from decodescope.analyzer.timing.interruptions.find_interruptions import find_interruptions
@@ -61,11 +62,13 @@ class Analysis(FoundTrace):
     """A report, and what it was built from, for views that draw time. `median_step` is the one that
     the figures of a step are of, the one with the median time or a chosen one; None if no step
     launched anything. `main_ops` says of each op whether the figures per step count it, `given`
-    what the user gave, with the model that was chosen."""
+    what the user gave, with the model that was chosen. `gap_groups` are those of all gaps, as
+    `grouped_gaps` finds them."""
 
     median_step: int | None
     main_ops: Bools
     given: Given
+    gap_groups: tuple[tuple[GapGroup, ...], Int64s]
     report: Report
 
     def op_waits(self) -> "OpWaits | None":
@@ -122,6 +125,7 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         costs.findings or findings,
     )
     figures["answer"] = _with_reservations(figures["answer"], trace_health)
+    groups = grouped_gaps(timeline, np.arange(len(timeline.gaps)))
     report = Report(
         schema_version=SCHEMA_VERSION,
         source=trace.source,
@@ -130,6 +134,8 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         steps=_step_reports(found, timed),
         capture=trace.capture,
         largest_gaps=largest_gaps(timeline, ranges),
+        gap_groups=groups[0][:REPORTED_GROUPS],
+        gap_group_count=len(groups[0]),
         attribution=attribution(own_ranges, int((ranges.op_node != own_ranges.op_node).sum())),
         kernels_ranked_by="attributed_ns" if timeline.overlapping else "total_ns",
         step_kinds=step_kind_reports(timeline, found.interrupted_ns),
@@ -138,7 +144,12 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         **figures,
     )
     return Analysis(
-        **_columns(found), median_step=step.step, main_ops=main.ops, given=given, report=report
+        **_columns(found),
+        median_step=step.step,
+        main_ops=main.ops,
+        given=given,
+        gap_groups=groups,
+        report=report,
     )
 
 

@@ -158,8 +158,8 @@ class IdleTotals(NamedTuple):
 
 def idle_totals(timeline: Timeline, chosen: Int64s) -> IdleTotals:
     """The totals of the gaps in the rows `chosen`, which are in order."""
-    parts = timeline.parts.take(_rows_within(timeline.parts.gap, chosen))
-    waits = timeline.host_waits.take(_rows_within(timeline.host_waits.gap, chosen))
+    parts = timeline.parts.take(rows_within(timeline.parts.gap, chosen))
+    waits = timeline.host_waits.take(rows_within(timeline.host_waits.gap, chosen))
     return IdleTotals(
         total_of(timeline.gaps.length_ns[chosen]),
         totals_by_kind(parts, GAP_CLASSES),
@@ -167,7 +167,7 @@ def idle_totals(timeline: Timeline, chosen: Int64s) -> IdleTotals:
     )
 
 
-def _rows_within(gap: Int64s, chosen: Int64s) -> Int64s:
+def rows_within(gap: Int64s, chosen: Int64s) -> Int64s:
     """The rows of the sorted column `gap` whose value is one of `chosen`, which are sorted too."""
     first = np.searchsorted(gap, chosen, side="left")
     return stretches(first, np.searchsorted(gap, chosen, side="right") - first)[0]

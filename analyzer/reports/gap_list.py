@@ -1,4 +1,4 @@
-"""The gaps that filters choose, and their totals."""
+"""The gaps that filters choose, their totals, and their groups."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,11 +7,15 @@ from typing import NamedTuple
 import numpy as np
 
 from decodescope.analyzer.attribution.ranges import Ranges
-from decodescope.analyzer.reports.device_report import IdleTotals, idle_totals
+from decodescope.analyzer.reports.device_report import IdleTotals, idle_totals, rows_within
 from decodescope.analyzer.reports.main_steps import times_on
-from decodescope.analyzer.schema.report import GAP_CLASSES
+from decodescope.analyzer.schema.report import GAP_CLASSES, GapGroup
+from decodescope.analyzer.timing.gaps import HOST_WAIT
+from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Bools, Int8s, Int64s, Intervals, rows_by
+
+REPORTED_GROUPS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +72,70 @@ def longest_first(timeline: Timeline, chosen: Int64s) -> Int64s:
     return chosen[np.argsort(-timeline.gaps.length_ns[chosen], kind="stable")]
 
 
-def gap_classes(timeline: Timeline) -> Int8s:
-    """The class of the longest part of each gap, an index in `GAP_CLASSES`; of equal parts, the
-    first."""
-    parts = timeline.parts
-    order = np.lexsort((-parts.length_ns, parts.gap))
-    gap, first = np.unique(parts.gap[order], return_index=True)
-    classes = np.zeros(len(timeline.gaps), dtype=np.int8)
-    classes[gap] = parts.kind[order[first]]
-    return classes
+def gap_classes(timeline: Timeline, chosen: Int64s) -> Int8s:
+    """The class of the longest part of each gap in the rows `chosen`, which are in order, as an
+    index in `GAP_CLASSES`; of equal parts, the first."""
+    parts = timeline.parts.take(rows_within(timeline.parts.gap, chosen))
+    if not len(parts):
+        return parts.kind
+    starts = np.flatnonzero(np.diff(parts.gap, prepend=-1))
+    longest_ns = np.maximum.reduceat(parts.length_ns, starts)
+    sizes = np.diff(starts, append=len(parts))
+    longest = np.flatnonzero(parts.length_ns == np.repeat(longest_ns, sizes))
+    return parts.kind[longest[np.diff(parts.gap[longest], prepend=-1) > 0]]
+
+
+def grouped_gaps(timeline: Timeline, chosen: Int64s) -> tuple[tuple[GapGroup, ...], Int64s]:
+    """The groups of the gaps in the rows `chosen`, which are in order, the one with the most time
+    first; and these rows by group, those of one group as in `longest_first`."""
+    trace, gaps, waits = timeline.trace, timeline.gaps, timeline.host_waits
+    ends = (trace.ops.name[op[chosen]].astype(np.int64) for op in (gaps.prev, gaps.next))
+    shape = (len(GAP_CLASSES), *2 * (max(len(trace.names), 1),))
+    codes = np.ravel_multi_index((gap_classes(timeline, chosen), *ends), shape)
+    codes, group = np.unique(codes, return_inverse=True)
+    total_ns, max_ns = np.zeros((2, len(codes)), dtype=np.int64)
+    np.add.at(total_ns, group, gaps.length_ns[chosen])
+    np.maximum.at(max_ns, group, gaps.length_ns[chosen])
+    # What the host did: of the waits of each group, the label with the most time.
+    group_of_gap = np.full(len(gaps), len(codes))
+    group_of_gap[chosen] = group
+    waited_ns = np.zeros((len(codes) + 1, len(HOST_WAIT_LABELS)), dtype=np.int64)
+    np.add.at(waited_ns, (group_of_gap[waits.gap], waits.kind), waits.length_ns)
+    columns = (
+        *np.unravel_index(codes, shape),
+        waited_ns[:-1].argmax(axis=1),
+        np.bincount(group, minlength=len(codes)),
+        total_ns,
+        max_ns,
+    )
+    order = np.argsort(-total_ns, kind="stable")
+    groups = tuple(
+        GapGroup(
+            gap_class=GAP_CLASSES[kind],
+            label=HOST_WAIT_LABELS[label] if kind == HOST_WAIT else None,
+            prev=trace.names[prev],
+            next=trace.names[after],
+            count=count,
+            total_ns=total,
+            max_ns=longest,
+        )
+        for kind, prev, after, label, count, total, longest in zip(
+            *(column[order].tolist() for column in columns), strict=True
+        )
+    )
+    rank = np.argsort(order)
+    return groups, chosen[np.lexsort((-gaps.length_ns[chosen], rank[group]))]
+
+
+def gaps_of_group(
+    timeline: Timeline, chosen: Int64s, gap_class: str, prev: str, after: str
+) -> Int64s:
+    """The gaps in the rows `chosen` that have this class, between ops of these names."""
+    names, ops, gaps = timeline.trace.names, timeline.trace.ops, timeline.gaps
+    for op, name in ((gaps.prev, prev), (gaps.next, after)):
+        number = names.index(name) if name in names else -1
+        chosen = chosen[ops.name[op[chosen]] == number]
+    return np.asarray(chosen[gap_classes(timeline, chosen) == GAP_CLASSES.index(gap_class)])
 
 
 def _inside_step(timeline: Timeline, step: int) -> Bools:

@@ -1,19 +1,23 @@
-"""One kernel at a time: its launches, how their times are distributed, and what they belong to."""
+"""Kernels in groups: by role, layer or module. One kernel at a time: its launches, how their times
+are distributed, and what they belong to."""
 
 from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from decodescope.analyzer.attribution.range_tree import NO_NODE
+from decodescope.analyzer.attribution.range_tree import GRAPH_REPLAY, NO_NODE, folded_name
+from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.reports.distributions import percentiles
-from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, kernel_times
+from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, reports_by
 from decodescope.analyzer.schema.kernel_report import KernelReport, LaunchShape, Percentiles
 from decodescope.analyzer.trace import Columns, Int64s
 
 UNKNOWN_NS = -1
+NO_RANGE = "no range"
 _TOP_RANGES = 8
 
 
@@ -38,7 +42,8 @@ class KernelLaunches(Columns):
 
 @dataclass(frozen=True, slots=True)
 class RangeShare:
-    """The `launches` of a kernel whose own range is `path`, and their attributed time."""
+    """The `launches` of a kernel whose own range has this folded `path`, and their attributed
+    time."""
 
     path: str
     launches: int
@@ -72,14 +77,75 @@ def kernels_within(analysis: Analysis, path: str) -> tuple[KernelReport, ...]:
     return kernel_reports(analysis, analysis.work, inside)
 
 
-def longest_kernels_within(analysis: Analysis, path: str, most: int) -> list[tuple[str, int, int]]:
-    """Name, count and time (attributed time, if ops overlap) of the first `most` kernels of
-    `kernels_within`, without the other figures."""
-    inside = analysis.ranges.ops_within(path) & analysis.main_ops
-    times = kernel_times(analysis, inside).take(slice(most))
-    names = [analysis.trace.names[name] for name in times.name.tolist()]
-    ranked_ns = times.attributed_ns if analysis.overlapping else times.total_ns
-    return list(zip(names, times.count.tolist(), ranked_ns.tolist(), strict=True))
+def op_groups(analysis: Analysis, by: str) -> tuple[Int64s, tuple[str, ...]]:
+    """The number of each op's group, and the names of the groups: `by` "role", "layer" (in their
+    order) or "module": the innermost range of the program, with "*" for numbers."""
+    structure, tree = analysis.structure, analysis.ranges.tree
+    if by == "role":
+        return structure.role.astype(np.int64), ROLES
+    if by == "layer":
+        layers = (f"layer.{layer}" for layer in range(int(structure.layer.max(initial=-1)) + 1))
+        return structure.layer.astype(np.int64) + 1, ("outside of layers", *layers)
+    own = np.arange(-1, len(tree))
+    for node, parent in enumerate(tree.parents):
+        if tree.operator[node] or tree.inferred[node] or tree.names[node] == GRAPH_REPLAY:
+            own[node + 1] = own[parent + 1]
+    used, place = np.unique(own[analysis.ranges.op_node + 1], return_inverse=True)
+    paths = [folded_name(analysis.ranges.paths[one]) if one >= 0 else NO_RANGE for one in used]
+    numbers = {path: number for number, path in enumerate(dict.fromkeys(paths))}
+    return np.array([numbers[path] for path in paths], dtype=np.int64)[place], tuple(numbers)
+
+
+def groupings(analysis: Analysis) -> tuple[str, ...]:
+    """The ways in which the kernels of the main steps fall into groups."""
+    kernels = analysis.main_ops & (analysis.trace.ops.kind == analysis.trace.kernel_kind)
+    ways = ("role", "layer", "module")
+    numbers = {way: op_groups(analysis, way)[0][kernels] for way in ways}
+    return tuple(way for way in ways if len(np.unique(numbers[way])) > 1)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelGroup:
+    """The sums over the `kernels` of a group, whose shares are of all kernels; the largest kernel
+    is first. `number` is that of `op_groups`."""
+
+    number: int
+    report: KernelReport
+    kernels: tuple[KernelReport, ...]
+
+
+def kernel_groups(analysis: Analysis, by: str, path: str | None = None) -> tuple[KernelGroup, ...]:
+    """The groups of the kernels of the main steps, or of those in the range `path`: the one with
+    the most time first, but layers in their order."""
+    (group, group_names), names = op_groups(analysis, by), analysis.trace.names
+    chosen = analysis.main_ops
+    if path is not None:
+        chosen = chosen & analysis.ranges.ops_within(path)
+    sums = reports_by(analysis, analysis.work, chosen, group, group_names)
+    each = group * len(names) + analysis.trace.ops.name
+    kernels: dict[int, list[KernelReport]] = {number: [] for number in sums}
+    for number, kernel in reports_by(analysis, analysis.work, chosen, each, names).items():
+        kernels[number // len(names)].append(kernel)
+    order = sorted(sums) if by == "layer" else sums
+    return tuple(KernelGroup(number, sums[number], tuple(kernels[number])) for number in order)
+
+
+def kernel_group(analysis: Analysis, by: str, name: str, path: str | None) -> KernelReport | None:
+    """The sums of one of them; None if it has no kernel there."""
+    group, names = op_groups(analysis, by)
+    chosen = analysis.main_ops & (group == (names.index(name) if name in names else -1))
+    if path is not None:
+        chosen &= analysis.ranges.ops_within(path)
+    sums = reports_by(analysis, analysis.work, chosen, group, names)
+    every = analysis.report.kernels
+    total_ns, attributed_ns = (
+        sum(getattr(kernel, figure) for kernel in every) or 1
+        for figure in ("total_ns", "attributed_ns")
+    )
+    for report in sums.values():
+        share, attributed = report.total_ns / total_ns, report.attributed_ns / attributed_ns
+        return replace(report, share=share, attributed_share=attributed)
+    return None
 
 
 def kernel_launches(analysis: Analysis, name: str, within: str | None = None) -> KernelLaunches:
@@ -141,10 +207,12 @@ def kernel_profile(
     attributed_ns = np.zeros(len(paths), dtype=np.int64)
     inside = node != NO_NODE
     np.add.at(attributed_ns, node[inside], launches.attributed_ns[inside])
-    ranges = [
-        RangeShare(paths[number], times, int(attributed_ns[number]))
-        for number, times in _counts(node)
-    ]
+    of_paths: dict[str, tuple[int, int]] = {}
+    for number, times in _counts(node):
+        path = folded_name(paths[number])
+        before, before_ns = of_paths.get(path, (0, 0))
+        of_paths[path] = (before + times, before_ns + int(attributed_ns[number]))
+    ranges = [RangeShare(path, *figures) for path, figures in of_paths.items()]
     ranges.sort(key=lambda share: (-share.attributed_ns, share.path))
     call = trace.ops.launch[launches.op]
     return KernelProfile(

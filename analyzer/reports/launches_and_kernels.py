@@ -1,15 +1,17 @@
 """The launch calls of a trace, and its kernels by total time."""
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from decodescope.analyzer.reports.distributions import percentiles
 from decodescope.analyzer.roofline.roofline import OpWork, rooflines
 from decodescope.analyzer.schema.kernel_report import KernelReport, LaunchReport, ShortKernels
 from decodescope.analyzer.timing.launches import LaunchCalls, queue_depth_over_time
 from decodescope.analyzer.timing.timeline import Timeline
-from decodescope.analyzer.trace import KERNEL, Bools, Columns, Int32s, Int64s, Trace
+from decodescope.analyzer.trace import KERNEL, Bools, Int32s, Trace
 
 
 def launch_report(timeline: Timeline, chosen: Bools) -> LaunchReport:
@@ -37,75 +39,64 @@ def launch_report(timeline: Timeline, chosen: Bools) -> LaunchReport:
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KernelTimes(Columns):
-    """One row for each kernel name (in a CPU capture: each leaf operator), longest total first; if
-    ops overlap, longest attributed time first. `name` indexes `Trace.names`; `count` ops, and the
-    sums of their times."""
-
-    name: Int64s
-    count: Int64s
-    total_ns: Int64s
-    attributed_ns: Int64s
-
-
-def kernel_times(timeline: Timeline, chosen: Bools) -> KernelTimes:
-    """The kernels of the `chosen` ops."""
-    trace, kernel_rows = timeline.trace, _kernels_of(timeline, chosen)
-    named = trace.ops.name[kernel_rows]
-    count, total_ns, attributed_ns = np.zeros((3, len(trace.names)), dtype=np.int64)
-    np.add.at(count, named, 1)
-    np.add.at(total_ns, named, trace.ops.length_ns[kernel_rows])
-    np.add.at(attributed_ns, named, timeline.attributed_ns[kernel_rows])
-    rank_ns = attributed_ns if timeline.overlapping else total_ns
-    names = np.flatnonzero(count)
-    # Names are numbered in their order.
-    names = names[np.lexsort((names, -rank_ns[names]))]
-    return KernelTimes(names, count[names], total_ns[names], attributed_ns[names])
-
-
 def kernel_reports(timeline: Timeline, work: OpWork, chosen: Bools) -> tuple[KernelReport, ...]:
-    """The rows of `kernel_times` with all that is known of each kernel.
+    """The kernels among the `chosen` ops (in a CPU capture: the leaf operators), one row for each
+    name: longest total first; if ops overlap, longest attributed time first.
 
     `mean_ns` is total / count rounded down, `share` total / sum of all totals, `attributed_share`
     the same of attributed times.
     """
+    names = timeline.trace.names
+    return tuple(reports_by(timeline, work, chosen, timeline.trace.ops.name, names).values())
+
+
+def reports_by(
+    timeline: Timeline,
+    work: OpWork,
+    chosen: Bools,
+    number: NDArray[np.integer],
+    names: Sequence[str],
+) -> dict[int, KernelReport]:
+    """The same of the kernels with each `number` (one for each op of the trace), by that number;
+    its name is that of the number modulo the `names`. Equal times are in order of the numbers."""
     trace, launches = timeline.trace, timeline.launches
-    times, kernel_rows = kernel_times(timeline, chosen), _kernels_of(timeline, chosen)
+    kernel_rows = np.flatnonzero((trace.ops.kind == trace.kernel_kind) & chosen)
+    numbers, place = np.unique(number[kernel_rows], return_inverse=True)
+    times_ns = np.zeros((2, len(numbers)), dtype=np.int64)
+    for summed_ns, each_ns in zip(
+        times_ns, (trace.ops.length_ns, timeline.attributed_ns), strict=True
+    ):
+        np.add.at(summed_ns, place, each_ns[kernel_rows])
+    counts = np.bincount(place, minlength=len(numbers))
     short_ops = launches.first_op[_alone_and_short(trace, launches)[1]]
-    short_ops = short_ops[chosen[short_ops]]
-    short = np.bincount(trace.ops.name[short_ops], minlength=len(trace.names))[times.name]
-    all_totals, all_attributed = int(times.total_ns.sum()), int(times.attributed_ns.sum())
-    known = rooflines(trace, work, kernel_rows)
-    shapes = _shapes(trace.ops.name[kernel_rows], trace.ops.shape[kernel_rows])
-    columns = (times.name, times.count, times.total_ns, times.attributed_ns, short)
-    return tuple(
-        KernelReport(
-            name=trace.names[name],
+    short = Counter(number[short_ops[chosen[short_ops]]].tolist())
+    all_totals, all_attributed = times_ns.sum(axis=1).tolist()
+    known = rooflines(trace, work, kernel_rows, number)
+    shapes = _shapes(number[kernel_rows], trace.ops.shape[kernel_rows])
+    order = np.argsort(-times_ns[int(timeline.overlapping)], kind="stable")
+    return {
+        own: KernelReport(
+            name=names[own % len(names)],
             count=count,
             total_ns=total_ns,
             mean_ns=total_ns // count,
             share=total_ns / all_totals if all_totals else 0.0,
-            short_calls=short_calls,
-            roofline=known.get(name),
+            short_calls=short[own],
+            roofline=known.get(own),
             attributed_ns=attributed_ns,
             attributed_share=attributed_ns / all_attributed if all_attributed else 0.0,
-            shape=trace.shapes[shapes[name][0]] if name in shapes else None,
-            shapes=shapes[name][1] if name in shapes else 0,
+            shape=trace.shapes[shapes[own][0]] if own in shapes else None,
+            shapes=shapes[own][1] if own in shapes else 0,
         )
-        for name, count, total_ns, attributed_ns, short_calls in zip(
-            *(column.tolist() for column in columns), strict=True
+        for own, count, total_ns, attributed_ns in zip(
+            *(column[order].tolist() for column in (numbers, counts, *times_ns)), strict=True
         )
-    )
+    }
 
 
-def _kernels_of(timeline: Timeline, chosen: Bools) -> Int64s:
-    trace = timeline.trace
-    return np.flatnonzero((trace.ops.kind == trace.kernel_kind) & chosen)
-
-
-def _shapes(name: Int32s, shape: Int32s) -> dict[int, tuple[int, int]]:
-    """By name: the shape of most ops (of equally many the earliest), and how many there are."""
+def _shapes(name: NDArray[np.integer], shape: Int32s) -> dict[int, tuple[int, int]]:
+    """By the number of a kernel: the shape of most ops (of equally many the earliest), and how many
+    there are."""
     known = shape >= 0
     distinct = int(shape.max(initial=0)) + 1
     pair = name[known].astype(np.int64) * distinct + shape[known]

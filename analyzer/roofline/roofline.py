@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from decodescope.analyzer.roofline.peaks import DatasheetPeak, datasheet_peak
 from decodescope.analyzer.schema.answer import LimitBound
@@ -64,9 +65,11 @@ def op_work(trace: Trace, reference_op: Int64s, peak: DatasheetPeak | None = Non
     return OpWork(moved, computed, peak)
 
 
-def rooflines(trace: Trace, work: OpWork, chosen: Int64s) -> dict[int, Roofline]:
-    """By name (an index of `Trace.names`), for those of the `chosen` ops whose bytes and FLOPs are
-    known.
+def rooflines(
+    trace: Trace, work: OpWork, chosen: Int64s, number: NDArray[np.integer]
+) -> dict[int, Roofline]:
+    """By `number` (one for each op of the trace, as that of its name), for those of the `chosen`
+    ops whose bytes and FLOPs are known.
 
     The peak bandwidth is the one measured with the capture, else the datasheet's; the peak
     arithmetic is the datasheet's for the capture's dtype. The dtype of other traces is unknown:
@@ -74,7 +77,7 @@ def rooflines(trace: Trace, work: OpWork, chosen: Int64s) -> dict[int, Roofline]
     """
     ops = trace.ops
     known = chosen[(work.bytes[chosen] != UNKNOWN) & (work.flops[chosen] != UNKNOWN)]
-    names, row = np.unique(ops.name[known], return_inverse=True)
+    names, row = np.unique(number[known], return_inverse=True)
     devices, device_row = np.unique(ops.device[known], return_inverse=True)
     of_each = [_peaks(trace, device, work.peak) for device in devices.tolist()]
     peaks = np.array(of_each).reshape(-1, 3)

@@ -153,6 +153,21 @@ class GapReport(Struct, frozen=True):
     host_wait: dict[str, int] = {}
 
 
+class GapGroup(Struct, frozen=True):
+    """The gaps of one class between ops of the same two names, `prev` and `next`: the class is that
+    of the longest part of a gap. `total_ns` is the time of whole gaps, so all groups add up to the
+    idle time of all devices; `max_ns` is the longest gap. `label` is what the host did for most of
+    their host_wait, null for other classes."""
+
+    gap_class: str
+    label: str | None
+    prev: str
+    next: str
+    count: int
+    total_ns: int
+    max_ns: int
+
+
 class StreamReport(Struct, frozen=True):
     """One stream of a device. `all_gaps`, `gaps` and `host_wait` cover the device's gaps that an op
     of this stream ended, so those of all streams add up to the device's idle time."""
@@ -308,13 +323,14 @@ class Attribution(Struct, frozen=True):
 class Report(Struct, frozen=True):
     """Everything known about one trace; `msgspec.json.encode(report)` is `analyze --json`.
 
-    `launches`, `kernels` and `ranges` are of `main_steps`; `devices`, `largest_gaps` and
-    `attribution` are of the whole trace.
+    `launches`, `kernels` and `ranges` are of `main_steps`; `devices`, `largest_gaps`, `gap_groups`
+    and `attribution` are of the whole trace.
 
     `kernels_ranked_by` names the figure that orders `kernels`, largest first: "attributed_ns" where
     the durations of ops add up to over 2 % more than busy time, else "total_ns". Ranges beside each
     other are then in order of `attributed_ns` too, else of `gpu_ns`. `largest_gaps` holds the ten
-    longest gaps of all devices, longest first. `interruptions` are set apart: `answer` and the
+    longest gaps of all devices, longest first, `gap_groups` the hundred groups with the most time,
+    of `gap_group_count`. `interruptions` are set apart: `answer` and the
     times of steps are without them. `communication` says who waits for whom among several GPUs of
     one trace; null of merged ranks (see `RanksReport`) and without communication.
     """
@@ -330,6 +346,8 @@ class Report(Struct, frozen=True):
     answer: Answer
     capture: CaptureInfo | None = None
     largest_gaps: tuple[GapReport, ...] = ()
+    gap_groups: tuple[GapGroup, ...] = ()
+    gap_group_count: int = 0
     attribution: Attribution | None = None
     kernels_ranked_by: Literal["total_ns", "attributed_ns"] = "total_ns"
     step_kinds: tuple[StepKindReport, ...] = ()

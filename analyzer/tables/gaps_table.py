@@ -1,12 +1,12 @@
-"""Idle time by class, of each device, over all devices or by stream; single gaps with the ops and
-the host around each; interruptions."""
+"""Idle time by class, of each device, over all devices or by stream; groups of gaps; single gaps
+with the ops and the host around each; interruptions."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from decodescope.analyzer.names.fitted_names import ShortNames, cut_start
-from decodescope.analyzer.schema.report import DeviceReport, GapReport, GapTotal, Report
+from decodescope.analyzer.schema.report import DeviceReport, GapGroup, GapReport, GapTotal, Report
 from decodescope.analyzer.schema.step_report import InterruptionReport
 from decodescope.analyzer.tables.columns import (
     CODE,
@@ -28,12 +28,7 @@ from decodescope.analyzer.tables.columns import (
 )
 from decodescope.analyzer.tables.devices_table import device_column
 from decodescope.analyzer.tables.figures import quotient
-from decodescope.analyzer.vocabulary.words import (
-    CPU_GAP_MEANINGS,
-    GAP_MEANINGS,
-    device_words,
-    gap_causes,
-)
+from decodescope.analyzer.vocabulary.words import CPU_GAP_MEANINGS, GAP_MEANINGS, device_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,15 +183,52 @@ def stream_gaps_table(report: Report) -> Table[StreamGapsRow]:
     return Table("classes", columns, rows)
 
 
-def longest_gaps_table(report: Report) -> Table[GapReport]:
-    gaps = report.largest_gaps
-    names = ShortNames(name for gap in gaps for name in (gap.prev, gap.next))
+def gap_groups_table(report: Report, most: int | None = None) -> Table[GapGroup]:
+    """The first `most` groups of gaps; shares are of the idle time of all devices."""
+    groups = report.gap_groups[:most]
+    names = ShortNames(name for group in groups for name in (group.prev, group.next))
     return Table(
-        "gaps",
-        gap_columns(report.devices, names, lambda gap: " + ".join(gap_causes(gap))),
-        gaps,
-        mark=lambda gap: Mark("gap", gap.gap_class),
+        "groups",
+        gap_group_columns(sum(device.idle_ns for device in report.devices), names),
+        groups,
+        total=report.gap_group_count,
+        mark=lambda group: Mark("gap", group.gap_class),
     )
+
+
+def gap_group_columns(idle_ns: int, names: ShortNames) -> tuple[Column[GapGroup], ...]:
+    """The columns of groups of gaps; shares are of `idle_ns`, `names` has the ops around them."""
+    kernel = replace(RANGE, least=14, fit=names.of)
+    return (
+        Column(
+            "gap_class",
+            "class",
+            TEXT,
+            "Why the device was idle, and of host_wait what the host did for most of it.",
+            text=group_cause,
+        ),
+        Column("count", "gaps", COUNT, "How many gaps.", priority=3),
+        Column("total_ns", "total", DURATION, "Their time.", tone="strong"),
+        Column(
+            "mean_ns", "mean", DURATION, "Their mean.", quotient("total_ns", "count"), priority=5
+        ),
+        Column("max_ns", "longest", DURATION, "The longest of them.", priority=5),
+        Column(
+            "idle_share",
+            "of idle",
+            PERCENT,
+            "Their time ÷ the time of all gaps that are grouped.",
+            lambda group: group.total_ns / idle_ns if idle_ns else None,
+            priority=2,
+            bar=8,
+        ),
+        Column("prev", "after", kernel, "The op before each gap.", priority=4),
+        Column("next", "before", kernel, "The op that ended each gap.", priority=1),
+    )
+
+
+def group_cause(group: GapGroup) -> str:
+    return group.gap_class if group.label is None else f"{group.gap_class}: {group.label}"
 
 
 def gap_columns(

@@ -8,7 +8,8 @@ from operator import attrgetter
 
 from msgspec.structs import replace
 
-from decodescope.analyzer.attribution.range_tree import folded_name
+from decodescope.analyzer.attribution.range_tree import OWN_OPS, folded_name
+from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.schema.report import GAP_CLASSES, RangeReport, Report
 from decodescope.analyzer.schema.step_report import Confidence
 from decodescope.analyzer.tables.columns import (
@@ -104,7 +105,10 @@ def _lines(top: _Node, attributed: bool, busy_ns: int) -> Iterator[RangeLine]:
         return tuple(map(time_of, node.members))
 
     def below(node: _Node, path: str | None) -> list[tuple[str, _Node, str | None]]:
-        children = sorted(node.children.items(), key=lambda child: -sum(times_of(child[1])))
+        children = sorted(
+            (node.children | _own_ops(node, path)).items(),
+            key=lambda child: -sum(times_of(child[1])),
+        )
         return [(name, child, path) for name, child in reversed(children)]
 
     pending = below(top, None)
@@ -117,6 +121,31 @@ def _lines(top: _Node, attributed: bool, busy_ns: int) -> Iterator[RangeLine]:
         figures = _sum(path, node.members)
         yield RangeLine(node.depth, label, figures, times, share, bool(node.children), above)
         pending += below(node, path)
+
+
+def _own_ops(node: _Node, path: str | None) -> dict[str, _Node]:
+    """A row for the ops of a range that are in no range inside it, if there are such ranges and
+    ops: with it, the rows below add up to that of the range. Launch calls of a graph are no ops."""
+    inside = [member for child in node.children.values() for member in child.members]
+    if not inside or path is None:
+        return {}
+    rest = {
+        figure: sum(getattr(member, figure) for member in node.members)
+        - sum(getattr(member, figure) for member in inside)
+        for figure in _SUMS
+    }
+    if rest["gpu_ops"] <= 0:
+        return {}
+    classes = {
+        name: sum(member.gaps.get(name, 0) for member in node.members)
+        - sum(member.gaps.get(name, 0) for member in inside)
+        for name in GAP_CLASSES
+    }
+    # Busy times may overlap, attributed times do not.
+    rest["gpu_ns"] = rest["attributed_ns"]
+    gaps = {name: ns for name, ns in classes.items() if ns}
+    own = replace(_sum(path, node.members), path=f"{path}/{OWN_OPS}", gaps=gaps, **rest)
+    return {OWN_OPS: _Node(node.depth + 1, {OWN_OPS: None}, [own])}
 
 
 def _sum(path: str, members: Sequence[RangeReport]) -> RangeReport:
@@ -201,6 +230,7 @@ def _columns(report: Report, folded: bool, steps: int | None) -> tuple[Column[Ra
             RANGE,
             "The range; ranges that differ only in their numbers may be one row.",
             text=_label,
+            fit=_label,
             sort=attrgetter("label"),
             least=24,
         ),
@@ -212,9 +242,11 @@ def _columns(report: Report, folded: bool, steps: int | None) -> tuple[Column[Ra
     )
 
 
-def _label(line: RangeLine) -> str:
-    several = len(line.each_ns)
-    return f"{line.label} \u00d7{several}" if several > 1 else line.label
+def _label(line: RangeLine, cells: int | None = None) -> str:
+    """The label, cut where `cells` are few, and how many ranges it stands for."""
+    several = f" \u00d7{len(line.each_ns)}" if len(line.each_ns) > 1 else ""
+    label = line.label if cells is None else cut_middle(line.label, max(cells - len(several), 1))
+    return label + several
 
 
 def confidence_words(line: RangeLine) -> str:
@@ -243,7 +275,7 @@ def _folded(steps: int | None) -> tuple[Column[RangeLine], ...]:
             _TIME,
             "The mean time of one of several ranges in one row.",
             lambda line: line.mean_ns / (steps or 1) if len(line.each_ns) > 1 else None,
-            priority=4,
+            priority=1,
             tone="dim",
         ),
         Column(

@@ -5,7 +5,6 @@ from typing import Literal
 
 import numpy as np
 
-from decodescope.analyzer.attribution.range_tree import paths_at
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.timing.attributed_time import attributed_in
@@ -59,7 +58,7 @@ def inside_range(tracks: Tracks, path: str) -> list[Bools]:
     analysis = tracks.analysis
     ranges, trace = analysis.ranges, analysis.trace
     nodes = np.zeros(len(ranges.paths) + 1, dtype=np.bool_)
-    nodes[:-1] = ranges.tree.within(paths_at(ranges.paths, path))
+    nodes[:-1] = ranges.nodes_within(path)
     ops, calls = nodes[ranges.op_node], np.zeros(len(trace.calls) + 1, dtype=np.bool_)
     calls[analysis.launches.call] = nodes[ranges.call_node]
     of_kind = {

@@ -13,8 +13,8 @@ from decodescope.analyzer.schema.report import Attribution, Report
 from decodescope.analyzer.tables.devices_table import devices_table, streams_table
 from decodescope.analyzer.tables.gaps_table import (
     gap_classes_table,
+    gap_groups_table,
     interruptions_table,
-    longest_gaps_table,
 )
 from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.analyzer.tables.ranges_table import ranges_table
@@ -195,11 +195,9 @@ def _ranges(report: Report, width: int, most: int) -> Iterator[RenderableType]:
 
 
 def _gaps(report: Report, width: int, most: int) -> Iterator[RenderableType]:
-    """Idle time by class, and the longest gaps."""
-    from decodescope.analyzer.views.report_blocks import gap_blocks
-
+    """Idle time by class, and gaps by class and the ops around them."""
     yield from section("Idle gaps", rich_table(gap_classes_table(report), width))
-    yield from section("Longest gaps", gap_blocks(longest_gaps_table(report), report, width))
+    yield from section("Gaps", rich_table(gap_groups_table(report, most), width))
 
 
 def _launches(report: Report, width: int, most: int) -> Iterator[RenderableType]:

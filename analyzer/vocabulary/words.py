@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from decodescope.analyzer.schema.answer import Bound
 from decodescope.analyzer.schema.communication_report import CommunicationReport
-from decodescope.analyzer.schema.report import GapReport, Report
+from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.schema.step_report import StepCost, StepKindReport, StructureReport
 from decodescope.analyzer.text.formatting import (
     UNKNOWN,
@@ -147,17 +147,6 @@ def relative_change_words(change: "Change") -> str:
 
 def bound_words(bound: Bound) -> str:
     return _BOUND_WORDS.get(bound, f"{bound}-bound")
-
-
-def gap_causes(gap: GapReport) -> list[str]:
-    """Each part of a gap in the order of time, host_wait with what the host did for most of it;
-    with its length if there are several."""
-    causes = []
-    for name, ns in gap.parts.items():
-        label = max(gap.host_wait, key=lambda label: gap.host_wait[label], default="")
-        cause = f"{name}: {label}" if name == "host_wait" and label else name
-        causes.append(f"{cause} {duration(ns)}" if len(gap.parts) > 1 else cause)
-    return causes
 
 
 def device_words(device: int | str) -> str:

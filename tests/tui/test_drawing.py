@@ -5,7 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from decodescope.analyzer.text.plain import to_ascii
+from decodescope.analyzer.text.plain import plain_line, to_ascii
 from decodescope.tui.commands import Command
 from decodescope.tui.model.kernel_details import DetailLine
 from decodescope.tui.model.notices import Banner
@@ -209,6 +209,27 @@ def test_variants_keep_their_names_before_what_is_said_of_them(width, current):
         assert f" {name} " in text
         assert "\u2013" in text
         assert row.cells == width
+
+
+@given(
+    st.text("aµ語 <,>::\x1b", min_size=1, max_size=300) | st.just("k" * 100_000), st.integers(8, 90)
+)
+def test_a_long_name_takes_two_lines_and_is_copied_whole(name, width):
+    lines = (DetailLine("", name, fold=True),)
+    panel = DetailsPanel(Brush(Inks(), UNICODE, "rule"), View("trace", "a"), Moment(0.0))
+    rows = panel.draw(DetailsData(lines, "Op"), width, 999).rows
+    texts = ["".join(segment.text for segment in row.segments) for row in rows]
+    assert len(texts) <= 2
+    assert all(row.cells <= width for row in rows)
+    shown = "".join(texts)
+    if cell_len(plain_line(name)) < 2 * width:
+        assert shown == plain_line(name)
+    else:
+        begin, _, end = shown.partition("…")
+        assert plain_line(name).startswith(begin)
+        assert plain_line(name).endswith(end)
+        assert cell_len(shown) >= 2 * width - 4
+    assert panel.as_text(DetailsData(lines, "Op")) == [f" {name}".rstrip()]
 
 
 @given(

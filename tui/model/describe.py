@@ -1,13 +1,23 @@
 """The lines that tell everything about a pick."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
 
 from decodescope.analyzer.answer.advice import gap_advice
 from decodescope.analyzer.attribution.range_tree import host_activity
-from decodescope.analyzer.names.fitted_names import short_kernels
-from decodescope.analyzer.reports.device_report import gap_report
-from decodescope.analyzer.reports.kernel_launches import longest_kernels_within
+from decodescope.analyzer.names.fitted_names import cut_start, short_kernel, short_kernels
+from decodescope.analyzer.reports.device_report import gap_report, idle_totals
+from decodescope.analyzer.reports.distributions import percentiles
+from decodescope.analyzer.reports.gap_list import (
+    GapChoice,
+    chosen_gaps,
+    gaps_of_group,
+    grouped_gaps,
+)
+from decodescope.analyzer.reports.kernel_launches import kernels_within
 from decodescope.analyzer.schema.report import GapReport
+from decodescope.analyzer.tables.gaps_table import group_cause
 from decodescope.analyzer.tables.ranges_table import range_lines
 from decodescope.analyzer.text.formatting import UNKNOWN, count, duration, percent
 from decodescope.analyzer.timing.interruptions.interruption import interruptions_by_gap
@@ -22,29 +32,56 @@ from decodescope.analyzer.vocabulary.words import (
 )
 from decodescope.tui.model.kernel_details import (
     DetailLine,
+    kernel_group_lines,
     kernel_lines,
     op_lines,
     range_role_lines,
+    spread_words,
 )
-from decodescope.tui.model.picks import GapPick, KernelPick, OpPick, RangePick, Selection, SpanPick
+from decodescope.tui.model.picks import (
+    GapGroupPick,
+    GapPick,
+    KernelGroupPick,
+    KernelPick,
+    OpPick,
+    RangePick,
+    Selection,
+    SpanPick,
+)
 from decodescope.tui.model.view import Window
+
+_TITLE_CELLS = 32
 
 
 def describe(selection: Selection, window: Window) -> tuple[str, Iterable[DetailLine]]:
     """The title and the lines of the details of `selection`, which selects something."""
     match selection.pick:
         case KernelPick(name):
-            return "Kernel", kernel_lines(window, name, selection.within)
+            title = f"Kernel {short_kernel(name, _TITLE_CELLS)}"
+            return title, kernel_lines(window, name, selection.within)
+        case KernelGroupPick(by, name):
+            lines = kernel_group_lines(window, by, name, selection.within)
+            return f"Kernels of {cut_start(name, _TITLE_CELLS)}", lines
         case OpPick(row):
-            return "Launch", op_lines(window, row)
+            trace = window.analysis.trace
+            name = trace.names[int(trace.ops.name[row])]
+            return f"Launch of {short_kernel(name, _TITLE_CELLS)}", op_lines(window, row)
         case GapPick(row):
             return "Gap", gap_lines(window, row)
+        case GapGroupPick() as group:
+            return "Gaps", gap_group_lines(window, group, gap_choice(selection, window.step))
         case RangePick(path):
-            return "Range", range_detail_lines(window, path)
+            return f"Range {cut_start(path, _TITLE_CELLS)}", range_detail_lines(window, path)
         case SpanPick(start_ns, end_ns):
             return "Span", span_lines(window, start_ns, end_ns)
-    assert selection.within is not None
-    return "Range", range_detail_lines(window, selection.within)
+    path = selection.within or ""
+    return f"Range {cut_start(path, _TITLE_CELLS)}", range_detail_lines(window, path)
+
+
+def gap_choice(selection: Selection, step: int | None) -> GapChoice:
+    """The gaps that are listed, of the chosen step or of the whole window."""
+    chosen = selection.gaps
+    return GapChoice(selection.within, step, chosen.gap_class, chosen.bucket_ns)
 
 
 _KERNELS = 12
@@ -100,7 +137,7 @@ def _share(ns: int, length_ns: int) -> str:
 
 def gap_lines(window: Window, row: int) -> Iterator[DetailLine]:
     """Everything about the gap in this row of the analysis."""
-    analysis, report = window.analysis, window.report
+    analysis = window.analysis
     gap = gap_report(analysis, analysis.ranges, row)
     yield DetailLine("", f"{duration(gap.length_ns)} idle: {gap.gap_class}", "strong")
     interruptions = interruptions_by_gap(analysis.gaps, analysis.interruptions).get(row, [])
@@ -108,29 +145,66 @@ def gap_lines(window: Window, row: int) -> Iterator[DetailLine]:
         cause = interruption.cause.replace("_", " ")
         text = f"{cause}, {duration(interruption.length_ns)}: {interruption.evidence}"
         yield DetailLine("interruption", text, "warn")
-    yield from _gap_part_lines(gap, CPU_GAP_MEANINGS if report.on_cpu else GAP_MEANINGS)
+    yield from _gap_part_lines(window, gap.length_ns, gap.parts, gap.host_wait)
+    yield from _gap_place_lines(window, gap)
     if 2 * sum(interruption.length_ns for interruption in interruptions) > gap.length_ns:
         yield DetailLine(
             "→", "an interruption: it is set apart, and in no figure of a step", "good"
         )
     else:
         yield DetailLine("→", gap_advice(gap.gap_class, gap.label, gap.call), "good")
-    yield DetailLine("after", gap.prev)
-    yield DetailLine("before", gap.next)
+    yield from _gap_end_lines(gap)
+
+
+def gap_group_lines(window: Window, pick: GapGroupPick, choice: GapChoice) -> Iterator[DetailLine]:
+    """The figures of the gaps of a group that `choice` leaves, their cause and advice, and the
+    surroundings of the longest one."""
+    analysis, report = window.analysis, window.report
+    chosen = chosen_gaps(analysis, analysis.ranges, choice)
+    rows = gaps_of_group(analysis, chosen, pick.gap_class, pick.prev, pick.next)
+    if not len(rows):
+        yield DetailLine("", f"no such gap here: {pick.gap_class}", "dim")
+        return
+    (group,), rows = grouped_gaps(analysis, rows)
+    yield DetailLine("", f"{duration(group.total_ns)} idle: {group_cause(group)}", "strong")
+    idle_ns = sum(device.idle_ns for device in report.devices)
+    yield DetailLine(
+        "gaps", f"{count(group.count)}, {percent(group.total_ns / idle_ns)} % of all idle time"
+    )
+    yield DetailLine("each", spread_words(percentiles(analysis.gaps.length_ns[rows])))
+    totals = idle_totals(analysis, np.sort(rows))
+    parts, host_wait = (
+        {name: total.total_ns for name, total in kinds.items() if total.count}
+        for kinds in (totals.gaps, totals.host_wait)
+    )
+    yield from _gap_part_lines(window, group.total_ns, parts, host_wait)
+    longest = gap_report(analysis, analysis.ranges, int(rows[0]))
+    yield DetailLine("→", gap_advice(group.gap_class, group.label, longest.call), "good")
+    yield DetailLine("", f"the longest, {duration(longest.length_ns)}", "dim")
+    yield from _gap_place_lines(window, longest)
+    yield from _gap_end_lines(longest)
+
+
+def _gap_end_lines(gap: GapReport) -> Iterator[DetailLine]:
+    """The ops around a gap, the launch of the second, and what the host was in."""
     yield DetailLine("launched by", gap.call or "a call that is not in the trace")
     yield from _gap_host_lines(gap)
     if gap.range is not None:
-        yield DetailLine("in range", gap.range)
-    yield from _gap_place_lines(window, gap)
+        yield DetailLine("in range", gap.range, fold=True)
+    yield DetailLine("after", gap.prev, fold=True)
+    yield DetailLine("before", gap.next, fold=True)
 
 
-def _gap_part_lines(gap: GapReport, meanings: dict[str, str]) -> Iterator[DetailLine]:
-    """Each part in the order of time, host_wait also by what the host did."""
-    for name, ns in gap.parts.items():
-        share = f", {percent(ns / gap.length_ns)} %" if len(gap.parts) > 1 else ""
+def _gap_part_lines(
+    window: Window, length_ns: int, parts: Mapping[str, int], host_wait: Mapping[str, int]
+) -> Iterator[DetailLine]:
+    """Each part, those of one gap in the order of time, host_wait also by what the host did."""
+    meanings = CPU_GAP_MEANINGS if window.report.on_cpu else GAP_MEANINGS
+    for name, ns in parts.items():
+        share = f", {percent(ns / length_ns)} %" if len(parts) > 1 else ""
         yield DetailLine(name, f"{duration(ns)}{share}: {meanings.get(name, '')}")
-        if name == "host_wait" and len(gap.host_wait) > 1:
-            for label, of_it in gap.host_wait.items():
+        if name == "host_wait" and len(host_wait) > 1:
+            for label, of_it in host_wait.items():
                 yield DetailLine(f"  {label}", duration(of_it), "dim")
 
 
@@ -187,18 +261,14 @@ def range_detail_lines(window: Window, path: str) -> Iterator[DetailLine]:
     report = window.report
     rows = (row for by_layer in (False, True) for row in range_lines(report, by_layer=by_layer))
     line = next((row for row in rows if row.range.path == path), None)
-    yield DetailLine("", path, "strong")
     if line is None:
         yield DetailLine("", "not in this window", "dim")
+        yield DetailLine("range", path, fold=True)
         return
     node = line.range
-    if node.kind == "operator":
-        yield DetailLine("", "an operator of the framework: the host opened no range here", "dim")
-    if node.kind == "inferred":
-        yield DetailLine("", INFERRED_NOTE, "dim")
-    yield from range_role_lines(window, path, inferred=node.kind == "inferred")
     time = "attributed" if report.overlapping else "time" if report.on_cpu else "GPU time"
-    yield DetailLine(time, f"{duration(line.time_ns)}, {percent(line.share)} % of busy time")
+    share = f"{percent(line.share)} % of busy time"
+    yield DetailLine(time, f"{duration(line.time_ns)}, {share}", "strong")
     if report.overlapping:
         yield DetailLine("GPU time", f"{duration(node.gpu_ns)}, where ops overlap counted in each")
     if len(line.each_ns) > 1:
@@ -214,12 +284,20 @@ def range_detail_lines(window: Window, path: str) -> Iterator[DetailLine]:
     yield DetailLine("idle", f"{duration(node.idle_ns)}{share}")
     for name, ns in sorted(node.gaps.items(), key=lambda class_and_ns: -class_and_ns[1]):
         yield DetailLine(f"  {name}", duration(ns))
+    yield from range_role_lines(window, path, inferred=node.kind == "inferred")
     matched = "" if node.matched is None else f"; {percent(node.matched)} % of its ops match"
     certainty = _CERTAINTY["inferred" if node.kind == "inferred" else node.confidence]
     yield DetailLine("confidence", certainty + matched)
+    if node.kind == "operator":
+        yield DetailLine("", "an operator of the framework: the host opened no range here", "dim")
+    if node.kind == "inferred":
+        yield DetailLine("", INFERRED_NOTE, "dim")
+    yield DetailLine("range", path, fold=True)
     yield DetailLine("", "longest operators" if report.on_cpu else "longest kernels", "dim")
-    kernels = longest_kernels_within(window.analysis, path, _RANGE_KERNELS)
-    short = short_kernels((name for name, _, _ in kernels), _NAME_CELLS)
-    for name, calls, ns in kernels:
+    kernels = kernels_within(window.analysis, path)[:_RANGE_KERNELS]
+    short = short_kernels((kernel.name for kernel in kernels), _NAME_CELLS)
+    for kernel in kernels:
+        ns = kernel.attributed_ns if report.overlapping else kernel.total_ns
         share = f", {percent(ns / line.time_ns)} %" if line.time_ns else ""
-        yield DetailLine("", f"{duration(ns)}{share}, {count(calls)}: {short[name]}")
+        text = f"{duration(ns)}{share}, {count(kernel.count)}: {short[kernel.name]}"
+        yield DetailLine("", text)

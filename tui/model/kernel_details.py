@@ -10,8 +10,14 @@ import numpy as np
 from decodescope.analyzer.attribution.range_tree import host_activity
 from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.names.rules import kernel_meaning
-from decodescope.analyzer.names.short_names import readable_kernel, short_name
-from decodescope.analyzer.reports.kernel_launches import kernel_profile, op_facts
+from decodescope.analyzer.names.short_names import readable_kernel
+from decodescope.analyzer.reports.kernel_launches import (
+    KernelLaunches,
+    kernel_group,
+    kernel_profile,
+    op_facts,
+    op_groups,
+)
 from decodescope.analyzer.schema.kernel_report import KernelReport, LaunchShape, Percentiles
 from decodescope.analyzer.structure.step_structure import KNOWN_BY, NO_LAYER, UNKNOWN_ROLE
 from decodescope.analyzer.text.formatting import (
@@ -31,60 +37,87 @@ from decodescope.tui.model.view import Window
 
 @dataclass(frozen=True, slots=True)
 class DetailLine:
-    """A label and a text of any length; without a label the text starts at the left edge."""
+    """A label and a text of any length; without a label the text starts at the left edge. `fold`:
+    of a long name, the screen shows two lines."""
 
     label: str
     text: str
     tone: Literal["strong", "text", "dim", "good", "warn", "bad"] = "text"
+    fold: bool = False
 
 
 _SHAPES_SHOWN = 4
 
 
 def kernel_lines(window: Window, name: str, within: str | None = None) -> Iterator[DetailLine]:
-    """The figures of the launches of the kernel in the window, or in the range `within` of it."""
-    yield from _name_lines(name)
+    """The figures of the launches of the kernel in the window, or in the range `within` of it; its
+    name is last."""
     profile = kernel_profile(window.analysis, name, within)
     if profile is None:
         where = "" if within is None else f"range {within}, "
         yield DetailLine("", f"not in the {where}{window.steps_words}", "dim")
+        yield from _name_lines(name)
         return
-    if within is not None:
-        yield DetailLine("within", within, "dim")
-    kernel, steps = profile.report, window.report.main_steps.steps
-    yield DetailLine("family", kernel_meaning(name).family)
+    kernel = profile.report
     chosen = window.analysis.trace.ops.name == window.analysis.trace.names.index(name)
     if within is not None:
         chosen &= window.analysis.ranges.ops_within(within)
+    yield from kernel_time_lines(window, kernel)
     yield from _role_lines(window, chosen)
-    per_step = f", {number(kernel.count / steps)} per step" if steps else ""
-    yield DetailLine("launches", f"{count(kernel.count)}{per_step}")
-    per_step = f", {duration(kernel.total_ns / steps)} per step" if steps else ""
-    share = f"{percent(kernel.share)} % of kernel time"
-    yield DetailLine("total", f"{duration(kernel.total_ns)}{per_step}, {share}")
-    if kernel.attributed_ns != kernel.total_ns:
-        share = f"{percent(kernel.attributed_share)} % of attributed time"
-        yield DetailLine("attributed", f"{duration(kernel.attributed_ns)}, {share}")
-    yield DetailLine("took", _spread(profile.lengths))
-    yield from _waiting_lines(window, chosen)
-    if kernel.short_calls:
-        calls = f"{count(kernel.short_calls)} of {count(kernel.count)}"
-        yield DetailLine("short", f"{calls} ran for less time than their launch call took", "warn")
-    yield from _roofline_lines(kernel)
-    for shape, times in profile.shapes[:_SHAPES_SHOWN]:
-        yield DetailLine("shape", f"{_shape_text(shape)}: {count(times)} launches")
-    if len(profile.shapes) > _SHAPES_SHOWN:
-        yield DetailLine("", f"and {len(profile.shapes) - _SHAPES_SHOWN} more shapes", "dim")
-    if profile.gaps is not None:
-        yield DetailLine("gap before", _spread(profile.gaps))
-    if profile.calls:
-        yield DetailLine("launched by", ", ".join(profile.calls))
-    yield DetailLine("streams", ", ".join(map(str, profile.streams)))
     for kernel_range in profile.ranges:
         launches, time = count(kernel_range.launches), duration(kernel_range.attributed_ns)
         yield DetailLine("in", f"{kernel_range.path}: {launches} launches, {time}")
     if profile.other_ranges:
         yield DetailLine("", f"and {count(profile.other_ranges)} more ranges", "dim")
+    for shape, times in profile.shapes[:_SHAPES_SHOWN]:
+        yield DetailLine("shape", f"{_shape_text(shape)}: {count(times)} launches")
+    if len(profile.shapes) > _SHAPES_SHOWN:
+        yield DetailLine("", f"and {len(profile.shapes) - _SHAPES_SHOWN} more shapes", "dim")
+    if profile.calls:
+        yield DetailLine("launched by", ", ".join(profile.calls))
+    yield DetailLine("took", spread_words(profile.lengths))
+    if profile.gaps is not None:
+        yield DetailLine("gap before", spread_words(profile.gaps))
+    yield from _waiting_lines(window, chosen)
+    if kernel.short_calls:
+        calls = f"{count(kernel.short_calls)} of {count(kernel.count)}"
+        yield DetailLine("short", f"{calls} ran for less time than their launch call took", "warn")
+    yield DetailLine("streams", ", ".join(map(str, profile.streams)))
+    yield DetailLine("family", kernel_meaning(name).family)
+    if within is not None:
+        yield DetailLine("within", within, "dim")
+    yield from _name_lines(name)
+
+
+def kernel_time_lines(window: Window, kernel: KernelReport) -> Iterator[DetailLine]:
+    """Time, limit and rate of a kernel, or of a group of them."""
+    steps = window.report.main_steps.steps
+    per_step = f", {duration(kernel.total_ns / steps)} per step" if steps else ""
+    share = f"{percent(kernel.share)} % of kernel time"
+    yield DetailLine("total", f"{duration(kernel.total_ns)}{per_step}, {share}", "strong")
+    if kernel.attributed_ns != kernel.total_ns:
+        share = f"{percent(kernel.attributed_share)} % of attributed time"
+        yield DetailLine("attributed", f"{duration(kernel.attributed_ns)}, {share}")
+    yield from _roofline_lines(kernel)
+    per_step = f", {number(kernel.count / steps)} per step" if steps else ""
+    yield DetailLine("launches", f"{count(kernel.count)}{per_step}")
+
+
+def kernel_group_lines(
+    window: Window, by: str, name: str, within: str | None
+) -> Iterator[DetailLine]:
+    """The sums over the kernels of a role, layer or module, and their roles."""
+    sums = kernel_group(window.analysis, by, name, within)
+    if sums is None:
+        yield DetailLine("", f"no kernel here of {by} {name}", "dim")
+        return
+    yield from kernel_time_lines(window, sums)
+    group, names = op_groups(window.analysis, by)
+    chosen = window.analysis.main_ops & (group == names.index(name))
+    yield from _role_lines(
+        window, chosen if within is None else chosen & window.analysis.ranges.ops_within(within)
+    )
+    yield DetailLine(by, name, fold=True)
 
 
 def op_lines(window: Window, row: int) -> Iterator[DetailLine]:
@@ -92,28 +125,34 @@ def op_lines(window: Window, row: int) -> Iterator[DetailLine]:
     analysis = window.analysis
     trace, facts = analysis.trace, op_facts(window.analysis, row)
     ops, call = trace.ops, int(trace.ops.launch[row])
-    yield from _name_lines(trace.names[int(ops.name[row])])
-    yield DetailLine("took", duration(int(facts.length_ns[0])))
+    yield DetailLine("took", duration(int(facts.length_ns[0])), "strong")
     if facts.attributed_ns[0] != facts.length_ns[0]:
         alone = duration(int(facts.attributed_ns[0]))
         yield DetailLine("attributed", f"{alone}; before that another op of the device ran")
-    yield DetailLine("at", f"{duration(int(facts.at_ns[0]))} after the first op of the trace")
-    step = int(analysis.steps.op_step[row])
-    if step >= 0:
-        since_ns = int(ops.start_ns[row] - analysis.steps.span.start_ns[step])
-        yield DetailLine("step", f"{step}, {duration(since_ns)} after its first op")
-    where = device_words(trace.device_label(int(ops.device[row])))
-    queue = "thread" if trace.on_cpu else "stream"
-    yield DetailLine("on", f"{where}, {queue} {int(ops.stream[row])}")
+    yield from op_role_lines(window, row)
+    node = int(analysis.ranges.op_node[row])
+    if node >= 0:
+        yield DetailLine("range", analysis.ranges.paths[node], fold=True)
     if ops.shape[row] >= 0:
         yield DetailLine("shape", _shape_text(trace.shapes[int(ops.shape[row])]))
     yield from op_waiting_lines(window, row)
     gap_ns = int(facts.gap_ns[0])
     yield DetailLine("gap before", duration(gap_ns) if gap_ns else "none")
-    node = int(analysis.ranges.op_node[row])
-    if node >= 0:
-        yield DetailLine("range", analysis.ranges.paths[node])
-    yield from op_role_lines(window, row)
+    yield from _launch_lines(window, facts, call)
+    step = int(analysis.steps.op_step[row])
+    if step >= 0:
+        since_ns = int(ops.start_ns[row] - analysis.steps.span.start_ns[step])
+        yield DetailLine("step", f"{step}, {duration(since_ns)} after its first op")
+    yield DetailLine("at", f"{duration(int(facts.at_ns[0]))} after the first op of the trace")
+    where = device_words(trace.device_label(int(ops.device[row])))
+    queue = "thread" if trace.on_cpu else "stream"
+    yield DetailLine("on", f"{where}, {queue} {int(ops.stream[row])}")
+    yield from _name_lines(trace.names[int(ops.name[row])])
+
+
+def _launch_lines(window: Window, facts: KernelLaunches, call: int) -> Iterator[DetailLine]:
+    """The launch call of one op, and what the host was in; `facts` are of that op."""
+    trace = window.analysis.trace
     if call < 0:
         if not trace.on_cpu:
             yield DetailLine("launch", "its launch call is not in the trace", "dim")
@@ -130,16 +169,14 @@ def op_lines(window: Window, row: int) -> Iterator[DetailLine]:
 
 
 def _name_lines(name: str) -> Iterator[DetailLine]:
-    """The short name, and the readable and the exact one if they differ."""
-    short, readable = short_name(name), readable_kernel(name)
-    yield DetailLine("", short, "strong")
-    if readable != short:
-        yield DetailLine("name", readable)
+    """The readable name, and the exact one if it differs."""
+    readable = readable_kernel(name)
+    yield DetailLine("name", readable, fold=True)
     if readable != name:
-        yield DetailLine("symbol", name, "dim")
+        yield DetailLine("symbol", name, "dim", fold=True)
 
 
-def _spread(times: Percentiles | None) -> str:
+def spread_words(times: Percentiles | None) -> str:
     if times is None:
         return UNKNOWN
     shown = (("min", times.min), ("median", times.p50), ("p99", times.p99), ("max", times.max))
@@ -150,11 +187,11 @@ def _roofline_lines(kernel: KernelReport) -> Iterator[DetailLine]:
     roof = kernel.roofline
     if roof is None:
         return
+    if roof.limit is not None:
+        yield DetailLine("limit", f"{roof.limit}, {percent(roof.share_of_limit)} % of its peak")
     moved = f"{bytes_size(roof.bytes / roof.calls)} a launch, {bytes_size(roof.bytes_per_s)}/s"
     yield DetailLine("moves", moved)
     yield DetailLine("computes", f"{significant(roof.flops_per_s / 1e12)} TFLOP/s")
-    if roof.limit is not None:
-        yield DetailLine("limit", f"{roof.limit}, {percent(roof.share_of_limit)} % of its peak")
     if roof.calls < kernel.count:
         known = f"known of {count(roof.calls)} of {count(kernel.count)} launches"
         yield DetailLine("", known, "dim")

@@ -25,6 +25,23 @@ class GapPick:
 
 
 @dataclass(frozen=True, slots=True)
+class GapGroupPick:
+    """The gaps of this class between ops of these two names."""
+
+    gap_class: str
+    prev: str
+    next: str
+
+
+@dataclass(frozen=True, slots=True)
+class KernelGroupPick:
+    """All kernels of one role, layer or module, as `by` says."""
+
+    by: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class RangePick:
     """The ops launched inside the ranges with this path."""
 
@@ -39,7 +56,7 @@ class SpanPick:
     end_ns: int
 
 
-Pick = KernelPick | OpPick | GapPick | RangePick | SpanPick
+Pick = KernelPick | KernelGroupPick | OpPick | GapPick | GapGroupPick | RangePick | SpanPick
 # Rows and times mean something in one window only.
 OF_ONE_WINDOW = (OpPick, GapPick, SpanPick)
 

@@ -1,11 +1,12 @@
-"""The details pane: everything about what is selected, with full names."""
+"""The details pane: everything about what is selected; long names are folded to two lines."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 from rich.style import Style
 
+from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import Selection
@@ -29,7 +30,7 @@ class DetailsData:
 
 
 class DetailsPanel(Panel[DetailsData]):
-    """Wraps every line and scrolls; nothing in it is cut."""
+    """Wraps every line and scrolls; a copy of the page has names as a whole."""
 
     NAME = "details"
     COMMANDS = commands_of("details")
@@ -80,7 +81,8 @@ class DetailsPanel(Panel[DetailsData]):
         start = max(labels, cell_len(line.label) + 1) if line.label else 0
         if start > width // 2:
             start = 0
-        pieces = wrapped(plain_line(line.text), max(width - start, 1))
+        cells, text = max(width - start, 1), plain_line(line.text)
+        pieces = _folded(text, cells) if line.fold else wrapped(text, cells)
         if not start and line.label:
             return [
                 Row().left(line.label, width, inks.dim),
@@ -90,3 +92,9 @@ class DetailsPanel(Panel[DetailsData]):
         if line.label:
             rows[0] = Row().add(line.label, inks.dim).to(start).add(pieces[0], style)
         return rows
+
+
+def _folded(name: str, cells: int) -> list[str]:
+    """A name on two lines, without its middle where it is longer."""
+    # One cell of the first line may be left over, before a wide character.
+    return chop_cells(cut_middle(name, 2 * cells - 1), cells) or [""]

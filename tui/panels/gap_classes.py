@@ -95,7 +95,7 @@ class GapClassesPanel(Panel[ClassesData]):
         places = kept_columns((name, *figures), need, width - _NAME_CELLS, 0)
         kept = [figures[place - 1] for place in places if place]
         room = width - _NAME_CELLS - sum(map(_figure_cells, kept)) - 1
-        wide = min(max(room // max(len(classes.bounds), 1), 1), 4)
+        wide = min(max(room // max(len(classes.bounds), 1), 1), 6)
         bounds = classes.bounds[: max(room, 0)] if len(classes.bounds) > room else classes.bounds
         self._chart = (_NAME_CELLS, wide)
         head = Row().left(name.heading, _NAME_CELLS, inks.dim)
@@ -106,7 +106,9 @@ class GapClassesPanel(Panel[ClassesData]):
             head.right(column.heading, _figure_cells(column), inks.dim)
         lines = list(classes.lines)
         if len(lines) + 2 > height:
-            lines = [line for line in lines if not line.sub]
+            room = height - 2 - sum(not line.sub for line in lines)
+            subs = [line for line in lines if line.sub][: max(room, 0)]
+            lines = [line for line in lines if not line.sub or line in subs]
         lines = self._shown = _around(lines, data.chosen.gap_class, max(height - 1, 1))
         rows = [head]
         for line in lines:

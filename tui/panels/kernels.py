@@ -2,28 +2,31 @@
 
 import math
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from decodescope.analyzer.names.fitted_names import short_kernel
-from decodescope.analyzer.tables.kernels_table import kernels_table
+from decodescope.analyzer.names.fitted_names import cut_start, short_kernel
+from decodescope.analyzer.schema.kernel_report import KernelReport
+from decodescope.analyzer.tables.columns import Mark, Table
+from decodescope.analyzer.tables.kernels_table import family_of, kernels_table
 from decodescope.analyzer.tables.launches_table import LaunchRow, launch_columns
 from decodescope.analyzer.text.formatting import UNKNOWN, extent_text
 from decodescope.tui.commands import commands_of
-from decodescope.tui.model.picks import KernelPick, OpPick, Pick
+from decodescope.tui.model.picks import KernelGroupPick, KernelPick, OpPick, Pick
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.messages import Choose, Turn
 from decodescope.tui.panels.sheet import Empty
-from decodescope.tui.panels.table import TablePanel
 from decodescope.tui.panels.table_rows import Cell, ColumnRows, Rows, TableRows, drawing_of, ranked
+from decodescope.tui.panels.tree import Branch, TreePanel, TreeRows
 from decodescope.tui.style.palette import Inks
 
 if TYPE_CHECKING:
     from decodescope.analyzer.reports.analysis import Analysis
-    from decodescope.analyzer.reports.kernel_launches import KernelLaunches
+    from decodescope.analyzer.reports.kernel_launches import KernelGroup, KernelLaunches
 
 
 class LaunchRows(ColumnRows):
@@ -96,33 +99,39 @@ def _around(paths: Sequence[str]) -> str:
 
 
 _TITLE_CELLS = 48
+_BY_NAME = "name"
 
 
-class KernelTablePanel(TablePanel):
-    """Every kernel of the window, or of the range that it is narrowed to. Enter shows the launches
-    of a kernel, enter on a launch shows it on the timeline, escape goes back to the kernels."""
+class KernelTablePanel(TreePanel):
+    """Every kernel of the window, or of the range that it is narrowed to, by itself or below its
+    role, layer or module. Enter opens a group; of a kernel it shows the launches, of a launch the
+    place on the timeline. Escape goes back to the kernels.
+
+    A key is the name of a kernel, below a group with the number of it, the pick of a group, or the
+    row of a launch."""
 
     NAME = "kernels"
-    COMMANDS = commands_of("rows", "open", "kernels")
+    COMMANDS = commands_of("rows", "open", "tree", "grouped", "kernels")
 
-    _open: str | None = None
-    _window: Window | None = None
+    _open: str | tuple[int, str] | None = None
+    _by = _BY_NAME
+    _groups: tuple[Window | None, str | None, str, Sequence["KernelGroup"]] = (None, None, "", ())
     _within: str | None = None
     _kept: tuple[str, str, int | None, bool] | None = None
 
     def source(self, view: View, moment: Moment) -> object:
-        return view.window, view.selection.within, self._open, view.waiting
+        grouped = (self._by, self._turned)
+        return view.window, view.selection.within, self._open, view.waiting, grouped
 
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
         from decodescope.analyzer.reports.kernel_launches import kernels_within
 
         window, self._within = view.window, view.selection.within
-        self._window = window
         inside = "" if self._within is None else f" in {self._within}"
         noun = "operators" if view.on_cpu else "kernels"
         self._title, self._note = f"{noun.capitalize()}{inside}", "esc back"
         if self._open is not None:
-            self._title = f"Launches of {short_kernel(self._open, _TITLE_CELLS)}{inside}"
+            self._title = f"Launches of {short_kernel(_name(self._open), _TITLE_CELLS)}{inside}"
         if window is None:
             return Empty(self._title, view.waiting)
         if self._open is not None:
@@ -133,39 +142,43 @@ class KernelTablePanel(TablePanel):
         report, kernels = window.report, window.report.kernels
         if self._within is not None:
             kernels = kernels_within(window.analysis, self._within)
-        by = " by attributed time" if report.overlapping else ""
-        self._title = f"{noun.capitalize()} per {window.per}{by}{inside}"
+        by = "" if self._by == _BY_NAME else f" by {self._by}"
+        ranked = " by attributed time" if report.overlapping else ""
+        self._title = f"{noun.capitalize()}{by} per {window.per}{ranked}{inside}"
         self._note = window.steps_words
         if not kernels:
             where = "window" if self._within is None else "range"
             return Empty(self._title, f"no {noun} in this {where}")
-        table = kernels_table(
-            kernels,
-            attributed=report.overlapping,
-            on_cpu=view.on_cpu,
-            steps=report.main_steps.steps,
-        )
-        return TableRows(table, self._brush.glyphs)
+        if by:
+            return self._tree(window, view.on_cpu)
+        return TableRows(_table(window, kernels, view.on_cpu), self._brush.glyphs)
 
     def pick_of(self, key: Hashable) -> Pick | None:
-        return OpPick(key) if isinstance(key, int) else KernelPick(str(key))
+        if isinstance(key, int):
+            return OpPick(key)
+        return key if isinstance(key, KernelGroupPick) else KernelPick(_name(key))
 
     def key_of(self, pick: Pick | None) -> Hashable:
+        if isinstance(pick, OpPick) and self._open is None and self._seen[0].window is not None:
+            trace = self._seen[0].window.analysis.trace
+            pick = KernelPick(trace.names[trace.ops.name[pick.row]])
         if isinstance(pick, KernelPick):
-            return pick.name
-        if not isinstance(pick, OpPick) or self._open is not None or self._window is None:
-            return pick.row if isinstance(pick, OpPick) else None
-        trace = self._window.analysis.trace
-        name: str = trace.names[trace.ops.name[pick.row]]
-        return name
+            # Of a kernel in several groups, the row at the cursor.
+            here = isinstance(self._cursor_key, tuple) and _name(self._cursor_key) == pick.name
+            return self._cursor_key if here else pick.name
+        return pick.row if isinstance(pick, OpPick) else pick
 
     def opened(self, key: Hashable) -> None:
+        window = self._seen[0].window
         if isinstance(key, int):
             self.post_message(Choose(OpPick(key)))
             self.post_message(Turn("timeline"))
-        elif self._window is not None:
-            first = self._launches(self._window, str(key)).key(0)
-            self._open = str(key)
+        elif isinstance(key, KernelGroupPick):
+            self.post_message(Choose(key))
+            self.action_fold()
+        elif window is not None and isinstance(key, (str, tuple)):
+            first = self._launches(window, key).key(0)
+            self._open = key
             self._kept = (self._filter, self._search, self._sorted, self._down)
             self._filter = self._search = ""
             self.post_message(Choose(self.pick_of(first)))
@@ -177,13 +190,59 @@ class KernelTablePanel(TablePanel):
     def action_back(self) -> None:
         if self.forget_typed():
             return
-        name, self._open = self._open, None
-        self.post_message(Choose(KernelPick(name or "")))
+        key, self._open = self._open, None
+        self._cursor_key = key
+        self.post_message(Choose(KernelPick(_name(key))))
 
-    def _launches(self, window: Window, name: str) -> LaunchRows:
-        from decodescope.analyzer.reports.kernel_launches import kernel_launches
+    def action_group(self) -> None:
+        from decodescope.analyzer.reports.kernel_launches import groupings
 
-        launches = kernel_launches(window.analysis, name, self._within)
+        window = self._seen[0].window
+        if window is None or self._open is not None:
+            return
+        ways = (_BY_NAME, *groupings(window.analysis))
+        place = ways.index(self._by) + 1 if self._by in ways else 0
+        self._by = ways[place % len(ways)]
+        if len(ways) == 1:
+            self.app.notify("This trace has no roles, layers or modules.", severity="warning")
+        self.show(*self._seen)
+
+    def _tree(self, window: Window, on_cpu: bool) -> TreeRows[KernelReport]:
+        from decodescope.analyzer.reports.kernel_launches import kernel_groups
+
+        if self._groups[:3] != (window, self._within, self._by):
+            groups = kernel_groups(window.analysis, self._by, self._within)
+            self._groups = (window, self._within, self._by, groups)
+        kernels, branches, largest = [], [], {}
+        for group in self._groups[3]:
+            pick = KernelGroupPick(self._by, group.report.name)
+            is_open = self.is_open(pick)
+            kernels.append(group.report)
+            branches.append(Branch(pick, is_open=is_open))
+            largest[group.report.name] = group.kernels[0].name
+            if is_open:
+                kernels += group.kernels
+                branches += [Branch((group.number, row.name), pick, 1) for row in group.kernels]
+        table = _table(window, kernels, on_cpu)
+        name, *others = table.columns
+
+        def fitted(kernel: KernelReport, cells: int) -> str:
+            is_group = kernel.name in largest
+            return cut_start(kernel.name, cells) if is_group else name.cell(kernel, cells)
+
+        def mark(kernel: KernelReport) -> Mark:
+            return Mark("family", family_of(largest.get(kernel.name, kernel.name)))
+
+        table = replace(table, columns=(replace(name, fit=fitted), *others), mark=mark)
+        return TreeRows(table, branches, self._brush.glyphs)
+
+    def _launches(self, window: Window, key: str | tuple[int, str]) -> LaunchRows:
+        from decodescope.analyzer.reports.kernel_launches import kernel_launches, op_groups
+
+        launches = kernel_launches(window.analysis, _name(key), self._within)
+        if isinstance(key, tuple):
+            group, _ = op_groups(window.analysis, self._by)
+            launches = launches.take(group[launches.op] == key[0])
         if window.step is not None:
             launches = launches.take(window.analysis.main_ops[launches.op])
         return LaunchRows(window.analysis, launches)
@@ -194,3 +253,14 @@ class KernelTablePanel(TablePanel):
             self._filter, self._search, self._sorted, self._down = self._kept
             self._kept = None
             self._arrange()
+
+
+def _name(key: Hashable) -> str:
+    """The name of a kernel in its key."""
+    return str(key[1] if isinstance(key, tuple) else key or "")
+
+
+def _table(window: Window, kernels: Sequence[KernelReport], on_cpu: bool) -> Table[KernelReport]:
+    report = window.report
+    steps = report.main_steps.steps
+    return kernels_table(kernels, attributed=report.overlapping, on_cpu=on_cpu, steps=steps)

@@ -28,6 +28,7 @@ class TablePanel(PromptPanel[Rows]):
     COMMANDS = commands_of("rows", "open")
 
     _title = _note = ""
+    _picks = False
 
     def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
         self._source: object = object()
@@ -73,6 +74,7 @@ class TablePanel(PromptPanel[Rows]):
         if source != self._source:
             self._source = source
             self._replace(self.rows(view, moment))
+        self._picks = view.selection.pick is not None
         key = self.key_of(view.selection.pick)
         if key is not None and key != self._cursor_key:
             self._go_to_key(key)
@@ -250,7 +252,7 @@ class TablePanel(PromptPanel[Rows]):
             return
         self._cursor = max(min(place, len(self._order) - 1), 0)
         key = rows.key(self._order[self._cursor])
-        if key != self._cursor_key:
+        if key != self._cursor_key or not self._picks:
             self._cursor_key = key
             self.moved(key)
         self._redraw()

@@ -4,12 +4,13 @@ import re
 import warnings
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.cells import cell_len
 from rich.style import Style
 
 from decodescope.analyzer.tables.columns import DETAIL, TEXT, Column, Mark, Table, Tone
@@ -131,9 +132,9 @@ class TableRows(Rows, Generic[Record]):
         drawn: list[tuple[Column[Record], Drawing[Record]]] = []
         if table.mark is not None:
             drawn.append(_swatches(table.mark, glyphs))
-        for place, column in enumerate(table.shown()):
-            depth = table.depth if place == 0 else None
-            drawn.append((column, drawing_of(column, table.tone, depth)))
+        self._named = len(drawn)
+        for column in table.shown():
+            drawn.append((column, drawing_of(column, table.tone)))
             if column.bar:
                 most = max((column.figure(record) or 0.0 for record in table.rows), default=0.0)
                 drawn.append(_bars(column, most, table.mark, glyphs))
@@ -155,9 +156,19 @@ class TableRows(Rows, Generic[Record]):
             return self.table.search(record)
         return " ".join(column.cell(record) for column in self.table.columns if column.shown)
 
+    def lead(self, row: int, inks: Inks) -> str:
+        """The text before the name of a row."""
+        return "" if self.table.depth is None else "  " * self.table.depth(self.table.rows[row])
+
     def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
-        record = self.table.rows[row]
-        return [drawing(record, inks, room) for drawing in self._drawings]
+        record, lead, named = self.table.rows[row], self.lead(row, inks), self._named
+        if cell_len(lead) > room // 2:
+            lead = lead[-room // 2 :].rjust(1)
+        cells = [drawing(record, inks, room) for drawing in self._drawings]
+        if lead:
+            name = self._drawings[named](record, inks, max(room - cell_len(lead), 1))
+            cells[named] = replace(name, text=lead + name.text)
+        return cells
 
     def order(self, column: int | None, down: bool) -> Sequence[int]:
         rows = range(len(self))
@@ -173,27 +184,23 @@ class TableRows(Rows, Generic[Record]):
 
     @cached_property
     def _places(self) -> dict[Hashable, int]:
-        return {self.table.key(record): row for row, record in enumerate(self.table.rows)}
+        return {self.key(row): row for row in range(len(self))}
 
 
 def drawing_of(
-    column: Column[Record],
-    of_row: Callable[[Record], Tone] | None = None,
-    depth: Callable[[Record], int] | None = None,
+    column: Column[Record], of_row: Callable[[Record], Tone] | None = None
 ) -> Drawing[Record]:
-    """Draws the cells of a column, in their own tone or else in that of the row, and indented by
-    the depth of the row."""
+    """Draws the cells of a column, in their own tone or else in that of the row."""
 
     write, own = column.writer(), column.tone
-    if depth is None and not callable(own) and (own != "plain" or of_row is None):
+    if not callable(own) and (own != "plain" or of_row is None):
         return lambda record, inks, room: Cell(write(record, room), tone_style(own, inks))
 
     def draw(record: Record, inks: Inks, room: int) -> Cell:
         tone = own(record) if callable(own) else own
         if tone == "plain" and of_row is not None:
             tone = of_row(record)
-        indent = "" if depth is None else "  " * depth(record)
-        return Cell(indent + write(record, max(room - len(indent), 1)), tone_style(tone, inks))
+        return Cell(write(record, room), tone_style(tone, inks))
 
     return draw
 

@@ -16,6 +16,7 @@ from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate
 from decodescope.analyzer.schema.kernel_report import ShortKernels
 from decodescope.analyzer.schema.report import GAP_CLASSES, Report
 from decodescope.analyzer.schema.step_report import StructureReport
+from decodescope.analyzer.tables.gaps_table import group_cause
 from decodescope.analyzer.text.formatting import UNKNOWN, count, duration
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.tracks.build import step_tracks
@@ -156,10 +157,9 @@ def test_a_report_is_shown_completely() -> None:
         assert duration(device.busy_ns) in words
         for total in device.gaps.values():
             assert not total.count or f"{count(total.count)}" in words
-    for gap in report.largest_gaps:
-        assert gap.host is not None
-        assert f"{gap.label}: {gap.host.operator}" in words
-        assert f"{gap.host.range}" in words
+    assert report.gap_groups
+    for group in report.gap_groups:
+        assert f"{group_cause(group)}{group.count}{duration(group.total_ns)}" in words
     assert "of limit %" in words
     assert "83.0memory" in words
     assert "70.0 TFLOP/s" in words

@@ -1,5 +1,7 @@
 """Chosen gaps add up to the figures of the report, and filters find exactly what they say."""
 
+from collections import Counter, defaultdict
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,7 +10,14 @@ from decodescope.analyzer import Analysis, analyze, load
 from decodescope.analyzer.answer.advice import gap_advice
 from decodescope.analyzer.reports.analysis import analysis_of_step
 from decodescope.analyzer.reports.device_report import gap_report, idle_totals
-from decodescope.analyzer.reports.gap_list import GapChoice, chosen_gaps, gap_classes, longest_first
+from decodescope.analyzer.reports.gap_list import (
+    GapChoice,
+    chosen_gaps,
+    gap_classes,
+    gaps_of_group,
+    grouped_gaps,
+    longest_first,
+)
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from tests.helpers.drawn_windows import Call, Op, analysed, windows
 
@@ -50,7 +59,7 @@ def test_classes_and_order_are_those_of_the_largest_gaps(
 ) -> None:
     analysis = analysed(*window)
     rows = longest_first(analysis, chosen_gaps(analysis, analysis.ranges, GapChoice()))
-    classes = gap_classes(analysis)
+    classes = gap_classes(analysis, np.arange(len(analysis.gaps)))
     assert sorted(rows.tolist()) == list(range(len(analysis.gaps)))
     found = [gap_report(analysis, analysis.ranges, row) for row in rows.tolist()]
     assert tuple(found[:10]) == analysis.report.largest_gaps
@@ -71,6 +80,49 @@ def test_a_class_and_a_bucket_find_what_the_histogram_counts(
     assert len(chosen_gaps(analysis, analysis.ranges, choice)) == counted
     whole = chosen_gaps(analysis, analysis.ranges, GapChoice(gap_class=gap_class))
     assert len(whole) == of_class.count
+
+
+@given(windows(), st.data())
+@settings(max_examples=150, deadline=None)
+def test_groups_are_those_of_a_plain_count(
+    window: tuple[list[Op], list[Call]], data: st.DataObject
+) -> None:
+    analysis = analysed(*window)
+    every = range(len(analysis.gaps))
+    chosen = data.draw(st.lists(st.sampled_from(every), unique=True)) if every else []
+    expected = defaultdict(list)
+    for row in sorted(chosen):
+        gap = gap_report(analysis, analysis.ranges, row)
+        expected[gap.gap_class, gap.prev, gap.next].append((row, gap))
+    groups, rows = grouped_gaps(analysis, np.array(sorted(chosen), dtype=np.int64))
+    assert {(group.gap_class, group.prev, group.next) for group in groups} == set(expected)
+    totals = [group.total_ns for group in groups]
+    assert totals == sorted(totals, reverse=True)
+    first = 0
+    for group in groups:
+        key = (group.gap_class, group.prev, group.next)
+        gaps = sorted(expected[key], key=lambda gap: (-gap[1].length_ns, gap[0]))
+        assert rows[first : first + group.count].tolist() == [row for row, _ in gaps]
+        first += group.count
+        lengths = [gap.length_ns for _, gap in gaps]
+        assert (group.total_ns, group.max_ns) == (sum(lengths), max(lengths))
+        waits = Counter[str]()
+        for _, gap in gaps:
+            waits.update(gap.host_wait)
+        assert (group.label is None) == (group.gap_class != "host_wait")
+        assert group.label is None or waits[group.label] == max(waits.values())
+        found = gaps_of_group(analysis, np.array(sorted(chosen)), *key)
+        assert sorted(row for row, _ in gaps) == found.tolist()
+    assert first == len(chosen)
+
+
+def test_the_groups_of_the_report_add_up_to_the_idle_time(foreign_traces):
+    report = analyze(load(str(foreign_traces / "h200_llama1b_hf_eager.json.gz"))).report
+    assert report.gap_group_count == len(report.gap_groups) == 72
+    assert sum(group.total_ns for group in report.gap_groups) == report.devices[0].idle_ns
+    largest = report.gap_groups[0]
+    assert (largest.gap_class, largest.label, largest.count) == ("host_wait", "python", 48)
+    assert largest.total_ns > 0.7 * report.devices[0].idle_ns
 
 
 def test_every_class_of_gaps_has_advice() -> None:

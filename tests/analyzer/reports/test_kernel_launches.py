@@ -1,22 +1,33 @@
 """One kernel's launches against a plain count, and the kernels of a range."""
 
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.analyzer import analyze
+from decodescope.analyzer import analyze, load
+from decodescope.analyzer.attribution.range_tree import folded_name
+from decodescope.analyzer.names.kinds import ROLES
+from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.reports.kernel_launches import (
     UNKNOWN_NS,
+    groupings,
+    kernel_group,
+    kernel_groups,
     kernel_launches,
     kernel_profile,
     kernels_within,
-    longest_kernels_within,
+    op_groups,
 )
-from tests.helpers.kineto_events import call, op, span, trace_of
+from tests.helpers.kineto_events import DATA, call, op, span, trace_of
+
+OURS = ("cpu_two_blocks", "h200_compiled_replays", "h200_compiled_ungraphed", "h200_graph_replays")
+TRACES = [DATA / f"{name}.json.gz" for name in OURS]
 
 
 def analysis_of(rows: list[tuple[str, int, int, bool]]) -> Analysis:
@@ -82,13 +93,10 @@ def test_the_kernels_of_ranges_add_up_to_those_of_the_window(
         assert sum(one.count for one in mine) == report.count
         assert sum(one.total_ns for one in mine) == report.total_ns
         assert sum(one.attributed_ns for one in mine) == report.attributed_ns
-    for range_, part in zip("ab", parts, strict=True):
-        path = f"decode_step/{range_}"
-        ranked = [
-            (one.name, one.count, one.attributed_ns if analysis.overlapping else one.total_ns)
-            for one in part
-        ]
-        assert longest_kernels_within(analysis, path, 2) == ranked[:2]
+    rank = "attributed_ns" if analysis.overlapping else "total_ns"
+    for part in parts:
+        ranked = [getattr(one, rank) for one in part]
+        assert ranked == sorted(ranked, reverse=True)
     for path, part in zip("ab", parts, strict=True):
         if part:
             assert sum(one.share for one in part) == pytest.approx(1)
@@ -96,6 +104,59 @@ def test_the_kernels_of_ranges_add_up_to_those_of_the_window(
             launches = kernel_launches(analysis, one.name, f"decode_step/{path}")
             assert len(launches) == one.count
             assert launches.length_ns.sum() == one.total_ns
+
+
+SUMS = ("count", "total_ns", "attributed_ns", "short_calls")
+
+
+@pytest.mark.parametrize(
+    "path", [*TRACES, *bundled_recordings()], ids=lambda path: path.name.split(".")[0]
+)
+def test_groups_of_kernels_are_the_sums_of_their_rows(path: Path) -> None:
+    analysis = analyze(load(str(path)))
+    trace, node = analysis.trace, analysis.ranges.op_node
+    ops = np.flatnonzero(analysis.main_ops & (trace.ops.kind == trace.kernel_kind))
+    for by in groupings(analysis):
+        groups = kernel_groups(analysis, by)
+        of_each, _ = op_groups(analysis, by)
+        for group in groups:
+            for figure in SUMS:
+                figures = [getattr(kernel, figure) for kernel in group.kernels]
+                assert getattr(group.report, figure) == sum(figures)
+            known = [kernel.roofline for kernel in group.kernels if kernel.roofline is not None]
+            assert (group.report.roofline is None) == (not known)
+            if group.report.roofline is not None:
+                assert group.report.roofline.bytes == sum(roof.bytes for roof in known)
+            alone = kernel_group(analysis, by, group.report.name, None)
+            assert alone is not None
+            assert alone == msgspec.structs.replace(
+                group.report, share=alone.share, attributed_share=alone.attributed_share
+            )
+            assert alone.share == pytest.approx(group.report.share)
+            mine = ops[of_each[ops] == group.number]
+            assert len(mine) == group.report.count
+            assert int(trace.ops.length_ns[mine].sum()) == group.report.total_ns
+        for kernel in analysis.report.kernels:
+            rows = [row for group in groups for row in group.kernels if row.name == kernel.name]
+            for figure in SUMS:
+                assert sum(getattr(row, figure) for row in rows) == getattr(kernel, figure)
+    numbers, names = op_groups(analysis, "role")
+    structure = analysis.structure
+    assert [names[number] for number in numbers] == [ROLES[r] for r in structure.role]
+    numbers, names = op_groups(analysis, "layer")
+    for layer, number in set(zip(structure.layer.tolist(), numbers.tolist(), strict=True)):
+        assert names[number] == (f"layer.{layer}" if layer >= 0 else "outside of layers")
+    (numbers, names), tree = op_groups(analysis, "module"), analysis.ranges.tree
+    for own, number in set(zip(node.tolist(), numbers.tolist(), strict=True)):
+        chain = tree.chain(own)
+        while chain and (
+            tree.operator[chain[-1]]
+            or tree.inferred[chain[-1]]
+            or tree.names[chain[-1]] == "(graph replay)"
+        ):
+            chain.pop()
+        path_of = "/".join(tree.names[one] for one in chain)
+        assert names[number] == (folded_name(path_of) if chain else "no range")
 
 
 @given(ROWS)

@@ -27,12 +27,12 @@ from tests.helpers.rich_report import rich_report, text_of
 ALL = tuple(section.name for section in SECTIONS)
 TITLES = {
     *("Kinds of steps", "Steps", "Parts of a step", "Kernels", "Leaf operators", "Ranges"),
-    *("Idle gaps", "Longest gaps", "Launch calls", "Devices", "Streams"),
+    *("Idle gaps", "Gaps", "Launch calls", "Devices", "Streams"),
     *("Threads", "Communication", "Interruptions"),
 }
 OURS = ("cpu_two_blocks", "h200_compiled_ungraphed", "h200_graph_replays")
 OTHERS = ("a100_eager", "v100_cuda_graph", "cpu_only", "mi300x_vllm_decode_graph")
-GAPS = ("Idle gaps", "Longest gaps")
+GAPS = ("Idle gaps", "Gaps")
 CUT_CELL = re.compile(r"…(  |$)", re.MULTILINE)
 
 
@@ -227,16 +227,13 @@ def queue_of(depths: tuple[int, ...]) -> QueueDepth:
     return QueueDepth(0.5, max(depths, default=3), 0.5, depths, 1000)
 
 
-def test_a_longest_gap_has_its_place_and_what_the_host_did() -> None:
-    lines = table_text(rich_report(), 120).splitlines()
-    first = lines.index("Longest gaps") + 2
-    said = [line.strip() for line in lines[first : first + 5]]
-    assert said[0].endswith("host_wait: python 199 ns + launch_call 2 ns + dependency 98 ns")
-    assert said[1:] == [
-        "step 1 · GPU 0 · stream 7 · decode_step",
-        "after Memcpy",
-        "before kernel",
-        "host: in no operator or call",
+def test_gaps_are_in_groups() -> None:
+    report = rich_report()
+    lines = table_text(report, 120, ("gaps",)).splitlines()
+    first = lines.index("Gaps") + 1
+    assert lines[first].split()[:4] == ["class", "gaps", "total", "mean"]
+    assert [line.split()[0].strip(":") for line in lines[first + 1 :]] == [
+        group.gap_class for group in report.gap_groups
     ]
 
 

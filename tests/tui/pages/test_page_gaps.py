@@ -5,18 +5,20 @@ import re
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decodescope.analyzer.names.short_names import short_name
-from decodescope.analyzer.reports.gap_list import GapChoice
+from decodescope.analyzer.reports.gap_list import longest_first
+from decodescope.analyzer.tables.gaps_table import group_cause
 from decodescope.analyzer.text.formatting import count, duration, percent
 from decodescope.analyzer.tracks.build import find_tracks
 from decodescope.tui.actions.pages import NO_STEPS
 from decodescope.tui.background import analyse_files, window_of_step
 from decodescope.tui.model.describe import gap_lines
-from decodescope.tui.model.picks import GapFilter, GapPick, Selection
+from decodescope.tui.model.picks import GapFilter, GapGroupPick, GapPick, Selection
 from decodescope.tui.model.view import Moment, Window
 from decodescope.tui.panels.gap_classes import GapClassesPanel, bucket
 from decodescope.tui.panels.gap_list import GapListPanel, GapRows
@@ -36,6 +38,14 @@ def selection(app) -> Selection:
 @pytest.fixture
 def eager(tmp_path: Path) -> Path:
     return recorded.write_window(tmp_path, "eager")
+
+
+def single_gaps(shown: Window) -> GapListPanel:
+    """The list of gaps without groups."""
+    panel = GapListPanel(BRUSHES[0], view_of(shown), Moment(0.0))
+    panel._by_group = False
+    panel.show(view_of(shown), Moment(0.0))
+    return panel
 
 
 @cache
@@ -74,7 +84,7 @@ async def test_all_gaps_are_listed_the_longest_first(eager: Path) -> None:
     app = app_of(eager)
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
-        await press(pilot, "4")
+        await press(pilot, "4", "z")
         lengths = sorted((length for length, _ in idle_of("eager")), reverse=True)
         lines = text_of(app).splitlines()
         title = next(row for row, line in enumerate(lines) if f"Gaps {len(lengths):,} " in line)
@@ -120,11 +130,59 @@ async def test_a_click_chooses_a_class_or_one_of_its_buckets(eager: Path) -> Non
         assert selection(app).gaps == GapFilter("launch_call", bucket(bound))
 
 
+async def test_gaps_are_grouped_and_enter_unfolds_a_group(eager: Path) -> None:
+    app = app_of(eager)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await press(pilot, "4", "enter")
+        panel = app.query_one(GapListPanel)
+        view = app._painter.shown()[0]
+        window = view.window
+        groups = window.report.gap_groups
+        first = groups[0]
+        assert len(groups) == window.report.gap_group_count < len(window.analysis.gaps) / 8
+        assert f"{len(groups)} groups" in text_of(app)
+        assert selection(app).pick == GapGroupPick(first.gap_class, first.prev, first.next)
+        assert f"{duration(first.total_ns)} idle: {group_cause(first)}" in text_of(app)
+        assert len(panel._order) == len(groups) + first.count
+        # The gaps of a group are below it, however it is sorted, and add up to it.
+        for column in range(len(panel._shown.columns)):
+            for _ in range(2):
+                panel.sort_by(column)
+                order = list(panel._order)
+                at = order.index(0)
+                below = [row - len(groups) for row in order[at + 1 : at + 1 + first.count]]
+                assert sorted(below) == list(range(first.count))
+                rows = panel._shown.gaps.gaps[below]
+                assert int(window.analysis.gaps.length_ns[rows].sum()) == first.total_ns
+        panel.sort_by(None)
+        await press(pilot, "down", "enter")
+        view = app._painter.shown()[0]
+        lengths = window.analysis.gaps.length_ns
+        assert view.page == "timeline"
+        assert lengths[view.selection.pick.row] == first.max_ns
+        # The group of a gap that was chosen elsewhere is open.
+        await press(pilot, "G", "enter")
+        longest = app._painter.shown()[0].selection.pick
+        place = panel._order[panel._cursor]
+        assert panel._shown.key(place) == panel._shown.gaps.key_of(longest.row)
+        await press(pilot, "z")
+        assert len(panel._order) == len(lengths)
+        assert panel._cursor_key == panel._shown.key_of(longest.row)
+        await press(pilot, "z", "left", "home", "left", "escape")
+        assert len(panel._order) == len(groups)
+        assert "s sort" in text_of(app)
+        await press(pilot, "5", "down", "down", "g")
+        inside = panel._shown._groups.table.rows
+        within = window.analysis.ranges.ops_within("decode_step/model/layer.*")
+        assert sum(group.count for group in inside) == int(within[window.analysis.gaps.next].sum())
+
+
 async def test_enter_shows_the_gap_in_the_timeline(eager: Path) -> None:
     app = app_of(eager)
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
-        await press(pilot, "4", "down", "enter")
+        await press(pilot, "4", "z", "down", "enter")
         view = app._painter.shown()[0]
         assert view.page == "timeline"
         assert isinstance(view.selection.pick, GapPick)
@@ -150,7 +208,7 @@ async def test_the_list_is_searched_and_sorted(eager: Path) -> None:
     app = app_of(eager)
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
-        await press(pilot, "4", "f", *"argmax", "enter")
+        await press(pilot, "4", "z", "f", *"argmax", "enter")
         found = sum("argmax" in names.lower() for _, names in idle_of("eager"))
         assert found > 0
         assert f" {found:,} of {len(idle_of('eager')):,}" in text_of(app)
@@ -194,7 +252,7 @@ async def test_a_trace_without_steps_or_launches_is_listed(tmp_path: Path) -> No
 def test_gaps_of_several_gpus_say_which_one(foreign_traces: Path) -> None:
     shown = analyse_files([foreign_traces / "h100_2gpu_1s.sqlite"], 0.0)
     assert len(shown.report.devices) == 2
-    panel = GapListPanel(BRUSHES[0], view_of(shown), Moment(0.0))
+    panel = single_gaps(shown)
     panel.sort_by(len(panel._shown.columns) - 1)
     order = [panel._shown.key(row)[1] for row in panel._order]
     assert len(order) == sum(device.all_gaps.count for device in shown.report.devices)
@@ -229,8 +287,7 @@ def test_a_step_on_several_gpus_says_what_is_added_up_and_when_none_was_busy(tmp
 
 
 def test_different_kernels_have_different_names_in_the_list() -> None:
-    panel = GapListPanel(BRUSHES[0], view_of(window("eager")), Moment(0.0))
-    rows = panel._shown
+    rows = single_gaps(window("eager"))._shown
     shown = {}
     for row in range(len(rows)):
         cells = rows.cells(row, BRUSHES[0].inks, 24)
@@ -247,7 +304,7 @@ async def test_a_live_window_is_held_while_one_of_its_gaps_is_chosen(tmp_path: P
     later.write_bytes(document([op(0, 1_000), op(5_000, 6_000)]))
     async with session.app.run_test(size=(120, 40)) as pilot:
         await session.run(pilot, scripted.ready(first))
-        await press(pilot, "4", "end")
+        await press(pilot, "4", "z", "end")
         assert selection(session.app).pick is not None
         number = len(session.app._painter.shown()[0].window.analysis.gaps)
         assert f"Gaps {number} " in text_of(session.app)
@@ -337,7 +394,8 @@ VALUES = {
 
 def gap_rows(drawn_window: tuple[list[Op], list[Call]]) -> GapRows:
     analysis = analysed(*drawn_window)
-    return GapRows(Window(Path("trace.json"), analysis, find_tracks(analysis), 0.0), GapChoice())
+    shown = Window(Path("trace.json"), analysis, find_tracks(analysis), 0.0)
+    return GapRows(shown, longest_first(analysis, np.arange(len(analysis.gaps))))
 
 
 @given(windows(), st.data(), st.booleans())

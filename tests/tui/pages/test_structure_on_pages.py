@@ -4,11 +4,13 @@ of its model."""
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from decodescope.analyzer import Analysis, analyze
 from decodescope.analyzer.chrome.chrome_export import export_chrome
 from decodescope.analyzer.names.kinds import ROLES
+from decodescope.analyzer.reports.gap_list import longest_first
 from decodescope.analyzer.text.formatting import count, duration
 from decodescope.analyzer.tracks.build import find_tracks
 from decodescope.analyzer.vocabulary.words import part_words
@@ -19,7 +21,7 @@ from decodescope.tui.model.look import look_at
 from decodescope.tui.model.picks import GapPick, OpPick, SpanPick
 from decodescope.tui.model.view import Moment, Window
 from decodescope.tui.panels.answer import AnswerPanel
-from decodescope.tui.panels.gap_list import GapListPanel, GapRows
+from decodescope.tui.panels.gap_list import GapRows
 from decodescope.tui.panels.range_tree import RangeTreePanel
 from tests.helpers.app.recorded import (
     BRUSHES,
@@ -217,9 +219,8 @@ def test_details_of_an_interrupted_gap_name_the_cause(slow: Window) -> None:
 
 
 def test_interrupted_gaps_are_marked_found_and_filtered(slow: Window) -> None:
-    panel = GapListPanel(BRUSHES[0], view_of(slow), Moment(0.0))
-    rows = panel._shown
-    assert isinstance(rows, GapRows)
+    every = np.arange(len(slow.analysis.gaps))
+    rows = GapRows(slow, longest_first(slow.analysis, every))
     marked = [row for row in range(len(rows)) if rows.cells(row, BRUSHES[0].inks, 40)[0].text
               .startswith("interrupted, ")]  # fmt: skip
     assert marked == [0]
