@@ -119,6 +119,17 @@ def window_of(
     return Window(step, devices, pieces)
 
 
+def op_parts(timeline: Timeline, structure: Structure, rows: Int64s) -> Int64s:
+    """The part of each of the ops `rows`, an index in `WORK`."""
+    ops = timeline.trace.ops.take(rows)
+    role = structure.role[rows].astype(np.int64)
+    family = _OF_FAMILY[families_of(timeline.trace.names, ops)]
+    part = np.where(role == OTHER, family, role)
+    by_driver = np.isin(ops.kind, (MEMCPY, MEMSET))
+    part[by_driver & (part != WORK.index("communication"))] = WORK.index(_MEMCPY)
+    return part
+
+
 def op_shares(timeline: Timeline, structure: Structure, window: Window) -> OpShares:
     """Every op that runs on the window's devices during it, also one of another step."""
     ops, pieces = timeline.trace.ops, window.pieces
@@ -127,16 +138,11 @@ def op_shares(timeline: Timeline, structure: Structure, window: Window) -> OpSha
         meets = (ops.start_ns <= pieces.end_ns[-1]) & (ops.end_ns >= pieces.start_ns[0])
         rows = np.flatnonzero(meets)
     rows = rows[np.isin(ops.device[rows], window.devices)]
-    role = structure.role[rows].astype(np.int64)
-    family = _OF_FAMILY[families_of(timeline.trace.names, ops.take(rows))]
-    part = np.where(role == OTHER, family, role)
-    by_driver = np.isin(ops.kind[rows], (MEMCPY, MEMSET))
-    part[by_driver & (part != WORK.index("communication"))] = WORK.index(_MEMCPY)
     return OpShares(
         window=window,
         rows=rows,
         ns=attributed_in(timeline.trace, rows, pieces),
-        part=part,
+        part=op_parts(timeline, structure, rows),
         own=np.isin(timeline.steps.op_step[rows], -1 if window.step is None else window.step),
     )
 

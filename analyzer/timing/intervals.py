@@ -154,6 +154,21 @@ def overlapped(start_ns: Int64s, end_ns: Int64s) -> Intervals:
     return Intervals(joined.start_ns, joined.end_ns)
 
 
+def lanes(start_ns: Int64s, end_ns: Int64s, most: int) -> Int64s:
+    """The row of each interval if none overlaps another one in its row: the first row that is free
+    at its start, `most` if none of so many is."""
+    lane = np.zeros(len(start_ns), dtype=np.int64)
+    if (start_ns[1:] >= np.maximum.accumulate(end_ns)[:-1]).all():
+        return lane
+    free_ns = [int(start_ns[0])] * most
+    times = zip(start_ns.tolist(), end_ns.tolist(), strict=True)
+    for place, (begin_ns, until_ns) in enumerate(times):
+        lane[place] = row = next((at for at in range(most) if free_ns[at] <= begin_ns), most)
+        if row < most:
+            free_ns[row] = until_ns
+    return lane
+
+
 def lower_median(values: Int64s) -> int:
     """The median of at least one value; of an even number of them, the smaller of the two."""
     middle = (len(values) - 1) // 2

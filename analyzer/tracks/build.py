@@ -8,16 +8,22 @@ from typing import TypeVar
 
 import numpy as np
 
+from decodescope.analyzer.answer.parts import WORK, op_parts
 from decodescope.analyzer.collectives.waits import OpWaits
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.timing.gaps import GapParts
-from decodescope.analyzer.timing.intervals import merged, overlapped
+from decodescope.analyzer.timing.intervals import lanes, merged, overlapped
 from decodescope.analyzer.timing.timeline import OVERLAP_SHARE, families_of
-from decodescope.analyzer.trace import GpuOps, Int64s, Intervals, Trace, rows_by
+from decodescope.analyzer.trace import GpuOps, Int8s, Int64s, Intervals, Trace, rows_by
 from decodescope.analyzer.tracks.host import MAX_LEVELS, HostTracks, owners
 from decodescope.analyzer.tracks.track import Slices, Track, TrackKey, track_of
+from decodescope.analyzer.vocabulary.class_colors import PART_LETTERS
 
 _NUMBER = re.compile(r"\d+")
+# The sub-rows of a stream.
+_MAX_LANES = 4
+# With more of them, there is never room for the parts of each.
+_MOST_STREAMS_WITH_PARTS = 64
 _Rows = TypeVar("_Rows", GpuOps, GapParts)
 
 
@@ -84,7 +90,7 @@ def find_tracks(analysis: Analysis) -> Tracks:
         home_step=home_step,
         steps=marked,
         step=launched,
-        busy=_nameless(TrackKey("busy", 0), "busy", _busy(analysis)),
+        busy=_nameless(TrackKey("map", 0), "map", _busy(analysis)),
         waits=waits,
     )
 
@@ -120,10 +126,12 @@ def _nameless(key: TrackKey, title: str, times: Intervals) -> Track:
 
 
 def _ordered(analysis: Analysis, waits: OpWaits | None) -> Iterator[Track]:
-    """Device by device: the threads that launch to it, its ranges, streams, overlap, waiting and
-    gaps; then the threads that launch to none."""
+    """Device by device: the threads that launch to it, its ranges, streams with their parts,
+    overlap, waiting and gaps; then the threads that launch to none."""
     trace = analysis.trace
     threads, host = owners(trace), HostTracks(trace)
+    parts = op_parts(analysis, analysis.structure, np.arange(len(trace.ops))).astype(np.int8)
+    with_parts = len(np.unique(trace.ops.stream)) <= _MOST_STREAMS_WITH_PARTS
     levels = _ancestors(analysis)
     for device, ops in rows_by(trace.ops.device).items():
         prefix = _prefix(trace.device_label(device)) if len(analysis.busy) > 1 else ""
@@ -132,7 +140,9 @@ def _ordered(analysis: Analysis, waits: OpWaits | None) -> Iterator[Track]:
             name = "host" if len(own_threads) == 1 else f"cpu {thread[1] % 10_000}"
             yield from host.tracks(thread, prefix, name)
         yield from _range_tracks(analysis, levels, ops, prefix)
-        yield from stream_tracks(trace, ops, prefix)
+        for stream in stream_tracks(trace, ops, prefix, parts):
+            yield from _stacked(stream)
+            yield from _part_tracks(stream, prefix) if with_parts else ()
         yield from _overlap_track(analysis, device, ops, prefix)
         if waits is not None:
             yield from _wait_track(analysis, waits, device, prefix)
@@ -150,8 +160,9 @@ def _prefix(label: int | str) -> str:
     return "".join(f"{mark}{number}" for mark, number in zip("rg", numbers, strict=False)) + " "
 
 
-def stream_tracks(trace: Trace, ops: Int64s, prefix: str) -> Iterator[Track]:
-    """The streams of the device of `ops`, in the order of their numbers."""
+def stream_tracks(trace: Trace, ops: Int64s, prefix: str, kinds: Int8s) -> Iterator[Track]:
+    """The streams of the device of `ops`, in the order of their numbers; `kinds` are those of all
+    ops of the trace."""
     device = int(trace.ops.device[ops[0]])
     for stream, place in rows_by(trace.ops.stream[ops]).items():
         of_stream = trace.ops.take(ops[place])
@@ -160,10 +171,35 @@ def stream_tracks(trace: Trace, ops: Int64s, prefix: str) -> Iterator[Track]:
             of_stream.end_ns,
             of_stream.name.astype(np.int64),
             ops[place],
-            families_of(trace.names, of_stream),
+            kinds[ops[place]],
         )
         name = f"cpu {stream % 10_000}" if trace.on_cpu else f"str {stream}"
         yield track_of(TrackKey("stream", device, stream), prefix + name, slices)
+
+
+def _stacked(stream: Track) -> Iterator[Track]:
+    """The sub-rows of a stream, in which no op overlaps another, with their levels in their keys;
+    then what fits into none of them, as an overlap track."""
+    lane = lanes(stream.slices.start_ns, stream.slices.end_ns, _MAX_LANES)
+    for level in np.unique(lane).tolist() if lane.any() else ():
+        slices = stream.slices.take(lane == level)
+        key, title = stream.key._replace(level=level), f"  +{level}" if level else stream.title
+        if level == _MAX_LANES:
+            key, title = key._replace(kind="overlap"), f"  {len(slices):,} more"
+            slices = replace(slices, kind=np.zeros_like(slices.kind))
+        yield track_of(key, title, slices)
+    if not lane.any():
+        yield stream
+
+
+def _part_tracks(stream: Track, prefix: str) -> list[Track]:
+    """The ops of each part of the step in a stream, if it has several: the longest part first."""
+    found, kinds = [], np.unique(stream.slices.kind).tolist()
+    for kind in kinds if len(kinds) > 1 else ():
+        key, title = TrackKey("part", *stream.key[1:3], kind), f"{PART_LETTERS[WORK[kind]]} "
+        ops = stream.slices.take(stream.slices.kind == kind)
+        found.append(track_of(key, prefix + title + WORK[kind], ops))
+    return sorted(found, key=lambda track: -int(track.covered_ns[-1]))
 
 
 def _overlap_track(analysis: Analysis, device: int, ops: Int64s, prefix: str) -> Iterator[Track]:
@@ -284,7 +320,8 @@ class StepTracks:
     from its first op.
 
     The step lasts `length_ns`, until the next step's first op: a gap after its last op is included.
-    `device` is the one in reports; the labels of ops index `names`, those of the trace.
+    `device` is the one in reports; the labels of ops index `names`, those of the trace, and their
+    kinds `FAMILIES`.
     """
 
     device: int | str
@@ -311,7 +348,11 @@ def step_tracks(analysis: Analysis, index: int) -> StepTracks:
     return StepTracks(
         device=trace.device_label(device),
         length_ns=length_ns,
-        streams=tuple(stream_tracks(replace(trace, ops=ops), np.arange(len(ops)), "")),
+        streams=tuple(
+            stream_tracks(
+                replace(trace, ops=ops), np.arange(len(ops)), "", families_of(trace.names, ops)
+            )
+        ),
         gaps=gap_track(gaps, device, ""),
         names=trace.names,
     )

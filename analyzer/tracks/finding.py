@@ -36,9 +36,12 @@ class Matches(Columns):
 
 
 def find_labels(tracks: Tracks, labels: Bools) -> Matches:
-    """The slices of all tracks whose label is one of `labels` (one for each of `Tracks.names`)."""
+    """The slices of all tracks whose label is one of `labels` (one for each of `Tracks.names`),
+    once each: not in the tracks of parts."""
     matches = []
     for place, track in enumerate(tracks.tracks):
+        if track.key.kind == "part":
+            continue
         slice_indices = np.flatnonzero(track.named(labels))
         matches.append(
             Matches(
@@ -63,6 +66,7 @@ def inside_range(tracks: Tracks, path: str) -> list[Bools]:
     calls[analysis.launches.call] = nodes[ranges.call_node]
     of_kind = {
         "stream": ops,
+        "part": ops,
         "overlap": np.zeros(len(trace.ops), dtype=np.bool_),
         "wait": ops,
         "gap": ops[analysis.gaps.next],

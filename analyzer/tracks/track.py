@@ -10,7 +10,7 @@ from decodescope.analyzer.timing.intervals import uncovered_ns
 from decodescope.analyzer.trace import Bools, Int8s, Int64s, Intervals
 
 TrackKind = Literal[
-    "host", "host_range", "range", "stream", "overlap", "wait", "gap", "interruption", "busy"
+    "host", "host_range", "range", "stream", "part", "overlap", "wait", "gap", "interruption", "map"
 ]
 NONE = -1
 
@@ -18,8 +18,9 @@ NONE = -1
 class TrackKey(NamedTuple):
     """Which track it is, the same in every window of a run.
 
-    `number` is the stream, the level of a range (0 is the outermost), or the thread id of a host;
-    `device` is a device, or the process id of a host.
+    `number` is the stream or the thread id of a host; `device` is a device, or the process id of a
+    host. `level` is that of a range (0 is the outermost), the sub-row of a stream, or the number of
+    a part.
     """
 
     kind: TrackKind
@@ -33,8 +34,8 @@ class Slices(Intervals):
     """The slices of a track, sorted by start.
 
     `label` indexes `Tracks.names` (-1: none), `row` the table that the track is about, `kind` is
-    what its colour says: a family of ops, a class of gaps or a kind of host work; of ranges, 0 and
-    1 in turn.
+    what its colour says: the part of the step that an op counts for, a class of gaps or a kind of
+    host work; of ranges, 0 and 1 in turn.
     """
 
     label: Int64s
@@ -61,9 +62,11 @@ class Track:
     """A track and its index.
 
     The parts are the slices' uncovered times (see `uncovered_ns`): disjoint, in order, and
-    together as long as the slices' union. `part` is the slice of each; row i of `covered_ns` [parts
-    + 1, kinds] is how long the first i parts cover, by kind, and `kinds` are the kinds of its
-    columns. `rank` orders the slices by length, the first of equally long ones last.
+    together as long as the slices' union. `part` is the slice of each, `kinds` are all kinds, and
+    `column` is the place of each part's kind among them. `by_kind` are the parts kind by kind, each
+    as its place + column * (parts + 1), and `covered_ns` [parts + 1] how long the first of these
+    cover. Of gaps, `by_length` are the slices from the shortest to the longest, the first of
+    equally long ones last, and `rank` the place of each there, with `NONE` at the end.
     """
 
     key: TrackKey
@@ -72,22 +75,28 @@ class Track:
     part: Int64s
     start_ns: Int64s
     end_ns: Int64s
-    covered_ns: Int64s
-    column: Int64s
     kinds: Int8s
+    column: Int8s
+    by_kind: Int64s
+    covered_ns: Int64s
+    by_length: Int64s
     rank: Int64s
+
+    def touching(self, edges_ns: Int64s) -> tuple[Int64s, Int64s]:
+        """`TrackColumns.first` and `after` between consecutive `edges_ns` (in order)."""
+        columns = max(len(edges_ns) - 1, 0)
+        first = np.searchsorted(self.end_ns, edges_ns[:columns], side="right")
+        after = np.searchsorted(self.start_ns, edges_ns[1:], side="left")
+        return first, np.maximum(after, first)
 
     def columns(self, edges_ns: Int64s) -> TrackColumns:
         """The columns between consecutive `edges_ns` (in order)."""
-        columns = max(len(edges_ns) - 1, 0)
-        before_ns, after_ns = edges_ns[:columns], edges_ns[1:]
-        first = np.searchsorted(self.end_ns, before_ns, side="right")
-        after = np.maximum(np.searchsorted(self.start_ns, after_ns, side="left"), first)
+        first, after = self.touching(edges_ns)
         if not len(self.part):
-            nothing = np.full(columns, NONE, dtype=np.int8)
-            return TrackColumns(np.zeros(columns), nothing, first, after)
+            nothing = np.full(len(first), NONE, dtype=np.int8)
+            return TrackColumns(np.zeros(len(first)), nothing, first, after)
         inside_ns = self.inside_ns(edges_ns)
-        total_ns, width_ns = inside_ns.sum(axis=1), after_ns - before_ns
+        total_ns, width_ns = inside_ns.sum(axis=1), edges_ns[1:] - edges_ns[:-1]
         busy = np.divide(
             total_ns, width_ns, out=(after > first).astype(np.float64), where=width_ns > 0
         )
@@ -100,12 +109,16 @@ class Track:
         """How long the parts of each of `kinds` cover the columns between consecutive `edges_ns`:
         int64 [columns, kinds]."""
         begun = np.searchsorted(self.start_ns, edges_ns, side="right")
-        covered_ns = self.covered_ns[begun]
+        places = begun[np.newaxis, :]
+        if len(self.kinds) != 1:
+            kinds = np.arange(len(self.kinds))[:, np.newaxis]
+            places = np.searchsorted(self.by_kind, kinds * (len(self.part) + 1) + places)
+        covered_ns = self.covered_ns[places]
         if len(self.part):
             latest = begun - 1
             left_ns = np.where(begun > 0, np.maximum(self.end_ns[latest] - edges_ns, 0), 0)
-            covered_ns[np.arange(len(edges_ns)), self.column[latest]] -= left_ns
-        return np.diff(covered_ns, axis=0)
+            covered_ns[self.column[latest], np.arange(len(edges_ns))] -= left_ns
+        return np.asarray(covered_ns[:, 1:] - covered_ns[:, :-1]).T
 
     def marked(self, marks: Int64s, columns: TrackColumns) -> Bools:
         """Whether a marked part touches each of `columns`; `marks` counts them (`count_marks`)."""
@@ -126,10 +139,7 @@ class Track:
         touched = np.flatnonzero(columns.after > columns.first)
         if len(touched):
             bounds = np.stack((columns.first[touched], columns.after[touched]), axis=1).ravel()
-            best = np.maximum.reduceat(np.append(self.rank, NONE), bounds)[::2]
-            by_rank = np.empty(len(self.rank), dtype=np.int64)
-            by_rank[self.rank] = np.arange(len(self.rank))
-            largest[touched] = by_rank[best]
+            largest[touched] = self.by_length[np.maximum.reduceat(self.rank, bounds)[::2]]
         return largest
 
     def at(self, start_ns: int, end_ns: int) -> int | None:
@@ -151,24 +161,29 @@ def track_of(key: TrackKey, title: str, slices: Slices) -> Track:
     """The track of `slices`, sorted by start, with its index: O(n)."""
     uncovered = uncovered_ns(slices.start_ns, slices.end_ns)
     part = np.flatnonzero(uncovered > 0)
-    length_ns, end_ns = uncovered[part], slices.end_ns[part]
-    kinds, column = np.unique(slices.kind[part], return_inverse=True)
-    by_kind = np.zeros((len(part) + 1, len(kinds)), dtype=np.int64)
-    by_kind[np.arange(1, len(part) + 1), column] = length_ns
-    covered_ns = np.cumsum(by_kind, axis=0, out=by_kind)
-    rank = np.zeros(0, dtype=np.int64)
+    start_ns, end_ns = slices.start_ns, slices.end_ns
+    if len(part) < len(slices) or (uncovered < slices.length_ns).any():
+        end_ns = end_ns[part]
+        start_ns = end_ns - uncovered[part]
+    kinds, inverse = np.unique(slices.kind[part], return_inverse=True)
+    column = inverse.astype(np.int8)
+    order = np.argsort(column, kind="stable")
+    by_length = rank = np.zeros(0, dtype=np.int64)
     if key.kind == "gap":
-        rank = np.empty(len(slices), dtype=np.int64)
-        rank[np.lexsort((-np.arange(len(slices)), slices.length_ns))] = np.arange(len(slices))
+        by_length = np.lexsort((-np.arange(len(slices)), slices.length_ns))
+        rank = np.full(len(slices) + 1, NONE, dtype=np.int64)
+        rank[by_length] = np.arange(len(slices))
     return Track(
-        key,
-        title,
-        slices,
-        part,
-        end_ns - length_ns,
-        end_ns,
-        covered_ns,
-        column.astype(np.int64),
-        kinds.astype(np.int8),
-        rank,
+        key=key,
+        title=title,
+        slices=slices,
+        part=part,
+        start_ns=start_ns,
+        end_ns=end_ns,
+        kinds=kinds.astype(np.int8),
+        column=column,
+        by_kind=order + column[order].astype(np.int64) * (len(part) + 1),
+        covered_ns=np.append(0, np.cumsum(uncovered[part[order]])),
+        by_length=by_length,
+        rank=rank,
     )

@@ -12,14 +12,8 @@ from decodescope.analyzer.names.short_names import short_name
 from decodescope.analyzer.timing.interruptions.interruption import interruptions_by_gap
 from decodescope.analyzer.trace import Bools, Int64s, Intervals
 from decodescope.analyzer.tracks.build import Tracks
-from decodescope.analyzer.tracks.finding import (
-    find_labels,
-    following,
-    inside_range,
-    next_gap,
-    nth_largest_gap,
-)
-from decodescope.analyzer.tracks.track import Track
+from decodescope.analyzer.tracks.finding import following, inside_range, next_gap, nth_largest_gap
+from decodescope.analyzer.tracks.track import Track, TrackKind
 from decodescope.analyzer.tracks.viewport import TimeMap, Viewport, as_it_is, compressed, fitting
 from decodescope.tui.model.picks import (
     GapPick,
@@ -141,10 +135,11 @@ class Look:
 
     def marked(self, selection: Selection, labels: Bools | None) -> Self:
         """Mark the slices that stand out: those inside the selection's range that also belong to
-        its kernel, else to `labels` (what was searched for)."""
-        tracks, pick = self.tracks, selection.pick
-        within = pick.path if isinstance(pick, RangePick) else selection.within
-        if isinstance(pick, KernelPick):
+        its kernel, else to `labels` (what was searched for). A range that was found is not one."""
+        tracks, pick, within = self.tracks, selection.pick, selection.within
+        if isinstance(pick, RangePick) and labels is None:
+            within = pick.path
+        elif isinstance(pick, KernelPick):
             labels = np.array([name == pick.name for name in tracks.names], dtype=np.bool_)
         if within is None and labels is None:
             return replace(self, marks=None)
@@ -178,25 +173,26 @@ class Look:
         _, start_ns, end_ns = min(candidates)
         return self.show(start_ns, end_ns, columns, readable=False)
 
-    def place_of(self, pick: Pick | None) -> tuple[tuple[int, int] | None, int | None]:
-        """The time of a pick that has one, (start, end), and the place of its track."""
+    def place_of(self, pick: Pick | None) -> tuple[tuple[int, int] | None, tuple[int, ...]]:
+        """The time of a pick that has one, (start, end), and the places of the tracks that hold it,
+        the stream before its part."""
         analysis = self.tracks.analysis
         match pick:
             case SpanPick(start_ns, end_ns):
-                return (start_ns, end_ns), None
+                return (start_ns, end_ns), ()
             case OpPick(row):
-                kind = "stream"
+                kinds: tuple[TrackKind, ...] = ("stream", "part")
                 events: Intervals = analysis.trace.ops
             case GapPick(row):
-                kind, events = "gap", analysis.gaps
+                kinds, events = ("gap",), analysis.gaps
             case _:
-                return None, None
-        holding = (
+                return None, ()
+        holding = tuple(
             place
             for place, track in enumerate(self.tracks.tracks)
-            if track.key.kind == kind and _holds(track, row)
+            if track.key.kind in kinds and _holds(track, row)
         )
-        return (int(events.start_ns[row]), int(events.end_ns[row])), next(holding, None)
+        return (int(events.start_ns[row]), int(events.end_ns[row])), holding
 
     def pick_of(self, place: int, number: int) -> Pick:
         track = self.tracks.tracks[place]
@@ -204,7 +200,9 @@ class Look:
         start_ns, end_ns = int(track.slices.start_ns[number]), int(track.slices.end_ns[number])
         pick: Pick | None = None
         match track.key.kind:
-            case "stream" | "wait":
+            case "stream" | "part" | "wait":
+                pick = OpPick(row)
+            case "overlap" if track.key.level:
                 pick = OpPick(row)
             case "gap":
                 pick = GapPick(row)
@@ -220,7 +218,8 @@ class Look:
     def device(self) -> int | None:
         """The device of the cursor's track, None for a host's."""
         key = self.track.key
-        return key.device if key.kind in ("stream", "gap", "interruption", "range") else None
+        on_device = ("stream", "part", "gap", "interruption", "range")
+        return key.device if key.kind in on_device else None
 
     def neighbour_slice(self, at_ns: int, backwards: bool) -> int | None:
         """The slice of the cursor's track after the one at `at_ns`, or before it; parts of one gap
@@ -250,17 +249,6 @@ class Look:
         ops = {trace.names[name] for name in np.unique(trace.ops.name).tolist()}
         matching = {name for name in ops if pattern.search(short_name(name))}
         return np.array([name in matching or pattern.search(name) is not None for name in names])
-
-    def find_next(
-        self, labels: Bools, at: tuple[int, int], backwards: bool
-    ) -> tuple[Slice, int, int] | None:
-        """The next slice with one of `labels` after (time, track): the slice, its number among all
-        matches from 1, and their count; None without a match."""
-        matches = find_labels(self.tracks, labels)
-        match = matches.step(at, backwards)
-        if match is None:
-            return None
-        return (int(matches.track[match]), int(matches.slice[match])), match + 1, len(matches)
 
 
 def look_at(tracks: Tracks, columns: int) -> Look:

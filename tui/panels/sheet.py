@@ -45,6 +45,12 @@ class Row:
             self.cells += cell_len(text)
         return self
 
+    def plain(self, text: str, cells: int, style: Style) -> Self:
+        """Append text that is known to be plain and to take so many cells."""
+        self.segments.append(Segment(text, style))
+        self.cells += cells
+        return self
+
     def to(self, column: int) -> Self:
         if column > self.cells:
             self.add(" " * (column - self.cells), Style.null())
@@ -68,7 +74,7 @@ class Row:
 
     def row(self, other: "Row", cells: int) -> Self:
         """Append another row cut or padded to exactly `cells`."""
-        self.segments.extend(other.strip(cells, Style.null()))
+        self.segments.extend(Strip(other.segments, other.cells).adjust_cell_length(cells))
         self.cells += cells
         return self
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from decodescope.analyzer.tracks.build import Tracks
     from decodescope.analyzer.tracks.track import Track
 
-_AXIS_AND_LEGEND, _STREAM_ROWS = 2, 3
-_ORDER = ("gap", "", "overlap", "stream", "range")
+_AXIS_AND_LEGEND, _STREAM_ROWS, _PART_ROWS = 2, 3, 2
+_ORDER = ("gap", "", "overlap", "stream", "range", "part")
 
 
 class StepTimelinePanel(Panel[tuple[Window, str]]):
@@ -38,7 +38,7 @@ class StepTimelinePanel(Panel[tuple[Window, str]]):
     def wanted_rows(self, width: int) -> int | None:
         if isinstance(self._data, Empty):
             return 1
-        rows = {"stream": _STREAM_ROWS, "gap": 1 + self._brush.inks.letters}
+        rows = {"stream": _STREAM_ROWS, "part": _PART_ROWS, "gap": 1 + self._brush.inks.letters}
         tracks = _home_tracks(self._data[0].tracks).tracks
         return sum(rows.get(track.key.kind, 1) for track in tracks) + _AXIS_AND_LEGEND
 
@@ -52,17 +52,18 @@ class StepTimelinePanel(Panel[tuple[Window, str]]):
     def _rows(self, step_tracks: "Tracks", width: int, height: int) -> list[Row]:
         from decodescope.tui.model.look import look_at
         from decodescope.tui.panels.timeline.axis import axis, legend
-        from decodescope.tui.panels.timeline.drawing import Canvas
+        from decodescope.tui.panels.timeline.drawing import Canvas, shown_tracks, track_heights
 
         body = max(height - _AXIS_AND_LEGEND, 1)
-        tracks = _home_tracks(step_tracks, body)
+        tracks, letters = _home_tracks(step_tracks, body), self._brush.inks.letters
         gutter = min(max(len(track.title) for track in tracks.tracks) + 2, width // 3)
         columns = max(width - gutter, 1)
-        canvas = Canvas(
-            look_at(tracks, columns), self._brush.inks, self._brush.glyphs, columns, gutter
-        )
-        rows = [*canvas.tracks(0, body, False), axis(canvas), legend(canvas, width)]
-        return rows[:height]
+        look = look_at(tracks, columns)
+        canvas = Canvas(look, self._brush.inks, self._brush.glyphs, columns, gutter)
+        places, kinds = zip(*shown_tracks(look, body, letters), strict=True)
+        rows_of = zip(places, track_heights(kinds, body, letters), strict=True)
+        rows = [*canvas.tracks(list(rows_of), False)[:body], axis(canvas)]
+        return [*rows, *legend(canvas, width, 1)][:height]
 
 
 def _title(window: Window) -> str:
@@ -79,7 +80,7 @@ def _title(window: Window) -> str:
         label = analysis.trace.device_label(_home_device(tracks))
         title += f", here those of {label if isinstance(label, str) else f'GPU {label}'}"
     home = np.array(tracks.home)
-    overlaps = [t for t in _tracks_of_home(tracks) if t.key.kind == "overlap"]
+    overlaps = [t for t in _tracks_of_home(tracks) if t.key[::3] == ("overlap", 0)]
     share = sum(float(track.columns(home).busy[0]) for track in overlaps)
     return title + (f", overlapping for {percent(share)} % of it" if share else "")
 

@@ -192,9 +192,12 @@ def themed_inks(variables: dict[str, str], dark: bool, few_colors: bool = False)
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """`ramp[0]` is empty and `ramp[-1]` full; `unicode`: eighths of a cell exist."""
+    """`ramp[0]` is empty and `ramp[-1]` full; `shade` is another full one, `same` continues what is
+    to its left. `unicode`: eighths of a cell exist."""
 
     ramp: str
+    shade: str
+    same: str
     unicode: bool
     swatch: str
     pointer: str
@@ -204,8 +207,8 @@ class Glyphs:
     line: str
 
 
-UNICODE = Glyphs(" ▁▂▃▄▅▆▇█", True, "■", "▸", "▲", " ▲", " ▼", "╴")
-ASCII = Glyphs(" .:-=+*#%@", False, "#", ">", "^", " ^", " v", "-")
+UNICODE = Glyphs(" ▁▂▃▄▅▆▇█", "▓", "─", True, "■", "▸", "▲", " ▲", " ▼", "╴")
+ASCII = Glyphs(" .:-=+*#%@", "&", "-", False, "#", ">", "^", " ^", " v", "-")
 
 
 def column(fraction: float, rows: int, glyphs: Glyphs) -> list[str]:

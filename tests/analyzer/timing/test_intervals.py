@@ -14,6 +14,7 @@ from decodescope.analyzer.timing.intervals import (
     depth_at_starts,
     depth_changes,
     grouped_busy_ns,
+    lanes,
     overlapped,
     union,
 )
@@ -68,6 +69,18 @@ def test_union_names_the_op_that_opens_and_the_one_that_ends_last(rows: list[Int
 @given(intervals)
 def test_overlap_is_where_two_or_more_run(rows: list[Interval]) -> None:
     assert overlapped(*columns(rows)).length_ns.sum() == sum(count >= 2 for count in running(rows))
+
+
+@given(intervals, st.integers(1, 4))
+def test_an_interval_is_in_the_first_row_that_is_free(rows: list[Interval], most: int) -> None:
+    start_ns, end_ns = columns(rows)
+    free_ns, expected = [start_ns[0] if len(rows) else 0] * most, []
+    for start, end in zip(start_ns.tolist(), end_ns.tolist(), strict=True):
+        free = [row for row, until in enumerate(free_ns) if until <= start]
+        expected.append(free[0] if free else most)
+        if free:
+            free_ns[free[0]] = end
+    assert lanes(start_ns, end_ns, most).tolist() == expected
 
 
 @given(intervals, st.lists(st.integers(-5, HORIZON + 5), max_size=8))

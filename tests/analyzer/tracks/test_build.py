@@ -1,16 +1,19 @@
 """The tracks of whole traces: with and without steps, several devices, ranks, threads, on a CPU."""
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from decodescope.analyzer import analyze, analyze_ranks
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.timing.timeline import OVERLAP_SHARE
 from decodescope.analyzer.tracks.build import Tracks, find_tracks
 from decodescope.analyzer.tracks.host import HOST_KINDS
+from decodescope.analyzer.tracks.track import Track
 from tests.helpers.drawn_windows import US, analysed, windows
 from tests.helpers.kineto_events import (
     RECORDED,
@@ -44,7 +47,7 @@ def shown(tracks: Tracks, title: str) -> list[tuple[int, int, str]]:
 
 def test_a_trace_without_steps_has_a_timeline():
     tracks = tracks_of(call(0, 5, 1), op(10, 40, 1, name="gemm"), op(60, 90, 2, name="norm"))
-    assert titles(tracks) == ["host", "str 7", "gaps"]
+    assert titles(tracks) == ["host", "str 7", "M matmul", "R reduction", "gaps"]
     assert shown(tracks, "str 7") == [(10, 40, "gemm"), (60, 90, "norm")]
     assert shown(tracks, "gaps") == [(40, 60, "")]
     assert len(tracks.steps) == 0
@@ -145,7 +148,7 @@ def test_steps_of_two_threads_are_in_order_of_their_gpu_spans():
 def test_a_cpu_capture_has_a_stream_for_each_thread_and_no_host():
     tracks = find_tracks(analyze(read(RECORDED)))
     kinds = {track.key.kind for track in tracks.tracks}
-    assert kinds == {"range", "stream", "gap"}
+    assert kinds == {"range", "stream", "part", "gap"}
 
 
 @pytest.mark.parametrize("events", [[], [span(0, 9, "decode_step")], [call(3, 5, 1)]])
@@ -156,14 +159,55 @@ def test_a_trace_without_ops_shows_its_host(events):
     assert bool(tracks.tracks) == bool(events)
 
 
+def is_sub_row(track: Track) -> bool:
+    """Whether it is one of a stream, or of what fits into none of them."""
+    return track.key.kind == "stream" or (track.key.kind == "overlap" and track.key.level > 0)
+
+
+def rows_in(tracks: Tracks, chosen: Callable[[Track], bool]) -> list[int]:
+    return [row for track in filter(chosen, tracks.tracks) for row in track.slices.row.tolist()]
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 30)), min_size=1, max_size=25))
+def test_ops_that_run_at_once_are_in_sub_rows_or_counted(times):
+    """Every op is in one sub-row in which it meets no other, else in the
+    track of those that fit into none, and again in the track of its part."""
+    names = ("gemm", "flash_fwd", "rmsnorm", "silu_and_mul")
+    tracks = tracks_of(
+        call(0, 5, 1),
+        *(op(at, at + took, 1, name=names[i % 4]) for i, (at, took) in enumerate(sorted(times))),
+    )
+    assert sorted(rows_in(tracks, is_sub_row)) == list(range(len(times)))
+    streams = [track for track in tracks.tracks if track.key.kind == "stream"]
+    assert len(streams) <= 4
+    for track in streams:
+        assert (track.slices.start_ns[1:] >= track.slices.end_ns[:-1]).all()
+        assert track.part.tolist() == list(range(len(track.slices)))
+    for track in tracks.tracks:
+        if is_sub_row(track) and track.key.kind == "overlap":
+            assert track.title == f"  {len(track.slices)} more"
+            for start in track.slices.start_ns.tolist():
+                for sub_row in streams:
+                    running = (sub_row.slices.start_ns <= start) & (sub_row.slices.end_ns > start)
+                    assert running.any()
+    parts = [track for track in tracks.tracks if track.key.kind == "part"]
+    if parts:
+        rows = rows_in(tracks, lambda track: track.key.kind == "part")
+        assert sorted(rows) == list(range(len(times)))
+        assert all(len(track.kinds) == 1 for track in parts)
+        busy_ns = [int((track.end_ns - track.start_ns).sum()) for track in parts]
+        assert busy_ns == sorted(busy_ns, reverse=True)
+
+
 @settings(deadline=None)
 @given(windows())
 def test_every_op_and_all_idle_time_is_in_a_track(window):
     analysis = analysed(*window)
     tracks = find_tracks(analysis)
-    streams = [track for track in tracks.tracks if track.key.kind == "stream"]
-    rows = [row for track in streams for row in track.slices.row.tolist()]
-    assert sorted(rows) == list(range(len(analysis.trace.ops)))
+    every_op = list(range(len(analysis.trace.ops)))
+    assert sorted(rows_in(tracks, is_sub_row)) == every_op
+    assert set(rows_in(tracks, lambda track: track.key.kind == "part")) <= set(every_op)
     for device, busy in analysis.busy.items():
         (gap,) = (track for track in tracks.tracks if track.key[:2] == ("gap", device))
         extent = int(busy.end_ns[-1] - busy.start_ns[0])
@@ -171,7 +215,7 @@ def test_every_op_and_all_idle_time_is_in_a_track(window):
         assert set(gap.slices.kind.tolist()) <= set(range(len(GAP_CLASSES)))
         ops = [(o.start, o.end) for o in window[0] if o.device == device]
         twice = sum(sum(s <= at < e for s, e in ops) > 1 for at in range(0, 300 * US, US)) * US
-        over = [track for track in tracks.tracks if track.key[:2] == ("overlap", device)]
+        over = [track for track in tracks.tracks if track.key == ("overlap", device, 0, 0)]
         shown = sum(int(track.slices.length_ns.sum()) for track in over)
         assert shown == (twice if twice > OVERLAP_SHARE * busy.busy_ns else 0)
     for track in tracks.tracks:

@@ -5,7 +5,6 @@ import re
 
 import pytest
 
-from decodescope.analyzer.text.formatting import duration
 from decodescope.tui.actions.pages import NO_STEPS
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.picks import GapPick, OpPick, SpanPick
@@ -126,11 +125,17 @@ async def test_slices_of_a_track_and_tracks(trace_file):
         await press(pilot, "comma")
         back = pick(app)
         await press(pilot, "down", "full_stop")
+        of_part, part = pick(app), panel._look.track
+        while panel._look.track.key.kind == "part":
+            await press(pilot, "down")
+        await press(pilot, "full_stop")
         below = pick(app)
         track = panel._look.track.title
     assert isinstance(first, OpPick)
     assert second == OpPick(first.row + 1)
     assert back == first
+    assert part.key.kind == "part"
+    assert of_part.row in part.slices.row
     assert track == "gaps"
     assert isinstance(below, GapPick)
 
@@ -147,6 +152,8 @@ async def test_search_moves_from_match_to_match(trace_file, size):
         second = pick(app)
         await press(pilot, "N")
         shown = text_of(app)
+        marked = {at for at, char in enumerate(found_row(shown, panel)) if char == "▼"}
+        begun = panel._look.edges_ns(panel._columns).searchsorted(mulf_starts(panel), side="right")
         await press(pilot, "slash", *"nothing-like-it", "enter")
         none = text_of(app)
         kept = pick(app)
@@ -155,42 +162,69 @@ async def test_search_moves_from_match_to_match(trace_file, size):
         assert pick(app) == kept
     assert "MulFunctor" in names.names[names.ops.name[first.row]]
     assert second.row > first.row
-    assert re.search(r"/mulf +\d+/36", shown)
+    assert re.search(r"Timeline +/mulf \d+/36 ", shown)
+    assert marked == set((begun - 1).tolist()) & set(range(panel._columns))
+    assert len(marked) > 1
     assert "no match" in none
 
 
-async def test_a_measure_and_a_span_by_its_ends(trace_file):
+def found_row(shown: str, panel: TimelinePanel) -> str:
+    """The cells of the columns of the row of matches."""
+    (line,) = (line for line in shown.splitlines() if re.match(r"[│ ]*find ", line))
+    start = panel.inset + panel._gutter
+    return line[start : start + panel._columns]
+
+
+def mulf_starts(panel: TimelinePanel) -> list[int]:
+    tracks = panel._look.tracks
+    return [
+        start
+        for track in tracks.tracks
+        if track.key.kind != "part"
+        for start, label in zip(track.slices.start_ns, track.slices.label, strict=True)
+        if label >= 0 and "mulf" in tracks.names[label].lower()
+    ]
+
+
+async def test_a_span_is_measured_between_its_ends(trace_file):
     app = app_of(trace_file)
     async with app.run_test(size=(120, 40)) as pilot:
         panel = await opened(pilot)
         await press(pilot, "full_stop")
-        start = panel._at_ns
-        await press(pilot, "m", "full_stop", "full_stop", "full_stop")
+        start, until = panel._at_ns, panel._look.shown[1]
+        await press(pilot, "left_square_bracket")
+        begun = pick(app)
+        await press(pilot, "full_stop", "full_stop", "full_stop")
         end = panel._at_ns
-        going = title(app)
-        await press(pilot, "m")
+        await press(pilot, "right_square_bracket")
         measured = pick(app)
         shown = text_of(app)
-        await press(pilot, "left_square_bracket")
-        cut = pick(app)
-    assert f"measured {duration(end - start)}" in going
+        await press(pilot, "comma", "left_square_bracket")
+        cut, later = pick(app), panel._at_ns
+        await press(pilot, "escape", "right_square_bracket")
+        alone = pick(app)
+    assert begun == SpanPick(start, until)
     assert measured == SpanPick(start, end)
     assert "╭─ Span ─" in shown
     assert re.search(r"ops +3\b", shown)
     assert re.search(r"launches +3\b", shown)
-    assert cut.end_ns == end
+    assert "[ ] measure" in shown
+    assert cut == SpanPick(later, end)
+    assert start < later < end
+    assert alone == SpanPick(panel._look.shown[0], later)
+    assert not any("m" in command.key.split(",") for command in TimelinePanel.COMMANDS)
 
 
 async def test_a_measure_outlives_the_next_window_of_a_live_run(session, tmp_path):
     async with session.app.run_test(size=(120, 40)) as pilot:
         await session.run(pilot, ready(write_trace(tmp_path / "one.json")))
         panel = await opened(pilot)
-        await press(pilot, "m")
-        start, window = panel._measured_from, session.app._painter.shown()[0].window
+        await press(pilot, "left_square_bracket")
+        start, window = panel._time(panel._look), session.app._painter.shown()[0].window
         session.link.say(ready(write_trace(tmp_path / "two.json")))
         await settle(pilot)
         held = session.app._painter.shown()[0].window
-        await press(pilot, "full_stop", "m")
+        await press(pilot, "full_stop", "right_square_bracket")
         measured = pick(session.app)
     assert held is window
     assert measured == SpanPick(start, panel._at_ns)

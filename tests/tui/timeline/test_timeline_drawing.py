@@ -12,9 +12,10 @@ from decodescope.analyzer import analyze
 from decodescope.analyzer.tracks.build import find_tracks
 from decodescope.analyzer.tracks.track import NONE, Slices, Track, TrackKey, track_of
 from decodescope.tui.model.look import Look, look_at
-from decodescope.tui.panels.timeline.axis import axis, exact_time, fitting_legend, scale_step_ns
-from decodescope.tui.panels.timeline.cells import bar_cells, gap_cells, gap_levels
-from decodescope.tui.panels.timeline.drawing import Canvas, track_heights
+from decodescope.tui.panels.sheet import Row
+from decodescope.tui.panels.timeline.axis import axis, exact_time, legend, scale_step_ns
+from decodescope.tui.panels.timeline.cells import bar_cells, gap_cells, gap_levels, part_cells
+from decodescope.tui.panels.timeline.drawing import Canvas, shown_tracks, track_heights
 from decodescope.tui.style.palette import ASCII, UNICODE, Inks
 from tests.helpers.kineto_events import call, op, trace_of
 
@@ -50,12 +51,23 @@ def test_a_bar_is_empty_full_or_between(found, cut, rows, glyphs):
     columns = one.columns(cut)
     cells = bar_cells(one, columns, cut, rows, glyphs)
     assert len(cells.text) == rows
-    full, empty = glyphs.ramp[-1], glyphs.ramp[0]
+    full, empty = {glyphs.ramp[-1], glyphs.shade}, glyphs.ramp[0]
+    steps = {char: step for step, char in enumerate(glyphs.ramp)}
+    steps[glyphs.shade] = steps[glyphs.ramp[-1]]
     for place, busy in enumerate(columns.busy.tolist()):
+        begin, after = cut[place : place + 2].tolist()
+        covered = sum(max(min(end, after) - max(start, begin), 0) for start, end in found)
+        assert busy == covered / (after - begin)
         shown = [line[place] for line in cells.text]
+        if set(shown) <= set(steps):
+            most = rows * (len(glyphs.ramp) - 1)
+            assert abs(sum(steps[char] for char in shown) / most - busy) <= 1 / most
+        else:
+            eighths = " ▏▎▍▌▋▊▉".index(shown[0]) / 8
+            assert abs((1 - eighths if cells.swapped[place] else eighths) - busy) <= 1 / 8
         assert all(cell_len(char) == 1 for char in shown)
         assert (shown == [empty] * rows) == (busy == 0)
-        assert (shown == [full] * rows) == (busy == 1)
+        assert (set(shown) <= full) == (busy == 1)
         assert (cells.kind[place] == NONE) == (busy == 0)
         if cells.swapped[place]:
             assert 0 < busy < 1
@@ -74,10 +86,11 @@ def test_the_edges_of_a_bar_are_exact_to_an_eighth_of_a_cell(found, cut):
             continue
         start, stop = inside[0]
         char = cells.text[0][place]
-        if start <= begin and begin < stop < end:
+        before, after = max(2 * begin - end, cut[0]), min(2 * end - begin, cut[-1])
+        if start <= before and begin < stop < end:
             assert not cells.swapped[place]
             assert abs(blocks.index(char) / 8 - (stop - begin) / (end - begin)) <= 1 / 8
-        elif stop >= end and begin < start < end:
+        elif stop >= after and begin < start < end:
             assert cells.swapped[place]
             assert abs(blocks.index(char) / 8 - (start - begin) / (end - begin)) <= 1 / 8
 
@@ -88,7 +101,7 @@ def test_labels_are_inside_what_they_name(found, cut):
     for row, start, room, number in bar_cells(one, one.columns(cut), cut, 1, UNICODE).labels:
         begin, end = found[number]
         assert row == 0
-        assert room >= 4
+        assert room >= 2
         assert begin <= cut[start]
         assert cut[start + room] <= end
 
@@ -128,16 +141,21 @@ def test_a_time_has_the_digits_that_tell_neighbours_apart(ns, step, text):
 
 
 @given(
-    st.lists(st.sampled_from(["stream", "gap", "host", "range"]), max_size=20),
+    st.lists(st.sampled_from(["stream", "part", "gap", "host", "range"]), max_size=20),
     st.integers(1, 60),
     st.booleans(),
 )
 def test_tracks_never_take_more_rows_than_there_are(kinds, height, letters):
-    heights = track_heights(kinds[:height], height, letters)
+    kinds = kinds[:height]
+    heights = track_heights(kinds, height, letters)
     assert sum(heights) <= height
     if letters and kinds.count("gap") and height >= len(kinds) + kinds.count("gap"):
-        assert all(high == 2 for kind, high in zip(kinds, heights, strict=False) if kind == "gap")
-    assert all(1 <= high <= 4 for high in heights)
+        assert all(high == 2 for kind, high in zip(kinds, heights, strict=True) if kind == "gap")
+    assert all(1 <= high <= 8 for high in heights)
+    parts = [high for kind, high in zip(kinds, heights, strict=True) if kind == "part"]
+    if parts:
+        assert parts == sorted(parts, reverse=True)
+        assert height - sum(heights) <= max(kinds.count("stream"), 0) or parts[-1] == 4
 
 
 def look(*events, columns: int = 40) -> Look:
@@ -149,13 +167,18 @@ def text(row) -> str:
 
 
 def canvas(one: Look, columns: int = 40) -> Canvas:
-    return Canvas(one, Inks(), UNICODE, columns, 8)
+    return Canvas(one, Inks(), UNICODE, columns, 12)
 
 
 def drawn(one: Look, columns: int = 40, height: int = 8) -> dict[str, str]:
     """The rows of the tracks by their titles."""
-    rows = canvas(one, columns).tracks(0, height, False)
-    return {text(row)[:8].strip(): text(row)[8:] for row in rows}
+    return {text(row)[:12].strip(): text(row)[12:] for row in rows_of(one, columns, height)}
+
+
+def rows_of(one: Look, columns: int, height: int) -> list[Row]:
+    places, kinds = zip(*shown_tracks(one, height, True), strict=True)
+    heights = track_heights(kinds, height, True)
+    return canvas(one, columns).tracks(list(zip(places, heights, strict=True)), False)
 
 
 def test_600_kernels_before_a_gap_of_26_ms_are_told_apart_when_gaps_are_compressed():
@@ -177,25 +200,97 @@ def test_600_kernels_before_a_gap_of_26_ms_are_told_apart_when_gaps_are_compress
 def test_a_row_is_as_wide_as_its_columns_with_wide_and_joined_characters():
     name = "カーネル e\u0301 核"
     one = look(call(0, 5, 1), op(10, 1_000, 1, name=name), op(1_010, 1_020, 1, name="b"))
-    for row in canvas(one).tracks(0, 8, False):
-        assert row.cells == 8 + 40
-        assert cell_len(text(row)) == 48
+    for row in rows_of(one, 40, 8):
+        assert row.cells == 12 + 40
+        assert cell_len(text(row)) == 52
 
 
 def test_letters_say_without_colours_what_a_bar_and_a_gap_are():
     one = look(call(0, 5, 1), op(10, 400, 1, name="gemm"), op(800, 1_200, 1, name="flash_fwd"))
     rows = drawn(one)
-    assert set(rows["what"]) == {"M", "A", " "}
-    assert set(rows["why"].strip()) == {"l"}
+    assert "".join(dict.fromkeys(rows["what"])) == "M─ A"
+    assert set(rows["why"].strip()) == {"l", "─"}
 
 
-@given(
-    st.lists(st.tuples(st.text("ab", min_size=1), st.text("cd")), max_size=8), st.integers(0, 80)
-)
-def test_a_legend_fits_and_loses_the_ramp_first(entries, cells):
-    null = Inks().text
-    named = [(mark, null, name) for mark, name in entries]
-    kept = fitting_legend(named, [("ramp", null, "")], named, cells)
-    assert sum(len(mark) + len(name) + 3 for mark, _, name in kept) - 2 <= max(cells, 0) or not kept
-    if len(kept) < 2 * len(named) + 1:
-        assert ("ramp", null, "") not in kept
+@given(st.lists(st.integers(1, 90), min_size=2, max_size=9), st.integers(1, 30), glyph_sets)
+def test_slices_of_one_kind_without_a_gap_are_told_apart_at_every_zoom(lengths, width, glyphs):
+    ends = list(itertools.accumulate(lengths))
+    found = list(zip([0, *ends[:-1]], ends, strict=True))
+    one = track(*found)
+    cut = np.arange(0, ends[-1] + width, width, dtype=np.int64)
+    columns = one.columns(cut)
+    cells = bar_cells(one, columns, cut, 1, glyphs)
+    owners = [
+        [i for i, (start, end) in enumerate(found) if start < after and end > begin]
+        for begin, after in itertools.pairwise(cut.tolist())
+    ]
+    for place in range(1, len(owners)):
+        same = owners[place] == owners[place - 1] and len(owners[place]) == 1
+        assert cells.begins[place] == (not same)
+        if columns.busy[place] == 1:
+            assert (cells.text[0][place] == cells.text[0][place - 1]) == same
+
+
+@given(disjoint(), edges, st.integers(1, 3), glyph_sets)
+def test_the_names_of_a_part_cover_no_bar(found, cut, rows, glyphs):
+    one = track(*found, kind="part")
+    columns = one.columns(cut)
+    cells = part_cells(one, columns, cut, rows, glyphs)
+    assert len(cells.text) == rows
+    taken = np.zeros(len(columns.busy), dtype=int)
+    for row, start, room, number in cells.labels:
+        assert row == 0
+        assert start + room <= len(taken)
+        assert cut[start] >= found[number][1] if rows == 1 else cut[start] <= found[number][0]
+        taken[start : start + room] += 1
+        assert set(cells.text[0][start : start + room].tolist()) == {" "}
+    assert (taken <= 1).all()
+
+
+@pytest.mark.parametrize("height", [5, 12, 30])
+def test_parts_have_rows_where_some_are_left_and_something_of_them_is_visible(height):
+    names = ("gemm", "flash_fwd", "rmsnorm", "silu_and_mul")
+    events = [op(at, at + 90 + 10 * i, 1, name=names[i]) for i, at in enumerate((0, 200, 400, 600))]
+    one = look(call(0, 5, 1), *events)
+    one = one.fill(150, 700, 40)
+    shown = shown_tracks(one, height, False)
+    places = [place for place, _ in shown]
+    parts = [one.tracks.tracks[place] for place, kind in shown if kind == "part"]
+    assert one.cursor in places
+    assert len(places) <= max(height, 3)
+    fitting = {5: 1, 12: 3, 30: 3}[height]
+    assert [track.title for track in parts] == ["V activation", "N norm", "A attention"][:fitting]
+
+
+def test_ops_that_fit_into_no_sub_row_are_counted():
+    events = [op(at, at + 500, 1, name=f"beside_{at}") for at in range(0, 70, 10)]
+    one = look(call(0, 5, 1), *events, op(900, 1_000, 1, name="alone"))
+    rows = drawn(one, height=20)
+    assert [title for title in rows if title.startswith(("str", "+")) or "more" in title] == [
+        "str 7", "+1", "+2", "+3", "3 more",
+    ]  # fmt: skip
+    assert "3 more" not in drawn(one.fill(600, 1_000, 40), height=20)
+
+
+def test_a_legend_names_what_was_drawn_and_counts_what_has_no_room():
+    names = ("gemm", "flash_fwd", "rmsnorm", "silu_and_mul")
+    events = [op(at, at + 150, 1, name=names[i]) for i, at in enumerate((0, 200, 400, 600))]
+    one = canvas(look(call(0, 5, 1), *events))
+    assert [text(row).strip() for row in legend(one, 52, 1)] == [""]
+    one.tracks([(place, 1) for place, _ in enumerate(one.look.tracks.tracks)], False)
+    wide = "  ".join(text(row).strip() for row in legend(one, 200, 1))
+    for entry in (
+        "M matmul",
+        "A attention",
+        "N norm",
+        "V activation",
+        "l launch_latency",
+        "gaps ▁",
+    ):
+        assert entry in wide
+    for width in range(0, 60, 3):
+        for most in (1, 2, 3):
+            rows = legend(one, width, most)
+            assert len(rows) <= most
+            assert all(row.cells <= max(width, 12) for row in rows)
+    assert text(legend(one, 44, 1)[0]).rstrip().endswith("+4")

@@ -1,23 +1,20 @@
 """The rows below the tracks: times, marks and the meaning of colours and glyphs."""
 
 import math
-from collections.abc import Mapping
 from itertools import groupby
 from operator import itemgetter
 
 import numpy as np
 from rich.cells import cell_len
-from rich.style import Style
 
+from decodescope.analyzer.answer.parts import WORK
 from decodescope.analyzer.text.formatting import TIME_UNITS, duration
-from decodescope.analyzer.tracks.track import TrackKind
-from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS, GAP_LETTERS
+from decodescope.analyzer.vocabulary.class_colors import GAP_LETTERS, PART_LETTERS
 from decodescope.tui.panels.sheet import Row
 from decodescope.tui.panels.timeline.cells import GAP_STEPS_NS
 from decodescope.tui.panels.timeline.drawing import Canvas
 
-_LABEL_CELLS = 12
-Entry = tuple[str, Style, str]
+_LABEL_CELLS, _MORE_CELLS = 12, 3
 
 
 def scale_step_ns(span_ns: int, columns: int) -> int:
@@ -38,7 +35,7 @@ def exact_time(ns: int, step_ns: int) -> str:
 
 def axis(canvas: Canvas) -> Row:
     """The time of the first column from the start of the trace, then times from there; `~` where
-    time is cut short, brackets around the selection, and the canvas's marks."""
+    time is cut short, brackets around the selection, and the cursor."""
     look, inks, columns = canvas.look, canvas.inks, canvas.columns
     start_ns, end_ns = look.shown
     step_ns = scale_step_ns(end_ns - start_ns, columns)
@@ -59,8 +56,9 @@ def axis(canvas: Canvas) -> Row:
     first, last = canvas.chosen_columns()
     ends = {first: "[", last: "]"} if last > first else {first: canvas.glyphs.tick}
     ends = ends if first <= last else {}
-    marked = {look.column_of(at, columns): mark for at, mark in canvas.marks_ns.items()}
-    ends = {at: mark for at, mark in (marked | ends).items() if 0 <= at < columns}
+    if canvas.at_ns is not None:
+        ends = {look.column_of(canvas.at_ns, columns): canvas.glyphs.tick} | ends
+    ends = {at: mark for at, mark in ends.items() if 0 <= at < columns}
     free = 0
     for at, label in marks:
         label = f"╵{sign if at else ''}{label}"
@@ -90,36 +88,32 @@ def _round_label(ns: int) -> str:
     return f"{value.rstrip('0').rstrip('.') if '.' in value else value} {unit}"
 
 
-def fitting_legend(
-    busy: list[Entry], ramp: list[Entry], why: list[Entry], cells: int
-) -> list[Entry]:
-    """The entries that fit in `cells`; the ramp is dropped first, then families, then gaps."""
-    busy, ramp, why = list(busy), list(ramp), list(why)
-    while busy or ramp or why:
-        entries = [*busy, *ramp, *why]
-        if sum(cell_len(mark) + cell_len(name) + 3 for mark, _, name in entries) - 2 <= cells:
-            return entries
-        (ramp or busy or why).pop()
-    return []
-
-
-def legend(canvas: Canvas, width: int) -> Row:
-    """The families and gap classes that are visible, and what the heights of gaps mean."""
-    inks, glyphs = canvas.inks, canvas.glyphs
-
-    def entries(kind: TrackKind, letters: Mapping[str, str]) -> list[Entry]:
-        ink = inks.family if kind == "stream" else inks.gap
-        seen = [name for name in letters if (kind, name) in canvas.kinds_seen]
-        return [(inks.mark(letters[name], glyphs.swatch), ink(name), name) for name in seen]
-
-    busy = entries("stream", FAMILY_LETTERS)
-    why = entries("gap", GAP_LETTERS)
+def legend(canvas: Canvas, width: int, most: int) -> list[Row]:
+    """The parts of the step and the classes of gaps that were drawn, and what the heights of gaps
+    mean, in at most so many rows."""
+    inks, glyphs, seen = canvas.inks, canvas.glyphs, canvas.kinds_seen
+    # Parts share colours, so letters tell them apart.
+    entries = [(PART_LETTERS[name], inks.part(name), name) for name in WORK if name in seen]
+    why = [
+        (inks.mark(letter, glyphs.swatch), inks.gap(name), name)
+        for name, letter in GAP_LETTERS.items()
+        if name in seen
+    ]
     steps = "".join(
         f"{glyph}{duration(step).replace('.00', '').replace('.0', '').replace(' ', '')}"
         for glyph, step in zip(glyphs.ramp[1:], GAP_STEPS_NS, strict=False)
     )
-    ramp = [(f"gaps {steps}{glyphs.ramp[len(GAP_STEPS_NS) + 1]}", inks.dim, "")] if why else []
-    row = Row().to(canvas.gutter)
-    for mark, style, name in fitting_legend(busy, ramp, why, width - row.cells):
-        row.add(f"{mark} ", style).add(f"{name}  ", inks.dim)
-    return row
+    if why:
+        why.append(("gaps", inks.dim, f"{steps}{glyphs.ramp[len(GAP_STEPS_NS) + 1]}"))
+    entries += why
+    rows = [Row().to(canvas.gutter)]
+    for place, (mark, style, name) in enumerate(entries):
+        after = len(entries) - place - 1
+        cells = cell_len(mark) + cell_len(name) + 3 + (_MORE_CELLS if after else 0)
+        if rows[-1].cells + cells > width and len(rows) < most:
+            rows.append(Row().to(canvas.gutter))
+        if rows[-1].cells + cells > width:
+            rows[-1].left(f"+{after + 1}", min(width - rows[-1].cells, _MORE_CELLS), inks.dim)
+            break
+        rows[-1].add(f"{mark} ", style).add(f"{name}  ", inks.dim)
+    return rows

@@ -1,5 +1,6 @@
-"""Rows of a timeline from a `Look`: minimap, tracks, axis and legend."""
+"""Rows of a timeline from a `Look`: minimap, tracks and matches."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -8,38 +9,48 @@ from numpy.typing import NDArray
 from rich.cells import cell_len
 from rich.style import Style
 
+from decodescope.analyzer.answer.parts import WORK
 from decodescope.analyzer.names.fitted_names import cut_middle, short_kernel
-from decodescope.analyzer.names.kinds import FAMILIES
+from decodescope.analyzer.names.short_names import short_name
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.trace import Int64s
+from decodescope.analyzer.tracks.finding import Matches
 from decodescope.analyzer.tracks.host import HOST_KINDS
 from decodescope.analyzer.tracks.track import Track, TrackColumns, TrackKind
-from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS, GAP_LETTERS
+from decodescope.analyzer.vocabulary.class_colors import PART_LETTERS
 from decodescope.tui.model.look import Look
 from decodescope.tui.panels.sheet import Row
-from decodescope.tui.panels.timeline.cells import Cells, bar_cells, gap_cells
+from decodescope.tui.panels.timeline.cells import Cells, bar_cells, gap_cells, part_cells
 from decodescope.tui.style.palette import Glyphs, Inks
 
-_SWAPPED, _LABEL, _PALE, _TINTED, _CHOSEN = 1, 2, 4, 8, 16
-_FLAGS = 32
+_SWAPPED, _LABEL, _PALE, _TINTED, _CHOSEN, _NAME = (1 << place for place in range(6))
+_FLAGS = 64
 _EMPTY = 64
-_MAX_STREAM_ROWS = 3
+# The fewest cells for a piece of a name, and the most rows of parts.
+_LEAST_CUT, _MOST_PARTS = 8, 12
+_LAST_NUMBER = re.compile(r"\d+$")
+# The kinds of tracks that get one more row each, in this order. Of a stream, the first one has
+# letters; of a part, names.
+_GROWTH = ("stream", "stream", "part", "stream", "part", "part", *["stream"] * 4)
 # The names of the kinds of slices; of other tracks the kinds have none.
 _KINDS: dict[TrackKind, Sequence[str]] = {
-    "stream": FAMILIES,
+    "stream": WORK,
+    "part": WORK,
     "gap": GAP_CLASSES,
     "host": HOST_KINDS,
 }
 _NAMELESS = ("", "")
+# The characters of the columns of a row, and their kinds and flags.
+_Line = tuple[list[str], NDArray[np.int64]]
 
 
 @dataclass(slots=True)
 class Canvas:
     """The context that all tracks are drawn with: `chosen` is the time of the selection with the
-    place of its track (None: all tracks), `marks_ns` are times with their marks on the axis,
-    `gutter` the cells before the columns."""
+    places of its tracks (none: all tracks), `at_ns` the time of the cursor, `gutter` the cells
+    before the columns."""
 
     look: Look
     inks: Inks
@@ -47,23 +58,19 @@ class Canvas:
     columns: int
     gutter: int
     chosen: tuple[int, int] | None = None
-    chosen_track: int | None = None
-    marks_ns: dict[int, str] = field(default_factory=dict)
-    kinds_seen: set[tuple[str, str]] = field(default_factory=set)
+    chosen_tracks: tuple[int, ...] = ()
+    at_ns: int | None = None
+    kinds_seen: set[str] = field(default_factory=set)
     edges_ns: Int64s = field(init=False)
     _styles: dict[tuple[TrackKind, int], Style] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.edges_ns = self.look.edges_ns(self.columns)
 
-    def tracks(self, first: int, height: int, focused: bool) -> list[Row]:
-        """The tracks from `first` on, in at most `height` rows; streams get what is left over."""
-        tracks = self.look.tracks.tracks[first : first + height]
-        heights = track_heights([track.key.kind for track in tracks], height, self.inks.letters)
-        rows: list[Row] = []
-        for place, (track, high) in enumerate(zip(tracks, heights, strict=True), first):
-            rows += self._track(place, track, high, focused and place == self.look.cursor)
-        return rows[:height]
+    def tracks(self, rows_of: Sequence[tuple[int, int]], focused: bool) -> list[Row]:
+        """Tracks by their place, each in so many rows."""
+        at = self.look.cursor if focused else None
+        return [row for place, high in rows_of for row in self._track(place, high, place == at)]
 
     def minimap(self) -> Row:
         """How busy the devices are over all time; the visible part in brackets."""
@@ -89,40 +96,60 @@ class Canvas:
         row = Row().add(mark, style) if self.gutter > 1 else Row()
         return row.left(text, max(self.gutter - row.cells - 1, 0), style).to(self.gutter)
 
-    def _track(self, place: int, track: Track, rows: int, cursor: bool) -> list[Row]:
+    def found(self, matches: Matches) -> Row:
+        """The columns in which a match of any track begins."""
+        columns = self.edges_ns.searchsorted(matches.start_ns, side="right") - 1
+        text = np.full(self.columns, " ")
+        text[columns[(columns >= 0) & (columns < self.columns)]] = self.glyphs.down.strip()
+        return self._label("find", False).add("".join(text), self.inks.warn)
+
+    def _track(self, place: int, rows: int, cursor: bool) -> list[Row]:
+        track = self.look.tracks.tracks[place]
         kind, columns = track.key.kind, track.columns(self.edges_ns)
-        letters = self.inks.letters and kind in ("stream", "gap") and rows > 1
-        high = rows - letters
+        lettered = ("stream", "gap") if self.inks.letters else ("stream",)
+        letters = kind in lettered and rows > 1
         if kind == "gap":
             cells = gap_cells(track, columns, self.glyphs)
         else:
-            cells = bar_cells(track, columns, self.edges_ns, high, self.glyphs)
-        flags = self._flags(place, track, columns)
-        flags[cells.swapped] |= _SWAPPED
+            draw = part_cells if kind == "part" else bar_cells
+            cells = draw(track, columns, self.edges_ns, rows - letters, self.glyphs)
         names = _KINDS.get(kind, _NAMELESS)
-        self.kinds_seen |= {(kind, names[seen]) for seen in np.unique(cells.kind) if seen >= 0}
+        self.kinds_seen |= {names[seen] for seen in set(cells.kind.tolist()) if seen >= 0}
+        flags = self._flags(place, track, columns)
         codes = np.where(cells.kind < 0, _EMPTY, cells.kind.astype(np.int64)) * _FLAGS + flags
-        lines = [(text, codes) for text in cells.text]
-        self._write_labels(track, cells, lines)
-        titles = [""] * high
-        titles[high // 2] = track.title
+        codes[cells.swapped] |= _SWAPPED
+        # What is blank has no colour, so that high bars make few segments.
+        blank = _EMPTY * _FLAGS + (flags & (_PALE | _TINTED))
+        lines = [(line.tolist(), np.where(line == " ", blank, codes)) for line in cells.text]
+        self._write_labels(track, cells, lines, letters)
+        titles = [""] * len(lines)
+        titles[len(lines) // 2] = self._title_of(track)
         if letters:
-            letter_of = GAP_LETTERS if kind == "gap" else FAMILY_LETTERS
-            text = [letter_of[names[seen]] if seen >= 0 else " " for seen in cells.kind.tolist()]
-            lines.append((text, codes & ~_SWAPPED))
+            letter_of = [*(PART_LETTERS[name] for name in names), " "]
+            cells_seen = zip(cells.kind.tolist(), cells.begins.tolist(), strict=True)
+            text = [letter_of[seen] if new else self.glyphs.same for seen, new in cells_seen]
+            lines.append((text, blank | _NAME))
             titles.append("why" if kind == "gap" else "what")
         return [
-            self._line(self._label(title, cursor and title == track.title), kind, *line)
-            for title, line in zip(titles, lines, strict=True)
+            self._line(self._label(title, cursor and number == (rows - letters) // 2), kind, *line)
+            for number, (title, line) in enumerate(zip(titles, lines, strict=True))
         ]
+
+    def _title_of(self, track: Track) -> str:
+        """The title of a track; of what fits into no sub-row, how many slices are visible."""
+        if track.key.kind != "overlap" or not track.key.level:
+            return track.title
+        start_ns, end_ns = self.look.shown
+        seen = (track.slices.start_ns < end_ns) & (track.slices.end_ns > start_ns)
+        return f"  {np.count_nonzero(seen):,} more"
 
     def _flags(self, place: int, track: Track, columns: TrackColumns) -> NDArray[np.int64]:
         flags = np.zeros(self.columns, dtype=np.int64)
         if self.look.marks is not None:
             flags[~track.marked(self.look.marks[place], columns)] |= _PALE
-        if self.chosen is not None and self.chosen_track in (None, place):
+        if self.chosen is not None and (not self.chosen_tracks or place in self.chosen_tracks):
             first, last = self.chosen_columns()
-            flags[first : last + 1] |= _TINTED if self.chosen_track is None else _CHOSEN
+            flags[first : last + 1] |= _CHOSEN if self.chosen_tracks else _TINTED
         return flags
 
     def chosen_columns(self) -> tuple[int, int]:
@@ -133,36 +160,42 @@ class Canvas:
         last = self.look.column_of(max(self.chosen[1] - 1, self.chosen[0]), self.columns)
         return max(first, 0), min(last, self.columns - 1)
 
-    def _write_labels(
-        self, track: Track, cells: Cells, lines: list[tuple[list[str], NDArray[np.int64]]]
-    ) -> None:
-        """Names and lengths, where there is room."""
-        kind, slices = track.key.kind, track.slices
+    def _write_labels(self, track: Track, cells: Cells, lines: list[_Line], lettered: bool) -> None:
+        """Names and lengths, where there is room; in narrow bars of a stream without a row of
+        letters its letter."""
+        kind = track.key.kind
         for row, start, room, number in cells.labels:
-            name_index = int(slices.label[number])
-            if kind == "gap":
-                label = duration(int(slices.length_ns[number]))
-                start += (room - len(label)) // 2
-                if len(label) + 2 > room:
-                    continue
-            elif name_index < 0:
-                continue
-            else:
-                shortened = short_kernel if kind == "stream" else cut_middle
-                label = shortened(self.look.tracks.names[name_index], room - 1)
+            label = self._text_of(track, number, room)
+            if kind == "stream" and not label and not lettered:
+                label = PART_LETTERS[WORK[int(track.slices.kind[number])]]
+            start += (room - len(label)) // 2 if kind == "gap" else 0
             cells_wide = min(cell_len(label), room)
             text, codes = lines[row]
             text[start : start + cells_wide] = _one_cell_each(label, cells_wide)
-            codes = codes.copy()
-            codes[start : start + cells_wide] |= _LABEL
-            lines[row] = (text, codes)
+            codes[start : start + cells_wide] |= _NAME if kind == "part" else _LABEL
+
+    def _text_of(self, track: Track, number: int, room: int) -> str:
+        """The name or length of a slice, "" without room for enough of it; of a numbered range its
+        number is enough."""
+        kind, slices = track.key.kind, track.slices
+        if kind == "gap":
+            length = duration(int(slices.end_ns[number] - slices.start_ns[number]))
+            return length if len(length) + 2 <= room else ""
+        label = int(slices.label[number])
+        name = self.look.tracks.names[label] if label >= 0 else ""
+        of_op = kind in ("stream", "part")
+        if room >= _LEAST_CUT or cell_len(short_name(name) if of_op else name) < room:
+            return (short_kernel if of_op else cut_middle)(name, room - (kind != "part"))
+        last = _LAST_NUMBER.search(name) if kind in ("range", "host_range") else None
+        return last[0] if last is not None and len(last[0]) < room else ""
 
     def _line(self, row: Row, kind: TrackKind, text: list[str], codes: NDArray[np.int64]) -> Row:
         if not len(codes):
             return row
-        starts = np.flatnonzero(np.diff(codes, prepend=codes[0] - 1)).tolist()
-        for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
-            row.add("".join(text[start:end]), self._style(kind, int(codes[start])))
+        ends = [*(np.flatnonzero(codes[1:] != codes[:-1]) + 1).tolist(), len(text)]
+        starts = [0, *ends[:-1]]
+        for start, end, code in zip(starts, ends, codes[starts].tolist(), strict=True):
+            row.plain("".join(text[start:end]), end - start, self._style(kind, code))
         return row
 
     def _style(self, kind: TrackKind, code: int) -> Style:
@@ -174,6 +207,8 @@ class Canvas:
     def _new_style(self, kind: TrackKind, number: int, flags: int) -> Style:
         inks = self.inks
         style = Style.null() if number == _EMPTY else self._ink(kind, number)
+        if flags & _NAME:
+            style = inks.dim
         if flags & _PALE:
             style = inks.faint
         if flags & _CHOSEN and number != _EMPTY:
@@ -191,8 +226,8 @@ class Canvas:
     def _ink(self, kind: TrackKind, number: int) -> Style:
         inks, name = self.inks, _KINDS.get(kind, _NAMELESS)[number]
         match kind:
-            case "stream":
-                return inks.family(name)
+            case "stream" | "part":
+                return inks.part(name)
             case "gap":
                 return inks.gap(name)
             case "host":
@@ -202,18 +237,38 @@ class Canvas:
         return (inks.dim, inks.faint)[number]
 
 
+def shown_tracks(look: Look, height: int, letters: bool) -> list[tuple[int, str]]:
+    """The tracks that have rows, as their places and kinds: all but the sub-rows of streams
+    ("lane") and the parts of which nothing is visible; and parts only where rows are left, the
+    longest ones first."""
+    tracks, shown_ns = look.tracks.tracks, np.array(look.shown)
+    shown: list[tuple[int, str]] = []
+    parts: list[tuple[int, str]] = []
+    for place, track in enumerate(tracks):
+        is_lane = track.key.kind in ("stream", "overlap") and track.key.level > 0
+        kind = "lane" if is_lane else track.key.kind
+        if place == look.cursor or kind not in ("lane", "part"):
+            shown.append((place, kind))
+        elif len(shown) < height and np.less(*track.touching(shown_ns))[0]:
+            (parts if kind == "part" else shown).append((place, kind))
+    lettered = ("stream", "gap") if letters else ("stream",)
+    room = height - len(shown) - sum(kind in lettered for _, kind in shown)
+    longest = sorted(parts, key=lambda part: -int(tracks[part[0]].covered_ns[-1]))
+    return sorted(shown + longest[: min(max(room, 0), _MOST_PARTS)])
+
+
 def track_heights(kinds: Sequence[str], height: int, letters: bool) -> list[int]:
-    """The rows of each track: one each; with `letters` one more for those of gaps, then of streams;
-    then streams get up to three."""
+    """The rows of each track: one each; with `letters` one more for those of gaps; then those of
+    `_GROWTH`, for all tracks of a kind or none, of parts for the first ones."""
     heights = [1] * len(kinds)
     spare = height - len(kinds)
-    lettered = ("gap", "stream") if letters else ()
-    for wanted in (*lettered, *["stream"] * (_MAX_STREAM_ROWS - 1)):
+    for wanted in (*(("gap",) if letters else ()), *_GROWTH):
         places = [place for place, kind in enumerate(kinds) if kind == wanted]
-        if places and len(places) <= spare:
-            spare -= len(places)
-            for place in places:
-                heights[place] += 1
+        if len(places) > spare:
+            places = places[: max(spare, 0)] if wanted == "part" else []
+        spare -= len(places)
+        for place in places:
+            heights[place] += 1
     return heights
 
 

@@ -41,7 +41,7 @@ class TimelinePanel(TracksPanel):
 
     def _mark_matches(self) -> None:
         if self._look is not None:
-            self._labels = self._matching(self._look)
+            self._search_in(self._look)
             self._look = self._look.marked(self._selection, self._labels)
 
     def action_pan(self, direction: int) -> None:
@@ -77,7 +77,8 @@ class TimelinePanel(TracksPanel):
 
     def action_track(self, by: int) -> None:
         def moved(look: "Look") -> "Look":
-            return replace(look, cursor=max(min(look.cursor + by, len(look.tracks.tracks) - 1), 0))
+            place = self._places.index(look.cursor) + by
+            return replace(look, cursor=self._places[max(min(place, len(self._places) - 1), 0)])
 
         self._change(moved)
 
@@ -98,24 +99,17 @@ class TimelinePanel(TracksPanel):
             after = pick.row if isinstance(pick, GapPick) else None
             self._choose_gap(look.largest_gap(after), "There are no gaps.")
 
-    def action_measure(self) -> None:
-        if self._look is None:
-            return
-        at_ns = self._time(self._look)
-        if self._measured_from is None:
-            self._measured_from = at_ns
-            # A pick holds the window, so that a live run's next one does not end the measure.
-            self._choose(SpanPick(at_ns, at_ns))
-        else:
-            start_ns, self._measured_from = self._measured_from, None
-            self._choose_span(start_ns, at_ns)
-
     def action_bound(self, side: int) -> None:
-        if self._look is None:
+        """Move the start or the end of the last span to the cursor; without one, and where the
+        other end would be on the wrong side, that is at the edge of what is visible."""
+        if (look := self._look) is None:
             return
-        pick, at_ns = self._selection.pick, self._time(self._look)
-        ends = (pick.start_ns, pick.end_ns) if isinstance(pick, SpanPick) else self._look.shown
-        self._choose_span(at_ns, max(ends[1], at_ns) if side == 0 else min(ends[0], at_ns))
+        at_ns, shown = self._time(look), look.shown
+        start_ns, end_ns = shown if self._span is None else self._span
+        if side == 0:
+            self._choose_span(at_ns, end_ns if end_ns > at_ns else shown[1])
+        else:
+            self._choose_span(start_ns if start_ns < at_ns else shown[0], at_ns)
 
     def action_enter(self) -> None:
         pick = self._selection.pick
@@ -130,16 +124,12 @@ class TimelinePanel(TracksPanel):
 
     def action_next_match(self, by: int) -> None:
         look = self._look
-        if look is None or self._labels is None:
+        if look is None or self._matches is None:
             return
-        match = look.find_next(self._labels, (self._time(look), look.cursor), by < 0)
-        if match is None:
-            self._matches = "no match"
-            self._redraw()
-            return
-        place, number, count = match
-        self._matches = f"{number:,}/{count:,}"
-        self._select(*place)
+        self._match = self._matches.step((self._time(look), look.cursor), by < 0)
+        if self._match is not None:
+            at = self._match
+            self._select(int(self._matches.track[at]), int(self._matches.slice[at]))
 
     # Mouse
 
@@ -188,7 +178,7 @@ class TimelinePanel(TracksPanel):
 
     def _track_at(self, event: events.MouseEvent) -> int | None:
         row = event.y - 1 - self._body_top
-        for place, high in enumerate(self._track_rows, self._top):
+        for place, high in self._track_rows:
             if 0 <= row < high:
                 return place
             row -= high
@@ -235,7 +225,8 @@ class TimelinePanel(TracksPanel):
 
     def _choose_span(self, start_ns: int, end_ns: int) -> None:
         if start_ns != end_ns:
-            self._choose(SpanPick(min(start_ns, end_ns), max(start_ns, end_ns)))
+            self._span = min(start_ns, end_ns), max(start_ns, end_ns)
+            self._choose(SpanPick(*self._span))
 
     def _choose(self, pick: Pick) -> None:
         """Select; the look is already where it should be."""

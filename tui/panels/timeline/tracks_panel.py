@@ -13,11 +13,13 @@ from decodescope.tui.panels.table_rows import smart_pattern
 
 if TYPE_CHECKING:
     from decodescope.analyzer.trace import Bools
+    from decodescope.analyzer.tracks.finding import Matches
     from decodescope.tui.model.look import Look
     from decodescope.tui.panels.timeline.drawing import Canvas
 
-_WITH_MAP, _WITH_AXIS, _WITH_LEGEND = 6, 4, 9
+_WITH_MAP, _WITH_AXIS, _WITH_LEGEND, _LONG_LEGEND = 6, 4, 9, 16
 _MAX_GUTTER = 14
+_ABOVE_GAPS = ("stream", "lane", "part", "overlap", "wait")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +42,15 @@ class TracksPanel(PromptPanel[TimelineData]):
     _source: tuple[str, int] = ("", -1)
     _selection = NOTHING
     _labels: "Bools | None" = None
-    _matches = ""
+    _matches: "Matches | None" = None
+    _match: int | None = None
     _own: Pick | None = None
     _at_ns: int | None = None
     _dragged: tuple[int, int] | None = None
-    _measured_from: int | None = None
+    _span: tuple[int, int] | None = None
     _top = _columns = _gutter = _body_top = 0
-    _track_rows: Sequence[int] = ()
+    _places: Sequence[int] = ()
+    _track_rows: Sequence[tuple[int, int]] = ()
     _drawn: tuple[object, list[Row]] | None = None
 
     # Panel
@@ -63,17 +67,19 @@ class TracksPanel(PromptPanel[TimelineData]):
     def draw(self, data: TimelineData, width: int, height: int) -> Sheet:
         from decodescope.tui.panels.timeline.drawing import Canvas
 
-        widest = max(len(track.title) for track in data.window.tracks.tracks)
-        self._gutter = min(widest + 2, _MAX_GUTTER, width // 3)
+        tracks = data.window.tracks.tracks
+        with_parts = height >= _LONG_LEGEND
+        titles = [track.title for track in tracks if with_parts or track.key.kind != "part"]
+        self._gutter = min(max(map(len, titles)) + 2, _MAX_GUTTER, width // 3)
         self._columns = max(width - self._gutter, 1)
         look = self._follow(data)
-        marks_ns = self._marks_ns(look)
-        state = (look, self._selection, self._dragged, tuple(marks_ns), self.has_focus)
+        at_ns = self._time(look) if self.has_focus else None
+        state = (look, self._selection, self._dragged, at_ns, self._match)
         key = (*state, self._brush, width, height, self._prompt and self._prompt.text)
         if self._drawn is None or self._drawn[0] != key:
             brush, chosen = self._brush, self._chosen(look)
             canvas = Canvas(
-                look, brush.inks, brush.glyphs, self._columns, self._gutter, *chosen, marks_ns
+                look, brush.inks, brush.glyphs, self._columns, self._gutter, *chosen, at_ns
             )
             self._drawn = (key, self._rows(canvas, width, height))
         return Sheet(list(self._drawn[1]), self._title(look), self._note(data))
@@ -98,8 +104,10 @@ class TracksPanel(PromptPanel[TimelineData]):
             look = look_again(look, tracks, columns)
         if fresh:
             self._source = data.source
-            self._at_ns = self._dragged = self._measured_from = None
-            self._labels = self._matching(look)
+            self._at_ns = self._dragged = self._span = None
+            self._search_in(look)
+        elif pick is None and pick != self._selection.pick:
+            self._span = None
         if fresh or data.selection != self._selection:
             look = look.marked(data.selection, self._labels)
             if not fresh and pick != self._own:
@@ -111,18 +119,18 @@ class TracksPanel(PromptPanel[TimelineData]):
         return self._look
 
     def _to_pick(self, look: "Look", pick: Pick | None) -> "Look":
-        time, place = look.place_of(pick)
+        time, places = look.place_of(pick)
         if time is None:
             return look
-        if place is not None and look.track.key.kind != look.tracks.tracks[place].key.kind:
-            look = replace(look, cursor=place)
+        if places and look.track.key.kind != look.tracks.tracks[places[0]].key.kind:
+            look = replace(look, cursor=places[0])
         self._at_ns = time[0]
         return look.show(*time, self._columns)
 
-    def _chosen(self, look: "Look") -> tuple[tuple[int, int] | None, int | None]:
-        """The time to mark, and the place of its track (None: all tracks)."""
+    def _chosen(self, look: "Look") -> tuple[tuple[int, int] | None, tuple[int, ...]]:
+        """The time to mark, and the places of its tracks (none: all tracks)."""
         if self._dragged is not None:
-            return (min(self._dragged), max(self._dragged)), None
+            return (min(self._dragged), max(self._dragged)), ()
         return look.place_of(self._selection.pick)
 
     def _time(self, look: "Look") -> int:
@@ -132,69 +140,69 @@ class TracksPanel(PromptPanel[TimelineData]):
             return self._at_ns
         return look.middle_ns
 
-    def _marks_ns(self, look: "Look") -> dict[int, str]:
-        marks = {self._time(look): self._brush.glyphs.tick} if self.has_focus else {}
-        return marks | ({} if self._measured_from is None else {self._measured_from: "m"})
-
     # Drawing
 
     def _rows(self, canvas: "Canvas", width: int, height: int) -> list[Row]:
         from decodescope.tui.panels.timeline.axis import axis, legend
 
         head = [canvas.minimap()] if height >= _WITH_MAP else []
-        searching = self._prompt is not None or bool(self._search)
-        foot = (height >= _WITH_AXIS) + (height >= _WITH_LEGEND or searching)
-        body = max(height - len(head) - foot, 1)
+        legend_rows = (height >= _WITH_LEGEND) + (height >= _LONG_LEGEND)
+        foot = [axis(canvas)] if height >= _WITH_AXIS else []
+        if self._matches is not None and height >= _WITH_AXIS:
+            foot.insert(0, canvas.found(self._matches))
+        if self._prompt is not None:
+            foot.append(self._prompt.drawn(self._brush.inks))
+            legend_rows = 0
+        body = max(height - len(head) - len(foot) - legend_rows, 1)
         self._body_top = len(head)
         self._scroll(canvas, body)
-        rows = [*head, *canvas.tracks(self._top, body, self.has_focus)]
+        rows = [*head, *canvas.tracks(self._track_rows, self.has_focus)]
         rows += [Row() for _ in range(len(head) + body - len(rows))]
-        if height >= _WITH_AXIS:
-            rows.append(axis(canvas))
-        if self._prompt is not None:
-            rows.append(self._prompt.drawn(self._brush.inks))
-        elif self._search:
-            row = Row().add(f"/{self._search}  {self._matches}  ", self._brush.inks.key)
-            rest = max(width - row.cells, 0)
-            rows.append(row.row(legend(canvas, rest), rest))
-        elif height >= _WITH_LEGEND:
-            rows.append(legend(canvas, width))
-        return rows[:height]
+        return [*rows, *foot, *legend(canvas, width, legend_rows)][:height]
 
     def _scroll(self, canvas: "Canvas", rows: int) -> None:
         """Keep the cursor's track visible, and at first the gaps and interruptions below it."""
-        from decodescope.tui.panels.timeline.drawing import track_heights
+        from decodescope.tui.panels.timeline.drawing import shown_tracks, track_heights
 
-        kinds = [track.key.kind for track in canvas.look.tracks.tracks]
-        last = cursor = canvas.look.cursor
-        while last + 1 < len(kinds) and kinds[last] in ("stream", "overlap", "wait"):
+        letters = canvas.inks.letters
+        tracks = shown_tracks(canvas.look, rows, letters)
+        self._places, kinds = [place for place, _ in tracks], [kind for _, kind in tracks]
+        last = cursor = self._places.index(canvas.look.cursor)
+        while last + 1 < len(kinds) and kinds[last] in _ABOVE_GAPS:
             last += 1
         last += kinds[last + 1 : last + 2] == ["interruption"]
         top = min(self._top, cursor, max(len(kinds) - rows, 0))
         self._top = max(top, min(last, cursor + rows - 1) - rows + 1)
-        shown = kinds[self._top : self._top + rows]
-        self._track_rows = track_heights(shown, rows, canvas.inks.letters)
+        shown = slice(self._top, self._top + rows)
+        heights = track_heights(kinds[shown], rows, letters)
+        self._track_rows = list(zip(self._places[shown], heights, strict=True))
 
     def _title(self, look: "Look") -> str:
         step, zoom = look.step(), look.zoom
         start_ns, end_ns = look.shown
         parts = ["Timeline"]
+        if self._matches is not None:
+            number = "\u2013" if self._match is None else f"{self._match + 1:,}"
+            found = f"{number}/{len(self._matches):,}" if len(self._matches) else "no match"
+            parts.append(f"/{self._search} {found}")
         if step is not None:
             parts.append(f"step {step}")
         parts.append(duration(end_ns - start_ns))
         parts.append(f"zoom {significant(zoom) if zoom < 10 else f'{zoom:,.0f}'}\u00d7")
         if look.time.limit_ns:
             parts.append(f"gaps over {duration(look.time.limit_ns)} are cut short")
-        if self._measured_from is not None:
-            parts.append(f"measured {duration(abs(self._time(look) - self._measured_from))}")
         return "  ".join(parts)
 
     def _note(self, data: TimelineData) -> str:
-        shown, tracks = len(self._track_rows), len(data.window.tracks.tracks)
+        shown, tracks = len(self._track_rows), len(self._places)
         place = f"tracks {self._top + 1}\u2013{self._top + shown} of {tracks}"
         return " · ".join(filter(None, (place if shown < tracks else "", data.note)))
 
-    def _matching(self, look: "Look") -> "Bools | None":
-        """Which names match the search; None without one."""
-        self._matches = ""
-        return look.matching(smart_pattern(self._search)) if self._search else None
+    def _search_in(self, look: "Look") -> None:
+        """Find what is searched for; nothing without a search."""
+        from decodescope.analyzer.tracks.finding import find_labels
+
+        self._labels = self._matches = self._match = None
+        if self._search:
+            self._labels = look.matching(smart_pattern(self._search))
+            self._matches = find_labels(look.tracks, self._labels)
