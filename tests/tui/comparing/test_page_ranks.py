@@ -79,7 +79,7 @@ async def test_each_rank_has_its_figures_and_the_straggler_is_named(
         assert re.search(rf"all_reduce .* 0-3 +64 .*{duration(collective.wait_ns.p50)}", shown)
         assert "rank 3 starts 8 last" in shown
         # The answer says so, too.
-        await pilot.press("1", "enter")
+        await pilot.press("1", "w")
         await settle(pilot)
         assert f"straggler: rank {LATE} entered" in text_of(page.app)
 
