@@ -72,14 +72,14 @@ class DecodescopeApp(TerminalApp):
         self._comparisons = Comparisons(self, clock, self._changed, comparison)
         self._painter = Painter(clock, feed, self._focus, self._comparisons)
         self._library = Library(
-            self, self._focus, self._memory, clock, self._painter, folder, source
+            self, self._focus, self._memory, clock, self._painter, folder, [source]
         )
         self._feeds = Feeds(
             self, feed, clock, self._focus, self._painter, self._library, self._memory, folder
         )
         self._runs = RunController(self._feeds)
         self._pages = PageController(self._feeds, self._runs)
-        self._files = FileController(self._feeds, self._pages)
+        self._files = FileController(self._feeds, self._pages, self._runs)
         self._take_actions()
         self._choose_theme()
 
@@ -193,6 +193,7 @@ class DecodescopeApp(TerminalApp):
         self.action_seek_time = runs.seek_time
         self.action_save_svg = files.save_svg
         self.action_export = files.export
+        self.action_model = files.model
         self.action_open = files.open
 
     # Messages of panels

@@ -73,10 +73,10 @@ class Comparisons:
         """Compare what `view` of `feed` shows with a trace that the user names, or show the
         comparison in it. What was given beside the shown file counts for both, as in
         `decodescope diff`."""
-        from decodescope.tui.screens.dialogs import OtherFileScreen
+        from decodescope.tui.screens.other_file import OtherFileScreen
 
         report = view.window.report if view.window is not None else None
-        given_facts = feed.source.given if isinstance(feed.source, TraceSource) else None
+        given_facts = feed.source.given
 
         def chosen(path: Path | None) -> None:
             if path is not None:

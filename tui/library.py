@@ -44,8 +44,8 @@ Answer = Callable[[FilesRead], Awaitable[None]]
 @dataclass(eq=False)
 class Library:
     """Keeps `Focus.shelf`. `folder` is where relative paths begin. What was given beside the files
-    of `begun`, the source that the app began with, counts for these files whenever they are opened.
-    """
+    of one of the `sources`, the latest first, counts for these files whenever they are opened: the
+    app began with the last, and the user named the model of the others."""
 
     app: App[None]
     focus: Focus
@@ -53,7 +53,7 @@ class Library:
     clock: AppClock
     painter: Painter
     folder: Path
-    begun: Source
+    sources: list[Source]
     captured: list[Path] = field(default_factory=list)
     _live: bool = False
     _wanted: tuple[Path, ...] = ()
@@ -192,8 +192,11 @@ class Library:
         existing = tuple(path if path.exists() else growing_file(path) or path for path in paths)
         source = source_for(existing[0]) if len(existing) == 1 else TraceSource(existing)
         if not isinstance(source, ReplaySource):
-            at, begun = self.clock.monotonic(), self.begun
-            facts = begun.given_for(existing) if isinstance(begun, TraceSource) else None
+            at = self.clock.monotonic()
+            known = [
+                one.given_for(existing) for one in self.sources if isinstance(one, TraceSource)
+            ]
+            facts = next(filter(None, known), None)
             source = TraceSource(existing, facts)
             if len(paths) > 1:
                 with contextlib.suppress(InputError):

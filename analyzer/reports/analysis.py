@@ -1,7 +1,7 @@
 """One trace in, all its figures out."""
 
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import msgspec
 
@@ -27,9 +27,11 @@ from decodescope.analyzer.reports.range_reports import range_reports
 from decodescope.analyzer.reports.structure_reports import find_costs, structure_reports
 from decodescope.analyzer.reports.user_facts import NOTHING, Given
 from decodescope.analyzer.roofline.roofline import OpWork, op_work
-from decodescope.analyzer.schema.answer import Answer
+from decodescope.analyzer.schema.answer import Answer, HostFrame
 from decodescope.analyzer.schema.communication_report import CommunicationReport
+from decodescope.analyzer.schema.kernel_report import LaunchReport
 from decodescope.analyzer.schema.report import SCHEMA_VERSION, Health, Report, StepReport
+from decodescope.analyzer.schema.step_report import InterruptionReport, StepCost
 from decodescope.analyzer.structure.paths import with_inferred_paths
 from decodescope.analyzer.structure.step_structure import Structure, find_structure
 from decodescope.analyzer.timing.interruptions.find_interruptions import find_interruptions
@@ -48,12 +50,59 @@ if TYPE_CHECKING:
     from decodescope.analyzer.collectives.waits import OpWaits
 
 
+class Judgement(TypedDict):
+    """The fields of a report that depend on the model."""
+
+    answer: Answer
+    health: Health
+    step_cost: StepCost | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Basis:
+    """The median step, how many steps of the main kind there are, and the other figures that the
+    answer and the health follow from beside the model. `ranges_cut` is as `health` takes it."""
+
+    median: MedianStep
+    steps: int
+    host: tuple[HostFrame, ...]
+    interruptions: tuple[InterruptionReport, ...]
+    launches: LaunchReport
+    ranges_cut: int
+
+    def judged(self, facts: Given) -> Judgement:
+        median, shares = self.median, self.median.shares
+        costs = find_costs(median, facts)
+        answer = Answer()
+        if shares is not None:
+            answer = find_answer(
+                median.timeline,
+                shares.window,
+                median.parts,
+                steps=0 if median.step is None else self.steps,
+                annotation=median.annotation,
+                costs=costs,
+                host=self.host,
+                interruptions_ns=sum(one.ns for one in self.interruptions),
+                launches=self.launches,
+            )
+        trace_health = health(
+            median.timeline,
+            answer.profiler_ratio,
+            self.interruptions,
+            self.ranges_cut,
+            costs.findings,
+        )
+        answer = _with_reservations(answer, trace_health)
+        return Judgement(answer=answer, health=trace_health, step_cost=costs.step)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Analysis(Timeline):
     """A report, and the timeline, ranges, structure, work of each op and interruptions that it
     was built from, for views that draw time. `median_step` is the one with the median time,
     None if no step launched anything; `main_ops` says of each op whether the figures per step count
-    it."""
+    it. `basis` is what the answer follows from, whatever the model."""
 
     ranges: Ranges
     structure: Structure
@@ -62,6 +111,13 @@ class Analysis(Timeline):
     median_step: int | None
     main_ops: Bools
     report: Report
+    basis: Basis
+
+    def with_model(self, facts: Given) -> "Analysis":
+        """The analysis by the model, its sizes and its weights in `facts`, as `analyze` would make
+        it; captures, peak and rules must be those that it was made with."""
+        judgement = self.basis.judged(facts)
+        return replace(self, report=msgspec.structs.replace(self.report, **judgement))
 
     def op_waits(self) -> "OpWaits | None":
         """How long each op waited for other devices, None without two that communicate; computed
@@ -100,33 +156,22 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
     median = MedianStep(
         timeline, step, annotation, structure, work, shares, structured, layers, parts
     )
-    costs = find_costs(median, facts)
-    answer = Answer()
-    if shares is not None:
-        answer = find_answer(
-            timeline,
-            shares.window,
-            parts,
-            steps=0 if step is None else len(main_steps),
-            annotation=annotation,
-            costs=costs,
-            host=host_frames(timeline, timed, interruptions),
-            interruptions_ns=sum(interruption.length_ns for interruption in interruptions),
-            launches=launches,
-        )
-    trace_health = health(
-        timeline, answer.profiler_ratio, reported_interruptions, ranges.tree.cut, costs.findings
+    basis = Basis(
+        median,
+        len(main_steps),
+        () if shares is None else host_frames(timeline, timed, interruptions),
+        reported_interruptions,
+        launches,
+        ranges.tree.cut,
     )
     report = Report(
         schema_version=SCHEMA_VERSION,
         source=trace.source,
-        health=trace_health,
         devices=device_reports(timeline),
         launches=launches,
         steps=_step_reports(timeline, interrupted_ns, timed),
         kernels=kernel_reports(timeline, work, main.ops),
         ranges=range_reports(timeline, ranges, main),
-        answer=_with_reservations(answer, trace_health),
         capture=trace.capture,
         largest_gaps=largest_gaps(timeline, ranges),
         attribution=attribution(own_ranges, int((ranges.op_node != own_ranges.op_node).sum())),
@@ -134,10 +179,10 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         step_kinds=step_kind_reports(timeline, interrupted_ns),
         structure=structured,
         layers=layers,
-        step_cost=costs.step,
         interruptions=reported_interruptions,
         communication=_communication(timeline),
         main_steps=main_steps_report(timeline, main),
+        **basis.judged(facts),
     )
     return Analysis(
         **{column.name: getattr(timeline, column.name) for column in fields(timeline)},
@@ -148,6 +193,7 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         median_step=step,
         main_ops=main.ops,
         report=report,
+        basis=basis,
     )
 
 

@@ -1,10 +1,14 @@
 """The focus of the user: the page, the selection, and the window that it belongs to."""
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from decodescope.tui.model.picks import NOTHING, OF_ONE_WINDOW, GapFilter, Pick, Selection
 from decodescope.tui.model.shelf import NO_FILES, Shelf
 from decodescope.tui.model.view import View, Window
+
+if TYPE_CHECKING:
+    from decodescope.analyzer import Given
 
 
 @dataclass(slots=True, eq=False)
@@ -25,6 +29,11 @@ class Focus:
         self.selection = replace(self.selection, pick=pick)
         holds = isinstance(pick, OF_ONE_WINDOW)
         self._held, self._choice = (view.window, view.current) if holds else (None, -1)
+
+    def name_model(self, given: "Given") -> None:
+        """Judge the window that is held by the model that is given."""
+        if self._held is not None:
+            self._held = self._held.with_model(given)
 
     def narrow(self, path: str | None) -> None:
         """Show only what is inside the range `path`; None is everything."""

@@ -86,6 +86,20 @@ class Shelf:
             return self.typed
         return self.typed.removesuffix(prefix) + common + ending
 
+    def suggested(self) -> str | None:
+        """`typed` with the first entry that begins as it ends, None without one."""
+        first = next(iter(self._fitting()), None)
+        if first is None or not self.typed:
+            return None
+        ending = os.sep if first.kind == FOLDER else ""
+        return self.typed.removesuffix(os.path.split(self.typed)[1]) + first.path.name + ending
+
+    @property
+    def complete(self) -> bool:
+        """Whether `typed` ends as a folder, or names an entry."""
+        name = os.path.split(self.typed)[1]
+        return not name or any(entry.path.name == name for entry in self._fitting())
+
     def _fitting(self) -> tuple[FileEntry, ...]:
         prefix = os.path.split(self.typed)[1]
         return tuple(entry for entry in self.listed or () if _begins(entry.path.name, prefix))

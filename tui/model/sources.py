@@ -50,13 +50,19 @@ class LiveSource:
         """A worker is no file."""
         return ()
 
+    @property
+    def given(self) -> None:
+        """A worker says everything itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReplaySource:
-    """A recording, played by `link`; None plays it with its own timing."""
+    """A recording, played by `link`; None plays it with its own timing. `given` is what the user
+    named of its model."""
 
     path: Path
     link: Link | None = None
+    given: "Given | None" = None
 
     @property
     def paths(self) -> tuple[Path, ...]:

@@ -17,7 +17,7 @@ from decodescope.tui.model.picks import NOTHING, Selection
 from decodescope.tui.model.shelf import NO_FILES, Shelf
 
 if TYPE_CHECKING:
-    from decodescope.analyzer import Analysis
+    from decodescope.analyzer import Analysis, Given
     from decodescope.analyzer.schema.communication_report import CommunicationReport
     from decodescope.analyzer.schema.ranks_report import RanksReport
     from decodescope.analyzer.tracks.build import Tracks
@@ -79,6 +79,11 @@ class Window:
     @property
     def report(self) -> Report:
         return self.analysis.report
+
+    def with_model(self, given: "Given") -> "Window":
+        """The same window, by the model that is given."""
+        analysis = self.analysis.with_model(given)
+        return replace(self, analysis=analysis, tracks=replace(self.tracks, analysis=analysis))
 
     @property
     def communication(self) -> "CommunicationReport | None":

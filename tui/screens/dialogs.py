@@ -1,21 +1,18 @@
 """The base of dialogs, and the small ones, which choose a variant, a time or a file."""
 
-from pathlib import Path
 from typing import ClassVar, TypeVar
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.command import CommandList, CommandPalette
-from textual.containers import Vertical
 from textual.content import Content
 from textual.geometry import Size
 from textual.screen import ModalScreen
 from textual.widget import Widget
-from textual.widgets import Input, OptionList, Static
+from textual.widgets import Button, Input, OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
-from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.text.formatting import position
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import CHOICE_KEYS
@@ -39,7 +36,17 @@ class Dialog(ModalScreen[Result | None]):
 
     CSS_PATH = "dialogs.tcss"
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "close", "Close")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "close", "Close"),
+        Binding("tab", "field(1)", "Next field", show=False),
+        Binding("shift+tab", "field(-1)", "Previous field", show=False),
+    ]
+
+    def action_field(self, by: int) -> None:
+        """Go to the next field, or the one before; lists are no fields."""
+        if any(isinstance(widget, Input | TextArea | Button) for widget in self.focus_chain):
+            move = self.focus_next if by > 0 else self.focus_previous
+            move("Input, TextArea, Button")
 
     def close(self, result: Result | None = None) -> None:
         """Close with a result. A second key that arrives while it closes does nothing."""
@@ -139,37 +146,3 @@ class SeekScreen(Dialog[int]):
             self.close(t_ns)
         else:
             event.input.border_subtitle = f"not a time: {_HINT}"
-
-
-class OtherFileScreen(Dialog[Path]):
-    """Returns a path, None if cancelled."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._recordings = bundled_recordings()
-
-    def compose(self) -> ComposeResult:
-        with framed(Vertical(), "Compare with", "enter compares · esc"):
-            yield Choices(*(Option(Content(plain_line(path.name))) for path in self._recordings))
-            yield Input(placeholder="a trace, a recording, or what compare --json wrote")
-            yield Static(classes="problem", markup=False)
-
-    def on_mount(self) -> None:
-        self.query_one(Input).focus()
-
-    @on(Choices.OptionSelected)
-    def _listed(self, event: Choices.OptionSelected) -> None:
-        self.close(self._recordings[event.option_index])
-
-    @on(Input.Submitted)
-    def _typed(self, event: Input.Submitted) -> None:
-        text = event.value.strip()
-        path = Path(text).expanduser()
-        if not text:
-            self._say("name a file")
-        elif path.is_dir():
-            self._say(f"{text}: is a folder; name a file in it")
-        elif not path.exists():
-            self._say(f"{text}: no such file")
-        else:
-            self.close(path)
