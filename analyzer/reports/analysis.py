@@ -1,7 +1,9 @@
 """One trace in, all its figures out."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, TypedDict
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -26,12 +28,10 @@ from decodescope.analyzer.reports.main_steps import (
 from decodescope.analyzer.reports.range_reports import range_reports
 from decodescope.analyzer.reports.structure_reports import find_costs, structure_reports
 from decodescope.analyzer.reports.user_facts import NOTHING, Given
-from decodescope.analyzer.roofline.roofline import OpWork, op_work
-from decodescope.analyzer.schema.answer import Answer, HostFrame
+from decodescope.analyzer.roofline.roofline import Costs, OpWork, op_work
+from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.communication_report import CommunicationReport
-from decodescope.analyzer.schema.kernel_report import LaunchReport
 from decodescope.analyzer.schema.report import SCHEMA_VERSION, Health, Report, StepReport
-from decodescope.analyzer.schema.step_report import InterruptionReport, StepCost
 from decodescope.analyzer.structure.paths import with_inferred_paths
 from decodescope.analyzer.structure.step_structure import Structure, find_structure
 from decodescope.analyzer.timing.interruptions.find_interruptions import find_interruptions
@@ -50,59 +50,12 @@ if TYPE_CHECKING:
     from decodescope.analyzer.collectives.waits import OpWaits
 
 
-class Judgement(TypedDict):
-    """The fields of a report that depend on the model."""
-
-    answer: Answer
-    health: Health
-    step_cost: StepCost | None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Basis:
-    """The median step, how many steps of the main kind there are, and the other figures that the
-    answer and the health follow from beside the model. `ranges_cut` is as `health` takes it."""
-
-    median: MedianStep
-    steps: int
-    host: tuple[HostFrame, ...]
-    interruptions: tuple[InterruptionReport, ...]
-    launches: LaunchReport
-    ranges_cut: int
-
-    def judged(self, facts: Given) -> Judgement:
-        median, shares = self.median, self.median.shares
-        costs = find_costs(median, facts)
-        answer = Answer()
-        if shares is not None:
-            answer = find_answer(
-                median.timeline,
-                shares.window,
-                median.parts,
-                steps=0 if median.step is None else self.steps,
-                annotation=median.annotation,
-                costs=costs,
-                host=self.host,
-                interruptions_ns=sum(one.ns for one in self.interruptions),
-                launches=self.launches,
-            )
-        trace_health = health(
-            median.timeline,
-            answer.profiler_ratio,
-            self.interruptions,
-            self.ranges_cut,
-            costs.findings,
-        )
-        answer = _with_reservations(answer, trace_health)
-        return Judgement(answer=answer, health=trace_health, step_cost=costs.step)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Analysis(Timeline):
     """A report, and the timeline, ranges, structure, work of each op and interruptions that it
     was built from, for views that draw time. `median_step` is the one with the median time,
     None if no step launched anything; `main_ops` says of each op whether the figures per step count
-    it. `basis` is what the answer follows from, whatever the model."""
+    it. `model_basis` is what a report by another model follows from."""
 
     ranges: Ranges
     structure: Structure
@@ -111,13 +64,15 @@ class Analysis(Timeline):
     median_step: int | None
     main_ops: Bools
     report: Report
-    basis: Basis
+    model_basis: "ModelBasis"
 
     def with_model(self, facts: Given) -> "Analysis":
         """The analysis by the model, its sizes and its weights in `facts`, as `analyze` would make
         it; captures, peak and rules must be those that it was made with."""
-        judgement = self.basis.judged(facts)
-        return replace(self, report=msgspec.structs.replace(self.report, **judgement))
+        basis = self.model_basis
+        costs = find_costs(basis.median, facts)
+        changed = _by_model(costs, basis.answer_of(costs), basis.health)
+        return replace(self, report=msgspec.structs.replace(self.report, **changed))
 
     def op_waits(self) -> "OpWaits | None":
         """How long each op waited for other devices, None without two that communicate; computed
@@ -125,6 +80,15 @@ class Analysis(Timeline):
         from decodescope.analyzer.reports.communication import waits_of
 
         return waits_of(self) if len(self.busy) > 1 else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModelBasis:
+    """The median step, its answer by costs, and the health without what is found of a model."""
+
+    median: MedianStep
+    answer_of: Callable[[Costs], Answer]
+    health: Health
 
 
 def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
@@ -156,14 +120,22 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
     median = MedianStep(
         timeline, step, annotation, structure, work, shares, structured, layers, parts
     )
-    basis = Basis(
-        median,
-        len(main_steps),
-        () if shares is None else host_frames(timeline, timed, interruptions),
-        reported_interruptions,
-        launches,
-        ranges.tree.cut,
-    )
+    costs = find_costs(median, facts)
+    answer_of: Callable[[Costs], Answer] = _no_answer
+    if shares is not None:
+        answer_of = partial(
+            find_answer,
+            timeline,
+            shares.window,
+            parts,
+            steps=0 if step is None else len(main_steps),
+            annotation=annotation,
+            host=host_frames(timeline, timed, interruptions),
+            interruptions_ns=sum(interruption.length_ns for interruption in interruptions),
+            launches=launches,
+        )
+    answer = answer_of(costs)
+    trace_health = health(timeline, answer.profiler_ratio, reported_interruptions, ranges.tree.cut)
     report = Report(
         schema_version=SCHEMA_VERSION,
         source=trace.source,
@@ -182,7 +154,7 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         interruptions=reported_interruptions,
         communication=_communication(timeline),
         main_steps=main_steps_report(timeline, main),
-        **basis.judged(facts),
+        **_by_model(costs, answer, trace_health),
     )
     return Analysis(
         **{column.name: getattr(timeline, column.name) for column in fields(timeline)},
@@ -193,8 +165,20 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         median_step=step,
         main_ops=main.ops,
         report=report,
-        basis=basis,
+        model_basis=ModelBasis(median, answer_of, trace_health),
     )
+
+
+def _no_answer(costs: Costs) -> Answer:
+    return Answer()
+
+
+def _by_model(costs: Costs, answer: Answer, trace_health: Health) -> dict[str, Any]:
+    """The fields of a report that depend on the model: its findings do not change the status."""
+    findings = (*trace_health.findings, *costs.findings)
+    trace_health = msgspec.structs.replace(trace_health, findings=findings)
+    answer = _with_reservations(answer, trace_health)
+    return {"answer": answer, "health": trace_health, "step_cost": costs.step}
 
 
 def _with_reservations(answer: Answer, trace_health: Health) -> Answer:
