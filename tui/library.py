@@ -17,7 +17,7 @@ from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.tui.background import analyse_files, every_twentieth
 from decodescope.tui.model.focus import Focus
-from decodescope.tui.model.shelf import FileEntry, Shelf, folder_of, listing, look
+from decodescope.tui.model.shelf import FileEntry, Shelf, beside, folder_of, listing, look
 from decodescope.tui.model.sources import ReplaySource, Source, TraceSource, source_for
 from decodescope.tui.model.user_files import Memory
 from decodescope.tui.model.view import AppClock, Window
@@ -72,6 +72,14 @@ class Library:
         """Look at everything again; `live`: a worker waits behind what is shown."""
         self._live = live
         self._list(folder_of(self.shelf.typed, self.folder))
+
+    def look_beside(self, opened: Sequence[Path]) -> None:
+        """Look for what the opened files can be compared with."""
+        self.app.run_worker(self._look_beside(opened), name="beside")
+
+    async def _look_beside(self, opened: Sequence[Path]) -> None:
+        self._set(nearby=await asyncio.to_thread(beside, opened, bundled_recordings()))
+        self.painter.paint()
 
     def browse(self, typed: str) -> None:
         """The path field says `typed`: list its folder if that is another one."""

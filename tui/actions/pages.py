@@ -9,7 +9,7 @@ from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.actions.run import RunController
 from decodescope.tui.commands import offered, reachable, rekeyed
 from decodescope.tui.feeds import Feeds
-from decodescope.tui.model.view import LOG_PAGE
+from decodescope.tui.model.view import COMPARISON_PAGE, LOG_PAGE
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.panels.messages import Choose, Narrow, PageRequest, Sift, Turn
 from decodescope.tui.panels.panel import Panel
@@ -52,6 +52,8 @@ class PageController:
         if name == "files":
             live = self._feeds.live
             self._feeds.library.refresh(live is not None and self._feeds.shown is not live)
+        if name == COMPARISON_PAGE:
+            self._feeds.library.look_beside(self._feeds.shown.source.paths)
         self._painter.paint()
 
     def answer(self, request: PageRequest) -> None:

@@ -4,7 +4,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import takewhile
@@ -18,7 +18,7 @@ from decodescope.analyzer.readers.reading import format_of
 from decodescope.analyzer.recordings.bundled import recording_head
 from decodescope.analyzer.recordings.following import is_being_written
 
-Place = Literal["live", "captured", "recent", "bundled", "folder"]
+Place = Literal["live", "open", "captured", "recent", "bundled", "folder"]
 
 FOLDER, UNKNOWN, GROWING = "folder", "not a trace", "recording now"
 MAX_LISTED = 5000
@@ -43,6 +43,11 @@ class FileEntry:
         return self.kind == os.strerror(errno.ENOENT)
 
     @property
+    def variant(self) -> str:
+        """The variant of a recording, "" of other files."""
+        return self.about.partition(" · ")[0]
+
+    @property
     def name(self) -> str:
         name = self.path.name or str(self.path)
         return f"{name}/" if self.kind == FOLDER else name
@@ -54,7 +59,8 @@ class Shelf:
     with its entries in `listed` (None until they are read). `known` are the other files.
 
     `health` is what is known of the files that were opened. `reading` names what is being read,
-    `problem` says why the last wish failed, and `pointed` is under the cursor.
+    `problem` says why the last wish failed, and `pointed` is under the cursor. `nearby` is what can
+    be compared: the opened files, the others in the folder of the first, and the bundled ones.
     """
 
     typed: str = ""
@@ -66,6 +72,7 @@ class Shelf:
     reading: str = ""
     problem: str = ""
     pointed: Path | None = None
+    nearby: tuple[FileEntry, ...] = ()
 
     def visible(self) -> tuple[FileEntry, ...]:
         """Everything, or while a path is typed, what of its folder begins as it ends."""
@@ -147,6 +154,19 @@ def folders(folder: Path) -> tuple[FileEntry, ...]:
     except (OSError, ValueError):
         return ()
     return tuple(FileEntry(Path(name), "folder", FOLDER) for name in sorted(names))
+
+
+def beside(opened: Sequence[Path], bundled: Sequence[Path]) -> tuple[FileEntry, ...]:
+    """The opened files, the traces and recordings beside the first, and the bundled recordings."""
+    found = {path.resolve(): look(path, "open") for path in opened}
+    shipped = {path.resolve(): path for path in bundled}
+    with contextlib.suppress(OSError):
+        for entry in listing(opened[0].parent) if opened else ():
+            if entry.kind not in (FOLDER, UNKNOWN) and entry.path.resolve() not in shipped:
+                found.setdefault(entry.path.resolve(), entry)
+    for real, path in shipped.items():
+        found.setdefault(real, look(path, "bundled"))
+    return tuple(found.values())
 
 
 def look(path: Path, place: Place) -> FileEntry:

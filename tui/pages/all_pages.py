@@ -87,6 +87,8 @@ def comparison_bands(room: Room) -> list[Band]:
     bands += _rank_bands(room, edge)
     few, some = edge + min(sides, 3), edge + min(sides, 8)
     bands.append(Band((("ab_sides", 1.0),), few, edge + sides, 1, 3, some))
+    if steps := wanted.get("ab_steps"):
+        bands.append(Band((("ab_steps", 1.0),), edge + steps, edge + steps, 5, 1))
     tables = [name for name in _TABLES_OF_CHANGES if wanted.get(name)]
     rows = {name: max(edge + 1 + wanted[name], edge + 3) for name in tables}
     beside = room.width >= COMPARISON_BESIDE_WIDTH and len(tables) > 1
@@ -135,8 +137,9 @@ _COMPARISON = (
     "comparing.setup:ComparisonSetupPanel",
     "comparing.status:ComparisonStatusPanel",
     "comparing.ranks:WaitingGpusPanel,CollectivesPanel,SkewPanel",
-    "comparing.tables:ComparisonSidesPanel,ComparisonStepPanel",
-    "comparing.tables:ComparisonRangesPanel,ComparisonKernelsPanel",
+    "comparing.tables:ComparisonSidesPanel",
+    "comparing.steps:ComparisonStepsPanel",
+    "comparing.tables:ComparisonStepPanel,ComparisonRangesPanel,ComparisonKernelsPanel",
 )
 _TIMELINE = ("timeline.timeline_panel:TimelinePanel",)
 _KERNELS = ("kernels:KernelTablePanel",)

@@ -267,7 +267,7 @@ _PLACES: tuple[Column[FileEntry], ...] = (
         TEXT,
         "The variant that it recorded.",
         lambda entry: entry.about,
-        text=lambda entry: entry.about.partition(" · ")[0],
+        text=lambda entry: entry.variant,
         priority=6,
         tone="dim",
     ),

@@ -32,8 +32,9 @@ from decodescope.tui.panels.table_rows import Rows, TableRows
 _SIDES_TITLE = "Speed beside accuracy"
 _HINTS: dict[Kind, str] = {
     "live": "c measures the chosen variants in turn; d compares with a file",
-    "replay": "nothing is compared yet",
-    "trace": "c compares two chosen files; d compares with another file",
+    **dict.fromkeys(
+        ("replay", "trace"), "c compares the files of A and B; d compares with another file"
+    ),
 }
 _NAME_CELLS = 12
 Windows = tuple[Report, Report]
