@@ -11,6 +11,7 @@ from decodescope.tui.actions.run import RunController
 from decodescope.tui.feeds import Feeds
 from decodescope.tui.library import FilesRead, window_health
 from decodescope.tui.model.feed import Feed, open_feed
+from decodescope.tui.model.notices import RECORDED_ELSEWHERE
 from decodescope.tui.model.view import COMPARISON_PAGE, Window
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.panels.messages import AskFile
@@ -163,6 +164,8 @@ class FileController:
                 feed.analysed(job, window)
             if index < len(feed.source.paths):
                 self._library.health(window.path, window_health(window))
+        if self._feeds.live is not None and feed.kind == "replay":
+            feed.set(banner=RECORDED_ELSEWHERE)
         if self._feeds.focus.page == "files":
             self._feeds.focus.page = PAGES[0].name
         self._feeds.show(feed)

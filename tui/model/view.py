@@ -102,11 +102,13 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Something a number key selects: a variant, or an opened trace file."""
+    """Something a number key selects: a variant, or an opened trace file. A variant that does not
+    run here may have been `recorded` in a file."""
 
     name: str
     summary: str
     unavailable: str | None = None
+    recorded: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
