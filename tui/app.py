@@ -23,6 +23,7 @@ from decodescope.tui.library import Library
 from decodescope.tui.link.comparison import ComparisonLink
 from decodescope.tui.model.feed import open_feed
 from decodescope.tui.model.focus import Focus
+from decodescope.tui.model.shelf import Shelf
 from decodescope.tui.model.sources import Source
 from decodescope.tui.model.user_files import Memory, Places, read_keymap
 from decodescope.tui.model.view import AppClock, Moment, View
@@ -66,7 +67,7 @@ class DecodescopeApp(TerminalApp):
         clock, folder = clock or AppClock(), folder or Path.cwd()
         feed = open_feed(source, clock)
         self._mount_ahead = mount_ahead
-        self._focus = Focus(page or PAGES[0].name)
+        self._focus = Focus(page or PAGES[0].name, shelf=Shelf(folder=folder))
         self._places = places
         self._memory = Memory(places.state if places is not None else None)
         self._comparisons = Comparisons(self, clock, self._changed, comparison)

@@ -58,7 +58,6 @@ class Library:
     _live: bool = False
     _wanted: tuple[Path, ...] = ()
     _listing: bool = False
-    _complete_due: bool = False
 
     @property
     def shelf(self) -> Shelf:
@@ -84,17 +83,9 @@ class Library:
     def browse(self, typed: str) -> None:
         """The path field says `typed`: list its folder if that is another one."""
         folder = folder_of(typed, self.folder)
-        self._complete_due = False
         self._set(typed=typed, problem="")
         if folder != self.shelf.folder or self.shelf.listed is None:
             self._list(folder)
-
-    def complete(self) -> None:
-        """Complete what is typed, now or when its folder is listed."""
-        if self._listing:
-            self._complete_due = True
-        else:
-            self.browse(self.shelf.completed())
 
     def point(self, path: Path) -> None:
         self._set(pointed=path)
@@ -167,8 +158,6 @@ class Library:
         if folder == self.shelf.folder:
             self._listing = False
             self._set(listed=entries, known=looked, problem=problem)
-            if self._complete_due:
-                self.complete()
         self.painter.paint()
 
     def _known(self) -> list[FileEntry]:

@@ -118,8 +118,6 @@ class FileController:
                 return
             case "browse":
                 library.browse(asked.text)
-            case "complete":
-                library.complete()
             case "point":
                 library.point(asked.path)
             case "mark":

@@ -146,14 +146,14 @@ def listing(folder: Path) -> tuple[FileEntry, ...]:
     return (*folders, *looked, *files[_MAX_LOOKED_INTO:])
 
 
-def folders(folder: Path) -> tuple[FileEntry, ...]:
-    """The folders in `folder`; none if it cannot be read."""
+def names_in(folder: Path) -> tuple[FileEntry, ...]:
+    """The entries of `folder` by name, not looked into; none if it cannot be read."""
     try:
         with os.scandir(folder) as entries:
-            names = [entry.path for entry in entries if _is_folder(entry)]
+            kinds = {entry.path: FOLDER * _is_folder(entry) for entry in entries}
     except (OSError, ValueError):
         return ()
-    return tuple(FileEntry(Path(name), "folder", FOLDER) for name in sorted(names))
+    return tuple(FileEntry(Path(name), "folder", kinds[name]) for name in sorted(kinds))
 
 
 def beside(opened: Sequence[Path], bundled: Sequence[Path]) -> tuple[FileEntry, ...]:

@@ -16,8 +16,8 @@ from textual.widgets.option_list import Option
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.io.output_paths import check_writable
 from decodescope.tui.model.shelf import folder_of
+from decodescope.tui.panels.fields import CompletingInput, Completion
 from decodescope.tui.screens.dialogs import Choices, Dialog, framed
-from decodescope.tui.screens.fields import CompletingInput, Completion, folders_in
 
 Kind = Literal["json", "markdown", "chrome", "html", "kernel", "range", "gap", "svg", "text"]
 Of = Literal["comparison", "window", "screen"]
@@ -78,7 +78,7 @@ class ExportScreen(Dialog[tuple[Kind, Path | None]]):
     def compose(self) -> ComposeResult:
         with framed(Vertical(), "Export", "enter writes \u00b7 tab edits, completes \u00b7 esc"):
             yield Choices(*(Option(exportable.words) for exportable in self._offered))
-            yield TargetInput(Completion(folders_in(self._folder)))
+            yield TargetInput(Completion("folders", self._folder))
             yield Static(classes="problem", markup=False)
 
     def on_mount(self) -> None:

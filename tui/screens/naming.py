@@ -3,8 +3,6 @@
 import asyncio
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
 
 from textual import on
 from textual.app import ComposeResult
@@ -22,8 +20,8 @@ from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.vocabulary.answer_words import MODEL_FINDINGS, REFUSED, answer_lines
 from decodescope.analyzer.vocabulary.words import cost_words
+from decodescope.tui.panels.fields import CompletingInput, Completion, Paths
 from decodescope.tui.screens.dialogs import Dialog, framed
-from decodescope.tui.screens.fields import CompletingInput, Completion, checkpoints
 from decodescope.tui.screens.settings import whole_number
 
 _PAUSE_S = 0.1
@@ -36,28 +34,14 @@ _HINTS = {
 }
 
 
-class Value(NamedTuple):
-    """The text of a field, and where it is from."""
-
-    text: str = ""
-    origin: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """The facts by the fields, None if nothing was edited, and what follows from them; or what is
-    wrong with them."""
-
-    given: Given | None = None
-    lines: tuple[str, ...] = ()
-    problem: str = ""
+# Where the value of a field is from, after its text.
+Values = Mapping[str, tuple[str, str]]
+GUESS = "guess"
 
 
 class ModelScreen(Dialog[Given]):
     """Returns the facts with the model, None if cancelled or nothing is new. What follows from the
     fields is computed in a thread after each change."""
-
-    FIELDS: ClassVar[tuple[str, ...]] = tuple(_HINTS)
 
     def __init__(self, analysis: Analysis, given: Given) -> None:
         super().__init__()
@@ -68,38 +52,36 @@ class ModelScreen(Dialog[Given]):
     def compose(self) -> ComposeResult:
         hint = "enter applies · tab completes, next field · esc changes nothing"
         with framed(VerticalScroll(can_focus=False), "Model of what is open", hint):
-            for name in self.FIELDS:
-                value = self._values[name]
+            for name, (text, origin) in self._values.items():
+                paths: Paths = "checkpoints" if name == "model" else "none"
                 field = CompletingInput(
-                    Completion(checkpoints if name == "model" else lambda typed: (), _names(name)),
-                    value.text,
+                    Completion(paths, names=_names(name)),
+                    text,
                     id=name,
                     placeholder=_HINTS[name],
                     select_on_focus=True,
                 )
-                yield Horizontal(Label(name), field, Label(value.origin, id=f"{name}-origin"))
+                yield Horizontal(Label(name), field, Label(origin, id=f"{name}-origin"))
             yield Static(id="effect", markup=False)
             yield Static(classes="problem", markup=False)
 
     def on_mount(self) -> None:
-        self.query_one("#model", Input).focus()
         self._follow()
 
     @on(Input.Changed)
     def _edited(self, event: Input.Changed) -> None:
         name = event.input.id or ""
-        value = self._values[name]
-        origin = value.origin if event.value == value.text else ""
-        self.query_one(f"#{name}-origin", Label).update(origin)
+        text, origin = self._values[name]
+        self.query_one(f"#{name}-origin", Label).update(origin * (event.value == text))
         self._follow()
 
     @on(Input.Submitted)
     async def _submitted(self) -> None:
-        named = await asyncio.to_thread(self._named, self._texts())
-        if named.problem:
-            self._say(named.problem)
+        given, _, problem = await asyncio.to_thread(self._judged, self._texts())
+        if problem:
+            self._say(problem)
         else:
-            self.close(named.given)
+            self.close(given)
 
     def _follow(self) -> None:
         """Show what follows from the fields once nothing is typed for a moment."""
@@ -109,65 +91,60 @@ class ModelScreen(Dialog[Given]):
 
     async def _show(self) -> None:
         texts = self._texts()
-        named = await asyncio.to_thread(self._named, texts)
+        _, effect, problem = await asyncio.to_thread(self._judged, texts)
         if self.is_active and texts == self._texts():
-            self.query_one("#effect", Static).update("\n".join(map(plain_line, named.lines)))
-            self._say(named.problem)
+            self.query_one("#effect", Static).update(effect)
+            self._say(problem)
 
     def _texts(self) -> dict[str, str]:
-        return {name: self.query_one(f"#{name}", Input).value.strip() for name in self.FIELDS}
+        return {name: self.query_one(f"#{name}", Input).value.strip() for name in self._values}
 
-    def _named(self, texts: Mapping[str, str]) -> Named:
+    def _judged(self, texts: Mapping[str, str]) -> tuple[Given | None, str, str]:
+        """The facts by the fields, None if nothing was edited, and what follows from them; or what
+        is wrong with them."""
         given, report = None, self._analysis.report
-        edited = any(texts[name] != self._values[name].text for name in texts)
-        if edited or self._values["model"].origin == GUESS:
+        edited = any(texts[name] != text for name, (text, _) in self._values.items())
+        if edited or self._values["model"][1] == GUESS:
             try:
                 given = given_of(texts, self._values, self._given)
             except (DecodescopeError, OSError) as error:
-                return Named(problem=_first_clause(str(error)))
+                return None, "", _first_clause(str(error))
             report = self._analysis.with_model(given).report
-        found = {finding.code: finding.message for finding in report.health.findings}
-        lines = [answer_lines(report).headline]
-        if REFUSED in found and edited:
-            return Named(problem=_first_clause(found[REFUSED]))
-        if report.step_cost is not None:
-            lines.append(cost_words(report.step_cost))
-        elif given is not None and given.model is not None:
-            return Named(problem="no limit follows from a model: the trace has no step on a GPU")
-        told = [_first_clause(message) for code, message in found.items() if code in MODEL_FINDINGS]
-        return Named(given, (*lines, *told))
+        found = {each.code: _first_clause(each.message) for each in report.health.findings}
+        if edited and REFUSED in found:
+            return None, "", found[REFUSED]
+        if edited and given is not None and given.model and report.step_cost is None:
+            return None, "", "no limit follows from a model: the trace has no step on a GPU"
+        cost = [cost_words(report.step_cost)] if report.step_cost is not None else []
+        told = [found[code] for code in MODEL_FINDINGS if code in found]
+        lines = (answer_lines(report).headline, *cost, *told)
+        return given, "\n".join(map(plain_line, lines)), ""
 
 
-GUESS = "guess"
-
-
-def values_of(report: Report, given: Given) -> dict[str, Value]:
-    """What is known of each field, and how: a guess, of the trace, or named before."""
+def values_of(report: Report, given: Given) -> Values:
+    """What is known of each field, and how: a guess, of the trace or the run, or named before."""
     cost, named = report.step_cost, given.model
-    if cost is None:
-        known = {
-            "model": named.shape.name if named else "" if given.guess else "none",
-            "weights": given.weights_text or "",
-            "batch": f"{given.batch or report.answer.batch or ''}",
-            "context": f"{given.context or ''}",
-            "parallelism": f"{given.tensor_parallel or ''}",
-        }
-        return {name: Value(text, "named" * bool(text)) for name, text in known.items()}
-    by = {"guess": GUESS, "model": "named", "capture": "of the run"}[cost.source]
-    batch_by = GUESS if cost.batch_by_shapes else "named" if given.batch else "of the trace"
-    context = cost.kv_tokens and cost.kv_tokens // (cost.batch or 1)
-    return {
-        "model": Value(cost.model, by),
-        "weights": Value(cost.weights or "", by * bool(cost.weights)),
-        "batch": Value(f"{cost.batch or ''}", batch_by * bool(cost.batch)),
-        "context": Value(
-            f"{context or ''}", ("named" if given.context else "of the trace") * bool(context)
-        ),
-        "parallelism": Value(f"{cost.tensor_parallel}", by * (cost.tensor_parallel > 1)),
+    model = "none" if not given.guess else named.shape.name if named else ""
+    of_model = ("named", model, given.weights_text, given.tensor_parallel)
+    batch, context = given.batch or report.answer.batch, given.context
+    batch_by = "named" if given.batch else "of the trace"
+    if cost is not None:
+        by = {"guess": GUESS, "model": "named", "capture": "of the run"}[cost.source]
+        of_model = (by, cost.model, cost.weights, cost.tensor_parallel)
+        batch, context = cost.batch, cost.kv_tokens and cost.kv_tokens // (cost.batch or 1)
+        batch_by = GUESS if cost.batch_by_shapes else batch_by
+    by, model, weights, devices = of_model
+    known = {
+        "model": (model, by),
+        "weights": (weights, by),
+        "batch": (batch, batch_by),
+        "context": (context, "named" if given.context else "of the trace"),
+        "parallelism": (devices, by if devices != 1 else ""),
     }
+    return {name: (f"{value or ''}", by * bool(value)) for name, (value, by) in known.items()}
 
 
-def given_of(texts: Mapping[str, str], values: Mapping[str, Value], before: Given) -> Given:
+def given_of(texts: Mapping[str, str], values: Values, before: Given) -> Given:
     """The facts that the fields hold. A size that was not edited is left to the trace, or as it was
     given `before`; without a model, so are the weights and the parallelism.
 
@@ -175,7 +152,7 @@ def given_of(texts: Mapping[str, str], values: Mapping[str, Value], before: Give
         InputError: no such model or format, or a size that is no number.
     """
     model = os.path.expanduser(texts["model"])
-    edited = {name: texts[name] != values[name].text for name in texts}
+    edited = {name: texts[name] != values[name][0] for name in texts}
     own = edited if model in ("", AUTO, NONE) else dict.fromkeys(texts, True)
     batch, context, parallelism = (
         whole_number(name, texts[name], 1) for name in ("batch", "context", "parallelism")

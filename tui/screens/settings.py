@@ -17,8 +17,8 @@ from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.protocol.messages import Hello, ModelInfo, Settings
 from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.analyzer.text.plain import plain_line, plain_text
+from decodescope.tui.panels.fields import CompletingInput, Completion
 from decodescope.tui.screens.dialogs import Choices, Dialog, framed
-from decodescope.tui.screens.fields import CompletingInput, Completion, checkpoints
 
 SIZES = ("context", "batch", "tokens")
 SAMPLING = ("temperature", "top-k", "top-p", "seed")
@@ -48,7 +48,7 @@ class SettingsScreen(Dialog[Settings]):
         with framed(VerticalScroll(can_focus=False), "Settings", hint):
             names = [model.name for model in self._models]
             model = CompletingInput(
-                Completion(checkpoints, names), self._fields["model"], id="model"
+                Completion("checkpoints", names=names), self._fields["model"], id="model"
             )
             yield Horizontal(Label("model"), model)
             if self._models:

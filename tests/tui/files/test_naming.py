@@ -24,6 +24,7 @@ from tests.helpers.kineto_events import document
 from tests.helpers.scripted import StillClock, settle, text_of
 
 SIZES = [(60, 16), (80, 24), (120, 40), (200, 50)]
+FIELDS = ("model", "weights", "batch", "context", "parallelism")
 GUESSED = "meta-llama/Llama-3.1-70B"
 
 
@@ -75,8 +76,8 @@ async def test_a_guess_is_confirmed_by_two_keys(engine: Path, size: tuple[int, i
         assert f"({GUESSED}?, TP 4)" in " ".join(text_of(app).split())
         await pilot.press("m")
         effect = await shown(pilot)
-        assert [field(app, name) for name in ModelScreen.FIELDS] == [GUESSED, "", "1", "", "4"]
-        origins = [app.screen.query_one(f"#{name}-origin", Label) for name in ModelScreen.FIELDS]
+        assert [field(app, name) for name in FIELDS] == [GUESSED, "", "1", "", "4"]
+        origins = [app.screen.query_one(f"#{name}-origin", Label) for name in FIELDS]
         assert [str(label.content) for label in origins] == ["guess", "", "guess", "", "guess"]
         assert f"({GUESSED}, TP 4)" in effect
         await pilot.press("enter")
@@ -113,7 +114,7 @@ async def test_the_page_is_as_analyze_makes_it_and_escape_leaves_all(engine: Pat
         assert report_of(app) == analyze(load(engine), expected).report
         await pilot.press("m")
         await shown(pilot)
-        assert [field(app, name) for name in ModelScreen.FIELDS] == [
+        assert [field(app, name) for name in FIELDS] == [
             GUESSED, "fp8", "8", "900", "4",
         ]  # fmt: skip
 
