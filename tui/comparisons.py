@@ -93,7 +93,7 @@ class Comparisons:
         """Compare what `view` of `feed` shows with a trace that the user names, or show the
         comparison in it. What was given beside the shown file counts for both, as in
         `decodescope diff`."""
-        from decodescope.tui.screens.other_file import OtherFileScreen
+        from decodescope.tui.screens.dialogs import OtherFileScreen
 
         analysis = view.window.analysis if view.window is not None else None
         given = feed.source.given or Given()

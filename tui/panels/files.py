@@ -16,9 +16,9 @@ from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.shelf import FOLDER, UNKNOWN, FileEntry, Shelf
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.fields import CompletingInput, Completion
 from decodescope.tui.panels.messages import AskFile
 from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.prompt import CompletingInput, Completion
 from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet, wrapped
 from decodescope.tui.panels.table import TablePanel
 from decodescope.tui.panels.table_rows import Rows, TableRows

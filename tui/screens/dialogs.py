@@ -1,11 +1,13 @@
 """The base of dialogs, and the small ones, which choose a variant, a time or a file."""
 
+from pathlib import Path
 from typing import ClassVar, TypeVar
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.command import CommandList, CommandPalette
+from textual.containers import Vertical
 from textual.content import Content
 from textual.geometry import Size
 from textual.screen import ModalScreen
@@ -19,6 +21,7 @@ from decodescope.tui.commands import CHOICE_KEYS
 from decodescope.tui.link.base import Playback
 from decodescope.tui.model.replaying import typed_time_ns
 from decodescope.tui.model.view import Choice
+from decodescope.tui.panels.prompt import CompletingInput, Completion
 
 Result = TypeVar("Result")
 Frame = TypeVar("Frame", bound=Widget)
@@ -146,3 +149,27 @@ class SeekScreen(Dialog[int]):
             self.close(t_ns)
         else:
             event.input.border_subtitle = f"not a time: {_HINT}"
+
+
+class OtherFileScreen(Dialog[Path]):
+    """Returns a path, None if cancelled."""
+
+    def compose(self) -> ComposeResult:
+        hint = "enter compares · tab completes · esc"
+        with framed(Vertical(), "Compare with", hint):
+            about = "a trace, a recording, or what compare --json wrote"
+            yield CompletingInput(Completion("files"), placeholder=about)
+            yield Static(classes="problem", markup=False)
+
+    @on(Input.Submitted)
+    def _typed(self, event: Input.Submitted) -> None:
+        text = event.value.strip()
+        path = Path(text).expanduser()
+        if not text:
+            self._say("name a file")
+        elif path.is_dir():
+            self._say(f"{text}: is a folder; name a file in it")
+        elif not path.exists():
+            self._say(f"{text}: no such file")
+        else:
+            self.close(path)

@@ -16,7 +16,7 @@ from textual.widgets.option_list import Option
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.io.output_paths import check_writable
 from decodescope.tui.model.shelf import folder_of
-from decodescope.tui.panels.fields import CompletingInput, Completion
+from decodescope.tui.panels.prompt import CompletingInput, Completion
 from decodescope.tui.screens.dialogs import Choices, Dialog, framed
 
 Kind = Literal["json", "markdown", "chrome", "html", "kernel", "range", "gap", "svg", "text"]

@@ -14,13 +14,12 @@ from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.modelling.config import bundled_models
 from decodescope.analyzer.modelling.weight_formats import FORMATS
 from decodescope.analyzer.reports.analysis import Analysis
-from decodescope.analyzer.reports.given_model import AUTO, NONE, given_model
-from decodescope.analyzer.reports.user_facts import Given
+from decodescope.analyzer.reports.user_facts import AUTO, NONE, Given, given_model
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.vocabulary.answer_words import MODEL_FINDINGS, REFUSED, answer_lines
 from decodescope.analyzer.vocabulary.words import cost_words
-from decodescope.tui.panels.fields import CompletingInput, Completion, Paths
+from decodescope.tui.panels.prompt import CompletingInput, Completion, Paths
 from decodescope.tui.screens.dialogs import Dialog, framed
 from decodescope.tui.screens.settings import whole_number
 

@@ -17,7 +17,7 @@ from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.protocol.messages import Hello, ModelInfo, Settings
 from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.analyzer.text.plain import plain_line, plain_text
-from decodescope.tui.panels.fields import CompletingInput, Completion
+from decodescope.tui.panels.prompt import CompletingInput, Completion
 from decodescope.tui.screens.dialogs import Choices, Dialog, framed
 
 SIZES = ("context", "batch", "tokens")

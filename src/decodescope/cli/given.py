@@ -91,7 +91,7 @@ class GivenOptions:
         from decodescope.analyzer import load
         from decodescope.analyzer.attribution.capture_paths import capture_reference
         from decodescope.analyzer.names.rules import rules_with
-        from decodescope.analyzer.reports.given_model import given_model
+        from decodescope.analyzer.reports.user_facts import given_model
         from decodescope.analyzer.roofline.peaks import parse_peak
 
         sizes = (self.batch, self.context, self.tensor_parallel)

@@ -8,8 +8,7 @@ from decodescope.analyzer import load
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.reports.analysis import Analysis, analyze
-from decodescope.analyzer.reports.given_model import given_model
-from decodescope.analyzer.reports.user_facts import Given
+from decodescope.analyzer.reports.user_facts import Given, given_model
 from tests.helpers.foreign.layered import layered
 from tests.helpers.foreign.tensor_parallel import engine_trace
 from tests.helpers.kineto_events import trace_of

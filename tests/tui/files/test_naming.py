@@ -10,8 +10,7 @@ from textual.widgets import Input, Label, Static
 from decodescope.analyzer import load
 from decodescope.analyzer.modelling.config import bundled_config
 from decodescope.analyzer.reports.analysis import analyze
-from decodescope.analyzer.reports.given_model import given_model
-from decodescope.analyzer.reports.user_facts import Given
+from decodescope.analyzer.reports.user_facts import Given, given_model
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.picks import OpPick
 from decodescope.tui.model.sources import TraceSource, source_for
