@@ -21,6 +21,7 @@ from decodescope.tui.model.candidates import (
     chosen_names,
     comparison_candidates,
     next_side,
+    opened_paths,
     sides_to_compare,
 )
 from decodescope.tui.model.comparing import MOST_ROUNDS, ComparisonState
@@ -87,7 +88,7 @@ class Comparisons:
             self._set(replace(state, toggled=state.toggled ^ {key}))
         else:
             side = next_side(candidates, key)
-            self._set(replace(state, sides={**state.sides, key: side}))
+            self._set(replace(state, sides={**state.sides, (key, *opened_paths(view)): side}))
 
     def _name_file(self, view: View, feed: Feed) -> None:
         """Compare what `view` of `feed` shows with a trace that the user names, or show the

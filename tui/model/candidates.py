@@ -55,19 +55,20 @@ def _files(view: View) -> tuple[Candidate, ...]:
     entries = sorted(
         view.shelf.nearby, key=lambda e: e.place == "bundled" and e.variant not in DEMO
     )
-    sides = {**_first_sides(entries), **view.comparison.sides}
-    return tuple(
-        Candidate(
-            str(entry.path),
-            entry.path.name,
-            " · ".join(filter(None, (_PLACES.get(entry.place, ""), entry.about or entry.kind))),
-            side=sides.get(str(entry.path), ""),
-        )
-        for entry in entries
-    )
+    first, chosen, opened = _first_sides(entries), view.comparison.sides, opened_paths(view)
+    files = []
+    for entry in entries:
+        place = entry.place if entry.place in ("open", "bundled") else ""
+        about = " · ".join(filter(None, (place, entry.about or entry.kind)))
+        key = str(entry.path)
+        side = chosen.get((key, *opened), first.get(key, ""))
+        files.append(Candidate(key, entry.path.name, about, side=side))
+    return tuple(files)
 
 
-_PLACES = {"open": "open", "bundled": "bundled"}
+def opened_paths(view: View) -> tuple[str, ...]:
+    """What is open: the sides that the user chose hold beside that."""
+    return tuple(str(entry.path) for entry in view.shelf.nearby if entry.place == "open")
 
 
 def _first_sides(entries: Sequence[FileEntry]) -> dict[str, SideName]:

@@ -40,8 +40,8 @@ class MeasuredRun:
 @dataclass(frozen=True, slots=True)
 class ComparisonState:
     """A comparison and its result. `toggled` are the variants whose choice the user changed,
-    `sides` the files that the user put on a side. `run_began` is when the run in progress began
-    (monotonic seconds).
+    `sides` the files that the user put on a side, each with what was open. `run_began`
+    is when the run in progress began (monotonic seconds).
 
     `result` is the latest comparison or diff, also while the next round is measured and after a
     failure; `origin` says what it is of, and `steps` are those of files. `side` is compared with
@@ -51,7 +51,7 @@ class ComparisonState:
 
     phase: Phase = "idle"
     toggled: frozenset[str] = frozenset()
-    sides: Mapping[str, SideName] = field(default_factory=dict)
+    sides: Mapping[tuple[str, ...], SideName] = field(default_factory=dict)
     rounds: int = DEFAULT_ROUNDS
     config: ComparisonConfig | None = None
     progress: ComparisonProgress | None = None

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import takewhile
+from itertools import islice, takewhile
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
@@ -24,6 +24,7 @@ FOLDER, UNKNOWN, GROWING = "folder", "not a trace", "recording now"
 MAX_LISTED = 5000
 # Opening a file to see what it is takes a while on a network's disk.
 _MAX_LOOKED_INTO = 1000
+_MAX_BESIDE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +162,10 @@ def beside(opened: Sequence[Path], bundled: Sequence[Path]) -> tuple[FileEntry, 
     found = {path.resolve(): look(path, "open") for path in opened}
     shipped = {path.resolve(): path for path in bundled}
     with contextlib.suppress(OSError):
-        for entry in listing(opened[0].parent) if opened else ():
-            if entry.kind not in (FOLDER, UNKNOWN) and entry.path.resolve() not in shipped:
+        listed = listing(opened[0].parent) if opened else ()
+        readable = (entry for entry in listed if entry.kind not in (FOLDER, UNKNOWN))
+        for entry in islice(readable, _MAX_BESIDE):
+            if entry.path.resolve() not in shipped:
                 found.setdefault(entry.path.resolve(), entry)
     for real, path in shipped.items():
         found.setdefault(real, look(path, "bundled"))
