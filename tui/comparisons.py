@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import structs
 from textual.app import App
 
 from decodescope.analyzer.comparing.comparison_messages import ComparisonConfig
@@ -16,6 +17,7 @@ from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.protocol.messages import Hello, WorkerConfig, with_settings
 from decodescope.analyzer.reports.user_facts import Given
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff
+from decodescope.analyzer.schema.report import LiveRates
 from decodescope.tui.link.comparison import ComparisonLink
 from decodescope.tui.model.candidates import (
     chosen_names,
@@ -96,8 +98,7 @@ class Comparisons:
         `decodescope diff`."""
         from decodescope.tui.screens.dialogs import OtherFileScreen
 
-        analysis = view.window.analysis if view.window is not None else None
-        given = feed.source.given or Given()
+        analysis, given = _shown(view, feed), feed.source.given or Given()
 
         def chosen(path: Path | None) -> None:
             if path is not None:
@@ -200,6 +201,18 @@ class Comparisons:
 
     def _say(self, text: str) -> None:
         self._app.notify(text, severity="warning")
+
+
+def _shown(view: View, feed: Feed) -> "Analysis | None":
+    """What is shown, of a run with its name and its rates: its window is a file of its own."""
+    window, stats = view.window, view.stats
+    if window is None or stats is None:
+        return None if window is None else window.analysis
+    source, paths = window.report.source, feed.source.paths
+    live = LiveRates(stats.tokens_per_s, stats.step_p50_ns, stats.step_p99_ns)
+    path = str(paths[0]) if paths else source.path
+    report = structs.replace(window.report, source=structs.replace(source, path=path, live=live))
+    return replace(window.analysis, report=report)
 
 
 def _config(

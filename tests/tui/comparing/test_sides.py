@@ -109,6 +109,14 @@ async def test_bundled_recordings_are_compared_by_two_keys_with_their_live_rates
             ]
             for line, found in zip(lines, ops, strict=True):
                 assert (found[0] if found else "nothing") in line
+        # A file that is named keeps the rates of both runs, too.
+        await pilot.press("d", *str(RECORDED["compiled"]), "enter")
+        await settle(pilot)
+        named = app._comparisons.state.result
+        assert isinstance(named, Diff)
+        assert named.base.source.path == str(RECORDED["eager"])
+        assert named.base.source.live == result.base.source.live
+        assert named.other.source.live is not None
         for size in ((1, 1), (20, 9), (60, 16), (80, 24), (300, 100)):
             await pilot.resize_terminal(*size)
             await settle(pilot)
@@ -129,3 +137,17 @@ async def test_with_nothing_else_the_demo_pair_is_compared(tmp_path: Path, live:
         paths = (result.base.source.path, result.other.source.path)
         assert paths == (str(RECORDED["eager"]), str(RECORDED["fused+graph"]))
         assert said(page) == ""
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
+def test_how_it_looks(snap_compare, size: tuple[int, int]) -> None:
+    async def act(pilot) -> None:
+        await settle(pilot)
+        await pilot.press("7", "c")
+        await settle(pilot)
+        pilot.app.screen.query_one(ComparisonStepsPanel).focus()
+        await pilot.press("full_stop", "full_stop", "right", "plus", "plus")
+        await settle(pilot)
+
+    app = DecodescopeApp(ReplaySource(RECORDED["eager"]), clock=StillClock())
+    assert snap_compare(app, terminal_size=size, run_before=act)

@@ -87,6 +87,18 @@ async def test_a_guess_is_confirmed_by_two_keys(engine: Path, size: tuple[int, i
         assert f"({GUESSED}, TP 4)" in " ".join(text_of(app).split())
 
 
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+def test_how_it_looks(snap_compare, engine: Path, size: tuple[int, int]) -> None:
+    async def act(pilot) -> None:
+        await settle(pilot)
+        await pilot.press("m", *"llama-3.1-7", "tab", "tab", "tab", "8")
+        for each in pilot.app.screen.query(Input):
+            each.cursor_blink = False
+        await shown(pilot)
+
+    assert snap_compare(app_of(engine), terminal_size=size, run_before=act)
+
+
 async def test_the_page_is_as_analyze_makes_it_and_escape_leaves_all(engine: Path) -> None:
     app = app_of(engine)
     async with app.run_test(size=(120, 40)) as pilot:

@@ -13,6 +13,7 @@ from decodescope.analyzer.tracks.viewport import Viewport
 from decodescope.analyzer.vocabulary.class_colors import PART_LETTERS
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.view import Moment, View
+from decodescope.tui.panels.comparing.tables import ComparisonKeys
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine
 
@@ -21,11 +22,15 @@ _NOTE = "without idle time"
 _GUTTER, _LEAST_LABEL = 4, 3
 
 
-class ComparisonStepsPanel(Panel[AlignedSteps]):
+class ComparisonStepsPanel(Panel[AlignedSteps], ComparisonKeys):
     """A row of bars and a row of roles a side; the cursor shows the op of each."""
 
     NAME = "ab_steps"
-    COMMANDS = commands_of("ab_steps")
+    # The keys of rounds zoom here: files have none.
+    COMMANDS = (
+        *commands_of("ab_steps"),
+        *(c for c in commands_of("comparison") if not c.action.startswith("rounds")),
+    )
 
     _seen: AlignedSteps | None = None
     _at_ns = 0
