@@ -94,7 +94,7 @@ class Completion(Suggester):
     async def completed(self, value: str) -> str:
         """`value` with the first name, or what all paths that fit have in common; where that is no
         more, with the first of them. What is complete stays."""
-        if value in self._names:
+        if value.lower() in map(str.lower, self._names):
             return value
         if name := self._name(value):
             return name

@@ -137,6 +137,7 @@ async def test_names_and_folders_are_completed_and_what_contradicts_is_said(engi
         before = report_of(app)
         for typed, completed, says in (
             ("qwen3-32", "Qwen3-32B", "num_hidden_layers of Qwen/Qwen3-32B is 64, but the trace"),
+            ("QWEN3-32B", "QWEN3-32B", "num_hidden_layers of Qwen/Qwen3-32B is 64"),
             ("nonsense", "nonsense", "no model called nonsense is known"),
             ("min", "mine/", "a step reads at least 34.8 GB"),
         ):
