@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.geometry import Size
 from textual.screen import ModalScreen
 from textual.widget import Widget
-from textual.widgets import Button, Input, OptionList, Static, TextArea
+from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from decodescope.analyzer.text.formatting import position
@@ -23,6 +23,7 @@ from decodescope.tui.model.replaying import typed_time_ns
 from decodescope.tui.model.view import Choice
 from decodescope.tui.panels.prompt import CompletingInput, Completion
 
+_FIELDS = "Input, TextArea, Button"
 Result = TypeVar("Result")
 Frame = TypeVar("Frame", bound=Widget)
 
@@ -47,9 +48,9 @@ class Dialog(ModalScreen[Result | None]):
 
     def action_field(self, by: int) -> None:
         """Go to the next field, or the one before; lists are no fields."""
-        if any(isinstance(widget, Input | TextArea | Button) for widget in self.focus_chain):
+        if any(field in self.focus_chain for field in self.query(_FIELDS)):
             move = self.focus_next if by > 0 else self.focus_previous
-            move("Input, TextArea, Button")
+            move(_FIELDS)
 
     def close(self, result: Result | None = None) -> None:
         """Close with a result. A second key that arrives while it closes does nothing."""
