@@ -24,7 +24,7 @@ ROOMS = (
 # What writes to a terminal, and where: there, strings from outside become plain.
 WRITERS = {
     "Console": {"src/decodescope/cli/output.py"},
-    "Segment": {"tui/panels/files.py", "tui/panels/sheet.py", "tui/terminal_app.py"},
+    "Segment": {"tui/panels/prompt.py", "tui/panels/sheet.py", "tui/terminal_app.py"},
     "from_markup": set(),
     "from_ansi": set(),
 }

@@ -23,6 +23,7 @@ from decodescope.tui.library import Library
 from decodescope.tui.link.comparison import ComparisonLink
 from decodescope.tui.model.feed import open_feed
 from decodescope.tui.model.focus import Focus
+from decodescope.tui.model.shelf import Shelf
 from decodescope.tui.model.sources import Source
 from decodescope.tui.model.user_files import Memory, Places, read_keymap
 from decodescope.tui.model.view import AppClock, Moment, View
@@ -66,20 +67,20 @@ class DecodescopeApp(TerminalApp):
         clock, folder = clock or AppClock(), folder or Path.cwd()
         feed = open_feed(source, clock)
         self._mount_ahead = mount_ahead
-        self._focus = Focus(page or PAGES[0].name)
+        self._focus = Focus(page or PAGES[0].name, shelf=Shelf(folder=folder))
         self._places = places
         self._memory = Memory(places.state if places is not None else None)
         self._comparisons = Comparisons(self, clock, self._changed, comparison)
         self._painter = Painter(clock, feed, self._focus, self._comparisons)
         self._library = Library(
-            self, self._focus, self._memory, clock, self._painter, folder, source
+            self, self._focus, self._memory, clock, self._painter, folder, [source]
         )
         self._feeds = Feeds(
             self, feed, clock, self._focus, self._painter, self._library, self._memory, folder
         )
         self._runs = RunController(self._feeds)
         self._pages = PageController(self._feeds, self._runs)
-        self._files = FileController(self._feeds, self._pages)
+        self._files = FileController(self._feeds, self._pages, self._runs)
         self._take_actions()
         self._choose_theme()
 
@@ -195,6 +196,7 @@ class DecodescopeApp(TerminalApp):
         self.action_seek_time = runs.seek_time
         self.action_save_svg = files.save_svg
         self.action_export = files.export
+        self.action_model = files.model
         self.action_open = files.open
 
     # Messages of panels

@@ -105,6 +105,8 @@ def offered(view: View) -> tuple[Command, ...]:
         without |= {"pause", "capture", "restart", "freeze"}
     if view.kind != "live":
         without |= {"settings", "step"}
+    else:
+        without.add("model")
     if len(view.possible) < 2:
         without.add("variants")
     if view.following:

@@ -1,28 +1,42 @@
 """The comparisons of page 7: variants measured in another process, or files compared."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from msgspec import structs
 from textual.app import App
 
 from decodescope.analyzer.comparing.comparison_messages import ComparisonConfig
-from decodescope.analyzer.comparing.diff import diff_reports
+from decodescope.analyzer.comparing.diff import diff_sides
 from decodescope.analyzer.comparing.saved import may_be_saved, read_saved
 from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.protocol.messages import Hello, WorkerConfig, with_settings
 from decodescope.analyzer.reports.user_facts import Given
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff
-from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.schema.report import LiveRates
 from decodescope.tui.link.comparison import ComparisonLink
-from decodescope.tui.model.candidates import chosen_names
+from decodescope.tui.model.candidates import (
+    chosen_names,
+    comparison_candidates,
+    next_side,
+    opened_paths,
+    sides_to_compare,
+)
 from decodescope.tui.model.comparing import MOST_ROUNDS, ComparisonState
 from decodescope.tui.model.feed import Feed
-from decodescope.tui.model.sources import LiveSource, TraceSource
+from decodescope.tui.model.sources import LiveSource
 from decodescope.tui.model.view import AppClock, View
 from decodescope.tui.panels.messages import AskComparison
+
+if TYPE_CHECKING:
+    from decodescope.analyzer import Analysis
+    from decodescope.analyzer.tracks.aligned_steps import AlignedSteps
+
+Compared = tuple[Comparison | Diff, str, "AlignedSteps | None"]
 
 
 class Comparisons:
@@ -49,14 +63,14 @@ class Comparisons:
         state = self.state
         match asked.do:
             case "start":
-                await self._start(view, feed)
+                await self._start(asked.name, view, feed)
             case "cancel" if state.phase == "running":
                 self._set(replace(state, phase="cancelling"))
                 self._app.run_worker(self._cancel(), name="cancel")
             case "cancel":
                 self._say("Nothing is measured.")
             case "toggle" if not state.busy:
-                self._set(replace(state, toggled=state.toggled ^ {asked.name}))
+                self._toggle(asked.name, view)
             case "rounds" if not state.busy:
                 rounds = min(max(state.rounds + asked.by, 1), MOST_ROUNDS)
                 self._set(replace(state, rounds=rounds))
@@ -69,18 +83,26 @@ class Comparisons:
             case "end_worker":
                 await self._end_worker(feed)
 
+    def _toggle(self, key: str, view: View) -> None:
+        """Choose or drop a variant, or put a file on the next side."""
+        state, candidates = self.state, comparison_candidates(view)
+        if view.hello is not None and key in [info.name for info in view.hello.variants]:
+            self._set(replace(state, toggled=state.toggled ^ {key}))
+        else:
+            side = next_side(candidates, key)
+            self._set(replace(state, sides={**state.sides, (key, *opened_paths(view)): side}))
+
     def _name_file(self, view: View, feed: Feed) -> None:
         """Compare what `view` of `feed` shows with a trace that the user names, or show the
         comparison in it. What was given beside the shown file counts for both, as in
         `decodescope diff`."""
         from decodescope.tui.screens.dialogs import OtherFileScreen
 
-        report = view.window.whole.report if view.window is not None else None
-        given_facts = feed.source.given if isinstance(feed.source, TraceSource) else None
+        analysis, given = _shown(view, feed), feed.source.given or Given()
 
         def chosen(path: Path | None) -> None:
             if path is not None:
-                self._read(partial(_compared_with, path, report, given_facts))
+                self._read(partial(_compared_with, path, analysis, given))
 
         self._app.push_screen(OtherFileScreen(), chosen)
 
@@ -88,26 +110,23 @@ class Comparisons:
         if self._link is not None:
             await self._link.close()
 
-    async def _start(self, view: View, feed: Feed) -> None:
-        names = chosen_names(view)
+    async def _start(self, cursor: str, view: View, feed: Feed) -> None:
+        names, (bases, others) = (
+            chosen_names(view),
+            sides_to_compare(comparison_candidates(view), cursor),
+        )
         if self.state.busy:
             self._say("The comparison is running already. x cancels it.")
-        elif isinstance(feed.source, TraceSource):
-            # The merged ranks after the files are no candidate.
-            files = zip(view.choices, feed.source.paths, strict=False)
-            paths = [path for choice, path in files if choice.name in names]
-            if len(paths) == 2:
-                self._read(partial(_compared_files, paths, feed.source.given))
-            else:
-                self._say("Choose two files with enter, or press d to name another one.")
-        elif view.kind != "live" or view.hello is None:
-            self._say("Variants are measured in a live run. d compares with another file.")
-        elif len(names) < 2:
-            self._say("Choose at least two variants with enter.")
-        else:
+        elif view.kind == "live" and view.hello is not None and len(names) > 1:
             trusted = isinstance(feed.source, LiveSource) and feed.source.trust_remote_code
             config = _config(view.hello, names, self.state.rounds, trusted)
             await self._measure(config, feed)
+        elif bases and others:
+            given = feed.source.given or Given()
+            self._read(partial(_compared_files, bases, others, given))
+        else:
+            what = "at least two variants" if view.kind == "live" else "a file for A and one for B"
+            self._say(f"Choose {what} with enter, or press d to name another file.")
 
     async def _measure(self, config: ComparisonConfig, feed: Feed) -> None:
         link = self._link = self._link or ComparisonLink()
@@ -157,23 +176,24 @@ class Comparisons:
         self._changed()
         await feed.link.end()
 
-    def _read(self, make: Callable[[], tuple[Comparison | Diff, str]]) -> None:
+    def _read(self, make: Callable[[], Compared]) -> None:
         if self.state.busy:
             self._say("A comparison is running. x cancels it.")
             return
         self._set(replace(self.state, phase="reading", error=""))
         self._app.run_worker(self._made(make), name="compare")
 
-    async def _made(self, make: Callable[[], tuple[Comparison | Diff, str]]) -> None:
+    async def _made(self, make: Callable[[], Compared]) -> None:
         try:
-            result, origin = await asyncio.to_thread(make)
+            result, origin, steps = await asyncio.to_thread(make)
         except (DecodescopeError, OSError) as error:
             self._set(self.state.failed(str(error)))
         except Exception as error:
             text = f"the comparison failed ({type(error).__name__}: {error})"
             self._set(self.state.failed(text))
         else:
-            self._set(replace(self.state, phase="done", result=result, origin=origin, side=""))
+            done = replace(self.state, phase="done", result=result, origin=origin)
+            self._set(replace(done, steps=steps, side=""))
 
     def _set(self, state: ComparisonState) -> None:
         self.state = state
@@ -181,6 +201,18 @@ class Comparisons:
 
     def _say(self, text: str) -> None:
         self._app.notify(text, severity="warning")
+
+
+def _shown(view: View, feed: Feed) -> "Analysis | None":
+    """What is shown, of a run with its name and its rates: its window is a file of its own."""
+    window, stats = view.window and view.window.whole, view.stats
+    if window is None or stats is None:
+        return None if window is None else window.analysis
+    source, paths = window.report.source, feed.source.paths
+    live = LiveRates(stats.tokens_per_s, stats.step_p50_ns, stats.step_p99_ns)
+    path = str(paths[0]) if paths else source.path
+    report = structs.replace(window.report, source=structs.replace(source, path=path, live=live))
+    return replace(window.analysis, report=report)
 
 
 def _config(
@@ -203,30 +235,35 @@ def _config(
     return ComparisonConfig(config, variants, rounds)
 
 
-def _compared_with(
-    path: Path, report: Report | None, given_facts: Given | None
-) -> tuple[Comparison | Diff, str]:
-    """The comparison saved in `path`, or the diff from `report` to the trace in it.
+def _compared_with(path: Path, shown: "Analysis | None", given: Given) -> Compared:
+    """The comparison saved in `path`, or the diff to it from what is `shown`.
 
     Raises:
         DecodescopeError, OSError: it cannot be read, or there is nothing to compare it with.
     """
     if may_be_saved(path):
-        return read_saved(path.read_bytes(), str(path)), str(path)
-    if report is None:
+        return read_saved(path.read_bytes(), str(path)), str(path), None
+    if shown is None:
         raise InputError(f"{path}: there is no window to compare it with; wait for one")
-    other = _report(path, given_facts)
-    return diff_reports(report, other), "A is what was shown, B is the file"
+    return _diff([shown], [_analysis(path, given)], "A is what was shown, B is the file")
 
 
-def _compared_files(
-    paths: Iterable[Path], given_facts: Given | None
-) -> tuple[Comparison | Diff, str]:
-    base, other = (_report(path, given_facts) for path in paths)
-    return diff_reports(base, other), "two files"
+def _compared_files(bases: Sequence[str], others: Sequence[str], given: Given) -> Compared:
+    a, b = ([_analysis(Path(path), given) for path in paths] for paths in (bases, others))
+    return _diff(a, b, f"{len(bases)} against {len(others)} files")
 
 
-def _report(path: Path, given_facts: Given | None) -> Report:
+def _diff(bases: "list[Analysis]", others: "list[Analysis]", origin: str) -> Compared:
+    """What changed, and the steps of the traces that stand for the sides."""
+    from decodescope.analyzer.tracks.aligned_steps import aligned_steps
+
+    both = (bases, others)
+    diff = diff_sides(*([analysis.report for analysis in side] for side in both))
+    of = {id(analysis.report): analysis for side in both for analysis in side}
+    return diff, origin, aligned_steps(of[id(diff.base)], of[id(diff.other)])
+
+
+def _analysis(path: Path, given: Given) -> "Analysis":
     from decodescope.analyzer import analyze, load
 
-    return analyze(load(path), given_facts or Given()).report
+    return analyze(load(path), given)

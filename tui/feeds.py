@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from textual.app import App
@@ -23,11 +24,14 @@ from decodescope.tui.library import Library, window_health
 from decodescope.tui.link.base import LinkEvent
 from decodescope.tui.model.feed import Feed
 from decodescope.tui.model.focus import Focus
-from decodescope.tui.model.sources import LiveSource, TraceSource
+from decodescope.tui.model.sources import LiveSource
 from decodescope.tui.model.user_files import Memory
 from decodescope.tui.model.view import AppClock, View
 from decodescope.tui.model.windows import Job
 from decodescope.tui.painter import Painter
+
+if TYPE_CHECKING:
+    from decodescope.analyzer import Given
 
 LOG_INTERVAL_S = 1.0
 
@@ -78,6 +82,15 @@ class Feeds:
     def select_file(self, index: int) -> None:
         self.shown.select_file(index, self.shown.now())
         self.analyse()
+        self.painter.paint()
+
+    def name_model(self, given: "Given | None") -> None:
+        """Judge what is shown by the model that is given, also when it is opened again."""
+        if given is not None:
+            self.shown.name_model(given, self.shown.now())
+            self.focus.name_model(given)
+            self.library.sources.insert(0, self.shown.source)
+            self.analyse()
         self.painter.paint()
 
     def analyse(self) -> None:
@@ -139,7 +152,7 @@ class Feeds:
 
     async def _analyse(self, feed: Feed, job: Job) -> None:
         """Show the window, or why there is none; then start the analysis that became due."""
-        facts = feed.source.given if isinstance(feed.source, TraceSource) else None
+        facts = feed.source.given
         progress = every_twentieth(partial(self.app.call_later, self._read_so_far, feed))
         window, problem = None, ""
         try:
@@ -152,6 +165,9 @@ class Feeds:
             problem = f"{job.paths[0]}: the analysis failed ({type(error).__name__}: {error})"
         self._analysing = False
         if window is not None:
+            if (given := feed.source.given) is not facts and given is not None:
+                # The model was named meanwhile.
+                window = window.with_model(given)
             feed.analysed(job, window)
         else:
             feed.not_analysed(job, problem)

@@ -17,7 +17,7 @@ from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.tui.background import analyse_files, every_twentieth
 from decodescope.tui.model.focus import Focus
-from decodescope.tui.model.shelf import FileEntry, Shelf, folder_of, listing, look
+from decodescope.tui.model.shelf import FileEntry, Shelf, beside, folder_of, listing, look
 from decodescope.tui.model.sources import ReplaySource, Source, TraceSource, source_for
 from decodescope.tui.model.user_files import Memory
 from decodescope.tui.model.view import AppClock, Window
@@ -44,8 +44,8 @@ Answer = Callable[[FilesRead], Awaitable[None]]
 @dataclass(eq=False)
 class Library:
     """Keeps `Focus.shelf`. `folder` is where relative paths begin. What was given beside the files
-    of `begun`, the source that the app began with, counts for these files whenever they are opened.
-    """
+    of one of the `sources`, the latest first, counts for these files whenever they are opened: the
+    app began with the last, and the user named the model of the others."""
 
     app: App[None]
     focus: Focus
@@ -53,12 +53,11 @@ class Library:
     clock: AppClock
     painter: Painter
     folder: Path
-    begun: Source
+    sources: list[Source]
     captured: list[Path] = field(default_factory=list)
     _live: bool = False
     _wanted: tuple[Path, ...] = ()
     _listing: bool = False
-    _complete_due: bool = False
 
     @property
     def shelf(self) -> Shelf:
@@ -73,20 +72,20 @@ class Library:
         self._live = live
         self._list(folder_of(self.shelf.typed, self.folder))
 
+    def look_beside(self, opened: Sequence[Path]) -> None:
+        """Look for what the opened files can be compared with."""
+        self.app.run_worker(self._look_beside(opened), name="beside")
+
+    async def _look_beside(self, opened: Sequence[Path]) -> None:
+        self._set(nearby=await asyncio.to_thread(beside, opened, bundled_recordings()))
+        self.painter.paint()
+
     def browse(self, typed: str) -> None:
         """The path field says `typed`: list its folder if that is another one."""
         folder = folder_of(typed, self.folder)
-        self._complete_due = False
         self._set(typed=typed, problem="")
         if folder != self.shelf.folder or self.shelf.listed is None:
             self._list(folder)
-
-    def complete(self) -> None:
-        """Complete what is typed, now or when its folder is listed."""
-        if self._listing:
-            self._complete_due = True
-        else:
-            self.browse(self.shelf.completed())
 
     def point(self, path: Path) -> None:
         self._set(pointed=path)
@@ -159,8 +158,6 @@ class Library:
         if folder == self.shelf.folder:
             self._listing = False
             self._set(listed=entries, known=looked, problem=problem)
-            if self._complete_due:
-                self.complete()
         self.painter.paint()
 
     def _known(self) -> list[FileEntry]:
@@ -192,8 +189,11 @@ class Library:
         existing = tuple(path if path.exists() else growing_file(path) or path for path in paths)
         source = source_for(existing[0]) if len(existing) == 1 else TraceSource(existing)
         if not isinstance(source, ReplaySource):
-            at, begun = self.clock.monotonic(), self.begun
-            facts = begun.given_for(existing) if isinstance(begun, TraceSource) else None
+            at = self.clock.monotonic()
+            known = [
+                one.given_for(existing) for one in self.sources if isinstance(one, TraceSource)
+            ]
+            facts = next(filter(None, known), None)
             source = TraceSource(existing, facts)
             if len(paths) > 1:
                 with contextlib.suppress(InputError):

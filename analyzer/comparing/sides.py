@@ -21,7 +21,7 @@ from decodescope.analyzer.schema.comparison_report import (
     SpeedRatio,
     VariantRates,
 )
-from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.schema.report import LiveRates, Report
 from decodescope.analyzer.schema.run_report import Accuracy, Interval
 
 
@@ -32,7 +32,8 @@ class Side:
     `ratio` is tokens/s ÷ those of the first side, which has none; `answer` compares the steps of
     two traces, and is that of the second. `step_ns` is the step time that the rates mean, of a
     trace its step time; `idle` the share of the window without GPU work. `beaten_by` is None if the
-    side is not ranked, and empty if nothing beats it. `window` has the profiled steps.
+    side is not ranked, and empty if nothing beats it. `window` has the profiled steps, `live` the
+    rates of the recorded run.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Side:
     beaten_by: tuple[str, ...] | None = None
     interpreted: bool = False
     answer: DiffAnswer | None = None
+    live: LiveRates | None = None
 
 
 def sides_of(compared: Comparison | Diff) -> tuple[Side, ...]:
@@ -115,4 +117,5 @@ def _trace(diff: Diff, name: str) -> Side:
         step_ns=step_ns,
         mbu=step_bandwidth(cost, timed_ns).mbu if cost and cost.is_certain and timed_ns else None,
         answer=diff.answer if name == OTHER else None,
+        live=report.source.live,
     )

@@ -124,7 +124,8 @@ def _read_recorded_window(source: ByteSource) -> Trace:
     else:
         recording = read_recording(source.file)
     trace = read_kineto_bytes(recording.last_packed_trace(), source.path)
-    shown = msgspec.structs.replace(trace.source, format="recording")
+    live = recording.rates_at(recording.windows[-1])
+    shown = msgspec.structs.replace(trace.source, format="recording", live=live)
     return replace(trace, source=shown, findings=(*recording.findings, *trace.findings))
 
 

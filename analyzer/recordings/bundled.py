@@ -1,6 +1,7 @@
 """The recordings of real GPU runs that come with the package, and what a recording's head says."""
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from decodescope.analyzer.protocol.messages import Hello, State
@@ -22,6 +23,13 @@ def bundled_recordings() -> tuple[Path, ...]:
     """Their paths, by name: `fused+graph` comes before `fused+graph+int8`."""
     paths = Path(__file__).parent.glob("*.dsrec")
     return tuple(sorted(paths, key=lambda path: path.stem))
+
+
+@cache
+def bundled_variants() -> dict[str, tuple[Path, Hello]]:
+    """The bundled recording of each variant, with its greeting."""
+    heads = {path: recording_head(path) for path in bundled_recordings()}
+    return {head.variant: (path, head.hello) for path, head in heads.items() if head is not None}
 
 
 def recording_head(path: Path) -> RecordingHead | None:

@@ -33,9 +33,10 @@ from decodescope.analyzer.recordings.frames import (
     WindowFrame,
     read_frame,
 )
-from decodescope.analyzer.schema.report import Finding
+from decodescope.analyzer.schema.report import Finding, LiveRates
 
 OLDER_EVENTS = 200
+_RECENT_RATES = 64
 # Messages of which only the latest matters.
 STATISTICS = (Stats, Meters, Heartbeat)
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -179,6 +180,18 @@ class Recording:
         if not frame.trace_gz.startswith(_GZIP_MAGIC):
             raise TraceError(f"{self.path}: a recorded window cannot be unpacked; record it again")
         return frame.trace_gz
+
+    def rates_at(self, window: RecordedFrame) -> LiveRates | None:
+        """The rates that were reported last before a window, of its variant; None without any."""
+        number = bisect_left(self.offsets, window.offset)
+        first = max(number - _RECENT_RATES, 0)
+        before = (frame.message for frame in islice(self.frames(first), number - first))
+        assert isinstance(window.message, TraceReady)
+        rates, variant = None, window.message.capture.variant
+        for message in before:
+            if isinstance(message, Stats) and message.variant == variant:
+                rates = LiveRates(message.tokens_per_s, message.step_p50_ns, message.step_p99_ns)
+        return rates
 
     def last_packed_trace(self) -> bytes:
         """The Kineto JSON of the last window, gzipped.

@@ -1,7 +1,8 @@
 """One trace in, all its figures out."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -34,12 +35,23 @@ from decodescope.analyzer.reports.main_steps import (
     step_kind_reports,
 )
 from decodescope.analyzer.reports.range_reports import range_reports
-from decodescope.analyzer.reports.structure_reports import find_costs, structure_reports, with_model
+from decodescope.analyzer.reports.structure_reports import (
+    choose_model,
+    find_costs,
+    structure_reports,
+)
 from decodescope.analyzer.reports.user_facts import NOTHING, Given
 from decodescope.analyzer.roofline.roofline import Costs, op_work
 from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.communication_report import CommunicationReport
-from decodescope.analyzer.schema.report import SCHEMA_VERSION, GapGroup, Health, Report, StepReport
+from decodescope.analyzer.schema.report import (
+    SCHEMA_VERSION,
+    Finding,
+    GapGroup,
+    Health,
+    Report,
+    StepReport,
+)
 from decodescope.analyzer.structure.paths import with_inferred_paths
 from decodescope.analyzer.structure.step_structure import find_structure
 from decodescope.analyzer.timing.interruptions.find_interruptions import find_interruptions
@@ -63,13 +75,23 @@ class Analysis(FoundTrace):
     the figures of a step are of, the one with the median time or a chosen one; None if no step
     launched anything. `main_ops` says of each op whether the figures per step count it, `given`
     what the user gave, with the model that was chosen. `gap_groups` are those of all gaps, as
-    `grouped_gaps` finds them."""
+    `grouped_gaps` finds them. `model_basis` is what a report by another model follows from."""
 
     median_step: int | None
     main_ops: Bools
     given: Given
     gap_groups: tuple[tuple[GapGroup, ...], Int64s]
     report: Report
+    model_basis: "ModelBasis"
+
+    def with_model(self, facts: Given) -> "Analysis":
+        """The analysis by the model, its sizes and its weights in `facts`, as `analyze` would make
+        it; captures, peak and rules must be those that it was made with."""
+        basis = self.model_basis
+        given, findings = choose_model(basis.median, facts)
+        costs = find_costs(basis.median, given)
+        changed = _by_model(costs, basis.answer_of(costs), basis.health, findings)
+        return replace(self, given=given, report=msgspec.structs.replace(self.report, **changed))
 
     def op_waits(self) -> "OpWaits | None":
         """How long each op waited for other devices, None without two that communicate; computed
@@ -77,6 +99,15 @@ class Analysis(FoundTrace):
         from decodescope.analyzer.reports.communication import waits_of
 
         return waits_of(self) if len(self.busy) > 1 else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModelBasis:
+    """The median step, its answer by costs, and the health without what is found of a model."""
+
+    median: MedianStep
+    answer_of: Callable[[Costs], Answer]
+    health: Health
 
 
 def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
@@ -103,33 +134,25 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
     )
     timed = timed_steps(timeline.steps, found.of_main_kind)
     step = _found_step(found, median_step(timeline.steps, found.interrupted_ns, timed))
-    given, findings = with_model(step, facts)
+    given, findings = choose_model(step, facts)
     costs = find_costs(step, given)
     unprofiled_ns = trace.capture.unprofiled_step_ns if trace.capture else None
     step_ns = 0 if step.step is None or step.shares is None else step.shares.window.length_ns
-    main, figures = _figures(
+    main, figures, answer_of = _figures(
         found,
         step,
-        costs,
         found.of_main_kind,
         interruptions_ns=sum(interruption.length_ns for interruption in interruptions),
         unprofiled_ns=unprofiled_ns,
         profiler_ns=step_ns - unprofiled_ns if step_ns and unprofiled_ns else 0,
     )
+    answer = answer_of(costs)
     reported_interruptions = interruption_reports(timeline, interruptions)
-    trace_health = health(
-        timeline,
-        figures["answer"].profiler_ratio,
-        reported_interruptions,
-        ranges.tree.cut,
-        costs.findings or findings,
-    )
-    figures["answer"] = _with_reservations(figures["answer"], trace_health)
+    trace_health = health(timeline, answer.profiler_ratio, reported_interruptions, ranges.tree.cut)
     groups = grouped_gaps(timeline, np.arange(len(timeline.gaps)))
     report = Report(
         schema_version=SCHEMA_VERSION,
         source=trace.source,
-        health=trace_health,
         devices=device_reports(timeline),
         steps=_step_reports(found, timed),
         capture=trace.capture,
@@ -142,6 +165,7 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         interruptions=reported_interruptions,
         communication=_communication(timeline),
         **figures,
+        **_by_model(costs, answer, trace_health, findings),
     )
     return Analysis(
         **_columns(found),
@@ -150,6 +174,7 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         given=given,
         gap_groups=groups,
         report=report,
+        model_basis=ModelBasis(step, answer_of, trace_health),
     )
 
 
@@ -160,16 +185,17 @@ def analysis_of_step(analysis: Analysis, index: int) -> Analysis:
     of_trace = analysis.report.answer
     unprofiled_ns = of_trace.unprofiled_step_ns if index in analysis.of_main_kind else None
     step = _found_step(analysis, index)
-    main, figures = _figures(
+    costs = find_costs(step, _given_of(analysis, index))
+    main, figures, answer_of = _figures(
         analysis,
         step,
-        find_costs(step, _given_of(analysis, index)),
         np.array([index]),
         interruptions_ns=int(analysis.interrupted_ns[index]),
         unprofiled_ns=None,
         profiler_ns=(of_trace.step_ns or 0) - unprofiled_ns if unprofiled_ns else 0,
     )
-    report = msgspec.structs.replace(analysis.report, **figures)
+    by_costs = {"answer": answer_of(costs), "step_cost": costs.step}
+    report = msgspec.structs.replace(analysis.report, **figures, **by_costs)
     return replace(analysis, median_step=index, main_ops=main.ops, report=report)
 
 
@@ -215,41 +241,55 @@ def _found_step(found: FoundTrace, step: int | None) -> MedianStep:
 def _figures(
     found: FoundTrace,
     standing: MedianStep,
-    costs: Costs,
     steps: Int64s,
     *,
     interruptions_ns: int,
     unprofiled_ns: int | None,
     profiler_ns: int,
-) -> tuple[MainSteps, dict[str, Any]]:
+) -> tuple[MainSteps, dict[str, Any], Callable[[Costs], Answer]]:
     """The figures of `steps` by the names of a report's fields: totals over those that no
-    interruption touches, and the answer of the one `standing` for them. The others are as in
-    `find_answer`."""
+    interruption touches; and the answer of the one `standing` for them, by its costs. The others
+    are as in `find_answer`."""
     main = find_main_steps(found, steps, found.interrupted_ns, found.interruptions)
-    launches, answer = launch_report(found, main.ops), Answer()
+    launches = launch_report(found, main.ops)
+    answer_of: Callable[[Costs], Answer] = _no_answer
     if standing.shares is not None:
-        host_steps = timed_steps(found.steps, steps)
-        answer = find_answer(
+        answer_of = partial(
+            find_answer,
             standing,
             standing.shares.window,
-            costs,
             steps=0 if standing.step is None else len(steps),
-            host=host_frames(found, host_steps, found.interruptions),
+            host=host_frames(found, timed_steps(found.steps, steps), found.interruptions),
             launches=launches,
             interruptions_ns=interruptions_ns,
             unprofiled_ns=unprofiled_ns,
             profiler_ns=profiler_ns,
         )
-    return main, {
+    figures = {
         "launches": launches,
         "kernels": kernel_reports(found, found.work, main.ops),
         "ranges": range_reports(found, found.ranges, main),
-        "answer": answer,
         "structure": standing.report,
         "layers": standing.layers,
-        "step_cost": costs.step,
         "main_steps": main_steps_report(found, main),
     }
+    return main, figures, answer_of
+
+
+def _no_answer(costs: Costs) -> Answer:
+    return Answer()
+
+
+def _by_model(
+    costs: Costs, answer: Answer, trace_health: Health, findings: tuple[Finding, ...]
+) -> dict[str, Any]:
+    """The fields of a report that depend on the model: its findings do not change the status."""
+    of_model = costs.findings or findings
+    trace_health = msgspec.structs.replace(
+        trace_health, findings=(*trace_health.findings, *of_model)
+    )
+    answer = _with_reservations(answer, trace_health)
+    return {"answer": answer, "health": trace_health, "step_cost": costs.step}
 
 
 def _with_reservations(answer: Answer, trace_health: Health) -> Answer:

@@ -59,10 +59,8 @@ def health(
     profiler_ratio: float | None = None,
     interruptions: Sequence[InterruptionReport] = (),
     ranges_cut: int = 0,
-    remarks: tuple[Finding, ...] = (),
 ) -> Health:
-    """Status and findings; `ranges_cut` is the number of ranges that the range tree left out,
-    `remarks` are findings that do not change the status.
+    """Status and findings; `ranges_cut` is the number of ranges that the range tree left out.
 
     "no_gpu_activity" without a single op; "degraded" if ops are unlinked or the reader left
     something out; otherwise "ok".
@@ -90,7 +88,7 @@ def health(
         status = "no_gpu_activity"
     elif any(finding.code not in _HARMLESS for finding in findings):
         status = "degraded"
-    return Health(status=status, unlinked_gpu_ops=unlinked, findings=(*findings, *remarks))
+    return Health(status=status, unlinked_gpu_ops=unlinked, findings=findings)
 
 
 def _findings(timeline: Timeline, profiler_ratio: float | None, unlinked: int) -> Iterator[Finding]:

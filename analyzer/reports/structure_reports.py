@@ -143,7 +143,7 @@ def _typical(sizes: Int64s) -> int:
     return int(values[len(counts) - 1 - int(counts[::-1].argmax())])
 
 
-def with_model(found: MedianStep, facts: Given) -> tuple[Given, tuple[Finding, ...]]:
+def choose_model(found: MedianStep, facts: Given) -> tuple[Given, tuple[Finding, ...]]:
     """The facts with the model of the trace, if there is one: the user's, that of its capture, or a
     guess by the step that stands for the trace; and what is to be said about a guess."""
     trace = found.timeline.trace

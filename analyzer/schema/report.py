@@ -85,10 +85,22 @@ class CaptureInfo(Struct, frozen=True):
     lead_steps: Int64 = 0
 
 
+class LiveRates(Struct, frozen=True):
+    """The rates of a live run when a window was captured: tokens of all sequences a second, and
+    step times of the steps before, without a profiler."""
+
+    tokens_per_s: float
+    step_p50_ns: int
+    step_p99_ns: int
+
+
 class Source(Struct, frozen=True):
+    """`live` is known of a window in a recording."""
+
     path: str
     format: SourceFormat
     events: int
+    live: LiveRates | None = None
 
 
 class Finding(Struct, frozen=True):

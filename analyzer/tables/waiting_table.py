@@ -17,11 +17,12 @@ from decodescope.analyzer.tables.launches_table import PERCENTILES, Distribution
 
 @dataclass(frozen=True, slots=True)
 class RankFile:
-    """The file of a rank, whether it is chosen for a comparison (None: there is nothing to choose),
-    and the share of its window in which it communicated."""
+    """The file of a rank, the side of a comparison that it is on ("" for none), and the share of
+    its window in which it communicated."""
 
+    key: str
     name: str
-    chosen: bool | None
+    side: str
     communication_share: float | None
 
 
@@ -55,7 +56,7 @@ def waiting_table(
             WaitingRow(rank, rank.rank == straggler, files.get(rank.rank))
             for rank in communication.ranks
         ],
-        key=lambda row: row.rank.rank if row.file is None else row.file.name,
+        key=lambda row: row.rank.rank if row.file is None else row.file.key,
         search=lambda row: f"rank {row.rank.rank} {row.file.name if row.file else ''}",
     )
 
@@ -65,22 +66,22 @@ def _matched(figure: str) -> Callable[[WaitingRow], int | None]:
     return lambda row: getattr(row.rank, figure) if row.rank.collectives else None
 
 
-def _is_chosen(row: WaitingRow) -> bool:
-    return row.file is not None and bool(row.file.chosen)
+def _side(row: WaitingRow) -> str:
+    return row.file.side if row.file is not None else ""
 
 
 _CHOICE: Column[WaitingRow] = Column(
     "chosen",
     "choose",
     TEXT,
-    "Whether its file is chosen for a comparison.",
-    "file.chosen",
-    text=lambda row: "[x]" if _is_chosen(row) else "[ ]",
-    sort=lambda row: not _is_chosen(row),
+    "The side of a comparison that its file is on.",
+    "file.side",
+    text=lambda row: f"[{_side(row) or ' '}]",
+    sort=_side,
     first="down",
     priority=2,
     least=6,
-    tone=lambda row: "key" if _is_chosen(row) else "plain",
+    tone=lambda row: "key" if _side(row) else "plain",
 )
 _FILE: tuple[Column[WaitingRow], ...] = (
     Column("file", "file", NAME, "Its file.", "file.name", priority=6, tone="dim"),

@@ -11,6 +11,7 @@ from decodescope.analyzer.text.formatting import count, duration, rate, signific
 from decodescope.analyzer.vocabulary.words import bound_words, counted_steps, step_words
 
 REFUSED = "model_not_used"
+MODEL_FINDINGS = (REFUSED, "model_guessed", "model_candidates")
 _MOST_KINDS, _MOST_FRAMES = 3, 2
 
 

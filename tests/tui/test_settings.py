@@ -140,7 +140,7 @@ async def test_a_model_of_the_list_and_a_prompt(live):
         shown = text_of(live.app)
         assert "1.24 B" in shown
         assert "random weights, no download" in shown
-        await pilot.press("tab", "down", "enter")
+        await pilot.press("down", "down", "enter")
         assert screen.query_one("#model", Input).value == "llama-3.2-1b@random"
         screen.query_one("#context", Input).value = ""
         screen.query_one(TextArea).text = "def f():\n    return"
@@ -260,19 +260,22 @@ async def test_the_list_begins_at_the_model_that_is_named(live):
         screen.query_one("#model", Input).value = "/no/such/model"
         await pilot.press("down", "up", "enter")
         assert screen.query_one("#model", Input).value == "llama-3.2-1b@random"
-        await pilot.press("tab", "tab", "down")
+        # To the next field, never into the list.
+        await pilot.press("tab", "down")
         assert screen.focused is screen.query_one("#context", Input)
 
 
 async def test_folders_are_completed(live, tmp_path: Path):
     (tmp_path / "checkpoints" / "mine").mkdir(parents=True)
     (tmp_path / "checkpoints" / "model.json").touch()
+    (tmp_path / "checkpoints" / "more").mkdir()
     async with live.app.run_test(size=(140, 36)) as pilot:
         model = (await opened(live, pilot)).query_one("#model", Input)
-        for begun, completed in (
-            (f"{tmp_path}/check", f"{tmp_path}/checkpoints/"),
-            (f"{tmp_path}/checkpoints/m", f"{tmp_path}/checkpoints/mine/"),
-            ("llama", "llama-3.2-1b@random"),
+        for begun, completed, accepts in (
+            (f"{tmp_path}/check", f"{tmp_path}/checkpoints/", "right"),
+            (f"{tmp_path}/checkpoints/m", f"{tmp_path}/checkpoints/mine/", "right"),
+            (f"{tmp_path}/checkpoints/m", f"{tmp_path}/checkpoints/mine/", "tab"),
+            ("llama", "llama-3.2-1b@random", "tab"),
         ):
             model.value = ""
             for key in begun:
@@ -281,7 +284,7 @@ async def test_folders_are_completed(live, tmp_path: Path):
                 await pilot.pause(0.01)
                 if model._suggestion == completed:
                     break
-            await pilot.press("right")
+            await pilot.press(accepts)
             assert model.value == completed
         assert await model.suggester.get_suggestion("/no/such/folder/x") is None
         assert await model.suggester.get_suggestion("~no-one/x") is None
@@ -319,7 +322,7 @@ async def test_every_field_can_be_reached_at_every_size(live, size):
             await pilot.press("tab")
             await pilot.pause()
     assert seen == {
-        "model", "Choices", "context", "batch", "tokens", "temperature", "top-k", "top-p",
+        "model", "context", "batch", "tokens", "temperature", "top-k", "top-p",
         "seed", "prompt", "Button",
     }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Actions on files: find and open them, export what is shown."""
+"""Actions on files: find and open them, name their model, export what is shown."""
 
 from functools import partial
 from pathlib import Path
@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from decodescope.analyzer.io.files import write_atomically, write_json, write_new_file
 from decodescope.analyzer.protocol.messages import Pause, Resume
 from decodescope.tui.actions.pages import PageController
+from decodescope.tui.actions.run import RunController
 from decodescope.tui.feeds import Feeds
 from decodescope.tui.library import FilesRead, window_health
 from decodescope.tui.model.feed import Feed, open_feed
+from decodescope.tui.model.notices import RECORDED_ELSEWHERE
 from decodescope.tui.model.view import COMPARISON_PAGE, Window
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.panels.messages import AskFile
@@ -22,8 +24,8 @@ if TYPE_CHECKING:
 class FileController:
     """Files are read and written in the background; a bad one changes nothing that is shown."""
 
-    def __init__(self, feeds: Feeds, pages: PageController) -> None:
-        self._feeds = feeds
+    def __init__(self, feeds: Feeds, pages: PageController, runs: RunController) -> None:
+        self._feeds, self._runs = feeds, runs
         self._app, self._painter, self._library = feeds.app, feeds.painter, feeds.library
         self._pages = pages
         # Whether the live worker decoded before a file was shown instead.
@@ -86,6 +88,26 @@ class FileController:
     def _picture(self) -> bytes:
         return self._app.export_screenshot(title="decodescope").encode()
 
+    def model(self) -> None:
+        """Name the model of what is open; a live run has settings instead."""
+        from decodescope.analyzer import Given
+        from decodescope.tui.screens.naming import ModelScreen
+
+        window, feed = self._painter.shown()[0].window, self._feeds.shown
+        if feed.kind == "live":
+            self._runs.settings()
+        elif window is None:
+            self._app.notify("Nothing is analysed yet whose model could be named.")
+        else:
+            screen = ModelScreen(window.whole.analysis, feed.source.given or Given())
+
+            def named(given: Given | None) -> None:
+                self._feeds.name_model(given)
+                if given is not None and window.step is not None:
+                    self._pages.choose_step(window.step)
+
+            self._app.push_screen(screen, named)
+
     async def open(self) -> None:
         from decodescope.tui.panels.files import PathPanel
 
@@ -102,8 +124,6 @@ class FileController:
                 return
             case "browse":
                 library.browse(asked.text)
-            case "complete":
-                library.complete()
             case "point":
                 library.point(asked.path)
             case "mark":
@@ -148,6 +168,8 @@ class FileController:
                 feed.analysed(job, window)
             if index < len(feed.source.paths):
                 self._library.health(window.path, window_health(window))
+        if self._feeds.live is not None and feed.kind == "replay":
+            feed.set(banner=RECORDED_ELSEWHERE)
         if self._feeds.focus.page == "files":
             self._feeds.focus.page = PAGES[0].name
         self._feeds.show(feed)

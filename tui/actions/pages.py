@@ -11,7 +11,7 @@ from decodescope.tui.actions.run import RunController
 from decodescope.tui.background import window_of_step
 from decodescope.tui.commands import offered, reachable, rekeyed
 from decodescope.tui.feeds import Feeds
-from decodescope.tui.model.view import LOG_PAGE, Window
+from decodescope.tui.model.view import COMPARISON_PAGE, LOG_PAGE, Window
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.panels.messages import Choose, ChooseStep, Narrow, PageRequest, Sift, Turn
 from decodescope.tui.panels.panel import Panel
@@ -58,6 +58,8 @@ class PageController:
         if name == "files":
             live = self._feeds.live
             self._feeds.library.refresh(live is not None and self._feeds.shown is not live)
+        if name == COMPARISON_PAGE:
+            self._feeds.library.look_beside(self._feeds.shown.source.paths)
         self._painter.paint()
 
     def answer(self, request: PageRequest) -> None:

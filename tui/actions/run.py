@@ -17,6 +17,7 @@ from decodescope.analyzer.recordings.recording import RecordingMark
 from decodescope.tui.feeds import Feeds
 from decodescope.tui.link.base import NEWEST_NS, Seek, Speed
 from decodescope.tui.model.replaying import last_of, neighbour_mark, next_speed
+from decodescope.tui.panels.messages import AskFile
 
 RESTART_WITHIN_S = 3.0
 
@@ -43,7 +44,7 @@ class RunController:
             self._app.push_screen(screen, self.choose)
 
     async def choose(self, index: int | None) -> None:
-        """Switch to the variant, or the trace file, at this place of the list."""
+        """Switch to the variant, its recording, or the trace file, at this place of the list."""
         view, feed = self._feeds.view(), self._feeds.shown
         if index is None or not 0 <= index < len(view.choices):
             return
@@ -52,6 +53,8 @@ class RunController:
             self._feeds.select_file(index)
         elif choice.unavailable is not None:
             self._app.notify(f"{choice.name}: {choice.unavailable}", severity="warning")
+        elif choice.recorded is not None:
+            self._app.post_message(AskFile("open", choice.recorded))
         elif view.playback is not None:
             await self._seek(last_of(view.playback, choice.name))
         elif feed.kind == "live" and index != view.current:

@@ -1,45 +1,107 @@
-"""The candidates of a comparison: the variants of a live run, or the opened files."""
+"""The candidates of a comparison: the variants of a live run, or files."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from decodescope.analyzer.protocol.messages import VariantInfo
+from decodescope.tui.model.comparing import SideName
+from decodescope.tui.model.shelf import FileEntry
 from decodescope.tui.model.view import View
 
 _INTERPRETED = "Triton's interpreter: tokens and accuracy, no speed"
+# Of the bundled recordings, what shows most: it is offered where there is nothing else to compare.
+DEMO = ("eager", "fused+graph")
+_A_AND_B: tuple[SideName, SideName] = ("A", "B")
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A variant or a file. `unavailable` says why it cannot be compared. `chosen`: it will be."""
+    """A variant, whose `key` is its name, or a file, whose `key` is its path. `unavailable` says
+    why it cannot be compared. `side`: the side of a comparison that it is on, "x" of a variant."""
 
+    key: str
     name: str
     about: str
-    unavailable: str | None
-    chosen: bool
+    unavailable: str | None = None
+    side: SideName = ""
 
 
 def comparison_candidates(view: View) -> tuple[Candidate, ...]:
-    """Those that can be compared come first. Until the user changes it, every variant that is timed
-    here is chosen, or the first two files."""
-    toggled = view.comparison.toggled
-    if view.kind == "trace":
-        # The merged ranks after several files are no file.
-        files = view.choices[:-1] if len(view.choices) > 1 else view.choices
-        return tuple(
-            Candidate(choice.name, choice.summary, None, (index < 2) != (choice.name in toggled))
-            for index, choice in enumerate(files)
-        )
-    if view.kind != "live" or view.hello is None:
-        return ()
+    """The variants of a live run, those that can be compared first; where fewer than two are timed,
+    recordings follow. Else files: what is open, its folder, the bundled recordings. Until the user
+    changes it, every variant that is timed is chosen."""
+    if view.kind != "live":
+        return _files(view)
     variants = []
-    for info in view.hello.variants:
+    for info in _variants(view):
         # What only the interpreter runs cannot be watched live, but it can be compared.
         why = None if info.interpreted else info.unavailable
         about = _INTERPRETED if info.interpreted else info.summary
-        chosen = why is None and (not info.interpreted) != (info.name in toggled)
-        variants.append(Candidate(info.name, about, why, chosen))
-    return tuple(sorted(variants, key=lambda candidate: candidate.unavailable is not None))
+        chosen = why is None and (not info.interpreted) != (info.name in view.comparison.toggled)
+        variants.append(Candidate(info.name, info.name, about, why, "x" if chosen else ""))
+    variants.sort(key=lambda candidate: candidate.unavailable is not None)
+    timed = [info for info in _variants(view) if not (info.unavailable or info.interpreted)]
+    if view.hello is None or len(timed) > 1:
+        return tuple(variants)
+    return (*variants, *_files(view))
+
+
+def _variants(view: View) -> tuple[VariantInfo, ...]:
+    return view.hello.variants if view.hello is not None else ()
+
+
+def _files(view: View) -> tuple[Candidate, ...]:
+    # The demo pair comes before other recordings.
+    entries = sorted(
+        view.shelf.nearby, key=lambda e: e.place == "bundled" and e.variant not in DEMO
+    )
+    first, chosen, opened = _first_sides(entries), view.comparison.sides, opened_paths(view)
+    files = []
+    for entry in entries:
+        place = entry.place if entry.place in ("open", "bundled") else ""
+        about = " · ".join(filter(None, (place, entry.about or entry.kind)))
+        key = str(entry.path)
+        side = chosen.get((key, *opened), first.get(key, ""))
+        files.append(Candidate(key, entry.path.name, about, side=side))
+    return tuple(files)
+
+
+def opened_paths(view: View) -> tuple[str, ...]:
+    """What is open: the sides that the user chose hold beside that."""
+    return tuple(str(entry.path) for entry in view.shelf.nearby if entry.place == "open")
+
+
+def _first_sides(entries: Sequence[FileEntry]) -> dict[str, SideName]:
+    """The first two opened files; of a trace that is alone in its folder, the demo pair."""
+    opened = [entry for entry in entries if entry.place == "open"]
+    alone = all(entry.place in ("open", "bundled") for entry in entries)
+    if len(opened) > 1 or (opened and (opened[0].variant or not alone)):
+        return {str(entry.path): side for entry, side in zip(opened, _A_AND_B, strict=False)}
+    demo = {entry.variant: str(entry.path) for entry in entries if entry.place == "bundled"}
+    return {demo[name]: side for name, side in zip(DEMO, _A_AND_B, strict=True) if name in demo}
+
+
+def next_side(candidates: Sequence[Candidate], key: str) -> SideName:
+    """The side that a file is put on next: B, then A, then none; without another on A, A first."""
+    now = next((each.side for each in candidates if each.key == key), "")
+    if now == "A":
+        return ""
+    on_a = any(each.side == "A" and each.key != key for each in candidates)
+    return "B" if now == "" and on_a else "A"
+
+
+def sides_to_compare(
+    candidates: Sequence[Candidate], cursor: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The files of A and of B: without any on B, the one at the `cursor`, else the first that is on
+    no side."""
+    sides = {side: [each.key for each in candidates if each.side == side] for side in _A_AND_B}
+    free = [each.key for each in candidates if not each.side and each.unavailable is None]
+    if not sides["B"] and sides["A"]:
+        sides["B"] = [cursor] if cursor in free else free[:1]
+    return tuple(sides["A"]), tuple(sides["B"])
 
 
 def chosen_names(view: View) -> tuple[str, ...]:
-    """The candidates that are chosen; the first is the base."""
-    return tuple(candidate.name for candidate in comparison_candidates(view) if candidate.chosen)
+    """The variants that are chosen; the first is the base."""
+    return tuple(each.name for each in comparison_candidates(view) if each.side == "x")

@@ -1,7 +1,8 @@
 """A comparison as the app follows it: its events folded into one immutable state."""
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
 
 from decodescope.analyzer.comparing.comparison_messages import (
     ComparisonConfig,
@@ -16,6 +17,10 @@ from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.link.comparison import ComparisonLinkEvent
 
+if TYPE_CHECKING:
+    from decodescope.analyzer.tracks.aligned_steps import AlignedSteps
+
+SideName = Literal["", "A", "B", "x"]
 Phase = Literal["idle", "reading", "running", "cancelling", "cancelled", "done", "failed"]
 
 DEFAULT_ROUNDS = 5
@@ -34,16 +39,19 @@ class MeasuredRun:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonState:
-    """A comparison and its result. `toggled` are the candidates whose choice the user
-    changed. `run_began` is when the run in progress began (monotonic seconds).
+    """A comparison and its result. `toggled` are the variants whose choice the user changed,
+    `sides` the files that the user put on a side, each with what was open. `run_began`
+    is when the run in progress began (monotonic seconds).
 
     `result` is the latest comparison or diff, also while the next round is measured and after a
-    failure; `origin` says what it is of. `side` is compared with the first one in detail, "" for
-    the last. `worker_paused`: the live worker waits until the comparison has ended.
+    failure; `origin` says what it is of, and `steps` are those of files. `side` is compared with
+    the first one in detail, "" for the last. `worker_paused`: the live worker waits until the
+    comparison has ended.
     """
 
     phase: Phase = "idle"
     toggled: frozenset[str] = frozenset()
+    sides: Mapping[tuple[str, ...], SideName] = field(default_factory=dict)
     rounds: int = DEFAULT_ROUNDS
     config: ComparisonConfig | None = None
     progress: ComparisonProgress | None = None
@@ -51,6 +59,7 @@ class ComparisonState:
     runs: tuple[MeasuredRun, ...] = ()
     result: Comparison | Diff | None = None
     origin: str = ""
+    steps: "AlignedSteps | None" = None
     error: str = ""
     side: str = ""
     worker_paused: bool = False
@@ -69,6 +78,7 @@ class ComparisonState:
         return ComparisonState(
             phase="running",
             toggled=self.toggled,
+            sides=self.sides,
             rounds=self.rounds,
             config=config,
             run_began=now,

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from decodescope.analyzer.protocol.messages import (
     Bye,
@@ -40,6 +41,9 @@ from decodescope.tui.model.sources import (
 )
 from decodescope.tui.model.view import AppClock, Kind, SpeedSample, View, Window, remaining
 from decodescope.tui.model.windows import Job, Windows
+
+if TYPE_CHECKING:
+    from decodescope.analyzer import Given
 
 HISTORY_SAMPLES = 2400
 
@@ -268,6 +272,19 @@ class Feed:
                 self.set(state="unreadable", detail="")
         if error:
             self.alarm(error)
+
+    def name_model(self, given: "Given", now: float) -> None:
+        """Judge what is shown, and what comes, by the model that is given. Merged ranks are read
+        again, for the reports of each."""
+        assert not isinstance(self.source, LiveSource)
+        self.source = replace(self.source, given=given)
+        self.windows.name_model(given)
+        window, current = self.windows.of(self._state.current), self._state.current
+        self.set(window=window)
+        if window is not None:
+            self._note_findings(current, window.report.health.findings)
+            if window.ranks is not None:
+                self.windows.expect(self.source.paths, current, now)
 
     def set(self, **changes: object) -> None:
         state = replace(self._state, **changes)  # type: ignore[arg-type]

@@ -47,7 +47,7 @@ ENDED_BY_USER = Banner(
 
 def no_cuda(hello: Hello) -> Banner:
     """The model runs on the CPU because there is no CUDA device."""
-    offer = "o opens a recorded H200 run   esc" if bundled_recordings() else "esc dismiss"
+    offer = "v, o recorded H200 runs   esc" if bundled_recordings() else "esc dismiss"
     return Banner("warning", f"No CUDA device: running {hello.model} on the CPU", (), offer)
 
 
@@ -55,6 +55,14 @@ def degraded(name: str, findings: Sequence[Finding]) -> Banner:
     """The file was read, but what is wrong with it affects its figures."""
     more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
     return Banner("warning", f"{name} is degraded: {findings[0].message}{more}")
+
+
+RECORDED_ELSEWHERE = Banner(
+    "warning",
+    "A recording of another machine, not a run of this one",
+    (),
+    "8 back to the run   esc",
+)
 
 
 def failure(message: Failure, replayed: bool) -> Banner:

@@ -4,10 +4,10 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import takewhile
+from itertools import islice, takewhile
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
@@ -18,12 +18,13 @@ from decodescope.analyzer.readers.reading import format_of
 from decodescope.analyzer.recordings.bundled import recording_head
 from decodescope.analyzer.recordings.following import is_being_written
 
-Place = Literal["live", "captured", "recent", "bundled", "folder"]
+Place = Literal["live", "open", "captured", "recent", "bundled", "folder"]
 
 FOLDER, UNKNOWN, GROWING = "folder", "not a trace", "recording now"
 MAX_LISTED = 5000
 # Opening a file to see what it is takes a while on a network's disk.
 _MAX_LOOKED_INTO = 1000
+_MAX_BESIDE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,11 @@ class FileEntry:
         return self.kind == os.strerror(errno.ENOENT)
 
     @property
+    def variant(self) -> str:
+        """The variant of a recording, "" of other files."""
+        return self.about.partition(" · ")[0]
+
+    @property
     def name(self) -> str:
         name = self.path.name or str(self.path)
         return f"{name}/" if self.kind == FOLDER else name
@@ -54,7 +60,8 @@ class Shelf:
     with its entries in `listed` (None until they are read). `known` are the other files.
 
     `health` is what is known of the files that were opened. `reading` names what is being read,
-    `problem` says why the last wish failed, and `pointed` is under the cursor.
+    `problem` says why the last wish failed, and `pointed` is under the cursor. `nearby` is what can
+    be compared: the opened files, the others in the folder of the first, and the bundled ones.
     """
 
     typed: str = ""
@@ -66,6 +73,7 @@ class Shelf:
     reading: str = ""
     problem: str = ""
     pointed: Path | None = None
+    nearby: tuple[FileEntry, ...] = ()
 
     def visible(self) -> tuple[FileEntry, ...]:
         """Everything, or while a path is typed, what of its folder begins as it ends."""
@@ -85,6 +93,20 @@ class Shelf:
         if len(common) < len(prefix):
             return self.typed
         return self.typed.removesuffix(prefix) + common + ending
+
+    def suggested(self) -> str | None:
+        """`typed` with the first entry that begins as it ends, None without one."""
+        first = next(iter(self._fitting()), None)
+        if first is None or not self.typed:
+            return None
+        ending = os.sep if first.kind == FOLDER else ""
+        return self.typed.removesuffix(os.path.split(self.typed)[1]) + first.path.name + ending
+
+    @property
+    def complete(self) -> bool:
+        """Whether `typed` ends as a folder, or names an entry."""
+        name = os.path.split(self.typed)[1]
+        return not name or any(entry.path.name == name for entry in self._fitting())
 
     def _fitting(self) -> tuple[FileEntry, ...]:
         prefix = os.path.split(self.typed)[1]
@@ -125,14 +147,29 @@ def listing(folder: Path) -> tuple[FileEntry, ...]:
     return (*folders, *looked, *files[_MAX_LOOKED_INTO:])
 
 
-def folders(folder: Path) -> tuple[FileEntry, ...]:
-    """The folders in `folder`; none if it cannot be read."""
+def names_in(folder: Path) -> tuple[FileEntry, ...]:
+    """The entries of `folder` by name, not looked into; none if it cannot be read."""
     try:
         with os.scandir(folder) as entries:
-            names = [entry.path for entry in entries if _is_folder(entry)]
+            kinds = {entry.path: FOLDER * _is_folder(entry) for entry in entries}
     except (OSError, ValueError):
         return ()
-    return tuple(FileEntry(Path(name), "folder", FOLDER) for name in sorted(names))
+    return tuple(FileEntry(Path(name), "folder", kinds[name]) for name in sorted(kinds))
+
+
+def beside(opened: Sequence[Path], bundled: Sequence[Path]) -> tuple[FileEntry, ...]:
+    """The opened files, the traces and recordings beside the first, and the bundled recordings."""
+    found = {path.resolve(): look(path, "open") for path in opened}
+    shipped = {path.resolve(): path for path in bundled}
+    with contextlib.suppress(OSError):
+        listed = listing(opened[0].parent) if opened else ()
+        readable = (entry for entry in listed if entry.kind not in (FOLDER, UNKNOWN))
+        for entry in islice(readable, _MAX_BESIDE):
+            if entry.path.resolve() not in shipped:
+                found.setdefault(entry.path.resolve(), entry)
+    for real, path in shipped.items():
+        found.setdefault(real, look(path, "bundled"))
+    return tuple(found.values())
 
 
 def look(path: Path, place: Place) -> FileEntry:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.io.files import names_of
 from decodescope.analyzer.protocol.messages import Hello
+from decodescope.analyzer.recordings.bundled import bundled_variants
 from decodescope.analyzer.recordings.following import FollowedRecording, is_being_written
 from decodescope.analyzer.recordings.recording import is_recording
 from decodescope.tui.link.base import Link, Playback
@@ -50,13 +51,19 @@ class LiveSource:
         """A worker is no file."""
         return ()
 
+    @property
+    def given(self) -> None:
+        """A worker says everything itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReplaySource:
-    """A recording, played by `link`; None plays it with its own timing."""
+    """A recording, played by `link`; None plays it with its own timing. `given` is what the user
+    named of its model."""
 
     path: Path
     link: Link | None = None
+    given: "Given | None" = None
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -105,15 +112,27 @@ _NOT_RECORDED = "not recorded"
 
 
 def variants_of(hello: Hello, playback: Playback | None) -> tuple[Choice, ...]:
-    """The variants that a worker has; of a recording, those that it holds can be chosen."""
+    """The variants that a worker has; of a recording, those that it holds can be chosen. Without a
+    GPU, and from a bundled recording, others lead to their bundled recordings."""
     choices = tuple(Choice(info.name, info.summary, info.unavailable) for info in hello.variants)
-    if playback is None:
-        return choices
-    held = {mark.variant for mark in playback.marks}
-    return tuple(
-        replace(choice, unavailable=None if choice.name in held else _NOT_RECORDED)
-        for choice in choices
-    )
+    stand_in = (hello.device, hello.weights) == ("cpu", "bundled")
+    if playback is not None:
+        held = {mark.variant for mark in playback.marks}
+        choices = tuple(
+            replace(choice, unavailable=None if choice.name in held else _NOT_RECORDED)
+            for choice in choices
+        )
+        stand_in = any(hello == greeting for _, greeting in bundled_variants().values())
+    return tuple(map(_recorded, choices)) if stand_in else choices
+
+
+def _recorded(choice: Choice) -> Choice:
+    """The choice, as a bundled recording if there is no other way to see it."""
+    path, hello = bundled_variants().get(choice.name, (None, None))
+    if choice.unavailable is None or path is None or hello is None:
+        return choice
+    device, model = hello.device_name.removeprefix("NVIDIA "), hello.model.partition("@")[0]
+    return Choice(choice.name, f"recorded on {device} with {model}", recorded=path)
 
 
 def with_running(choices: tuple[Choice, ...], variant: str) -> tuple[Choice, ...]:
@@ -121,9 +140,7 @@ def with_running(choices: tuple[Choice, ...], variant: str) -> tuple[Choice, ...
     if variant not in [choice.name for choice in choices]:
         return (*choices, Choice(variant, ""))
     return tuple(
-        replace(choice, unavailable=None)
-        if (choice.name, choice.unavailable) == (variant, _NOT_RECORDED)
-        else choice
+        replace(choice, unavailable=None, recorded=None) if choice.name == variant else choice
         for choice in choices
     )
 

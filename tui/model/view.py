@@ -17,7 +17,7 @@ from decodescope.tui.model.picks import NOTHING, Selection
 from decodescope.tui.model.shelf import NO_FILES, Shelf
 
 if TYPE_CHECKING:
-    from decodescope.analyzer import Analysis
+    from decodescope.analyzer import Analysis, Given
     from decodescope.analyzer.schema.communication_report import CommunicationReport
     from decodescope.analyzer.schema.ranks_report import RanksReport
     from decodescope.analyzer.tracks.build import Tracks
@@ -89,6 +89,11 @@ class Window:
     def report(self) -> Report:
         return self.analysis.report
 
+    def with_model(self, given: "Given") -> "Window":
+        """The same window, by the model that is given."""
+        analysis = self.analysis.with_model(given)
+        return replace(self, analysis=analysis, tracks=replace(self.tracks, analysis=analysis))
+
     @property
     def communication(self) -> "CommunicationReport | None":
         """Who waits for whom: among merged ranks, or the GPUs of one trace."""
@@ -112,11 +117,13 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Something a number key selects: a variant, or an opened trace file."""
+    """Something a number key selects: a variant, or an opened trace file. A variant that does not
+    run here may have been `recorded` in a file."""
 
     name: str
     summary: str
     unavailable: str | None = None
+    recorded: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

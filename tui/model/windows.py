@@ -2,8 +2,12 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from decodescope.tui.model.view import Window
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.reports.user_facts import Given
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,11 @@ class Windows:
         """The job that is due, for whoever analyses it now."""
         job, self._due = self._due, None
         return job
+
+    def name_model(self, given: "Given") -> None:
+        """Judge every window by the model that is given."""
+        for index, window in self._latest.items():
+            self._latest[index] = window.with_model(given)
 
     def answered(self, job: Job) -> None:
         if job is self._expected:

@@ -16,6 +16,7 @@ _DETAILS_BESIDE_WIDTH = 110
 Shares = tuple[tuple[str, float], ...]
 _LEAST_ANSWER, _LEAST_OF_RUN, _SOME_ANSWER, _SOME_TRACKS = 5, 2, 14, 6
 _STATUS_ROWS = 4
+_SOME_PARTS = 7
 _TABLES_OF_RANKS = ("gpus", "collectives", "skew")
 _TABLES_OF_CHANGES = ("ab_step", "ab_ranges", "ab_kernels")
 
@@ -87,6 +88,7 @@ def comparison_bands(room: Room) -> list[Band]:
     bands += _rank_bands(room, edge)
     few, some = edge + min(sides, 3), edge + min(sides, 8)
     bands.append(Band((("ab_sides", 1.0),), few, edge + sides, 1, 3, some))
+    steps = wanted.get("ab_steps", 0)
     tables = [name for name in _TABLES_OF_CHANGES if wanted.get(name)]
     rows = {name: max(edge + 1 + wanted[name], edge + 3) for name in tables}
     beside = room.width >= COMPARISON_BESIDE_WIDTH and len(tables) > 1
@@ -96,7 +98,13 @@ def comparison_bands(room: Room) -> list[Band]:
         share = tuple((name, 1 / len(names)) for name in names)
         comfort = edge + 6 if len(names) > 1 else edge + 4
         most = max(rows[name] for name in names)
-        bands.append(Band(share, edge + 3, most, 6 + place, 5 - place, comfort))
+        # Beside the steps, a table that is read comes before one that has room for two rows.
+        least = edge + (3 if place or not steps else _SOME_PARTS)
+        priority = 6 + place + bool(place)
+        bands.append(Band(share, least, max(most, least), priority, 5 - place, max(comfort, least)))
+    if steps:
+        place = len(bands) - len(lines)
+        bands.insert(place, Band((("ab_steps", 1.0),), edge + steps, edge + steps, 7))
     return bands
 
 
@@ -135,8 +143,9 @@ _COMPARISON = (
     "comparing.setup:ComparisonSetupPanel",
     "comparing.status:ComparisonStatusPanel",
     "comparing.ranks:WaitingGpusPanel,CollectivesPanel,SkewPanel",
-    "comparing.tables:ComparisonSidesPanel,ComparisonStepPanel",
-    "comparing.tables:ComparisonRangesPanel,ComparisonKernelsPanel",
+    "comparing.tables:ComparisonSidesPanel",
+    "comparing.steps:ComparisonStepsPanel",
+    "comparing.tables:ComparisonStepPanel,ComparisonRangesPanel,ComparisonKernelsPanel",
 )
 _TIMELINE = ("timeline.timeline_panel:TimelinePanel",)
 _KERNELS = ("kernels:KernelTablePanel",)

@@ -6,11 +6,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import ClassVar
 
-from rich.segment import Segment
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.strip import Strip
 from textual.widgets import Input
 
 from decodescope.analyzer.tables.columns import BYTES, NAME, PLACE, TEXT, Column, Table, Tone
@@ -20,27 +18,16 @@ from decodescope.tui.model.shelf import FOLDER, UNKNOWN, FileEntry, Shelf
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.messages import AskFile
 from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.prompt import CompletingInput, Completion
 from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet, wrapped
 from decodescope.tui.panels.table import TablePanel
 from decodescope.tui.panels.table_rows import Rows, TableRows
 
 
-class PlainInput(Input):
-    """Shows "?" for what is not printable: names of files may be completed to."""
-
-    def render_line(self, y: int) -> Strip:
-        shown = (
-            Segment("".join(c if c.isprintable() else "?" for c in text), style, control)
-            for text, style, control in super().render_line(y)
-        )
-        return Strip(shown).adjust_cell_length(self.size.width)
-
-
-class PathInput(PlainInput):
-    """The path field: tab completes, down and escape lead to the table."""
+class PathInput(CompletingInput):
+    """The path field: down and escape lead to the table."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("tab", "complete", "Complete", show=False),
         Binding("down,escape", "leave", "To the table", show=False),
     ]
     DEFAULT_CSS = """
@@ -48,9 +35,6 @@ class PathInput(PlainInput):
         border: none; height: 1; padding: 0; position: absolute; background: $surface;
     }
     """
-
-    def action_complete(self) -> None:
-        self.post_message(AskFile("complete"))
 
     def action_leave(self) -> None:
         self.screen.query_one(FilesPanel).focus()
@@ -71,9 +55,8 @@ class PathPanel(Panel[PathData]):
     NAME = "path"
 
     def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
-        self.field = PathInput(
-            placeholder="a path: tab completes, enter opens", select_on_focus=False
-        )
+        completion = Completion("files", view.shelf.folder)
+        self.field = PathInput(completion, placeholder="a path: tab completes, enter opens")
         super().__init__(brush, view, moment)
 
     def compose(self) -> ComposeResult:
@@ -267,7 +250,7 @@ _PLACES: tuple[Column[FileEntry], ...] = (
         TEXT,
         "The variant that it recorded.",
         lambda entry: entry.about,
-        text=lambda entry: entry.about.partition(" · ")[0],
+        text=lambda entry: entry.variant,
         priority=6,
         tone="dim",
     ),

@@ -58,12 +58,12 @@ class GoTo(Message):
 
 @dataclass
 class AskFile(Message):
-    """A request of page 8: list the folder of the path field, which says `text` now; complete it;
-    the cursor is on `path`; mark `path` to be opened together with others, or unmark it; open
-    `path`, with all others that are marked if it is (a folder is listed); open the file that `text`
-    names; show the worker again, which is paused behind a file."""
+    """A request of page 8: list the folder of the path field, which says `text` now; the cursor is
+    on `path`; mark `path` to be opened together with others, or unmark it; open `path`, with all
+    others that are marked if it is (a folder is listed); open the file that `text` names; show the
+    worker again, which is paused behind a file."""
 
-    do: Literal["browse", "complete", "point", "mark", "open", "open_typed", "back_to_live"]
+    do: Literal["browse", "point", "mark", "open", "open_typed", "back_to_live"]
     path: Path = Path()
     text: str = ""
 

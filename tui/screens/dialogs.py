@@ -15,14 +15,15 @@ from textual.widget import Widget
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.text.formatting import position
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import CHOICE_KEYS
 from decodescope.tui.link.base import Playback
 from decodescope.tui.model.replaying import typed_time_ns
 from decodescope.tui.model.view import Choice
+from decodescope.tui.panels.prompt import CompletingInput, Completion
 
+_FIELDS = "Input, TextArea, Button"
 Result = TypeVar("Result")
 Frame = TypeVar("Frame", bound=Widget)
 
@@ -39,7 +40,17 @@ class Dialog(ModalScreen[Result | None]):
 
     CSS_PATH = "dialogs.tcss"
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "close", "Close")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "close", "Close"),
+        Binding("tab", "field(1)", "Next field", show=False),
+        Binding("shift+tab", "field(-1)", "Previous field", show=False),
+    ]
+
+    def action_field(self, by: int) -> None:
+        """Go to the next field, or the one before; lists are no fields."""
+        if any(field in self.focus_chain for field in self.query(_FIELDS)):
+            move = self.focus_next if by > 0 else self.focus_previous
+            move(_FIELDS)
 
     def close(self, result: Result | None = None) -> None:
         """Close with a result. A second key that arrives while it closes does nothing."""
@@ -144,22 +155,12 @@ class SeekScreen(Dialog[int]):
 class OtherFileScreen(Dialog[Path]):
     """Returns a path, None if cancelled."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._recordings = bundled_recordings()
-
     def compose(self) -> ComposeResult:
-        with framed(Vertical(), "Compare with", "enter compares · esc"):
-            yield Choices(*(Option(Content(plain_line(path.name))) for path in self._recordings))
-            yield Input(placeholder="a trace, a recording, or what compare --json wrote")
+        hint = "enter compares · tab completes · esc"
+        with framed(Vertical(), "Compare with", hint):
+            about = "a trace, a recording, or what compare --json wrote"
+            yield CompletingInput(Completion("files"), placeholder=about)
             yield Static(classes="problem", markup=False)
-
-    def on_mount(self) -> None:
-        self.query_one(Input).focus()
-
-    @on(Choices.OptionSelected)
-    def _listed(self, event: Choices.OptionSelected) -> None:
-        self.close(self._recordings[event.option_index])
 
     @on(Input.Submitted)
     def _typed(self, event: Input.Submitted) -> None:

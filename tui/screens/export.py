@@ -1,6 +1,5 @@
 """Asks what to export, and where to."""
 
-import asyncio
 import os
 import re
 from dataclasses import dataclass
@@ -16,8 +15,8 @@ from textual.widgets.option_list import Option
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.io.output_paths import check_writable
-from decodescope.tui.model.shelf import Shelf, folder_of, folders
-from decodescope.tui.panels.files import PlainInput
+from decodescope.tui.model.shelf import folder_of
+from decodescope.tui.panels.prompt import CompletingInput, Completion
 from decodescope.tui.screens.dialogs import Choices, Dialog, framed
 
 Kind = Literal["json", "markdown", "chrome", "html", "kernel", "range", "gap", "svg", "text"]
@@ -52,24 +51,10 @@ EXPORTABLES = (
 )
 
 
-class TargetInput(PlainInput):
+class TargetInput(CompletingInput):
     """The path to write to: tab completes a folder."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("tab", "complete", "Complete", show=False),
-        Binding("up", "leave", "To the list", show=False),
-    ]
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(select_on_focus=False)
-        self._folder = folder
-
-    async def action_complete(self) -> None:
-        typed = self.value
-        listed = await asyncio.to_thread(folders, folder_of(typed, self._folder))
-        if self.value == typed:
-            self.value = Shelf(typed, listed=listed).completed()
-            self.cursor_position = len(self.value)
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("up", "leave", "To the list", show=False)]
 
     def action_leave(self) -> None:
         self.screen.query_one(Choices).focus()
@@ -93,7 +78,7 @@ class ExportScreen(Dialog[tuple[Kind, Path | None]]):
     def compose(self) -> ComposeResult:
         with framed(Vertical(), "Export", "enter writes \u00b7 tab edits, completes \u00b7 esc"):
             yield Choices(*(Option(exportable.words) for exportable in self._offered))
-            yield TargetInput(self._folder)
+            yield TargetInput(Completion("folders", self._folder))
             yield Static(classes="problem", markup=False)
 
     def on_mount(self) -> None:

@@ -1,10 +1,8 @@
 """The dialog for the settings of a live run: model, sizes, sampling and prompt."""
 
-import asyncio
 import contextlib
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import ClassVar
 
 from textual import on
@@ -12,7 +10,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
-from textual.suggester import Suggester
 from textual.widgets import Button, Input, Label, Static, TextArea
 from textual.widgets.option_list import Option
 
@@ -20,7 +17,7 @@ from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.protocol.messages import Hello, ModelInfo, Settings
 from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.analyzer.text.plain import plain_line, plain_text
-from decodescope.tui.model.shelf import folder_of, folders
+from decodescope.tui.panels.prompt import CompletingInput, Completion
 from decodescope.tui.screens.dialogs import Choices, Dialog, framed
 
 SIZES = ("context", "batch", "tokens")
@@ -50,7 +47,10 @@ class SettingsScreen(Dialog[Settings]):
         hint = "enter or ^s applies · tab, down move · esc cancels"
         with framed(VerticalScroll(can_focus=False), "Settings", hint):
             names = [model.name for model in self._models]
-            yield self._row("model", suggester=_Models(names))
+            model = CompletingInput(
+                Completion("checkpoints", names=names), self._fields["model"], id="model"
+            )
+            yield Horizontal(Label("model"), model)
             if self._models:
                 width = max(map(len, names))
                 yield Choices(*(_option(model, width) for model in self._models))
@@ -98,39 +98,13 @@ class SettingsScreen(Dialog[Settings]):
         model.value = self._models[event.option_index].name
         model.focus()
 
-    def _row(self, *names: str, suggester: Suggester | None = None) -> Horizontal:
+    def _row(self, *names: str) -> Horizontal:
         parts = []
         for name in names:
-            hint = "greedy" if name == "temperature" else "" if name in ("model", *SIZES) else "-"
-            field = Input(
-                self._fields[name],
-                id=name,
-                placeholder=hint,
-                suggester=suggester,
-                select_on_focus=False,
-            )
-            parts += [Label(name), field]
+            hint = "greedy" if name == "temperature" else "" if name in SIZES else "-"
+            value = self._fields[name]
+            parts += [Label(name), Input(value, id=name, placeholder=hint, select_on_focus=False)]
         return Horizontal(*parts)
-
-
-class _Models(Suggester):
-    """Completes the name of a known model, or the path of a folder; the right arrow accepts."""
-
-    def __init__(self, names: list[str]) -> None:
-        super().__init__(use_cache=False, case_sensitive=True)
-        self._names = names
-
-    async def get_suggestion(self, value: str) -> str | None:
-        known = next((name for name in self._names if name.startswith(value)), None)
-        return known or await asyncio.to_thread(_folder, value)
-
-
-def _folder(value: str) -> str | None:
-    head, slash, begun = value.rpartition("/")
-    names = [entry.path.name for entry in folders(folder_of(value, Path()))] if slash else []
-    fitting = (n for n in names if n.startswith(begun) and (begun or not n.startswith(".")))
-    name = next(fitting, None)
-    return f"{head}/{name}/" if name is not None and plain_line(name) == name else None
 
 
 def _option(model: ModelInfo, width: int) -> Option:
@@ -175,15 +149,15 @@ def from_fields(fields: Mapping[str, str], before: Settings, hello: Hello | None
     prompt: str | None = fields["prompt"] or None
     if fields["prompt"] == shown["prompt"]:
         prompt = before.prompt
-    context = _whole_number("context", fields["context"], 1)
+    context = whole_number("context", fields["context"], 1)
     if prompt is not None and context is not None:
         raise InputError("context: the prompt's length is the context; clear one of the two")
     ids = before.prompt_ids
     if prompt is not None or fields["context"].strip() != shown["context"]:
         ids = None
     return Settings(
-        batch=_whole_number("batch", fields["batch"], 1) or before.batch,
-        tokens=_whole_number("tokens", fields["tokens"], 1) or before.tokens,
+        batch=whole_number("batch", fields["batch"], 1) or before.batch,
+        tokens=whole_number("tokens", fields["tokens"], 1) or before.tokens,
         model=model or None,
         context=None if ids is not None else context,
         prompt=prompt,
@@ -206,13 +180,13 @@ def _sampling(fields: Mapping[str, str]) -> SamplingSettings | None:
         raise InputError("top-p: must be above 0 and at most 1")
     return SamplingSettings(
         temperature,
-        _whole_number("top-k", fields["top-k"], 1),
+        whole_number("top-k", fields["top-k"], 1),
         top_p,
-        _whole_number("seed", fields["seed"]) or 0,
+        whole_number("seed", fields["seed"]) or 0,
     )
 
 
-def _whole_number(name: str, text: str, least: int = 0) -> int | None:
+def whole_number(name: str, text: str, least: int = 0) -> int | None:
     if not text.strip():
         return None
     try:

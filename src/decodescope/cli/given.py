@@ -1,18 +1,16 @@
 """The options that say what a trace itself does not: captures, the model, the peak, rules."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from decodescope.analyzer.errors import InputError
 from decodescope.cli.options import FILE, file_option, number_option, together
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.reports.user_facts import Given, GivenModel
+    from decodescope.analyzer.reports.user_facts import Given
 
-_AUTO, _NONE = "auto", "none"
 _AMOUNT = click.IntRange(min=1)
 given_options = together(
     click.option(
@@ -93,36 +91,16 @@ class GivenOptions:
         from decodescope.analyzer import load
         from decodescope.analyzer.attribution.capture_paths import capture_reference
         from decodescope.analyzer.names.rules import rules_with
+        from decodescope.analyzer.reports.user_facts import given_model
         from decodescope.analyzer.roofline.peaks import parse_peak
 
-        model = self._model()
+        sizes = (self.batch, self.context, self.tensor_parallel)
+        named = given_model(Given(), self.model, self.weights, *sizes)
         captures = tuple(load(path) for path in dict.fromkeys(self.captures))
         capture_reference(captures)
-        return Given(
+        return replace(
+            named,
             captures=captures,
-            model=model,
-            batch=self.batch,
-            context=self.context,
             peak=None if self.peak is None else parse_peak(self.peak),
             rules=None if self.roles is None else rules_with(self.roles),
-            guess=self.model != _NONE,
-            weights_text=self.weights,
-            tensor_parallel=self.tensor_parallel,
         )
-
-    def _model(self) -> "GivenModel | None":
-        from decodescope.analyzer.modelling.config import read_model_config
-        from decodescope.analyzer.modelling.weights import model_weights
-        from decodescope.analyzer.reports.user_facts import GivenModel
-
-        if self.model in (None, _AUTO):
-            return None
-        if self.model == _NONE:
-            needless = ("weights", "batch", "context", "tensor_parallel")
-            for name in (name for name in needless if getattr(self, name) is not None):
-                option = name.replace("_", "-")
-                raise InputError(f"--{option}: says something of a model, and --model is none")
-            return None
-        shape = read_model_config(self.model)
-        weights = model_weights(shape, self.weights)
-        return GivenModel(shape, weights, self.weights, self.tensor_parallel or 1)

@@ -1,5 +1,7 @@
 """Decode steps of an engine on one of four devices, whose kernels have no shapes."""
 
+from typing import Any
+
 from decodescope.analyzer.trace import Trace
 from tests.helpers.foreign.layered import step_names
 from tests.helpers.kineto_events import Event, call, op, span, trace_of
@@ -14,7 +16,11 @@ GATHER = {
 }
 
 
-def engine_trace(
+def engine_trace(**options: Any) -> Trace:
+    return trace_of(*engine_events(**options), **H100)
+
+
+def engine_events(
     *,
     layers: int = 80,
     kernel_ns: int = KERNEL_NS,
@@ -22,7 +28,7 @@ def engine_trace(
     marker: str = "step_{}",
     gather: dict[str, object] | None = None,
     classes: tuple[str, ...] = ("LlamaForCausalLM_0",),
-) -> Trace:
+) -> list[Event]:
     """Three decode steps of kernels without shapes, on one of four devices; the last one gathers
     the logits of one request."""
     names = [*step_names(layers, more), "ncclDevKernel_AllGather_RING_LL"]
@@ -38,4 +44,4 @@ def engine_trace(
             message = (GATHER if gather is None else gather) if name.startswith("nccl") else {}
             events.append(call(at + 10 + 2 * place, at + 11 + 2 * place, number))
             events.append(op(start, start + kernel_ns, number, name=name, **message))
-    return trace_of(*events, **H100)
+    return events

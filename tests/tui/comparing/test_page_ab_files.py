@@ -16,7 +16,7 @@ async def test_two_files_are_compared(tmp_path: Path) -> None:
     page = Page(tmp_path, *files)
     async with page.app.run_test(size=TALL) as pilot:
         await page.open(pilot)
-        assert "c compares two chosen files; d compares with another file" in text_of(page.app)
+        assert "c compares the files of A and B; d compares with another file" in text_of(page.app)
         await pilot.press("c")
         await settle(pilot)
         shown = text_of(page.app)
@@ -28,7 +28,7 @@ async def test_two_files_are_compared(tmp_path: Path) -> None:
         # One file cannot be compared, and a bad one loses nothing.
         await pilot.press("enter", "c")
         await settle(pilot)
-        assert "Choose two files" in said(page)
+        assert "Choose a file for A and one for B" in said(page)
         await pilot.press("enter")
         files[1].write_text("{")
         await pilot.press("c")
@@ -66,6 +66,19 @@ async def test_a_file_is_named_in_a_dialog(
         await settle(pilot)
         assert "no window to compare it with" in text_of(page.app)
         assert page.state.result == saved
+
+
+async def test_a_path_is_completed_and_the_file_of_that_name_is_compared(tmp_path: Path) -> None:
+    opened, _, wanted = (
+        write_trace(tmp_path / f"{name}.json") for name in ("one", "other", "wanted")
+    )
+    page = Page(tmp_path, opened)
+    async with page.app.run_test(size=TALL) as pilot:
+        await page.open(pilot, "d")
+        await pilot.press(*f"{tmp_path}/wan", "tab", "enter")
+        await settle(pilot)
+        assert isinstance(page.state.result, Diff)
+        assert page.state.result.other.source.path == str(wanted)
 
 
 async def test_a_comparison_is_exported_and_opened_again(

@@ -22,8 +22,8 @@ _TITLE = "Compare"
 
 
 class ComparisonSetupPanel(ComparisonTable):
-    """Enter chooses or drops a candidate; the first chosen one is the base. Of merged ranks, the
-    files are listed by rank."""
+    """Enter chooses or drops a variant, or puts a file on a side; `c` compares, without a file on B
+    with that at the cursor. Of merged ranks, the files are listed by rank."""
 
     NAME = "ab_setup"
     COMMANDS = commands_of("ab_setup", "comparison", "rows")
@@ -37,41 +37,46 @@ class ComparisonSetupPanel(ComparisonTable):
 
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
         candidates, state = comparison_candidates(view), view.comparison
-        self._title, self._note = _TITLE, "enter chooses two · c compares them"
+        self._title = _TITLE
+        self._note = "c compares A with B, or with the row · enter: the side"
         if not candidates:
             return Empty(_TITLE, _why_none(view))
         ranks = None if view.window is None else view.window.ranks
         if ranks is not None and (files := _rank_files(candidates, ranks)):
             self._title = "Ranks: who waits for whom"
             return TableRows(waiting_table(ranks.communication, files))
-        are_files = view.kind == "trace"
+        are_files = view.kind != "live"
         if not are_files:
             self._note = f"{state.rounds} rounds + - · enter chooses · c compares"
             # Nothing can be chosen meanwhile, and the rows below are needed.
-            candidates = tuple(each for each in candidates if each.chosen or not state.busy)
+            candidates = tuple(each for each in candidates if each.side or not state.busy)
         noun = "file" if are_files else "variant"
         columns = (*_candidate_columns(noun), *(() if are_files else _run_columns(state)))
-        return TableRows(Table(f"{noun}s", columns, candidates, search=attrgetter("name")))
+        search, key = attrgetter("name"), attrgetter("key")
+        return TableRows(Table(f"{noun}s", columns, candidates, key=key, search=search))
 
     def wanted_rows(self, width: int) -> int | None:
         if isinstance(self._shown, Empty):
             return len(wrapped(self._shown.hint, max(width, 1)))
         return super().wanted_rows(width)
 
+    def action_start(self) -> None:
+        self.post_message(AskComparison("start", str(self._cursor_key)))
+
     def opened(self, key: Hashable) -> None:
         self.post_message(AskComparison("toggle", str(key)))
 
 
 def _why_none(view: View) -> str:
-    if view.kind == "replay":
-        return "variants are measured in a live run; d compares this recording with another file"
+    if view.kind != "live":
+        return "looking for files to compare\u2026"
     return "the worker knows the variants, and is still starting; d compares with a file"
 
 
 def _box(candidate: Candidate) -> str:
     if candidate.unavailable is not None:
         return UNKNOWN
-    return "[x]" if candidate.chosen else "[ ]"
+    return f"[{candidate.side or ' '}]"
 
 
 def _about(candidate: Candidate) -> str:
@@ -89,12 +94,12 @@ def _candidate_columns(noun: str) -> tuple[Column[Candidate], ...]:
             "chosen",
             "choose",
             TEXT,
-            "Whether it is compared.",
-            lambda candidate: not candidate.chosen,
+            "Whether it is compared, and on which side.",
+            lambda candidate: candidate.side,
             text=_box,
             first="down",
             least=6,
-            tone=lambda candidate: "key" if candidate.chosen else _dull(candidate),
+            tone=lambda candidate: "key" if candidate.side else _dull(candidate),
         ),
         Column(
             "name",
@@ -121,7 +126,7 @@ def _run_columns(state: ComparisonState) -> tuple[Column[Candidate], ...]:
     def now(candidate: Candidate) -> str:
         if state.busy and state.progress and state.progress.variant == candidate.name:
             return "measuring"
-        waits = state.busy and candidate.chosen and len(runs(candidate)) < state.rounds
+        waits = state.busy and candidate.side and len(runs(candidate)) < state.rounds
         return "waits" if waits else ""
 
     return (
@@ -160,12 +165,12 @@ def _run_columns(state: ComparisonState) -> tuple[Column[Candidate], ...]:
 
 def _rank_files(candidates: Sequence[Candidate], report: RanksReport) -> dict[int, RankFile]:
     """The file of each rank; none if that of any rank is no candidate."""
-    of_path = {Path(candidate.about) / candidate.name: candidate for candidate in candidates}
+    of_path = {Path(candidate.key): candidate for candidate in candidates}
     files: dict[int, RankFile] = {}
     for rank in report.ranks:
         candidate = of_path.get(Path(rank.report.source.path))
         if candidate is None:
             return {}
         share = communication_fraction(rank.report)
-        files[rank.rank] = RankFile(candidate.name, candidate.chosen, share)
+        files[rank.rank] = RankFile(candidate.key, candidate.name, candidate.side, share)
     return files

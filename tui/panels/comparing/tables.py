@@ -3,6 +3,8 @@
 from collections.abc import Hashable
 from typing import Any, ClassVar
 
+from textual.widget import Widget
+
 from decodescope.analyzer.comparing.pair_changes import KernelChange
 from decodescope.analyzer.comparing.sides import pair_with_first, sides_of
 from decodescope.analyzer.schema.comparison_report import (
@@ -32,25 +34,17 @@ from decodescope.tui.panels.table_rows import Rows, TableRows
 _SIDES_TITLE = "Speed beside accuracy"
 _HINTS: dict[Kind, str] = {
     "live": "c measures the chosen variants in turn; d compares with a file",
-    "replay": "nothing is compared yet",
-    "trace": "c compares two chosen files; d compares with another file",
+    **dict.fromkeys(
+        ("replay", "trace"), "c compares the files of A and B; d compares with another file"
+    ),
 }
 _NAME_CELLS = 12
 Windows = tuple[Report, Report]
 Names = tuple[str, str]
 
 
-class ComparisonTable(TablePanel):
-    """A table of the comparison page. Its rows are not of the window that other pages show, so they
-    select nothing there."""
-
-    COMMANDS = commands_of("comparison", "rows")
-
-    def wanted_rows(self, width: int) -> int | None:
-        return 1 + len(self._shown) if isinstance(self._shown, Rows) else 0
-
-    def moved(self, key: Hashable) -> None:
-        """Select nothing."""
+class ComparisonKeys(Widget):
+    """What the keys of a comparison ask of the app, on each of its panels."""
 
     def action_start(self) -> None:
         self.post_message(AskComparison("start"))
@@ -66,6 +60,19 @@ class ComparisonTable(TablePanel):
 
     def action_end_worker(self) -> None:
         self.post_message(AskComparison("end_worker"))
+
+
+class ComparisonTable(TablePanel, ComparisonKeys):
+    """A table of the comparison page. Its rows are not of the window that other pages show, so they
+    select nothing there."""
+
+    COMMANDS = commands_of("comparison", "rows")
+
+    def wanted_rows(self, width: int) -> int | None:
+        return 1 + len(self._shown) if isinstance(self._shown, Rows) else 0
+
+    def moved(self, key: Hashable) -> None:
+        """Select nothing."""
 
 
 class ComparisonSidesPanel(ComparisonTable):
