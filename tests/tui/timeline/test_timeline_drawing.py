@@ -17,7 +17,7 @@ from decodescope.tui.panels.timeline.axis import axis, exact_time, legend, scale
 from decodescope.tui.panels.timeline.cells import bar_cells, gap_cells, gap_levels, part_cells
 from decodescope.tui.panels.timeline.drawing import Canvas, shown_tracks, track_heights
 from decodescope.tui.style.palette import ASCII, UNICODE, Inks
-from tests.helpers.kineto_events import call, op, trace_of
+from tests.helpers.kineto_events import call, op, span, trace_of
 
 US, MS, S = 10**3, 10**6, 10**9
 glyph_sets = st.sampled_from([UNICODE, ASCII])
@@ -210,6 +210,16 @@ def test_letters_say_without_colours_what_a_bar_and_a_gap_are():
     rows = drawn(one)
     assert "".join(dict.fromkeys(rows["what"])) == "M─ A"
     assert set(rows["why"].strip()) == {"l", "─"}
+
+
+def test_a_range_without_room_for_its_name_shows_its_number():
+    one = look(
+        span(0, 50, "layer.10"), span(60, 90, "layer.11"), call(10, 20, 1), call(70, 80, 2),
+        op(1_000, 1_400, 1, name="gemm"), op(1_400, 1_800, 2, name="gemm"),
+        columns=12,
+    )  # fmt: skip
+    assert drawn(one, 12)["range"].replace("▓", "█") == "10████11████"
+    assert drawn(one, 40)["range"].startswith("layer.10")
 
 
 @given(st.lists(st.integers(1, 90), min_size=2, max_size=9), st.integers(1, 30), glyph_sets)

@@ -1,6 +1,5 @@
 """Rows of a timeline from a `Look`: minimap, tracks and matches."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -30,7 +29,7 @@ _FLAGS = 64
 _EMPTY = 64
 # The fewest cells for a piece of a name, and the most rows of parts.
 _LEAST_CUT, _MOST_PARTS = 8, 12
-_LAST_NUMBER = re.compile(r"\d+$")
+_DIGITS = "0123456789"
 # The kinds of tracks that get one more row each, in this order. Of a stream, the first one has
 # letters; of a part, names.
 _GROWTH = ("stream", "stream", "part", "stream", "part", "part", *["stream"] * 4)
@@ -186,8 +185,8 @@ class Canvas:
         of_op = kind in ("stream", "part")
         if room >= _LEAST_CUT or cell_len(short_name(name) if of_op else name) < room:
             return (short_kernel if of_op else cut_middle)(name, room - (kind != "part"))
-        last = _LAST_NUMBER.search(name) if kind in ("range", "host_range") else None
-        return last[0] if last is not None and len(last[0]) < room else ""
+        last = name[len(name.rstrip(_DIGITS)) :] if kind in ("range", "host_range") else ""
+        return last if len(last) < room else ""
 
     def _line(self, row: Row, kind: TrackKind, text: list[str], codes: NDArray[np.int64]) -> Row:
         if not len(codes):
