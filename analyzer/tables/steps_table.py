@@ -13,101 +13,44 @@ from decodescope.analyzer.tables.columns import (
     DETAIL,
     DURATION,
     NAME,
-    PERCENT,
     PLACE,
     TEXT,
     Column,
     Table,
 )
-from decodescope.analyzer.tables.figures import quotient
 from decodescope.analyzer.vocabulary.words import counted_steps, ops_word, step_sizes
 
 # The step with the median time, as a row above all steps.
 MEDIAN = -1
-_NO_LIMITS: Mapping[int, int] = MappingProxyType({})
+_NO_LIMITS: Mapping[int, int | None] = MappingProxyType({})
 
 
 def steps_table(
     report: Report,
     most: int | None = None,
-    limits_ns: Mapping[int, int] = _NO_LIMITS,
+    limits_ns: Mapping[int, int | None] = _NO_LIMITS,
     with_median: bool = False,
 ) -> Table[StepReport]:
     """The first `most` steps, below the median one if that is wanted; `limits_ns` are those that
     are known, by the step's index. A class of gaps that occurred has a column, and markers that
     differ."""
-    classes = [name for name in GAP_CLASSES if any(name in step.gaps for step in report.steps)]
+    rows, answer = report.steps[:most], report.answer
+    if with_median and answer.step is not None:
+        kind = f"of {counted_steps(answer.steps, answer.kind)}"
+        rows = (replace(report.steps[answer.step], index=MEDIAN, kind=kind), *rows)
+    limits_ns = {**limits_ns, MEDIAN: limits_ns.get(answer.step or 0)}
     named = len({step.name for step in report.steps}) > 1
-    of_main_kind = f"of {counted_steps(report.answer.steps, report.answer.kind)}"
-    rows, median = report.steps[:most], report.answer.step
-    if with_median and median is not None:
-        rows = (replace(report.steps[median], index=MEDIAN), *rows)
 
     def over_ns(step: StepReport) -> int | None:
-        limit_ns = limits_ns.get(step.index if step.index != MEDIAN else median or 0)
+        limit_ns = limits_ns.get(step.index)
         return None if limit_ns is None or step.time_ns is None else step.time_ns - limit_ns
 
     return Table(
         "steps",
         (
-            Column(
-                "index",
-                "step",
-                PLACE,
-                "The step's number.",
-                text=lambda step: "median" if step.index == MEDIAN else f"{step.index}",
-            ),
-            Column(
-                "kind",
-                "kind",
-                TEXT,
-                "Decode, prefill, both in one step (mixed), draft or verify.",
-                text=lambda step: of_main_kind if step.index == MEDIAN else step.kind,
-            ),
-            Column("batch", "batch", COUNT, "Requests of the step.", priority=3),
-            Column("kv_tokens", "KV tokens", COUNT, "The KV lengths of all requests.", priority=4),
-            Column(
-                "time_ns",
-                "time",
-                DURATION,
-                "From the start of its first op to that of the next step, without interruptions.",
-            ),
+            *_STEP,
             Column("over_ns", "over limit", DURATION, "Its time less its limit.", over_ns),
-            Column(
-                "interrupted_ns",
-                "interrupted",
-                DURATION,
-                "Interruptions, which are not in its time.",
-                lambda step: step.interrupted_ns or None,
-            ),
-            Column("host_ns", "host", DURATION, "The length of the host's marker.", priority=6),
-            Column(
-                "gpu_span_ns",
-                "op span" if report.on_cpu else "GPU span",
-                DURATION,
-                "From the start of its first op to the end of its last one.",
-                priority=7,
-            ),
-            Column(
-                "busy_ns",
-                "busy",
-                DURATION,
-                "The time of the span in which any op ran.",
-                lambda step: step.busy_ns if step.gpu_ops else None,
-                priority=2,
-            ),
-            Column("idle_ns", "idle", DURATION, "The rest of the span.", priority=1),
-            Column(
-                "idle_share",
-                "idle",
-                PERCENT,
-                "Idle ÷ span.",
-                quotient("idle_ns", "gpu_span_ns"),
-                priority=5,
-            ),
-            Column(
-                "launch_calls", "launches", COUNT, "Calls that put work on a device.", priority=2
-            ),
+            *_TIMES,
             Column("gpu_ops", ops_word(report), COUNT, "The ops that they launched.", priority=3),
             Column(
                 "name",
@@ -118,7 +61,7 @@ def steps_table(
                 priority=8,
                 tone="dim",
             ),
-            *map(_class_column, classes),
+            *map(_class_column, GAP_CLASSES),
         ),
         rows,
         total=len(report.steps),
@@ -187,6 +130,53 @@ def step_kinds_table(report: Report, most: int) -> Table[StepKindReport]:
         rows,
         total=len(report.step_kinds) + (outside_ops > 0),
     )
+
+
+_STEP: tuple[Column[StepReport], ...] = (
+    Column(
+        "index",
+        "step",
+        PLACE,
+        "The step's number.",
+        text=lambda step: "median" if step.index == MEDIAN else f"{step.index}",
+    ),
+    Column("kind", "kind", TEXT, "Decode, prefill, both in one step (mixed), draft or verify."),
+    Column("batch", "batch", COUNT, "Requests of the step.", priority=3),
+    Column("kv_tokens", "KV tokens", COUNT, "The KV lengths of all requests.", priority=4),
+    Column(
+        "time_ns",
+        "time",
+        DURATION,
+        "From the start of its first op to that of the next step, without interruptions.",
+    ),
+)
+_TIMES: tuple[Column[StepReport], ...] = (
+    Column(
+        "interrupted_ns",
+        "interrupted",
+        DURATION,
+        "Interruptions, which are not in its time.",
+        lambda step: step.interrupted_ns or None,
+    ),
+    Column("host_ns", "host", DURATION, "The length of the host's marker.", priority=6),
+    Column(
+        "gpu_span_ns",
+        "span",
+        DURATION,
+        "From the start of its first op to the end of its last one.",
+        priority=7,
+    ),
+    Column(
+        "busy_ns",
+        "busy",
+        DURATION,
+        "The time of the span in which any op ran.",
+        lambda step: step.busy_ns if step.gpu_ops else None,
+        priority=2,
+    ),
+    Column("idle_ns", "idle", DURATION, "The rest of the span.", priority=1),
+    Column("launch_calls", "launches", COUNT, "Calls that put work on a device.", priority=2),
+)
 
 
 def _class_column(name: str) -> Column[StepReport]:

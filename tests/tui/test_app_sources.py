@@ -156,7 +156,7 @@ async def test_overlapping_ops_are_visible_and_ranked_by_attributed_time(tmp_pat
         await pilot.press("y")
         await settle(pilot)
         copied = app.clipboard
-    assert "Step 1  1.00 µs, 4 GPU ops, overlapping for 57.0 % of it" in shown
+    assert "Step 0  1.00 µs, 4 GPU ops, overlapping for 57.0 % of it" in shown
     over = [line for line in shown.splitlines() if "over " in line and set(line) & set("█▓")]
     assert len(over) == 1
     assert "Kernels per step by attributed time" in kernels
