@@ -94,24 +94,17 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
     main = find_main_steps(timeline, main_steps, interrupted_ns, interruptions)
     launches = launch_report(timeline, main.ops)
     reported_interruptions = interruption_reports(timeline, interruptions)
-    shares = None
-    if len(trace.ops):
-        shares = op_shares(timeline, structure, window_of(timeline, step, interruptions))
-    structured, layers = structure_reports(timeline, own_ranges, structure, step, shares)
-    parts = () if shares is None else busy_parts(timeline, structure, shares)
-    annotation = UNKNOWN if step is None else timeline.step_annotations[step]
-    median = MedianStep(
-        timeline, step, annotation, structure, work, shares, structured, layers, parts
-    )
+    median = _median(timeline, own_ranges, structure, work, step, interruptions)
+    shares = median.shares
     costs = find_costs(median, facts)
     answer = Answer()
     if shares is not None:
         answer = find_answer(
             timeline,
             shares.window,
-            parts,
+            median.parts,
             steps=0 if step is None else len(main_steps),
-            annotation=annotation,
+            annotation=median.annotation,
             costs=costs,
             host=host_frames(timeline, timed, interruptions),
             interruptions_ns=sum(interruption.length_ns for interruption in interruptions),
@@ -138,8 +131,8 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         attribution=attribution(own_ranges, int((ranges.op_node != own_ranges.op_node).sum())),
         kernels_ranked_by="attributed_ns" if timeline.overlapping else "total_ns",
         step_kinds=step_kind_reports(timeline, interrupted_ns),
-        structure=structured,
-        layers=layers,
+        structure=median.report,
+        layers=median.layers,
         step_cost=costs.step,
         interruptions=reported_interruptions,
         communication=_communication(timeline),
@@ -156,6 +149,24 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         gap_groups=groups,
         report=report,
     )
+
+
+def _median(
+    timeline: Timeline,
+    own_ranges: Ranges,
+    structure: Structure,
+    work: OpWork,
+    step: int | None,
+    interruptions: tuple[Interruption, ...],
+) -> MedianStep:
+    """What is known of the step that stands for the trace, before its costs."""
+    shares = None
+    if len(timeline.trace.ops):
+        shares = op_shares(timeline, structure, window_of(timeline, step, interruptions))
+    report, layers = structure_reports(timeline, own_ranges, structure, step, shares)
+    parts = () if shares is None else busy_parts(timeline, structure, shares)
+    annotation = UNKNOWN if step is None else timeline.step_annotations[step]
+    return MedianStep(timeline, step, annotation, structure, work, shares, report, layers, parts)
 
 
 def _with_reservations(answer: Answer, trace_health: Health) -> Answer:
