@@ -107,8 +107,9 @@ class GapClassesPanel(Panel[ClassesData]):
         lines = list(classes.lines)
         if len(lines) + 2 > height:
             room = height - 2 - sum(not line.sub for line in lines)
-            subs = [line for line in lines if line.sub][: max(room, 0)]
-            lines = [line for line in lines if not line.sub or line in subs]
+            subs = [line for line in lines if line.sub]
+            subs.sort(key=lambda line: line.total.total_ns, reverse=True)
+            lines = [line for line in lines if not line.sub or line in subs[: max(room, 0)]]
         lines = self._shown = _around(lines, data.chosen.gap_class, max(height - 1, 1))
         rows = [head]
         for line in lines:
