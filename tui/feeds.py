@@ -26,7 +26,7 @@ from decodescope.tui.model.feed import Feed
 from decodescope.tui.model.focus import Focus
 from decodescope.tui.model.sources import LiveSource
 from decodescope.tui.model.user_files import Memory
-from decodescope.tui.model.view import AppClock, View
+from decodescope.tui.model.view import COMPARISON_PAGE, AppClock, View
 from decodescope.tui.model.windows import Job
 from decodescope.tui.painter import Painter
 
@@ -70,6 +70,8 @@ class Feeds:
     def show(self, feed: Feed) -> None:
         self.shown = feed
         self.focus.forget()
+        if self.focus.page == COMPARISON_PAGE:
+            self.library.look_beside(feed.source.paths)
         if feed.link is not None and not feed.started:
             feed.started = True
             self.app.run_worker(self._read(feed), name="link")

@@ -23,7 +23,7 @@ from decodescope.tui.panels.prompt import CompletingInput, Completion, Paths
 from decodescope.tui.screens.dialogs import Dialog, framed
 from decodescope.tui.screens.settings import whole_number
 
-_PAUSE_S = 0.1
+_PAUSE_S, _MOST_SHOWN = 0.1, 240
 _HINTS = {
     "model": "a known name, or a folder with config.json",
     "weights": "as the config says",
@@ -31,8 +31,6 @@ _HINTS = {
     "context": "not known, of each request",
     "parallelism": "1",
 }
-
-
 # Where the value of a field is from, after its text.
 Values = Mapping[str, tuple[str, str]]
 GUESS = "guess"
@@ -167,8 +165,8 @@ def given_of(texts: Mapping[str, str], values: Values, before: Given) -> Given:
 
 
 def _first_clause(message: str) -> str:
-    """What is wrong, in one line: advice follows it."""
-    return message.partition("; ")[0]
+    """What is wrong, in one line: advice follows it, and names may be of any length."""
+    return message.partition("; ")[0][:_MOST_SHOWN]
 
 
 def _names(field: str) -> list[str]:

@@ -174,6 +174,13 @@ async def test_a_folder_that_disappears_and_sizes_that_are_none_lose_nothing(eng
         await pilot.press("enter")
         await settle(pilot)
         assert said(app).endswith("mine/config.json: No such file or directory")
+        model = app.screen.query_one("#model", Input)
+        for text in ("x" * 100_000, "~no-one/\0.json", "/" * 100_000, "x" * 100_000 + ".json"):
+            model.value = text
+            await pilot.press("enter")
+            await settle(pilot)
+            assert isinstance(app.screen, ModelScreen)
+            assert 0 < len(said(app)) <= 300
         await pilot.press("tab", *"fp9", "enter")
         await settle(pilot)
         await pilot.press("shift+tab", *"none", "tab", "ctrl+u", "tab", *"many", "enter")

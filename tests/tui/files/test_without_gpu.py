@@ -51,9 +51,13 @@ async def test_a_laptop_replays_the_recording_of_the_variant_and_comes_back(tmp_
         assert "A recording of another machine" in text_of(app)
         assert isinstance(link.sent[-1], Pause)
         assert not any(isinstance(message, SwitchVariant) for message in link.sent)
-        # From there to another one, and back to the run.
-        await pilot.press("v", "1")
+        # From there to another one, also where it can be compared, and back to the run.
+        await pilot.press("7", "v", "1")
         await settle(pilot)
+        opened = next(
+            entry for entry in app._painter.shown()[0].shelf.nearby if entry.place == "open"
+        )
+        assert opened.variant == "eager"
         assert (app.view().kind, app.view().variant) == ("replay", "eager")
         await pilot.press("8", "enter")
         await settle(pilot)
