@@ -89,19 +89,19 @@ async def test_a_key_of_the_keymap_works_and_the_old_one_no_longer(places: Place
 
 
 async def test_the_keys_of_the_keymap_are_those_that_are_shown(places: Places) -> None:
-    places.keymap.write_text('[app]\nhelp = "ctrl+g"\n[files]\nmark = "#"\n')
+    places.keymap.write_text('[app]\nhelp = "ctrl+g"\n[files]\nmark = "%"\n')
     app = app_of(places)
     async with app.run_test(size=(160, 80)) as pilot:
         await pilot.press("8")
         await settle(pilot)
         line = text_of(app).splitlines()[-1]
-        assert "# mark" in line
+        assert "% mark" in line
         assert "^g help" in line
         await pilot.press("ctrl+g")
         await pilot.pause()
         shown = text_of(app)
     assert re.search(r"\^g +Help\.", shown)
-    assert re.search(r"# +Mark\.", shown)
+    assert re.search(r"% +Mark\.", shown)
 
 
 async def test_a_keymap_that_cannot_be_meant_is_logged_and_the_keys_stay(places: Places) -> None:

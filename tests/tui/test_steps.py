@@ -14,7 +14,7 @@ from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.picks import KernelPick, OpPick
 from decodescope.tui.model.sources import ReplaySource
 from decodescope.tui.screens.steps import StepsScreen, StepTablePanel
-from tests.helpers.app.recorded import app_of, press
+from tests.helpers.app.recorded import SIZES, app_of, before_picture, press
 from tests.helpers.planted.situations import situation
 from tests.helpers.scripted import Session, StillClock, ready, settle, text_of, write_trace
 
@@ -221,3 +221,9 @@ async def test_a_replay_runs_no_step(tmp_path: Path) -> None:
         assert [n.message for n in app._notifications] == ["Only a live worker runs a step."]
         await press(pilot, "3")
         assert "median of 3 decode steps" in strip_of(app)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+def test_picture(snap_compare, prefills: Path, size) -> None:
+    before = before_picture("greater_than_sign", "number_sign")
+    assert snap_compare(app_of(prefills), terminal_size=size, run_before=before)
