@@ -132,13 +132,17 @@ async def test_each_number_of_the_app_is_that_of_the_json(name: str, tmp_path: P
             strip = next(next(lines) for line in lines if "8 Files" in line)
             pages[key] = app._painter.screen.as_text()
             assert_strip(strip, report, first=key == "1")
+            if key == "4":
+                await press(pilot, "z")
+                pages["z"] = app._painter.screen.as_text()
             if key == "1":
                 where = "in all" if step_ns is None else "a step"
                 assert f"{duration(answer['whole_ns'])} {where}" in screen
     checked = [
         assert_rows(pages["1"], "time", [part_figures(part, answer) for part in answer["parts"]]),
         assert_rows(pages["3"], "calls", kernel_figures(report)),
-        assert_rows(pages["4"], "length", report["largest_gaps"], {"length": "length_ns"}),
+        assert_rows(pages["4"], "of idle %", gap_group_figures(report)),
+        assert_rows(pages["z"], "length", report["largest_gaps"], {"length": "length_ns"}),
         assert_rows(pages["5"], "launches", range_figures(report)),
     ]
     assert checked[0] > 0
@@ -206,6 +210,20 @@ def part_figures(part: dict[str, Any], answer: dict[str, Any]) -> dict[str, floa
     }
 
 
+def gap_group_figures(report: dict[str, Any]) -> list[dict[str, float | None]]:
+    idle_ns = sum(device["idle_ns"] for device in report["devices"])
+    return [
+        {
+            "gaps": group["count"],
+            "total": group["total_ns"],
+            "mean": group["total_ns"] / group["count"],
+            "longest": group["max_ns"],
+            "of idle %": 100 * group["total_ns"] / idle_ns,
+        }
+        for group in report["gap_groups"]
+    ]
+
+
 def kernel_figures(report: dict[str, Any]) -> list[dict[str, float | None]]:
     per = report["main_steps"]["steps"]
     unit, scale = (" µs", 1e3) if per else ("", 1.0)
@@ -244,7 +262,7 @@ def assert_classes(page: str, report: dict[str, Any]) -> None:
         for name, total in {"all idle": device["all_gaps"], **device["gaps"]}.items():
             totals.setdefault(name, []).append(total)
     named = {name: of_name for name, of_name in totals.items() if any(t["count"] for t in of_name)}
-    table: Sequence[Row] = next((one for one in tables(page) if "longest" in one[0]), ())
+    table: Sequence[Row] = next((one for one in tables(page) if "of window %" in one[0]), ())
     rows = {cells["class"].strip(): cells for cells in table}
     assert named.keys() <= rows.keys()
     for name, of_name in named.items():
