@@ -24,6 +24,7 @@ COMMANDS = {
     "quality": "benchmarks.quality.quality",
     "app-costs": "benchmarks.app.costs",
     "app-memory": "benchmarks.app.memory",
+    "app-walk": "benchmarks.app.walk",
     "app-responsiveness": "benchmarks.app.responsiveness",
     "key-holds": "benchmarks.app.key_holds",
     "timeline-repaint": "benchmarks.app.timeline_repaint",

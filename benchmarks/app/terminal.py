@@ -60,6 +60,10 @@ class AppRun:
         pages = Path(f"/proc/{self._app.pid}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
+    def stop(self) -> None:
+        """End the app at once, whatever it shows."""
+        self._app.close(force=True)
+
     def quit(self) -> int:
         """Press q and wait; returns the exit code."""
         self.press("q")
