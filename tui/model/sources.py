@@ -132,7 +132,7 @@ def _recorded(choice: Choice) -> Choice:
     if choice.unavailable is None or path is None or hello is None:
         return choice
     device, model = hello.device_name.removeprefix("NVIDIA "), hello.model.partition("@")[0]
-    return Choice(choice.name, f"recorded on {device} with {model}", recorded=path)
+    return Choice(choice.name, f"{device} recording of {model}", recorded=path)
 
 
 def with_running(choices: tuple[Choice, ...], variant: str) -> tuple[Choice, ...]:
