@@ -147,7 +147,7 @@ _STEP: tuple[Column[StepReport], ...] = (
         "time_ns",
         "time",
         DURATION,
-        "From the start of its first op to that of the next step, without interruptions.",
+        "From its first op to that of the next step, without interruptions.",
     ),
 )
 _TIMES: tuple[Column[StepReport], ...] = (
@@ -163,7 +163,7 @@ _TIMES: tuple[Column[StepReport], ...] = (
         "gpu_span_ns",
         "span",
         DURATION,
-        "From the start of its first op to the end of its last one.",
+        "From its first op to the end of its last one.",
         priority=7,
     ),
     Column(
