@@ -149,10 +149,10 @@ def gap_lines(window: Window, row: int) -> Iterator[DetailLine]:
     yield from _gap_place_lines(window, gap)
     if 2 * sum(interruption.length_ns for interruption in interruptions) > gap.length_ns:
         yield DetailLine(
-            "→", "an interruption: it is set apart, and in no figure of a step", "good"
+            "→", "an interruption: it is set apart, and in no figure of a step", "accent"
         )
     else:
-        yield DetailLine("→", gap_advice(gap.gap_class, gap.label, gap.call), "good")
+        yield DetailLine("→", gap_advice(gap.gap_class, gap.label, gap.call), "accent")
     yield from _gap_end_lines(gap)
 
 
@@ -179,7 +179,7 @@ def gap_group_lines(window: Window, pick: GapGroupPick, choice: GapChoice) -> It
     )
     yield from _gap_part_lines(window, group.total_ns, parts, host_wait)
     longest = gap_report(analysis, analysis.ranges, int(rows[0]))
-    yield DetailLine("→", gap_advice(group.gap_class, group.label, longest.call), "good")
+    yield DetailLine("→", gap_advice(group.gap_class, group.label, longest.call), "accent")
     yield DetailLine("", f"the longest, {duration(longest.length_ns)}", "dim")
     yield from _gap_place_lines(window, longest)
     yield from _gap_end_lines(longest)

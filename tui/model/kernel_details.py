@@ -42,7 +42,7 @@ class DetailLine:
 
     label: str
     text: str
-    tone: Literal["strong", "text", "dim", "good", "warn", "bad"] = "text"
+    tone: Literal["strong", "text", "dim", "accent", "warn", "bad"] = "text"
     fold: bool = False
 
 

@@ -119,8 +119,9 @@ class AnswerPanel(WindowTablePanel):
             self._redraw()
 
     def action_open_part(self) -> None:
-        """Show the op or the gap that takes most of the part at the cursor, in the timeline."""
-        if self._window is None or isinstance(self._data, Empty):
+        """Show the op or the gap that takes most of the part at the cursor, in the timeline. Those
+        of a recording that stands in for a run are not of the run."""
+        if self._window is None or isinstance(self._data, Empty) or self._recorded_on:
             return
         analysis, part = self._window.analysis, self._window.report.answer.parts[self._cursor]
         step = window_of(analysis, analysis.median_step, analysis.interruptions)
