@@ -30,10 +30,13 @@ def check_writable(path: Path | None, option: str, inputs: Iterable[Path | None]
     are the same file if device and inode are.
 
     Raises:
-        InputError: `path` is a folder, cannot be written, or is one of the inputs; names `option`.
+        InputError: `path` is a folder, cannot be written, is one of the inputs, or is named like an
+            option, whose own value is then missing; names `option`.
     """
     if path is None:
         return
+    if str(path).startswith("--"):
+        raise InputError(f"{option} {path}: is named like an option; write ./{path} for a file")
     target = destination(path)
     try:
         existing = os.stat(target)

@@ -163,6 +163,8 @@ def _prefix(label: int | str) -> str:
 def stream_tracks(trace: Trace, ops: Int64s, prefix: str, kinds: Int8s) -> Iterator[Track]:
     """The streams of the device of `ops`, in the order of their numbers; `kinds` are those of all
     ops of the trace."""
+    if not len(ops):
+        return
     device = int(trace.ops.device[ops[0]])
     for stream, place in rows_by(trace.ops.stream[ops]).items():
         of_stream = trace.ops.take(ops[place])

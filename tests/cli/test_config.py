@@ -41,11 +41,11 @@ def test_config_names_both_files_and_shows_what_is_in_them(
     paths = decodescope("config", "path").out.splitlines()
     assert paths == [str(places.state), str(places.keymap)]
     Memory(places.state).change(theme="nord")
-    places.keymap.write_text('[app]\nfreeze = "z"\n')
+    places.keymap.write_text('[app]\nfreeze = "b"\n')
     shown = json.loads(decodescope("config", "show").out)
     assert shown["remembered"] == {"theme": "nord"}
-    assert shown["keymap"] == {"app.freeze": "z"}
-    assert (shown["keys"]["app.freeze"], shown["keys"]["app.help"]) == ("z", "question_mark")
+    assert shown["keymap"] == {"app.freeze": "b"}
+    assert (shown["keys"]["app.freeze"], shown["keys"]["app.help"]) == ("b", "question_mark")
 
 
 def test_config_reports_broken_files_and_still_shows_the_rest(
@@ -79,12 +79,12 @@ def test_every_key_of_the_app_can_be_named_and_none_clashes_with_itself(places: 
 
 
 async def test_a_key_of_the_keymap_works_and_the_old_one_no_longer(places: Places) -> None:
-    places.keymap.write_text('[app]\nfreeze = "z"\n')
+    places.keymap.write_text('[app]\nfreeze = "b"\n')
     app = app_of(places)
     async with app.run_test() as pilot:
         await pilot.press("space")
         assert not app._painter.frozen
-        await pilot.press("z")
+        await pilot.press("b")
         assert app._painter.frozen
 
 

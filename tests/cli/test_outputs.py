@@ -145,3 +145,16 @@ def test_a_kept_trace_goes_through_a_link(decodescope: Command, tmp_path: Path) 
     assert kept.stat().st_mode & 0o777 == 0o640
     assert json.loads(decodescope("analyze", str(kept), "--json").out)["steps"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kept.json.gz", "link.json.gz"]
+
+
+def test_an_option_without_its_value_does_not_name_a_file(
+    decodescope: Command, trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(trace.parent)
+    before = unchanged(trace.parent)
+    done = decodescope("export", "t.json", "--to", "chrome", "--output", "--capture")
+    assert (done.code, done.only_line) == (
+        2, "decodescope: -o --capture: is named like an option; write ./--capture for a file",
+    )  # fmt: skip
+    assert unchanged(trace.parent) == before
+    assert decodescope("export", "t.json", "--to", "csv", "--output", "./--capture").code == 0

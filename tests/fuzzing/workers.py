@@ -14,6 +14,8 @@ from tests.fuzzing.kinds import case_of, kind_of
 from tests.fuzzing.process import Runner
 
 LIMIT_S = 10.0
+# A live run starts a process that imports torch and transformers.
+LIVE_LIMIT_S = 60.0
 # What a library keeps of each case would otherwise add up.
 _CASES_A_WORKER = 3000
 _FORK = multiprocessing.get_context("fork")
@@ -56,13 +58,19 @@ class _Worker:
             if self.process.exitcode:
                 yield self._ended(None, f"the process ended with {self.process.exitcode}", 0.0)
         if now - self.since > LIMIT_S and self.process.is_alive():
-            self.process.kill()
-            self.process.join()
-            yield self._ended(None, f"took over {LIMIT_S:.0f} s", now - self.since)
+            limit_s = limit_of(case_of(self.seed, self.left[0]))
+            if now - self.since > limit_s:
+                self.process.kill()
+                self.process.join()
+                yield self._ended(None, f"took over {limit_s:.0f} s", now - self.since)
 
     def _ended(self, code: int | None, problem: str, seconds: float) -> Result:
         number, *self.left = self.left
         return Result(number, kind_of(self.seed, number), code, problem, seconds)
+
+
+def limit_of(case: Case) -> float:
+    return LIVE_LIMIT_S if case.arguments[:1] == ("live",) else LIMIT_S
 
 
 def run_all(seed: int, numbers: list[int], jobs: int) -> Iterator[Result]:
@@ -88,8 +96,9 @@ def run_once(case: Case, root: Path) -> str:
     process = _FORK.Process(target=_run_case, args=(case, root, theirs), daemon=True)
     process.start()
     theirs.close()
+    limit_s = limit_of(case)
     try:
-        return str(ours.recv()) if ours.poll(LIMIT_S) else f"took over {LIMIT_S:.0f} s"
+        return str(ours.recv()) if ours.poll(limit_s) else f"took over {limit_s:.0f} s"
     except EOFError:
         process.join()
         return f"the process ended with {process.exitcode}"

@@ -41,3 +41,9 @@ def test_the_last_step_ends_with_its_ops() -> None:
 def test_only_a_step_that_launched_something_is_drawn() -> None:
     assert analyze(trace_of(span(0, 9, "decode_step"))).median_step is None
     assert analyze(trace_of(op(0, 9))).median_step is None
+
+
+def test_a_step_of_ops_without_length_has_no_stream() -> None:
+    analysis = analyze(trace_of(span(0, 9, "decode_step"), call(1, 2, 1), op(5, 5, 1)))
+    step = step_tracks(analysis, 0)
+    assert (step.length_ns, step.streams, len(step.gaps.slices)) == (0, (), 0)

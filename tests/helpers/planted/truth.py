@@ -49,7 +49,7 @@ class _PlantedStep:
     start_ns: int
     time_ns: int
     held_ns: int
-    is_last: bool
+    is_followed: bool
 
     @property
     def parts(self) -> Parts:
@@ -67,7 +67,7 @@ def truth_of(plans: Sequence[Plan]) -> Truth:
     batch = max(batches, key=batches.__getitem__)
     if kind == "decode":
         rows = [each for each in rows if each.step.batch == batch]
-    followed = [each for each in rows if not each.is_last]
+    followed = [each for each in rows if each.is_followed]
     times_ns = sorted(each.time_ns for each in followed or rows)
     step_ns = times_ns[(len(times_ns) - 1) // 2]
     return Truth(
@@ -93,6 +93,7 @@ def truth_of_windows(plans: Sequence[Plan]) -> Truth:
 def _steps_of(plan: Plan) -> Iterator[_PlantedStep]:
     usual, held = record(plan.without_holds()), record(plan)
     starts, times_ns, held_ns = step_starts(usual), step_times(usual), step_times(held)
+    later = dict(pairwise(starts))
     for index, time_ns in times_ns.items():
         yield _PlantedStep(
             plan.steps[index],
@@ -100,7 +101,7 @@ def _steps_of(plan: Plan) -> Iterator[_PlantedStep]:
             starts[index],
             time_ns,
             held_ns[index] - time_ns,
-            index == max(starts),
+            index in later and starts[later[index]] > starts[index],
         )
 
 
@@ -113,14 +114,16 @@ def step_starts(recording: Recording) -> dict[int, int]:
 
 
 def step_times(recording: Recording) -> dict[int, int]:
-    """From each step's first op to that of the next; the GPU span of the last one."""
+    """From each step's first op to that of the next; the GPU span of the last one, and of one that
+    begins after the next one, on another stream."""
     starts = step_starts(recording)
-    end_ns = max(op.end for op in recording.ops if op.step == max(starts))
-    ends_ns = [*list(starts.values())[1:], end_ns]
-    return {
-        step: end_ns - start_ns
-        for (step, start_ns), end_ns in zip(starts.items(), ends_ns, strict=True)
-    }
+    later = dict(pairwise(starts))
+    ends_ns = {}
+    for step, start_ns in starts.items():
+        end_ns = starts[later[step]] if step in later else start_ns
+        last_ns = max(op.end for op in recording.ops if op.step == step)
+        ends_ns[step] = end_ns if end_ns > start_ns else last_ns
+    return {step: ends_ns[step] - start_ns for step, start_ns in starts.items()}
 
 
 def parts_between(recording: Recording, start_ns: int, end_ns: int) -> Parts:
