@@ -36,7 +36,7 @@ def check_writable(path: Path | None, option: str, inputs: Iterable[Path | None]
     if path is None:
         return
     if str(path).startswith("--"):
-        raise InputError(f"{option} {path}: is named like an option; write ./{path} for a file")
+        raise InputError(f"{option} {path}: is named like an option; name another file")
     target = destination(path)
     try:
         existing = os.stat(target)

@@ -153,8 +153,6 @@ def test_an_option_without_its_value_does_not_name_a_file(
     monkeypatch.chdir(trace.parent)
     before = unchanged(trace.parent)
     done = decodescope("export", "t.json", "--to", "chrome", "--output", "--capture")
-    assert (done.code, done.only_line) == (
-        2, "decodescope: -o --capture: is named like an option; write ./--capture for a file",
-    )  # fmt: skip
+    line = "decodescope: -o --capture: is named like an option; name another file"
+    assert (done.code, done.only_line) == (2, line)
     assert unchanged(trace.parent) == before
-    assert decodescope("export", "t.json", "--to", "csv", "--output", "./--capture").code == 0

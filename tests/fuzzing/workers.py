@@ -70,7 +70,9 @@ class _Worker:
 
 
 def limit_of(case: Case) -> float:
-    return LIVE_LIMIT_S if case.arguments[:1] == ("live",) else LIMIT_S
+    """Without a command, `live` runs."""
+    command = case.arguments[0] if case.arguments else ""
+    return LIVE_LIMIT_S if command == "live" or command[:1] in ("", "-") else LIMIT_S
 
 
 def run_all(seed: int, numbers: list[int], jobs: int) -> Iterator[Result]:
