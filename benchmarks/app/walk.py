@@ -59,7 +59,7 @@ class Question:
 WALK = (
     Question(
         "name its model", 4, "1",
-        (Press("m", "model"), Press(MODEL, rf"{MODEL}.*"), Press("\r", rf"limit.*{MODEL}@?\w*\)")),
+        (Press("m", "model"), Press(MODEL, rf"(?i){MODEL}"), Press("\r", rf"(?i)limit.*{MODEL}\)")),
     ),
     Question(
         "the kernel that loses most, in the timeline", 2, "1", (Press("\r", r"Timeline .*step"),)
@@ -74,7 +74,7 @@ WALK = (
         (Press("8", r"\.dsrec"), Press("\x1b[B", r"\.dsrec"), Press("\r", r"replay")),
     ),
     Question(
-        "export it", 3, "1", (Press("e", r"Chrome"), Press("\r", r"(?i)wrote|exported|saved")),
+        "export it", 3, "1", (Press("e", r"Chrome"), Press("\r", r"Export written")),
     ),
     Question("what a term means", 2, "3", (Press("?", r"(?i)attributed|share"),)),
 )  # fmt: skip
