@@ -204,7 +204,7 @@ class Comparisons:
 
 
 def _shown(view: View, feed: Feed) -> "Analysis | None":
-    """What is shown, of a run with its name and its rates: its window is a file of its own."""
+    """The shown analysis, of a run with its name and its rates: its window is a file of its own."""
     window, stats = view.window and view.window.whole, view.stats
     if window is None or stats is None:
         return None if window is None else window.analysis
@@ -254,7 +254,7 @@ def _compared_files(bases: Sequence[str], others: Sequence[str], given: Given) -
 
 
 def _diff(bases: "list[Analysis]", others: "list[Analysis]", origin: str) -> Compared:
-    """What changed, and the steps of the traces that stand for the sides."""
+    """The changes, and the steps of the traces that stand for the sides."""
     from decodescope.analyzer.tracks.aligned_steps import aligned_steps
 
     both = (bases, others)

@@ -86,7 +86,7 @@ class FoundTrace(Timeline):
     work: OpWork
     interruptions: tuple[Interruption, ...]
     interrupted_ns: Int64s
-    of_main_kind: Int64s
+    main_kind_indices: Int64s
 
 
 @dataclass(frozen=True, slots=True, eq=False)

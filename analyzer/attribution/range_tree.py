@@ -255,14 +255,14 @@ def _changes(
 def _outermost_operator(trace: Trace, times: HostTimes) -> Int64s:
     """The outermost open operator that is not a wrapper, else the wrapper; -1 for none."""
     operators, at_ns = trace.cpu_ops, times.at_ns
-    found = np.full(len(at_ns), -1, dtype=np.int64)
+    operator_of_time = np.full(len(at_ns), -1, dtype=np.int64)
     if not len(at_ns) or not len(operators):
-        return found
+        return operator_of_time
     wraps = np.array([bool(_WRAPPER.match(name)) for name in trace.names], dtype=np.bool_)
     is_wrapper = wraps[operators.name]
     for chosen in (is_wrapper, ~is_wrapper):
         for operator_rows, time_rows in threads_at(operators, np.flatnonzero(chosen), times):
             outer = operator_rows[outermost(operators.take(operator_rows))]
             inside = containing(operators.take(outer), at_ns[time_rows])
-            found[time_rows[inside >= 0]] = outer[inside[inside >= 0]]
-    return found
+            operator_of_time[time_rows[inside >= 0]] = outer[inside[inside >= 0]]
+    return operator_of_time

@@ -130,9 +130,9 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
         work=op_work(trace, ranges.reference_op, facts.peak),
         interruptions=interruptions,
         interrupted_ns=interrupted_in_steps(timeline.steps, interruptions),
-        of_main_kind=main_kind_steps(timeline.steps, timeline.step_annotations),
+        main_kind_indices=main_kind_steps(timeline.steps, timeline.step_annotations),
     )
-    timed = timed_steps(timeline.steps, found.of_main_kind)
+    timed = timed_steps(timeline.steps, found.main_kind_indices)
     step = _found_step(found, median_step(timeline.steps, found.interrupted_ns, timed))
     given, findings = choose_model(step, facts)
     costs = find_costs(step, given)
@@ -141,7 +141,7 @@ def analyze(trace: Trace, facts: Given = NOTHING) -> Analysis:
     main, figures, answer_of = _figures(
         found,
         step,
-        found.of_main_kind,
+        found.main_kind_indices,
         interruptions_ns=sum(interruption.length_ns for interruption in interruptions),
         unprofiled_ns=unprofiled_ns,
         profiler_ns=step_ns - unprofiled_ns if step_ns and unprofiled_ns else 0,
@@ -183,7 +183,7 @@ def analysis_of_step(analysis: Analysis, index: int) -> Analysis:
     answer, kernels, ranges, launches, layers and costs. The profiler costs a step of the main kind
     as much as the median one. What the report says of the whole trace stays."""
     of_trace = analysis.report.answer
-    unprofiled_ns = of_trace.unprofiled_step_ns if index in analysis.of_main_kind else None
+    unprofiled_ns = of_trace.unprofiled_step_ns if index in analysis.main_kind_indices else None
     step = _found_step(analysis, index)
     costs = find_costs(step, _given_of(analysis, index))
     main, figures, answer_of = _figures(
@@ -212,7 +212,7 @@ def step_limits_ns(analysis: Analysis, step_indices: Iterable[int]) -> dict[int,
 
 def _given_of(analysis: Analysis, index: int) -> Given:
     """The facts about a step: the user's batch and context are those of the main kind."""
-    if index in analysis.of_main_kind:
+    if index in analysis.main_kind_indices:
         return analysis.given
     return replace(analysis.given, batch=None, context=None)
 
@@ -240,7 +240,7 @@ def _found_step(found: FoundTrace, step: int | None) -> MedianStep:
 
 def _figures(
     found: FoundTrace,
-    standing: MedianStep,
+    median: MedianStep,
     steps: Int64s,
     *,
     interruptions_ns: int,
@@ -248,17 +248,17 @@ def _figures(
     profiler_ns: int,
 ) -> tuple[MainSteps, dict[str, Any], Callable[[Costs], Answer]]:
     """The figures of `steps` by the names of a report's fields: totals over those that no
-    interruption touches; and the answer of the one `standing` for them, by its costs. The others
+    interruption touches; and the answer of the `median` one, by its costs. The others
     are as in `find_answer`."""
     main = find_main_steps(found, steps, found.interrupted_ns, found.interruptions)
     launches = launch_report(found, main.ops)
     answer_of: Callable[[Costs], Answer] = _no_answer
-    if standing.shares is not None:
+    if median.shares is not None:
         answer_of = partial(
             find_answer,
-            standing,
-            standing.shares.window,
-            steps=0 if standing.step is None else len(steps),
+            median,
+            median.shares.window,
+            steps=0 if median.step is None else len(steps),
             host=host_frames(found, timed_steps(found.steps, steps), found.interruptions),
             launches=launches,
             interruptions_ns=interruptions_ns,
@@ -269,8 +269,8 @@ def _figures(
         "launches": launches,
         "kernels": kernel_reports(found, found.work, main.ops),
         "ranges": range_reports(found, found.ranges, main),
-        "structure": standing.report,
-        "layers": standing.layers,
+        "structure": median.report,
+        "layers": median.layers,
         "main_steps": main_steps_report(found, main),
     }
     return main, figures, answer_of

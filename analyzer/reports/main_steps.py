@@ -40,13 +40,13 @@ class MainSteps:
 
 def find_main_steps(
     timeline: Timeline,
-    of_main_kind: Int64s,
+    main_kind_indices: Int64s,
     interrupted_ns: Int64s,
     interruptions: Sequence[Interruption],
 ) -> MainSteps:
-    """The uninterrupted ones of the steps `of_main_kind`."""
+    """The uninterrupted ones of the steps `main_kind_indices`."""
     steps = timeline.steps
-    chosen = of_main_kind[steps.gpu_ops[of_main_kind] > 0]
+    chosen = main_kind_indices[steps.gpu_ops[main_kind_indices] > 0]
     clean = chosen[interrupted_ns[chosen] == 0]
     chosen = clean if len(clean) else chosen
     is_main = np.zeros(len(steps) + 1, dtype=np.bool_)

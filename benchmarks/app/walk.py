@@ -58,7 +58,9 @@ class Question:
 
 WALK = (
     Question(
-        "name its model", 4, "1",
+        "name its model",
+        4,
+        "1",
         (Press("m", "model"), Press(MODEL, rf"(?i){MODEL}"), Press("\r", rf"(?i)limit.*{MODEL}\)")),
     ),
     Question(
@@ -66,18 +68,25 @@ WALK = (
     ),
     Question("the largest group of gaps, and its cause", 2, "1", (Press("4", r"▸ \w+"),)),
     Question(
-        "compare with a file of the same folder", 4, "1",
+        "compare with a file of the same folder",
+        4,
+        "1",
         (Press("7", r"eager\.json"), Press("\x1b[B", r"eager\.json"), Press("c", r"x\d+\.\d+")),
     ),
     Question(
-        "open a bundled recording", 3, "1",
+        "open a bundled recording",
+        3,
+        "1",
         (Press("8", r"\.dsrec"), Press("\x1b[B", r"\.dsrec"), Press("\r", r"replay")),
     ),
     Question(
-        "export it", 3, "1", (Press("e", r"Chrome"), Press("\r", r"Export written")),
+        "export it",
+        3,
+        "1",
+        (Press("e", r"Chrome"), Press("\r", r"Export written")),
     ),
     Question("what a term means", 2, "3", (Press("?", r"(?i)attributed|share"),)),
-)  # fmt: skip
+)
 
 
 class Walker:

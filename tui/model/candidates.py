@@ -67,7 +67,7 @@ def _files(view: View) -> tuple[Candidate, ...]:
 
 
 def opened_paths(view: View) -> tuple[str, ...]:
-    """What is open: the sides that the user chose hold beside that."""
+    """The opened files: the sides that the user chose hold beside that."""
     return tuple(str(entry.path) for entry in view.shelf.nearby if entry.place == "open")
 
 

@@ -39,9 +39,8 @@ class AnswerPanel(WindowTablePanel):
 
     _unfolded = False
     _first = _next = 0
-    # The part at the cursor, the first part that is drawn, and the line of its row.
-    _cursor = _top = _parts_line = 0
-    _parts_shown = 0
+    # The part at the cursor, the first part that is drawn, the line of its row, the parts drawn.
+    _cursor = _top = _parts_line = _parts_shown = 0
     _headline: tuple[str, ...] = ()
     _reasons: tuple[str, ...] = ()
     _advice: tuple[str, ...] = ()

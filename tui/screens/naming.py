@@ -74,7 +74,8 @@ class ModelScreen(Dialog[Given]):
 
     @on(Input.Submitted)
     async def _submitted(self) -> None:
-        given, _, problem = await asyncio.to_thread(self._judged, self._texts())
+        given, effect, problem = await asyncio.to_thread(self._judged, self._texts())
+        self.query_one("#effect", Static).update(effect)
         if problem:
             self._say(problem)
         else:
@@ -119,7 +120,7 @@ class ModelScreen(Dialog[Given]):
 
 
 def values_of(report: Report, given: Given) -> Values:
-    """What is known of each field, and how: a guess, of the trace or the run, or named before."""
+    """The known value of each field and its source: guess, trace, run, or named before."""
     cost, named = report.step_cost, given.model
     model = "none" if not given.guess else named.shape.name if named else ""
     of_model = ("named", model, given.weights_text, given.tensor_parallel)
@@ -165,7 +166,7 @@ def given_of(texts: Mapping[str, str], values: Values, before: Given) -> Given:
 
 
 def _first_clause(message: str) -> str:
-    """What is wrong, in one line: advice follows it, and names may be of any length."""
+    """The problem, in one line: advice follows it, and names may be of any length."""
     return message.partition("; ")[0][:_MOST_SHOWN]
 
 

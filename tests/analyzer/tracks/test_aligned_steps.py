@@ -14,7 +14,7 @@ from tests.helpers.foreign.layered import (
     PROLOGUE,
     layered,
     step_names,
-)  # fmt: skip
+)
 from tests.helpers.kineto_events import Event, call, op, span, trace_of
 
 

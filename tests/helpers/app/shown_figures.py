@@ -53,7 +53,9 @@ def tables(page: str) -> Iterator[Sequence[Row]]:
                 yield rows
             rows, heads = [], []
         if len(cells) > 1 and not heads:
-            heads = [f"{head} {place}" if not head or head in cells[:place] else head
-                     for place, head in enumerate(cells)]  # fmt: skip
+            heads = [
+                f"{head} {place}" if not head or head in cells[:place] else head
+                for place, head in enumerate(cells)
+            ]
         elif len(cells) > 1:
             rows.append(dict(zip(heads, cells, strict=True)))

@@ -126,8 +126,12 @@ async def test_the_page_is_as_analyze_makes_it_and_escape_leaves_all(engine: Pat
         await pilot.press("m")
         await shown(pilot)
         assert [field(app, name) for name in FIELDS] == [
-            GUESSED, "fp8", "8", "900", "4",
-        ]  # fmt: skip
+            GUESSED,
+            "fp8",
+            "8",
+            "900",
+            "4",
+        ]
 
 
 async def test_names_and_folders_are_completed_and_what_contradicts_is_said(engine: Path) -> None:

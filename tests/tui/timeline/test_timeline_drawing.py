@@ -214,10 +214,14 @@ def test_letters_say_without_colours_what_a_bar_and_a_gap_are():
 
 def test_a_range_without_room_for_its_name_shows_its_number():
     one = look(
-        span(0, 50, "layer.10"), span(60, 90, "layer.11"), call(10, 20, 1), call(70, 80, 2),
-        op(1_000, 1_400, 1, name="gemm"), op(1_400, 1_800, 2, name="gemm"),
+        span(0, 50, "layer.10"),
+        span(60, 90, "layer.11"),
+        call(10, 20, 1),
+        call(70, 80, 2),
+        op(1_000, 1_400, 1, name="gemm"),
+        op(1_400, 1_800, 2, name="gemm"),
         columns=12,
-    )  # fmt: skip
+    )
     assert drawn(one, 12)["range"].replace("▓", "█") == "10████11████"
     assert drawn(one, 40)["range"].startswith("layer.10")
 
@@ -277,8 +281,12 @@ def test_ops_that_fit_into_no_sub_row_are_counted():
     one = look(call(0, 5, 1), *events, op(900, 1_000, 1, name="alone"))
     rows = drawn(one, height=20)
     assert [title for title in rows if title.startswith(("str", "+")) or "more" in title] == [
-        "str 7", "+1", "+2", "+3", "3 more",
-    ]  # fmt: skip
+        "str 7",
+        "+1",
+        "+2",
+        "+3",
+        "3 more",
+    ]
     assert "3 more" not in drawn(one.fill(600, 1_000, 40), height=20)
 
 

@@ -44,7 +44,7 @@ Names = tuple[str, str]
 
 
 class ComparisonKeys(Widget):
-    """What the keys of a comparison ask of the app, on each of its panels."""
+    """The requests that the keys of a comparison make of the app, on each of its panels."""
 
     def action_start(self) -> None:
         self.post_message(AskComparison("start"))
