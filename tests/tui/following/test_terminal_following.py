@@ -77,8 +77,11 @@ def test_a_killed_run_leaves_its_figures_on_the_screen(path: Path, run) -> None:
         terminal.until(lambda: terminal.shows("following") and rate(terminal) > 100)
         run.kill()
         run.wait()
-        terminal.until(lambda: terminal.shows("was killed") and terminal.shows("ended"))
-        assert rate(terminal) > 100
+        terminal.until(
+            lambda: (
+                terminal.shows("was killed") and terminal.shows("ended") and rate(terminal) > 100
+            )
+        )
         terminal.child.send("q")
         terminal.until(terminal.gone)
     assert terminal.child.exitstatus == 0
