@@ -252,3 +252,16 @@ def kept_columns(
             break
         kept.remove(dropped)
     return kept
+
+
+def kept_with_details(
+    columns: Sequence[Column[Any]],
+    need: Sequence[int],
+    comfortable: Sequence[int],
+    room: int,
+    gap: int,
+) -> list[int]:
+    """`kept_columns`; details only where they also fit beside names of `comfortable` width."""
+    detailed = kept_columns(columns, comfortable, room, gap)
+    kept = kept_columns(columns, need, room, gap)
+    return [place for place in kept if columns[place].priority < DETAIL or place in detailed]

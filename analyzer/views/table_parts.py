@@ -13,7 +13,7 @@ from rich.text import Text
 from decodescope.analyzer.names.fitted_names import told_apart
 from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.tables.answer_table import answer_table
-from decodescope.analyzer.tables.columns import DETAIL, TEXT, Column, Row, Table, Tone, kept_columns
+from decodescope.analyzer.tables.columns import TEXT, Column, Row, Table, Tone, kept_with_details
 from decodescope.analyzer.vocabulary.answer_words import AnswerLines
 
 MIN_WIDTH = 60
@@ -130,16 +130,15 @@ def _cells(table: Table[Row], column: Column[Row], room: int) -> list[str]:
 def _fitting(columns: Sequence[Column[Row]], natural: Sequence[int], width: int) -> list[int]:
     """The places of the columns to show: details only where names keep a comfortable width."""
 
-    def kept(least: Callable[[Column[Row]], int]) -> list[int]:
-        need = [
+    def need(least: Callable[[Column[Row]], int]) -> list[int]:
+        return [
             min(cells, least(column)) if column.kind.flexible else cells
             for column, cells in zip(columns, natural, strict=True)
         ]
-        return kept_columns(columns, need, width, _GAP)
 
-    detailed = kept(lambda column: _COMFORTABLE)
-    shown = kept(lambda column: min(column.least_cells, width // 4))
-    return [place for place in shown if columns[place].priority < DETAIL or place in detailed]
+    comfortable = need(lambda column: _COMFORTABLE)
+    least = need(lambda column: min(column.least_cells, width // 4))
+    return kept_with_details(columns, least, comfortable, width, _GAP)
 
 
 def _bars(table: Table[Row]) -> list[Column[Row]]:

@@ -6,13 +6,15 @@ from typing import Any
 from rich.cells import cell_len
 from rich.style import Style
 
-from decodescope.analyzer.tables.columns import Column, kept_columns
+from decodescope.analyzer.tables.columns import Column, kept_with_details
 from decodescope.tui.panels.sheet import Brush, Row
 from decodescope.tui.panels.table_rows import Cell, Rows
 
 Columns = tuple[Column[Any], ...]
 _GAP = 1
 _ARROW = 2
+# Cells that names have before details are shown; whole names stand in the details pane.
+_COMFORTABLE = 30
 
 
 class TableLayout:
@@ -39,8 +41,9 @@ class TableLayout:
         """Fit the columns to `width`; returns the `visible` rows, each with its cells."""
         columns = self._columns = data.columns
         lines = [(row, data.cells(row, brush.inks, width)) for row in visible]
-        need = self._needed(columns, [cells for _, cells in lines], by)
-        shown = kept_columns(columns, need, width, _GAP)
+        widest = self._widest_cells(columns, [cells for _, cells in lines], by)
+        need, comfortable = _needed(columns, widest)
+        shown = kept_with_details(columns, need, comfortable, width, _GAP)
         spare = width - sum(need[place] + _GAP for place in shown) + _GAP
         self._cells = [need[place] if place in shown else 0 for place in range(len(columns))]
         flexible = [place for place in shown if columns[place].kind.flexible]
@@ -96,17 +99,24 @@ class TableLayout:
             (row.left if column.align == "left" else row.right)(cell.text, wide, style)
         return row.add(" " * (cursor_width - row.cells), over)
 
-    def _needed(
+    def _widest_cells(
         self, columns: Columns, lines: Sequence[Sequence[Cell]], by: int | None
     ) -> list[int]:
-        """The cells that each column needs for its title and its cells, now and before."""
+        """The cells of the widest text of each column, its title included, now and before."""
         before = self._widest if len(self._widest) == len(columns) else [0] * len(columns)
         self._widest = []
         for place, column in enumerate(columns):
-            need = column.least_cells
-            if not column.kind.flexible:
-                title = cell_len(column.heading) + _ARROW * (place == by)
-                wide = max((cell_len(cells[place].text) for cells in lines), default=0)
-                need = max(need, title, wide, before[place])
-            self._widest.append(need)
+            title = cell_len(column.heading) + _ARROW * (place == by)
+            wide = max((cell_len(cells[place].text) for cells in lines), default=0)
+            self._widest.append(max(title, wide, before[place]))
         return self._widest
+
+
+def _needed(columns: Columns, widest: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The cells that each column needs, and those where its names are comfortable to read."""
+    need, comfortable = [], []
+    for column, cells in zip(columns, widest, strict=True):
+        flexible, least = column.kind.flexible, column.least_cells
+        need.append(least if flexible else max(least, cells))
+        comfortable.append(max(least, min(cells, _COMFORTABLE)) if flexible else need[-1])
+    return need, comfortable
