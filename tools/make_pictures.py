@@ -58,12 +58,12 @@ _KEYS: dict[str, tuple[str, ...]] = {
 PICTURES: dict[str, Picture] = {
     page.name: Picture(page.name, keys=_KEYS.get(page.name, ())) for page in PAGES
 } | {
-    "guide-compiled": Picture("live", "compiled"),
+    "guide-compiled": Picture("step", "compiled"),
     "guide-compiled-kernels": Picture("kernels", "compiled"),
-    "guide-eager": Picture("live", "eager"),
-    "guide-fused": Picture("live", "fused"),
-    "guide-fused-graph": Picture("live", "fused+graph"),
-    "guide-fp8": Picture("live", "fused+graph+fp8_e4m3"),
+    "guide-eager": Picture("step", "eager"),
+    "guide-fused": Picture("step", "fused"),
+    "guide-fused-graph": Picture("step", "fused+graph"),
+    "guide-fp8": Picture("step", "fused+graph+fp8_e4m3"),
     "guide-ab": Picture("ab", "compiled", "fused+graph+fp8_e4m3"),
 }
 

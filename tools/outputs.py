@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-PAGES = ("live", "timeline", "kernels", "gaps", "ranges", "limit", "ab", "files", "log")
+PAGES = ("step", "timeline", "kernels", "gaps", "ranges", "limit", "ab", "files", "log")
 _WORD = re.compile(r"[\w%µ·./+-]+")
 _NUMBER = re.compile(r"[-+x\u00d7~]?\d[\d,.]*")
 _MARKUP = re.compile(r"<[^>]*>")

@@ -17,7 +17,6 @@ from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.protocol.messages import Hello, WorkerConfig, with_settings
 from decodescope.analyzer.reports.user_facts import Given
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff
-from decodescope.analyzer.schema.report import LiveRates
 from decodescope.tui.link.comparison import ComparisonLink
 from decodescope.tui.model.candidates import (
     chosen_names,
@@ -209,9 +208,9 @@ def _shown(view: View, feed: Feed) -> "Analysis | None":
     if window is None or stats is None:
         return None if window is None else window.analysis
     source, paths = window.report.source, feed.source.paths
-    live = LiveRates(stats.tokens_per_s, stats.step_p50_ns, stats.step_p99_ns)
     path = str(paths[0]) if paths else source.path
-    report = structs.replace(window.report, source=structs.replace(source, path=path, live=live))
+    source = structs.replace(source, path=path, live=stats.rates)
+    report = structs.replace(window.report, source=source)
     return replace(window.analysis, report=report)
 
 

@@ -18,7 +18,13 @@ import msgspec
 from msgspec import Struct
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.schema.report import CaptureInfo, Environment, SamplingSettings, Weights
+from decodescope.analyzer.schema.report import (
+    CaptureInfo,
+    Environment,
+    LiveRates,
+    SamplingSettings,
+    Weights,
+)
 
 PROTOCOL_VERSION = 2
 HEARTBEAT_S = 1.0
@@ -138,7 +144,8 @@ class Stats(Struct, frozen=True, tag="stats"):
 
     `tokens` counts all sequences since the worker started, `position` is the KV-cache length,
     `round` counts generations since the variant was built (each starts again at the prompt), and
-    `text` is the tail of sequence 0 of this round ("" without a tokenizer).
+    `text` is the tail of sequence 0 of this round ("" without a tokenizer). An interpreted variant
+    has no rates.
     """
 
     seq: int
@@ -148,11 +155,18 @@ class Stats(Struct, frozen=True, tag="stats"):
     position: int
     round: int
     steps: int
-    tokens_per_s: float
-    step_p50_ns: int
-    step_p99_ns: int
+    tokens_per_s: float | None
+    step_p50_ns: int | None
+    step_p99_ns: int | None
     bytes_per_step: int
     text: str
+
+    @property
+    def rates(self) -> LiveRates | None:
+        """The rates, None of an interpreted variant."""
+        if self.tokens_per_s is None or self.step_p50_ns is None or self.step_p99_ns is None:
+            return None
+        return LiveRates(self.tokens_per_s, self.step_p50_ns, self.step_p99_ns)
 
 
 class Heartbeat(Struct, frozen=True, tag="alive"):

@@ -190,7 +190,7 @@ class Recording:
         rates, variant = None, window.message.capture.variant
         for message in before:
             if isinstance(message, Stats) and message.variant == variant:
-                rates = LiveRates(message.tokens_per_s, message.step_p50_ns, message.step_p99_ns)
+                rates = message.rates
         return rates
 
     def last_packed_trace(self) -> bytes:

@@ -31,7 +31,8 @@ def run_tokens_per_s(options: list[str]) -> float:
 def live_tokens_per_s(recording: Path) -> list[float]:
     """tokens/s in each of a recording's statistics, after the first few."""
     messages = (frame.message for frame in read_recording(recording).frames())
-    return [m.tokens_per_s for m in messages if isinstance(m, Stats)][SETTLE_STATS:]
+    rates = [message.rates for message in messages if isinstance(message, Stats)]
+    return [each.tokens_per_s for each in rates[SETTLE_STATS:] if each is not None]
 
 
 def measure_pair(options: list[str], seconds: float) -> dict[str, float]:

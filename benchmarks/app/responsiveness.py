@@ -34,7 +34,7 @@ LIMIT_S = 60.0
 ANSWER_S = 1.0
 _READY = re.compile(rb"\d launches|\d GPU ops|idle [\d<]")
 # Keys that change what a page shows, and back; four pages have keys of their own.
-KEYS = {"timeline": "+dda-", "live": "\r\r", "ab": "\r\r", "log": "lll"}
+KEYS = {"timeline": "+dda-", "step": "\r\r", "ab": "\r\r", "log": "lll"}
 OTHER_KEYS = "jjkk"
 
 

@@ -119,8 +119,11 @@ class FakeSession:
         self.capture_error: Exception | None = None
 
     def refusal(self, variant: str) -> DecodescopeError | None:
-        known = ("eager", "compiled", "other")
+        known = ("eager", "compiled", "other", "fused")
         return None if variant in known else InputError(f"unknown variant {variant!r}")
+
+    def interprets(self, variant: str) -> bool:
+        return variant == "fused"
 
     def check(self, settings: Settings, variant: str) -> None:
         if settings.model in self.refused:

@@ -8,14 +8,14 @@ from decodescope.tui.pages import layout
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.pages.layout import DETAILS_BESIDE_WIDTH, Page, Place, Plan
 
-LIVE = PAGES[0]
+STEP = PAGES[0]
 WANTED = {"answer": 20, "variants": 3, "text": 1}
 sizes = st.tuples(st.integers(1, 320), st.integers(1, 120))
 pages = st.sampled_from(PAGES)
 kinds = st.sampled_from(["live", "replay", "trace"])
 
 
-def plan(size: tuple[int, int], page: Page = LIVE, kind: str = "live", **wanted: int) -> Plan:
+def plan(size: tuple[int, int], page: Page = STEP, kind: str = "live", **wanted: int) -> Plan:
     """Where a page puts its panels; without colours it needs the most rows."""
     return layout.plan(page, kind, size, WANTED | wanted, color=False)
 

@@ -353,7 +353,8 @@ class Feed:
             if self._state.state == "paused":
                 # A single step, which began with an idle GPU.
                 return
-            self._samples.append(SpeedSample(now, stats.tokens_per_s, index))
+            if stats.tokens_per_s is not None:
+                self._samples.append(SpeedSample(now, stats.tokens_per_s, index))
 
 
 def open_feed(source: Source, clock: AppClock) -> Feed:

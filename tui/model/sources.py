@@ -114,7 +114,10 @@ _NOT_RECORDED = "not recorded"
 def variants_of(hello: Hello, playback: Playback | None) -> tuple[Choice, ...]:
     """The variants that a worker has; of a recording, those that it holds can be chosen. Without a
     GPU, and from a bundled recording, others lead to their bundled recordings."""
-    choices = tuple(Choice(info.name, info.summary, info.unavailable) for info in hello.variants)
+    choices = tuple(
+        Choice(info.name, info.summary, info.unavailable, info.interpreted)
+        for info in hello.variants
+    )
     stand_in = (hello.device, hello.weights) == ("cpu", "bundled")
     if playback is not None:
         held = {mark.variant for mark in playback.marks}

@@ -36,7 +36,7 @@ _WORD_WITHIN_S = {
     **dict.fromkeys(("loading", "building", "starting"), 120.0),
 }
 _STEPS_OF_A_WINDOW = 20
-ANSWER_PAGE, LOG_PAGE = "live", "log"
+ANSWER_PAGE, LOG_PAGE = "step", "log"
 COMPARISON_PAGE = "ab"
 # Profiled ÷ unprofiled step time from which figures say so.
 PROFILER_MATTERS = 1.05
@@ -118,11 +118,12 @@ class Window:
 @dataclass(frozen=True, slots=True)
 class Choice:
     """Something a number key selects: a variant, or an opened trace file. A variant that does not
-    run here may have been `recorded` in a file."""
+    run here may have been `recorded` in a file; an `interpreted` one has no speed."""
 
     name: str
     summary: str
     unavailable: str | None = None
+    interpreted: bool = False
     recorded: Path | None = None
 
 
@@ -205,9 +206,12 @@ class View:
         heard = self.kind == "live" or (self.following and self.live_figures)
         if not heard or self.died or self.heard_at is None or allowed_s is None:
             return None
-        if self.stats is not None and self.state in ("running", "capturing"):
+        rates = self.stats and self.stats.rates
+        if rates and self.state in ("running", "capturing"):
             # A window of slow steps takes that long.
-            allowed_s += _STEPS_OF_A_WINDOW * self.stats.step_p99_ns / 1e9
+            allowed_s += _STEPS_OF_A_WINDOW * rates.step_p99_ns / 1e9
+        elif self.interpreted and self.state == "running":
+            allowed_s = _WORD_WITHIN_S["building"]
         silent_s = now - self.heard_at
         return silent_s if silent_s > allowed_s else None
 
@@ -233,6 +237,11 @@ class View:
         return self.about is not None and self.about.device == "cpu"
 
     @property
+    def interpreted(self) -> bool:
+        """Whether Triton's interpreter runs the variant."""
+        return any(choice.interpreted for choice in self.choices[self.current :][:1])
+
+    @property
     def has_steps(self) -> bool:
         """Whether there are steps to choose from."""
         return self.window is not None and self.window.tracks.home_step is not None
@@ -248,6 +257,8 @@ class View:
             return f"analysing the window of {self.variant}"
         if self.died is not None or self.state in ("ended", "failed"):
             return "no window was captured"
+        if self.interpreted:
+            return f"Triton's interpreter runs {self.variant}: its tokens count, its times do not"
         if self.variant:
             return f"waiting for the first window of {self.variant}"
         return "waiting for the worker"
@@ -266,7 +277,7 @@ class View:
             parts.append(f"window {age(moment.now - window.at)} ago")
         capture = window.report.capture
         then_ns = capture.unprofiled_step_ns if capture is not None else None
-        if self.stats is not None and then_ns:
+        if self.stats is not None and self.stats.step_p50_ns and then_ns:
             now_ns = self.stats.step_p50_ns
             if max(now_ns, then_ns) > _OTHER_PACE * min(now_ns, then_ns):
                 parts.append(f"a step took {duration(then_ns)} then")

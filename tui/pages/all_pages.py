@@ -9,7 +9,7 @@ from decodescope.tui.model.view import COMPARISON_PAGE, LOG_PAGE
 from decodescope.tui.pages.layout import Band, Page, Room, edge_rows
 
 # From these widths on, panels of a page are side by side.
-LIVE_BESIDE_WIDTH = 76
+STEP_BESIDE_WIDTH = 76
 COMPARISON_BESIDE_WIDTH = 130
 _DETAILS_BESIDE_WIDTH = 110
 
@@ -21,7 +21,7 @@ _TABLES_OF_RANKS = ("gpus", "collectives", "skew")
 _TABLES_OF_CHANGES = ("ab_step", "ab_ranges", "ab_kernels")
 
 
-def live_bands(room: Room) -> list[Band]:
+def step_bands(room: Room) -> list[Band]:
     """The answer takes the rows that it needs, and the timeline of its step a few; a run has its
     rates before both, and its text last. Without colours the timeline has a row of letters."""
     edge, box = edge_rows(room.frame), room.frame == "box"
@@ -29,7 +29,7 @@ def live_bands(room: Room) -> list[Band]:
     variants = room.wanted.get("variants")
     if room.kind != "trace":
         beside: Shares = (("history", 0.68), ("variants", 0.32))
-        history = beside if room.width >= LIVE_BESIDE_WIDTH else (("history", 1.0),)
+        history = beside if room.width >= STEP_BESIDE_WIDTH else (("history", 1.0),)
         bands.append(Band(history, edge + 2, edge + 8, 5, 1, edge + (4 if box else 2)))
     elif variants:
         rows = variants + edge
@@ -40,7 +40,8 @@ def live_bands(room: Room) -> list[Band]:
     bands.append(Band((("answer", 1.0),), least, edge + answer, 1, 60, some))
     tracks = edge + room.wanted.get("timeline_top", _SOME_TRACKS)
     few = min((5 if box else 4) + edge + (not room.color), tracks)
-    bands.append(Band((("timeline_top", 1.0),), few, tracks, 4, 1))
+    if tracks > edge:
+        bands.append(Band((("timeline_top", 1.0),), few, tracks, 4, 1))
     if room.wanted.get("text"):
         bands.append(Band((("text", 1.0),), edge + 1, edge + 12, 8, 3))
     return bands
@@ -132,7 +133,7 @@ def file_bands(room: Room) -> list[Band]:
     ]
 
 
-_LIVE = (
+_STEP = (
     "answer:AnswerPanel",
     "live_run:HistoryPanel,VariantsPanel",
     "step_timeline:StepTimelinePanel",
@@ -153,7 +154,7 @@ _GAPS = ("gap_list:GapListPanel", "gap_classes:GapClassesPanel")
 _RANGES = ("range_tree:RangeTreePanel",)
 _LOG = ("log_table:LogTablePanel",)
 PAGES = (
-    Page("live", "1", "Live", _LIVE, live_bands, details=False),
+    Page("step", "1", "Step", _STEP, step_bands, details=False),
     Page("timeline", "2", "Timeline", _TIMELINE, one_panel("timeline", 4, 11, 200)),
     Page("kernels", "3", "Kernels", _KERNELS, one_panel("kernels", 7, 9, 200)),
     Page("gaps", "4", "Gaps", _GAPS, gap_bands),

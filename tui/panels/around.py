@@ -142,7 +142,7 @@ class TabsPanel(Panel[str]):
 
     def draw(self, data: str, width: int, height: int) -> Sheet:
         inks, row = self._brush.inks, Row()
-        # A tab is " 1 Live": the page's label, its key and two spaces.
+        # A tab is " 1 Step": the page's label, its key and two spaces.
         cells = sum(len(label) + 3 for _, _, label in self._tabs)
         named, spread = cells < width, cells + 2 * len(self._tabs) <= width
         chip, before = inks.chip(inks.accent), ""

@@ -22,7 +22,7 @@ from decodescope.tui.panels.sheet import Row, Sheet
 
 _FILE_CELLS = 28
 STALE_AFTER_S = 3.0
-_WARNINGS = ("random weights", "device: cpu")
+_WARNINGS = ("interpreted", "random weights", "device: cpu")
 
 _DETAILED = ("starting", "reading", "loading", "building", "ending", "ended")
 
@@ -114,7 +114,7 @@ def _run_facts(view: View) -> tuple[str, ...]:
     drawn = sampling_facts(view.hello.sampling if view.hello else None)
     facts.extend(drawn[:1])
     if about.device == "cpu":
-        facts.append("device: cpu")
+        facts.append("interpreted" if view.interpreted else "device: cpu")
     if about.weights == "random":
         facts.append("random weights")
     device = "" if about.device == "cpu" else f"{about.device_name.removeprefix('NVIDIA ')} "
@@ -173,14 +173,15 @@ class StripPanel(Panel[tuple[Figure, ...]]):
 
 def _speed_figures(view: View) -> list[Figure]:
     stats = view.stats
-    if stats is None:
+    rates = stats and stats.rates
+    if stats is None or rates is None:
         return []
     tone: FigureTone = "strong" if view.live_figures else "dim"
     lead: FigureTone = "accent" if view.live_figures else "dim"
     figures = [
-        Figure("", fmt.rate(stats.tokens_per_s), "tok/s", 0, lead),
-        Figure("p50", fmt.milliseconds(stats.step_p50_ns), "ms", 2, tone),
-        Figure("p99", fmt.milliseconds(stats.step_p99_ns), "ms", 4, tone),
+        Figure("", fmt.rate(rates.tokens_per_s), "tok/s", 0, lead),
+        Figure("p50", fmt.milliseconds(rates.step_p50_ns), "ms", 2, tone),
+        Figure("p99", fmt.milliseconds(rates.step_p99_ns), "ms", 4, tone),
     ]
     live = live_bandwidth(stats, view.hello)
     if live is not None and live.mbu is not None:

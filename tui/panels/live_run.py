@@ -98,12 +98,13 @@ class HistoryPanel(Panel[HistoryData]):
 
     def pick(self, view: View, moment: Moment) -> HistoryData | Empty:
         if not view.samples:
-            return Empty("tok/s", "no measurement yet")
+            return Empty("tok/s", "not timed" if view.interpreted else "no measurement yet")
         stats = view.stats
         lines: tuple[tuple[str, float], ...] = ()
-        if stats is not None and view.hello is not None and stats.step_p99_ns:
+        rates = stats and stats.rates
+        if rates and view.hello is not None and rates.step_p99_ns:
             tokens_ns = view.hello.batch * 1e9
-            lines = (("p50", tokens_ns / stats.step_p50_ns), ("p99", tokens_ns / stats.step_p99_ns))
+            lines = (("p50", tokens_ns / rates.step_p50_ns), ("p99", tokens_ns / rates.step_p99_ns))
         return HistoryData(view.samples, view.choices, lines)
 
     def draw(self, data: HistoryData, width: int, height: int) -> Sheet:

@@ -37,7 +37,8 @@ class StepTimelinePanel(Panel[tuple[Window, str]]):
 
     def wanted_rows(self, width: int) -> int | None:
         if isinstance(self._data, Empty):
-            return 1
+            # The answer above says why.
+            return 0
         rows = {"stream": _STREAM_ROWS, "part": _PART_ROWS, "gap": 1 + self._brush.inks.letters}
         tracks = _home_tracks(self._data[0].tracks).tracks
         return sum(rows.get(track.key.kind, 1) for track in tracks) + _AXIS_AND_LEGEND

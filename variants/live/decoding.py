@@ -136,9 +136,10 @@ class Decoding:
         self._session.tap.clear()
 
     def stats(
-        self, variant: str, seq: int, dropped: int, alone_ns: Sequence[int] = ()
+        self, variant: str, seq: int, dropped: int, alone_ns: Sequence[int] = (), timed: bool = True
     ) -> Stats | None:
-        """The figures of the recent steps, or of one that ran alone; None before the first."""
+        """The figures of the recent steps, or of one that ran alone; None before the first. Without
+        `timed` they have no rates."""
         assert self.step is not None
         if not alone_ns:
             self._read(self._session.tap.exchange())
@@ -155,9 +156,9 @@ class Decoding:
             position=position,
             round=self._generation,
             steps=len(step_ns),
-            tokens_per_s=tokens_per_s(step_ns, self._session.batch),
-            step_p50_ns=times.p50,
-            step_p99_ns=times.p99,
+            tokens_per_s=tokens_per_s(step_ns, self._session.batch) if timed else None,
+            step_p50_ns=times.p50 if timed else None,
+            step_p99_ns=times.p99 if timed else None,
             bytes_per_step=self.step.weight_bytes_read + self.step.kv_bytes_read(position),
             text=self._text.text,
         )

@@ -56,6 +56,7 @@ class LiveLoop:
         self._schedule = WindowSchedule()
         self._decoding = Decoding(session, clock_ns)
         self._variant = ""
+        self._timed = True
         self._paused = self._quit = self._capture_requested = False
         self._single_steps = self._seq = self._publish_at_ns = 0
 
@@ -95,7 +96,7 @@ class LiveLoop:
         if now_ns >= self._publish_at_ns:
             self._publish()
             self._publish_at_ns = now_ns + PUBLISH_NS
-        if self._schedule.due(now_ns):
+        if self._timed and self._schedule.due(now_ns):
             self._capture_window()
         self._obey(self._channel.receive())
 
@@ -106,7 +107,9 @@ class LiveLoop:
 
     def _publish(self, alone_ns: Sequence[int] = ()) -> None:
         dropped = self._channel.dropped
-        stats = self._decoding.stats(self._variant, self._seq + 1, dropped, alone_ns)
+        stats = self._decoding.stats(
+            self._variant, self._seq + 1, dropped, alone_ns, timed=self._timed
+        )
         if stats is not None:
             self._seq += 1
             self._channel.send_stats(stats)
@@ -130,6 +133,13 @@ class LiveLoop:
         if requested:
             self._announce("paused" if self._paused else "running")
         self._session.pacer.before_first()
+
+    def _can_capture(self) -> bool:
+        """Whether the variant's steps can be profiled; a refusal is reported."""
+        if not self._timed:
+            text = f"window not captured: Triton's interpreter runs {self._variant} here"
+            self._channel.send(Log("warning", text))
+        return self._timed
 
     def _write_window(self, requested: bool) -> None:
         step = self._decoding.step
@@ -157,7 +167,7 @@ class LiveLoop:
                 case StepOnce():
                     self._single_steps += self._paused
                 case CaptureTrace():
-                    self._capture_requested = self._built
+                    self._capture_requested = self._built and self._can_capture()
                 case SwitchVariant(variant):
                     wanted = variant
                 case ChangeSettings(changed):
@@ -237,7 +247,7 @@ class LiveLoop:
         if not built:
             return False
         self._stages.done()
-        self._variant = variant
+        self._variant, self._timed = variant, not self._session.interprets(variant)
         self._paused = self._capture_requested = False
         self._single_steps = 0
         self._schedule = WindowSchedule()

@@ -8,7 +8,7 @@ import torch
 from msgspec.structs import replace
 
 from decodescope.analyzer.capture.profiler_session import ProfilerSession
-from decodescope.analyzer.errors import DecodescopeError, MissingRequirement
+from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.protocol.messages import (
     PROTOCOL_VERSION,
     Hello,
@@ -142,11 +142,11 @@ class TorchSession:
             require_runnable(variant, prepared.loaded, prepared.workload, prepared.device)
         except DecodescopeError as error:
             return error
-        if is_interpreted(variant, prepared.device):
-            return MissingRequirement(
-                f"variant {variant}: Triton's interpreter has no speed to watch; use run or compare"
-            )
         return None
+
+    def interprets(self, variant: str) -> bool:
+        """Whether Triton's interpreter runs the variant: its tokens count, its times do not."""
+        return is_interpreted(variant, self._prepared.device)
 
     def build(self, variant: str, say: Callable[[str], None]) -> DecodeStep:
         """The variant's step, ready to prefill; `say` is called for each slow stage.

@@ -172,7 +172,7 @@ async def test_enter_shows_the_longest_op_or_gap_of_a_part(eager: Path, height: 
             await press(pilot, "enter")
             pick, page = app._focus.selection.pick, app._focus.page
             if part.part == "profiler":
-                assert (pick, page) == (None, "live")
+                assert (pick, page) == (None, "step")
             else:
                 assert page == "timeline"
                 assert pick in _longest(window, part.part)

@@ -118,6 +118,23 @@ def test_windows_come_soon_then_rarely_and_do_not_affect_the_figures(tmp_path):
     assert all(s.step_p99_ns < 2_100_000 for s in run.channel.of(Stats))
 
 
+def test_an_interpreted_variant_has_text_but_neither_rates_nor_windows(tmp_path):
+    script = [(5, CaptureTrace()), (10, SwitchVariant("eager")), (20, Quit())]
+    run = Run(tmp_path, script, new_tokens=3000)("fused")
+    interpreted = [stats for stats in run.channel.of(Stats) if stats.variant == "fused"]
+    timed = [stats for stats in run.channel.of(Stats) if stats.variant == "eager"]
+    assert len(interpreted) > 50
+    assert {stats.rates for stats in interpreted} == {None}
+    assert interpreted[-1].text
+    assert interpreted[-1].tokens > 4_000
+    assert None not in [stats.rates for stats in timed]
+    windows = run.channel.of(TraceReady)
+    assert {window.capture.variant for window in windows} == {"eager"}
+    assert not any(window.requested for window in windows)
+    warning = "window not captured: Triton's interpreter runs fused here"
+    assert [log.text for log in run.channel.of(Log)] == [warning]
+
+
 def test_costly_windows_take_a_bounded_share_of_the_time(tmp_path):
     run = Run(tmp_path, [(120, Quit())], step_ns=50_000_000, new_tokens=10_000)()
     times = run.times(TraceReady)

@@ -184,13 +184,14 @@ def test_no_trace_is_kept_of_an_interpreted_variant(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("interpreting")
-def test_the_app_offers_no_interpreted_variant() -> None:
+def test_the_app_offers_interpreted_variants_that_have_no_graph() -> None:
     prepared = prepare(msgspec.structs.replace(CONFIG, variant="eager"), lambda stage: None)
     session = TorchSession(prepared, None, None)  # type: ignore[arg-type]
-    refusal = session.refusal("fused")
-    assert isinstance(refusal, MissingRequirement)
-    assert "use run or compare" in str(refusal)
-    assert session.refusal("eager") is None
+    offered = {info.name: info for info in session.hello().variants}
+    assert offered["fused"].unavailable is None
+    assert offered["fused"].interpreted
+    assert offered["fused+graph"].unavailable is not None
+    assert (session.interprets("fused"), session.interprets("eager")) == (True, False)
 
 
 def test_a_gpu_is_not_measured_while_kernels_are_interpreted(

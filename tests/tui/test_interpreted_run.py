@@ -1,0 +1,60 @@
+"""The app while Triton's interpreter runs the kernels: tokens and text, and no speed."""
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from decodescope.analyzer.protocol.messages import CaptureTrace, State, VariantInfo
+from tests.helpers.scripted import (
+    ScriptedLink,
+    StillClock,
+    hello,
+    live_app,
+    settle,
+    stats,
+    text_of,
+)
+
+VARIANTS = (
+    VariantInfo("eager", "transformers"),
+    VariantInfo("fused", "fused kernels", interpreted=True),
+)
+NOT_TIMED = replace(stats(3, "fused"), tokens_per_s=None, step_p50_ns=None, step_p99_ns=None)
+
+
+@pytest.fixture
+async def pilot(tmp_path: Path):
+    link, clock = ScriptedLink(answers=True), StillClock()
+    app = live_app(link, clock, tmp_path)
+    async with app.run_test(size=(120, 40)) as pilot:
+        link.say(replace(hello("cpu"), variants=VARIANTS), State("running", "fused"), NOT_TIMED)
+        await settle(pilot)
+        pilot.link, pilot.clock = link, clock
+        yield pilot
+
+
+async def test_no_rate_is_shown(pilot) -> None:
+    shown = text_of(pilot.app)
+    assert "interpreted" in shown.splitlines()[0]
+    assert "not timed" in shown
+    assert "Triton's interpreter runs fused" in shown
+    assert "Open the archive" in shown
+    assert not any(word in shown for word in (" p50", " p99", "MBU", "47.2"))
+
+
+async def test_a_step_of_a_minute_is_no_silence(pilot) -> None:
+    view = pilot.app.view()
+    assert view.silent_s(pilot.clock.now + 60) is None
+    assert view.silent_s(pilot.clock.now + 600) == 600
+    timed = stats(4, "eager")
+    pilot.link.say(State("running", "eager"), timed)
+    await settle(pilot)
+    assert "47.2 tok/s" in text_of(pilot.app)
+    assert pilot.app.view().silent_s(pilot.clock.now + 60) == 60
+
+
+async def test_a_window_is_asked_for_as_of_any_variant(pilot) -> None:
+    await pilot.press("t")
+    await settle(pilot)
+    assert CaptureTrace() in pilot.link.sent
