@@ -126,7 +126,7 @@ async def test_each_number_of_the_app_is_that_of_the_json(name: str, tmp_path: P
     async with app.run_test(size=(160, 50)) as pilot:
         await settle(pilot)
         for key in "1234567":
-            await press(pilot, key, *(["l"] if key == "5" else []))
+            await press(pilot, key, *(["z"] if key == "5" else []))
             screen = screen_of(app)
             lines = iter(screen.splitlines())
             strip = next(next(lines) for line in lines if "8 Files" in line)

@@ -52,7 +52,7 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "timeline": ("G",),
     "kernels": ("down",),
     "gaps": ("tab", "down"),
-    "ranges": ("l", "down", "down"),
+    "ranges": ("z", "down", "down"),
 }
 # Every page, and those that the guide shows of other variants.
 PICTURES: dict[str, Picture] = {
