@@ -92,6 +92,14 @@ def device() -> str:
     return "cuda" if _has_cuda() else "cpu"
 
 
+@pytest.fixture
+def quick_pilot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pilots of apps wait until nothing is left to do, and no longer."""
+    from tests.helpers.app import idle
+
+    idle.use_in(monkeypatch)
+
+
 @pytest.fixture(scope="session")
 def repository() -> Path:
     """The repository's root."""

@@ -41,6 +41,7 @@ RECORDED = tuple(
 )
 TRACES = ("cpu_two_blocks", *RECORDED, *SITUATIONS)
 WIDTH = 100
+pytestmark = pytest.mark.usefixtures("quick_pilot")
 _TAG = re.compile(r"<[^>]*>")
 
 

@@ -19,6 +19,8 @@ from decodescope.tui.model.user_files import Memory, Places
 from tests.helpers.command import Command
 from tests.helpers.scripted import ScriptedLink, hello, settle, text_of
 
+pytestmark = pytest.mark.usefixtures("quick_pilot")
+
 
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:

@@ -5,12 +5,11 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import scripted
-from tests.helpers.app import idle
 
 
 @pytest.fixture(autouse=True)
-def _quick_pilot(monkeypatch: pytest.MonkeyPatch) -> None:
-    idle.use_in(monkeypatch)
+def _quick_pilot(quick_pilot: None) -> None:
+    """Every app is driven in that way."""
 
 
 @pytest.fixture

@@ -6,15 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from decodescope.analyzer.protocol.messages import CaptureTrace, State, VariantInfo
-from tests.helpers.scripted import (
-    ScriptedLink,
-    StillClock,
-    hello,
-    live_app,
-    settle,
-    stats,
-    text_of,
-)
+from tests.helpers.scripted import ScriptedLink, StillClock, hello, live_app, settle, stats, text_of
 
 VARIANTS = (
     VariantInfo("eager", "transformers"),

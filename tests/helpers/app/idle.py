@@ -15,19 +15,26 @@ _in_threads: WeakSet[asyncio.Future[Any]] = WeakSet()
 
 
 async def until_nothing_is_due(min_sleep: float = SLEEP_GRANULARITY, max_sleep: float = 1) -> None:
-    """Return when every task waits for a time, a file or a thread; what runs in a thread gets the
-    patience that Textual has."""
+    """Return when every task waits for a time or a file, and threads have ended; one that does not
+    end gets the patience that Textual has."""
     loop, app = asyncio.get_running_loop(), active_app.get()
     while True:
         await asyncio.sleep(0)
         if loop._ready:
             continue
-        if app._resize_timer is None:
-            break
-        # The app takes the last size of several that come within this time.
-        await asyncio.sleep(RESIZE_S)
-    if any(future.get_loop() is loop and not future.done() for future in _in_threads):
-        await wait_for_idle(min_sleep, max_sleep)
+        if app._resize_timer is not None:
+            # The app takes the last size of several that come within this time.
+            await asyncio.sleep(RESIZE_S)
+            continue
+        running = [each for each in _in_threads if each.get_loop() is loop and not each.done()]
+        if not running:
+            return
+        done, _ = await asyncio.wait(
+            running, timeout=SLEEP_GRANULARITY, return_when=asyncio.FIRST_COMPLETED
+        )
+        if not done:
+            await wait_for_idle(min_sleep, max_sleep)
+            return
 
 
 def use_in(monkeypatch: pytest.MonkeyPatch) -> None:

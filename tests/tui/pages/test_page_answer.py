@@ -75,7 +75,7 @@ def squeezed(text: str) -> str:
 def test_parts_are_in_order_of_what_is_lost_and_add_up_to_the_step(variant: str) -> None:
     shown = window(variant)
     answer = shown.report.answer
-    lines = drawn(AnswerPanel, view_of(shown), BRUSHES[2], 120, 40)
+    lines = drawn(AnswerPanel, view_of(shown), BRUSHES[2], 140, 40)
     assert f"{duration(answer.step_ns)} a step" in lines[0]
     head = next(place for place, line in enumerate(lines) if "over the limit" in line)
     assert lines[head].split() == [

@@ -53,11 +53,11 @@ async def test_layers_are_one_row_until_they_are_asked_for(eager: Path) -> None:
         assert "layer.* \u00d716" in text_of(app)
         assert "layer.0" not in labels(app)
         folded = len(labels(app))
-        await press(pilot, "l")
+        await press(pilot, "z")
         assert {f"layer.{number}" for number in range(16)} <= set(labels(app))
         ranges = [label for label in labels(app) if label != OWN_OPS]
         assert len(ranges) == len(app._painter.shown()[0].window.report.ranges)
-        await press(pilot, "l")
+        await press(pilot, "z")
         assert len(labels(app)) == folded
 
 
@@ -105,7 +105,7 @@ async def test_sorting_keeps_every_range_below_the_one_around_it(eager: Path) ->
     app = app_of(eager)
     async with app.run_test(size=(200, 50)) as pilot:
         await settle(pilot)
-        await press(pilot, "5", "l")
+        await press(pilot, "5", "z")
         panel = app.query_one(RangeTreePanel)
         for column in range(len(panel._shown.columns)):
             panel.sort_by(column)
@@ -173,7 +173,7 @@ async def test_a_trace_without_ranges_has_one_clear_line(tmp_path: Path, events,
     app = app_of(path)
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
-        await press(pilot, "5", "space", "left", "right", "enter", "g", "5", "l", "s")
+        await press(pilot, "5", "space", "left", "right", "enter", "g", "5", "z", "s")
         assert said in text_of(app)
 
 
