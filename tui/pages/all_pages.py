@@ -14,7 +14,9 @@ COMPARISON_BESIDE_WIDTH = 130
 _DETAILS_BESIDE_WIDTH = 110
 
 Shares = tuple[tuple[str, float], ...]
-_LEAST_ANSWER, _LEAST_OF_RUN, _SOME_ANSWER, _SOME_TRACKS = 5, 2, 14, 6
+# The step, the titles, three parts, and two lines of what they mean.
+_LEAST_ANSWER = 7
+_SOME_ANSWER, _SOME_TRACKS = 14, 6
 _STATUS_ROWS = 4
 _SOME_PARTS = 7
 _TABLES_OF_RANKS = ("gpus", "collectives", "skew")
@@ -30,12 +32,12 @@ def step_bands(room: Room) -> list[Band]:
     if room.kind != "trace":
         beside: Shares = (("history", 0.68), ("variants", 0.32))
         history = beside if room.width >= STEP_BESIDE_WIDTH else (("history", 1.0),)
-        bands.append(Band(history, edge + 2, edge + 8, 5, 1, edge + (4 if box else 2)))
+        bands.append(Band(history, edge + 2, edge + 4, 5, 1, edge + 2))
     elif variants:
         rows = variants + edge
         bands.append(Band((("variants", 1.0),), min(rows, edge + 3), rows, 9, 1))
     answer = max(room.wanted.get("answer", _SOME_ANSWER), 1)
-    least = edge + min(answer, _LEAST_ANSWER if room.kind == "trace" else _LEAST_OF_RUN)
+    least = edge + min(answer, _LEAST_ANSWER)
     some = edge + min(answer, _SOME_ANSWER)
     bands.append(Band((("answer", 1.0),), least, edge + answer, 1, 60, some))
     tracks = edge + room.wanted.get("timeline_top", _SOME_TRACKS)
@@ -83,12 +85,13 @@ def comparison_bands(room: Room) -> list[Band]:
     bands = []
     if status := wanted.get("ab_status", 0):
         bands.append(Band((("ab_status", 1.0),), 1, min(status, _STATUS_ROWS), 2, 1, 2))
-    setup, sides = wanted.get("ab_setup", 1), wanted.get("ab_sides", 1)
+    setup, sides = wanted.get("ab_setup", 1), wanted.get("ab_sides", 0)
     few, some = edge + min(setup, 3), edge + min(setup, 5)
     bands.append(Band((("ab_setup", 1.0),), few, edge + setup, 4, 2, some))
     bands += _rank_bands(room, edge)
-    few, some = edge + min(sides, 3), edge + min(sides, 8)
-    bands.append(Band((("ab_sides", 1.0),), few, edge + sides, 1, 3, some))
+    if sides:
+        few, some = edge + min(sides, 3), edge + min(sides, 8)
+        bands.append(Band((("ab_sides", 1.0),), few, edge + sides, 1, 3, some))
     steps = wanted.get("ab_steps", 0)
     tables = [name for name in _TABLES_OF_CHANGES if wanted.get(name)]
     rows = {name: max(edge + 1 + wanted[name], edge + 3) for name in tables}

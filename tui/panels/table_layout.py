@@ -47,8 +47,11 @@ class TableLayout:
         spare = width - sum(need[place] + _GAP for place in shown) + _GAP
         self._cells = [need[place] if place in shown else 0 for place in range(len(columns))]
         flexible = [place for place in shown if columns[place].kind.flexible]
+        # Figures stay beside the names that they belong to.
+        longest = max((widest[place] for place in flexible), default=0)
         for place in flexible:
-            self._cells[place] += max(spare, 0) // len(flexible)
+            more = max(longest - need[place], 0)
+            self._cells[place] += min(max(spare, 0) // len(flexible), more)
         if flexible and self._cells[flexible[0]] < width:
             room = self._cells[flexible[0]]
             lines = [(row, data.cells(row, brush.inks, room)) for row in visible]

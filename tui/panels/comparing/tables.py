@@ -25,19 +25,13 @@ from decodescope.analyzer.tables.columns import Table
 from decodescope.analyzer.tables.sides_table import sides_table
 from decodescope.analyzer.vocabulary.words import whole_change
 from decodescope.tui.commands import commands_of
-from decodescope.tui.model.view import Kind, Moment, View
+from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.messages import AskComparison
 from decodescope.tui.panels.sheet import Empty
 from decodescope.tui.panels.table import TablePanel
 from decodescope.tui.panels.table_rows import Rows, TableRows
 
 _SIDES_TITLE = "Speed beside accuracy"
-_HINTS: dict[Kind, str] = {
-    "live": "c measures the chosen variants in turn; d compares with a file",
-    **dict.fromkeys(
-        ("replay", "trace"), "c compares the files of A and B; d compares with another file"
-    ),
-}
 _NAME_CELLS = 12
 Windows = tuple[Report, Report]
 Names = tuple[str, str]
@@ -86,14 +80,10 @@ class ComparisonSidesPanel(ComparisonTable):
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
         result = view.comparison.result
         if result is None:
-            hint = "no round is complete" if view.comparison.busy else _HINTS[view.kind]
-            return Empty(_SIDES_TITLE, hint)
+            return Empty(_SIDES_TITLE, "nothing compared yet")
         self._title = _SIDES_TITLE if isinstance(result, Comparison) else "A and B"
         self._note = "of the complete rounds so far" if view.comparison.busy else ""
         return TableRows(sides_table(sides_of(result)))
-
-    def wanted_rows(self, width: int) -> int | None:
-        return super().wanted_rows(width) or 1
 
     def moved(self, key: Hashable) -> None:
         self.post_message(AskComparison("side", str(key)))
