@@ -210,7 +210,8 @@ def _window_figures(view: View) -> list[Figure]:
         launches = "launch" if calls == 1 else "launches"
         figures.append(Figure("", fmt.number(calls), launches, 1, tone))
     if (ops := gpu_ops_per_step(report)) is not None:
-        figures.append(Figure("", fmt.number(ops), "operators" if cpu else "GPU ops", 6, tone))
+        noun = ("operator" if cpu else "GPU op") + "s" * (ops != 1)
+        figures.append(Figure("", fmt.number(ops), noun, 6, tone))
     if (idle := idle_fraction(report)) is not None:
         figures.append(Figure("op idle" if cpu else "idle", f"{fmt.percent(idle)} %", "", 1, tone))
     if shared := communication_fraction(report):
