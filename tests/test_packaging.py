@@ -23,7 +23,7 @@ def wheel_names(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> s
 
 
 def test_every_module_of_the_rooms_is_in_the_wheel(repository: Path, wheel_names: set[str]) -> None:
-    for room in ("analyzer", "kernels", "variants", "tui"):
+    for room in ("analyzer", "attach", "kernels", "variants", "tui"):
         for path in (repository / room).rglob("*.py"):
             assert f"decodescope/{path.relative_to(repository).as_posix()}" in wheel_names
 
@@ -96,7 +96,7 @@ def test_an_installation_by_name_is_recognised(text: str) -> None:
 
 def test_nothing_says_to_install_decodescope_by_name(repository: Path) -> None:
     """The name is not registered on a package index: whoever registers it would be installed."""
-    rooms = ("analyzer", "kernels", "variants", "tui", "src/decodescope/cli", "benchmarks", "docs")
+    rooms = ("analyzer", "attach", "kernels", "variants", "tui", "src/decodescope/cli", "benchmarks", "docs")
     found = [path for room in (*rooms, "examples") for path in (repository / room).rglob("*.*")]
     files = [path for path in found if path.is_file()]
     files += [repository / name for name in ("README.md", "CONTRIBUTING.md", "Makefile")]

@@ -15,6 +15,7 @@ ROOMS = (
     "kernels",
     "variants",
     "tui",
+    "attach",
     "src",
     "tools",
     "benchmarks",

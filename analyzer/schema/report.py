@@ -332,6 +332,17 @@ class Attribution(Struct, frozen=True):
     inferred: int = 0
 
 
+class ObserverReport(Struct, frozen=True):
+    """The window of something that ran already: the `door` that was used, the `target` in words,
+    and its tokens/s before, during and after; None where the target does not report them."""
+
+    door: Literal["kineto", "vllm", "sglang"]
+    target: str
+    before_tokens_per_s: float | None = None
+    during_tokens_per_s: float | None = None
+    after_tokens_per_s: float | None = None
+
+
 class Report(Struct, frozen=True):
     """Everything known about one trace; `msgspec.json.encode(report)` is `analyze --json`.
 
@@ -369,6 +380,7 @@ class Report(Struct, frozen=True):
     interruptions: tuple[InterruptionReport, ...] = ()
     communication: CommunicationReport | None = None
     main_steps: MainStepsReport = MainStepsReport(0, 0, GapTotal(0, 0, 0), {}, *(0,) * 7)
+    observer: ObserverReport | None = None
 
     @property
     def overlapping(self) -> bool:

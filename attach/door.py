@@ -1,0 +1,70 @@
+"""A door into something that runs: it opens windows, and says what watching costs."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from decodescope.analyzer.schema.report import ObserverReport
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPlan:
+    """The length of a window, in iterations of the target or else in milliseconds, and the `folder`
+    for the files that the target writes."""
+
+    folder: Path
+    duration_ms: int
+    iterations: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedWindow:
+    """The traces of one window, one a rank, and what the target did meanwhile."""
+
+    traces: tuple[Path, ...]
+    observer: ObserverReport
+
+
+class Door(ABC):
+    """Open it with `with`: its end leaves nothing behind, in the target as here."""
+
+    @property
+    @abstractmethod
+    def target(self) -> str:
+        """What is behind the door: "vLLM 0.32.0 at http://127.0.0.1:8000, serving tiny"."""
+
+    @property
+    @abstractmethod
+    def cost(self) -> str:
+        """What a window costs the target, in one line that is said before the first one."""
+
+    @property
+    def model(self) -> str | None:
+        """The model that the target names, as `--model` takes it; None if it names none."""
+        return None
+
+    @abstractmethod
+    def window(self, plan: WindowPlan, say: Callable[[str], None]) -> CapturedWindow:
+        """Open a window, wait for its end and for its files; `say` is called for each stage.
+
+        Raises:
+            DecodescopeError: the target refuses, dies or stays silent; nothing is left behind.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave the target."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
