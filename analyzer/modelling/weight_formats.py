@@ -176,6 +176,10 @@ def _bitsandbytes(config: _Config) -> WeightFormat | None:
     return FORMATS["nf4"] if config.get("load_in_4bit") else None
 
 
+def _modelopt(config: _Config) -> WeightFormat | None:
+    return FORMATS.get(_MODELOPT.get(str(config.get("quant_algo") or "").upper(), ""))
+
+
 def config_groups(config: _Config) -> list[dict[str, Any]]:
     """The groups of a `quantization_config` of compressed-tensors."""
     groups = config.get("config_groups")
@@ -238,9 +242,7 @@ _READERS: Mapping[str, Callable[[_Config], WeightFormat | None]] = {
     "awq": _grouped4,
     "gptq": _grouped4,
     "bitsandbytes": _bitsandbytes,
-    "modelopt": lambda config: FORMATS.get(
-        _MODELOPT.get(str(config.get("quant_algo") or "").upper(), "")
-    ),
+    "modelopt": _modelopt,
     "compressed-tensors": _compressed_tensors,
     "quark": _quark,
 }

@@ -59,8 +59,10 @@ def test_the_frame_and_a_first_panel_from_60_by_16(width, height, page, kind):
 
 
 @given(st.integers(60, 320), st.integers(16, 120))
-def test_answer_history_and_timeline_of_a_run_from_60_by_16(width, height):
-    assert {"answer", "history", "timeline_top"} <= set(plan((width, height)).places)
+def test_answer_and_timeline_of_a_run_from_60_by_16(width, height):
+    places = plan((width, height), answer=20).places
+    assert {"answer", "timeline_top"} <= set(places)
+    assert places["answer"].height >= 6
 
 
 @given(st.integers(80, 320), st.integers(24, 120))

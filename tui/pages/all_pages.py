@@ -14,8 +14,8 @@ COMPARISON_BESIDE_WIDTH = 130
 _DETAILS_BESIDE_WIDTH = 110
 
 Shares = tuple[tuple[str, float], ...]
-# The step, the titles, three parts, and two lines of what they mean.
-_LEAST_ANSWER = 7
+# The step, the titles, two parts, and a line of what they mean.
+_LEAST_ANSWER = 5
 _SOME_ANSWER, _SOME_TRACKS = 14, 6
 _STATUS_ROWS = 4
 _SOME_PARTS = 7
@@ -32,7 +32,7 @@ def step_bands(room: Room) -> list[Band]:
     if room.kind != "trace":
         beside: Shares = (("history", 0.68), ("variants", 0.32))
         history = beside if room.width >= STEP_BESIDE_WIDTH else (("history", 1.0),)
-        bands.append(Band(history, edge + 2, edge + 4, 5, 1, edge + 2))
+        bands.append(Band(history, edge + 2, edge + 4, 6, 1, edge + 2))
     elif variants:
         rows = variants + edge
         bands.append(Band((("variants", 1.0),), min(rows, edge + 3), rows, 9, 1))
@@ -43,7 +43,7 @@ def step_bands(room: Room) -> list[Band]:
     tracks = edge + room.wanted.get("timeline_top", _SOME_TRACKS)
     few = min((5 if box else 4) + edge + (not room.color), tracks)
     if tracks > edge:
-        bands.append(Band((("timeline_top", 1.0),), few, tracks, 4, 1))
+        bands.append(Band((("timeline_top", 1.0),), few, tracks, 5, 1))
     if room.wanted.get("text"):
         bands.append(Band((("text", 1.0),), edge + 1, edge + 12, 8, 3))
     return bands

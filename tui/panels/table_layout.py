@@ -7,6 +7,7 @@ from rich.cells import cell_len
 from rich.style import Style
 
 from decodescope.analyzer.tables.columns import Column, kept_with_details
+from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.panels.sheet import Brush, Row
 from decodescope.tui.panels.table_rows import Cell, Rows
 
@@ -110,7 +111,8 @@ class TableLayout:
         self._widest = []
         for place, column in enumerate(columns):
             title = cell_len(column.heading) + _ARROW * (place == by)
-            wide = max((cell_len(cells[place].text) for cells in lines), default=0)
+            texts = (plain_line(cells[place].text) for cells in lines)
+            wide = max(map(cell_len, texts), default=0)
             self._widest.append(max(title, wide, before[place]))
         return self._widest
 

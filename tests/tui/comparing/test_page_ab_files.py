@@ -16,7 +16,8 @@ async def test_two_files_are_compared(tmp_path: Path) -> None:
     page = Page(tmp_path, *files)
     async with page.app.run_test(size=TALL) as pilot:
         await page.open(pilot)
-        assert "c compares the files of A and B; d compares with another file" in text_of(page.app)
+        assert "c compares A with B, or with the row" in text_of(page.app)
+        assert "Speed beside accuracy" not in text_of(page.app)
         await pilot.press("c")
         await settle(pilot)
         shown = text_of(page.app)
