@@ -93,13 +93,13 @@ class Tab:
     def call(self, method: str, **params: Any) -> Message:
         return self._browser.call(method, self._session, **params)
 
-    def open(self, path: Path, width: int = 1280, height: int = 900) -> None:
-        """Show a file and wait until it is loaded."""
+    def open(self, page: Path | str, width: int = 1280, height: int = 900) -> None:
+        """Show a file or an address, and wait until it is loaded."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width, height=height, deviceScaleFactor=1, mobile=False,
         )  # fmt: skip
-        self.call("Page.navigate", url=path.as_uri())
+        self.call("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
         while not any(event["method"] == "Page.loadEventFired" for event in self.events):
             self._browser.receive()
 
@@ -109,6 +109,18 @@ class Tab:
         )
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
+
+    def press(self, key: str) -> None:
+        """A key that writes a character, pressed and released."""
+        for kind in ("keyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, text=key * (kind == "keyDown"))
+
+    def until(self, expression: str) -> None:
+        """Wait until an expression is true."""
+        end = time.monotonic() + ANSWER_WITHIN_S
+        while not self.evaluate(expression):
+            assert time.monotonic() < end, expression
+            time.sleep(0.05)
 
     def requested(self) -> list[str]:
         """The addresses of all requests so far."""

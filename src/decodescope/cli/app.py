@@ -3,7 +3,10 @@
 import gc
 import os
 import re
+import signal
 import sys
+import threading
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,13 +28,15 @@ Place = Literal["terminal", "browser", "drawing"]
 
 _SIZE = re.compile(r"([0-9]{1,4})x([0-9]{1,4})")
 _DEFAULT_SIZE = (120, 40)
-_MAX_CELLS = 1000
+MAX_CELLS = 1000
+# How often an app looks for its server, and how long it may take to end after it.
+_LOOK_S, _GRACE_S = 1.0, 5.0
 
 
 def _size(text: str) -> tuple[int, int]:
     match = _SIZE.fullmatch(text)
     size = (int(match[1]), int(match[2])) if match else (0, 0)
-    if not all(1 <= cells <= _MAX_CELLS for cells in size):
+    if not all(1 <= cells <= MAX_CELLS for cells in size):
         raise InputError(f"--size {text}: must be columns x rows, each up to 1000, such as 120x40")
     return size
 
@@ -97,6 +102,8 @@ def show_app(source: "Source", place: Place, options: AppOptions) -> None:
     else:
         if place == "terminal":
             _read_keys_from_terminal()
+        else:
+            _end_with_server()
         # No key waits for an import. The modules stay for as long as the app does: garbage
         # collections that visit them take over 100 ms, and no key is answered meanwhile.
         import_panels()
@@ -109,6 +116,20 @@ def show_app(source: "Source", place: Place, options: AppOptions) -> None:
     if app.fatal_failure is not None:
         say(f"decodescope: {app.fatal_failure.message}")
         sys.exit(app.fatal_failure.exit_code)
+
+
+def _end_with_server() -> None:
+    """End this process when its parent, the server, has ended, however that ended."""
+    server = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == server:
+            time.sleep(_LOOK_S)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(_GRACE_S)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="server", daemon=True).start()
 
 
 def _check_page(page: str) -> None:

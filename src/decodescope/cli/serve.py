@@ -1,6 +1,5 @@
 """`serve`: files in the app, in a browser on this machine."""
 
-import shlex
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -40,7 +39,6 @@ def serve(files: tuple[Path, ...], port: int) -> None:
     run_server(open_command(files), port, names)
 
 
-def open_command(files: Iterable[Path]) -> str:
-    """The shell's command that opens `files` in an app."""
-    paths = [str(file.absolute()) for file in files]
-    return shlex.join([sys.executable, "-m", "decodescope", "open", *paths])
+def open_command(files: Iterable[Path]) -> list[str]:
+    """The command that opens `files` in an app."""
+    return [sys.executable, "-m", "decodescope", "open", *(str(file.absolute()) for file in files)]

@@ -1,0 +1,140 @@
+"""The process of an app whose screen is in a browser: it ends with the browser's connection."""
+
+import asyncio
+import contextlib
+import json
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Sequence
+from typing import Literal
+
+from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
+from msgspec import Struct
+from textual_serve.app_service import AppService
+from textual_serve.download_manager import DownloadManager
+
+from decodescope.cli.app import MAX_CELLS
+
+# An app ends within a second; one that hangs is ended.
+_QUIT_S, _TERMINATE_S = 3.0, 1.0
+# A paste is longer than a key; nothing that a person does is longer.
+MAX_MESSAGE_BYTES = 1 << 20
+
+Kind = Literal["stdin", "resize", "ping", "blur", "focus"]
+
+
+class ClientMessage(Struct, frozen=True):
+    """One message of the page: typed `text`, the text of a ping, or a size in cells."""
+
+    kind: Kind
+    text: str = ""
+    size: tuple[int, int] = (0, 0)
+
+
+def cells(number: object) -> int | None:
+    """A width or height of a terminal, at least 1 and at most `MAX_CELLS`; None if it is none."""
+    if isinstance(number, str) and number.isascii() and number.isdigit():
+        number = int(number[:9])
+    if isinstance(number, bool) or not isinstance(number, int):
+        return None
+    return min(max(number, 1), MAX_CELLS)
+
+
+def client_message(text: str) -> ClientMessage | None:
+    """The message in a text frame, None if it is malformed."""
+    try:
+        parts = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    match parts:
+        case ["stdin" | "ping" as kind, str(typed)]:
+            return ClientMessage(kind, typed)
+        case ["resize", {"width": width, "height": height}]:
+            columns, rows = cells(width), cells(height)
+            if columns is None or rows is None:
+                return None
+            return ClientMessage("resize", size=(columns, rows))
+        case ["blur" | "focus" as kind, *_]:
+            return ClientMessage(kind)
+    return None
+
+
+class BrowserApp(AppService):
+    """An app process, `arguments`, that draws into `websocket`."""
+
+    def __init__(
+        self, arguments: Sequence[str], websocket: web.WebSocketResponse, downloads: DownloadManager
+    ) -> None:
+
+        async def close() -> None:
+            await websocket.close()
+
+        super().__init__(
+            "",
+            write_bytes=websocket.send_bytes,
+            write_str=websocket.send_str,
+            close=close,
+            download_manager=downloads,
+        )
+        self._arguments, self._websocket = tuple(arguments), websocket
+
+    async def _open_app_process(self, width: int = 80, height: int = 24) -> Process:
+        """Start the app without a shell: the process is a child, and sees its parent end."""
+        environment = self._build_environment(width=width, height=height)
+        # The process group of its own keeps Ctrl-C on the server's terminal from it.
+        process = await asyncio.create_subprocess_exec(
+            *self._arguments, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment, process_group=0
+        )
+        self._process, self._stdin = process, process.stdin
+        return process
+
+    async def serve_messages(self) -> None:
+        """Pass the page's messages on until it leaves; a malformed one ends the connection."""
+        message: WSMessage
+        async for message in self._websocket:
+            parsed = client_message(message.data) if message.type is WSMsgType.TEXT else None
+            if parsed is None:
+                await self._websocket.close(
+                    code=WSCloseCode.UNSUPPORTED_DATA, message=b"not a message of this page"
+                )
+                return
+            await self._pass_on(parsed)
+
+    async def _pass_on(self, message: ClientMessage) -> None:
+        if message.kind == "stdin":
+            # A lone surrogate is no text.
+            await self.send_bytes(message.text.encode("utf-8", "replace"))
+        elif message.kind == "resize":
+            await self.set_terminal_size(*message.size)
+        elif message.kind == "ping":
+            await self._websocket.send_json(["pong", message.text])
+        else:
+            await self.send_meta({"type": message.kind})
+
+    async def stop(self) -> None:
+        """End the app: it is asked to quit, then terminated, then killed."""
+        process, task = self._process, self._task
+        if process is None or task is None:
+            return
+        self._task = None
+        await self._download_manager.cancel_app_downloads(app_service_id=self.app_service_id)
+        await self.send_meta({"type": "quit"})
+        for end, patience_s in ((None, _QUIT_S), ("terminate", _TERMINATE_S), ("kill", None)):
+            if end is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    getattr(process, end)()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(patience_s):
+                    await process.wait()
+                    break
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    async def on_meta(self, data: bytes) -> None:
+        """As textual-serve; a page that has left hears nothing."""
+        with contextlib.suppress(ConnectionError):
+            await super().on_meta(data)
+
+    async def on_data(self, payload: bytes) -> None:
+        """As textual-serve; a page that has left hears nothing."""
+        with contextlib.suppress(ConnectionError):
+            await super().on_data(payload)
