@@ -330,7 +330,7 @@ async def test_all_that_the_page_loads_is_of_this_server(asked: Served) -> None:
             r'url\("([^"]+)"\)', style
         )
         assert len(loaded) >= 5
-        for path in loaded:
+        for path in set(loaded) - {"data:,"}:
             assert path.startswith("/")
             assert (await fetched(browser, asked.root + path))[0] == 200, path
 

@@ -11,6 +11,7 @@ _PAGE = Template("""<!DOCTYPE html>
   <head>
     <meta charset="utf-8">
     <title>decodescope</title>
+    <link rel="icon" href="data:,">
     <link rel="stylesheet" href="/static/css/xterm.css">
     <link rel="stylesheet" href="/page.css">
     <script src="/static/js/textual.js"></script>
