@@ -1,13 +1,5 @@
-"""A folder for sockets with a short path, whose sockets no other test sees."""
+"""The fixtures of this room."""
 
-import tempfile
-from collections.abc import Iterator
+from tests.helpers.sockets import socket_folder
 
-import pytest
-
-
-@pytest.fixture
-def socket_folder() -> Iterator[str]:
-    """The path of a socket has 107 bytes at most, and that of a test's own folder may be longer."""
-    with tempfile.TemporaryDirectory(prefix="ds-", dir="/tmp") as folder:
-        yield folder
+__all__ = ["socket_folder"]

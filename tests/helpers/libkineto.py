@@ -101,7 +101,8 @@ def main(socket_name: str, behaviour: str) -> None:
             answer = endpoint.recv(1 << 16)
             assert answer[:40] == header(b"req", len(answer) - 40)
             if text := answer[40:].decode():
-                config = dict(line.split("=") for line in text.splitlines())
+                lines = filter(None, map(str.strip, text.splitlines()))
+                config = dict(line.split("=") for line in lines)
                 say(json.dumps(config))
                 written(config, behaviour)
         time.sleep(POLL_S)
