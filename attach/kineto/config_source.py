@@ -1,0 +1,130 @@
+"""How a configuration reaches processes: through a socket of our own, or through dynolog."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from decodescope.attach.kineto.daemon_socket import DaemonSocket, Datagram
+from decodescope.attach.kineto.messages import (
+    ConfigRequest,
+    Registration,
+    decode,
+    encode_config,
+    encode_count,
+)
+from decodescope.attach.kineto.timing import Timing
+
+_TICK_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Who has the configuration of a window that begins at `start_ms` of the wall clock; `busy` are
+    those that asked, and whose profiler runs already."""
+
+    start_ms: int
+    delivered: frozenset[int]
+    busy: frozenset[int] = frozenset()
+
+
+class ConfigSource(ABC):
+    """Use it with `with`: while it is open, processes have someone to ask."""
+
+    @abstractmethod
+    def deliver(
+        self, pids: Collection[int], text_at: Callable[[int], str], check: Callable[[], None]
+    ) -> Delivery:
+        """Give the processes `pids` the configuration `text_at(start_ms)`, and nothing to others.
+        `check` is called several times a second and may raise."""
+
+    @abstractmethod
+    def serve(self, seconds: float) -> frozenset[int]:
+        """Wait, and give no process a configuration. Returns early with those processes, of the
+        ones that had one, which asked for another: no profiler runs in them."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave the processes."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class OwnDaemon(ConfigSource):
+    """The daemon that processes ask is this process.
+
+    Raises:
+        OSError: the socket cannot be bound; `EADDRINUSE` if a process has it.
+    """
+
+    def __init__(self, address: bytes | str, timing: Timing) -> None:
+        self._socket, self._timing = DaemonSocket(address), timing
+        self._pids = frozenset[int]()
+        # A request waits here from `serve` to the next call; a process waits 90 ms for an answer.
+        self._unanswered: list[Datagram] = []
+
+    def deliver(
+        self, pids: Collection[int], text_at: Callable[[int], str], check: Callable[[], None]
+    ) -> Delivery:
+        """As in `ConfigSource`. One process begins as soon as it can; several begin together, when
+        each of them has asked once."""
+        timing, began_s = self._timing, time.time()
+        asked_s = began_s + timing.poll_s
+        together_s = None if len(pids) == 1 else asked_s + timing.lead_s
+        last_s = began_s + timing.silent_s if together_s is None else asked_s
+        self._pids, start_ms = frozenset(pids), 0
+        waiting, busy = set(pids), set[int]()
+        while waiting and time.time() < last_s:
+            check()
+            datagram = self._next(_TICK_S)
+            message = None if datagram is None else decode(datagram.data)
+            if datagram is None or message is None:
+                continue
+            pid = datagram.sender_pid
+            if pid not in waiting or not isinstance(message, ConfigRequest):
+                self._answer_nothing(datagram, message)
+            elif not message.takes_window:
+                busy.add(pid)
+                self._answer_nothing(datagram, message)
+            else:
+                start_ms = int(1000 * (together_s or time.time() + timing.lead_s))
+                if self._socket.answer(datagram, encode_config(text_at(start_ms))):
+                    waiting.remove(pid)
+        return Delivery(start_ms, frozenset(pids) - waiting, frozenset(busy & waiting))
+
+    def serve(self, seconds: float) -> frozenset[int]:
+        until_s = time.monotonic() + seconds
+        while self._unanswered:
+            self._socket.answer(self._unanswered.pop(), encode_config(""))
+        while (left_s := until_s - time.monotonic()) > 0:
+            datagram = self._socket.receive(left_s)
+            message = None if datagram is None else decode(datagram.data)
+            if datagram is None or message is None:
+                continue
+            pid = datagram.sender_pid
+            if isinstance(message, ConfigRequest) and message.takes_window and pid in self._pids:
+                self._unanswered.append(datagram)
+                return frozenset({pid})
+            self._answer_nothing(datagram, message)
+        return frozenset()
+
+    def _next(self, timeout_s: float) -> Datagram | None:
+        return self._unanswered.pop() if self._unanswered else self._socket.receive(timeout_s)
+
+    def _answer_nothing(self, datagram: Datagram, message: ConfigRequest | Registration) -> None:
+        nothing = encode_count(1) if isinstance(message, Registration) else encode_config("")
+        self._socket.answer(datagram, nothing)
+
+    def close(self) -> None:
+        self._socket.close()
