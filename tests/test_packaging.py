@@ -96,7 +96,16 @@ def test_an_installation_by_name_is_recognised(text: str) -> None:
 
 def test_nothing_says_to_install_decodescope_by_name(repository: Path) -> None:
     """The name is not registered on a package index: whoever registers it would be installed."""
-    rooms = ("analyzer", "attach", "kernels", "variants", "tui", "src/decodescope/cli", "benchmarks", "docs")
+    rooms = (
+        "analyzer",
+        "attach",
+        "kernels",
+        "variants",
+        "tui",
+        "src/decodescope/cli",
+        "benchmarks",
+        "docs",
+    )
     found = [path for room in (*rooms, "examples") for path in (repository / room).rglob("*.*")]
     files = [path for path in found if path.is_file()]
     files += [repository / name for name in ("README.md", "CONTRIBUTING.md", "Makefile")]
