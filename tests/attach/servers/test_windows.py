@@ -389,3 +389,17 @@ def test_after_a_refusal_sglang_may_be_asked_again(
     with pytest.raises(MissingRequirement, match="answers 500: in progress"):
         door.window(WindowPlan(tmp_path, 400), lambda line: None)
     assert len(door.window(WindowPlan(tmp_path, 400), lambda line: None).traces) == 2
+
+
+def test_a_window_is_not_lost_by_a_server_that_ends_after_it(
+    tmp_path: Path, load: Load, serve: Serve
+) -> None:
+    sglang = Sglang(load=load)
+
+    def answer(request: Request) -> Reply:
+        sglang.is_dead = sglang.is_dead or request.path == "/stop_profile"
+        return sglang(request)
+
+    window = door_to(serve(answer), tmp_path).window(WindowPlan(tmp_path, 400), lambda line: None)
+    assert len(window.traces) == 2
+    assert window.observer.after_tokens_per_s is None
