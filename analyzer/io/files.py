@@ -27,7 +27,29 @@ from decodescope.analyzer.io.output_paths import destination, is_special, status
 from decodescope.analyzer.text.plain import plain_json
 
 _PARTIAL = ".partial"
+# Files of settings are far smaller.
+_MOST_BYTES = 1 << 20
 _NO_NAME = re.compile(r"[^\w.+@=-]+")
+
+
+def read_regular_file(path: Path) -> bytes:
+    """The bytes of a small regular file. A pipe or a device, which may never end, is not read.
+
+    Raises:
+        OSError: the file cannot be read, is no regular file, or is longer than 1 MiB.
+    """
+
+    def opener(name: str, flags: int) -> int:
+        # A FIFO without a writer would block.
+        return os.open(name, flags | os.O_NONBLOCK)
+
+    with open(path, "rb", opener=opener) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+        data = file.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise OSError(errno.EFBIG, "longer than 1 MiB", os.fspath(path))
+    return data
 
 
 @contextmanager

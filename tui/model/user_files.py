@@ -18,7 +18,7 @@ from textual.binding import Binding
 from textual.keys import Keys
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.io.files import write_json
+from decodescope.analyzer.io.files import read_regular_file, write_json
 from decodescope.analyzer.protocol.messages import Settings
 
 RECENT_FILES = 20
@@ -81,7 +81,7 @@ class Memory:
 
     def _read(self, path: Path) -> None:
         try:
-            self.remembered = msgspec.json.decode(path.read_bytes(), type=Remembered)
+            self.remembered = msgspec.json.decode(read_regular_file(path), type=Remembered)
         except OSError as error:
             if error.errno not in _MISSING:
                 self._refuse(path, error.strerror or str(error))
@@ -132,7 +132,7 @@ def read_keymap(path: Path, list_actions: Callable[[], Mapping[str, str]]) -> di
             one line with all of it.
     """
     try:
-        table = tomllib.loads(path.read_text("utf-8"))
+        table = tomllib.loads(read_regular_file(path).decode())
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:

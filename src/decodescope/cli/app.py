@@ -155,10 +155,23 @@ def _app(source: "Source", place: Place, options: AppOptions) -> "DecodescopeApp
     return DecodescopeApp(
         source,
         traits,
+        folder=_working_folder(),
         page=options.page,
         places=user_places(),
         mount_ahead=place != "drawing",
     )
+
+
+def _working_folder() -> Path:
+    """The folder that the app lists and writes to.
+
+    Raises:
+        InputError: the folder was deleted.
+    """
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise InputError("the working folder was deleted; change to another one") from None
 
 
 def remember_opened(files: Iterable[Path]) -> None:

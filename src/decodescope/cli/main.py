@@ -3,6 +3,7 @@
 Data goes to stdout, progress and messages to stderr; `ending.py` says how a command ends.
 """
 
+import os
 import sys
 from typing import NoReturn
 
@@ -25,6 +26,8 @@ from decodescope.cli.run import run
 from decodescope.cli.serve import serve
 from decodescope.cli.tune import tune
 
+# No terminal and no page is wider.
+_MAX_CELLS = 10_000
 COMMANDS: tuple[click.Command, ...] = (
     live,
     run,
@@ -55,8 +58,18 @@ def cli(debug: bool) -> None:
     """Shows where one LLM decode step loses its time, and whether your change won it back."""
 
 
+def _forget_odd_sizes() -> None:
+    """Leave the size of the terminal to the terminal where a variable names one that is none: Rich
+    and Click print nothing at 0 columns, and fill memory at 99,999,999."""
+    for name in ("COLUMNS", "LINES"):
+        text = os.environ.get(name, "1")
+        if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) <= _MAX_CELLS):
+            del os.environ[name]
+
+
 def main() -> NoReturn:
     """Run the command of this process's arguments; --debug may stand anywhere among the options."""
+    _forget_odd_sizes()
     arguments = sys.argv[1:]
     end = arguments.index("--") if "--" in arguments else len(arguments)
     options = [option for option in arguments[:end] if option != "--debug"]

@@ -67,6 +67,39 @@ def test_a_broken_file_is_reported_and_never_overwritten(tmp_path: Path, broken:
     assert path.read_bytes() == broken
 
 
+def fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def link_to_itself(path: Path) -> None:
+    path.symlink_to(path)
+
+
+def longer_than_any(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("make", [fifo, endless, link_to_itself, longer_than_any, Path.mkdir])
+def test_what_is_no_file_of_settings_is_neither_waited_for_nor_replaced(
+    tmp_path: Path, make
+) -> None:
+    path = tmp_path / "file"
+    make(path)
+    before = path.lstat()
+    memory = Memory(path)
+    assert memory.problem.startswith(f"{path}: cannot be read (")
+    memory.change(theme="nord")
+    with pytest.raises(InputError, match=r"cannot be read .* the default keys apply"):
+        read_keymap(path, lambda: ACTIONS)
+    assert path.lstat() == before
+
+
 def test_a_file_that_breaks_while_the_app_runs_stays_as_it_is(tmp_path: Path) -> None:
     memory = Memory(tmp_path / "s")
     memory.change(theme="nord")
