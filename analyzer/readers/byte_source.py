@@ -37,7 +37,8 @@ class ByteSource:
     `head` is what the bytes begin with (up to 4,096 of them; `read` returns them as well). `path`
     names the source in messages. `file` is the file that holds these very bytes and can be opened
     again; None for a pipe, a compressed file and bytes in memory. `truncated` is set when a gzip
-    stream ends early or is broken. `progress` gets the number of bytes that `stream` gave.
+    stream ends early or is broken; `trailing_bytes` follow its last member, and are no padding of
+    zeros. `progress` gets the number of bytes that `stream` gave.
 
     Raises `TraceError` when reading fails, what is no plain file has more than `max_bytes`, or gzip
     unpacks to over 200 times its size (beyond 64 MiB).
@@ -53,6 +54,7 @@ class ByteSource:
     ) -> None:
         self.path = path
         self.truncated = False
+        self.trailing_bytes = 0
         self._max_bytes = max_bytes
         self._progress = progress
         pieces = self._raw(stream, endless=file is None)
@@ -123,6 +125,7 @@ class ByteSource:
                 break
             if decompressor.eof:
                 if not pending.startswith(_GZIP_MAGIC[: len(pending)]):
+                    self.trailing_bytes = _more_than_zeros(chain((pending,), pieces))
                     return
                 decompressor = zlib.decompressobj(_GZIP_WINDOW)
             try:
@@ -142,6 +145,15 @@ class ByteSource:
                 yield unpacked
             pending = decompressor.unconsumed_tail or decompressor.unused_data
         self.truncated = not decompressor.eof
+
+
+def _more_than_zeros(pieces: Iterator[bytes]) -> int:
+    """The number of bytes, 0 if all of them are zero: archives on tape end so."""
+    count, is_padding = 0, True
+    for piece in pieces:
+        count += len(piece)
+        is_padding = is_padding and not piece.strip(b"\0")
+    return 0 if is_padding else count
 
 
 @contextmanager

@@ -166,6 +166,16 @@ def _reader_findings(columns: EventColumns, events: EventStream) -> Iterator[Fin
     if events.stopped:
         place = f"{events.stopped} at byte {events.stopped_at}"
         yield Finding("cut_trace", f"{place}, as no profiler writes; {used}")
+    if events.trailing_bytes:
+        size = f"{events.trailing_bytes:,} bytes"
+        message = f"{size} that are no JSON follow the trace, and are not read"
+        if events.trailing_document:
+            message = f"another JSON document, of {size} with all that follows, is not read; "
+            message += "put each document into a file of its own"
+        yield Finding("trailing_data", message)
+    if events.trailing_packed_bytes:
+        message = f"{events.trailing_packed_bytes:,} bytes follow the gzip data, and are not read"
+        yield Finding("trailing_data", message)
     if columns.dropped:
         yield Finding(
             "dropped_events",

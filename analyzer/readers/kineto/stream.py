@@ -54,12 +54,16 @@ class _Stopped(Exception):
     """The text holds more than a trace has."""
 
 
+_TOO_DEEP = "a value with more levels than can be read"
+
+
 class EventStream:
     """Iterate `batches()`; afterwards `metadata` holds the document's other keys.
 
     `truncated` is set if the document ended early, `broken_at` is the byte at which it stopped
     being JSON, `skipped` counts array elements that are not events. `stopped` says why the rest
     from `stopped_at` on was not read: time and memory are bounded for text that is no trace.
+    `trailing_bytes` follow the document, and begin as another document if `trailing_document`.
     """
 
     def __init__(self, source: ByteSource) -> None:
@@ -69,11 +73,18 @@ class EventStream:
         self.stopped = ""
         self.stopped_at = 0
         self.skipped = 0
+        self.trailing_bytes = 0
+        self.trailing_document = False
         self.found_events = False
         self._source = source
         self._buffer = b""
         self._at = 0
         self._offset = 0
+
+    @property
+    def trailing_packed_bytes(self) -> int:
+        """Bytes after the gzip data that holds the document."""
+        return self._source.trailing_bytes
 
     def batches(self) -> Iterator[list[Event]]:
         """Batches of events in file order. Raises `TraceError` if this is not a JSON trace."""
@@ -85,6 +96,7 @@ class EventStream:
             raise self._error("not a JSON trace", "give a Kineto or Chrome trace (.json, .json.gz)")
         try:
             yield from self._events() if first == b"[" else self._document()
+            self._pass_over_rest()
         except _Incomplete:
             self.truncated = True
         except _Broken:
@@ -117,7 +129,17 @@ class EventStream:
                 try:
                     self.metadata[clean_text(key)] = clean(value)
                 except RecursionError:
-                    raise _Broken from None
+                    raise _Stopped(_TOO_DEEP) from None
+        self._drop(1)
+
+    def _pass_over_rest(self) -> None:
+        """Count what follows the document."""
+        if self.broken_at is not None or self.stopped or self.truncated:
+            return
+        self.trailing_document = self._peek() in (b"{", b"[")
+        self.trailing_bytes = len(self._buffer) - self._at
+        while piece := self._source.read():
+            self.trailing_bytes += len(piece)
 
     def _events(self) -> Iterator[list[Event]]:
         self._drop(1)
@@ -191,6 +213,11 @@ class EventStream:
                 break
             except _Broken:
                 self.broken_at = self._offset + _byte_length(text, position)
+                ended = True
+                break
+            except _Stopped as why:
+                self.stopped = str(why)
+                self.stopped_at = self._offset + _byte_length(text, position)
                 ended = True
                 break
             position = end
@@ -288,7 +315,9 @@ def _decode_at(decoder: json.JSONDecoder, text: str, position: int) -> tuple[obj
         if not cut_short and error.pos < len(text) - _MAX_LITERAL:
             raise _Broken from None
         raise _Incomplete from None
-    except (ValueError, RecursionError):
+    except RecursionError:
+        raise _Stopped(_TOO_DEEP) from None
+    except ValueError:
         raise _Broken from None
 
 

@@ -52,6 +52,48 @@ def test_gzip_members_are_joined_and_padding_ignored() -> None:
     assert len(read(packed).ops) == 40
 
 
+@given(
+    st.sampled_from([b"and text", b"\0" * 700, b"}", b"]", b'"a"', b"{", b"[1]", document(MANY)]),
+    st.sampled_from([b"", b"\n", b" \r\n\t"]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_what_follows_a_document_is_said_and_how_much(rest, spaces, is_array, packed) -> None:
+    text = document(MANY)
+    if is_array:
+        text = json.dumps(json.loads(text)["traceEvents"]).encode()
+    whole = text + spaces + rest + spaces
+    trace = read(gzip.compress(whole) if packed else whole)
+    assert len(trace.ops) == 40
+    (finding,) = trace.findings
+    assert finding.code == "trailing_data"
+    assert f" {len(rest + spaces):,} bytes " in f" {finding.message}"
+    assert ("another JSON document" in finding.message) == rest.startswith((b"{", b"["))
+    assert codes(read(text + spaces)) == set()
+
+
+@given(st.binary(min_size=1, max_size=3000).filter(lambda rest: rest[:1] != b"\x1f" and any(rest)))
+def test_what_follows_the_gzip_data_is_said_and_how_much(rest: bytes) -> None:
+    trace = read(gzip.compress(document(MANY)) + rest)
+    assert len(trace.ops) == 40
+    (finding,) = trace.findings
+    assert finding.code == "trailing_data"
+    assert finding.message.startswith(f"{len(rest):,} bytes follow the gzip data")
+
+
+@pytest.mark.parametrize("levels", [2_000, 200_000])
+def test_levels_that_cannot_be_read_are_named(levels: int) -> None:
+    deep = "[" * levels + "]" * levels
+    events = document(MANY).decode()
+    with pytest.raises(TraceError, match="more levels than can be read"):
+        read('{"unused": ' + deep + ", " + events[1:])
+    trace = read(events[:-2] + ', {"ph": "X", "args": {"deep": ' + deep + "}}]}")
+    assert len(trace.ops) == 40
+    (finding,) = trace.findings
+    assert finding.code == "cut_trace"
+    assert "more levels than can be read" in finding.message
+
+
 def test_text_that_breaks_off_in_the_middle_is_reported_with_its_place() -> None:
     text = document(MANY)
     middle = text.index(b"{", len(text) // 2)
@@ -81,7 +123,7 @@ def test_text_that_breaks_off_in_the_middle_is_reported_with_its_place() -> None
         (b"\x1f\x8b\x08\x00garbage-garbage", "a broken gzip file"),
         (gzip.compress(b"", mtime=0), "an empty file"),
         (gzip.compress(b"hello", mtime=0), "not a JSON trace"),
-        (b"[" * 100_000, "before its first complete event"),
+        (b"[" * 100_000, "more levels than can be read"),
         (b"[", "before its first complete event"),
         (b'{"traceEvents": [{"ph": "X", "na', "before its first complete event"),
     ],

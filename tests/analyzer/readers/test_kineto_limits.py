@@ -25,7 +25,7 @@ KERNEL = document([call(0, 5, 1), op(10, 20, 1)])
         (lambda: "{" + " \n" * 5_000_000, "broken JSON without a traceEvents list"),
         (lambda: json.dumps({f"token{i}": i for i in range(1_000_000)}), "over 10,000 keys"),
         (lambda: "[" + "1," * 10_000_000 + "1]", "over 10,000 entries that are no events"),
-        (lambda: '{"a": ' + "[" * 10_000_000, "broken JSON without a traceEvents list"),
+        (lambda: '{"a": ' + "[" * 10_000_000, "a value with more levels than can be read"),
         (lambda: '["' + "x" * 50_000_000 + '"]', "a value of over 16 MiB"),
         (lambda: '{"a": "' + "x" * 50_000_000 + '"}', "a value of over 16 MiB"),
     ],
