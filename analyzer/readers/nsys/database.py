@@ -5,15 +5,18 @@ no rows, a missing or NULL column reads as -1.
 """
 
 import os
+import shutil
 import sqlite3
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from urllib.parse import quote
 
 import numpy as np
 
 from decodescope.analyzer.errors import TraceError
+from decodescope.analyzer.io.work_folders import WorkFolder
 from decodescope.analyzer.readers.byte_source import ByteSource
 from decodescope.analyzer.readers.trace_columns import LIMIT_NS
 from decodescope.analyzer.trace import Int64s
@@ -30,7 +33,7 @@ _OF_NVPROF = "StringTable"
 _OF_ROCPD = "rocpd_"
 # The bytes of the header that name the file's write and read mode.
 _MODES = slice(18, 20)
-_ROLLBACK_MODES = b"\x01\x01"
+_ROLLBACK_MODES, _WRITE_AHEAD_MODES = b"\x01\x01", b"\x02\x02"
 # Columns and the bits that each one's values take, 63 in all at most.
 Packed = Sequence[tuple[str, int]]
 _USABLE = (
@@ -48,17 +51,19 @@ class NsysDatabase:
         self.path = source.path
         self.rows_read = 0
         self.dropped = 0
-        try:
-            self._connection = self._connect(source)
-            self.tables = self._schema()
-        except SQLITE_ERRORS as error:
-            raise self.unreadable(error) from None
-        if not any(table in self.tables for table in _OF_NSIGHT):
-            self._connection.close()
-            raise self._error(*_what_else(self.tables))
+        self._closing = ExitStack()
+        with ExitStack() as stack:
+            try:
+                self._connection = stack.enter_context(closing(self._connect(source, stack)))
+                self.tables = self._schema()
+            except SQLITE_ERRORS as error:
+                raise self.unreadable(error) from None
+            if not any(table in self.tables for table in _OF_NSIGHT):
+                raise self._error(*_what_else(self.tables))
+            self._closing = stack.pop_all()
 
     def close(self) -> None:
-        self._connection.close()
+        self._closing.close()
 
     def unreadable(self, error: Exception) -> TraceError:
         """The error to raise for an error of SQLite."""
@@ -74,11 +79,17 @@ class NsysDatabase:
     def _error(self, problem: str, remedy: str) -> TraceError:
         return TraceError(f"{self.path}: {problem}; {remedy}")
 
-    def _connect(self, source: ByteSource) -> sqlite3.Connection:
-        """Open the file; a pipe's or a compressed file's database is held in memory."""
+    def _connect(self, source: ByteSource, stack: ExitStack) -> sqlite3.Connection:
+        """Open the file; a pipe's or a compressed file's database is held in memory. `stack` keeps
+        what must be removed afterwards."""
         if source.file is not None:
             self._refuse_cut_short(source.head, source.file.stat().st_size)
-            return _open(source.file)
+            if source.head[_MODES] != _WRITE_AHEAD_MODES:
+                return _open(source.file)
+            try:
+                return _open_write_ahead(source.file, stack)
+            except OSError as error:
+                raise self._error(f"cannot be copied ({error.strerror})", "free space") from None
         data = source.read_all("unpack it into a file and name that")
         self._refuse_cut_short(data[:_HEADER_BYTES], len(data))
         return _in_memory(data)
@@ -231,6 +242,22 @@ def _open(file: Path) -> sqlite3.Connection:
             raise
         connection = _database(location + "&immutable=1")
     return connection
+
+
+def _open_write_ahead(file: Path, stack: ExitStack) -> sqlite3.Connection:
+    """Open a file in write-ahead mode. SQLite makes an index of its log beside it, so a file with a
+    log is copied; without one, it does not change.
+
+    Raises:
+        OSError: the file cannot be copied.
+    """
+    log = Path(f"{file}-wal")
+    if not log.exists() or not log.stat().st_size:
+        return _database(f"file:{quote(os.fsencode(file.absolute()))}?mode=ro&immutable=1")
+    copy = stack.enter_context(WorkFolder()) / "copy.sqlite"
+    for name, source in ((copy, file), (Path(f"{copy}-wal"), log)):
+        shutil.copyfile(source, name)
+    return _database(f"file:{quote(os.fsencode(copy))}")
 
 
 def _in_memory(data: bytearray) -> sqlite3.Connection:

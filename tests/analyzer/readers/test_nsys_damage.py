@@ -1,6 +1,7 @@
 """SQLite files that are locked, truncated, damaged or not Nsight's give one clear line each."""
 
 import sqlite3
+import tempfile
 from contextlib import closing
 from pathlib import Path
 
@@ -72,6 +73,27 @@ def test_a_write_ahead_log_is_read_too_or_the_file_refused(tmp_path: Path) -> No
         moved.write_bytes(path.read_bytes())
         Path(f"{moved}-wal").write_bytes(Path(f"{path}-wal").read_bytes())
     assert len(load(moved).ops) == 200
+
+
+@pytest.mark.parametrize("has_log", [False, True])
+def test_nothing_is_made_beside_a_file_in_write_ahead_mode(tmp_path: Path, has_log: bool) -> None:
+    folder, temporary = tmp_path / "inputs", tmp_path / "temporary"
+    folder.mkdir()
+    temporary.mkdir()
+    path = many().write(tmp_path / "a.sqlite")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE start > 4000")
+        connection.commit()
+        for name in ("a.sqlite", "a.sqlite-wal")[: 1 + has_log]:
+            (folder / name).write_bytes((tmp_path / name).read_bytes())
+    before = {one.name: (one.read_bytes(), one.stat().st_mtime_ns) for one in folder.iterdir()}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(temporary))
+        assert len(load(folder / "a.sqlite").ops) == (200 if has_log else 400)
+    after = {one.name: (one.read_bytes(), one.stat().st_mtime_ns) for one in folder.iterdir()}
+    assert after == before
+    assert list(temporary.iterdir()) == []
 
 
 def test_nothing_is_left_beside_the_file(tmp_path: Path) -> None:
