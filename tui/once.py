@@ -48,4 +48,9 @@ def _complete(app: DecodescopeApp) -> bool:
     view = app.view()
     if app.busy:
         return False
-    return view.window is not None or (view.state in _ENDED and not view.analysing)
+    if view.window is not None:
+        return True
+    # A replay stops at a window, and no other follows one that cannot be read.
+    failed = view.banner is not None and view.banner.severity == "error"
+    is_stuck = failed and view.kind == "replay" and not view.following
+    return (view.state in _ENDED or is_stuck) and not view.analysing

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.analyzer.recordings.recording import read_recording
 from tests.helpers.command import Command
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -27,6 +28,25 @@ def test_a_recording_is_drawn_in_the_default_size(fresh_decodescope: Command) ->
     done = fresh_decodescope("open", str(eager), "--once")
     assert (done.code, done.err, len(done.out.splitlines())) == (0, "", 40)
     assert "679" in done.out
+
+
+@pytest.mark.timeout(60)
+def test_a_recording_whose_last_window_is_damaged_is_drawn_with_the_reason(
+    decodescope: Command, tmp_path: Path
+) -> None:
+    whole = next(path for path in bundled_recordings() if path.stem.endswith("fused+graph"))
+    recording = read_recording(whole)
+    packed = recording.last_packed_trace()
+    data = bytearray(whole.read_bytes())
+    begin = data.rindex(packed)
+    for at in (begin + 20, begin + len(packed) // 2, begin + len(packed) - 30):
+        damaged = data.copy()
+        damaged[at] ^= 0xFF
+        (tmp_path / "damaged.dsrec").write_bytes(damaged)
+        done = decodescope("open", str(tmp_path / "damaged.dsrec"), "--once", "--size", "120x40")
+        assert (done.code, done.err) == (0, "")
+        assert "record it again" in done.out or "memory-bound" in done.out
+        assert "1,454 tok/s" in done.out
 
 
 def test_a_live_run_is_drawn_after_its_first_window(
