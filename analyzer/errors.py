@@ -105,9 +105,12 @@ def _first_word(dotted: str) -> str:
     return dotted.partition(":")[0].partition(".")[0]
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """An unexpected error as one line: its type and the first line of its message."""
-    text = str(error).strip()
+    try:
+        text = str(error).strip()
+    except Exception:  # an error of others may fail to say what it is
+        text = ""
     return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
 
 

@@ -18,6 +18,7 @@ from decodescope.analyzer.errors import (
     InputError,
     MissingRequirement,
     ModelError,
+    first_line,
 )
 from decodescope.analyzer.protocol.messages import VariantInfo
 from decodescope.variants.machine.environment import interpreting
@@ -68,12 +69,13 @@ class Variant:
     missing: Callable[[], str | None] | None = None
 
     def __post_init__(self) -> None:
-        if not self.name or any(letter.isspace() for letter in self.name):
+        if not isinstance(self.name, str) or len(self.name.split()) != 1:
             raise InputError(f"variant name {self.name!r}: must be one word")
-        if not self.summary:
+        if not isinstance(self.summary, str) or len(self.summary.splitlines()) != 1:
             raise InputError(f"variant {self.name}: needs a one-line summary")
-        if not callable(self.build):
-            raise InputError(f"variant {self.name}: its build is not callable")
+        for title, function in (("build", self.build), ("check", self.check)):
+            if not (callable(function) or (title == "check" and function is None)):
+                raise InputError(f"variant {self.name}: its {title} is not callable")
 
 
 def available_variants(device: str) -> tuple[VariantInfo, ...]:
@@ -283,7 +285,7 @@ _BUILT_IN = (
 
 
 def _why_not(variant: Variant, device: str) -> str | None:
-    missing = None if variant.missing is None else variant.missing()
+    missing = _what_is_missing(variant)
     if not variant.requires_cuda or device == "cuda":
         return missing
     without_graph = variant.name.replace("+graph", "")
@@ -294,6 +296,21 @@ def _why_not(variant: Variant, device: str) -> str | None:
     if not interpreting():
         return "needs a CUDA device, or TRITON_INTERPRET=1 to check tokens and accuracy on the CPU"
     return None
+
+
+def _what_is_missing(variant: Variant) -> str | None:
+    """The answer of the variant's own function, whatever that does."""
+    if variant.missing is None:
+        return None
+    try:
+        missing = variant.missing()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return f"its function `missing` failed: {first_line(error)}"
+    if missing is None or isinstance(missing, str):
+        return missing
+    return f"its function `missing` returned a {type(missing).__name__}, not a text"
 
 
 def _installed() -> tuple[list[Variant], list[VariantInfo]]:
@@ -316,10 +333,12 @@ def _installed() -> tuple[list[Variant], list[VariantInfo]]:
 def _load(entry: EntryPoint) -> tuple[Variant | None, str | None]:
     try:
         loaded = entry.load()
+    except KeyboardInterrupt:
+        raise
     except DecodescopeError as error:
         return None, f"cannot be loaded: {error}"
-    except Exception as error:  # a third-party package may fail in any way
-        return None, f"cannot be loaded: {type(error).__name__}: {error}".splitlines()[0]
+    except BaseException as error:  # a third-party package may fail in any way, and exit
+        return None, f"cannot be loaded: {first_line(error)}"
     if isinstance(loaded, Variant):
         return loaded, None
     return None, f"{entry.value} is a {type(loaded).__name__}, not a decodescope Variant"

@@ -120,6 +120,66 @@ def test_packages_add_variants_and_broken_ones_hide_nothing() -> None:
         find_variant("absent")
 
 
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (SystemExit(3), "cannot be loaded: SystemExit: 3"),
+        (SystemExit(), "cannot be loaded: SystemExit"),
+        (GeneratorExit("gone"), "cannot be loaded: GeneratorExit: gone"),
+        (RecursionError("deep\nand more"), "cannot be loaded: RecursionError: deep"),
+        (Unspeakable(), "cannot be loaded: Unspeakable"),
+        (type("Own", (BaseException,), {})("odd"), "cannot be loaded: Own: odd"),
+    ],
+)
+def test_whatever_the_import_of_a_package_raises_hides_nothing(
+    error: BaseException, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Entry:
+        name, value = "odd", "odd_package:variant"
+
+        def load(self) -> Variant:
+            raise error
+
+    monkeypatch.setattr(registry, "entry_points", lambda group: [Entry()])
+    *own, odd = available_variants("cpu")
+    assert {"eager", "compiled", "fused"} <= {info.name for info in own}
+    assert (odd.name, odd.summary, odd.unavailable) == ("odd", "from odd_package:variant", said)
+    assert find_variant("eager").name == "eager"
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        (lambda: sys.exit(3), "its function `missing` failed: SystemExit: 3"),
+        (lambda: 1 / 0, "its function `missing` failed: ZeroDivisionError: division by zero"),
+        (lambda: 42, "its function `missing` returned a int, not a text"),
+    ],
+)
+def test_a_variant_that_cannot_say_what_it_lacks(
+    missing: Callable[[], Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = Variant("odd", "an odd one", False, build_nothing, missing=missing)
+    monkeypatch.setattr(registry, "_installed", lambda: ([odd], []))
+    assert available_variants("cpu")[-1].unavailable == said
+    with pytest.raises(MissingRequirement, match="odd"):
+        require_variant("odd", "cpu")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"name": 3}, {"name": ""}, {"name": "two words"}, {"summary": None}, {"summary": "a\nb"},
+     {"build": 3}, {"check": 3}],
+)  # fmt: skip
+def test_a_variant_of_odd_parts_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"^variant "):
+        Variant(**({"name": "odd", "summary": "s", "requires_cuda": False, "build": str} | fields))
+
+
 @pytest.mark.usefixtures("packages")
 def test_a_packages_variant_is_built(load_small: Callable[..., Any]) -> None:
     loaded, workload = load_small("llama"), DecodeWorkload(3, 4, 5)
