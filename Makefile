@@ -7,7 +7,7 @@ READY ?= $(VENV)/.ready
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check test-gpu bench results wheel clean
+.PHONY: help run test test-engines check test-gpu bench results wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -25,9 +25,13 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 run: $(READY)  ## set up and start the app (no terminal: print one run's summary); ARGS="--model ..."
 	$(PY) -m decodescope $(ARGS)
 
+# They wait for processes that ask every 5 s, so they run side by side.
+test-engines: $(READY)  ## the tests of attach on real processes and servers
+	$(PY) -m pytest -m engines -n 4 --dist worksteal tests/attach tests/cli $(ARGS)
+
 # Hundreds of child processes import the package: what it compiles to is kept between them.
-test: $(READY)  ## all tests that need no GPU, in two processes; ARGS="tests/tui -x" chooses, in one
-	PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -m "not gpu" $(or $(ARGS),-n 2 --dist worksteal)
+test: $(READY)  ## all tests that need no GPU and no engine, in two processes; ARGS="tests/tui -x" chooses, in one
+	PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -m "not gpu and not engines" $(or $(ARGS),-n 2 --dist worksteal)
 
 check: $(READY)  ## formatting, lint, types, import rules
 	$(PY) -m ruff format --check .

@@ -1,6 +1,6 @@
 """Run by `make wheel` in an environment with only the wheel and its base dependencies.
 
-Every module of `analyzer` (except capture), `tui` and `cli` (except the server of the extra
+Every module of `analyzer` (except capture), `attach`, `tui` and `cli` (except the server of the extra
 `serve`) must import without torch. The kernels, the bundled model and the recordings must be
 present, and the command must analyse a recording.
 """
@@ -14,7 +14,12 @@ from pathlib import Path
 
 import decodescope
 
-NEED_EXTRAS = {"decodescope.analyzer.capture.profiler_session", "decodescope.cli.app_server"}
+NEED_EXTRAS = {
+    "decodescope.analyzer.capture.profiler_session",
+    "decodescope.cli.app_server",
+    "decodescope.cli.browser_app",
+    "decodescope.cli.browser_guard",
+}
 
 
 def modules_of(room: str) -> list[str]:
@@ -28,7 +33,7 @@ def modules_of(room: str) -> list[str]:
 
 def main() -> None:
     assert "site-packages" in str(decodescope.__file__), decodescope.__file__
-    for room in ("analyzer", "tui", "cli"):
+    for room in ("analyzer", "attach", "tui", "cli"):
         for name in modules_of(room):
             if name not in NEED_EXTRAS:
                 importlib.import_module(name)

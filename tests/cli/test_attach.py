@@ -75,6 +75,7 @@ def test_the_table_is_that_of_analyze(
     assert "900 events" in done.out
 
 
+@pytest.mark.engines
 def test_one_rank_stands_for_all_and_they_are_merged(
     decodescope: Command, socket_folder: str, trace_folder: Path, tmp_path: Path
 ) -> None:
@@ -97,6 +98,7 @@ def test_one_rank_stands_for_all_and_they_are_merged(
         assert seen.observer.target.startswith("2 processes (python")
 
 
+@pytest.mark.engines
 def test_all_leaves_out_a_process_that_does_not_ask(
     decodescope: Command,
     socket_folder: str,
@@ -178,7 +180,7 @@ def test_another_users_process_is_one_line(
     assert "and only its own user may attach; run decodescope as that user" in done.only_line
 
 
-@pytest.mark.slow
+@pytest.mark.engines
 @pytest.mark.parametrize(
     ("behaviour", "code", "message"),
     [
