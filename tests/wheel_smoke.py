@@ -1,7 +1,7 @@
 """Run by `make wheel` in an environment with only the wheel and its base dependencies.
 
-Every module of `analyzer` (except capture), `attach`, `tui` and `cli` (except the server of the extra
-`serve`) must import without torch. The kernels, the bundled model and the recordings must be
+Every module of `analyzer` (except capture), `attach`, `tui` and `cli` (except the server of the
+extra `serve`) must import without torch. The kernels, the bundled model and the recordings must be
 present, and the command must analyse a recording.
 """
 
