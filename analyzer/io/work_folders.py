@@ -15,15 +15,17 @@ _NAME = re.compile(rf"{_PREFIX}[a-z0-9_]+{re.escape(_SUFFIX)}")
 
 class WorkFolder:
     """A new temporary folder at `path`, locked while this process lives, until `remove`. Those that
-    killed processes of this user left are removed first.
+    killed processes of this user left are removed first. It is in the folder `above`, by default
+    the one for temporary files.
 
     Raises:
         OSError: it cannot be created.
     """
 
-    def __init__(self) -> None:
-        _remove_abandoned()
-        self.path, self._lock = _locked_folder()
+    def __init__(self, above: Path | None = None) -> None:
+        above = above or Path(tempfile.gettempdir())
+        _remove_abandoned(above)
+        self.path, self._lock = _locked_folder(above)
 
     def __enter__(self) -> Path:
         return self.path
@@ -37,9 +39,9 @@ class WorkFolder:
         os.close(self._lock)
 
 
-def _locked_folder() -> tuple[Path, int]:
+def _locked_folder(above: Path) -> tuple[Path, int]:
     while True:
-        path = Path(tempfile.mkdtemp(prefix=_PREFIX, suffix=_SUFFIX))
+        path = Path(tempfile.mkdtemp(prefix=_PREFIX, suffix=_SUFFIX, dir=above))
         # Until it is locked, another process may take it for abandoned.
         with contextlib.suppress(FileNotFoundError):
             lock = os.open(path, os.O_RDONLY)
@@ -50,8 +52,7 @@ def _locked_folder() -> tuple[Path, int]:
             os.close(lock)
 
 
-def _remove_abandoned() -> None:
-    above = Path(tempfile.gettempdir())
+def _remove_abandoned(above: Path) -> None:
     for name in filter(_NAME.fullmatch, os.listdir(above)):
         with contextlib.suppress(OSError):  # gone, of another user, locked, or without locks
             lock = os.open(above / name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

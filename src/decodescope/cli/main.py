@@ -10,6 +10,7 @@ import rich_click as click
 
 from decodescope import __version__
 from decodescope.cli.analyze import analyze_command
+from decodescope.cli.attach import attach
 from decodescope.cli.compare import compare
 from decodescope.cli.config import config
 from decodescope.cli.diff import diff
@@ -33,6 +34,7 @@ COMMANDS: tuple[click.Command, ...] = (
     doctor,
     tune,
     analyze_command,
+    attach,
     compare,
     diff,
     export,

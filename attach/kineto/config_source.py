@@ -1,0 +1,116 @@
+"""How a configuration reaches processes: through a socket of our own, or through dynolog."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from decodescope.attach.kineto.daemon_socket import DaemonSocket, Datagram
+from decodescope.attach.kineto.messages import (
+    ConfigRequest,
+    Registration,
+    decode,
+    encode_config,
+    encode_count,
+)
+from decodescope.attach.kineto.timing import Timing
+
+_TICK_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Who has the configuration of a window that begins at `start_ms` of the wall clock; `busy` are
+    those that asked, and whose profiler runs already."""
+
+    start_ms: int
+    delivered: frozenset[int]
+    busy: frozenset[int] = frozenset()
+
+
+class ConfigSource(ABC):
+    """Use it with `with`: while it is open, processes have someone to ask."""
+
+    @abstractmethod
+    def deliver(
+        self, pids: Collection[int], text_at: Callable[[int], str], check: Callable[[], None]
+    ) -> Delivery:
+        """Give the processes `pids` the configuration `text_at(start_ms)`, and nothing to others.
+        `check` is called several times a second and may raise."""
+
+    @abstractmethod
+    def serve(self, seconds: float) -> None:
+        """Wait, and give no process a configuration."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave the processes."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class OwnDaemon(ConfigSource):
+    """The daemon that processes ask is this process.
+
+    Raises:
+        OSError: the socket cannot be bound; `EADDRINUSE` if a process has it.
+    """
+
+    def __init__(self, address: bytes | str, timing: Timing) -> None:
+        self._socket, self._timing = DaemonSocket(address), timing
+        self._began_s = time.time()
+
+    def deliver(
+        self, pids: Collection[int], text_at: Callable[[int], str], check: Callable[[], None]
+    ) -> Delivery:
+        """As in `ConfigSource`. One process begins as soon as it can; several begin together, when
+        each of them has asked once."""
+        timing = self._timing
+        asked_s = self._began_s + timing.poll_s
+        together_s = None if len(pids) == 1 else asked_s + timing.lead_s
+        last_s = self._began_s + timing.silent_s if together_s is None else asked_s
+        start_ms = 0
+        waiting, busy = set(pids), set[int]()
+        while waiting and time.time() < last_s:
+            check()
+            datagram = self._socket.receive(_TICK_S)
+            message = None if datagram is None else decode(datagram.data)
+            if datagram is None or message is None:
+                continue
+            pid = datagram.sender_pid
+            if pid not in waiting or not isinstance(message, ConfigRequest):
+                self._answer_nothing(datagram, message)
+            elif not message.takes_window:
+                busy.add(pid)
+                self._answer_nothing(datagram, message)
+            else:
+                start_ms = int(1000 * (together_s or time.time() + timing.lead_s))
+                if self._socket.answer(datagram, encode_config(text_at(start_ms))):
+                    waiting.remove(pid)
+        return Delivery(start_ms, frozenset(pids) - waiting, frozenset(busy & waiting))
+
+    def serve(self, seconds: float) -> None:
+        until_s = time.monotonic() + seconds
+        while (left_s := until_s - time.monotonic()) > 0:
+            datagram = self._socket.receive(left_s)
+            message = None if datagram is None else decode(datagram.data)
+            if datagram is not None and message is not None:
+                self._answer_nothing(datagram, message)
+
+    def _answer_nothing(self, datagram: Datagram, message: ConfigRequest | Registration) -> None:
+        nothing = encode_count(1) if isinstance(message, Registration) else encode_config("")
+        self._socket.answer(datagram, nothing)
+
+    def close(self) -> None:
+        self._socket.close()

@@ -1,0 +1,110 @@
+"""The datagram socket that libkineto's processes send to; only those of the same user are heard."""
+
+import contextlib
+import errno
+import os
+import select
+import socket
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from decodescope.attach.kineto.messages import MAX_DATAGRAM_BYTES
+
+# pid, uid and gid of a sender, filled in by the kernel (unix(7), SCM_CREDENTIALS).
+_CREDENTIALS = struct.Struct("3i")
+_ENDPOINT = "dynolog"
+
+
+@dataclass(frozen=True, slots=True)
+class Datagram:
+    """A datagram and its sender; the kernel vouches for `sender_pid`."""
+
+    data: bytes
+    address: bytes | str
+    sender_pid: int
+
+
+def daemon_address(socket_folder: str | None) -> bytes | str:
+    """The address of the daemon: an abstract one, or a socket file where the processes have
+    `KINETO_IPC_SOCKET_DIR` set to a folder."""
+    return f"{socket_folder}/{_ENDPOINT}" if socket_folder else b"\0" + _ENDPOINT.encode() + b"\0"
+
+
+class DaemonSocket:
+    """The bound socket; its end removes what it bound.
+
+    Raises:
+        OSError: it cannot be bound; `EADDRINUSE` if a process has it.
+    """
+
+    def __init__(self, address: bytes | str) -> None:
+        self._file = Path(address) if isinstance(address, str) else None
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+            if self._file is not None:
+                _remove_unused(self._file)
+            self._socket.bind(address)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def receive(self, timeout_s: float) -> Datagram | None:
+        """The next datagram of a process of this user, None if none comes in time, or one that
+        another user sent or that is longer than any message."""
+        if not select.select([self._socket], [], [], timeout_s)[0]:
+            return None
+        try:
+            data, ancillary, flags, address = self._socket.recvmsg(
+                MAX_DATAGRAM_BYTES, socket.CMSG_SPACE(_CREDENTIALS.size)
+            )
+        except BlockingIOError:
+            return None
+        # A sender without an address can get no answer.
+        if flags & socket.MSG_TRUNC or not address:
+            return None
+        for level, kind, credentials in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
+                pid, uid, _ = _CREDENTIALS.unpack(credentials)
+                return Datagram(data, address, pid) if uid == os.geteuid() else None
+        return None
+
+    def answer(self, datagram: Datagram, message: bytes) -> bool:
+        """Send `message` to the sender of `datagram`; False if the sender cannot take it."""
+        try:
+            self._socket.sendto(message, datagram.address)
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Unbind the socket; may be called again."""
+        if self._file is not None and self._socket.fileno() >= 0:
+            self._file.unlink(missing_ok=True)
+        self._socket.close()
+
+
+def _remove_unused(file: Path) -> None:
+    """Remove a socket file that a killed process left.
+
+    Raises:
+        OSError: `EADDRINUSE` if a process still has it.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(os.fspath(file))
+        except ConnectionRefusedError:
+            with contextlib.suppress(FileNotFoundError):
+                file.unlink()
+        except FileNotFoundError:
+            return
+        else:
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE), os.fspath(file))

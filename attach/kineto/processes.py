@@ -1,0 +1,112 @@
+"""The processes of this machine, as `/proc` describes them."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+_LIBTORCH = re.compile(rb"/libtorch(?:_cpu|_python)?\.so")
+# A process in other namespaces neither reaches a socket here nor writes files here.
+_NAMESPACES = ("net", "mnt", "pid")
+_DAEMON_VARIABLE = "KINETO_USE_DAEMON"
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process of this user, read once. `started_ticks` tells it from a later one with its id."""
+
+    pid: int
+    parent: int
+    started_ticks: int
+    command: str
+    environment: Mapping[str, str]
+    loads_torch: bool
+    is_here: bool
+
+    @property
+    def has_door(self) -> bool:
+        """Whether libkineto in this process asks a daemon for windows."""
+        return self.loads_torch and _DAEMON_VARIABLE in self.environment
+
+    @property
+    def rank(self) -> int | None:
+        """The rank that a launcher such as torchrun gave this process."""
+        text = self.environment.get("RANK") or self.environment.get("LOCAL_RANK") or ""
+        return int(text) if text.isascii() and text.isdigit() else None
+
+    @property
+    def title(self) -> str:
+        return f"process {self.pid} ({self.command})"
+
+
+def owner(pid: int, proc: Path = PROC) -> int | None:
+    """The user id that a process has; None if it does not run."""
+    try:
+        status = (proc / str(pid) / "status").read_text(errors="replace")
+    except OSError:
+        return None
+    match = re.search(r"^Uid:\s+\d+\s+(\d+)", status, re.MULTILINE)
+    return None if match is None else int(match[1])
+
+
+def read_process(pid: int, proc: Path = PROC) -> Process | None:
+    """A process of this user; None if it does not run or cannot be read."""
+    folder = proc / str(pid)
+    try:
+        stat = _stat(folder)
+        environment = (folder / "environ").read_bytes()
+        maps = (folder / "maps").read_bytes()
+        command = (folder / "cmdline").read_bytes()
+        namespaces = [os.readlink(folder / "ns" / name) for name in _NAMESPACES]
+        own = [os.readlink(proc / "self" / "ns" / name) for name in _NAMESPACES]
+    except OSError:
+        return None
+    if stat is None:
+        return None
+    return Process(
+        pid,
+        *stat,
+        command=_shortened(command),
+        environment=_variables(environment),
+        loads_torch=_LIBTORCH.search(maps) is not None,
+        is_here=namespaces == own,
+    )
+
+
+def running_processes(proc: Path = PROC) -> Iterator[Process]:
+    """All processes of this user, in order of their ids."""
+    pids = sorted(int(name) for name in os.listdir(proc) if name.isascii() and name.isdigit())
+    for pid in pids:
+        if owner(pid, proc) == os.geteuid():
+            process = read_process(pid, proc)
+            if process is not None:
+                yield process
+
+
+def has_ended(process: Process, proc: Path = PROC) -> bool:
+    """Whether a process has ended since it was read."""
+    try:
+        stat = _stat(proc / str(process.pid))
+    except OSError:
+        return True
+    return stat is None or stat[1] != process.started_ticks
+
+
+def _stat(folder: Path) -> tuple[int, int] | None:
+    """The parent's id, and when the process started; None of a zombie (proc(5))."""
+    fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else (int(fields[1]), int(fields[19]))
+
+
+def _variables(environment: bytes) -> dict[str, str]:
+    pairs = (pair.partition(b"=") for pair in environment.split(b"\0"))
+    return {os.fsdecode(name): os.fsdecode(value) for name, found, value in pairs if found}
+
+
+def _shortened(command: bytes) -> str:
+    """The program and its first argument that is no option, without folders: `python serve.py`."""
+    program, *arguments = (os.fsdecode(part) for part in command.rstrip(b"\0").split(b"\0"))
+    named = [argument for argument in arguments if argument and not argument.startswith("-")]
+    return " ".join(os.path.basename(part) for part in (program, *named[:1]))

@@ -1,0 +1,114 @@
+"""The files that processes write at the end of a window: waited for, and kept."""
+
+import shutil
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
+from decodescope.analyzer.io.files import write_new_file
+from decodescope.attach.kineto.processes import Process
+from decodescope.attach.kineto.timing import Timing
+from decodescope.attach.kineto.window_config import WindowConfig
+
+_TICK_S = 0.1
+_SETTLED_S = 0.2
+
+
+def wait_for_traces(
+    config: WindowConfig,
+    processes: Sequence[Process],
+    serve: Callable[[float], None],
+    check: Callable[[Iterable[Process]], None],
+    timing: Timing,
+) -> None:
+    """Wait until every process has written its trace; `serve` is called to pass the time, and
+    `check` with the processes that have not, and may raise.
+
+    Raises:
+        DecodescopeError: no byte was written for too long.
+        MissingRequirement: a trace is cut off.
+    """
+    patience_s = timing.trace_s if config.iterations is None else timing.iterations_s
+    until_s = config.start_ms / 1000 + config.duration_ms / 1000 + patience_s
+    written_bytes = 0
+    while missing := [it for it in processes if not config.trace_file(it.pid).exists()]:
+        check(missing)
+        serve(_TICK_S)
+        now_bytes = sum(_bytes(config.growing_file(it.pid)) for it in processes)
+        if now_bytes > written_bytes:
+            written_bytes, until_s = now_bytes, max(until_s, time.time() + timing.trace_s)
+        if time.time() > until_s:
+            raise _missing_trace(config, missing[0])
+    for process in processes:
+        _require_whole(config.trace_file(process.pid), process, serve)
+
+
+def keep_traces(
+    config: WindowConfig, processes: Sequence[Process], folder: Path
+) -> tuple[Path, ...]:
+    """Copy the trace of each process into `folder`, named by process and time; all or none.
+
+    Raises:
+        InputError: the folder cannot be written to.
+    """
+    moment = time.strftime("%Y%m%d-%H%M%S", time.localtime(config.start_ms / 1000))
+    kept: list[Path] = []
+    with ExitStack() as undo:
+        for process in processes:
+            with config.trace_file(process.pid).open("rb") as trace:
+                try:
+                    path = write_new_file(
+                        folder,
+                        f"decodescope-attach-{process.pid}-{moment}",
+                        ".json",
+                        partial(shutil.copyfileobj, trace),
+                    )
+                except OSError as error:
+                    raise InputError(
+                        f"{folder}: the trace cannot be written there ({error.strerror}); free "
+                        "space, or name another folder with --out"
+                    ) from error
+            undo.callback(path.unlink, missing_ok=True)
+            kept.append(path)
+        undo.pop_all()
+    return tuple(kept)
+
+
+def _missing_trace(config: WindowConfig, process: Process) -> DecodescopeError:
+    folder = config.log_file.parent
+    if config.growing_file(process.pid).exists():
+        return MissingRequirement(
+            f"{process.title}: stopped writing its trace to {folder.parent}, where "
+            f"{_free_mb(folder)} MB are free; free some and try again"
+        )
+    return DecodescopeError(
+        f"{process.title}: wrote no trace; its own messages say why (lines of libkineto); try again"
+    )
+
+
+def _require_whole(trace_file: Path, process: Process, serve: Callable[[float], None]) -> None:
+    """Wait until a trace no longer grows, and check its end."""
+    size = -1
+    while size != (size := _bytes(trace_file)):
+        serve(_SETTLED_S)
+    with trace_file.open("rb") as file:
+        file.seek(max(size - 64, 0))
+        if not file.read().rstrip().endswith(b"}"):
+            raise MissingRequirement(
+                f"{process.title}: its trace is cut off; {_free_mb(trace_file.parent)} MB are free "
+                f"in {trace_file.parent.parent}; free some and try again"
+            )
+
+
+def _bytes(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _free_mb(folder: Path) -> int:
+    return shutil.disk_usage(folder).free >> 20

@@ -1,0 +1,163 @@
+"""`attach`: windows of processes and servers that run already."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import rich_click as click
+
+from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.io.output_paths import check_writable_in, make_folder
+from decodescope.cli.given import GivenOptions, given_options
+from decodescope.cli.options import FILE, json_option, number_option
+from decodescope.cli.output import print_result, progress, say
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.reports.user_facts import Given
+    from decodescope.attach.door import CapturedWindow, Door, WindowPlan
+
+_DEFAULT_MS = 300
+
+
+@click.command("attach")
+@click.argument("targets", metavar="TARGET...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Every process that can be attached to.")
+@number_option(
+    "--windows", type=click.IntRange(1, 1000), default=1, show_default=True, help="Take N windows."
+)
+@click.option(
+    "--every",
+    metavar="SECONDS",
+    type=click.IntRange(0, 86_400),
+    help="Begin a window every so many seconds. [default: without a pause]",
+)
+@number_option(
+    "--iterations",
+    type=click.IntRange(1, 1000),
+    help="The length of a window, where the target counts iterations.",
+)
+@number_option(
+    "--ms",
+    "duration_ms",
+    type=click.IntRange(1, 10_000),
+    help=f"The length of a window in milliseconds. [default: {_DEFAULT_MS}]",
+)
+@click.option(
+    "--out",
+    "folder",
+    metavar="DIR",
+    type=FILE,
+    default=Path(),
+    help="The folder for the traces. [default: the current one]",
+)
+@click.option(
+    "--trace-dir",
+    metavar="DIR",
+    type=FILE,
+    help="The folder in which a server writes its traces, as this machine names it.",
+)
+@json_option
+@given_options
+def attach(
+    targets: tuple[str, ...],
+    everything: bool,
+    windows: int,
+    every: int | None,
+    iterations: int | None,
+    duration_ms: int | None,
+    folder: Path,
+    trace_dir: Path | None,
+    as_json: bool,
+    **given_texts: Any,
+) -> None:
+    """Analyze decode steps of what runs already.
+
+    TARGET is the id of a PyTorch process that was started with KINETO_USE_DAEMON=1, of one rank of
+    a job or of its launcher for all ranks, or the URL of a server.
+
+    The traces of each window stay in --out.
+    """
+    from decodescope.attach.door import WindowPlan
+
+    if iterations is not None and duration_ms is not None:
+        raise InputError(f"--iterations {iterations} and --ms {duration_ms}: give one of the two")
+    options = GivenOptions(**given_texts)
+    check_writable_in(folder, (), "--out", options.files)
+    with _opened(targets, everything, trace_dir) as door:
+        facts = replace(options, model=options.model or door.model).read()
+        make_folder(folder, "--out")
+        say(f"{door.target}: {door.cost}")
+        plan = WindowPlan(folder, duration_ms or _DEFAULT_MS, iterations)
+        began_s = time.monotonic()
+        for number in range(windows):
+            if every is not None:
+                time.sleep(max(began_s + number * every - time.monotonic(), 0))
+            _show(_window(door, plan), facts, as_json)
+
+
+def _opened(targets: Sequence[str], everything: bool, trace_dir: Path | None) -> "Door":
+    """The door into the targets; nothing happens to them yet."""
+    urls = [target for target in targets if "://" in target]
+    if bool(targets) == everything:
+        raise click.UsageError("give TARGET..., or --all.")
+    if urls and len(targets) > 1:
+        raise InputError(f"{urls[0]}: give one server, or ids of processes")
+    if urls:
+        open_server: Callable[[str, Path | None], Door] = import_module(
+            "decodescope.attach.servers.opening"
+        ).open_server
+        return open_server(urls[0], trace_dir)
+    if trace_dir is not None:
+        raise InputError(f"--trace-dir {trace_dir}: only with the URL of a server")
+    from decodescope.attach.kineto.kineto_door import KinetoDoor
+    from decodescope.attach.kineto.targets import all_processes, job_processes
+
+    if everything:
+        return KinetoDoor(all_processes(), all_must_ask=False)
+    return KinetoDoor(job_processes([_pid(target) for target in targets]))
+
+
+def _pid(target: str) -> int:
+    if target.isascii() and target.isdigit() and 0 < int(target) < 1 << 31:
+        return int(target)
+    raise InputError(
+        f"{target}: neither the id of a process nor a URL; give one such as 4711 or "
+        "http://127.0.0.1:8000"
+    )
+
+
+def _window(door: "Door", plan: "WindowPlan") -> "CapturedWindow":
+    with progress(say) as stage:
+        window = door.window(plan, stage)
+    for trace in window.traces:
+        say(f"wrote {trace}")
+    return window
+
+
+def _show(window: "CapturedWindow", facts: "Given", as_json: bool) -> None:
+    """Print the report of a window, as `analyze` does that of its traces."""
+    from msgspec.structs import replace as with_fields
+
+    if len(window.traces) == 1:
+        from decodescope import analyzer
+        from decodescope.analyzer.views.report_table import report_table
+
+        analysis = analyzer.analyze(analyzer.load(window.traces[0]), facts)
+        report = with_fields(analysis.report, observer=window.observer)
+        print_result(report, report_table, as_json)
+        return
+    from decodescope.analyzer.reports.rank_analysis import analyze_ranks
+    from decodescope.analyzer.views.ranks_table import ranks_report_table
+
+    ranks = analyze_ranks(window.traces, facts).report
+    observed = partial(with_fields, observer=window.observer)
+    observed_ranks = with_fields(
+        ranks,
+        ranks=tuple(with_fields(rank, report=observed(rank.report)) for rank in ranks.ranks),
+        merged=None if ranks.merged is None else observed(ranks.merged),
+    )
+    print_result(observed_ranks, ranks_report_table, as_json)
