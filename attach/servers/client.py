@@ -1,0 +1,217 @@
+"""HTTP requests to a server: bounded in time and in size, and never to another host."""
+
+import http.client
+import socket
+import ssl
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from typing import Any, TypeVar, cast
+from urllib.parse import urljoin, urlsplit
+
+import msgspec
+
+from decodescope.analyzer.errors import InputError, MissingRequirement
+from decodescope.analyzer.text.plain import plain_line
+from decodescope.attach.servers.address import Address, parse_address
+from decodescope.attach.servers.deadline import Deadline, TimedSocket, connect
+from decodescope.attach.servers.tokens import Token
+
+T = TypeVar("T")
+
+LIMIT_S = 10.0
+# The metrics of a large deployment are below 2 MB.
+MAX_BYTES = 16 << 20
+_CHUNK_BYTES = 64 << 10
+_MAX_REDIRECTS = 3
+_MAX_SHOWN = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The status and body of an answer to a request for `url`."""
+
+    url: str
+    status: int
+    body: bytes
+
+    @property
+    def is_success(self) -> bool:
+        return 200 <= self.status < 300
+
+    def required(self) -> "Answer":
+        """The answer itself if it is a success.
+
+        Raises:
+            MissingRequirement: the server refuses, or fails.
+        """
+        if self.is_success:
+            return self
+        raise MissingRequirement(f"{self.url}: {self._refusal()}")
+
+    def json(self, kind: type[T]) -> T:
+        """The body as a `kind`, from JSON.
+
+        Raises:
+            InputError: the body is something else.
+        """
+        try:
+            return msgspec.json.decode(self.body, type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            raise InputError(
+                f"{self.url}: the answer is not what such a server sends "
+                f"({self._beginning() or 'nothing'}); check the URL"
+            ) from None
+
+    def _refusal(self) -> str:
+        if self.status in (401, 403):
+            return (
+                f"the server asks for a token, or refuses the one that was given ({self.status}); "
+                "give its token in a file or in an environment variable"
+            )
+        if self.status == 404:
+            return "the server has no such endpoint (404); check the URL"
+        said = f": {text}" if (text := self._beginning()) else ""
+        return f"the server answers {self.status}{said}; its log says why"
+
+    def _beginning(self) -> str:
+        return plain_line(self.body[:_MAX_SHOWN].decode(errors="replace").strip())
+
+
+@dataclass(frozen=True, slots=True)
+class ServerClient:
+    """Requests to the server at `address`. A request opens a connection and closes it; `limit_s` is
+    for all of it, from the host's name to the last byte."""
+
+    address: Address
+    token: Token | None = None
+    limit_s: float = LIMIT_S
+
+    def get(self, path: str) -> Answer:
+        """The answer to `GET path`; a redirect to another path of the same server is followed.
+
+        Raises:
+            MissingRequirement: no answer within the time.
+            InputError: the answer is not HTTP, is too large, or is a redirect to another server.
+        """
+        target = path
+        for _ in range(_MAX_REDIRECTS):
+            answer, moved = self._request("GET", target, None, self.limit_s)
+            if moved is None:
+                return answer
+            target = self._same_server(target, moved)
+        raise InputError(f"{self.address.url}{path}: redirects without end; check the URL")
+
+    def post(self, path: str, body: object = None, limit_s: float | None = None) -> Answer:
+        """The answer to `POST path` with `body` as JSON; raises as `get`."""
+        data = None if body is None else msgspec.json.encode(body)
+        limit = self.limit_s if limit_s is None else limit_s
+        answer, moved = self._request("POST", path, data, limit)
+        if moved is not None:
+            raise InputError(f"{answer.url}: redirects a POST; give the URL of the server itself")
+        return answer
+
+    def _request(
+        self, method: str, path: str, body: bytes | None, limit_s: float
+    ) -> tuple[Answer, str | None]:
+        """The answer, and where it redirects to."""
+        url = f"{self.address.url}{path}"
+        deadline = Deadline.after(limit_s)
+        try:
+            with self._socket(deadline) as raw:
+                response = self._sent(TimedSocket(raw, deadline), method, path, body)
+                with response:
+                    answer = Answer(url, response.status, _body(response, url))
+        except (OSError, HTTPException, UnicodeError) as error:
+            raise _as_ours(error, url, limit_s) from None
+        moved = response.getheader("Location") if 300 <= answer.status < 400 else None
+        return answer, moved
+
+    def _socket(self, deadline: Deadline) -> socket.socket:
+        raw = connect(self.address.host, self.address.port, deadline)
+        if self.address.scheme == "http":
+            return raw
+        try:
+            raw.settimeout(deadline.left_s())
+            context = ssl.create_default_context()
+            return context.wrap_socket(raw, server_hostname=self.address.host)
+        except BaseException:
+            raw.close()
+            raise
+
+    def _sent(self, timed: TimedSocket, method: str, path: str, body: bytes | None) -> HTTPResponse:
+        connection = HTTPConnection(self.address.host, self.address.port)
+        connection.sock = cast(Any, timed)
+        headers = {"Accept-Encoding": "identity", "Connection": "close"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        if self.token is not None:
+            headers["Authorization"] = self.token.header
+        connection.request(method, f"{self.address.path}{path}", body, headers)
+        return connection.getresponse()
+
+    def _same_server(self, path: str, moved: str) -> str:
+        """The path to which `moved` redirects a request for `path`."""
+        here = f"{self.address.url}{path}"
+        target = urljoin(here, moved)
+        try:
+            there = parse_address(target)
+            is_here = (there.scheme, there.host, there.port) == (
+                self.address.scheme,
+                self.address.host,
+                self.address.port,
+            )
+        except InputError:
+            is_here = False
+        new_path = urlsplit(target).path if is_here else ""
+        if not new_path.startswith(f"{self.address.path}/"):
+            shown = plain_line(moved.rpartition("@")[2])[:_MAX_SHOWN]
+            raise InputError(f"{here}: redirects to {shown}; give the URL of the server itself")
+        return new_path.removeprefix(self.address.path)
+
+
+def _body(response: HTTPResponse, url: str) -> bytes:
+    too_large = InputError(
+        f"{url}: the answer has more than {MAX_BYTES >> 20} MB, which no such server sends; check "
+        "the URL"
+    )
+    if response.length is not None and response.length > MAX_BYTES:
+        raise too_large
+    body = bytearray()
+    while chunk := response.read1(_CHUNK_BYTES):
+        body += chunk
+        if len(body) > MAX_BYTES:
+            raise too_large
+    if response.length:
+        raise http.client.IncompleteRead(b"", response.length)
+    return bytes(body)
+
+
+def _as_ours(error: Exception, url: str, limit_s: float) -> InputError | MissingRequirement:
+    """An error of a connection as a line that says what to do."""
+    if isinstance(error, TimeoutError):
+        return MissingRequirement(
+            f"{url}: no whole answer within {limit_s:g} s; see whether the server still works"
+        )
+    if isinstance(error, ConnectionRefusedError):
+        return MissingRequirement(
+            f"{url}: nothing listens there; start the server, or check the host and the port"
+        )
+    if isinstance(error, socket.gaierror | UnicodeError):
+        return MissingRequirement(f"{url}: the name of the host is not known; check it")
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return MissingRequirement(
+            f"{url}: its certificate is not accepted ({plain_line(error.verify_message)}); use the "
+            "host name that the certificate is for, or name the file of its authority in "
+            "SSL_CERT_FILE"
+        )
+    if isinstance(error, ssl.SSLError):
+        return MissingRequirement(f"{url}: the server does not speak TLS; give it as http://")
+    if isinstance(error, ConnectionError | http.client.IncompleteRead):
+        return MissingRequirement(
+            f"{url}: the server closed the connection before it had answered; see whether it still "
+            "runs"
+        )
+    if isinstance(error, HTTPException):
+        return InputError(f"{url}: the answer is not HTTP; check the port, and http or https")
+    reason = getattr(error, "strerror", None) or "no connection"
+    return MissingRequirement(f"{url}: cannot be reached ({reason}); check the host and the port")

@@ -1,0 +1,188 @@
+"""Which engine a server is, by what its endpoints say."""
+
+import os
+from typing import Any
+
+from msgspec import Struct
+
+from decodescope.analyzer.errors import InputError, MissingRequirement
+from decodescope.analyzer.modelling.config import read_model_config
+from decodescope.analyzer.text.plain import plain_line
+from decodescope.attach.servers.client import Answer, ServerClient
+from decodescope.attach.servers.metric_names import Engine
+from decodescope.attach.servers.metrics import engine_of, is_prometheus
+
+_MAX_SHOWN = 80
+_METRICS_PATHS = ("/metrics", "/prometheus/metrics")
+# `owned_by` of a model in the answer to /v1/models.
+_OWNERS: dict[str, Engine] = {
+    "vllm": "vllm",
+    "sglang": "sglang",
+    "tensorrt_llm": "trtllm",
+    "llamacpp": "llamacpp",
+}
+_TITLES: dict[Engine, str] = {
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+    "trtllm": "TensorRT-LLM",
+    "llamacpp": "llama.cpp",
+    "unknown": "an unknown engine",
+}
+
+
+class Model(Struct, frozen=True):
+    """A model in the answer to /v1/models; `root` is its path or name where it was loaded from."""
+
+    id: str
+    owned_by: str | None = None
+    root: str | None = None
+
+
+class Models(Struct, frozen=True):
+    data: tuple[Model, ...] = ()
+
+
+class EngineServer(Struct, frozen=True):
+    """What a server is. `metrics_path` is None if it has no metrics; `trace_folder` is where its
+    profiler writes, as far as it says; `ranks` is how many files a window has, at least, and
+    `is_prefill` whether it never decodes."""
+
+    engine: Engine
+    version: str | None
+    served: str | None
+    model: str | None
+    metrics_path: str | None
+    trace_folder: str | None = None
+    ranks: int = 1
+    is_prefill: bool = False
+
+    @property
+    def title(self) -> str:
+        """The engine and its version, printable."""
+        version = f" {_shown(self.version)}" if self.version else ""
+        return f"{_TITLES[self.engine]}{version}"
+
+    @property
+    def serving(self) -> str:
+        return f", serving {_shown(self.served)}" if self.served else ""
+
+
+def recognise(client: ServerClient) -> EngineServer:
+    """What the server behind `client` is.
+
+    Raises:
+        DecodescopeError: the server cannot be reached, or is no inference server.
+    """
+    models = client.get("/v1/models")
+    model = _first_model(models)
+    path, text = _metrics(client)
+    engine = engine_of(text)
+    if engine is None and model is not None:
+        engine = _OWNERS.get(model.owned_by or "", "unknown")
+    if engine is None and path is None:
+        models.required()
+        raise InputError(
+            f"{client.address.url}: has neither models (/v1/models) nor metrics (/metrics) of an "
+            "inference server; check the URL"
+        )
+    return _described(client, engine or "unknown", model, path)
+
+
+def _described(
+    client: ServerClient, engine: Engine, model: Model | None, path: str | None
+) -> EngineServer:
+    """The server with what its engine says at endpoints of its own."""
+    served = None if model is None else model.id
+    names = [] if model is None else [model.root, model.id]
+    if engine == "vllm":
+        info = _object(client, "/server_info?config_format=json")
+        folder = _text(_inner(info, "vllm_config", "profiler_config"), "torch_profiler_dir")
+        version = _text(_object(client, "/version"), "version")
+        return EngineServer(engine, version, served, _model(client, names), path, folder)
+    if engine == "sglang":
+        info = _object(client, "/server_info") or _object(client, "/get_server_info")
+        served = served or _text(info, "served_model_name")
+        return EngineServer(
+            engine,
+            _text(info, "version"),
+            served,
+            _model(client, [_text(info, "model_path"), *names]),
+            path,
+            ranks=_count(info, "tp_size") * _count(info, "pp_size"),
+            is_prefill=info.get("disaggregation_mode") == "prefill",
+        )
+    if engine == "llamacpp":
+        info = _object(client, "/props")
+        version = _text(info, "build_info")
+    else:
+        version = _text(_object(client, "/version"), "version")
+    return EngineServer(engine, version, served, _model(client, names), path)
+
+
+def _metrics(client: ServerClient) -> tuple[str | None, bytes]:
+    """The path at which the server has Prometheus text, and the text."""
+    for path in _METRICS_PATHS:
+        answer = client.get(path)
+        if answer.is_success and is_prometheus(answer.body):
+            return path, answer.body
+        if answer.status in (401, 403):
+            answer.required()
+    return None, b""
+
+
+def _first_model(answer: Answer) -> Model | None:
+    if answer.status in (401, 403):
+        answer.required()
+    if not answer.is_success:
+        return None
+    try:
+        return next(iter(answer.json(Models).data), None)
+    except InputError:
+        return None
+
+
+def _object(client: ServerClient, path: str) -> dict[str, Any]:
+    """The JSON object at `path`; empty if the server has none there."""
+    answer = client.get(path)
+    try:
+        return answer.json(dict[str, Any]) if answer.is_success else {}
+    except InputError:
+        return {}
+
+
+def _inner(values: dict[str, Any], *names: str) -> dict[str, Any]:
+    for name in names:
+        inner = values.get(name)
+        values = inner if isinstance(inner, dict) else {}
+    return values
+
+
+def _text(values: dict[str, Any], name: str) -> str | None:
+    value = values.get(name)
+    return value if isinstance(value, str) and value else None
+
+
+def _count(values: dict[str, Any], name: str) -> int:
+    value = values.get(name)
+    return value if isinstance(value, int) and 0 < value <= 4096 else 1
+
+
+def _model(client: ServerClient, names: list[str | None]) -> str | None:
+    """The first of the server's names for its model that `--model` takes: a folder of this machine
+    with a config.json, or a known name."""
+    for name in filter(None, names):
+        is_folder = os.path.isabs(name) and os.path.isfile(os.path.join(name, "config.json"))
+        if is_folder and not client.address.is_local:
+            continue
+        if is_folder or not os.path.exists(name):
+            try:
+                read_model_config(name)
+            except (InputError, MissingRequirement):
+                continue
+            return name
+    return None
+
+
+def _shown(name: str) -> str:
+    line = plain_line(name)
+    return line if len(line) <= _MAX_SHOWN else f"{line[: _MAX_SHOWN - 1]}…"

@@ -1,0 +1,230 @@
+"""The door into an inference server: its metrics at any time, and windows where its engine has a
+profile endpoint."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
+from decodescope.analyzer.schema.report import ObserverReport
+from decodescope.attach.door import CapturedWindow, Door, WindowPlan
+from decodescope.attach.servers.client import LIMIT_S, ServerClient
+from decodescope.attach.servers.engine import EngineServer
+from decodescope.attach.servers.metric_names import Engine
+from decodescope.attach.servers.metrics import ServerMetrics, read_metrics
+from decodescope.attach.servers.rates import ServerRates, rates
+from decodescope.attach.servers.trace_files import TraceFolder
+from decodescope.attach.servers.windows import (
+    STOP_LIMIT_S,
+    ProfileEndpoint,
+    Refused,
+    profile_endpoint,
+)
+
+# The steps of a window whose length in steps is not known from the metrics.
+_DEFAULT_STEPS = 20
+_COST = (
+    "a window slows decoding while it lasts (31 to 42 % of a PyTorch loop on an H200, more with "
+    "Python stacks), and by 7 to 9 % afterwards until the server restarts"
+)
+_BY_HAND: dict[Engine, str] = {
+    "trtllm": "has no profile endpoint; record to a file with TLLM_TORCH_PROFILE_TRACE",
+    "llamacpp": "has no profile endpoint; record to a file with Nsight Systems",
+    "unknown": "has no known profile endpoint; record to a file with its own profiler",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long the door measures tokens/s on each side of a window, how often it looks at the
+    server during one, and how long it waits for the steps and for the files."""
+
+    observe_s: float = 1.0
+    poll_s: float = 0.1
+    steps_s: float = 30.0
+    files_s: float = 60.0
+
+
+class ServerDoor(Door):
+    """The door into the server that `client` talks to. It holds no connection, so `close` only ends
+    its use; `metrics` may be called during a window, from another thread."""
+
+    def __init__(
+        self,
+        client: ServerClient,
+        server: EngineServer,
+        trace_dir: Path | None = None,
+        pace: Pace | None = None,
+    ) -> None:
+        self._client, self._server = client, server
+        self._endpoint = profile_endpoint(client, server, trace_dir)
+        self._pace = pace or Pace()
+        self._busy = threading.Lock()
+
+    @property
+    def target(self) -> str:
+        return f"{self._server.title} at {self._client.address.url}{self._server.serving}"
+
+    @property
+    def cost(self) -> str:
+        if self._endpoint is None:
+            return "only the metrics are read: " + self._no_windows()
+        return _COST
+
+    @property
+    def model(self) -> str | None:
+        return self._server.model
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether the engine has a profile endpoint; the server may still run without it."""
+        return self._endpoint is not None
+
+    def metrics(self) -> ServerMetrics:
+        """The server's metrics now; all None if it has none.
+
+        Raises:
+            DecodescopeError: the server does not answer, or with something else.
+        """
+        path = self._server.metrics_path
+        if path is None:
+            return ServerMetrics(time.monotonic())
+        answer = self._client.get(path).required()
+        # A busy server lets a request wait before it looks at its counters, not afterwards.
+        now_s = time.monotonic()
+        return read_metrics(answer.body, self._server.engine, now_s, answer.url)
+
+    def window(self, plan: WindowPlan, say: Callable[[str], None]) -> CapturedWindow:
+        if self._endpoint is None:
+            raise MissingRequirement(self._no_windows())
+        with self._only_window():
+            folder = self._folder(self._endpoint, plan)
+            say("measures tokens/s before the window")
+            before = self._observed()
+            traces, during = self._recorded(self._endpoint, folder, plan, before, say)
+            say("measures tokens/s after the window")
+            after = None
+            with suppress(DecodescopeError):  # the window itself is there
+                after = self._observed()[1].generated_per_s
+        observer = ObserverReport(
+            self._endpoint.name, self.target, before[1].generated_per_s, during, after
+        )
+        return CapturedWindow(traces, observer)
+
+    def close(self) -> None:
+        return
+
+    def _recorded(
+        self,
+        endpoint: ProfileEndpoint,
+        folder: TraceFolder,
+        plan: WindowPlan,
+        before: tuple[ServerMetrics, ServerRates],
+        say: Callable[[str], None],
+    ) -> tuple[tuple[Path, ...], float | None]:
+        """The traces of one window, and tokens/s during it."""
+        steps = plan.iterations
+        if steps is None and endpoint.ends_itself:
+            steps = _steps_in(plan.duration_ms / 1000, *before)
+        length = f"{plan.duration_ms} ms" if steps is None else f"{steps} steps"
+        say(f"records {length}")
+        with _window(endpoint, folder.path, steps):
+            first = self.metrics()
+            last = (
+                self._until_files(folder, first)
+                if endpoint.ends_itself
+                else self._until_steps(plan, first, say)
+            )
+        during = rates(first, last)
+        if during.restarted:
+            raise MissingRequirement(
+                f"{self._client.address.url}: the server restarted during the window; take another"
+            )
+        say(f"waits for the files in {folder.path}")
+        traces = folder.wait(self._server.ranks, self._pace.files_s)
+        endpoint.disarm(traces)
+        return traces, during.generated_per_s
+
+    def _until_steps(
+        self, plan: WindowPlan, first: ServerMetrics, say: Callable[[str], None]
+    ) -> ServerMetrics:
+        """The metrics at the end of a window that is to be stopped."""
+        if plan.iterations is None or first.iterations is None:
+            time.sleep(plan.duration_ms / 1000)
+            return self.metrics()
+        end_s = time.monotonic() + self._pace.steps_s
+        last = first
+        while time.monotonic() < end_s:
+            time.sleep(self._pace.poll_s)
+            last = self.metrics()
+            done = (last.iterations or 0) - first.iterations
+            if done < 0 or done >= plan.iterations:
+                return last
+        say(f"the server has not done {plan.iterations} steps within {self._pace.steps_s:g} s")
+        return last
+
+    def _until_files(self, folder: TraceFolder, first: ServerMetrics) -> ServerMetrics:
+        """The last metrics before a window that ends itself has a file."""
+        end_s = time.monotonic() + self._pace.steps_s
+        last = first
+        while time.monotonic() < end_s and not folder.has_new():
+            last = self.metrics()
+            time.sleep(self._pace.poll_s)
+        return last
+
+    def _observed(self) -> tuple[ServerMetrics, ServerRates]:
+        """The metrics after `observe_s`, and the rates in it."""
+        first = self.metrics()
+        if self._server.metrics_path is None:
+            return first, ServerRates(0.0)
+        time.sleep(self._pace.observe_s)
+        last = self.metrics()
+        return last, rates(first, last)
+
+    def _folder(self, endpoint: ProfileEndpoint, plan: WindowPlan) -> TraceFolder:
+        path = endpoint.folder(plan)
+        if not endpoint.ends_itself and not path.is_dir():
+            raise InputError(
+                f"{path}: no folder of this machine; name the folder in which the server's traces "
+                "appear with --trace-dir"
+            )
+        return TraceFolder(path, endpoint.takes)
+
+    def _no_windows(self) -> str:
+        why = _BY_HAND[self._server.engine]
+        return f"{self._client.address.url}: {self._server.title} {why}, as docs/engines.md says"
+
+    @contextmanager
+    def _only_window(self) -> Iterator[None]:
+        if not self._busy.acquire(blocking=False):
+            raise InputError(f"{self.target}: a window is open already; wait for its end")
+        try:
+            yield
+        finally:
+            self._busy.release()
+
+
+@contextmanager
+def _window(endpoint: ProfileEndpoint, folder: Path, steps: int | None) -> Iterator[None]:
+    """A window for the length of a block. It is stopped on an error too, also on one of which it is
+    not known whether the server got the request before it."""
+    try:
+        endpoint.start(folder, steps)
+        yield
+        endpoint.stop(STOP_LIMIT_S)
+    except Refused:
+        raise
+    except BaseException:
+        with suppress(DecodescopeError):
+            endpoint.stop(LIMIT_S)
+        raise
+
+
+def _steps_in(duration_s: float, metrics: ServerMetrics, measured: ServerRates) -> int:
+    """The decode steps in `duration_s`: each gives every running request a token."""
+    if not metrics.running or not measured.generated_per_s:
+        return _DEFAULT_STEPS
+    return max(1, round(duration_s * measured.generated_per_s / metrics.running))

@@ -1,0 +1,167 @@
+"""How each engine with a profile endpoint opens a window."""
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Literal
+
+from decodescope.analyzer.errors import InputError, MissingRequirement
+from decodescope.attach.door import WindowPlan
+from decodescope.attach.servers.client import Answer, ServerClient
+from decodescope.attach.servers.engine import EngineServer
+
+# A server answers /stop_profile when its ranks have written their files.
+STOP_LIMIT_S = 300.0
+
+
+class ProfileEndpoint(ABC):
+    """The windows of one engine. `ends_itself` says that a window ends after its steps, not when it
+    is stopped."""
+
+    name: Literal["vllm", "sglang"]
+    ends_itself: bool
+
+    def __init__(self, client: ServerClient, server: EngineServer, trace_dir: Path | None) -> None:
+        self._client, self._server, self._trace_dir = client, server, trace_dir
+
+    @abstractmethod
+    def folder(self, plan: WindowPlan) -> Path:
+        """Where the traces of a window appear on this machine.
+
+        Raises:
+            InputError: it is not known.
+        """
+
+    @abstractmethod
+    def takes(self, name: str) -> bool:
+        """Whether the file `name` is the trace of a rank."""
+
+    @abstractmethod
+    def start(self, folder: Path, steps: int | None) -> None:
+        """Open the window.
+
+        Raises:
+            Refused: the server refuses, and no window is open.
+            DecodescopeError: it is not known whether one is open.
+        """
+
+    @abstractmethod
+    def stop(self, limit_s: float) -> None:
+        """End the window, also one that may not have been opened.
+
+        Raises:
+            DecodescopeError: the server does not say that it has ended.
+        """
+
+    def disarm(self, traces: tuple[Path, ...]) -> None:
+        """Leave no profiler waiting in the server, once the `traces` of a window are there."""
+        return
+
+    def _started(self, answer: Answer, without_endpoint: str) -> None:
+        if answer.status in (404, 405):
+            raise Refused(f"{answer.url}: {self._server.title} {without_endpoint}")
+        if answer.status == 409:
+            raise Refused(f"{answer.url}: another client records a window; wait for its end")
+        try:
+            answer.required()
+        except MissingRequirement as error:
+            raise Refused(str(error)) from None
+
+
+class Refused(MissingRequirement):
+    """The server did not open a window."""
+
+
+class VllmEndpoint(ProfileEndpoint):
+    """vLLM's: the folder is set when the server starts; a window lasts until it is stopped."""
+
+    name = "vllm"
+    ends_itself = False
+
+    def folder(self, plan: WindowPlan) -> Path:
+        if self._trace_dir is None and self._server.trace_folder and self._client.address.is_local:
+            return Path(self._server.trace_folder)
+        if self._trace_dir is None:
+            raise InputError(
+                f"{self._client.address.url}: does not say where its traces go; name the folder of "
+                "its torch_profiler_dir with --trace-dir"
+            )
+        return self._trace_dir
+
+    def takes(self, name: str) -> bool:
+        return ".async_llm." not in name
+
+    def start(self, folder: Path, steps: int | None) -> None:
+        # Since 0.32 the ranks stop after so many steps; older versions ignore the body.
+        body = None if steps is None else {"max_iterations": steps}
+        self._started(
+            self._client.post("/start_profile", body),
+            "runs without its profiler; start it with --profiler-config "
+            '\'{"profiler":"torch","torch_profiler_dir":"DIR"}\' (before 0.13: with '
+            "VLLM_TORCH_PROFILER_DIR=DIR), or record to a file as docs/engines.md says",
+        )
+
+    def stop(self, limit_s: float) -> None:
+        self._client.post("/stop_profile", limit_s=limit_s).required()
+
+
+class SglangEndpoint(ProfileEndpoint):
+    """SGLang's: the request names the folder and the number of steps.
+
+    The request is what both of its profilers take. The newer one (SGLANG_PROFILE_V2=1) profiles by
+    stage only, and a request for anything else, or to stop, is an exception in its scheduler, which
+    ends the server. So no window is stopped: it ends after its steps. The older one, whose files
+    bear the stage in capitals, then waits for a prefill to profile, until it is stopped.
+    """
+
+    name = "sglang"
+    ends_itself = True
+
+    @property
+    def _stage(self) -> str:
+        return "prefill" if self._server.is_prefill else "decode"
+
+    def folder(self, plan: WindowPlan) -> Path:
+        if self._trace_dir is None and not self._client.address.is_local:
+            raise InputError(
+                f"{self._client.address.url}: writes its traces on another machine; name a folder "
+                "that both have under one path with --trace-dir"
+            )
+        return (self._trace_dir or plan.folder).absolute()
+
+    def takes(self, name: str) -> bool:
+        stages = ("-prefill.", "-EXTEND.") if self._server.is_prefill else ("-decode.", "-DECODE.")
+        return any(stage in name for stage in stages)
+
+    def start(self, folder: Path, steps: int | None) -> None:
+        body = {
+            "output_dir": str(folder),
+            "num_steps": steps,
+            "activities": ["CPU", "GPU"],
+            "profile_by_stage": True,
+            "profile_stages": [self._stage],
+            "with_stack": False,
+            "record_shapes": False,
+        }
+        self._started(
+            self._client.post("/start_profile", body),
+            "has no profile endpoint; record to a file as docs/engines.md says",
+        )
+
+    def stop(self, limit_s: float) -> None:
+        return
+
+    def disarm(self, traces: tuple[Path, ...]) -> None:
+        if any("-DECODE." in path.name for path in traces):
+            # It refuses where nothing waits.
+            self._client.post("/stop_profile")
+
+
+def profile_endpoint(
+    client: ServerClient, server: EngineServer, trace_dir: Path | None
+) -> ProfileEndpoint | None:
+    """The profile endpoint of the server's engine; None if it has none."""
+    if server.engine == "vllm":
+        return VllmEndpoint(client, server, trace_dir)
+    if server.engine == "sglang":
+        return SglangEndpoint(client, server, trace_dir)
+    return None

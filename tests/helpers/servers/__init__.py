@@ -1,0 +1,1 @@
+"""Servers on a port of this machine that behave as a test says."""
