@@ -15,6 +15,8 @@ from decodescope.attach.kineto.window_config import WindowConfig
 
 _TICK_S = 0.1
 _SETTLED_S = 0.2
+# On a full disk, whoever waits for space waits in vain.
+_FULL_S = 3.0
 
 
 def wait_for_traces(
@@ -32,15 +34,16 @@ def wait_for_traces(
         MissingRequirement: a trace is cut off.
     """
     patience_s = timing.trace_s if config.iterations is None else timing.iterations_s
-    until_s = config.start_ms / 1000 + config.duration_ms / 1000 + patience_s
-    written_bytes = 0
+    end_s = (config.start_ms + config.duration_ms) / 1000
+    until_s, written_bytes = end_s + patience_s, 0
     while missing := [it for it in processes if not config.trace_file(it.pid).exists()]:
         check(missing)
         serve(_TICK_S)
         now_bytes = sum(_bytes(config.growing_file(it.pid)) for it in processes)
         if now_bytes > written_bytes:
             written_bytes, until_s = now_bytes, max(until_s, time.time() + timing.trace_s)
-        if time.time() > until_s:
+        full = _free_mb(config.log_file.parent) == 0 and time.time() > end_s + _FULL_S
+        if full or time.time() > until_s:
             raise _missing_trace(config, missing[0])
     for process in processes:
         _require_whole(config.trace_file(process.pid), process, serve)

@@ -16,6 +16,7 @@ import pytest
 
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import Report
+from decodescope.attach.kineto import targets
 from tests.helpers.command import Command
 from tests.helpers.libkineto import fake_process
 from tests.helpers.sockets import socket_folder
@@ -94,6 +95,27 @@ def test_one_rank_stands_for_all_and_they_are_merged(
     for seen in (report.merged, *(rank.report for rank in report.ranks)):
         assert seen.observer is not None
         assert seen.observer.target.startswith("2 processes (python")
+
+
+def test_all_leaves_out_a_process_that_does_not_ask(
+    decodescope: Command,
+    socket_folder: str,
+    trace_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with (
+        process(socket_folder, trace_folder) as asking,
+        process(socket_folder, trace_folder, "silent") as forked,
+    ):
+        # All processes of this user are those of other tests too.
+        found = targets.job_processes([asking.pid, forked.pid])
+        monkeypatch.setattr(targets, "all_processes", lambda: found)
+        done = decodescope("attach", "--all", "--out", str(tmp_path), "--json")
+    assert done.code == 0, done.err
+    report = msgspec.json.decode(done.out, type=Report)
+    assert report.observer is not None
+    assert report.observer.target.startswith(f"process {asking.pid} (")
 
 
 @pytest.mark.parametrize(

@@ -38,17 +38,18 @@ def registration(pid: int, gpu: int = 0, job: int = 0) -> bytes:
 
 
 def trace(pid: int, start_ms: int, duration_ms: int) -> bytes:
-    """Steps of 1 ms with a kernel each, on the clock of the window."""
+    """Steps of 1 ms with a kernel each, on the clock of the window; no two processes have the same
+    events."""
     events: list[dict[str, Any]] = []
     for number in range(duration_ms):
         own = {"ph": "X", "pid": pid, "tid": pid}
-        link = {"correlation": number + 1}
+        link = {"correlation": pid * 100_000 + number}
         name = f"decode_step_{number}"
         step = {**own, "cat": "user_annotation", "name": name, "dur": 900}
         launch = {**own, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "dur": 5, "args": link}
         kernel = {
             "ph": "X", "cat": "kernel", "name": "gemm_kernel", "pid": 0, "tid": 7,
-            "dur": 700 + pid % 7, "args": {**link, "device": 0, "stream": 7},
+            "dur": 700, "args": {**link, "device": 0, "stream": 7},
         }  # fmt: skip
         for event, after_us in ((step, 0), (launch, 10), (kernel, 20)):
             events.append({**event, "ts": 1000.0 * number + after_us})
