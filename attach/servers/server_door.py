@@ -30,6 +30,12 @@ _COST = (
     "a window slows decoding while it lasts (31 to 42 % of a PyTorch loop on an H200, more with "
     "Python stacks), and by 7 to 9 % afterwards until the server restarts"
 )
+# What starts a server with metrics, of engines that are silent without it.
+_METRICS_OPTIONS: dict[Engine, str] = {
+    "sglang": "--enable-metrics",
+    "trtllm": "return_perf_metrics: true",
+    "llamacpp": "--metrics",
+}
 _BY_HAND: dict[Engine, str] = {
     "trtllm": "has no profile endpoint; record to a file with TLLM_TORCH_PROFILE_TRACE",
     "llamacpp": "has no profile endpoint; record to a file with Nsight Systems",
@@ -63,6 +69,8 @@ class ServerDoor(Door):
         self._endpoint = profile_endpoint(client, server, trace_dir)
         self._pace = pace or Pace()
         self._busy = threading.Lock()
+        # Where the files of a window that ends itself are still to come.
+        self._awaited: TraceFolder | None = None
 
     @property
     def target(self) -> str:
@@ -70,9 +78,13 @@ class ServerDoor(Door):
 
     @property
     def cost(self) -> str:
+        cost = _COST
         if self._endpoint is None:
-            return "only the metrics are read: " + self._no_windows()
-        return _COST
+            cost = f"only the metrics are read: {self._no_windows()}"
+        if self._server.metrics_path is None:
+            option = _METRICS_OPTIONS.get(self._server.engine, "its metrics")
+            cost += f"; tokens/s is not known, as the server has to be started with {option}"
+        return cost
 
     @property
     def model(self) -> str | None:
@@ -101,6 +113,7 @@ class ServerDoor(Door):
         if self._endpoint is None:
             raise MissingRequirement(self._no_windows())
         with self._only_window():
+            self._require_end_of_last()
             folder = self._folder(self._endpoint, plan)
             say("measures tokens/s before the window")
             before = self._observed()
@@ -131,13 +144,7 @@ class ServerDoor(Door):
             steps = _steps_in(plan.duration_ms / 1000, *before)
         length = f"{plan.duration_ms} ms" if steps is None else f"{steps} steps"
         say(f"records {length}")
-        with _window(endpoint, folder.path, steps):
-            first = self.metrics()
-            last = (
-                self._until_files(folder, first)
-                if endpoint.ends_itself
-                else self._until_steps(plan, first, say)
-            )
+        first, last = self._open_window(endpoint, folder, plan, steps, say)
         during = rates(first, last)
         if during.restarted:
             raise MissingRequirement(
@@ -145,8 +152,31 @@ class ServerDoor(Door):
             )
         say(f"waits for the files in {folder.path}")
         traces = folder.wait(self._server.ranks, self._pace.files_s)
-        endpoint.disarm(traces)
+        self._awaited = None
+        with suppress(DecodescopeError):  # the window itself is there
+            endpoint.disarm(traces)
         return traces, during.generated_per_s
+
+    def _open_window(
+        self,
+        endpoint: ProfileEndpoint,
+        folder: TraceFolder,
+        plan: WindowPlan,
+        steps: int | None,
+        say: Callable[[str], None],
+    ) -> tuple[ServerMetrics, ServerMetrics]:
+        """Open a window and wait for its end; the metrics at both ends."""
+        if endpoint.ends_itself:
+            self._awaited = folder
+        try:
+            with _window(endpoint, folder.path, steps):
+                first = self.metrics()
+                if endpoint.ends_itself:
+                    return first, self._until_files(folder, first)
+                return first, self._until_steps(plan, first, say)
+        except Refused:
+            self._awaited = None
+            raise
 
     def _until_steps(
         self, plan: WindowPlan, first: ServerMetrics, say: Callable[[str], None]
@@ -192,6 +222,13 @@ class ServerDoor(Door):
                 "appear with --trace-dir"
             )
         return TraceFolder(path, endpoint.takes)
+
+    def _require_end_of_last(self) -> None:
+        if self._awaited is not None and not self._awaited.has_new():
+            raise MissingRequirement(
+                f"{self._client.address.url}: the last window has not ended; it ends after its "
+                "steps: see that requests run"
+            )
 
     def _no_windows(self) -> str:
         why = _BY_HAND[self._server.engine]

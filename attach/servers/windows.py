@@ -9,8 +9,9 @@ from decodescope.attach.door import WindowPlan
 from decodescope.attach.servers.client import Answer, ServerClient
 from decodescope.attach.servers.engine import EngineServer
 
-# A server answers /stop_profile when its ranks have written their files.
-STOP_LIMIT_S = 300.0
+# The first window loads the profiler's library in each rank; a server answers /stop_profile when
+# its ranks have written their files.
+START_LIMIT_S, STOP_LIMIT_S = 60.0, 300.0
 
 
 class ProfileEndpoint(ABC):
@@ -94,7 +95,7 @@ class VllmEndpoint(ProfileEndpoint):
         # Since 0.32 the ranks stop after so many steps; older versions ignore the body.
         body = None if steps is None else {"max_iterations": steps}
         self._started(
-            self._client.post("/start_profile", body),
+            self._client.post("/start_profile", body, START_LIMIT_S),
             "runs without its profiler; start it with --profiler-config "
             '\'{"profiler":"torch","torch_profiler_dir":"DIR"}\' (before 0.13: with '
             "VLLM_TORCH_PROFILER_DIR=DIR), or record to a file as docs/engines.md says",
@@ -108,9 +109,10 @@ class SglangEndpoint(ProfileEndpoint):
     """SGLang's: the request names the folder and the number of steps.
 
     The request is what both of its profilers take. The newer one (SGLANG_PROFILE_V2=1) profiles by
-    stage only, and a request for anything else, or to stop, is an exception in its scheduler, which
-    ends the server. So no window is stopped: it ends after its steps. The older one, whose files
-    bear the stage in capitals, then waits for a prefill to profile, until it is stopped.
+    stage only, and a request for anything else, to stop, or for a second window is an exception in
+    its scheduler, which ends the server. So no window is stopped: it ends after its steps. The
+    older one, whose files bear the stage in capitals, then waits for a prefill to profile, until it
+    is stopped.
     """
 
     name = "sglang"
@@ -143,7 +145,7 @@ class SglangEndpoint(ProfileEndpoint):
             "record_shapes": False,
         }
         self._started(
-            self._client.post("/start_profile", body),
+            self._client.post("/start_profile", body, START_LIMIT_S),
             "has no profile endpoint; record to a file as docs/engines.md says",
         )
 

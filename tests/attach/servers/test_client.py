@@ -108,13 +108,20 @@ def test_what_is_no_answer_is_one_line(raw: bytes, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "first",
-    [b"", b"HTTP/1.1 200 OK\r\nX-Slow: ", OK + b"\r\n", OK + b"Content-Length: 999999\r\n\r\n"],
-    ids=["nothing", "headers", "body", "length"],
+    ("first", "each"),
+    [
+        (b"", b""),
+        (OK + b"X-Slow: ", b"x"),
+        (OK + b"\r\n", b"x"),
+        (OK + b"Content-Length: 999999\r\n\r\n", b"x"),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    ],
+    ids=["nothing", "headers", "body", "length", "chunks", "continue"],
 )
-def test_an_answer_that_never_ends_has_a_limit(first: bytes) -> None:
+def test_an_answer_that_never_ends_has_a_limit(first: bytes, each: bytes) -> None:
     begin = time.monotonic()
-    with dripping(first) as url:
+    with dripping(first, each) as url:
         assert "no whole answer within 0.3 s" in line_of(client(url, 0.3))
     assert time.monotonic() - begin < 5
 

@@ -367,3 +367,39 @@ def test_sglang_is_never_asked_to_stop_before_its_profiler_is_known(
     with pytest.raises(KeyboardInterrupt):
         door.window(WindowPlan(tmp_path, 400, 9999), lambda line: None)
     assert not sglang.is_dead
+    # A second window at once would end it too.
+    with pytest.raises(MissingRequirement, match="the last window has not ended; it ends after"):
+        door.window(WindowPlan(tmp_path, 400), lambda line: None)
+    assert not sglang.is_dead
+    load.clock.now_s += 1000
+    door.metrics()
+    assert len(door.window(WindowPlan(tmp_path, 400), lambda line: None).traces) == 2
+
+
+def test_after_a_refusal_sglang_may_be_asked_again(
+    tmp_path: Path, load: Load, serve: Serve
+) -> None:
+    sglang, refusals = Sglang(load=load), iter((Reply(b"in progress", 500),))
+
+    def answer(request: Request) -> Reply:
+        refusal = next(refusals, None) if request.path == "/start_profile" else None
+        return sglang(request) if refusal is None else refusal
+
+    door = door_to(serve(answer), tmp_path)
+    with pytest.raises(MissingRequirement, match="answers 500: in progress"):
+        door.window(WindowPlan(tmp_path, 400), lambda line: None)
+    assert len(door.window(WindowPlan(tmp_path, 400), lambda line: None).traces) == 2
+
+
+def test_a_window_is_not_lost_by_a_server_that_ends_after_it(
+    tmp_path: Path, load: Load, serve: Serve
+) -> None:
+    sglang = Sglang(load=load)
+
+    def answer(request: Request) -> Reply:
+        sglang.is_dead = sglang.is_dead or request.path == "/stop_profile"
+        return sglang(request)
+
+    window = door_to(serve(answer), tmp_path).window(WindowPlan(tmp_path, 400), lambda line: None)
+    assert len(window.traces) == 2
+    assert window.observer.after_tokens_per_s is None
