@@ -48,4 +48,6 @@ def _complete(app: DecodescopeApp) -> bool:
     view = app.view()
     if app.busy:
         return False
+    if view.attached is not None and not view.choices:
+        return view.attached.is_known
     return view.window is not None or (view.state in _ENDED and not view.analysing)
