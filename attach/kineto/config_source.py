@@ -41,8 +41,9 @@ class ConfigSource(ABC):
         `check` is called several times a second and may raise."""
 
     @abstractmethod
-    def serve(self, seconds: float) -> None:
-        """Wait, and give no process a configuration."""
+    def serve(self, seconds: float) -> frozenset[int]:
+        """Wait, and give no process a configuration. Returns early with those processes, of the
+        ones that had one, which asked for another: no profiler runs in them."""
 
     @abstractmethod
     def close(self) -> None:
@@ -69,22 +70,24 @@ class OwnDaemon(ConfigSource):
 
     def __init__(self, address: bytes | str, timing: Timing) -> None:
         self._socket, self._timing = DaemonSocket(address), timing
-        self._began_s = time.time()
+        self._pids = frozenset[int]()
+        # A request waits here from `serve` to the next call; a process waits 90 ms for an answer.
+        self._unanswered: list[Datagram] = []
 
     def deliver(
         self, pids: Collection[int], text_at: Callable[[int], str], check: Callable[[], None]
     ) -> Delivery:
         """As in `ConfigSource`. One process begins as soon as it can; several begin together, when
         each of them has asked once."""
-        timing = self._timing
-        asked_s = self._began_s + timing.poll_s
+        timing, began_s = self._timing, time.time()
+        asked_s = began_s + timing.poll_s
         together_s = None if len(pids) == 1 else asked_s + timing.lead_s
-        last_s = self._began_s + timing.silent_s if together_s is None else asked_s
-        start_ms = 0
+        last_s = began_s + timing.silent_s if together_s is None else asked_s
+        self._pids, start_ms = frozenset(pids), 0
         waiting, busy = set(pids), set[int]()
         while waiting and time.time() < last_s:
             check()
-            datagram = self._socket.receive(_TICK_S)
+            datagram = self._next(_TICK_S)
             message = None if datagram is None else decode(datagram.data)
             if datagram is None or message is None:
                 continue
@@ -100,13 +103,24 @@ class OwnDaemon(ConfigSource):
                     waiting.remove(pid)
         return Delivery(start_ms, frozenset(pids) - waiting, frozenset(busy & waiting))
 
-    def serve(self, seconds: float) -> None:
+    def serve(self, seconds: float) -> frozenset[int]:
         until_s = time.monotonic() + seconds
+        while self._unanswered:
+            self._socket.answer(self._unanswered.pop(), encode_config(""))
         while (left_s := until_s - time.monotonic()) > 0:
             datagram = self._socket.receive(left_s)
             message = None if datagram is None else decode(datagram.data)
-            if datagram is not None and message is not None:
-                self._answer_nothing(datagram, message)
+            if datagram is None or message is None:
+                continue
+            pid = datagram.sender_pid
+            if isinstance(message, ConfigRequest) and message.takes_window and pid in self._pids:
+                self._unanswered.append(datagram)
+                return frozenset({pid})
+            self._answer_nothing(datagram, message)
+        return frozenset()
+
+    def _next(self, timeout_s: float) -> Datagram | None:
+        return self._unanswered.pop() if self._unanswered else self._socket.receive(timeout_s)
 
     def _answer_nothing(self, datagram: Datagram, message: ConfigRequest | Registration) -> None:
         nothing = encode_count(1) if isinstance(message, Registration) else encode_config("")

@@ -96,8 +96,10 @@ def _remove_unused(file: Path) -> None:
     """Remove a socket file that a killed process left.
 
     Raises:
-        OSError: `EADDRINUSE` if a process still has it.
+        OSError: `EADDRINUSE` if a process still has it, or if the file is no socket.
     """
+    if not file.is_socket():
+        return
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(os.fspath(file))

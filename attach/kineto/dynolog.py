@@ -67,8 +67,10 @@ class Dynolog(ConfigSource):
         wanted = frozenset(pids)
         return Delivery(start_ms, wanted & triggered, (wanted & matched) - triggered)
 
-    def serve(self, seconds: float) -> None:
+    def serve(self, seconds: float) -> frozenset[int]:
+        """As in `ConfigSource`; who asks dynolog is not known."""
         time.sleep(seconds)
+        return frozenset()
 
     def close(self) -> None:
         """Nothing is open between two messages."""

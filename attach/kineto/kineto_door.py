@@ -14,7 +14,7 @@ from decodescope.attach.kineto.daemon_socket import daemon_address
 from decodescope.attach.kineto.dynolog import PORT, Dynolog
 from decodescope.attach.kineto.processes import Process, has_ended
 from decodescope.attach.kineto.timing import LIBKINETO, Timing
-from decodescope.attach.kineto.trace_files import keep_traces, wait_for_traces
+from decodescope.attach.kineto.trace_files import NoWindow, keep_traces, wait_for_traces
 from decodescope.attach.kineto.window_config import WindowConfig
 
 # Newer versions of libkineto write nowhere else, unless the variable names another folder.
@@ -23,6 +23,8 @@ _TRACE_FOLDER_VARIABLE = "KINETO_ONDEMAND_TRACE_DIR"
 _SOCKET_FOLDER_VARIABLE = "KINETO_IPC_SOCKET_DIR"
 _JOB_VARIABLE = "SLURM_JOB_ID"
 _MIN_FREE_BYTES = 64 << 20
+# On a busy machine, a process may look at a configuration too late.
+_ATTEMPTS = 2
 # A configuration is lines of text, and libkineto puts the process id before the first suffix.
 _NO_PART_OF_A_VALUE = ("=", "#", "\n", ".json")
 
@@ -44,7 +46,8 @@ class KinetoDoor(Door):
         dynolog_port: int = PORT,
         timing: Timing = LIBKINETO,
     ) -> None:
-        self._processes, self._all_must_ask = tuple(processes), all_must_ask
+        self._processes = tuple(processes)
+        self._required = self._processes if all_must_ask else ()
         self._dynolog_port, self._timing = dynolog_port, timing
         self._address = daemon_address(_common(processes, _SOCKET_FOLDER_VARIABLE))
         self._trace_folder = Path(_common(processes, _TRACE_FOLDER_VARIABLE) or _TRACE_FOLDER)
@@ -74,25 +77,34 @@ class KinetoDoor(Door):
                 or the folder for traces is full.
             InputError: `plan.folder` cannot be written to.
         """
-        required = self._processes if self._all_must_ask else ()
-        _require_running(required)
+        _require_running(self._required)
         with self._work_folder() as folder, self._config_source() as source:
             say(f"waiting for {self.target} to ask for a window, every 5 s")
-            log_file = folder / "window.json"
+            for attempt in range(1, _ATTEMPTS + 1):
+                try:
+                    return self._attempt(plan, folder / f"window-{attempt}.json", source, say)
+                except NoWindow:
+                    if attempt == _ATTEMPTS:
+                        raise
+                    say("a process was too late for the window; waiting for another one")
+        raise AssertionError("the last attempt returns or raises")
 
-            def config_at(start_ms: int) -> WindowConfig:
-                return WindowConfig(log_file, start_ms, plan.duration_ms, plan.iterations)
+    def _attempt(
+        self, plan: WindowPlan, log_file: Path, source: ConfigSource, say: Callable[[str], None]
+    ) -> CapturedWindow:
+        def config_at(start_ms: int) -> WindowConfig:
+            return WindowConfig(log_file, start_ms, plan.duration_ms, plan.iterations)
 
-            delivery = source.deliver(
-                [process.pid for process in self._processes],
-                lambda start_ms: config_at(start_ms).text(),
-                lambda: _require_running(required),
-            )
-            watched = self._watched(delivery)
-            config = config_at(delivery.start_ms)
-            say(f"a window of {_title(watched)}")
-            wait_for_traces(config, watched, source.serve, _require_running, self._timing)
-            traces = keep_traces(config, watched, plan.folder)
+        delivery = source.deliver(
+            [process.pid for process in self._processes],
+            lambda start_ms: config_at(start_ms).text(),
+            lambda: _require_running(self._required),
+        )
+        watched = self._watched(delivery)
+        config = config_at(delivery.start_ms)
+        say(f"a window of {_title(watched)}")
+        wait_for_traces(config, watched, source.serve, _require_running, self._timing)
+        traces = keep_traces(config, watched, plan.folder)
         return CapturedWindow(traces, ObserverReport("kineto", _title(watched)))
 
     def close(self) -> None:
@@ -140,7 +152,7 @@ class KinetoDoor(Door):
         """The processes that have a window."""
         watched = tuple(it for it in self._processes if it.pid in delivery.delivered)
         silent = [it for it in self._processes if it.pid not in delivery.delivered]
-        if not silent or (watched and not self._all_must_ask):
+        if not silent or (watched and not self._required):
             return watched
         if silent[0].pid in delivery.busy:
             raise DecodescopeError(

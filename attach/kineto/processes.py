@@ -10,6 +10,7 @@ PROC = Path("/proc")
 _LIBTORCH = re.compile(rb"/libtorch(?:_cpu|_python)?\.so")
 # A process in other namespaces neither reaches a socket here nor writes files here.
 _NAMESPACES = ("net", "mnt", "pid")
+_MAX_COMMAND_CHARACTERS = 60
 _DAEMON_VARIABLE = "KINETO_USE_DAEMON"
 
 
@@ -106,7 +107,17 @@ def _variables(environment: bytes) -> dict[str, str]:
 
 
 def _shortened(command: bytes) -> str:
-    """The program and its first argument that is no option, without folders: `python serve.py`."""
+    """The program and its script or module, without folders: `python serve.py`, `python -m vllm`,
+    `python -c`."""
     program, *arguments = (os.fsdecode(part) for part in command.rstrip(b"\0").split(b"\0"))
-    named = [argument for argument in arguments if argument and not argument.startswith("-")]
-    return " ".join(os.path.basename(part) for part in (program, *named[:1]))
+    shown = [os.path.basename(program)]
+    for place, argument in enumerate(arguments):
+        if argument in ("-c", "-m"):
+            shown += (
+                [argument, *arguments[place + 1 : place + 2]] if argument == "-m" else [argument]
+            )
+            break
+        if argument and not argument.startswith("-"):
+            shown.append(os.path.basename(argument))
+            break
+    return " ".join(shown)[:_MAX_COMMAND_CHARACTERS]

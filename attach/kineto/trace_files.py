@@ -19,34 +19,48 @@ _SETTLED_S = 0.2
 _FULL_S = 3.0
 
 
+class NoWindow(DecodescopeError):
+    """A process opened no window: it looked at the configuration too late, or cannot write."""
+
+
 def wait_for_traces(
     config: WindowConfig,
     processes: Sequence[Process],
-    serve: Callable[[float], None],
+    serve: Callable[[float], frozenset[int]],
     check: Callable[[Iterable[Process]], None],
     timing: Timing,
 ) -> None:
-    """Wait until every process has written its trace; `serve` is called to pass the time, and
-    `check` with the processes that have not, and may raise.
+    """Wait until every process has written its trace. `serve` passes the time, and returns which
+    processes have no profiler that runs; `check` gets those without a trace, and may raise.
 
     Raises:
+        NoWindow: no profiler runs in a process after the window began, and there is no trace.
         DecodescopeError: no byte was written for too long.
         MissingRequirement: a trace is cut off.
     """
     patience_s = timing.trace_s if config.iterations is None else timing.iterations_s
     end_s = (config.start_ms + config.duration_ms) / 1000
     until_s, written_bytes = end_s + patience_s, 0
-    while missing := [it for it in processes if not config.trace_file(it.pid).exists()]:
+    while missing := _without_trace(config, processes):
         check(missing)
-        serve(_TICK_S)
+        idle = serve(_TICK_S)
         now_bytes = sum(_bytes(config.growing_file(it.pid)) for it in processes)
         if now_bytes > written_bytes:
             written_bytes, until_s = now_bytes, max(until_s, time.time() + timing.trace_s)
-        full = _free_mb(config.log_file.parent) == 0 and time.time() > end_s + _FULL_S
-        if full or time.time() > until_s:
-            raise _missing_trace(config, missing[0])
+        # Iterations begin when the process counts the next one; until then no profiler runs.
+        refused_s = config.start_ms / 1000 + timing.refused_s
+        began = config.iterations is None and time.time() > refused_s
+        for process in _without_trace(config, missing):
+            has_failed = began and process.pid in idle
+            full = _free_mb(config.log_file.parent) == 0 and time.time() > end_s + _FULL_S
+            if has_failed or full or time.time() > until_s:
+                raise _missing_trace(config, process)
     for process in processes:
         _require_whole(config.trace_file(process.pid), process, serve)
+
+
+def _without_trace(config: WindowConfig, processes: Sequence[Process]) -> list[Process]:
+    return [process for process in processes if not config.trace_file(process.pid).exists()]
 
 
 def keep_traces(
@@ -82,17 +96,19 @@ def keep_traces(
 
 def _missing_trace(config: WindowConfig, process: Process) -> DecodescopeError:
     folder = config.log_file.parent
-    if config.growing_file(process.pid).exists():
+    free_mb = _free_mb(folder)
+    if free_mb == 0 or _bytes(config.growing_file(process.pid)):
         return MissingRequirement(
-            f"{process.title}: stopped writing its trace to {folder.parent}, where "
-            f"{_free_mb(folder)} MB are free; free some and try again"
+            f"{process.title}: stopped writing its trace to {folder.parent}, where {free_mb} MB "
+            "are free; free some and try again"
         )
-    return DecodescopeError(
-        f"{process.title}: wrote no trace; its own messages say why (lines of libkineto); try again"
+    return NoWindow(
+        f"{process.title}: wrote no trace; its own messages say why (lines of libkineto); try "
+        "again when the machine is less busy"
     )
 
 
-def _require_whole(trace_file: Path, process: Process, serve: Callable[[float], None]) -> None:
+def _require_whole(trace_file: Path, process: Process, serve: Callable[[float], object]) -> None:
     """Wait until a trace no longer grows, and check its end."""
     size = -1
     while size != (size := _bytes(trace_file)):

@@ -92,6 +92,14 @@ def test_a_socket_file_of_a_killed_process_is_replaced(socket_folder: str) -> No
     assert not Path(address).exists()
 
 
+def test_a_file_that_is_no_socket_stays(socket_folder: str) -> None:
+    file = Path(socket_folder, "dynolog")
+    file.write_text("mine")
+    with pytest.raises(OSError, match="in use"):
+        DaemonSocket(daemon_address(socket_folder))
+    assert file.read_text() == "mine"
+
+
 def test_200_sockets_leave_no_descriptor(address: bytes | str) -> None:
     before = set(os.listdir("/proc/self/fd"))
     for _ in range(200):

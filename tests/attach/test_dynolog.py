@@ -17,7 +17,7 @@ from decodescope.attach.kineto.timing import Timing
 from tests.helpers.dynolog import fake_dynolog, rpc_server
 from tests.helpers.libkineto import fake_process
 
-QUICK = Timing(poll_s=1.0, lead_s=0.2, trace_s=2.0)
+QUICK = Timing(poll_s=1.0, lead_s=0.2, refused_s=0.0, trace_s=2.0)
 
 
 def silent(stage: str) -> None:

@@ -22,7 +22,7 @@ from decodescope.attach.kineto.processes import Process, read_process
 from decodescope.attach.kineto.timing import Timing
 from tests.helpers.libkineto import fake_process
 
-QUICK = Timing(poll_s=1.0, lead_s=0.2, silent_s=1.0, trace_s=1.0, iterations_s=1.0)
+QUICK = Timing(poll_s=1.0, lead_s=0.2, refused_s=0.0, silent_s=1.0, trace_s=1.0, iterations_s=1.0)
 
 
 def silent(stage: str) -> None:
@@ -122,6 +122,23 @@ def test_windows_in_a_row_have_a_file_each(
         traces = {door.window(plan, silent).traces[0] for _ in range(3)}
     assert {path.name for path in traces} == {path.name for path in plan.folder.iterdir()}
     assert len(traces) == 3
+
+
+@pytest.mark.usefixtures("nothing_left")
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_process_that_is_late_gets_another_window(
+    socket_folder: str, trace_folder: Path, plan: WindowPlan, others: int
+) -> None:
+    stages: list[str] = []
+    behaviours = ("traces",) * others + ("is late once",)
+    with door_to(socket_folder, *behaviours, trace_folder=trace_folder) as (door, running):
+        window = door.window(plan, stages.append)
+        assert running[-1].stdout is not None
+        configs = [json.loads(running[-1].stdout.readline()) for _ in range(2)]
+    assert len({load(path).base_ns for path in window.traces}) == 1
+    assert len(list(plan.folder.iterdir())) == 1 + others
+    assert int(configs[0]["PROFILE_START_TIME"]) < int(configs[1]["PROFILE_START_TIME"])
+    assert "a process was too late for the window; waiting for another one" in stages
 
 
 def test_a_window_of_iterations_names_them(

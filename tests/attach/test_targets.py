@@ -66,6 +66,26 @@ def test_a_process_alone_is_itself(tmp_path: Path) -> None:
     assert process.environment == {"KINETO_USE_DAEMON": "1"}
 
 
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("/usr/bin/python3|-u|/srv/serve.py|--port|1", "python3 serve.py"),
+        ("python|-m|torch.distributed.run|x.py", "python -m torch.distributed.run"),
+        ("python|-c|import torch\nprint(1)", "python -c"),
+        ("python|-m", "python -m"),
+        ("VLLM::EngineCore", "VLLM::EngineCore"),
+        ("python|" + "x" * 100, "python " + "x" * 53),
+        ("", ""),
+    ],
+)
+def test_a_process_is_named_by_its_program_and_script(
+    tmp_path: Path, command: str, shown: str
+) -> None:
+    plant(tmp_path, 7, DOOR)
+    (tmp_path / "7" / "cmdline").write_bytes(command.replace("|", "\0").encode() + b"\0")
+    assert job_processes([7], tmp_path)[0].title == f"process 7 ({shown})"
+
+
 def test_a_rank_and_a_launcher_stand_for_all_ranks_of_the_job(tmp_path: Path) -> None:
     torchrun(tmp_path, 10, [40, 30, 20], port=1)
     torchrun(tmp_path, 11, [50, 60], port=2)

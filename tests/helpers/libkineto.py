@@ -60,19 +60,23 @@ def trace(pid: int, start_ms: int, duration_ms: int) -> bytes:
 
 def written(config: Mapping[str, str], behaviour: str) -> None:
     """Write a trace as libkineto does: in one go at the end, and renamed into place."""
-    start_ms, duration_ms = (
-        int(config["PROFILE_START_TIME"]),
-        int(config["ACTIVITIES_DURATION_MSECS"]),
-    )
     if behaviour == "dies":
         sys.exit(1)
+    start_ms = int(config["PROFILE_START_TIME"])
+    duration_ms = int(config["ACTIVITIES_DURATION_MSECS"])
     time.sleep(max(start_ms / 1000 + duration_ms / 1000 - time.time(), 0))
     path = config["ACTIVITIES_LOG_FILE"].replace(".json", f"_{os.getpid()}.json", 1)
-    data = trace(os.getpid(), start_ms, duration_ms)
-    if behaviour == "writes nothing" or not os.path.isdir(os.path.dirname(path)):
+    if not os.path.isdir(os.path.dirname(path)):
         return
-    Path(f"{path}.tmp").write_bytes(data[: len(data) // 2] if behaviour != "traces" else data)
-    if behaviour != "stops writing":
+    data = trace(os.getpid(), start_ms, duration_ms)
+    written_bytes = {
+        "writes nothing": 0,
+        "is late once": 0,
+        "cuts off": 1000,
+        "stops writing": 1000,
+    }
+    Path(f"{path}.tmp").write_bytes(data[: written_bytes.get(behaviour)])
+    if behaviour in ("traces", "cuts off"):
         os.rename(f"{path}.tmp", path)
 
 
@@ -106,6 +110,8 @@ def main(socket_name: str, behaviour: str) -> None:
                 config = dict(line.split("=") for line in lines)
                 say(json.dumps(config))
                 written(config, behaviour)
+                if behaviour == "is late once":
+                    behaviour = "traces"
         time.sleep(POLL_S)
     time.sleep(600)
 
