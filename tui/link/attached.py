@@ -4,7 +4,6 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from time import monotonic
 
 from decodescope.analyzer.errors import known_error
 from decodescope.analyzer.protocol.messages import CaptureTrace, Progress
@@ -20,7 +19,8 @@ from decodescope.tui.link.attach_events import (
 from decodescope.tui.link.base import Link, LinkEvent, LinkMessage
 
 POLL_S, MOST_POLL_S = 1.0, 5.0
-_LEAVE_S = 2.0
+# A request may hang; a window is ended first, so that the target does not go on recording.
+_LEAVE_S, _LEAVE_WINDOW_S = 1.0, 10.0
 
 
 class AttachLink(Link):
@@ -35,7 +35,8 @@ class AttachLink(Link):
         self._door, self._plan, self._poll_s = door, plan, poll_s
         self._events: asyncio.Queue[LinkEvent | None] = asyncio.Queue()
         self._closing = threading.Event()
-        self._threads: list[threading.Thread] = []
+        self._metrics: threading.Thread | None = None
+        self._window: threading.Thread | None = None
         self._taking = False
 
     async def start(self) -> None:
@@ -44,7 +45,7 @@ class AttachLink(Link):
         length = f"{plan.duration_ms} ms" if plan.iterations is None else f"{plan.iterations} steps"
         length = length if door.has_windows else ""
         self._events.put_nowait(Target(door.target, door.cost, length))
-        self._run(self._poll)
+        self._metrics = _started(self._poll)
 
     async def receive(self) -> LinkEvent | None:
         event = await self._events.get()
@@ -56,7 +57,7 @@ class AttachLink(Link):
         if isinstance(message, CaptureTrace) and not self._taking:
             self._taking = True
             self._events.put_nowait(Progress("opens a window"))
-            self._run(self._take)
+            self._window = _started(self._take)
 
     async def close(self) -> None:
         self._closing.set()
@@ -65,14 +66,10 @@ class AttachLink(Link):
 
     def _leave(self) -> None:
         self._door.close()
-        until_s = monotonic() + _LEAVE_S
-        for thread in self._threads:
-            thread.join(max(until_s - monotonic(), 0))
-
-    def _run(self, target: Callable[[], None]) -> None:
-        self._threads = [thread for thread in self._threads if thread.is_alive()]
-        self._threads.append(threading.Thread(target=target, daemon=True))
-        self._threads[-1].start()
+        if self._window is not None:
+            self._window.join(_LEAVE_WINDOW_S)
+        if self._metrics is not None:
+            self._metrics.join(_LEAVE_S)
 
     def _deliver(self, event: LinkEvent) -> None:
         """Deliver an event of a thread, unless the app has ended."""
@@ -101,3 +98,9 @@ class AttachLink(Link):
             self._deliver(WindowFailed(str(known_error(error))))
         else:
             self._deliver(WindowTaken(window.traces, window.observer))
+
+
+def _started(target: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=target, daemon=True)
+    thread.start()
+    return thread

@@ -50,6 +50,10 @@ class AttachedFeed(Feed):
         else:
             super().not_analysed(job, error)
 
+    def ending(self) -> None:
+        if self._state.attached is not None and self._state.attached.stage:
+            self.set(attached=replace(self._state.attached, stage="ends the window"))
+
     @property
     def is_latest(self) -> bool:
         """Whether the window shown was the latest one before the last one came."""

@@ -18,7 +18,8 @@ async def test_closing_during_a_window(attachment) -> None:
     assert attachment.door.closed
     assert attachment.door.left_during_window
     assert attachment.door.taken == 0
-    assert not any(thread.is_alive() for thread in attachment.link._threads)
+    assert not attachment.link._metrics.is_alive()
+    assert not attachment.link._window.is_alive()
     assert time.monotonic() - began_s < 20
     assert threading.active_count() <= before + 1  # the loop's own pool
 
@@ -34,6 +35,6 @@ async def test_a_target_that_hangs_does_not_hold_up_the_end(attachment, monkeypa
     async with attachment.app.run_test(size=(80, 24)) as pilot:
         await attachment.until(pilot, asked.is_set)
         await attachment.take(pilot, 1)
-    assert attachment.link._threads[0].is_alive()
-    assert attachment.link._threads[0].daemon
+    assert attachment.link._metrics.is_alive()
+    assert attachment.link._metrics.daemon
     hangs.set()

@@ -75,8 +75,7 @@ async def test_it_is_asked_less_often_while_it_does_not_answer(attachment, monke
 
     monkeypatch.setattr(attachment.link._closing, "wait", wait)
     await attachment.link.start()
-    for thread in attachment.link._threads:
-        thread.join()
+    attachment.link._metrics.join()
     assert waits[0] == 0.0
     assert waits[1:4] == [0.01, 0.02, 0.04]
     assert max(waits) == waits[-1] == 5.0
