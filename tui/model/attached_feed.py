@@ -15,7 +15,7 @@ from decodescope.tui.model import notices
 from decodescope.tui.model.attached import Attached, cost_words
 from decodescope.tui.model.feed import Feed
 from decodescope.tui.model.sources import AttachSource
-from decodescope.tui.model.view import Choice, SpeedSample
+from decodescope.tui.model.view import Choice, SpeedSample, Window
 from decodescope.tui.model.windows import Job
 
 
@@ -40,6 +40,12 @@ class AttachedFeed(Feed):
                 self._keep_window(event)
             case WindowFailed(reason=reason):
                 self.alarm(reason)
+
+    def analysed(self, job: Job, window: Window) -> None:
+        """As of files; only the latest windows stay in memory, beside the one that is shown."""
+        super().analysed(job, window)
+        newest = len(self._state.choices) - 1
+        self.windows.forget_all_but({self._state.current, newest, newest - 1})
 
     def not_analysed(self, job: Job, error: str) -> None:
         """As of files; of ranks that cannot be merged, the first one is shown."""

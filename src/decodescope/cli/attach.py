@@ -93,6 +93,8 @@ def attach(
 
     if iterations is not None and duration_ms is not None:
         raise InputError(f"--iterations {iterations} and --ms {duration_ms}: give one of the two")
+    if every is not None and windows is None:
+        raise InputError(f"--every {every}: only with --windows")
     options, showing = GivenOptions(**given_texts), AppOptions(once, page, size)
     prints = as_json or windows is not None
     if prints and showing != AppOptions(False, None, None):

@@ -56,6 +56,15 @@ async def test_another_window_stays_when_one_comes(attachment, pilot) -> None:
     assert attachment.view.window.path.name == "w3.json"
 
 
+async def test_old_windows_are_read_again(attachment, pilot) -> None:
+    await attachment.take(pilot, 4)
+    kept = [attachment.app._feeds.shown.windows.of(index) for index in range(4)]
+    assert [window is None for window in kept] == [True, True, False, False]
+    await pilot.press("v", "1")
+    await attachment.until(pilot, lambda: not attachment.view.analysing)
+    assert attachment.view.window.path.name == "w1.json"
+
+
 async def test_a_selection_holds_its_window(attachment, pilot) -> None:
     await attachment.take(pilot, 1)
     attachment.app._focus.choose(OpPick(3), attachment.view)
