@@ -48,6 +48,9 @@ class ScriptedDoor(Door):
     refusals: list[Exception] = field(default_factory=list)
     go: threading.Event = field(default_factory=threading.Event)
     write: Callable[[Path, int], Sequence[Path]] = one_trace
+    name: str = TARGET
+    price: str = COST
+    opens: bool = True
     asked: int = 0
     taken: int = 0
     closed: bool = False
@@ -59,11 +62,15 @@ class ScriptedDoor(Door):
 
     @property
     def target(self) -> str:
-        return TARGET
+        return self.name
 
     @property
     def cost(self) -> str:
-        return COST
+        return self.price
+
+    @property
+    def has_windows(self) -> bool:
+        return self.opens
 
     def metrics(self) -> ServerMetrics | None:
         self.asked += 1

@@ -59,7 +59,7 @@ class Attached:
             case ServerSample():
                 return replace(self, sample=event, answered_at=now, problem="")
             case NoAnswer(reason=reason):
-                return replace(self, problem=reason)
+                return replace(self, problem=self.problem or reason)
             case Progress(stage=stage):
                 return replace(self, stage=stage)
             case WindowTaken() | WindowFailed():

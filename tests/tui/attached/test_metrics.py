@@ -45,6 +45,7 @@ async def test_a_process_has_no_figures(attachment) -> None:
 async def test_a_server_vanishes_and_returns(attachment, pilot) -> None:
     attachment.door.answers = [GONE]
     await attachment.until(pilot, lambda: bool(attachment.view.attached.problem))
+    attachment.door.answers = [GONE.replace("refused", "timed out")]
     attachment.clock.now += 12
     attachment.app.paint()
     await settle(pilot)

@@ -166,3 +166,16 @@ async def test_keys_that_mean_nothing_here_do_nothing(attachment, pilot) -> None
     await settle(pilot)
     assert attachment.view.window is before.window
     assert attachment.view.state == before.state
+
+
+async def test_a_server_without_windows_says_why(attachment) -> None:
+    attachment.door.opens, attachment.door.price = False, "llama.cpp has no profile endpoint"
+    async with attachment.app.run_test(size=(120, 40)) as pilot:
+        await attachment.until(pilot, lambda: attachment.view.attached.is_known)
+        assert "llama.cpp has no profile endpoint" in attachment.shown
+        assert "t takes a window" not in attachment.shown
+        await pilot.press("t")
+        await settle(pilot)
+        assert "llama.cpp has no profile endpoint" in attachment.said
+        assert attachment.view.attached.stage == ""
+    assert attachment.door.taken == 0
