@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from decodescope.analyzer.schema.report import ObserverReport
+from decodescope.attach.servers.metrics import ServerMetrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,19 @@ class Door(ABC):
         """The model that the target names, as `--model` takes it; None if it names none."""
         return None
 
+    @property
+    def has_windows(self) -> bool:
+        """Whether the target can be asked for windows; it may still refuse one."""
+        return True
+
+    def metrics(self) -> ServerMetrics | None:
+        """The metrics of the target now, also during a window; None if it has none, as a process.
+
+        Raises:
+            DecodescopeError: the target does not answer, or with something else.
+        """
+        return None
+
     @abstractmethod
     def window(self, plan: WindowPlan, say: Callable[[str], None]) -> CapturedWindow:
         """Open a window, wait for its end and for its files; `say` is called for each stage.
@@ -56,7 +70,8 @@ class Door(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Leave the target."""
+        """Leave the target. A window that another thread is taking ends within a second, with an
+        error."""
 
     def __enter__(self) -> Self:
         return self

@@ -30,7 +30,7 @@ def room_modules(repository: Path, room: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("room", "others"), [("analyzer", ("analyzer",)), ("tui", ("analyzer", "tui"))]
+    ("room", "others"), [("analyzer", ("analyzer",)), ("tui", ("analyzer", "attach", "tui"))]
 )
 def test_base_rooms_load_nothing_heavy(
     repository: Path, tmp_path: Path, room: str, others: tuple[str, ...]

@@ -21,12 +21,12 @@ from decodescope.tui.comparisons import Comparisons
 from decodescope.tui.feeds import Feeds
 from decodescope.tui.library import Library
 from decodescope.tui.link.comparison import ComparisonLink
-from decodescope.tui.model.feed import open_feed
 from decodescope.tui.model.focus import Focus
+from decodescope.tui.model.opening import open_feed
 from decodescope.tui.model.shelf import Shelf
 from decodescope.tui.model.sources import Source
 from decodescope.tui.model.user_files import Memory, Places, read_keymap
-from decodescope.tui.model.view import AppClock, Moment, View
+from decodescope.tui.model.view import COMPARISON_PAGE, AppClock, Moment, View
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.painter import Painter
 from decodescope.tui.panels.details import DetailsPanel
@@ -198,6 +198,10 @@ class DecodescopeApp(TerminalApp):
         self.action_export = files.export
         self.action_model = files.model
         self.action_open = files.open
+
+    def action_compare_windows(self) -> None:
+        self._pages.show(COMPARISON_PAGE)
+        self._comparisons.compare_windows(self._feeds.shown)
 
     # Messages of panels
 

@@ -15,7 +15,7 @@ from decodescope.analyzer.io.files import write_new_file
 from decodescope.analyzer.machine.meters import has_gpu
 from decodescope.analyzer.recordings.bundled import bundled_recordings, recording_head
 from decodescope.tui.link.base import Jumped
-from decodescope.tui.model.feed import open_feed
+from decodescope.tui.model.opening import open_feed
 from decodescope.tui.model.sources import Asked, ReplaySource
 from decodescope.tui.model.view import AppClock, Moment, Preview, Window
 

@@ -24,6 +24,7 @@ _SHOWN = {
     "home": "Home",
     "end": "End",
 }
+_WINDOW_HELP = "Take the next window of what runs; its traces stay as files"
 # In the order of the choices.
 CHOICE_KEYS = "1234567890"
 
@@ -102,7 +103,11 @@ def offered(view: View) -> tuple[Command, ...]:
     if not view.has_steps:
         without |= {"steps", "next_step(-1)", "next_step(1)"}
     if view.kind == "trace":
-        without |= {"pause", "capture", "restart", "freeze"}
+        without |= {"pause", "restart"}
+        if view.attached is None:
+            without |= {"capture", "freeze"}
+    if view.attached is None or len(view.choices) < 2:
+        without.add("compare_windows")
     if view.kind != "live":
         without |= {"settings", "step"}
     else:
@@ -115,12 +120,16 @@ def offered(view: View) -> tuple[Command, ...]:
         without.add("follow")
     commands = (*REPLAY_COMMANDS, *COMMANDS) if view.kind == "replay" else COMMANDS
     kept = (command for command in commands if command.action not in without)
-    goes_on = ""
-    if view.playback is not None and view.playback.state in ("paused", "ended"):
-        goes_on = "play"
-    elif view.playback is None and view.state == "paused":
-        goes_on = "resume"
-    return tuple(
-        replace(command, label=goes_on) if goes_on and command.action == "pause" else command
-        for command in kept
-    )
+    return tuple(_as_shown(command, view) for command in kept)
+
+
+def _as_shown(command: Command, view: View) -> Command:
+    """The command with the words that fit what is shown."""
+    if command.action == "capture" and view.attached is not None:
+        return replace(command, label="window", priority=1, help=_WINDOW_HELP)
+    if command.action != "pause":
+        return command
+    if view.playback is not None:
+        waits = view.playback.state in ("paused", "ended")
+        return replace(command, label="play") if waits else command
+    return replace(command, label="resume") if view.state == "paused" else command

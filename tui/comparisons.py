@@ -27,7 +27,7 @@ from decodescope.tui.model.candidates import (
 )
 from decodescope.tui.model.comparing import MOST_ROUNDS, ComparisonState
 from decodescope.tui.model.feed import Feed
-from decodescope.tui.model.sources import LiveSource
+from decodescope.tui.model.sources import AttachSource, LiveSource
 from decodescope.tui.model.view import AppClock, View
 from decodescope.tui.panels.messages import AskComparison
 
@@ -81,6 +81,21 @@ class Comparisons:
                 self._name_file(view, feed)
             case "end_worker":
                 await self._end_worker(feed)
+
+    def compare_windows(self, feed: Feed) -> None:
+        """Compare the last two windows of what the app is attached to, as A and B."""
+        source = feed.source
+        if not isinstance(source, AttachSource) or len(source.windows) < 2:
+            self._say("There are no two windows to compare; t takes one.")
+            return
+        bases, others = (tuple(map(str, paths)) for paths in source.windows[-2:])
+        opened = tuple(map(str, source.paths))
+        if not self.state.busy:
+            sides = dict(self.state.sides)
+            for path in opened:
+                sides[path, *opened] = "A" if path in bases else "B" if path in others else ""
+            self._set(replace(self.state, sides=sides))
+        self._read(partial(_compared_files, bases, others, source.given or Given()))
 
     def _toggle(self, key: str, view: View) -> None:
         """Choose or drop a variant, or put a file on the next side."""

@@ -21,9 +21,12 @@ from decodescope.tui.background import (
     save_trace,
 )
 from decodescope.tui.library import Library, window_health
+from decodescope.tui.link.attach_events import WindowTaken
 from decodescope.tui.link.base import LinkEvent
+from decodescope.tui.model.attached_feed import AttachedFeed
 from decodescope.tui.model.feed import Feed
 from decodescope.tui.model.focus import Focus
+from decodescope.tui.model.shelf import FileEntry
 from decodescope.tui.model.sources import LiveSource
 from decodescope.tui.model.user_files import Memory
 from decodescope.tui.model.view import COMPARISON_PAGE, AppClock, View
@@ -38,9 +41,9 @@ LOG_INTERVAL_S = 1.0
 
 @dataclass(eq=False)
 class Feeds:
-    """`shown` is the feed on the screen, `live` that of the live worker, None without one: it stays
-    open, paused, while a recording or a trace is shown. `asked` are the settings that the user
-    asked the worker for last. Files go to `folder`."""
+    """`shown` is the feed on the screen, `live` that of the live worker, which is paused while a
+    recording or a trace is shown, or of what the app is attached to; None without one. `asked` are
+    the settings that the user asked the worker for last. Files go to `folder`."""
 
     app: App[None]
     shown: Feed
@@ -55,7 +58,8 @@ class Feeds:
     _analysing: bool = False
 
     def __post_init__(self) -> None:
-        self.live = self.shown if self.shown.kind == "live" else None
+        stays = self.shown.kind == "live" or self.shown.view().attached is not None
+        self.live = self.shown if stays else None
 
     def begin(self) -> None:
         self.app.set_interval(LOG_INTERVAL_S, self._read_log)
@@ -66,6 +70,14 @@ class Feeds:
 
     def view(self) -> View:
         return self.shown.view()
+
+    def behind(self) -> FileEntry | None:
+        """The worker, or what the app is attached to, while a file is shown instead."""
+        if self.live is None or self.shown is self.live:
+            return None
+        if self.live.kind == "live":
+            return FileEntry(Path("the live worker"), "live", "worker", "paused")
+        return FileEntry(Path("the windows of this session"), "live", "attached", "")
 
     def show(self, feed: Feed) -> None:
         self.shown = feed
@@ -149,8 +161,19 @@ class Feeds:
             )
         if isinstance(event, TraceReady) and event.requested and feed.kind == "live":
             self.save_trace(Path(event.path), event.capture.variant)
+        if isinstance(event, WindowTaken) and isinstance(feed, AttachedFeed):
+            self._show_latest(feed, event)
         self.analyse()
         self.painter.changed(feed)
+
+    def _show_latest(self, feed: AttachedFeed, taken: WindowTaken) -> None:
+        """Show the window that came, unless the user looks at something else of this feed."""
+        self.library.attached(feed.source, taken.paths)
+        chosen = feed is self.shown and self.focus.holds
+        if feed.is_latest and not chosen:
+            feed.show_latest(feed.now())
+        else:
+            self.app.notify(f"{feed.view().choices[-1].name} is here: v shows it.")
 
     async def _analyse(self, feed: Feed, job: Job) -> None:
         """Show the window, or why there is none; then start the analysis that became due."""

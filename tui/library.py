@@ -18,7 +18,13 @@ from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.tui.background import analyse_files, every_twentieth
 from decodescope.tui.model.focus import Focus
 from decodescope.tui.model.shelf import FileEntry, Shelf, beside, folder_of, listing, look
-from decodescope.tui.model.sources import ReplaySource, Source, TraceSource, source_for
+from decodescope.tui.model.sources import (
+    AttachSource,
+    ReplaySource,
+    Source,
+    TraceSource,
+    source_for,
+)
 from decodescope.tui.model.user_files import Memory
 from decodescope.tui.model.view import AppClock, Window
 from decodescope.tui.painter import Painter
@@ -55,7 +61,7 @@ class Library:
     folder: Path
     sources: list[Source]
     captured: list[Path] = field(default_factory=list)
-    _live: bool = False
+    _behind: FileEntry | None = None
     _wanted: tuple[Path, ...] = ()
     _listing: bool = False
 
@@ -67,10 +73,16 @@ class Library:
     def busy(self) -> bool:
         return self._listing or bool(self._wanted)
 
-    def refresh(self, live: bool) -> None:
-        """Look at everything again; `live`: a worker waits behind what is shown."""
-        self._live = live
+    def refresh(self, behind: FileEntry | None) -> None:
+        """Look at everything again; `behind` waits behind what is shown."""
+        self._behind = behind
         self._list(folder_of(self.shelf.typed, self.folder))
+
+    def attached(self, source: Source, paths: Sequence[Path]) -> None:
+        """The traces of a window are there: `source` has it, and what is given for it."""
+        self.captured[:0] = paths
+        others = (one for one in self.sources if not isinstance(one, AttachSource))
+        self.sources = [source, *others]
 
     def look_beside(self, opened: Sequence[Path]) -> None:
         """Look for what the opened files can be compared with."""
@@ -161,9 +173,8 @@ class Library:
         self.painter.paint()
 
     def _known(self) -> list[FileEntry]:
-        worker = FileEntry(Path("the live worker"), "live", "worker", "paused")
         return [
-            *([worker] if self._live else []),
+            *([self._behind] if self._behind is not None else []),
             *(FileEntry(path, "captured") for path in self.captured),
             *(FileEntry(Path(name), "recent") for name in self.memory.remembered.recent),
             *(FileEntry(path, "bundled") for path in bundled_recordings()),
@@ -191,7 +202,9 @@ class Library:
         if not isinstance(source, ReplaySource):
             at = self.clock.monotonic()
             known = [
-                one.given_for(existing) for one in self.sources if isinstance(one, TraceSource)
+                one.given_for(existing)
+                for one in self.sources
+                if isinstance(one, TraceSource | AttachSource)
             ]
             facts = next(filter(None, known), None)
             source = TraceSource(existing, facts)

@@ -48,6 +48,8 @@ def _complete(app: DecodescopeApp) -> bool:
     view = app.view()
     if app.busy:
         return False
+    if view.attached is not None and not view.choices:
+        return view.attached.is_known
     if view.window is not None:
         return True
     # A replay stops at a window, and no other follows one that cannot be read.

@@ -2,6 +2,7 @@
 
 import errno
 import shutil
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -49,6 +50,7 @@ class KinetoDoor(Door):
         self._processes = tuple(processes)
         self._required = self._processes if all_must_ask else ()
         self._dynolog_port, self._timing = dynolog_port, timing
+        self._closed = threading.Event()
         self._address = daemon_address(_common(processes, _SOCKET_FOLDER_VARIABLE))
         self._trace_folder = Path(_common(processes, _TRACE_FOLDER_VARIABLE) or _TRACE_FOLDER)
         if any(part in str(self._trace_folder) for part in _NO_PART_OF_A_VALUE):
@@ -98,17 +100,23 @@ class KinetoDoor(Door):
         delivery = source.deliver(
             [process.pid for process in self._processes],
             lambda start_ms: config_at(start_ms).text(),
-            lambda: _require_running(self._required),
+            lambda: self._require(self._required),
         )
         watched = self._watched(delivery)
         config = config_at(delivery.start_ms)
         say(f"a window of {_title(watched)}")
-        wait_for_traces(config, watched, source.serve, _require_running, self._timing)
+        wait_for_traces(config, watched, source.serve, self._require, self._timing)
         traces = keep_traces(config, watched, plan.folder)
         return CapturedWindow(traces, ObserverReport("kineto", _title(watched)))
 
     def close(self) -> None:
-        """Nothing is open between windows."""
+        """Nothing is open between windows; one that another thread waits for is given up."""
+        self._closed.set()
+
+    def _require(self, running: Iterable[Process]) -> None:
+        if self._closed.is_set():
+            raise DecodescopeError(f"{self.target}: left before the end of the window")
+        _require_running(running)
 
     def _work_folder(self) -> WorkFolder:
         """A folder that the processes may write to, with space for their traces."""

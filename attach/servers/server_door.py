@@ -24,6 +24,8 @@ from decodescope.attach.servers.windows import (
     profile_endpoint,
 )
 
+# `close` ends a window within this time.
+_TICK_S = 0.1
 # The steps of a window whose length in steps is not known from the metrics.
 _DEFAULT_STEPS = 20
 _COST = (
@@ -56,7 +58,7 @@ class Pace:
 
 class ServerDoor(Door):
     """The door into the server that `client` talks to. It holds no connection, so `close` only ends
-    its use; `metrics` may be called during a window, from another thread."""
+    a window; `metrics` may be called during a window, from another thread."""
 
     def __init__(
         self,
@@ -69,6 +71,7 @@ class ServerDoor(Door):
         self._endpoint = profile_endpoint(client, server, trace_dir)
         self._pace = pace or Pace()
         self._busy = threading.Lock()
+        self._closed = threading.Event()
         # Where the files of a window that ends itself are still to come.
         self._awaited: TraceFolder | None = None
 
@@ -128,7 +131,7 @@ class ServerDoor(Door):
         return CapturedWindow(traces, observer)
 
     def close(self) -> None:
-        return
+        self._closed.set()
 
     def _recorded(
         self,
@@ -183,12 +186,12 @@ class ServerDoor(Door):
     ) -> ServerMetrics:
         """The metrics at the end of a window that is to be stopped."""
         if plan.iterations is None or first.iterations is None:
-            time.sleep(plan.duration_ms / 1000)
+            self._sleep(plan.duration_ms / 1000)
             return self.metrics()
         end_s = time.monotonic() + self._pace.steps_s
         last = first
         while time.monotonic() < end_s:
-            time.sleep(self._pace.poll_s)
+            self._sleep(self._pace.poll_s)
             last = self.metrics()
             done = (last.iterations or 0) - first.iterations
             if done < 0 or done >= plan.iterations:
@@ -202,7 +205,7 @@ class ServerDoor(Door):
         last = first
         while time.monotonic() < end_s and not folder.has_new():
             last = self.metrics()
-            time.sleep(self._pace.poll_s)
+            self._sleep(self._pace.poll_s)
         return last
 
     def _observed(self) -> tuple[ServerMetrics, ServerRates]:
@@ -210,9 +213,22 @@ class ServerDoor(Door):
         first = self.metrics()
         if self._server.metrics_path is None:
             return first, ServerRates(0.0)
-        time.sleep(self._pace.observe_s)
+        self._sleep(self._pace.observe_s)
         last = self.metrics()
         return last, rates(first, last)
+
+    def _sleep(self, seconds: float) -> None:
+        """Wait, unless the door is closed.
+
+        Raises:
+            DecodescopeError: it is.
+        """
+        left_s = seconds
+        while left_s > 0:
+            if self._closed.is_set():
+                raise DecodescopeError(f"{self.target}: left before the end of the window")
+            time.sleep(min(left_s, _TICK_S))
+            left_s -= _TICK_S
 
     def _folder(self, endpoint: ProfileEndpoint, plan: WindowPlan) -> TraceFolder:
         path = endpoint.folder(plan)

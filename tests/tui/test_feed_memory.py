@@ -6,8 +6,9 @@ import tracemalloc
 import pytest
 
 from decodescope.analyzer.protocol.messages import Heartbeat, Log, Meters, State
-from decodescope.tui.model.feed import HISTORY_SAMPLES, open_feed
+from decodescope.tui.model.feed import HISTORY_SAMPLES
 from decodescope.tui.model.notices import LOG_LINES
+from decodescope.tui.model.opening import open_feed
 from decodescope.tui.model.sources import LiveSource
 from tests.helpers.scripted import ScriptedLink, StillClock, hello, stats
 

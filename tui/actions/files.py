@@ -10,8 +10,9 @@ from decodescope.tui.actions.pages import PageController
 from decodescope.tui.actions.run import RunController
 from decodescope.tui.feeds import Feeds
 from decodescope.tui.library import FilesRead, window_health
-from decodescope.tui.model.feed import Feed, open_feed
+from decodescope.tui.model.feed import Feed
 from decodescope.tui.model.notices import RECORDED_ELSEWHERE
+from decodescope.tui.model.opening import open_feed
 from decodescope.tui.model.view import COMPARISON_PAGE, Window
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.panels.messages import AskFile

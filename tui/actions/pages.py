@@ -56,8 +56,7 @@ class PageController:
             self._feeds.shown.log.unseen = 0
         self._focus.page = name
         if name == "files":
-            live = self._feeds.live
-            self._feeds.library.refresh(live is not None and self._feeds.shown is not live)
+            self._feeds.library.refresh(self._feeds.behind())
         if name == COMPARISON_PAGE:
             self._feeds.library.look_beside(self._feeds.shown.source.paths)
         self._painter.paint()

@@ -16,6 +16,7 @@ from decodescope.analyzer.protocol.messages import (
 from decodescope.analyzer.recordings.recording import RecordingMark
 from decodescope.tui.feeds import Feeds
 from decodescope.tui.link.base import NEWEST_NS, Seek, Speed
+from decodescope.tui.model.attached import Attached
 from decodescope.tui.model.replaying import last_of, neighbour_mark, next_speed
 from decodescope.tui.panels.messages import AskFile
 
@@ -37,6 +38,7 @@ class RunController:
 
         view = self._feeds.view()
         title = "Opened files" if view.kind == "trace" else "Variants"
+        title = "Windows" if view.attached is not None else title
         if len(view.possible) < 2:
             self._app.notify("There is nothing to switch to.", severity="warning")
         else:
@@ -106,23 +108,34 @@ class RunController:
             await feed.send(StepOnce())
 
     async def capture(self) -> None:
-        """Capture a window and write it to a file; of a recording, write the window shown."""
+        """Capture a window and write it to a file; of a recording, write the window shown. What the
+        app is attached to writes a window of its own."""
         feed, view = self._feeds.shown, self._feeds.view()
-        if feed.kind == "live" and await feed.send(CaptureTrace()):
+        if view.attached is not None:
+            await self._take_window(view.attached)
+        elif feed.kind == "live" and await feed.send(CaptureTrace()):
             self._app.notify("The next window will be written to the current folder.")
         elif feed.kind == "replay" and view.window is not None:
             self._feeds.save_trace(view.window.path, view.variant or "replay")
         else:
             self._app.notify("There is no run to capture a trace from.", severity="warning")
 
+    async def _take_window(self, attached: Attached) -> None:
+        if not attached.target.length:
+            self._app.notify(attached.target.cost, severity="warning")
+        elif attached.stage:
+            self._app.notify("A window is being taken; one at a time.", severity="warning")
+        else:
+            await self._feeds.shown.send(CaptureTrace())
+
     async def restart(self) -> None:
         """Restart the worker or the replay; a running worker only if R is pressed twice."""
         feed = self._feeds.shown
-        if feed.link is None or feed.refused():
+        view = feed.view()
+        if feed.link is None or view.attached is not None or feed.refused():
             self._painter.paint()
             return
         now = self._feeds.clock.monotonic()
-        view = feed.view()
         alive = feed.kind == "live" and view.live_figures and view.silent_s(now) is None
         if alive and now > self._restart_until:
             self._restart_until = now + RESTART_WITHIN_S

@@ -2,8 +2,8 @@
 
 The app receives a `Link` as an argument: `link.worker.WorkerLink` runs a real worker process,
 `link.replay.ReplayLink` plays a recording, `link.following.FollowLink` one that is still being
-written, and `link.recording.RecordingLink` records the events of another link while passing them
-on. Tests pass a fake.
+written, `link.recording.RecordingLink` records the events of another link while passing them on,
+and `link.attached.AttachLink` watches what runs already. Tests pass a fake.
 """
 
 from typing import Literal
@@ -14,6 +14,7 @@ from decodescope.analyzer.errors import process_end
 from decodescope.analyzer.protocol.messages import AppMessage, Settings, WorkerMessage
 from decodescope.analyzer.recordings.recording import RecordingMark
 from decodescope.analyzer.schema.report import Finding
+from decodescope.tui.link.attach_events import AttachEvent
 
 NEWEST_NS = 1 << 62
 
@@ -71,7 +72,7 @@ class Playback(Struct, frozen=True):
     growing: bool = False
 
 
-LinkEvent = WorkerMessage | WorkerDied | FileHealth | Jumped
+LinkEvent = WorkerMessage | WorkerDied | FileHealth | Jumped | AttachEvent
 LinkMessage = AppMessage | Seek | Speed
 
 

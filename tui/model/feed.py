@@ -31,11 +31,11 @@ from decodescope.tui.link.base import FileHealth, Jumped, Link, LinkEvent, LinkM
 from decodescope.tui.model import notices
 from decodescope.tui.model.notices import Banner, Level, LogSource, RunLog
 from decodescope.tui.model.sources import (
+    AttachSource,
     LiveSource,
     ReplaySource,
     Source,
     TraceSource,
-    files_of,
     variants_of,
     with_running,
 )
@@ -225,19 +225,19 @@ class Feed:
         self.select_file(len(paths) if self._tried_merging else 0, now)
 
     def select_file(self, index: int, now: float) -> None:
-        """Show the trace file at `index` (after the last: the merged ranks); read it if needed."""
-        assert isinstance(self.source, TraceSource)
+        """Show the trace file or the window at `index` (after the last file: the merged ranks);
+        read it if needed."""
+        assert isinstance(self.source, TraceSource | AttachSource)
         self._select(index)
         if (problem := self.windows.unreadable.get(index)) is not None:
             self.set(state="unreadable", detail="", banner=Banner("error", problem))
         elif self.windows.of(index) is not None:
             self.set(state="trace", detail="", banner=None)
         else:
-            paths = self.source.paths
-            merged = index == len(paths)
-            detail = f"{len(paths)} files" if merged else ""
+            files = self.source.files(index)
+            detail = f"{len(files)} files" if len(files) > 1 else ""
             self.set(state="reading", detail=detail, banner=None)
-            self.windows.expect(paths if merged else (paths[index],), index, now)
+            self.windows.expect(files, index, now)
 
     def read_so_far(self, share: float) -> None:
         """This share of the file that is being opened was read."""
@@ -283,8 +283,8 @@ class Feed:
         self.set(window=window)
         if window is not None:
             self._note_findings(current, window.report.health.findings)
-            if window.ranks is not None:
-                self.windows.expect(self.source.paths, current, now)
+            if window.ranks is not None and not isinstance(self.source, ReplaySource):
+                self.windows.expect(self.source.files(current), current, now)
 
     def set(self, **changes: object) -> None:
         state = replace(self._state, **changes)  # type: ignore[arg-type]
@@ -355,15 +355,3 @@ class Feed:
                 return
             if stats.tokens_per_s is not None:
                 self._samples.append(SpeedSample(now, stats.tokens_per_s, index))
-
-
-def open_feed(source: Source, clock: AppClock) -> Feed:
-    """A feed that has not been started."""
-    if isinstance(source, LiveSource):
-        return Feed(source, source.link, clock, View("live", ""))
-    if isinstance(source, ReplaySource):
-        link = source.open_link()
-        return Feed(source, link, clock, View("replay", source.path.name))
-    names = ", ".join(path.name for path in source.paths)
-    choices = files_of(source.paths)
-    return Feed(source, None, clock, View("trace", names, "reading", choices=choices))

@@ -26,6 +26,11 @@ class Focus:
     _of_step: Window | None = None
     _choice: int = -1
 
+    @property
+    def holds(self) -> bool:
+        """Whether what is chosen belongs to one window."""
+        return self._held is not None or self._of_step is not None
+
     def choose(self, pick: Pick | None, view: View) -> None:
         self.selection = replace(self.selection, pick=pick)
         holds = isinstance(pick, OF_ONE_WINDOW) and view.window is not None

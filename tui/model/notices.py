@@ -51,6 +51,14 @@ def no_cuda(hello: Hello) -> Banner:
     return Banner("warning", f"No CUDA device: running {hello.model} on the CPU", (), offer)
 
 
+TARGET_RESTARTED = Banner("warning", "The server restarted; its rates begin anew.")
+
+
+def no_answer(reason: str) -> Banner:
+    """What the app is attached to does not answer; it is asked until it does."""
+    return Banner("warning", reason, (), "it is asked again   esc dismiss")
+
+
 def degraded(name: str, findings: Sequence[Finding]) -> Banner:
     """The file was read, but what is wrong with it affects its figures."""
     more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""

@@ -92,13 +92,40 @@ class TraceSource:
     paths: tuple[Path, ...]
     given: "Given | None" = None
 
+    def files(self, index: int) -> tuple[Path, ...]:
+        """The file at `index`; after the last, all of them."""
+        return (self.paths[index],) if index < len(self.paths) else self.paths
+
     def given_for(self, paths: Iterable[Path]) -> "Given | None":
         """`given`, if it was given with all of `paths`: it says nothing about others."""
         own_paths = {os.path.realpath(path) for path in self.paths}
         return self.given if all(os.path.realpath(path) in own_paths for path in paths) else None
 
 
-Source = LiveSource | ReplaySource | TraceSource
+@dataclass(frozen=True, slots=True)
+class AttachSource:
+    """Something that runs already, behind `link`: the `windows` so far, each with a trace a rank;
+    number keys switch between them. `given` counts for every window."""
+
+    link: Link
+    given: "Given | None" = None
+    windows: tuple[tuple[Path, ...], ...] = ()
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The traces of all windows."""
+        return tuple(path for window in self.windows for path in window)
+
+    def files(self, index: int) -> tuple[Path, ...]:
+        """The traces of the window at `index`."""
+        return self.windows[index]
+
+    def given_for(self, paths: Iterable[Path]) -> "Given | None":
+        """`given`, if `paths` are traces of the windows."""
+        return TraceSource(self.paths, self.given).given_for(paths)
+
+
+Source = LiveSource | ReplaySource | TraceSource | AttachSource
 
 
 def source_for(path: Path) -> ReplaySource | TraceSource:

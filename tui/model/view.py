@@ -11,6 +11,7 @@ from decodescope.analyzer.schema.report import CaptureInfo, Report
 from decodescope.analyzer.text.formatting import age, duration
 from decodescope.analyzer.vocabulary.words import step_words, steps_words
 from decodescope.tui.link.base import Playback, WorkerDied
+from decodescope.tui.model.attached import Attached
 from decodescope.tui.model.comparing import NO_COMPARISON, ComparisonState
 from decodescope.tui.model.notices import Banner, LogLine
 from decodescope.tui.model.picks import NOTHING, Selection
@@ -143,7 +144,7 @@ class View:
     `heard_at` is when the source last said something. `detail` is the slow stage that began at
     `stage_at`, and took `stage_expected_s` last time. `held`: the selection belongs to `window`,
     and a later one has arrived. `preview` stands in for what a starting run has not reported; its
-    own view was `recorded_on` a device.
+    own view was `recorded_on` a device. `attached` is what the windows are of, if it still runs.
     """
 
     kind: Kind
@@ -176,6 +177,7 @@ class View:
     comparison: ComparisonState = NO_COMPARISON
     preview: "Preview | None" = None
     recorded_on: str = ""
+    attached: Attached | None = None
 
     @property
     def variant(self) -> str | None:
@@ -251,6 +253,8 @@ class View:
         """Why there is no window to show."""
         if self.state == "unreadable":
             return "this file could not be read"
+        if self.attached is not None and not self.choices:
+            return self.attached.offer
         if self.kind == "trace":
             return "reading the trace…"
         if self.analysing:

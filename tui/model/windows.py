@@ -1,5 +1,6 @@
 """The analysed windows of a source, and the files that are still to be analysed."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,6 +66,10 @@ class Windows:
             return False
         self._latest[job.index] = window
         return True
+
+    def forget_all_but(self, indexes: Collection[int]) -> None:
+        """Forget the windows of other choices: they are analysed again when they are chosen."""
+        self._latest = {index: self._latest[index] for index in indexes if index in self._latest}
 
     def begin(self, at: float) -> None:
         """A run begins at second `at`: its choices have no windows yet."""

@@ -24,15 +24,19 @@ _TABLES_OF_CHANGES = ("ab_step", "ab_ranges", "ab_kernels")
 
 
 def step_bands(room: Room) -> list[Band]:
-    """The answer takes the rows that it needs, and the timeline of its step a few; a run has its
-    rates before both, and its text last. Without colours the timeline has a row of letters."""
+    """The answer takes the rows that it needs, and the timeline of its step a few; a run, or what
+    the app is attached to, has its rates before both, and a run its text last. Without colours the
+    timeline has a row of letters."""
     edge, box = edge_rows(room.frame), room.frame == "box"
     bands = []
     variants = room.wanted.get("variants")
-    if room.kind != "trace":
+    if room.kind != "trace" or room.wanted.get("history"):
         beside: Shares = (("history", 0.68), ("variants", 0.32))
-        history = beside if room.width >= STEP_BESIDE_WIDTH else (("history", 1.0),)
-        bands.append(Band(history, edge + 2, edge + 4, 6, 1, edge + 2))
+        is_wide = room.width >= STEP_BESIDE_WIDTH and (room.kind != "trace" or variants)
+        history = beside if is_wide else (("history", 1.0),)
+        # Before its first window, there is nothing else to see of a server.
+        alone = room.kind == "trace" and not room.wanted.get("timeline_top")
+        bands.append(Band(history, edge + 2, edge + (12 if alone else 4), 6, 1, edge + 2))
     elif variants:
         rows = variants + edge
         bands.append(Band((("variants", 1.0),), min(rows, edge + 3), rows, 9, 1))

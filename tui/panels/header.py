@@ -1,6 +1,6 @@
 """The lines above every page: the run, its device and its state; and the most important figures."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from rich.cells import cell_len
@@ -16,6 +16,8 @@ from decodescope.analyzer.text import formatting as fmt
 from decodescope.analyzer.text.formatting import sampling_facts, shorten
 from decodescope.analyzer.vocabulary.answer_words import limit_words
 from decodescope.analyzer.vocabulary.words import bound_words
+from decodescope.attach.servers.rates import ServerRates
+from decodescope.tui.model.attached import Attached
 from decodescope.tui.model.view import ANSWER_PAGE, LOG_PAGE, Moment, View
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Row, Sheet
@@ -70,7 +72,10 @@ class TitlePanel(Panel[TitleData]):
         if view.playback is not None and not view.following:
             text = view.playback.state
             tone = "accent" if text == "playing" else "dim"
-        badges.append((text, tone))
+        if view.attached is None or view.state != "trace":
+            badges.append((text, tone))
+        if view.attached is not None:
+            badges.append(_target_badge(view.attached, moment))
         if view.recording:
             badges.append(("rec", "bad"))
         if view.unseen and view.page != LOG_PAGE:
@@ -91,6 +96,8 @@ class TitlePanel(Panel[TitleData]):
             row.left("decodescope  ", min(13, max(room - 1, 0)), inks.title)
         separator = ""
         for fact in data.facts:
+            if not separator:
+                fact = shorten(fact, max(room - row.cells, 1))
             if row.cells + len(separator) + cell_len(fact) > room:
                 break
             row.add(separator, inks.faint).add(fact, inks.warn if fact in _WARNINGS else inks.text)
@@ -101,7 +108,15 @@ class TitlePanel(Panel[TitleData]):
         return Sheet([row])
 
 
+def _target_badge(attached: Attached, moment: Moment) -> tuple[str, BadgeTone]:
+    if silence := attached.silence(moment.now):
+        return silence, "bad"
+    return (attached.stage, "warn") if attached.stage else ("attached", "accent")
+
+
 def _run_facts(view: View) -> tuple[str, ...]:
+    if view.attached is not None:
+        return tuple(filter(None, (view.attached.target.name, view.variant)))
     about, file = view.about, view.variant if view.kind == "trace" else view.source_name
     file_facts = [shorten(file, _FILE_CELLS)] if file else []
     if about is None:
@@ -147,9 +162,16 @@ class StripPanel(Panel[tuple[Figure, ...]]):
     PART = "figures"
 
     def pick(self, view: View, moment: Moment) -> tuple[Figure, ...]:
+        window = _window_figures(view)
+        if view.attached is not None:
+            # After the server's own figures, but for a step that the user chose.
+            window = [
+                replace(each, priority=each.priority and each.priority + 7) for each in window
+            ]
         return (
             *_speed_figures(view),
-            *_window_figures(view),
+            *_server_figures(view),
+            *window,
             *_meter_figures(view),
             *_freshness_figures(view, moment),
         )
@@ -190,6 +212,35 @@ def _speed_figures(view: View) -> list[Figure]:
     return figures
 
 
+def _server_figures(view: View) -> list[Figure]:
+    """What the server that the app is attached to says of itself."""
+    sample = view.attached.sample if view.attached is not None else None
+    if view.attached is None or sample is None or sample.metrics is None:
+        return []
+    tone: FigureTone = "dim" if view.attached.problem else "strong"
+    lead: FigureTone = "dim" if view.attached.problem else "accent"
+    now, rates = sample.metrics, sample.rates or ServerRates(0.0)
+    figures: list[Figure] = []
+    if rates.generated_per_s is not None:
+        figures.append(Figure("", fmt.rate(rates.generated_per_s), "tok/s", 0, lead))
+    if now.running is not None:
+        figures.append(Figure("", fmt.number(now.running), "running", 1, tone))
+    if now.waiting is not None:
+        figures.append(Figure("", fmt.number(now.waiting), "waiting", 2, tone))
+    if now.kv_fill is not None:
+        figures.append(Figure("KV", f"{fmt.percent(now.kv_fill)} %", "", 3, tone))
+    # Both are of the time between two tokens of a request.
+    if rates.inter_token_p50_s is not None:
+        p50 = fmt.milliseconds(rates.inter_token_p50_s * 1e9)
+        figures.append(Figure("inter-token p50", p50, "ms", 4, tone))
+    if rates.inter_token_p99_s is not None:
+        p99 = fmt.milliseconds(rates.inter_token_p99_s * 1e9)
+        figures.append(Figure("p99", p99, "ms", 5, tone))
+    if rates.prompt_per_s is not None:
+        figures.append(Figure("prefill", fmt.rate(rates.prompt_per_s), "tok/s", 6, tone))
+    return figures
+
+
 def _window_figures(view: View) -> list[Figure]:
     if view.window is None:
         return []
@@ -199,7 +250,8 @@ def _window_figures(view: View) -> list[Figure]:
     answer = report.answer
     if words := view.window.step_words:
         # A run's own figures come first, but for a step that the user chose.
-        first = 0 if view.kind == "trace" or view.window.step is not None else 3
+        is_file = view.kind == "trace" and view.attached is None
+        first = 0 if is_file or view.window.step is not None else 3
         if view.page == ANSWER_PAGE:
             figures.append(Figure("", words, "", first))
         else:

@@ -107,6 +107,9 @@ class HistoryPanel(Panel[HistoryData]):
             lines = (("p50", tokens_ns / rates.step_p50_ns), ("p99", tokens_ns / rates.step_p99_ns))
         return HistoryData(view.samples, view.choices, lines)
 
+    def wanted_rows(self, width: int) -> int | None:
+        return 0 if isinstance(self._data, Empty) else 1
+
     def draw(self, data: HistoryData, width: int, height: int) -> Sheet:
         right = _LINE_CELLS if data.lines and width >= 60 else 0
         cells = max(width - _AXIS_CELLS - right, 1)
@@ -160,7 +163,7 @@ class HistoryPanel(Panel[HistoryData]):
         for order, (place, choice) in enumerate(marks):
             end = marks[order + 1][0] if order + 1 < len(marks) else width
             known = 0 <= choice < len(choices)
-            number = f"{self._brush.glyphs.tick}{choice + 1}" if known else "?"
+            number = f"{self._brush.glyphs.tick}{choice + 1}" if known else ""
             name = f"{number} {choices[choice].name}" if known else number
             if order == len(marks) - 1 and place + len(name) > width:
                 place = max(width - len(name), row.cells)
@@ -196,6 +199,7 @@ class VariantsPanel(Panel[VariantsData]):
 
     def pick(self, view: View, moment: Moment) -> VariantsData | Empty:
         title = "Traces" if view.kind == "trace" else "Variants"
+        title = "Windows" if view.attached is not None else title
         if not view.choices:
             return Empty(title, "waiting for the worker")
         return VariantsData(title, view.choices, view.current)

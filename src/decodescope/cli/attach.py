@@ -12,6 +12,7 @@ import rich_click as click
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.io.output_paths import check_writable_in, make_folder
+from decodescope.cli.app import AppOptions, app_options, show_app
 from decodescope.cli.given import GivenOptions, given_options
 from decodescope.cli.options import FILE, json_option, number_option
 from decodescope.cli.output import print_result, progress, say
@@ -27,13 +28,15 @@ _DEFAULT_MS = 300
 @click.argument("targets", metavar="TARGET...", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Every process that can be attached to.")
 @number_option(
-    "--windows", type=click.IntRange(1, 1000), default=1, show_default=True, help="Take N windows."
+    "--windows",
+    type=click.IntRange(1, 1000),
+    help="Take N windows, without the app. [default: 1 where there is no terminal]",
 )
 @click.option(
     "--every",
     metavar="SECONDS",
     type=click.IntRange(0, 86_400),
-    help="Begin a window every so many seconds. [default: without a pause]",
+    help="With --windows: begin one every so many seconds. [default: without a pause]",
 )
 @number_option(
     "--iterations",
@@ -61,39 +64,56 @@ _DEFAULT_MS = 300
     help="The folder in which a server writes its traces, as this machine names it.",
 )
 @json_option
+@app_options
 @given_options
 def attach(
     targets: tuple[str, ...],
     everything: bool,
-    windows: int,
+    windows: int | None,
     every: int | None,
     iterations: int | None,
     duration_ms: int | None,
     folder: Path,
     trace_dir: Path | None,
     as_json: bool,
+    once: bool,
+    page: str | None,
+    size: tuple[int, int] | None,
     **given_texts: Any,
 ) -> None:
-    """Analyze decode steps of what runs already.
+    """Watch what runs already, and analyze its decode steps.
 
     TARGET is the id of a PyTorch process that was started with KINETO_USE_DAEMON=1, of one rank of
     a job or of its launcher for all ranks, or the URL of a server.
 
-    The traces of each window stay in --out.
+    On a terminal this is the app, in which t takes a window; with --windows or --json the report of
+    each window is printed. The traces of each window stay in --out.
     """
     from decodescope.attach.door import WindowPlan
 
     if iterations is not None and duration_ms is not None:
         raise InputError(f"--iterations {iterations} and --ms {duration_ms}: give one of the two")
-    options = GivenOptions(**given_texts)
+    if every is not None and windows is None:
+        raise InputError(f"--every {every}: only with --windows")
+    options, showing = GivenOptions(**given_texts), AppOptions(once, page, size)
+    prints = as_json or windows is not None
+    if prints and showing != AppOptions(False, None, None):
+        raise InputError("--once, --page, --size: of the app; leave out --windows and --json")
+    place = None if prints else showing.place()
     check_writable_in(folder, (), "--out", options.files)
     with _opened(targets, everything, trace_dir) as door:
         facts = replace(options, model=options.model or door.model).read()
         make_folder(folder, "--out")
-        say(f"{door.target}: {door.cost}")
         plan = WindowPlan(folder, duration_ms or _DEFAULT_MS, iterations)
+        if place is not None:
+            from decodescope.tui.link.attached import AttachLink
+            from decodescope.tui.model.sources import AttachSource
+
+            show_app(AttachSource(AttachLink(door, plan), facts), place, showing)
+            return
+        say(f"{door.target}: {door.cost}")
         began_s = time.monotonic()
-        for number in range(windows):
+        for number in range(windows or 1):
             if every is not None:
                 time.sleep(max(began_s + number * every - time.monotonic(), 0))
             _show(_window(door, plan), facts, as_json)

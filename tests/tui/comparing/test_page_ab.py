@@ -8,7 +8,7 @@ from decodescope.analyzer.comparing.comparison_messages import ComparisonDone, R
 from decodescope.analyzer.protocol.messages import Bye, Failure, Pause, Resume
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.tui.link.base import WorkerDied
-from decodescope.tui.model.feed import open_feed
+from decodescope.tui.model.opening import open_feed
 from decodescope.tui.model.sources import TraceSource
 from decodescope.tui.panels.messages import AskFile
 from tests.helpers.scripted import settle, text_of, write_trace

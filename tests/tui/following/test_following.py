@@ -28,7 +28,7 @@ from decodescope.tui.link.base import NEWEST_NS, FileHealth, Jumped, Seek, Speed
 from decodescope.tui.link.following import FollowLink
 from decodescope.tui.link.recording import RecordingLink
 from decodescope.tui.link.replay import ReplayLink
-from decodescope.tui.model.feed import open_feed
+from decodescope.tui.model.opening import open_feed
 from decodescope.tui.model.sources import ReplaySource
 from tests.helpers.scripted import ScriptedLink, StillClock, ready, stats, write_trace
 from tests.tui.following.run import NS, Run

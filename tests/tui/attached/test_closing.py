@@ -1,0 +1,40 @@
+"""The end of the app ends its threads, also during a window."""
+
+import threading
+import time
+
+from tests.helpers.scripted_door import metrics
+
+
+async def test_closing_during_a_window(attachment) -> None:
+    before = threading.active_count()
+    attachment.door.answers = [metrics(1)]
+    attachment.door.go.clear()
+    async with attachment.app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("t")
+        await attachment.until(pilot, lambda: attachment.view.attached.stage == "records 300 ms")
+        began_s = time.monotonic()
+        await pilot.press("q")
+    assert attachment.door.closed
+    assert attachment.door.left_during_window
+    assert attachment.door.taken == 0
+    assert not attachment.link._metrics.is_alive()
+    assert not attachment.link._window.is_alive()
+    assert time.monotonic() - began_s < 20
+    assert threading.active_count() <= before + 1  # the loop's own pool
+
+
+async def test_a_target_that_hangs_does_not_hold_up_the_end(attachment, monkeypatch) -> None:
+    hangs, asked = threading.Event(), threading.Event()
+
+    def metrics_hang() -> None:
+        asked.set()
+        hangs.wait(60)
+
+    attachment.door.metrics = metrics_hang
+    async with attachment.app.run_test(size=(80, 24)) as pilot:
+        await attachment.until(pilot, asked.is_set)
+        await attachment.take(pilot, 1)
+    assert attachment.link._metrics.is_alive()
+    assert attachment.link._metrics.daemon
+    hangs.set()

@@ -1,0 +1,106 @@
+"""The link to something that runs already, through a door of `decodescope.attach`."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+from decodescope.analyzer.errors import known_error
+from decodescope.analyzer.protocol.messages import CaptureTrace, Progress
+from decodescope.attach.door import Door, WindowPlan
+from decodescope.attach.servers.rates import rates
+from decodescope.tui.link.attach_events import (
+    NoAnswer,
+    ServerSample,
+    Target,
+    WindowFailed,
+    WindowTaken,
+)
+from decodescope.tui.link.base import Link, LinkEvent, LinkMessage
+
+POLL_S, MOST_POLL_S = 1.0, 5.0
+# A request may hang; a window is ended first, so that the target does not go on recording.
+_LEAVE_S, _LEAVE_WINDOW_S = 1.0, 10.0
+
+
+class AttachLink(Link):
+    """Asks `door` for the target's metrics every `poll_s`, less often while it does not answer, and
+    for a window of `plan` at each `CaptureTrace`, one at a time.
+
+    Metrics and windows have a thread each. The threads are daemons: a target that hangs holds up
+    neither the other thread nor the end of the app. `close` closes the door, which ends a window.
+    """
+
+    def __init__(self, door: Door, plan: WindowPlan, poll_s: float = POLL_S) -> None:
+        self._door, self._plan, self._poll_s = door, plan, poll_s
+        self._events: asyncio.Queue[LinkEvent | None] = asyncio.Queue()
+        self._closing = threading.Event()
+        self._metrics: threading.Thread | None = None
+        self._window: threading.Thread | None = None
+        self._taking = False
+
+    async def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        door, plan = self._door, self._plan
+        length = f"{plan.duration_ms} ms" if plan.iterations is None else f"{plan.iterations} steps"
+        length = length if door.has_windows else ""
+        self._events.put_nowait(Target(door.target, door.cost, length))
+        self._metrics = _started(self._poll)
+
+    async def receive(self) -> LinkEvent | None:
+        event = await self._events.get()
+        if isinstance(event, WindowTaken | WindowFailed):
+            self._taking = False
+        return event
+
+    async def send(self, message: LinkMessage) -> None:
+        if isinstance(message, CaptureTrace) and not self._taking:
+            self._taking = True
+            self._events.put_nowait(Progress("opens a window"))
+            self._window = _started(self._take)
+
+    async def close(self) -> None:
+        self._closing.set()
+        await asyncio.to_thread(self._leave)
+        self._events.put_nowait(None)
+
+    def _leave(self) -> None:
+        self._door.close()
+        if self._window is not None:
+            self._window.join(_LEAVE_WINDOW_S)
+        if self._metrics is not None:
+            self._metrics.join(_LEAVE_S)
+
+    def _deliver(self, event: LinkEvent) -> None:
+        """Deliver an event of a thread, unless the app has ended."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._events.put_nowait, event)
+
+    def _poll(self) -> None:
+        before, wait_s = None, 0.0
+        while not self._closing.wait(wait_s):
+            try:
+                metrics = self._door.metrics()
+            except Exception as error:
+                self._deliver(NoAnswer(str(known_error(error))))
+                wait_s = min(max(2 * wait_s, self._poll_s), MOST_POLL_S)
+                continue
+            between = rates(before, metrics) if before is not None and metrics is not None else None
+            self._deliver(ServerSample(metrics, between))
+            if metrics is None:
+                return
+            before, wait_s = metrics, self._poll_s
+
+    def _take(self) -> None:
+        try:
+            window = self._door.window(self._plan, lambda text: self._deliver(Progress(text)))
+        except Exception as error:
+            self._deliver(WindowFailed(str(known_error(error))))
+        else:
+            self._deliver(WindowTaken(window.traces, window.observer))
+
+
+def _started(target: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=target, daemon=True)
+    thread.start()
+    return thread
