@@ -10,13 +10,9 @@ from pathlib import Path
 
 import pytest
 
+PACKAGE = ("analyzer", "attach", "kernels", "variants", "tui", "src")
 ROOMS = (
-    "analyzer",
-    "kernels",
-    "variants",
-    "tui",
-    "attach",
-    "src",
+    *PACKAGE,
     "tools",
     "benchmarks",
     "examples",
@@ -41,7 +37,7 @@ WAYS = {
 }
 # Python files of the package and their lines, as measured on 2026-11-26. Without a feature that was
 # asked for, neither grows (decision 114).
-MAX_PACKAGE_FILES, MAX_PACKAGE_LINES = 418, 61_941
+MAX_PACKAGE_FILES, MAX_PACKAGE_LINES = 453, 66_033
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -111,7 +107,7 @@ def test_the_way_of_a_command_is_short(repository: Path, command: str) -> None:
 
 
 def test_the_package_stays_readable(repository: Path) -> None:
-    files = list(python_files(repository, *ROOMS[:5]))
+    files = list(python_files(repository, *PACKAGE))
     assert len(files) <= MAX_PACKAGE_FILES
     lines = sum(len((repository / path).read_text().splitlines()) for path in files)
     assert lines <= MAX_PACKAGE_LINES

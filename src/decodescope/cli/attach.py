@@ -1,10 +1,9 @@
 """`attach`: windows of processes and servers that run already."""
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +62,12 @@ _DEFAULT_MS = 300
     type=FILE,
     help="The folder in which a server writes its traces, as this machine names it.",
 )
+@click.option(
+    "--token-file", metavar="FILE", type=FILE, help="A file with the token that a server asks for."
+)
+@click.option(
+    "--token-variable", metavar="NAME", help="The environment variable that holds such a token."
+)
 @json_option
 @app_options
 @given_options
@@ -75,6 +80,8 @@ def attach(
     duration_ms: int | None,
     folder: Path,
     trace_dir: Path | None,
+    token_file: Path | None,
+    token_variable: str | None,
     as_json: bool,
     once: bool,
     page: str | None,
@@ -101,7 +108,8 @@ def attach(
         raise InputError("--once, --page, --size: of the app; leave out --windows and --json")
     place = None if prints else showing.place()
     check_writable_in(folder, (), "--out", options.files)
-    with _opened(targets, everything, trace_dir) as door:
+    server = _ServerOptions(trace_dir, token_file, token_variable)
+    with _opened(targets, everything, server) as door:
         facts = replace(options, model=options.model or door.model).read()
         make_folder(folder, "--out")
         plan = WindowPlan(folder, duration_ms or _DEFAULT_MS, iterations)
@@ -119,7 +127,36 @@ def attach(
             _show(_window(door, plan), facts, as_json)
 
 
-def _opened(targets: Sequence[str], everything: bool, trace_dir: Path | None) -> "Door":
+@dataclass(frozen=True, slots=True)
+class _ServerOptions:
+    """The values of the options that are of servers alone."""
+
+    trace_dir: Path | None
+    token_file: Path | None
+    token_variable: str | None
+
+    def check_unused(self) -> None:
+        """Raises `InputError` if one is given."""
+        for field in fields(self):
+            if (value := getattr(self, field.name)) is not None:
+                name = field.name.replace("_", "-")
+                raise InputError(f"--{name} {value}: only with the URL of a server")
+
+    def open(self, url: str) -> "Door":
+        from decodescope.attach.servers.opening import open_server
+        from decodescope.attach.servers.tokens import Token
+
+        token = None
+        if self.token_file is not None and self.token_variable is not None:
+            raise InputError("--token-file and --token-variable: give one of the two")
+        if self.token_file is not None:
+            token = Token.from_file(self.token_file)
+        elif self.token_variable is not None:
+            token = Token.from_variable(self.token_variable)
+        return open_server(url, self.trace_dir, token)
+
+
+def _opened(targets: Sequence[str], everything: bool, server: _ServerOptions) -> "Door":
     """The door into the targets; nothing happens to them yet."""
     urls = [target for target in targets if "://" in target]
     if bool(targets) == everything:
@@ -127,12 +164,8 @@ def _opened(targets: Sequence[str], everything: bool, trace_dir: Path | None) ->
     if urls and len(targets) > 1:
         raise InputError(f"{urls[0]}: give one server, or ids of processes")
     if urls:
-        open_server: Callable[[str, Path | None], Door] = import_module(
-            "decodescope.attach.servers.opening"
-        ).open_server
-        return open_server(urls[0], trace_dir)
-    if trace_dir is not None:
-        raise InputError(f"--trace-dir {trace_dir}: only with the URL of a server")
+        return server.open(urls[0])
+    server.check_unused()
     from decodescope.attach.kineto.kineto_door import KinetoDoor
     from decodescope.attach.kineto.targets import all_processes, job_processes
 

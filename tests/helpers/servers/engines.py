@@ -89,12 +89,13 @@ def vllm_metrics(load: Load) -> bytes:
 
 @dataclass
 class Vllm:
-    """vLLM 0.32 with its profiler on, unless `traces` is None. Two ranks and the front end write a
+    """vLLM 0.32 with its profiler on, unless `traces` is None. Each rank and the front end write a
     file when it is stopped."""
 
     traces: Path | None
     load: Load = field(default_factory=Load)
     windows: int = 0
+    ranks: int = 2
     on_metrics: Callable[["Vllm"], None] = lambda server: None
 
     def __call__(self, request: Request) -> Reply:
@@ -125,7 +126,8 @@ class Vllm:
         if self.load.recording:
             self.load.stop()
             self.windows += 1
-            for name in ("rank0.", "rank1.", "host_886.async_llm."):
+            ranks = (f"rank{rank}." for rank in range(self.ranks))
+            for name in (*ranks, "host_886.async_llm."):
                 shutil.copy(TRACE, traces / f"{name}{self.windows}.pt.trace.json.gz")
             (traces / "rank0.profiler_out.txt").write_text("Self CPU %")
         return Reply()
