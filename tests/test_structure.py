@@ -76,7 +76,7 @@ def test_no_function_is_too_long(functions: list[tuple[str, Function]]) -> None:
     assert long == set()
 
 
-@pytest.mark.parametrize(("places", "rooms"), [(WRITERS, ROOMS[:-1]), (FOLDERS, ROOMS[:5])])
+@pytest.mark.parametrize(("places", "rooms"), [(WRITERS, ROOMS[:-1]), (FOLDERS, PACKAGE)])
 def test_what_has_one_place_is_called_only_there(
     repository: Path, places: dict[str, set[str]], rooms: tuple[str, ...]
 ) -> None:

@@ -69,7 +69,7 @@ def test_a_live_run_is_drawn_after_its_first_window(
         (("open", TRACE, "--size", "80x24"), "--size: only with --once"),
         (("open", TRACE, "--once", "--size", "80"), "--size 80: must be columns x rows"),
         (("open", TRACE, "--once", "--size", "0x5"), "--size 0x5: must be columns x rows"),
-        (("open", TRACE, "--once", "--page", "none"), "--page none: no such page; choose live, "),
+        (("open", TRACE, "--once", "--page", "none"), "--page none: no such page; choose step, "),
         (("open", TRACE), "open: needs a terminal; without one, add --once"),
         (("open", __file__, "--once"), __file__),
     ],
