@@ -28,7 +28,7 @@ from decodescope.cli.options import number_option
 NS = 1_000_000_000
 WINDOW_EVERY_S = 40
 LIMIT_S = 1800.0
-FASTEST = ">" * 8
+FASTEST = "]" * 8
 _ESCAPE = re.compile(rb"\x1b\[[\d;?]*[A-Za-z]")
 _PLACE = re.compile(rb"(?:playing|ended) (?:(\d+):)?(\d+):\d\d\.\d ")
 
