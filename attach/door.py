@@ -29,18 +29,37 @@ class CapturedWindow:
     observer: ObserverReport
 
 
-class Door(ABC):
+class Closeable(ABC):
+    """Closed at the end of a `with` block."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave nothing behind."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Door(Closeable):
     """Open it with `with`: its end leaves nothing behind, in the target as here."""
 
     @property
     @abstractmethod
     def target(self) -> str:
-        """What is behind the door: "vLLM 0.32.0 at http://127.0.0.1:8000, serving tiny"."""
+        """The target in words: "vLLM 0.32.0 at http://127.0.0.1:8000, serving tiny"."""
 
     @property
     @abstractmethod
     def cost(self) -> str:
-        """What a window costs the target, in one line that is said before the first one."""
+        """The cost of a window to the target, in one line that is said before the first one."""
 
     @property
     def model(self) -> str | None:
@@ -72,14 +91,3 @@ class Door(ABC):
     def close(self) -> None:
         """Leave the target. A window that another thread is taking ends within a second, with an
         error."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -69,7 +69,7 @@ class Variant:
     missing: Callable[[], str | None] | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or len(self.name.split()) != 1:
+        if not isinstance(self.name, str) or self.name.split() != [self.name]:
             raise InputError(f"variant name {self.name!r}: must be one word")
         if not isinstance(self.summary, str) or len(self.summary.splitlines()) != 1:
             raise InputError(f"variant {self.name}: needs a one-line summary")

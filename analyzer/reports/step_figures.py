@@ -44,8 +44,7 @@ def _per_step(report: Report, total: int) -> float | None:
 
 
 def live_bandwidth(stats: "Stats | None", hello: "Hello | None") -> Bandwidth | None:
-    """That of the median step of the run in progress; None if nothing runs
-    that is timed."""
+    """The bandwidth of the median step of the run in progress; None if nothing is timed."""
     if stats is None or stats.step_p50_ns is None or hello is None:
         return None
     return bandwidth(

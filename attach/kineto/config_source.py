@@ -1,12 +1,11 @@
 """How a configuration reaches processes: through a socket of our own, or through dynolog."""
 
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
+from decodescope.attach.door import Closeable
 from decodescope.attach.kineto.daemon_socket import DaemonSocket, Datagram
 from decodescope.attach.kineto.messages import (
     ConfigRequest,
@@ -30,7 +29,7 @@ class Delivery:
     busy: frozenset[int] = frozenset()
 
 
-class ConfigSource(ABC):
+class ConfigSource(Closeable):
     """Use it with `with`: while it is open, processes have someone to ask."""
 
     @abstractmethod
@@ -44,21 +43,6 @@ class ConfigSource(ABC):
     def serve(self, seconds: float) -> frozenset[int]:
         """Wait, and give no process a configuration. Returns early with those processes, of the
         ones that had one, which asked for another: no profiler runs in them."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Leave the processes."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class OwnDaemon(ConfigSource):

@@ -46,8 +46,8 @@ def all_processes(proc: Path = PROC) -> tuple[Process, ...]:
         MissingRequirement: there is none.
     """
     every = tuple(running_processes(proc))
-    found = [process for process in every if process.has_door and process.is_here]
-    workers = [process for process in found if not _ranks_below(process, every)]
+    attachable = [process for process in every if process.has_door and process.is_here]
+    workers = [process for process in attachable if not _ranks_below(process, every)]
     if not workers:
         raise MissingRequirement(
             "attach --all: no PyTorch process of this user was started with KINETO_USE_DAEMON=1; "

@@ -70,8 +70,8 @@ class Answer:
             )
         if self.status == 404:
             return "the server has no such endpoint (404); check the URL"
-        said = f": {text}" if (text := self._beginning()) else ""
-        return f"the server answers {self.status}{said}; its log says why"
+        beginning = f": {text}" if (text := self._beginning()) else ""
+        return f"the server answers {self.status}{beginning}; its log says why"
 
     def _beginning(self) -> str:
         return plain_line(self.body[:_MAX_SHOWN].decode(errors="replace").strip())
@@ -151,8 +151,8 @@ class ServerClient:
 
     def _same_server(self, path: str, moved: str) -> str:
         """The path to which `moved` redirects a request for `path`."""
-        here = f"{self.address.url}{path}"
-        target = urljoin(here, moved)
+        url = f"{self.address.url}{path}"
+        target = urljoin(url, moved)
         try:
             there = parse_address(target)
             is_here = (there.scheme, there.host, there.port) == (
@@ -165,7 +165,7 @@ class ServerClient:
         new_path = urlsplit(target).path if is_here else ""
         if not new_path.startswith(f"{self.address.path}/"):
             shown = plain_line(moved.rpartition("@")[2])[:_MAX_SHOWN]
-            raise InputError(f"{here}: redirects to {shown}; give the URL of the server itself")
+            raise InputError(f"{url}: redirects to {shown}; give the URL of the server itself")
         return new_path.removeprefix(self.address.path)
 
 

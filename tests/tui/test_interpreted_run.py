@@ -1,5 +1,6 @@
 """The app while Triton's interpreter runs the kernels: tokens and text, and no speed."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,15 @@ async def test_a_step_of_a_minute_is_no_silence(pilot) -> None:
     assert pilot.app.view().silent_s(pilot.clock.now + 60) == 60
 
 
-async def test_a_window_is_asked_for_as_of_any_variant(pilot) -> None:
+async def test_no_window_is_promised(pilot) -> None:
     await pilot.press("t")
     await settle(pilot)
-    assert CaptureTrace() in pilot.link.sent
+    assert CaptureTrace() not in pilot.link.sent
+    said = [notice.message for notice in pilot.app._notifications]
+    assert said == ["Triton's interpreter has no times to capture."]
+
+
+async def test_before_a_variant_runs_none_is_interpreted(pilot) -> None:
+    view = pilot.app.view()
+    assert view.interpreted
+    assert not dataclasses.replace(view, current=-1).interpreted

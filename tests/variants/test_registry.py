@@ -172,9 +172,17 @@ def test_a_variant_that_cannot_say_what_it_lacks(
 
 @pytest.mark.parametrize(
     "fields",
-    [{"name": 3}, {"name": ""}, {"name": "two words"}, {"summary": None}, {"summary": "a\nb"},
-     {"build": 3}, {"check": 3}],
-)  # fmt: skip
+    [
+        {"name": 3},
+        {"name": ""},
+        {"name": "two words"},
+        {"name": " blank"},
+        {"summary": None},
+        {"summary": "a\nb"},
+        {"build": 3},
+        {"check": 3},
+    ],
+)
 def test_a_variant_of_odd_parts_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"^variant "):
         Variant(**({"name": "odd", "summary": "s", "requires_cuda": False, "build": str} | fields))

@@ -113,6 +113,8 @@ class RunController:
         feed, view = self._feeds.shown, self._feeds.view()
         if view.attached is not None:
             await self._take_window(view.attached)
+        elif view.interpreted:
+            self._app.notify("Triton's interpreter has no times to capture.", severity="warning")
         elif feed.kind == "live" and await feed.send(CaptureTrace()):
             self._app.notify("The next window will be written to the current folder.")
         elif feed.kind == "replay" and view.window is not None:

@@ -241,7 +241,8 @@ class View:
     @property
     def interpreted(self) -> bool:
         """Whether Triton's interpreter runs the variant."""
-        return any(choice.interpreted for choice in self.choices[self.current :][:1])
+        is_known = 0 <= self.current < len(self.choices)
+        return is_known and self.choices[self.current].interpreted
 
     @property
     def has_steps(self) -> bool:

@@ -89,7 +89,10 @@ class NsysDatabase:
             try:
                 return _open_write_ahead(source.file, stack)
             except OSError as error:
-                raise self._error(f"cannot be copied ({error.strerror})", "free space") from None
+                raise self._error(
+                    f"cannot be copied, which its log needs ({error.strerror or error})",
+                    "check its rights, and the space for temporary files",
+                ) from None
         data = source.read_all("unpack it into a file and name that")
         self._refuse_cut_short(data[:_HEADER_BYTES], len(data))
         return _in_memory(data)
