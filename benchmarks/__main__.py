@@ -29,6 +29,7 @@ COMMANDS = {
     "key-holds": "benchmarks.app.key_holds",
     "timeline-repaint": "benchmarks.app.timeline_repaint",
     "live-overhead": "benchmarks.app.live_overhead",
+    "attach-cost": "benchmarks.attach.attach_cost",
     "hardware-counters": "benchmarks.counters.hardware_counters",
     "kernel-sanitizer": "benchmarks.checks.kernel_sanitizer",
     "gpu-tests": "benchmarks.checks.gpu_tests",
