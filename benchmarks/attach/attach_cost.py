@@ -138,9 +138,15 @@ def measure_variant(
         time.sleep(_QUIET_S)
         before = quiet_tokens_per_s(clock)
         found: list[dict[str, Any]] = []
+        failed: list[str] = []
         with KinetoDoor(job_processes([pid])) as door:
             for _ in range(windows):
-                found.append(measured_window(door, clock, Path(folder), ms))
+                try:
+                    found.append(measured_window(door, clock, Path(folder), ms))
+                except DecodescopeError as error:
+                    failed.append(str(error))
+                    sys.stderr.write(f"{variant}: {error}\n")
+                    continue
                 found[-1]["target_bytes"] = resident_bytes(pid)
                 found[-1]["own_bytes"] = resident_bytes(os.getpid())
                 sys.stderr.write(f"{variant}: {found[-1]}\n")
@@ -158,6 +164,7 @@ def measure_variant(
             "median": statistics.median(ratios), "min": min(ratios), "max": max(ratios)
         } if ratios else None,
         "windows": found,
+        "failed_windows": failed,
     }  # fmt: skip
 
 
