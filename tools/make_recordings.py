@@ -29,6 +29,7 @@ def main() -> None:
     model = arguments.model.partition("@")[0]
     runnable = [v.name for v in available_variants(choose_device(None))
                 if v.unavailable is None and not v.interpreted]  # fmt: skip
+    arguments.output.mkdir(parents=True, exist_ok=True)
     for variant in arguments.variants.split(",") if arguments.variants else runnable:
         path = arguments.output / f"{gpu}-{model}-{variant}.dsrec"
         options = ["--model", arguments.model, "--variant", variant]

@@ -55,8 +55,6 @@ class OwnDaemon(ConfigSource):
     def __init__(self, address: bytes | str, timing: Timing) -> None:
         self._socket, self._timing = DaemonSocket(address), timing
         self._pids = frozenset[int]()
-        # A request waits here from `serve` to the next call; a process waits 90 ms for an answer.
-        self._unanswered: list[Datagram] = []
 
     def deliver(
         self, pids: Collection[int], text_at: Callable[[int], str], check: Callable[[], None]
@@ -71,7 +69,7 @@ class OwnDaemon(ConfigSource):
         waiting, busy = set(pids), set[int]()
         while waiting and time.time() < last_s:
             check()
-            datagram = self._next(_TICK_S)
+            datagram = self._socket.receive(_TICK_S)
             message = None if datagram is None else decode(datagram.data)
             if datagram is None or message is None:
                 continue
@@ -89,8 +87,6 @@ class OwnDaemon(ConfigSource):
 
     def serve(self, seconds: float) -> frozenset[int]:
         until_s = time.monotonic() + seconds
-        while self._unanswered:
-            self._socket.answer(self._unanswered.pop(), encode_config(""))
         while (left_s := until_s - time.monotonic()) > 0:
             datagram = self._socket.receive(left_s)
             message = None if datagram is None else decode(datagram.data)
@@ -98,13 +94,12 @@ class OwnDaemon(ConfigSource):
                 continue
             pid = datagram.sender_pid
             if isinstance(message, ConfigRequest) and message.takes_window and pid in self._pids:
-                self._unanswered.append(datagram)
+                # A process takes the oldest answer that it has, without a look at what it asked.
+                # One that an answer reached after 90 ms is an answer behind from then on, and late
+                # for each window. A request without an answer brings it up to date.
                 return frozenset({pid})
             self._answer_nothing(datagram, message)
         return frozenset()
-
-    def _next(self, timeout_s: float) -> Datagram | None:
-        return self._unanswered.pop() if self._unanswered else self._socket.receive(timeout_s)
 
     def _answer_nothing(self, datagram: Datagram, message: ConfigRequest | Registration) -> None:
         nothing = encode_count(1) if isinstance(message, Registration) else encode_config("")

@@ -33,12 +33,16 @@ class AppRun:
 
         Raises:
             TimeoutError: it was not done in time.
+            RuntimeError: the app ended.
         """
         while not done():
             if time.monotonic() - self.started > limit_s:
                 raise TimeoutError(f"not there after {limit_s} s; last: {self.output[-300:]!r}")
             with contextlib.suppress(pexpect.TIMEOUT):
-                self.output += self._app.read_nonblocking(READ_BYTES, timeout=0.02)
+                try:
+                    self.output += self._app.read_nonblocking(READ_BYTES, timeout=0.02)
+                except pexpect.EOF:
+                    raise RuntimeError(f"the app ended; last: {self.output[-300:]!r}") from None
         return time.monotonic() - self.started
 
     def read_for(self, seconds: float) -> None:

@@ -174,7 +174,7 @@ def measure_variant(
 @number_option("--windows", default=20, show_default=True)
 @number_option("--ms", default=300, show_default=True)
 @number_option("--context", default=128, show_default=True)
-@number_option("--tokens", default=2000, show_default=True)
+@number_option("--tokens", default=500, show_default=True)
 def command(model: str, chosen: str, windows: int, ms: int, context: int, tokens: int) -> None:
     """Windows of a running decode loop beside its own clock, and their cost to it."""
     found: dict[str, Any] = {}

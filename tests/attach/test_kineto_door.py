@@ -125,12 +125,14 @@ def test_windows_in_a_row_have_a_file_each(
 
 
 @pytest.mark.usefixtures("nothing_left")
-@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize(
+    ("behaviour", "others"), [("is late once", 0), ("is late once", 1), ("is an answer behind", 0)]
+)
 def test_a_process_that_is_late_gets_another_window(
-    socket_folder: str, trace_folder: Path, plan: WindowPlan, others: int
+    socket_folder: str, trace_folder: Path, plan: WindowPlan, others: int, behaviour: str
 ) -> None:
     stages: list[str] = []
-    behaviours = ("traces",) * others + ("is late once",)
+    behaviours = ("traces",) * others + (behaviour,)
     with door_to(socket_folder, *behaviours, trace_folder=trace_folder) as (door, running):
         window = door.window(plan, stages.append)
         assert running[-1].stdout is not None

@@ -63,6 +63,8 @@ def written(config: Mapping[str, str], behaviour: str) -> None:
     if behaviour == "dies":
         sys.exit(1)
     start_ms = int(config["PROFILE_START_TIME"])
+    if time.time() * 1000 > start_ms:
+        return
     duration_ms = int(config["ACTIVITIES_DURATION_MSECS"])
     time.sleep(max(start_ms / 1000 + duration_ms / 1000 - time.time(), 0))
     path = config["ACTIVITIES_LOG_FILE"].replace(".json", f"_{os.getpid()}.json", 1)
@@ -76,8 +78,13 @@ def written(config: Mapping[str, str], behaviour: str) -> None:
         "stops writing": 1000,
     }
     Path(f"{path}.tmp").write_bytes(data[: written_bytes.get(behaviour)])
-    if behaviour in ("traces", "cuts off"):
+    if behaviour in ("traces", "cuts off", "is an answer behind"):
         os.rename(f"{path}.tmp", path)
+
+
+def answered(answer: bytes) -> str:
+    assert answer[:40] == header(b"req", len(answer) - 40)
+    return answer[40:].decode()
 
 
 def say(line: str) -> None:
@@ -99,20 +106,21 @@ def main(socket_name: str, behaviour: str) -> None:
     endpoint.bind(own)
     endpoint.settimeout(POLL_S)
     say("ready")
+    is_behind = behaviour == "is an answer behind"
     while behaviour != "silent" and mapped:
         kind = 1 if behaviour == "busy" else 3
         with contextlib.suppress(OSError):
             endpoint.sendto(request([os.getpid(), os.getppid()], kind), f"{at}dynolog{end}")
-            answer = endpoint.recv(1 << 16)
-            assert answer[:40] == header(b"req", len(answer) - 40)
-            if text := answer[40:].decode():
+            if is_behind:
+                is_behind = False
+            elif text := answered(endpoint.recv(1 << 16)):
                 lines = filter(None, map(str.strip, text.splitlines()))
                 config = dict(line.split("=") for line in lines)
                 say(json.dumps(config))
                 written(config, behaviour)
                 if behaviour == "is late once":
                     behaviour = "traces"
-        time.sleep(POLL_S)
+        time.sleep(4 * POLL_S if behaviour == "is an answer behind" else POLL_S)
     time.sleep(600)
 
 
