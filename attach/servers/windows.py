@@ -37,8 +37,8 @@ class ProfileEndpoint(ABC):
         """Whether the file `name` is the trace of a rank."""
 
     @abstractmethod
-    def start(self, folder: Path, steps: int | None) -> None:
-        """Open the window.
+    def start(self, folder: Path, steps: int) -> None:
+        """Open a window of `steps` at most.
 
         Raises:
             Refused: the server refuses, and no window is open.
@@ -91,11 +91,10 @@ class VllmEndpoint(ProfileEndpoint):
     def takes(self, name: str) -> bool:
         return ".async_llm." not in name
 
-    def start(self, folder: Path, steps: int | None) -> None:
+    def start(self, folder: Path, steps: int) -> None:
         # Since 0.32 the ranks stop after so many steps; older versions ignore the body.
-        body = None if steps is None else {"max_iterations": steps}
         self._started(
-            self._client.post("/start_profile", body, START_LIMIT_S),
+            self._client.post("/start_profile", {"max_iterations": steps}, START_LIMIT_S),
             "runs without its profiler; start it with --profiler-config "
             '\'{"profiler":"torch","torch_profiler_dir":"DIR"}\' (before 0.13: with '
             "VLLM_TORCH_PROFILER_DIR=DIR), or record to a file as docs/engines.md says",
@@ -134,7 +133,7 @@ class SglangEndpoint(ProfileEndpoint):
         stages = ("-prefill.", "-EXTEND.") if self._server.is_prefill else ("-decode.", "-DECODE.")
         return any(stage in name for stage in stages)
 
-    def start(self, folder: Path, steps: int | None) -> None:
+    def start(self, folder: Path, steps: int) -> None:
         body = {
             "output_dir": str(folder),
             "num_steps": steps,

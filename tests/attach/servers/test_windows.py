@@ -71,7 +71,19 @@ def test_a_window_of_vllm(tmp_path: Path, load: Load, serve: Serve) -> None:
     assert observer.after_tokens_per_s == pytest.approx(900.0)
     assert profile_requests(server) == ["/start_profile", "/stop_profile"]
     assert "records 300 ms" in said
+    start = next(request for request in server.requests if request.path == "/start_profile")
+    assert start.body == b'{"max_iterations":38}'  # 1,000 tokens/s of 8 requests are 125 steps/s
     assert load.clock.now_s == pytest.approx(1000 + 1 + 0.3 + 1)
+
+
+def test_a_window_of_milliseconds_may_have_some_steps_whatever_was_measured(
+    tmp_path: Path, load: Load, serve: Serve
+) -> None:
+    load.per_s = 10.0
+    server = serve(Vllm(tmp_path, load))
+    door_to(server, tmp_path).window(WindowPlan(tmp_path, 300), lambda line: None)
+    start = next(request for request in server.requests if request.path == "/start_profile")
+    assert start.body == b'{"max_iterations":20}'
 
 
 def test_a_second_window_has_files_of_its_own(tmp_path: Path, load: Load, serve: Serve) -> None:
