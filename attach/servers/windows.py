@@ -7,7 +7,7 @@ from typing import Literal
 from decodescope.analyzer.errors import InputError, MissingRequirement
 from decodescope.attach.door import WindowPlan
 from decodescope.attach.servers.client import Answer, ServerClient
-from decodescope.attach.servers.engine import EngineServer
+from decodescope.attach.servers.engine import EngineServer, vllm_trace_folder
 
 # The first window loads the profiler's library in each rank; a server answers /stop_profile when
 # its ranks have written their files.
@@ -79,8 +79,10 @@ class VllmEndpoint(ProfileEndpoint):
     ends_itself = False
 
     def folder(self, plan: WindowPlan) -> Path:
-        if self._trace_dir is None and self._server.trace_folder and self._client.address.is_local:
-            return Path(self._server.trace_folder)
+        if self._trace_dir is None and self._client.address.is_local:
+            told = self._server.trace_folder or vllm_trace_folder(self._client)
+            if told is not None:
+                return Path(told)
         if self._trace_dir is None:
             raise InputError(
                 f"{self._client.address.url}: does not say where its traces go; name the folder of "

@@ -170,13 +170,17 @@ def test_an_unknown_trace_folder_is_said_before_the_window(
     assert profile_requests(server) == []
 
 
+@pytest.mark.parametrize("is_late", [False, True])
 def test_a_server_that_tells_its_trace_folder_needs_no_option(
-    tmp_path: Path, load: Load, serve: Serve
+    is_late: bool, tmp_path: Path, load: Load, serve: Serve
 ) -> None:
-    vllm = Vllm(tmp_path, load)
+    """Also where its first answer takes longer than a request may."""
+    vllm, late = Vllm(tmp_path, load), iter((is_late,))
 
     def answer(request: Request) -> Reply:
         if request.path == "/server_info?config_format=json":
+            if next(late, False):
+                return Reply(raw=b"")
             profiler = {"profiler": "torch", "torch_profiler_dir": str(tmp_path)}
             return as_json({"vllm_config": {"profiler_config": profiler}})
         return vllm(request)

@@ -77,7 +77,7 @@ async def test_a_server_that_serves_another_model_since_is_named_anew(
         attachment.door.answers = [GONE]
         await attachment.until(pilot, lambda: bool(attachment.view.attached.problem))
     attachment.door.becomes = (TARGET.replace("tiny", "chat"), "gpt-oss-20b")
-    attachment.door.answers = [metrics(20, 5.0)]
+    attachment.door.answers = [metrics(14) if silent else metrics(20, 5.0)]
     await attachment.until(pilot, lambda: "serving chat" in attachment.view.attached.target.name)
     assert "serving chat" in attachment.shown.splitlines()[0]
     assert "serving tiny" not in attachment.shown
