@@ -113,6 +113,11 @@ def test_a_window_under_load_has_its_decode_steps_and_changes_no_answer(
     assert {(each.prompt, each.text) for each in clients.completions} == set(alone.items())
 
 
+def is_read(app: Terminal) -> bool:
+    """Whether a window is shown: the CPU build has no activity of a GPU."""
+    return app.shows(f"{STEPS} ranges of the host only") and not app.shows("reading")
+
+
 def test_the_app_from_the_first_window_to_another_model(vllm: RealVllm, tmp_path: Path) -> None:
     options = ["--out", str(tmp_path), "--iterations", str(STEPS)]
     app = Terminal(["-m", "decodescope", "attach", vllm.url, *options], 160, 40)
@@ -123,10 +128,17 @@ def test_the_app_from_the_first_window_to_another_model(vllm: RealVllm, tmp_path
             for number in (1, 2):
                 began_s = time.monotonic()
                 app.child.send("t")
-                app.until(lambda expected=f"window-{number}": app.shows(expected))
+                app.until(lambda name=f"· window-{number}": app.shows(name) and is_read(app))
                 assert time.monotonic() - began_s < _ANSWER_S
             app.child.send("D")
-            app.until(lambda: app.shows("window-1") and app.shows("window-2"))
+            first, second = sorted(vllm.traces.glob("rank0.*.json.gz"))[-2:]
+            app.until(
+                lambda: (
+                    app.shows("What changed from A to B")
+                    and app.shows(f"[A]    {first.name}")
+                    and app.shows(f"[B]    {second.name}")
+                )
+            )
         vllm.stop()
         app.until(lambda: app.shows("no answer for"))
         vllm.start("other")
