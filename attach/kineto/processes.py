@@ -12,11 +12,14 @@ _LIBTORCH = re.compile(rb"/libtorch(?:_cpu|_python)?\.so")
 _NAMESPACES = ("net", "mnt", "pid")
 _MAX_COMMAND_CHARACTERS = 60
 _DAEMON_VARIABLE = "KINETO_USE_DAEMON"
+# The inode of a socket that libkineto has for its questions to a daemon, in /proc/net/unix.
+_CLIENT_SOCKET = re.compile(rb" (\d+) [@/]\S*dynoconfigclient")
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process of this user, read once. `started_ticks` tells it from a later one with its id."""
+    """A process of this user, read once. `started_ticks` tells it from a later one with its id;
+    `has_door` says whether libkineto in it asks a daemon for windows."""
 
     pid: int
     parent: int
@@ -24,12 +27,8 @@ class Process:
     command: str
     environment: Mapping[str, str]
     loads_torch: bool
+    has_door: bool
     is_here: bool
-
-    @property
-    def has_door(self) -> bool:
-        """Whether libkineto in this process asks a daemon for windows."""
-        return self.loads_torch and _DAEMON_VARIABLE in self.environment
 
     @property
     def rank(self) -> int | None:
@@ -66,12 +65,14 @@ def read_process(pid: int, proc: Path = PROC) -> Process | None:
         return None
     if stat is None:
         return None
+    variables, loads_torch = _variables(environment), _LIBTORCH.search(maps) is not None
     return Process(
         pid,
         *stat,
         command=_shortened(command),
-        environment=_variables(environment),
-        loads_torch=_LIBTORCH.search(maps) is not None,
+        environment=variables,
+        loads_torch=loads_torch,
+        has_door=loads_torch and (_DAEMON_VARIABLE in variables or _has_client_socket(folder)),
         is_here=namespaces == own,
     )
 
@@ -99,6 +100,17 @@ def _stat(folder: Path) -> tuple[int, int] | None:
     """The parent's id, and when the process started; None of a zombie (proc(5))."""
     fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
     return None if fields[0] in "ZX" else (int(fields[1]), int(fields[19]))
+
+
+def _has_client_socket(folder: Path) -> bool:
+    """Whether a process has libkineto's socket: a program may set the variable itself before it
+    imports torch, and `environ` has only those of its start."""
+    try:
+        inodes = _CLIENT_SOCKET.findall((folder / "net/unix").read_bytes())
+        held = {os.readlink(file) for file in (folder / "fd").iterdir()}
+    except OSError:
+        return False
+    return any(f"socket:[{inode.decode()}]" in held for inode in inodes)
 
 
 def _variables(environment: bytes) -> dict[str, str]:

@@ -24,7 +24,7 @@ def job_processes(pids: Iterable[int], proc: Path = PROC) -> tuple[Process, ...]
 
     Raises:
         InputError: a process does not run, is another user's, or has not loaded PyTorch.
-        MissingRequirement: a process was started without `KINETO_USE_DAEMON`, or in a container.
+        MissingRequirement: a process runs without `KINETO_USE_DAEMON`, or in a container.
     """
     found: dict[int, Process] = {}
     every: Sequence[Process] = ()
@@ -50,7 +50,7 @@ def all_processes(proc: Path = PROC) -> tuple[Process, ...]:
     workers = [process for process in attachable if not _ranks_below(process, every)]
     if not workers:
         raise MissingRequirement(
-            "attach --all: no PyTorch process of this user was started with KINETO_USE_DAEMON=1; "
+            "attach --all: no PyTorch process of this user runs with KINETO_USE_DAEMON=1; "
             "set that variable and start the process again"
         )
     return _in_order(workers)
@@ -81,7 +81,7 @@ def _require_door(process: Process) -> None:
         )
     if not process.has_door:
         raise MissingRequirement(
-            f"{process.title}: was started without KINETO_USE_DAEMON=1, so no window can be opened "
+            f"{process.title}: runs without KINETO_USE_DAEMON=1, so no window can be opened "
             "in it; set that variable and start the process again"
         )
     if not process.is_here:

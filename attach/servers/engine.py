@@ -88,6 +88,16 @@ def recognise(client: ServerClient) -> EngineServer:
     return _described(client, engine or "unknown", model, path)
 
 
+def vllm_trace_folder(client: ServerClient) -> str | None:
+    """Where vLLM's profiler writes; None if the server does not say it, or not yet: for its first
+    answer it looks at all of its machine, which takes seconds."""
+    try:
+        info = _object(client, "/server_info?config_format=json")
+    except MissingRequirement:
+        return None
+    return _text(_inner(info, "vllm_config", "profiler_config"), "torch_profiler_dir")
+
+
 def _described(
     client: ServerClient, engine: Engine, model: Model | None, path: str | None
 ) -> EngineServer:
@@ -95,9 +105,8 @@ def _described(
     served = None if model is None else model.id
     names = [] if model is None else [model.root, model.id]
     if engine == "vllm":
-        info = _object(client, "/server_info?config_format=json")
-        folder = _text(_inner(info, "vllm_config", "profiler_config"), "torch_profiler_dir")
         version = _text(_object(client, "/version"), "version")
+        folder = vllm_trace_folder(client)
         return EngineServer(engine, version, served, _model(client, names), path, folder)
     if engine == "sglang":
         info = _object(client, "/server_info") or _object(client, "/get_server_info")

@@ -12,7 +12,7 @@ from decodescope.analyzer.errors import DecodescopeError, InputError, MissingReq
 from decodescope.analyzer.schema.report import ObserverReport
 from decodescope.attach.door import CapturedWindow, Door, WindowPlan
 from decodescope.attach.servers.client import LIMIT_S, ServerClient
-from decodescope.attach.servers.engine import EngineServer
+from decodescope.attach.servers.engine import EngineServer, recognise
 from decodescope.attach.servers.metric_names import Engine
 from decodescope.attach.servers.metrics import ServerMetrics, read_metrics
 from decodescope.attach.servers.rates import ServerRates, rates
@@ -67,7 +67,7 @@ class ServerDoor(Door):
         trace_dir: Path | None = None,
         pace: Pace | None = None,
     ) -> None:
-        self._client, self._server = client, server
+        self._client, self._server, self._trace_dir = client, server, trace_dir
         self._endpoint = profile_endpoint(client, server, trace_dir)
         self._pace = pace or Pace()
         self._busy = threading.Lock()
@@ -112,6 +112,10 @@ class ServerDoor(Door):
         now_s = time.monotonic()
         return read_metrics(answer.body, self._server.engine, now_s, answer.url)
 
+    def look_again(self) -> None:
+        self._server = recognise(self._client)
+        self._endpoint = profile_endpoint(self._client, self._server, self._trace_dir)
+
     def window(self, plan: WindowPlan, say: Callable[[str], None]) -> CapturedWindow:
         if self._endpoint is None:
             raise MissingRequirement(self._no_windows())
@@ -142,11 +146,13 @@ class ServerDoor(Door):
         say: Callable[[str], None],
     ) -> tuple[tuple[Path, ...], float | None]:
         """The traces of one window, and tokens/s during it."""
-        steps = plan.iterations
-        if steps is None and endpoint.ends_itself:
-            steps = _steps_in(plan.duration_ms / 1000, *before)
-        length = f"{plan.duration_ms} ms" if steps is None else f"{steps} steps"
-        say(f"records {length}")
+        steps = plan.iterations or _steps_in(plan.duration_ms / 1000, *before)
+        if plan.iterations is None and not endpoint.ends_itself:
+            # A bound: a busy server may take seconds to stop.
+            steps = max(steps, _DEFAULT_STEPS)
+            say(f"records {plan.duration_ms} ms")
+        else:
+            say(f"records {steps} steps")
         first, last = self._open_window(endpoint, folder, plan, steps, say)
         during = rates(first, last)
         if during.restarted:
@@ -165,7 +171,7 @@ class ServerDoor(Door):
         endpoint: ProfileEndpoint,
         folder: TraceFolder,
         plan: WindowPlan,
-        steps: int | None,
+        steps: int,
         say: Callable[[str], None],
     ) -> tuple[ServerMetrics, ServerMetrics]:
         """Open a window and wait for its end; the metrics at both ends."""
@@ -261,7 +267,7 @@ class ServerDoor(Door):
 
 
 @contextmanager
-def _window(endpoint: ProfileEndpoint, folder: Path, steps: int | None) -> Iterator[None]:
+def _window(endpoint: ProfileEndpoint, folder: Path, steps: int) -> Iterator[None]:
     """A window for the length of a block. It is stopped on an error too, also on one of which it is
     not known whether the server got the request before it."""
     try:

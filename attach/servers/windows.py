@@ -7,7 +7,7 @@ from typing import Literal
 from decodescope.analyzer.errors import InputError, MissingRequirement
 from decodescope.attach.door import WindowPlan
 from decodescope.attach.servers.client import Answer, ServerClient
-from decodescope.attach.servers.engine import EngineServer
+from decodescope.attach.servers.engine import EngineServer, vllm_trace_folder
 
 # The first window loads the profiler's library in each rank; a server answers /stop_profile when
 # its ranks have written their files.
@@ -37,8 +37,8 @@ class ProfileEndpoint(ABC):
         """Whether the file `name` is the trace of a rank."""
 
     @abstractmethod
-    def start(self, folder: Path, steps: int | None) -> None:
-        """Open the window.
+    def start(self, folder: Path, steps: int) -> None:
+        """Open a window of `steps` at most.
 
         Raises:
             Refused: the server refuses, and no window is open.
@@ -79,8 +79,10 @@ class VllmEndpoint(ProfileEndpoint):
     ends_itself = False
 
     def folder(self, plan: WindowPlan) -> Path:
-        if self._trace_dir is None and self._server.trace_folder and self._client.address.is_local:
-            return Path(self._server.trace_folder)
+        if self._trace_dir is None and self._client.address.is_local:
+            told = self._server.trace_folder or vllm_trace_folder(self._client)
+            if told is not None:
+                return Path(told)
         if self._trace_dir is None:
             raise InputError(
                 f"{self._client.address.url}: does not say where its traces go; name the folder of "
@@ -91,11 +93,10 @@ class VllmEndpoint(ProfileEndpoint):
     def takes(self, name: str) -> bool:
         return ".async_llm." not in name
 
-    def start(self, folder: Path, steps: int | None) -> None:
+    def start(self, folder: Path, steps: int) -> None:
         # Since 0.32 the ranks stop after so many steps; older versions ignore the body.
-        body = None if steps is None else {"max_iterations": steps}
         self._started(
-            self._client.post("/start_profile", body, START_LIMIT_S),
+            self._client.post("/start_profile", {"max_iterations": steps}, START_LIMIT_S),
             "runs without its profiler; start it with --profiler-config "
             '\'{"profiler":"torch","torch_profiler_dir":"DIR"}\' (before 0.13: with '
             "VLLM_TORCH_PROFILER_DIR=DIR), or record to a file as docs/engines.md says",
@@ -134,7 +135,7 @@ class SglangEndpoint(ProfileEndpoint):
         stages = ("-prefill.", "-EXTEND.") if self._server.is_prefill else ("-decode.", "-DECODE.")
         return any(stage in name for stage in stages)
 
-    def start(self, folder: Path, steps: int | None) -> None:
+    def start(self, folder: Path, steps: int) -> None:
         body = {
             "output_dir": str(folder),
             "num_steps": steps,

@@ -48,10 +48,11 @@ while True:
 
 
 @contextmanager
-def decoding(**environment: str) -> Iterator["Popen[str]"]:
+def decoding(program: str = _STEPS, **environment: str) -> Iterator["Popen[str]"]:
     """A process that decodes until it is told to end, and must then end by itself."""
     variables = {**os.environ, "KINETO_USE_DAEMON": "1", **environment}
-    with Popen([sys.executable, "-c", _STEPS], env=variables, stdout=PIPE, text=True) as process:
+    variables = {name: value for name, value in variables.items() if value}
+    with Popen([sys.executable, "-c", program], env=variables, stdout=PIPE, text=True) as process:
         try:
             yield process
             process.send_signal(signal.SIGTERM)
@@ -123,6 +124,15 @@ def test_two_ranks_have_one_window_on_one_clock(socket_folder: str, tmp_path: Pa
     apart_ns = [min(abs(ns - other_ns) for other_ns in second) for ns in first]
     assert len(first) > 20
     assert sorted(apart_ns)[len(apart_ns) // 2] < 1_000_000
+
+
+def test_a_program_may_open_the_door_itself(socket_folder: str, tmp_path: Path) -> None:
+    own = "import os; os.environ['KINETO_USE_DAEMON'] = '1'"
+    folder = {"KINETO_IPC_SOCKET_DIR": socket_folder}
+    with decoding(own + _STEPS, KINETO_USE_DAEMON="", **folder) as process:
+        wait_until_ready(process)
+        door = KinetoDoor(job_processes([process.pid]))
+        assert len(steps_ns(load(door.window(WindowPlan(tmp_path, 300), silent).traces[0]))) > 20
 
 
 def test_an_interrupted_window_leaves_the_process_unharmed(

@@ -141,6 +141,19 @@ def test_a_process_that_cannot_be_attached_to_is_one_line(
     assert "\n" not in str(raised.value)
 
 
+def test_a_process_that_set_the_variable_itself_has_libkinetos_socket(tmp_path: Path) -> None:
+    plant(tmp_path, 7)
+    plant(tmp_path, 8)
+    plant(tmp_path, 9, maps="")
+    sockets = b"0: 2 0 0 2 01 12 @\xff\n\n0: 2 0 0 2 01 34 @dynoconfigclient1-2@\n"
+    for pid, inode in ((7, 34), (8, 12), (9, 34)):
+        (tmp_path / f"{pid}/net").mkdir()
+        (tmp_path / f"{pid}/net/unix").write_bytes(b"Num RefCount Path\n" + sockets)
+        (tmp_path / f"{pid}/fd").mkdir()
+        (tmp_path / f"{pid}/fd/3").symlink_to(f"socket:[{inode}]")
+    assert [process.pid for process in all_processes(tmp_path)] == [7]
+
+
 def test_a_missing_process_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="process 7: does not run; give the id"):
         job_processes([7], tmp_path)

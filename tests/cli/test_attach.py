@@ -162,7 +162,7 @@ def test_processes_without_a_door_are_one_line(
     with process(socket_folder, trace_folder, KINETO_USE_DAEMON="") as running:
         done = decodescope("attach", str(running.pid))
         assert done.code == 3
-        assert f"process {running.pid} (python libkineto.py): was started without" in done.only_line
+        assert f"process {running.pid} (python libkineto.py): runs without KINETO" in done.only_line
     with Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as plain:
         done = decodescope("attach", str(plain.pid))
         assert done.code == 2

@@ -41,7 +41,7 @@ def one_trace(folder: Path, number: int) -> Sequence[Path]:
 class ScriptedDoor(Door):
     """`answers` are those of `metrics`, in turn; the last one is given again. `refusals` are why
     the next windows fail. `write` makes the files of the n-th window, which waits for `go`; `close`
-    ends it."""
+    ends it. When it is looked at again, the target has the name and the model of `becomes`."""
 
     folder: Path
     answers: list[ServerMetrics | str | None] = field(default_factory=lambda: [None])
@@ -50,7 +50,9 @@ class ScriptedDoor(Door):
     write: Callable[[Path, int], Sequence[Path]] = one_trace
     name: str = TARGET
     price: str = COST
+    served: str | None = None
     opens: bool = True
+    becomes: tuple[str, str] | None = None
     asked: int = 0
     taken: int = 0
     closed: bool = False
@@ -69,8 +71,17 @@ class ScriptedDoor(Door):
         return self.price
 
     @property
+    def model(self) -> str | None:
+        return self.served
+
+    @property
     def has_windows(self) -> bool:
         return self.opens
+
+    def look_again(self) -> None:
+        if isinstance(self.answers[0], str):
+            raise MissingRequirement(self.answers[0])
+        self.name, self.served = self.becomes or (self.name, self.served)
 
     def metrics(self) -> ServerMetrics | None:
         self.asked += 1

@@ -11,11 +11,12 @@ from decodescope.attach.servers.rates import ServerRates
 
 class Target(Struct, frozen=True, tag="target"):
     """The target in words, what a window costs it, and the length of a window; "" if it has no
-    windows, for the reason in `cost`."""
+    windows, for the reason in `cost`. `model` is the one that it names, as `--model` takes it."""
 
     name: str
     cost: str
     length: str
+    model: str | None = None
 
 
 class ServerSample(Struct, frozen=True, tag="sample"):

@@ -25,7 +25,8 @@ _LEAVE_S, _LEAVE_WINDOW_S = 1.0, 10.0
 
 class AttachLink(Link):
     """Asks `door` for the target's metrics every `poll_s`, less often while it does not answer, and
-    for a window of `plan` at each `CaptureTrace`, one at a time.
+    for a window of `plan` at each `CaptureTrace`, one at a time. After a silence or a restart, the
+    door looks again at what the target is.
 
     Metrics and windows have a thread each. The threads are daemons: a target that hangs holds up
     neither the other thread nor the end of the app. `close` closes the door, which ends a window.
@@ -41,10 +42,7 @@ class AttachLink(Link):
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
-        door, plan = self._door, self._plan
-        length = f"{plan.duration_ms} ms" if plan.iterations is None else f"{plan.iterations} steps"
-        length = length if door.has_windows else ""
-        self._events.put_nowait(Target(door.target, door.cost, length))
+        self._events.put_nowait(self._target())
         self._metrics = _started(self._poll)
 
     async def receive(self) -> LinkEvent | None:
@@ -76,17 +74,28 @@ class AttachLink(Link):
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._events.put_nowait, event)
 
+    def _target(self) -> Target:
+        door, plan = self._door, self._plan
+        length = f"{plan.duration_ms} ms" if plan.iterations is None else f"{plan.iterations} steps"
+        return Target(door.target, door.cost, length if door.has_windows else "", door.model)
+
     def _poll(self) -> None:
-        before, wait_s = None, 0.0
+        before, wait_s, target, is_known = None, 0.0, self._target(), True
         while not self._closing.wait(wait_s):
             try:
+                if not is_known:
+                    self._door.look_again()
+                    if target != (target := self._target()):
+                        self._deliver(target)
                 metrics = self._door.metrics()
             except Exception as error:
                 self._deliver(NoAnswer(str(known_error(error))))
+                is_known = False
                 wait_s = min(max(2 * wait_s, self._poll_s), MOST_POLL_S)
                 continue
             between = rates(before, metrics) if before is not None and metrics is not None else None
             self._deliver(ServerSample(metrics, between))
+            is_known = between is None or not between.restarted
             if metrics is None:
                 return
             before, wait_s = metrics, self._poll_s

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from decodescope.analyzer.protocol.messages import Progress
+from decodescope.analyzer.reports.user_facts import NOTHING, given_model
 from decodescope.tui.link.attach_events import (
     NoAnswer,
     ServerSample,
@@ -26,9 +27,11 @@ class AttachedFeed(Feed):
         before = self._state.attached or Attached()
         self.set(attached=before.after(event, now))
         match event:
-            case Target(name=name, cost=cost):
+            case Target(name=name, cost=cost, model=model):
                 self.note("info", f"attached to {name}")
                 self.note("info", f"cost of a window: {cost}")
+                if before.target.name and model != before.target.model:
+                    self._follow_model(model)
             case ServerSample():
                 self._measure_target(event, before, now)
             case NoAnswer(reason=reason) if not before.problem:
@@ -67,6 +70,14 @@ class AttachedFeed(Feed):
 
     def show_latest(self, now: float) -> None:
         self.select_file(len(self._state.choices) - 1, now)
+
+    def _follow_model(self, model: str | None) -> None:
+        """Judge the windows that are read from now on by the model that the target serves now."""
+        assert isinstance(self.source, AttachSource)
+        given = self.source.given or NOTHING
+        if given.guess:
+            sizes = (given.batch, given.context, given.tensor_parallel)
+            self.source = replace(self.source, given=given_model(given, model, None, *sizes))
 
     def _measure_target(self, sample: ServerSample, before: Attached, now: float) -> None:
         if before.problem:

@@ -90,7 +90,7 @@ def attach(
 ) -> None:
     """Watch what runs already, and analyze its decode steps.
 
-    TARGET is the id of a PyTorch process that was started with KINETO_USE_DAEMON=1, of one rank of
+    TARGET is the id of a PyTorch process that runs with KINETO_USE_DAEMON=1, of one rank of
     a job or of its launcher for all ranks, or the URL of a server.
 
     On a terminal this is the app, in which t takes a window; with --windows or --json the report of

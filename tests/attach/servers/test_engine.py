@@ -66,6 +66,20 @@ def test_the_model_of_a_server_of_this_machine_may_be_a_folder() -> None:
         assert door.model == str(TINY)
 
 
+def test_a_door_that_looks_again_finds_what_is_there_now() -> None:
+    serving: list[Answering] = [Vllm(None)]
+    with HttpServer(lambda request: serving[-1](request)) as server:
+        door = open_server(server.url, None)
+        serving.append(with_root("Qwen/Qwen3-8B", "chat"))
+        door.look_again()
+        assert (door.target[-12:], door.model) == ("serving chat", "Qwen/Qwen3-8B")
+        serving.append(llama_cpp)
+        door.look_again()
+        assert door.target.startswith("llama.cpp")
+        assert not door.has_windows
+        assert door.metrics().running == 1
+
+
 def test_no_file_but_the_config_of_a_folder_is_read(tmp_path: Path) -> None:
     """A server that names a device, a pipe or a file must not have it read."""
     os.mkfifo(tmp_path / "config.json")

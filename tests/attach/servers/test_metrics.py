@@ -21,6 +21,11 @@ from tests.helpers.servers.http_server import Request
 
 URL = "http://127.0.0.1:8000/metrics"
 
+VLLM_BOUNDS_S = (
+    0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5,
+    0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, math.inf,
+)  # fmt: skip
+
 
 def read(text: str | bytes, engine: Engine = "vllm") -> ServerMetrics:
     data = text.encode() if isinstance(text, str) else text
@@ -41,7 +46,7 @@ def test_vllm() -> None:
         running=8.0,
         waiting=3.0,
         kv_fill=0.25,
-        inter_token_latency=Histogram((0.01, 0.025, math.inf), (2000.0, 4000.0, 4000.0)),
+        inter_token_latency=Histogram(VLLM_BOUNDS_S, (2000.0, *[4000.0] * 19)),
     )
 
 

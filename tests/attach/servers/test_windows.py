@@ -71,7 +71,19 @@ def test_a_window_of_vllm(tmp_path: Path, load: Load, serve: Serve) -> None:
     assert observer.after_tokens_per_s == pytest.approx(900.0)
     assert profile_requests(server) == ["/start_profile", "/stop_profile"]
     assert "records 300 ms" in said
+    start = next(request for request in server.requests if request.path == "/start_profile")
+    assert start.body == b'{"max_iterations":38}'  # 1,000 tokens/s of 8 requests are 125 steps/s
     assert load.clock.now_s == pytest.approx(1000 + 1 + 0.3 + 1)
+
+
+def test_a_window_of_milliseconds_may_have_some_steps_whatever_was_measured(
+    tmp_path: Path, load: Load, serve: Serve
+) -> None:
+    load.per_s = 10.0
+    server = serve(Vllm(tmp_path, load))
+    door_to(server, tmp_path).window(WindowPlan(tmp_path, 300), lambda line: None)
+    start = next(request for request in server.requests if request.path == "/start_profile")
+    assert start.body == b'{"max_iterations":20}'
 
 
 def test_a_second_window_has_files_of_its_own(tmp_path: Path, load: Load, serve: Serve) -> None:
@@ -158,13 +170,17 @@ def test_an_unknown_trace_folder_is_said_before_the_window(
     assert profile_requests(server) == []
 
 
+@pytest.mark.parametrize("is_late", [False, True])
 def test_a_server_that_tells_its_trace_folder_needs_no_option(
-    tmp_path: Path, load: Load, serve: Serve
+    is_late: bool, tmp_path: Path, load: Load, serve: Serve
 ) -> None:
-    vllm = Vllm(tmp_path, load)
+    """Also where its first answer takes longer than a request may."""
+    vllm, late = Vllm(tmp_path, load), iter((is_late,))
 
     def answer(request: Request) -> Reply:
         if request.path == "/server_info?config_format=json":
+            if next(late, False):
+                return Reply(raw=b"")
             profiler = {"profiler": "torch", "torch_profiler_dir": str(tmp_path)}
             return as_json({"vllm_config": {"profiler_config": profiler}})
         return vllm(request)

@@ -1,9 +1,12 @@
 """The metrics of a server in the strip and over time; a server that vanishes or restarts."""
 
+from dataclasses import replace
+
 import pytest
 
+from decodescope.analyzer.reports.user_facts import Given
 from tests.helpers.scripted import settle
-from tests.helpers.scripted_door import metrics
+from tests.helpers.scripted_door import TARGET, metrics
 
 GONE = "http://127.0.0.1:8000: no answer (Connection refused); see whether it runs"
 
@@ -64,6 +67,32 @@ async def test_a_restart_is_said(attachment, pilot) -> None:
     await attachment.until(pilot, lambda: attachment.view.banner is not None)
     assert "The server restarted" in attachment.shown
     assert all(sample.tokens_per_s >= 0 for sample in attachment.view.samples)
+
+
+@pytest.mark.parametrize("silent", [True, False])
+async def test_a_server_that_serves_another_model_since_is_named_anew(
+    attachment, pilot, silent: bool
+) -> None:
+    if silent:
+        attachment.door.answers = [GONE]
+        await attachment.until(pilot, lambda: bool(attachment.view.attached.problem))
+    attachment.door.becomes = (TARGET.replace("tiny", "chat"), "gpt-oss-20b")
+    attachment.door.answers = [metrics(14) if silent else metrics(20, 5.0)]
+    await attachment.until(pilot, lambda: "serving chat" in attachment.view.attached.target.name)
+    assert "serving chat" in attachment.shown.splitlines()[0]
+    assert "serving tiny" not in attachment.shown
+    assert attachment.app._feeds.shown.source.given.model.shape.name == "openai/gpt-oss-20b"
+    named = [line.text for line in attachment.view.log if line.text.startswith("attached to")]
+    assert named == [f"attached to {TARGET}", f"attached to {attachment.door.name}"]
+
+
+async def test_no_limit_stays_that_after_a_restart(attachment, pilot) -> None:
+    feed = attachment.app._feeds.shown
+    feed.source = replace(feed.source, given=Given(guess=False))
+    attachment.door.becomes = (TARGET.replace("tiny", "chat"), "gpt-oss-20b")
+    attachment.door.answers = [metrics(20, 5.0)]
+    await attachment.until(pilot, lambda: "serving chat" in attachment.shown)
+    assert feed.source.given == Given(guess=False)
 
 
 async def test_it_is_asked_less_often_while_it_does_not_answer(attachment, monkeypatch) -> None:
