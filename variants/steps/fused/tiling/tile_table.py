@@ -43,7 +43,7 @@ from decodescope.variants.steps.fused.tiling.shapes import (
 )
 from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu, tile_fits
 
-# A GEMM by itself (`kernels/ops/split_k_gemm.py`): what x and the weights are.
+# A GEMM by itself (`benchmarks/gemm/split_k_gemm.py`), whose tiles the bundled table holds.
 GemmKind = Literal["gemm_w8a8", "gemm_w8a16", "gemm_int8"]
 TileSource = Literal["cache", "table", "default"]
 
