@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from decodescope.analyzer.protocol.messages import State
 from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.cli.serve import open_command
+from decodescope.cli.streams import standard_streams
 from tests.helpers.app.serving import Served, free_port, serving
 from tests.helpers.command import Command
 from tests.helpers.processes import children, gone
@@ -140,23 +141,32 @@ async def test_a_browser_that_opens_the_page_again_has_one_app(served: Served) -
             pass
 
 
-async def test_the_number_of_apps_is_bounded() -> None:
-    app = "import sys; print('__GANGLION__', flush=True); sys.stdin.buffer.read(1)"
+@asynccontextmanager
+async def scripted_apps(
+    app: str, sessions: int
+) -> AsyncIterator[tuple[str, list[aiohttp.ClientSession], web.AppRunner]]:
+    """A server in this process of at most two apps, which are Python, with its sessions."""
+    app = f"import sys; print('__GANGLION__', flush=True); {app}"
     server = AppServer([sys.executable, "-c", app], port := free_port(), most_apps=2)
     root, runner = f"http://{HOST}:{port}", web.AppRunner(server.application())
     await runner.setup()
     await web.TCPSite(runner, HOST, port).start()
-
-    def running() -> int:
-        return sum("__GANGLION__" in command_line(pid) for pid in children(os.getpid()))
-
     async with AsyncExitStack() as stack:
+        stack.push_async_callback(runner.cleanup)
         clients = []
-        for _ in range(3):
+        for _ in range(sessions):
             jar = aiohttp.CookieJar(unsafe=True)
             client = await stack.enter_async_context(aiohttp.ClientSession(cookie_jar=jar))
             await fetched(client, f"{root}/?token={server.guard.token}")
             clients.append(client)
+        yield root, clients, runner
+
+
+async def test_the_number_of_apps_is_bounded() -> None:
+    def running() -> int:
+        return sum("__GANGLION__" in command_line(pid) for pid in children(os.getpid()))
+
+    async with scripted_apps("sys.stdin.buffer.read(1)", 3) as (root, clients, runner):
         first, _ = [await client.ws_connect(f"{root}/ws") for client in clients[:2]]
         with pytest.raises(aiohttp.WSServerHandshakeError, match="503"):
             await clients[2].ws_connect(f"{root}/ws")
@@ -168,6 +178,19 @@ async def test_the_number_of_apps_is_bounded() -> None:
         await until(lambda: running() == 2)
         await runner.cleanup()
     assert running() == 0
+
+
+async def test_what_an_app_says_is_plain_text_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    app = r"sys.stderr.buffer.write(b'\x1b]0;title\x07 \xe2\x82\xac \xff\n' * 9000)"
+    with standard_streams():
+        async with scripted_apps(app, 1) as (root, (client,), _):
+            socket_ = await client.ws_connect(f"{root}/ws")
+            async with asyncio.timeout(PATIENCE_S):
+                while not socket_.closed:
+                    await socket_.receive()
+    out, err = capsys.readouterr()
+    assert err == "\\x1b]0;title\\x07 € \ufffd\n" * 9000
+    assert out == ""
 
 
 async def test_an_app_ends_when_its_server_is_killed(served: Served) -> None:

@@ -1,8 +1,10 @@
 """The process of an app whose screen is in a browser: it ends with the browser's connection."""
 
 import asyncio
+import codecs
 import contextlib
 import json
+import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
 from typing import Literal
@@ -18,6 +20,7 @@ from decodescope.cli.app import MAX_CELLS
 _QUIT_S, _TERMINATE_S = 3.0, 1.0
 # A paste is longer than a key; nothing that a person does is longer.
 MAX_MESSAGE_BYTES = 1 << 20
+_READ_BYTES = 1 << 16
 
 Kind = Literal["stdin", "resize", "ping", "blur", "focus"]
 
@@ -84,8 +87,18 @@ class BrowserApp(AppService):
         process = await asyncio.create_subprocess_exec(
             *self._arguments, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment, process_group=0
         )
+        assert process.stderr is not None
+        self._saying = asyncio.create_task(_pass_to_stderr(process.stderr))
+        # textual-serve would keep all of it in memory, and print it on stdout as it is.
+        process.stderr = asyncio.StreamReader()
+        process.stderr.feed_eof()
         self._process, self._stdin = process, process.stdin
         return process
+
+    async def run(self) -> None:
+        """Pass on what the app draws until it ends, however that is, and end the connection."""
+        await super().run()
+        await self._websocket.close()
 
     async def serve_messages(self) -> None:
         """Pass the page's messages on until it leaves; a malformed one ends the connection."""
@@ -126,8 +139,10 @@ class BrowserApp(AppService):
                 async with asyncio.timeout(patience_s):
                     await process.wait()
                     break
+        await asyncio.wait([self._saying], timeout=_TERMINATE_S)
+        self._saying.cancel()
         task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await asyncio.gather(task, self._saying, return_exceptions=True)
 
     async def on_meta(self, data: bytes) -> None:
         """As textual-serve; a page that has left hears nothing."""
@@ -138,3 +153,10 @@ class BrowserApp(AppService):
         """As textual-serve; a page that has left hears nothing."""
         with contextlib.suppress(ConnectionError):
             await super().on_data(payload)
+
+
+async def _pass_to_stderr(stream: asyncio.StreamReader) -> None:
+    """What an app says, on the stderr of this process, which makes it plain text."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    while data := await stream.read(_READ_BYTES):
+        sys.stderr.write(decoder.decode(data))
