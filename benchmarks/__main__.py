@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import rich_click as click
 
-from decodescope.cli.ending import end_with
+from decodescope.cli.ending import Ending, end_with
 from decodescope.cli.group import CommandGroup
 
 # The module of each command; its attribute `command` is imported when the command is named, because
@@ -57,7 +57,10 @@ def benchmarks() -> None:
 
 def main() -> NoReturn:
     """Run the command of this process's arguments."""
-    end_with(lambda: benchmarks(sys.argv[1:], "benchmarks", standalone_mode=False))
+    end_with(
+        lambda: benchmarks(sys.argv[1:], "benchmarks", standalone_mode=False),
+        ending=Ending(finishing="what was measured is being recorded"),
+    )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The decodescope terminal app: pages over a live worker, a recording or trace files."""
 
+import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar
@@ -129,8 +130,7 @@ class DecodescopeApp(TerminalApp):
         self._painter.paint()
 
     async def close_links(self) -> None:
-        await self._feeds.close()
-        await self._comparisons.close()
+        await asyncio.gather(self._feeds.close(), self._comparisons.close())
 
     # Themes and keys of the user
 

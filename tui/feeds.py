@@ -137,9 +137,8 @@ class Feeds:
         self.painter.changed(self.shown)
 
     async def close(self) -> None:
-        for feed in {self.shown, self.live or self.shown}:
-            if feed.link is not None:
-                await feed.link.close()
+        feeds = {self.shown, self.live or self.shown}
+        await asyncio.gather(*(feed.link.close() for feed in feeds if feed.link is not None))
 
     async def _read(self, feed: Feed) -> None:
         assert feed.link is not None

@@ -96,6 +96,8 @@ class TerminalApp(App[None]):
         if not traits.unicode:
             self._terminal_filters.append(AsciiFilter())
         super().__init__(ansi_color=None if traits.color else True)
+        # Called with a signal that is to end the app, whatever still runs then.
+        self.signalled: Callable[[int], None] = lambda number: None
         self._leaving = False
         self._ending_signals: list[signal.Signals] = []
 
@@ -182,6 +184,7 @@ class TerminalApp(App[None]):
     def _end_by(self, number: int) -> None:
         """Exit with 128 + signal; another one, a moment later, kills the process. SIGHUP does not:
         the kernel and the shell both send it when a terminal is closed."""
+        self.signalled(number)
         if self._leaving:
             return
         self._leave(128 + number)

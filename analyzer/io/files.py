@@ -24,9 +24,11 @@ import msgspec
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.io.output_paths import destination, is_special, status
+from decodescope.analyzer.io.work_folders import remove_abandoned
 from decodescope.analyzer.text.plain import plain_json
 
 _PARTIAL = ".partial"
+_PART = re.compile(r"\.decodescope-[0-9a-f]{8}\.part")
 # Files of settings are far smaller.
 _MOST_BYTES = 1 << 20
 _NO_NAME = re.compile(r"[^\w.+@=-]+")
@@ -263,14 +265,31 @@ def _part_of(target: Path) -> contextlib.AbstractContextManager[BinaryIO]:
 
 @contextmanager
 def _part_in(folder: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """A new file in `folder` that is removed at the end unless it got another name."""
-    temporary = folder / f".part-{secrets.token_hex(4)}"
+    """A new file in `folder` that is removed at the end unless it got another name; those that
+    killed processes left there are removed first."""
+    remove_abandoned(folder, _PART, os.unlink)
+    file = _locked_part(folder, mode)
+    # It has its other name before anyone else can lock it.
+    lock = os.dup(file.fileno())
     try:
-        with open(temporary, "xb", opener=lambda path, flags: os.open(path, flags, mode)) as file:
+        with file:
             yield file
     finally:
         with contextlib.suppress(OSError):
-            temporary.unlink()
+            os.unlink(file.name)
+        os.close(lock)
+
+
+def _locked_part(folder: Path, mode: int) -> BinaryIO:
+    while True:
+        path = folder / f".decodescope-{secrets.token_hex(4)}.part"
+        file = open(path, "xb", opener=lambda path, flags: os.open(path, flags, mode))  # noqa: SIM115
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        # Until it was locked, another process may have taken it for abandoned.
+        if os.fstat(file.fileno()).st_nlink:
+            return file
+        file.close()
 
 
 def _is_own_stdout() -> bool:

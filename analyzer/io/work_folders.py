@@ -1,5 +1,5 @@
-"""Temporary folders that outlive no process: of a process that was killed, the next one removes
-them."""
+"""Temporary folders and files that outlive no process: of a process that was killed, the next one
+removes them."""
 
 import contextlib
 import fcntl
@@ -7,6 +7,8 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 _PREFIX, _SUFFIX = "decodescope-", ".tmp"
@@ -24,7 +26,7 @@ class WorkFolder:
 
     def __init__(self, above: Path | None = None) -> None:
         above = above or Path(tempfile.gettempdir())
-        _remove_abandoned(above)
+        remove_abandoned(above, _NAME, partial(shutil.rmtree, ignore_errors=True))
         self.path, self._lock = _locked_folder(above)
 
     def __enter__(self) -> Path:
@@ -52,12 +54,17 @@ def _locked_folder(above: Path) -> tuple[Path, int]:
             os.close(lock)
 
 
-def _remove_abandoned(above: Path) -> None:
-    for name in filter(_NAME.fullmatch, os.listdir(above)):
+def remove_abandoned(above: Path, names: re.Pattern[str], remove: Callable[[Path], object]) -> None:
+    """Call `remove` with everything in `above` that is so named, and locked by no process."""
+    try:
+        found = list(filter(names.fullmatch, os.listdir(above)))
+    except OSError:  # it may be written to, but not listed
+        return
+    for name in found:
         with contextlib.suppress(OSError):  # gone, of another user, locked, or without locks
-            lock = os.open(above / name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            lock = os.open(above / name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(above / name, ignore_errors=True)
+                remove(above / name)
             finally:
                 os.close(lock)

@@ -18,6 +18,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes
 RECORDING = str(bundled_recordings()[0])
 START = """
 import signal, sys, time
+from decodescope.cli import ending
+ending._GRACE_S = 600
 # A test session in a shell's background ignores Ctrl-C, and so would this process.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 def ready(*_, **__):
@@ -27,6 +29,8 @@ def ready(*_, **__):
     while True:
         time.sleep(0.02)
 """
+# A command that has not ended soon after a signal is ended.
+SOON = "ending._GRACE_S = 0.3\n"
 # What a command waits in, with its output or its temporary folder open.
 WRITING = """
 from decodescope.analyzer.chrome import chrome_export
@@ -50,15 +54,60 @@ rank_reading._START = rank_reading._START.replace(
     "w.read_rank = lambda path: time.sleep(600); main(sys.argv[2:])",
 )
 """
+# A call into a library that no signal interrupts. Other threads run meanwhile.
+DEAF = """
+import hashlib
+from decodescope.analyzer.chrome import chrome_export
+def events(*_):
+    yield "{}"
+    print("READY", file=sys.__stdout__, flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", (1 << 31) - 1)
+chrome_export._events = events
+"""
+# As while a native thread starts: the signal goes to another thread, and the main thread, which
+# alone calls Python's handlers, waits for the system.
+MASKED = """
+import threading
+from decodescope.analyzer.chrome import chrome_export
+def events(*_):
+    yield "{}"
+    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    print("READY", file=sys.__stdout__, flush=True)
+    time.sleep(600)
+chrome_export._events = events
+"""
+SWALLOWING = """
+def hold(*_):
+    try:
+        ready()
+    finally:
+        time.sleep(600)
+"""
+SWALLOWED = (
+    SWALLOWING
+    + """
+from decodescope.analyzer.chrome import chrome_export
+chrome_export._events = hold
+"""
+)
+FINISHING = (
+    SWALLOWING
+    + """
+from decodescope.variants.comparing import command
+command.compare_variants = hold
+"""
+)
 IGNORING = "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
 CLEANING = """
-from pathlib import Path
-Path.unlink = ready
+import os
+os.unlink = ready
 """
 MAIN = "from decodescope.cli.main import main\nmain()\n"
 
 EXPORT = ("export", RECORDING, "--to", "chrome", "-o", "out.json.gz")
 RUN = ("run", "--model", "tiny", "--device", "cpu", "--tokens", "20", "--trace", "out.json.gz")
+COMPARE = ("compare", "--model", "tiny", "--device", "cpu", "--variants", "eager,fused")
 RANKS = ("analyze", RECORDING, str(bundled_recordings()[1]))
 ENDING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
@@ -110,7 +159,7 @@ def test_an_export_leaves_nothing(start: Start, tmp_path: Path, number: int) -> 
     process = start(WRITING, *EXPORT)
     until_ready(process)
     (part,) = left(tmp_path)
-    assert part.startswith(".part-")
+    assert part.endswith(".part")
     process.send_signal(number)
     assert process.communicate(timeout=PATIENCE_S) == ("", "\n")
     assert process.returncode == 128 + number
@@ -153,6 +202,43 @@ def test_processes_that_read_end_with_a_killed_command(start: Start) -> None:
     reading = processes_of(process, 2)
     process.kill()
     assert all(gone(pid) for pid in reading)
+
+
+@pytest.mark.parametrize("number", ENDING)
+@pytest.mark.parametrize("change", [DEAF, SWALLOWED], ids=["deaf", "swallowed"])
+def test_a_command_that_does_not_hear_a_signal_is_ended(
+    start: Start, tmp_path: Path, change: str, number: int
+) -> None:
+    """What it leaves, the next one removes."""
+    process = start(SOON + change, *EXPORT)
+    until_ready(process)
+    process.send_signal(number)
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 128 + number
+    assert all(name.endswith(".part") for name in left(tmp_path))
+
+
+def test_a_signal_that_another_thread_gets_interrupts(start: Start, tmp_path: Path) -> None:
+    process = start(MASKED, *EXPORT)
+    until_ready(process)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert left(tmp_path) == []
+
+
+def test_what_a_command_finishes_after_a_signal_is_said(start: Start) -> None:
+    process = start(SOON + FINISHING, *COMPARE)
+    until_ready(process)
+    process.send_signal(signal.SIGTERM)
+    assert process.stderr is not None
+    said = next(line for line in process.stderr if "another signal" in line)
+    assert said == (
+        "decodescope: the complete rounds are being compared; another signal ends it at once\n"
+    )
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == -signal.SIGTERM
 
 
 def test_a_signal_that_is_sent_twice_at_once_is_one(start: Start, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from decodescope.tui.link.process import ProcessLink
 ComparisonLinkEvent = ComparisonMessage | WorkerDied
 
 # When the app ends, nobody waits for the rounds that are complete.
-_LEAVE_GRACE_S = 4.0
+_LEAVE_GRACE_S = 0.6
 
 
 class ComparisonLink(ProcessLink):

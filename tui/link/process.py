@@ -19,8 +19,9 @@ from decodescope.tui.link.base import WorkerDied
 _LOG_TAIL_LINES = 20
 _RECEIVE_BYTES = 1 << 16
 _EXIT_POLL_S = 0.5
-_QUIT_GRACE_S = 3.0
-_TERMINATE_GRACE_S = 1.0
+# Together less than an app has for its end after a signal.
+_QUIT_GRACE_S = 0.6
+_TERMINATE_GRACE_S = 0.3
 
 
 class ProcessLink:

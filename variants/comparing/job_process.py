@@ -29,7 +29,7 @@ WORKER = (sys.executable, "-m", "decodescope.variants.comparing.job_worker")
 _ERRORS = {kind.exit_code: kind for kind in (InputError, InternalError)}
 _PIPES = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
 _READ_BYTES = 1 << 16
-_TERMINATE_GRACE_S = 3.0
+_TERMINATE_GRACE_S = 1.0
 _DRAIN_S = 1.0
 
 

@@ -16,6 +16,7 @@ import rich_click as click
 from click.core import ParameterSource
 
 from decodescope.analyzer.errors import InputError
+from decodescope.cli.ending import Ending
 from decodescope.cli.options import together
 from decodescope.cli.output import has_few_colors, print_lines, say
 
@@ -29,8 +30,8 @@ Place = Literal["terminal", "browser", "drawing"]
 _SIZE = re.compile(r"([0-9]{1,4})x([0-9]{1,4})")
 _DEFAULT_SIZE = (120, 40)
 MAX_CELLS = 1000
-# How often an app looks for its server, and how long it may take to end after it.
-_LOOK_S, _GRACE_S = 1.0, 5.0
+# How often an app looks for its server.
+_LOOK_S = 0.5
 
 
 def _size(text: str) -> tuple[int, int]:
@@ -97,6 +98,7 @@ def show_app(source: "Source", place: Place, options: AppOptions) -> None:
     from decodescope.tui.pages.all_pages import import_panels
 
     app = _app(source, place, options)
+    app.signalled = click.get_current_context().ensure_object(Ending).end_soon
     if place == "drawing":
         _draw(app, options.size or _terminal_size())
     else:
@@ -126,8 +128,6 @@ def _end_with_server() -> None:
         while os.getppid() == server:
             time.sleep(_LOOK_S)
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(_GRACE_S)
-        os._exit(1)
 
     threading.Thread(target=watch, name="server", daemon=True).start()
 

@@ -16,8 +16,8 @@ from textual_serve.download_manager import DownloadManager
 
 from decodescope.cli.app import MAX_CELLS
 
-# An app ends within a second; one that hangs is ended.
-_QUIT_S, _TERMINATE_S = 3.0, 1.0
+# An app ends within half a second; one that hangs is ended.
+_QUIT_S, _TERMINATE_S = 0.6, 0.3
 # A paste is longer than a key; nothing that a person does is longer.
 MAX_MESSAGE_BYTES = 1 << 20
 _READ_BYTES = 1 << 16

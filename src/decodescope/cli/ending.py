@@ -8,9 +8,10 @@ gone. As in a shell, the last ones are 128 + the number of the signal.
 import os
 import signal
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -26,18 +27,24 @@ from decodescope.cli.streams import ReaderGone, standard_streams
 _INTERRUPTED, _READER_GONE = 130, 141
 
 
-def end_with(command: Callable[[], int | None], debug: bool | None = None) -> NoReturn:
+def end_with(
+    command: Callable[[], int | None],
+    debug: bool | None = None,
+    ending: "Ending | None" = None,
+) -> NoReturn:
     """Run `command` and end the process with its exit code, or with that of its error. If a signal
     interrupted it, that one counts, also if the command could still write what it had.
 
     `debug` is whether the traceback of an error precedes its line. A program without that option
-    leaves it None: then an error that nobody foresaw has one.
+    leaves it None: then an error that nobody foresaw has one. Without an `ending` there is nothing
+    to finish after a signal.
     """
-    with interruptible() as interruption, standard_streams():
+    ending = ending or Ending()
+    with interruptible(ending), standard_streams():
         code = _code(command, debug)
-    if interruption.number is not None:
+    if ending.number is not None:
         # All that had to be ended or removed is; taking torch apart would take seconds more.
-        os._exit(128 + interruption.number)
+        os._exit(128 + ending.number)
     sys.exit(code)
 
 
@@ -78,27 +85,62 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # `timeout` sends its signal twice, to the process and to its group; a second one that is meant as
 # one comes later.
 _ONE_SIGNAL_S = 0.1
+# How long a command may take to end processes and to remove files after a signal. What a process
+# leaves that is ended then, the next one removes; its own processes end with it.
+_GRACE_S = 1.2
+_LOOK_S = 0.1
+# No signal of ours, ignored by default: it only makes the main thread look at the others.
+_WAKING = signal.SIGURG
 
 
 @dataclass(slots=True)
-class EndingSignal:
-    """The signal that interrupted a command, None so far."""
+class Ending:
+    """How a signal ends a command: the `number` of the signal that interrupted it, None so far.
+    `finishing` is what the command does after that, however long it takes; "" if it has nothing
+    to do but to clean up."""
 
     number: int | None = None
+    finishing: str = ""
+
+    def end_soon(self, number: int) -> None:
+        """End this process after `_GRACE_S`, whatever it is doing by then; but where it finishes
+        something, say so."""
+        threading.Thread(target=self._end, args=(number,), name="end", daemon=True).start()
+
+    def _end(self, number: int) -> None:
+        deadline_s = time.monotonic() + _GRACE_S
+        while (left_s := deadline_s - time.monotonic()) > 0:
+            time.sleep(min(_LOOK_S, left_s))
+            if self.number is None and hasattr(signal, "pthread_kill"):
+                # The signal reached another thread, and the main thread waits for the system.
+                signal.pthread_kill(threading.main_thread().ident, _WAKING)
+        if self.finishing:
+            say(f"decodescope: {self.finishing}; another signal ends it at once")
+        else:
+            os._exit(128 + number)
+
+
+def finishes(what: str) -> None:
+    """Say that the current command has something to finish after a signal, as in `Ending`."""
+    click.get_current_context().ensure_object(Ending).finishing = what
 
 
 @contextmanager
-def interruptible() -> Iterator[EndingSignal]:
+def interruptible(ending: Ending) -> Iterator[None]:
     """Turns the first ending signal into `KeyboardInterrupt`, except those that this process was
-    started to ignore (`nohup`)."""
-    caught = {number: signal.getsignal(number) for number in ENDING}
+    started to ignore (`nohup`), and ends the process if it has not ended soon after.
+
+    Python calls a handler once the main thread runs Python again, which can be long after: while a
+    library is loaded or compiles, and where another thread got the signal. A pipe has its number
+    at once.
+    """
+    handlers = {number: signal.getsignal(number) for number in ENDING}
     caught = {
-        number: handler for number, handler in caught.items() if handler is not signal.SIG_IGN
+        number: handler for number, handler in handlers.items() if handler is not signal.SIG_IGN
     }
-    interruption = EndingSignal()
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        interruption.number = number
+        ending.number = number
         for caught_number in caught:
             signal.signal(caught_number, lambda number, frame: None)
         time.sleep(_ONE_SIGNAL_S)
@@ -106,9 +148,34 @@ def interruptible() -> Iterator[EndingSignal]:
             signal.signal(caught_number, signal.SIG_DFL)
         raise KeyboardInterrupt
 
-    for number in caught:
-        signal.signal(number, interrupt)
-    yield interruption
-    if interruption.number is None:
+    with _signals_seen(caught, ending.end_soon):
+        for number in caught:
+            signal.signal(number, interrupt)
+        yield
+    if ending.number is None:
         for number, handler in caught.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def _signals_seen(numbers: Container[int], seen: Callable[[int], None]) -> Iterator[None]:
+    """For the length of a block, calls `seen` in a thread with the first signal of `numbers`."""
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+
+    def watch() -> None:
+        with open(read_end, "rb", buffering=0) as arrived:
+            while number := arrived.read(1):
+                if number[0] in numbers:
+                    seen(number[0])
+                    return
+
+    before = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    waking = signal.signal(_WAKING, lambda number, frame: None)
+    threading.Thread(target=watch, name="signals", daemon=True).start()
+    try:
+        yield
+    finally:
+        signal.signal(_WAKING, waking)
+        signal.set_wakeup_fd(before)
+        os.close(write_end)

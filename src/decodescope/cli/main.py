@@ -15,7 +15,7 @@ from decodescope.cli.attach import attach
 from decodescope.cli.compare import compare
 from decodescope.cli.config import config
 from decodescope.cli.diff import diff
-from decodescope.cli.ending import end_with
+from decodescope.cli.ending import Ending, end_with
 from decodescope.cli.explain import explain
 from decodescope.cli.export import export
 from decodescope.cli.group import DefaultToLive
@@ -73,7 +73,9 @@ def main() -> NoReturn:
     arguments = sys.argv[1:]
     end = arguments.index("--") if "--" in arguments else len(arguments)
     options = [option for option in arguments[:end] if option != "--debug"]
+    ending = Ending()
     end_with(
-        lambda: cli([*options, *arguments[end:]], "decodescope", standalone_mode=False),
+        lambda: cli([*options, *arguments[end:]], "decodescope", standalone_mode=False, obj=ending),
         debug=len(options) < end,
+        ending=ending,
     )

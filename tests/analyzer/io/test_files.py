@@ -97,12 +97,44 @@ def test_links_in_a_circle_are_an_input_error(tmp_path):
             attempt()
 
 
+def test_the_part_of_a_killed_process_is_removed_and_that_of_a_living_one_stays(tmp_path):
+    """The name may be one of another program, and the file a link to something else."""
+    (tmp_path / ".decodescope-0123abcd.part").write_bytes(b"half of a f")
+    kept = [tmp_path / name for name in (".part", ".decodescope-0123abc.part", "decodescope.part")]
+    for path in kept:
+        path.touch()
+    (tmp_path / ".decodescope-00000000.part").symlink_to(kept[0])
+    with replacing_stream(tmp_path / "long") as long:
+        long.write(b"begun")
+        write_atomically(tmp_path / "short", NEW)
+        assert len(list(tmp_path.glob(".decodescope-*.part"))) == 3
+    assert (tmp_path / "long").read_bytes() == b"begun"
+    left = [*(path.name for path in kept), ".decodescope-00000000.part", "long", "short"]
+    assert names(tmp_path) == sorted(left)
+
+
+def test_a_part_that_is_taken_for_abandoned_before_it_is_locked_is_made_again(
+    tmp_path, monkeypatch
+):
+    taken = []
+
+    def flock(file, how):
+        if not taken:
+            taken.append(file.name)
+            os.unlink(file.name)
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    write_atomically(tmp_path / "new", NEW)
+    assert taken
+    assert (tmp_path / "new").read_bytes() == NEW
+
+
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o666, 0o755])
 def test_an_existing_file_keeps_its_permissions_and_is_never_more_readable(old, mode):
     old.chmod(mode)
     with replacing_stream(old) as file:
         file.write(NEW)
-        (part,) = old.parent.glob(".part-*")
+        (part,) = old.parent.glob(".*.part")
         assert stat.S_IMODE(part.stat().st_mode) & ~mode == 0
     assert old.read_bytes() == NEW
     assert stat.S_IMODE(old.stat().st_mode) == mode
