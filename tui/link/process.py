@@ -5,6 +5,7 @@ import select
 import socket
 import subprocess
 import sys
+import time
 from collections import deque
 from pathlib import Path
 from typing import ClassVar
@@ -17,7 +18,10 @@ from decodescope.analyzer.protocol.messages import Failure, FrameDecoder, Quit, 
 from decodescope.tui.link.base import WorkerDied
 
 _LOG_TAIL_LINES = 20
-_RECEIVE_BYTES = 1 << 16
+_RECEIVE_BYTES = 1 << 14
+# Ours sends a few messages a second.
+_MOST_MESSAGES_PER_S = 1000
+_FLOODED = f"{{}} sends over {_MOST_MESSAGES_PER_S:,} messages a second; the rest has to wait"
 _EXIT_POLL_S = 0.5
 # Together less than an app has for its end after a signal.
 _QUIT_GRACE_S = 0.6
@@ -53,6 +57,7 @@ class ProcessLink:
         self._folder: WorkFolder | None = None
         self._tail: LogTail | None = None
         self._died = self._closed = False
+        self._second_began_s, self._in_second, self._flooded = 0.0, 0, False
         self._busy = self._worthless = False
 
     @property
@@ -104,7 +109,7 @@ class ProcessLink:
         self._decoder = FrameDecoder(self.MESSAGES)
         self._inbox.clear()
         self._outgoing.clear()
-        self._died = False
+        self._died = self._flooded = False
 
     def attach(self) -> None:
         """Read what the process says, in the running event loop."""
@@ -188,6 +193,20 @@ class ProcessLink:
         if not self._read():
             self._hang_up()
             self._notice_death()
+        elif self._in_second > _MOST_MESSAGES_PER_S:
+            self._rest()
+
+    def _rest(self) -> None:
+        """Read nothing until the second is over: so the app stays usable, and what is sent too fast
+        waits at its sender."""
+        assert self._socket is not None
+        loop, reading = asyncio.get_running_loop(), self._socket
+        loop.remove_reader(reading)
+        left_s = self._second_began_s + 1 - time.monotonic()
+        loop.call_later(left_s, lambda: self._socket is reading and self.attach())
+        if not self._flooded:
+            self._flooded = True
+            self.deliver(Failure(_FLOODED.format(self.NAME), exit_code=0, fatal=False))
 
     def _read(self) -> bool:
         """Read at most one buffer from the socket; False at its end."""
@@ -199,11 +218,19 @@ class ProcessLink:
         except OSError:
             return False
         try:
-            for message in self._decoder.feed(data):
+            messages = self._decoder.feed(data)
+            self._count(len(messages))
+            for message in messages:
                 self.deliver(message)  # type: ignore[arg-type]
         except InputError as error:
             self.refuse(str(error))
         return bool(data)
+
+    def _count(self, messages: int) -> None:
+        now_s = time.monotonic()
+        if now_s - self._second_began_s > 1:
+            self._second_began_s, self._in_second = now_s, 0
+        self._in_second += messages
 
     def deliver(self, event: Struct) -> None:
         """Let `event` be received as if the process had sent it."""

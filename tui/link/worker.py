@@ -9,12 +9,14 @@ from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.machine.meters import METERS_INTERVAL_S, open_meters
 from decodescope.analyzer.protocol.messages import (
     PROTOCOL_VERSION,
+    CaptureTrace,
     ChangeSettings,
     Hello,
     Meters,
     Settings,
     State,
     Stats,
+    TraceReady,
     WorkerConfig,
     WorkerMessage,
     settings_of,
@@ -42,6 +44,8 @@ class WorkerLink(ProcessLink, Link):
         super().__init__(argv)
         self._config = config
         self._restarting = False
+        # A window that nobody asked for is shown, but not written to the user's folder.
+        self._windows_asked = 0
         self._metering: asyncio.Task[None] | None = None
 
     @property
@@ -60,7 +64,7 @@ class WorkerLink(ProcessLink, Link):
         self.attach()
 
     def _files(self) -> tuple[str, Path]:
-        self._busy, self._worthless = False, True
+        self._busy, self._worthless, self._windows_asked = False, True, 0
         folder = Path(self._config.trace_dir) if self._config.trace_dir else self._temporary()
         folder.mkdir(parents=True, exist_ok=True)
         config = msgspec.structs.replace(self._config, trace_dir=str(folder))
@@ -90,12 +94,17 @@ class WorkerLink(ProcessLink, Link):
                     self._stop_metering()
                 case State(state=state):
                     self._busy = state in ("loading", "building")
+                case TraceReady(requested=True) if not self._windows_asked:
+                    event = msgspec.structs.replace(event, requested=False)
+                case TraceReady(requested=True):
+                    self._windows_asked -= 1
             return event  # type: ignore[return-value]
         return None
 
     async def send(self, message: LinkMessage) -> None:
         if isinstance(message, ChangeSettings) and (self.pid is None or self._died):
             self._config = with_settings(self._config, message.settings)
+        self._windows_asked += isinstance(message, CaptureTrace)
         await self._send(message)
 
     async def restart(self) -> None:

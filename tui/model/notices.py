@@ -80,6 +80,7 @@ def failure(message: Failure, replayed: bool) -> Banner:
 
 
 LOG_LINES = 1000
+_LINE_CHARACTERS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ class LogLine:
 
 @dataclass(slots=True, eq=False)
 class RunLog:
-    """Keeps the last `LOG_LINES` lines; `unseen` counts the warnings and errors since page 9 was
+    """Keeps the last `LOG_LINES` lines, of long ones the beginning; `unseen` counts the warnings and errors since page 9 was
     shown."""
 
     unseen: int = 0
@@ -110,6 +111,8 @@ class RunLog:
         return tuple(self._lines)
 
     def add(self, level: Level, text: str, time: str, source: LogSource, code: str = "") -> None:
+        if len(text) > _LINE_CHARACTERS:
+            text = f"{text[:_LINE_CHARACTERS]} …"
         self._count += 1
         self.unseen += level != "info"
         self._lines.append(LogLine(self._count, level, text, time, source, code))
