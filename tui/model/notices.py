@@ -98,8 +98,8 @@ class LogLine:
 
 @dataclass(slots=True, eq=False)
 class RunLog:
-    """Keeps the last `LOG_LINES` lines, of long ones the beginning; `unseen` counts the warnings and errors since page 9 was
-    shown."""
+    """Keeps the last `LOG_LINES` lines, the beginning of long ones; `unseen` counts the warnings
+    and errors since page 9 was shown."""
 
     unseen: int = 0
     _lines: deque[LogLine] = field(default_factory=lambda: deque(maxlen=LOG_LINES))

@@ -1,0 +1,48 @@
+"""What a command leaves that was killed: whole files under their names, and what the next removes."""
+
+import gzip
+import json
+from pathlib import Path
+
+from decodescope.analyzer.errors import DecodescopeError
+from decodescope.analyzer.recordings.recording import read_recording
+
+# The recording of a run that was killed is its user's.
+_KEPT = ".partial"
+
+
+def not_whole(path: Path) -> str:
+    """Why a file is not whole; "" if it is, or if there is none."""
+    try:
+        if not path.exists():
+            return ""
+        if path.suffix == ".dsrec":
+            list(read_recording(path).frames())
+            return ""
+        data = path.read_bytes()
+        if path.suffix == ".gz":
+            data = gzip.decompress(data)
+        if ".json" in path.suffixes:
+            json.loads(data)
+        elif path.suffix == ".html":
+            return "" if data.rstrip().endswith(b"</html>") else f"{path.name}: no end of the page"
+        elif not data.endswith(b"\n"):
+            return f"{path.name}: no end of the last line"
+    except (DecodescopeError, OSError, ValueError, EOFError) as error:
+        return f"{path.name}: {error}"
+    return ""
+
+
+def left(folder: Path, temporary: Path, outputs: tuple[str, ...]) -> list[str]:
+    """The files and folders that are no outputs, nor the recordings of killed runs."""
+    known = {folder / output for output in outputs}
+    known |= {parent for path in known for parent in path.parents}
+    beside = {path.parent for path in known} - {folder}
+    files = [
+        path
+        for path in folder.rglob("*")
+        if path not in known
+        and path.suffix != _KEPT
+        and (path.name.startswith(".") or path.parent not in beside)
+    ]
+    return [str(path.name) for path in (*files, *temporary.iterdir())]
