@@ -27,8 +27,6 @@ from decodescope.cli.options import number_option
 
 TERM_S = 2.0
 _WHOLE_S = 600.0
-# A signal that comes before the handlers are set ends Python at once.
-_CODES = {signal.SIGTERM: (128 + signal.SIGTERM, -signal.SIGTERM), signal.SIGKILL: ()}
 
 
 @dataclass(slots=True)
@@ -36,6 +34,14 @@ class Place:
     """The folders of a case: killed commands and their successors share them."""
 
     root: Path
+
+    @property
+    def work(self) -> Path:
+        return self.root / "work"
+
+    @property
+    def temporary(self) -> Path:
+        return self.root / "temporary"
 
     def variables(self) -> dict[str, str]:
         """The environment of a command, with every folder below `root`."""
@@ -49,10 +55,7 @@ class Place:
 
     def start(self, case: Case) -> Running:
         variables = self.variables()
-        return Running(case.arguments, self.root / "work", variables, case.terminal)
-
-    def left(self, case: Case) -> list[str]:
-        return left(self.root / "work", self.root / "temporary", case.outputs)
+        return Running(case.arguments, self.work, variables, case.terminal)
 
 
 @dataclass(slots=True)
@@ -81,30 +84,34 @@ def ended(case: Case, number: signal.Signals, trials: int, root: Path, seed: str
             trial = running.end(number, chance.uniform(0.0, whole_s), chosen)
         if trial is not None:
             result.trials.append(trial)
-            result.problems += _problems(case, trial, number, place)
+            result.problems += problems(case, trial, number, place.work, place.temporary)
     if kills:
         # What is left by then, a run that nobody ends removes.
         with place.start(case) as running:
             running.wait_gone(case.first_s or _WHOLE_S)
             running.process.terminate()
             running.wait_gone()
-        result.problems += [f"{name} stays" for name in place.left(case)]
+        stays = left(place.work, place.temporary, case.outputs)
+        result.problems += [f"{name} stays" for name in stays]
     return result
 
 
-def _problems(case: Case, trial: Trial, number: signal.Signals, place: Place) -> Iterator[str]:
+def problems(
+    case: Case, trial: Trial, number: signal.Signals, work: Path, temporary: Path
+) -> Iterator[str]:
+    """What is wrong with how a trial ended, and with what is in its folders now."""
     at = f"at {trial.at_s:.2f} s"
-    if trial.gone_s > TERM_S and not (
-        number == signal.SIGTERM and "another signal" in trial.printed
-    ):
+    finishes = number == signal.SIGTERM and "another signal" in trial.printed
+    if trial.gone_s > TERM_S and not finishes:
         yield f"{at}: gone after {trial.gone_s:.1f} s: {trial.printed!r}"
     for output in case.outputs:
-        if problem := not_whole(place.root / "work" / output):
+        if problem := not_whole(work / output):
             yield f"{at}: {problem}"
     if number == signal.SIGTERM:
-        if trial.code not in _CODES[number]:
+        # One that comes before the handlers are set ends Python at once.
+        if trial.code not in (128 + number, -number):
             yield f"{at}: exit code {trial.code}: {trial.printed!r}"
-        yield from (f"{at}: left {name}" for name in place.left(case))
+        yield from (f"{at}: left {name}" for name in left(work, temporary, case.outputs))
 
 
 def summary(results: list[Ended]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a command leaves that was killed: whole files under their names, and what the next removes."""
+"""What a command that was killed leaves: whole files under their names, and what the next removes."""
 
 import gzip
 import json
@@ -17,8 +17,9 @@ def not_whole(path: Path) -> str:
         if not path.exists():
             return ""
         if path.suffix == ".dsrec":
-            list(read_recording(path).frames())
-            return ""
+            recording = read_recording(path)
+            list(recording.frames())
+            return "".join(f"{path.name}: {finding.message}" for finding in recording.findings)
         data = path.read_bytes()
         if path.suffix == ".gz":
             data = gzip.decompress(data)
