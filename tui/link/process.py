@@ -202,8 +202,12 @@ class ProcessLink:
         assert self._socket is not None
         loop, reading = asyncio.get_running_loop(), self._socket
         loop.remove_reader(reading)
-        left_s = self._second_began_s + 1 - time.monotonic()
-        loop.call_later(left_s, lambda: self._socket is reading and self.attach())
+
+        def read_on() -> None:
+            if self._socket is reading:
+                self.attach()
+
+        loop.call_later(self._second_began_s + 1 - time.monotonic(), read_on)
         if not self._flooded:
             self._flooded = True
             self.deliver(Failure(_FLOODED.format(self.NAME), exit_code=0, fatal=False))

@@ -1,4 +1,4 @@
-"""Ends every command at random moments by a signal, and records how long that takes and what is left.
+"""Ends every command at random moments by a signal; records how long that takes and what is left.
 
 SIGTERM: a command and all of its processes are gone within `TERM_S`, and leave nothing. SIGKILL, of
 the command or of a process that it started: no file is half written under its name, and the next

@@ -1,4 +1,4 @@
-"""What a command that was killed leaves: whole files under their names, and what the next removes."""
+"""What a killed command leaves: whole files under their names, and what the next one removes."""
 
 import gzip
 import json

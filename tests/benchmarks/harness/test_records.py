@@ -68,11 +68,11 @@ import sys
 from pathlib import Path
 from benchmarks.harness.processes import printed_json
 from benchmarks.harness.records import write_record
-from decodescope.cli.ending import end_with
+from decodescope.cli.ending import Ending, end_with
 def main():
     found = printed_json(checkout=Path.cwd(), partial={partial})
     write_record(Path("record.json"), found, "again")
-end_with(main)
+end_with(main, ending=Ending(finishing="what was measured is being recorded"))
 """
 
 
