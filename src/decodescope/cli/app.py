@@ -16,7 +16,7 @@ import rich_click as click
 from click.core import ParameterSource
 
 from decodescope.analyzer.errors import InputError
-from decodescope.cli.ending import Ending
+from decodescope.cli.ending import current_ending
 from decodescope.cli.options import together
 from decodescope.cli.output import has_few_colors, print_lines, say
 
@@ -98,7 +98,7 @@ def show_app(source: "Source", place: Place, options: AppOptions) -> None:
     from decodescope.tui.pages.all_pages import import_panels
 
     app = _app(source, place, options)
-    app.signalled = click.get_current_context().ensure_object(Ending).end_soon
+    app.signalled = current_ending().end_soon
     if place == "drawing":
         _draw(app, options.size or _terminal_size())
     else:

@@ -12,7 +12,7 @@ import rich_click as click
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.io.output_paths import check_writable_in, make_folder
 from decodescope.cli.app import AppOptions, app_options, show_app
-from decodescope.cli.ending import finishes
+from decodescope.cli.ending import current_ending
 from decodescope.cli.given import GivenOptions, given_options
 from decodescope.cli.options import FILE, json_option, number_option
 from decodescope.cli.output import print_result, progress, say
@@ -111,7 +111,7 @@ def attach(
     check_writable_in(folder, (), "--out", options.files)
     server = _ServerOptions(trace_dir, token_file, token_variable)
     with _opened(targets, everything, server) as door:
-        finishes(f"{door.target}: its window is being closed")
+        current_ending().finishing = f"{door.target}: its window is being closed"
         facts = replace(options, model=options.model or door.model).read()
         make_folder(folder, "--out")
         plan = WindowPlan(folder, duration_ms or _DEFAULT_MS, iterations)

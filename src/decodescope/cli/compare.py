@@ -7,7 +7,7 @@ from typing import Any
 import rich_click as click
 
 from decodescope.analyzer.errors import InputError
-from decodescope.cli.ending import finishes
+from decodescope.cli.ending import current_ending
 from decodescope.cli.options import (
     FILE,
     file_option,
@@ -82,7 +82,7 @@ def compare(
         saved = _read(baseline, "--baseline")
         before = read_baseline(saved, str(baseline), request.variants, fail_on_regression)
         request = replace(request, baseline=before)
-    finishes("the complete rounds are being compared")
+    current_ending().finishing = "the complete rounds are being compared"
     with progress(say) as show:
 
         def tell(event: ComparisonEvent) -> None:

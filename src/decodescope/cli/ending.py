@@ -111,18 +111,20 @@ class Ending:
         deadline_s = time.monotonic() + _GRACE_S
         while (left_s := deadline_s - time.monotonic()) > 0:
             time.sleep(min(_LOOK_S, left_s))
-            if self.number is None and hasattr(signal, "pthread_kill"):
+            if self.number is None and (main := threading.main_thread().ident) is not None:
                 # The signal reached another thread, and the main thread waits for the system.
-                signal.pthread_kill(threading.main_thread().ident, _WAKING)
+                signal.pthread_kill(main, _WAKING)
         if self.finishing:
             say(f"decodescope: {self.finishing}; another signal ends it at once")
         else:
             os._exit(128 + number)
 
 
-def finishes(what: str) -> None:
-    """Say that the current command has something to finish after a signal, as in `Ending`."""
-    click.get_current_context().ensure_object(Ending).finishing = what
+def current_ending() -> Ending:
+    """How a signal ends the command that runs."""
+    context = click.get_current_context()
+    assert context is not None
+    return context.ensure_object(Ending)
 
 
 @contextmanager
