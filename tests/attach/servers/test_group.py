@@ -18,6 +18,7 @@ from decodescope.attach.servers.group_door import GroupDoor
 from decodescope.attach.servers.metrics import Histogram, ServerMetrics
 from decodescope.attach.servers.opening import open_server, open_servers
 from decodescope.attach.servers.server_door import ServerDoor
+from tests.helpers.scripted_door import ScriptedDoor, metrics
 from tests.helpers.servers.engines import Sglang, llama_cpp
 from tests.helpers.servers.http_server import HttpServer
 from tests.helpers.servers.replicas import QUICK, Servers, servers
@@ -232,3 +233,20 @@ def test_servers_that_are_told_a_folder_get_one_each(tmp_path: Path) -> None:
         folders[0], folders[0], folders[1], folders[1]
     ]  # fmt: skip
     assert all("-decode." in path.name.lower() for path in window.traces)
+
+
+class Another(ScriptedDoor):
+    """A server that is another one after each look."""
+
+    def look_again(self) -> None:
+        self.name = f"{self.name}'"
+
+
+def test_one_that_was_silent_or_restarted_is_looked_at_again(tmp_path: Path) -> None:
+    first, second = Another(tmp_path, name="a"), Another(tmp_path, name="b")
+    first.answers = [metrics(1), "gone", metrics(2), metrics(3)]
+    second.answers = [metrics(1), metrics(2), metrics(3, 5.0), metrics(4)]
+    with GroupDoor([first, second]) as door:
+        for targets in ("a; b", "a; b", "a'; b", "a'; b'", "a'; b'"):
+            door.metrics()
+            assert door.target == f"2 servers: {targets}"
