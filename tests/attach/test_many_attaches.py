@@ -17,7 +17,7 @@ from decodescope.attach.kineto.targets import job_processes
 from decodescope.attach.kineto.timing import Timing
 from tests.helpers.libkineto import fake_process
 
-QUICK = Timing(poll_s=5.0, lead_s=0.0, refused_s=5.0, silent_s=5.0, trace_s=5.0)
+QUICK = Timing(poll_s=5.0, lead_s=0.05, refused_s=0.0, silent_s=5.0, trace_s=5.0)
 ATTACHES, EVERY = 1000, 100
 # An allocator takes memory in steps of megabytes, now and then; what leaks grows all the time. A
 # kilobyte an attach would be as much as its trace.
