@@ -24,6 +24,7 @@ from decodescope.attach.servers.rates import rates
 # A server that answers later is shown as one that does not; it is not asked again meanwhile.
 _ANSWER_S = 2.0
 _OBSERVE_S = 1.0
+_TICK_S = 0.1
 # Until a server was sent the end of a window that this process leaves.
 _LEAVE_S = 10.0
 
@@ -108,7 +109,9 @@ class GroupDoor(Door):
             for take in takes:
                 take.start()
             for take in takes:
-                take.join()
+                # A signal may reach another thread; this one then looks at it here.
+                while take.is_alive():
+                    take.join(_TICK_S)
         except BaseException:
             self.close()
             for take in takes:
