@@ -109,13 +109,14 @@ class GroupDoor(Door):
             for take in takes:
                 take.start()
             for take in takes:
-                # A signal may reach another thread; this one then looks at it here.
-                while take.is_alive():
-                    take.join(_TICK_S)
+                # A signal may reach another thread; this one then looks at it here. After an
+                # interrupted `join`, Python takes a thread that runs for one that has ended.
+                while not take.ended.wait(_TICK_S):
+                    pass
         except BaseException:
             self.close()
             for take in takes:
-                take.join(_LEAVE_S)
+                take.ended.wait(_LEAVE_S)
             raise
         return self._together(before, {take.name: take for take in takes}, say)
 
@@ -251,6 +252,7 @@ class _Take(threading.Thread):
         self._door, self._start_line, self._say = door, start, say
         self._plan = replace(plan, begin=self._begin)
         self._arrived = False
+        self.ended = threading.Event()
         self.window: CapturedWindow | None = None
         self.error: DecodescopeError | None = None
 
@@ -268,6 +270,7 @@ class _Take(threading.Thread):
         finally:
             if not self._arrived:
                 self._start_line.leave()
+            self.ended.set()
 
     def _begin(self) -> None:
         self._arrived = True
