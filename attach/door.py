@@ -8,25 +8,40 @@ from types import TracebackType
 from typing import Self
 
 from decodescope.analyzer.schema.report import ObserverReport
+from decodescope.analyzer.schema.servers_report import ServerFigures
 from decodescope.attach.servers.metrics import ServerMetrics
 
 
 @dataclass(frozen=True, slots=True)
 class WindowPlan:
     """The length of a window, in iterations of the target or else in milliseconds, and the `folder`
-    for the files that the target writes."""
+    for the files that the target writes. The door into a server calls `begin` just before it opens
+    the window: there a group waits for its last server."""
 
     folder: Path
     duration_ms: int
     iterations: int | None = None
+    begin: Callable[[], None] = lambda: None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerWindow:
+    """The part of the server `name` in the window of a group; None for the reason in `problem`."""
+
+    name: str
+    window: "CapturedWindow | None"
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CapturedWindow:
-    """The traces of one window, one a rank, and what the target did meanwhile."""
+    """The traces of one window, one a rank, and what the target did meanwhile. Of a `group` they
+    are those of all `servers`; it is what these said in the second before."""
 
     traces: tuple[Path, ...]
     observer: ObserverReport
+    group: ServerFigures | None = None
+    servers: tuple[ServerWindow, ...] = ()
 
 
 class Closeable(ABC):
@@ -57,6 +72,11 @@ class Door(Closeable):
         """The target in words: "vLLM 0.32.0 at http://127.0.0.1:8000, serving tiny"."""
 
     @property
+    def name(self) -> str:
+        """A short name of the target, which tells it from others: "127.0.0.1:8000"."""
+        return self.target
+
+    @property
     @abstractmethod
     def cost(self) -> str:
         """The cost of a window to the target, in one line that is said before the first one."""
@@ -70,6 +90,11 @@ class Door(Closeable):
     def has_windows(self) -> bool:
         """Whether the target can be asked for windows; it may still refuse one."""
         return True
+
+    def trace_folder(self, plan: WindowPlan) -> Path | None:
+        """The folder in which the target writes the traces of a window; None if nobody else can
+        write there, or it is not known."""
+        return None
 
     def metrics(self) -> ServerMetrics | None:
         """The metrics of the target now, also during a window; None if it has none, as a process.

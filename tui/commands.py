@@ -125,7 +125,7 @@ def offered(view: View) -> tuple[Command, ...]:
 
 def _as_shown(command: Command, view: View) -> Command:
     """The command with the words that fit what is shown."""
-    if command.action == "capture" and view.attached is not None:
+    if command.action == "capture" and view.is_attached:
         return replace(command, label="window", priority=1, help=_WINDOW_HELP)
     if command.action != "pause":
         return command

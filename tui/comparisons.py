@@ -83,12 +83,16 @@ class Comparisons:
                 await self._end_worker(feed)
 
     def compare_windows(self, feed: Feed) -> None:
-        """Compare the last two windows of what the app is attached to, as A and B."""
-        source = feed.source
-        if not isinstance(source, AttachSource) or len(source.windows) < 2:
+        """Compare the last two windows of what the app is attached to, as A and B; of several
+        servers, those of the one that is shown."""
+        source, current = feed.source, feed.view().current
+        windows = source.windows if isinstance(source, AttachSource) else ()
+        server = windows[current].server if 0 <= current < len(windows) else ""
+        last_two = [window for window in windows if window.server == server][-2:]
+        if len(last_two) < 2:
             self._say("There are no two windows to compare; t takes one.")
             return
-        bases, others = (tuple(map(str, paths)) for paths in source.windows[-2:])
+        bases, others = (tuple(map(str, window.paths)) for window in last_two)
         opened = tuple(map(str, source.paths))
         if not self.state.busy:
             sides = dict(self.state.sides)

@@ -12,6 +12,7 @@ import msgspec
 from textual.app import App
 
 from decodescope.analyzer.errors import DecodescopeError, known_error
+from decodescope.analyzer.protocol.attach_messages import WindowTaken
 from decodescope.analyzer.protocol.messages import Hello, Settings, TraceReady
 from decodescope.tui.background import (
     analyse_files,
@@ -21,7 +22,6 @@ from decodescope.tui.background import (
     save_trace,
 )
 from decodescope.tui.library import Library, window_health
-from decodescope.tui.link.attach_events import WindowTaken
 from decodescope.tui.link.base import LinkEvent
 from decodescope.tui.model.attached_feed import AttachedFeed
 from decodescope.tui.model.feed import Feed
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from decodescope.analyzer import Given
 
 LOG_INTERVAL_S = 1.0
+_IN_FILE_NAMES = str.maketrans("/: ", "_--")
 
 
 @dataclass(eq=False)
@@ -58,7 +59,7 @@ class Feeds:
     _analysing: bool = False
 
     def __post_init__(self) -> None:
-        stays = self.shown.kind == "live" or self.shown.view().attached is not None
+        stays = self.shown.kind == "live" or self.shown.view().is_attached
         self.live = self.shown if stays else None
 
     def begin(self) -> None:
@@ -123,7 +124,8 @@ class Feeds:
         self.app.run_worker(self._write(content, write, path), name=content)
 
     def save_trace(self, source: Path, variant: str) -> None:
-        stem = f"decodescope-{variant}-{self.timestamp()}"
+        # The name of a server's window has its address.
+        stem = f"decodescope-{variant.translate(_IN_FILE_NAMES)}-{self.timestamp()}"
         self.write("trace", partial(save_trace, source, self.folder, stem))
 
     def timestamp(self) -> str:
@@ -167,7 +169,8 @@ class Feeds:
 
     def _show_latest(self, feed: AttachedFeed, taken: WindowTaken) -> None:
         """Show the window that came, unless the user looks at something else of this feed."""
-        self.library.attached(feed.source, taken.paths)
+        if feed.kind != "replay":
+            self.library.attached(feed.source, tuple(map(Path, taken.paths)))
         chosen = feed is self.shown and self.focus.holds
         if feed.is_latest and not chosen:
             feed.show_latest(feed.now())

@@ -48,7 +48,7 @@ def _complete(app: DecodescopeApp) -> bool:
     view = app.view()
     if app.busy:
         return False
-    if view.attached is not None and not view.choices:
+    if view.is_attached and view.attached is not None and not view.choices:
         return view.attached.is_known
     if view.window is not None:
         return True

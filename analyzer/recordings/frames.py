@@ -1,8 +1,9 @@
 """The format of recordings: the magic, one version byte, and frames that are only appended.
 
 A frame is a big-endian uint32 length and that many bytes of msgpack: a message, or a captured
-window (its `TraceReady` and its gzipped Kineto JSON), each with its time in ns since the recording
-began. The complete frames of a killed run stay readable under the name that ends in `.partial`.
+window (its `TraceReady` or `WindowTaken`, and its gzipped Kineto JSON), each with its time in ns
+since the recording began. The complete frames of a killed run stay readable under the name that
+ends in `.partial`.
 """
 
 import struct
@@ -12,6 +13,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from decodescope.analyzer.errors import TraceError
+from decodescope.analyzer.protocol.attach_messages import AttachMessage, WindowTaken
 from decodescope.analyzer.protocol.messages import MAX_FRAME_BYTES, TraceReady, WorkerMessage
 
 MAGIC = b"DSREC"
@@ -21,12 +23,13 @@ STATS_INTERVAL_NS = 250_000_000
 _LENGTH = struct.Struct(">I")
 _LONGEST_NS = 1 << 62
 
+RecordedMessage = WorkerMessage | AttachMessage
 RecordedNs = Annotated[int, Meta(ge=0, le=_LONGEST_NS)]
 
 
 class MessageFrame(Struct, frozen=True, array_like=True, tag="m"):
     t_ns: RecordedNs
-    message: WorkerMessage
+    message: RecordedMessage
 
 
 class WindowFrame(Struct, frozen=True, array_like=True, tag="w"):
@@ -35,7 +38,13 @@ class WindowFrame(Struct, frozen=True, array_like=True, tag="w"):
     trace_gz: bytes
 
 
-Frame = MessageFrame | WindowFrame
+class TakenFrame(Struct, frozen=True, array_like=True, tag="t"):
+    t_ns: RecordedNs
+    message: WindowTaken
+    traces_gz: tuple[bytes, ...]
+
+
+Frame = MessageFrame | WindowFrame | TakenFrame
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(Frame)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from decodescope.analyzer.errors import TraceError
+from decodescope.analyzer.protocol.attach_messages import ServerSample, Target, WindowTaken
 from decodescope.analyzer.protocol.messages import (
     PROTOCOL_VERSION,
     Heartbeat,
@@ -23,13 +24,14 @@ from decodescope.analyzer.protocol.messages import (
     State,
     Stats,
     TraceReady,
-    WorkerMessage,
 )
 from decodescope.analyzer.recordings.frames import (
     HEADER,
     MAGIC,
     VERSION,
     CutFrame,
+    RecordedMessage,
+    TakenFrame,
     WindowFrame,
     read_frame,
 )
@@ -38,19 +40,20 @@ from decodescope.analyzer.schema.report import Finding, LiveRates
 OLDER_EVENTS = 200
 _RECENT_RATES = 64
 # Messages of which only the latest matters.
-STATISTICS = (Stats, Meters, Heartbeat)
+STATISTICS = (Stats, Meters, Heartbeat, ServerSample)
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedFrame:
-    """A message of the worker, `t_ns` after the recording began, at byte `offset` of the file.
+    """A message, `t_ns` after the recording began, at byte `offset` of the file.
 
-    A `TraceReady` has its window in the recording; `Recording.packed_trace` returns its trace.
+    A `TraceReady` or `WindowTaken` has its window in the recording; `Recording.packed_traces`
+    returns its traces.
     """
 
     t_ns: int
-    message: WorkerMessage
+    message: RecordedMessage
     offset: int
 
 
@@ -123,7 +126,9 @@ class Recording:
     @property
     def windows(self) -> tuple[RecordedFrame, ...]:
         """The frames with a captured window, oldest first."""
-        return tuple(frame for frame in self.events if isinstance(frame.message, TraceReady))
+        return tuple(
+            frame for frame in self.events if isinstance(frame.message, TraceReady | WindowTaken)
+        )
 
     def frames(self, number: int = 0) -> Iterator[RecordedFrame]:
         """The frames from the one with this number on, in the order they were written, each read
@@ -157,9 +162,12 @@ class Recording:
 
     def marks(self) -> tuple[RecordingMark, ...]:
         """Its windows and its changes of variant, in order."""
-        marks, variant = [], ""
+        marks, variant, taken = [], "", 0
         for frame in self.events:
             match frame.message:
+                case WindowTaken():
+                    taken += 1
+                    marks.append(RecordingMark(frame.t_ns, "window", f"window-{taken}"))
                 case TraceReady(capture=capture):
                     marks.append(RecordingMark(frame.t_ns, "window", capture.variant))
                 case State(variant=name) if name and name != variant:
@@ -167,26 +175,33 @@ class Recording:
                     variant = name
         return tuple(marks)
 
-    def packed_trace(self, window: RecordedFrame) -> bytes:
-        """The Kineto JSON of a window, gzipped: its readers unpack it piece by piece.
+    def packed_traces(self, window: RecordedFrame) -> tuple[bytes, ...]:
+        """The Kineto JSON of a window, gzipped: its readers unpack it piece by piece. One trace of
+        a worker, one a rank of other targets.
 
         Raises:
-            TraceError: the embedded trace is not gzip.
+            TraceError: its embedded traces are not what they should be.
         """
         with self.opened() as file:
             file.seek(window.offset)
             frame = read_frame(file)
-        assert isinstance(frame, WindowFrame)
-        if not frame.trace_gz.startswith(_GZIP_MAGIC):
+        count, packed = 1, tuple[bytes, ...]()
+        if isinstance(frame, WindowFrame):
+            packed = (frame.trace_gz,)
+        elif isinstance(frame, TakenFrame):
+            count, packed = max(len(frame.message.paths), 1), frame.traces_gz
+        if len(packed) != count or not all(one.startswith(_GZIP_MAGIC) for one in packed):
             raise TraceError(f"{self.path}: a recorded window cannot be unpacked; record it again")
-        return frame.trace_gz
+        return packed
 
     def rates_at(self, window: RecordedFrame) -> LiveRates | None:
-        """The rates that were reported last before a window, of its variant; None without any."""
+        """The rates that a worker reported last before a window, of its variant; None without
+        any."""
         number = bisect_left(self.offsets, window.offset)
         first = max(number - _RECENT_RATES, 0)
         before = (frame.message for frame in islice(self.frames(first), number - first))
-        assert isinstance(window.message, TraceReady)
+        if not isinstance(window.message, TraceReady):
+            return None
         rates, variant = None, window.message.capture.variant
         for message in before:
             if isinstance(message, Stats) and message.variant == variant:
@@ -197,13 +212,19 @@ class Recording:
         """The Kineto JSON of the last window, gzipped.
 
         Raises:
-            TraceError: there is no window; also as `packed_trace`.
+            TraceError: there is no window, or it has several traces; also as `packed_traces`.
         """
         if not self.windows:
             raise TraceError(
                 f"{self.path}: the recording holds no captured window; record a longer run"
             )
-        return self.packed_trace(self.windows[-1])
+        first, *others = self.packed_traces(self.windows[-1])
+        if others:
+            raise TraceError(
+                f"{self.path}: its last window has {1 + len(others)} traces, one a rank; look at "
+                "them with decodescope open"
+            )
+        return first
 
 
 def read_recording(path: Path | str, most: int | None = None) -> Recording:
@@ -231,6 +252,17 @@ def is_recording(path: Path) -> bool:
         return False
 
 
+def recorded_target(path: Path) -> Target | None:
+    """What the recording is of, if that ran already; None if it is of a worker, or cannot be
+    read."""
+    try:
+        events = read_recording(path, 1).events
+    except TraceError:
+        return None
+    first = events[0].message if events else None
+    return first if isinstance(first, Target) else None
+
+
 def recording_in(data: bytes | bytearray, path: str) -> Recording:
     """The recording that these bytes are; `path` names it in errors.
 
@@ -253,7 +285,7 @@ def _check_header(path: Path, file: BinaryIO) -> None:
         )
 
 
-def _check_protocol(path: Path, message: WorkerMessage) -> None:
+def _check_protocol(path: Path, message: RecordedMessage) -> None:
     if isinstance(message, Hello) and message.protocol > PROTOCOL_VERSION:
         raise TraceError(
             f"{path}: recorded with worker protocol {message.protocol}, this decodescope "
@@ -262,8 +294,9 @@ def _check_protocol(path: Path, message: WorkerMessage) -> None:
 
 
 def _that_matter(frames: Sequence[RecordedFrame], recent: int) -> list[RecordedFrame]:
-    """The last window of each variant, the frames from byte `recent` on, and of those before it the
-    last greeting, the last state and the last `OLDER_EVENTS` others."""
+    """The last window of each variant and all windows of a target, the frames from byte `recent`
+    on, and of those before it the last greeting, the last state and the last `OLDER_EVENTS`
+    others."""
     kept: list[RecordedFrame] = []
     seen: set[object] = set()
     others = 0
@@ -271,6 +304,8 @@ def _that_matter(frames: Sequence[RecordedFrame], recent: int) -> list[RecordedF
         key: object = frame.offset
         if isinstance(frame.message, TraceReady):
             key = frame.message.capture.variant
+        elif isinstance(frame.message, Target | WindowTaken):
+            pass
         elif frame.offset < recent and isinstance(frame.message, Hello | State):
             key = type(frame.message)
         elif frame.offset < recent:

@@ -11,22 +11,29 @@ import msgspec
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.io.files import GrowingFile
+from decodescope.analyzer.protocol.attach_messages import ServerSample, WindowFailed, WindowTaken
 from decodescope.analyzer.protocol.messages import (
+    MAX_FRAME_BYTES,
     Heartbeat,
     Hello,
     Stats,
     TraceReady,
-    WorkerMessage,
 )
 from decodescope.analyzer.recordings.frames import (
     HEADER,
     STATS_INTERVAL_NS,
     Frame,
     MessageFrame,
+    RecordedMessage,
+    TakenFrame,
     WindowFrame,
     encoded,
 )
 
+_FIGURES = (Stats, TraceReady, ServerSample, WindowTaken)
+# What a frame holds beside its traces, at most.
+_OTHER_BYTES = 1 << 20
+_GZIP_MAGIC = b"\x1f\x8b"
 WINDOW_INTERVAL_NS = 300_000_000_000
 
 
@@ -68,7 +75,7 @@ class RecordingWriter:
         except OSError as error:
             raise self._abandon(error) from error
 
-    def write(self, message: WorkerMessage) -> None:
+    def write(self, message: RecordedMessage) -> None:
         """Append `message`; a window's trace file is read and embedded, or skipped if it is gone.
 
         Raises:
@@ -82,7 +89,7 @@ class RecordingWriter:
             try:
                 self._file.append(data)
                 self._frames += 1
-                self._has_figures |= isinstance(message, Stats | TraceReady)
+                self._has_figures |= isinstance(message, _FIGURES)
             except OSError as error:
                 raise self._abandon(error) from error
 
@@ -108,10 +115,12 @@ class RecordingWriter:
             except OSError as error:
                 raise self._abandon(error) from error
 
-    def _frame(self, t_ns: int, message: WorkerMessage) -> Frame | None:
+    def _frame(self, t_ns: int, message: RecordedMessage) -> Frame | None:
         """The frame of a message, None for one that is left out."""
         if isinstance(message, TraceReady):
             return self._window_frame(t_ns, message)
+        if isinstance(message, WindowTaken):
+            return _taken_frame(t_ns, message)
         if isinstance(message, Heartbeat):
             return None
         if isinstance(message, Hello):
@@ -130,7 +139,7 @@ class RecordingWriter:
             return None
         source = Path(ready.path)
         try:
-            trace_gz = gzip.compress(source.read_bytes(), mtime=0)
+            trace_gz = _packed(source)
         except OSError:
             return None
         self._last_window_ns[variant] = t_ns
@@ -147,3 +156,26 @@ class RecordingWriter:
             if self._frames and file.partial is not None:
                 self.note += f"; {file.partial} holds what came before"
         return InputError(self.note)
+
+
+def _taken_frame(t_ns: int, taken: WindowTaken) -> Frame:
+    """The window with its traces; why they are left out, where they cannot be kept."""
+    sources = [Path(path) for path in taken.paths]
+    try:
+        traces_gz = tuple(map(_packed, sources))
+    except OSError as error:
+        why = f"{error.filename}: cannot be read ({error.strerror}); it is not in the recording"
+        return MessageFrame(t_ns, WindowFailed(why))
+    if sum(map(len, traces_gz)) > MAX_FRAME_BYTES - _OTHER_BYTES:
+        why = (
+            f"{sources[0].parent}: the traces of this window take over {MAX_FRAME_BYTES >> 20} MB; "
+            "they are not in the recording"
+        )
+        return MessageFrame(t_ns, WindowFailed(why))
+    names = tuple(source.name for source in sources)
+    return TakenFrame(t_ns, msgspec.structs.replace(taken, paths=names), traces_gz)
+
+
+def _packed(source: Path) -> bytes:
+    data = source.read_bytes()
+    return data if data.startswith(_GZIP_MAGIC) else gzip.compress(data, mtime=0)

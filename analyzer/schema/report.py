@@ -334,9 +334,10 @@ class Attribution(Struct, frozen=True):
 
 class ObserverReport(Struct, frozen=True):
     """The window of something that ran already: the `door` that was used, the `target` in words,
-    and its tokens/s before, during and after; None where the target does not report them."""
+    and its tokens/s before, during and after; None where the target does not report them. Those of
+    several `servers` are sums."""
 
-    door: Literal["kineto", "vllm", "sglang"]
+    door: Literal["kineto", "vllm", "sglang", "servers"]
     target: str
     before_tokens_per_s: float | None = None
     during_tokens_per_s: float | None = None

@@ -32,6 +32,9 @@ class ServerMetrics(Struct, frozen=True):
     Tokens are totals since the server started, of all its data-parallel replicas; `iterations` are
     the steps of the replica with the most. `kv_fill` is the mean of the replicas, from 0 to 1.
     `generated_per_s` is the server's own figure.
+
+    Of a group, only `servers` says something, each under its `name`. `problem` is why one of them
+    does not answer, whose metrics are then the last ones.
     """
 
     time_s: float
@@ -43,6 +46,9 @@ class ServerMetrics(Struct, frozen=True):
     kv_fill: float | None = None
     generated_per_s: float | None = None
     inter_token_latency: Histogram | None = None
+    name: str = ""
+    problem: str = ""
+    servers: tuple["ServerMetrics", ...] = ()
 
 
 def is_prometheus(text: bytes) -> bool:

@@ -33,7 +33,7 @@ def rates(before: ServerMetrics, after: ServerMetrics) -> ServerRates:
     if _has_restarted(before, after):
         return ServerRates(elapsed_s, restarted=True)
     generated = _rate(before.generated_tokens, after.generated_tokens, elapsed_s)
-    latencies = _between(before.inter_token_latency, after.inter_token_latency)
+    latencies = latencies_between(before, after)
     return ServerRates(
         elapsed_s,
         generated_per_s=after.generated_per_s if generated is None else generated,
@@ -41,6 +41,16 @@ def rates(before: ServerMetrics, after: ServerMetrics) -> ServerRates:
         inter_token_p50_s=None if latencies is None else histogram_quantile(0.5, latencies),
         inter_token_p99_s=None if latencies is None else histogram_quantile(0.99, latencies),
     )
+
+
+def latencies_between(before: ServerMetrics, after: ServerMetrics) -> Histogram | None:
+    """The inter-token latencies between two moments of one server; None if it has none, or not the
+    same buckets."""
+    was, now = before.inter_token_latency, after.inter_token_latency
+    if was is None or now is None or was.upper_bounds_s != now.upper_bounds_s:
+        return None
+    new = (count - old for old, count in zip(was.counts, now.counts, strict=True))
+    return Histogram(now.upper_bounds_s, _ascending(tuple(new)))
 
 
 def histogram_quantile(q: float, histogram: Histogram) -> float | None:
@@ -79,14 +89,6 @@ def _total(histogram: Histogram | None) -> float | None:
 
 def _rate(before: float | None, after: float | None, elapsed_s: float) -> float | None:
     return None if before is None or after is None else (after - before) / elapsed_s
-
-
-def _between(before: Histogram | None, after: Histogram | None) -> Histogram | None:
-    """The observations between two histograms; None if they do not have the same buckets."""
-    if before is None or after is None or before.upper_bounds_s != after.upper_bounds_s:
-        return None
-    new = (now - was for was, now in zip(before.counts, after.counts, strict=True))
-    return Histogram(after.upper_bounds_s, _ascending(tuple(new)))
 
 
 def _ascending(counts: Sequence[float]) -> tuple[float, ...]:

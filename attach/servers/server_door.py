@@ -80,6 +80,10 @@ class ServerDoor(Door):
         return f"{self._server.title} at {self._client.address.url}{self._server.serving}"
 
     @property
+    def name(self) -> str:
+        return self._client.address.url.partition("://")[2]
+
+    @property
     def cost(self) -> str:
         cost = _COST
         if self._endpoint is None:
@@ -116,6 +120,11 @@ class ServerDoor(Door):
         self._server = recognise(self._client)
         self._endpoint = profile_endpoint(self._client, self._server, self._trace_dir)
 
+    def trace_folder(self, plan: WindowPlan) -> Path | None:
+        with suppress(InputError):  # `window` raises it
+            return None if self._endpoint is None else self._endpoint.folder(plan)
+        return None
+
     def window(self, plan: WindowPlan, say: Callable[[str], None]) -> CapturedWindow:
         if self._endpoint is None:
             raise MissingRequirement(self._no_windows())
@@ -124,6 +133,7 @@ class ServerDoor(Door):
             folder = self._folder(self._endpoint, plan)
             say("measures tokens/s before the window")
             before = self._observed()
+            plan.begin()
             traces, during = self._recorded(self._endpoint, folder, plan, before, say)
             say("measures tokens/s after the window")
             after = None

@@ -39,7 +39,7 @@ def write_hours(source: Path, hours: int, path: Path) -> int:
     traces = []
     for number, window in enumerate(recording.windows):
         trace = path.with_name(f"trace-{number}.json")
-        trace.write_bytes(gzip.decompress(recording.packed_trace(window)))
+        trace.write_bytes(gzip.decompress(recording.packed_traces(window)[0]))
         assert isinstance(window.message, TraceReady)
         traces.append(msgspec.structs.replace(window.message, path=str(trace)))
     stats = [f.message for f in recording.frames() if isinstance(f.message, Stats)]

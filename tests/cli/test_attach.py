@@ -46,7 +46,9 @@ def test_each_window_is_a_report_and_a_file(
     out = tmp_path / "new" / "out"
     with process(socket_folder, trace_folder) as running:
         pid = str(running.pid)
+        recording = str(tmp_path / "seen.dsrec")
         arguments = ("--ms", "40", "--windows", "2", "--out", str(out), "--json")
+        arguments += ("--record", recording)
         done = decodescope("attach", pid, *arguments)
     assert done.code == 0, done.err
     reports = [msgspec.json.decode(line, type=Report) for line in done.out.splitlines()]
@@ -62,6 +64,10 @@ def test_each_window_is_a_report_and_a_file(
     assert first.startswith(f"process {pid} (python")
     assert "slows a process by 31 to 42 % while it runs" in first
     assert [line for line in rest if line.startswith("wrote ")] == [f"wrote {it}" for it in files]
+    drawn = decodescope("open", recording, "--once", "--size", "120x40")
+    assert f"process {pid} (python" in drawn.out
+    assert "window-2" in drawn.out
+    assert "decode · 40 steps" in drawn.out
 
 
 def test_the_table_is_that_of_analyze(
@@ -130,7 +136,7 @@ def test_all_leaves_out_a_process_that_does_not_ask(
         (("-1",), 2, "-1"),
         (("9" * 30,), 2, "neither the id of a process nor a URL"),
         (("python",), 2, "python: neither the id of a process nor a URL; give one such as 4711"),
-        (("http://127.0.0.1:1", "7"), 2, "give one server, or ids of processes"),
+        (("http://127.0.0.1:1", "7"), 2, "give servers, or ids of processes"),
         (("7", "--trace-dir", "x"), 2, "--trace-dir x: only with the URL of a server"),
         (("7", "--ms", "5", "--iterations", "3"), 2, "--iterations 3 and --ms 5: give one of"),
         (("7", "--ms", "10001"), 2, "10001 is not in the range"),

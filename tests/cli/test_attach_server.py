@@ -1,15 +1,27 @@
 """`attach URL` as a command: a report for each window, and the token that a server asks for."""
 
+import gzip
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from decodescope.analyzer.protocol.attach_messages import ServerSample, Target, WindowTaken
+from decodescope.analyzer.recordings.recording import read_recording
+from decodescope.analyzer.recordings.writer import RecordingWriter
+from decodescope.analyzer.reports.user_facts import Given
 from decodescope.analyzer.schema.report import Report
-from decodescope.attach.servers import server_door
+from decodescope.analyzer.schema.servers_report import ServersReport
+from decodescope.attach.servers import opening, server_door
+from decodescope.attach.servers.group_door import GroupDoor
+from decodescope.tui.model.opening import open_feed
+from decodescope.tui.model.sources import ReplaySource
+from decodescope.tui.model.view import AppClock
 from tests.helpers.command import Command
 from tests.helpers.servers.engines import Load, Vllm
 from tests.helpers.servers.http_server import HttpServer, Reply, Request, as_json
+from tests.helpers.servers.replicas import QUICK, STEPS, Servers, servers
 
 SECRET = "s3cret-of-the-server"
 
@@ -74,3 +86,126 @@ def test_options_of_servers_are_refused_for_processes(decodescope: Command, opti
         f"{option} x: only with the URL of a server"
         in decodescope("attach", "7", option, "x").only_line
     )
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tokens/s before and after a window are measured for a twentieth of a second."""
+    monkeypatch.setattr(server_door, "Pace", lambda: QUICK)
+    monkeypatch.setattr(opening, "GroupDoor", lambda doors: GroupDoor(doors, 5.0, 0.05))
+
+
+def words(two: Servers, *more: str) -> tuple[str, ...]:
+    folders = [word for folder in two.folders for word in ("--trace-dir", str(folder))]
+    return ("attach", *two.urls, *folders, "--model", "none", *more)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_window_of_several_servers_is_a_report_of_each_and_of_all(
+    decodescope: Command, tmp_path: Path
+) -> None:
+    with servers(tmp_path) as two:
+        done = decodescope(*words(two, "--json", "--ms", "10"))
+        shown = decodescope(*words(two, "--windows", "1", "--ms", "10"))
+        two.https[1].kill()
+        names = two.names
+        alone = decodescope(*words(two, "--json"))
+    assert done.code == 0, done.err
+    report = msgspec.json.decode(done.out, type=ServersReport)
+    assert [server.figures.name for server in report.servers] == names
+    for server in report.servers:
+        (rank,) = server.ranks
+        assert len(rank.report.steps) == STEPS
+        assert rank.report.observer == server.observer
+    assert report.group.running == 16.0
+    assert report.group.servers == tuple(server.figures for server in report.servers)
+    assert report.merged is not None
+    assert [device.gpu_ops for device in report.merged.devices] == [STEPS, STEPS]
+    assert report.merged.observer == report.observer
+    assert report.findings == ()
+    assert shown.code == 0, shown.err
+    assert "2 servers  " in shown.out
+    for title in (*names, "All servers on one clock"):
+        assert title in shown.out.splitlines()
+    assert alone.code == 3
+    assert f"http://{names[1]}/v1/models: nothing listens there" in alone.only_line
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_recording_has_the_metrics_and_the_windows_and_no_token(
+    decodescope: Command, tmp_path: Path
+) -> None:
+    recording = tmp_path / "seen.dsrec"
+    (tmp_path / "token").write_text(SECRET)
+    with servers(tmp_path) as two:
+        more = ("--record", str(recording), "--token-file", str(tmp_path / "token"))
+        done = decodescope(*words(two, "--windows", "2", "--ms", "10", *more))
+        assert {request.headers["Authorization"] for request in two.https[0].requests} == {
+            f"Bearer {SECRET}"
+        }
+    assert done.code == 0, done.err
+    found = read_recording(recording)
+    target, *others = [frame.message for frame in found.frames()]
+    assert isinstance(target, Target)
+    assert target.name.startswith("2 servers: vLLM 0.32.0")
+    samples = [message.figures for message in others if isinstance(message, ServerSample)]
+    assert samples[0] is not None
+    assert samples[0].running == 16.0
+    assert [type(frame.message) for frame in found.windows] == [WindowTaken] * 2
+    traces = [gzip.decompress(one) for frame in found.windows for one in found.packed_traces(frame)]
+    assert len(traces) == 4
+    for data in (recording.read_bytes(), *traces):
+        assert SECRET.encode() not in data
+    drawn = decodescope("open", str(recording), "--once", "--size", "120x50")
+    assert "2 servers: vLLM 0.32.0" in drawn.out
+    assert "16 running" in drawn.out
+    assert "decode · 40 steps · 1.00 ms a step" in drawn.out
+    assert "limit not known" in drawn.out
+    named = decodescope("open", str(recording), "--once", "--model", "llama-3.2-1b")
+    assert "limit not known" not in named.out
+    one = decodescope("analyze", str(recording))
+    assert "its last window has 2 traces, one a rank" in one.only_line
+
+
+def test_a_recording_names_the_model_of_the_server_and_no_file(tmp_path: Path) -> None:
+    def given(model: str) -> Given | None:
+        path = tmp_path / f"{len(model)}.dsrec"
+        with closing(RecordingWriter(path)) as writer:
+            writer.write(Target("vLLM", "a cost", "", model))
+        return open_feed(ReplaySource(path), AppClock()).source.given
+
+    named = given("meta-llama/Llama-3.1-8B-Instruct")
+    assert named is not None
+    assert named.model is not None
+    assert given("variants/tiny") is None
+    assert given("no-such/model-name") is None
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_recording_of_one_server_is_a_trace_too(decodescope: Command, tmp_path: Path) -> None:
+    recording = tmp_path / "seen.dsrec"
+    with servers(tmp_path, 1) as alone:
+        done = decodescope(*words(alone, "--json", "--record", str(recording)))
+        refused = decodescope(*words(alone, "--json", "--record", str(tmp_path / "no" / "file")))
+    assert done.code == 0, done.err
+    report = msgspec.json.decode(decodescope("analyze", "--json", str(recording)).out, type=Report)
+    assert report.source.format == "recording"
+    assert len(report.steps) == STEPS
+    assert "--record" in refused.only_line
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_server_that_refuses_its_window_is_said_in_the_report(
+    decodescope: Command, tmp_path: Path
+) -> None:
+    with servers(tmp_path) as two:
+        two.replicas[0].traces = None
+        done = decodescope(*words(two, "--json", "--ms", "10"))
+        names = two.names
+    assert done.code == 0, done.err
+    report = msgspec.json.decode(done.out, type=ServersReport)
+    first, second = report.servers
+    assert "runs without its profiler" in first.problem
+    assert (first.ranks, first.observer) == ((), None)
+    assert len(second.ranks) == 1
+    assert f"no window of {names[0]}: http://{names[0]}" in done.err

@@ -9,7 +9,17 @@ from typing import Any
 
 import msgspec
 
+from decodescope.analyzer.protocol.attach_messages import (
+    NoAnswer,
+    ServerSample,
+    Target,
+    TracesOf,
+    WindowTaken,
+)
 from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.analyzer.recordings.frames import Frame, MessageFrame, TakenFrame
+from decodescope.analyzer.schema.report import ObserverReport
+from decodescope.analyzer.schema.servers_report import ServerFigures
 from tests.fuzzing.case import Case
 from tests.fuzzing.damage import ODD_VALUES, as_json, damage_bytes, damage_events
 from tests.fuzzing.traces import trace_case, window
@@ -31,11 +41,32 @@ def _recorded() -> tuple[bytes, tuple[bytes, ...]]:
     return data[:_HEADER_BYTES], (*frames[:12], windows[0])
 
 
+@cache
+def _attached() -> tuple[bytes, ...]:
+    """The frames of a session with two servers; the last one is a window without its traces."""
+    servers = tuple(ServerFigures(name, elapsed_s=1.0, generated_per_s=9.0) for name in ("a", "b"))
+    group = ServerFigures("2 servers", elapsed_s=1.0, generated_per_s=18.0, servers=servers)
+    parts = (TracesOf("a", 1), TracesOf("b", 1))
+    taken = WindowTaken(("a.json", "b.json"), ObserverReport("servers", "2 servers"), parts)
+    frames: tuple[Frame, ...] = (
+        MessageFrame(1, Target("2 servers", "a cost", "300 ms")),
+        *(MessageFrame(time_ns, ServerSample(group)) for time_ns in (2, 3)),
+        MessageFrame(4, NoAnswer("gone")),
+        TakenFrame(5, taken, ()),
+    )
+    return tuple(map(msgspec.msgpack.encode, frames))
+
+
 def recording_case(rng: random.Random) -> Case:
     """A command that reads a recording of damaged messages, frames or bytes."""
     header, bodies = _recorded()
-    frames = [msgspec.msgpack.decode(body) for body in bodies]
-    frames[-1][-1] = gzip.compress(_window(rng), 1, mtime=0)
+    attached = rng.random() < 0.3
+    frames = [msgspec.msgpack.decode(body) for body in (_attached() if attached else bodies)]
+    count = rng.choice((1, 2)) if attached else 1
+    windows = [gzip.compress(_window(rng), 1, mtime=0) for _ in range(count)]
+    frames[-1][-1] = windows if attached else windows[0]
+    if attached:
+        frames[-1][2]["paths"] = frames[-1][2]["paths"][:count]
     for _ in range(rng.choice((0, 1, 3))):
         _damage(rng.choice(frames), rng)
     if rng.random() < 0.3:

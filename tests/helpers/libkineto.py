@@ -21,7 +21,7 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any
 
-POLL_S = 0.1
+POLL_S, OFTEN_S = 0.1, 0.002
 
 
 def header(kind: bytes, size: int) -> bytes:
@@ -78,7 +78,7 @@ def written(config: Mapping[str, str], behaviour: str) -> None:
         "stops writing": 1000,
     }
     Path(f"{path}.tmp").write_bytes(data[: written_bytes.get(behaviour)])
-    if behaviour in ("traces", "cuts off", "is an answer behind"):
+    if behaviour in ("traces", "asks often", "cuts off", "is an answer behind"):
         os.rename(f"{path}.tmp", path)
 
 
@@ -104,7 +104,8 @@ def main(socket_name: str, behaviour: str) -> None:
     endpoint = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     own = f"{at}client{os.getpid()}{end}"
     endpoint.bind(own)
-    endpoint.settimeout(POLL_S)
+    poll_s = OFTEN_S if behaviour == "asks often" else POLL_S
+    endpoint.settimeout(10 * poll_s if behaviour == "asks often" else poll_s)
     say("ready")
     is_behind = behaviour == "is an answer behind"
     while behaviour != "silent" and mapped:
@@ -120,7 +121,7 @@ def main(socket_name: str, behaviour: str) -> None:
                 written(config, behaviour)
                 if behaviour == "is late once":
                     behaviour = "traces"
-        time.sleep(4 * POLL_S if behaviour == "is an answer behind" else POLL_S)
+        time.sleep(4 * poll_s if behaviour == "is an answer behind" else poll_s)
     time.sleep(600)
 
 

@@ -51,7 +51,7 @@ class RunController:
         if index is None or not 0 <= index < len(view.choices):
             return
         choice = view.choices[index]
-        if feed.kind == "trace":
+        if feed.kind == "trace" or view.attached is not None:
             self._feeds.select_file(index)
         elif choice.unavailable is not None:
             self._app.notify(f"{choice.name}: {choice.unavailable}", severity="warning")
@@ -111,7 +111,7 @@ class RunController:
         """Capture a window and write it to a file; of a recording, write the window shown. What the
         app is attached to writes a window of its own."""
         feed, view = self._feeds.shown, self._feeds.view()
-        if view.attached is not None:
+        if view.is_attached and view.attached is not None:
             await self._take_window(view.attached)
         elif view.interpreted:
             self._app.notify("Triton's interpreter has no times to capture.", severity="warning")
@@ -134,7 +134,7 @@ class RunController:
         """Restart the worker or the replay; a running worker only if R is pressed twice."""
         feed = self._feeds.shown
         view = feed.view()
-        if feed.link is None or view.attached is not None or feed.refused():
+        if feed.link is None or view.is_attached or feed.refused():
             self._painter.paint()
             return
         now = self._feeds.clock.monotonic()

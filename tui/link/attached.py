@@ -4,21 +4,15 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from decodescope.analyzer.errors import known_error
+from decodescope.analyzer.protocol.attach_messages import WindowFailed, WindowTaken
 from decodescope.analyzer.protocol.messages import CaptureTrace, Progress
 from decodescope.attach.door import Door, WindowPlan
-from decodescope.attach.servers.rates import rates
-from decodescope.tui.link.attach_events import (
-    NoAnswer,
-    ServerSample,
-    Target,
-    WindowFailed,
-    WindowTaken,
-)
+from decodescope.attach.watching import POLL_S, taken, target_of, watch
 from decodescope.tui.link.base import Link, LinkEvent, LinkMessage
 
-POLL_S, MOST_POLL_S = 1.0, 5.0
 # A request may hang; a window is ended first, so that the target does not go on recording.
 _LEAVE_S, _LEAVE_WINDOW_S = 1.0, 10.0
 
@@ -42,8 +36,11 @@ class AttachLink(Link):
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._events.put_nowait(self._target())
-        self._metrics = _started(self._poll)
+        self._events.put_nowait(target_of(self._door, self._plan))
+        watching = partial(
+            watch, self._door, self._plan, self._deliver, self._closing, self._poll_s
+        )
+        self._metrics = _started(watching)
 
     async def receive(self) -> LinkEvent | None:
         event = await self._events.get()
@@ -74,39 +71,13 @@ class AttachLink(Link):
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._events.put_nowait, event)
 
-    def _target(self) -> Target:
-        door, plan = self._door, self._plan
-        length = f"{plan.duration_ms} ms" if plan.iterations is None else f"{plan.iterations} steps"
-        return Target(door.target, door.cost, length if door.has_windows else "", door.model)
-
-    def _poll(self) -> None:
-        before, wait_s, target, is_known = None, 0.0, self._target(), True
-        while not self._closing.wait(wait_s):
-            try:
-                if not is_known:
-                    self._door.look_again()
-                    if target != (target := self._target()):
-                        self._deliver(target)
-                metrics = self._door.metrics()
-            except Exception as error:
-                self._deliver(NoAnswer(str(known_error(error))))
-                is_known = False
-                wait_s = min(max(2 * wait_s, self._poll_s), MOST_POLL_S)
-                continue
-            between = rates(before, metrics) if before is not None and metrics is not None else None
-            self._deliver(ServerSample(metrics, between))
-            is_known = between is None or not between.restarted
-            if metrics is None:
-                return
-            before, wait_s = metrics, self._poll_s
-
     def _take(self) -> None:
         try:
             window = self._door.window(self._plan, lambda text: self._deliver(Progress(text)))
         except Exception as error:
             self._deliver(WindowFailed(str(known_error(error))))
         else:
-            self._deliver(WindowTaken(window.traces, window.observer))
+            self._deliver(taken(window))
 
 
 def _started(target: Callable[[], None]) -> threading.Thread:

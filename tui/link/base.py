@@ -11,10 +11,11 @@ from typing import Literal
 from msgspec import Struct
 
 from decodescope.analyzer.errors import process_end
+from decodescope.analyzer.protocol.attach_messages import AttachMessage
 from decodescope.analyzer.protocol.messages import AppMessage, Settings, WorkerMessage
+from decodescope.analyzer.recordings.frames import RecordedMessage
 from decodescope.analyzer.recordings.recording import RecordingMark
 from decodescope.analyzer.schema.report import Finding
-from decodescope.tui.link.attach_events import AttachEvent
 
 NEWEST_NS = 1 << 62
 
@@ -44,7 +45,7 @@ class Jumped(Struct, frozen=True, tag="jumped"):
     oldest first. It replaces everything that was reported before."""
 
     t_ns: int
-    past: tuple[tuple[int, WorkerMessage], ...]
+    past: tuple[tuple[int, RecordedMessage], ...]
 
 
 class Seek(Struct, frozen=True, tag="seek"):
@@ -72,7 +73,7 @@ class Playback(Struct, frozen=True):
     growing: bool = False
 
 
-LinkEvent = WorkerMessage | WorkerDied | FileHealth | Jumped | AttachEvent
+LinkEvent = WorkerMessage | WorkerDied | FileHealth | Jumped | AttachMessage
 LinkMessage = AppMessage | Seek | Speed
 
 

@@ -3,7 +3,9 @@
 import asyncio
 
 from decodescope.analyzer.errors import DecodescopeError
-from decodescope.analyzer.protocol.messages import Bye, Failure, Settings, TraceReady, WorkerMessage
+from decodescope.analyzer.protocol.attach_messages import WindowTaken
+from decodescope.analyzer.protocol.messages import Bye, Failure, Settings, TraceReady
+from decodescope.analyzer.recordings.frames import RecordedMessage
 from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.tui.link.base import Link, LinkEvent, LinkMessage, WorkerDied
 
@@ -41,16 +43,16 @@ class RecordingLink(Link):
         event = await self._link.receive()
         if isinstance(event, WorkerDied) and not self._ended:
             await self._record(Failure(event.describe(), event.exit_code, fatal=True))
-        elif isinstance(event, WorkerMessage):
+        elif isinstance(event, RecordedMessage):
             await self._record(event)
         return event
 
-    async def _record(self, message: WorkerMessage) -> None:
+    async def _record(self, message: RecordedMessage) -> None:
         self._ended = isinstance(message, Bye) or (isinstance(message, Failure) and message.fatal)
         if self._writer is None:
             return
         try:
-            if isinstance(message, TraceReady):
+            if isinstance(message, TraceReady | WindowTaken):
                 await asyncio.to_thread(self._writer.write, message)
             else:
                 self._writer.write(message)

@@ -12,6 +12,7 @@ import msgspec
 
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.io.work_folders import WorkFolder
+from decodescope.analyzer.protocol.attach_messages import WindowTaken
 from decodescope.analyzer.protocol.messages import (
     Bye,
     Failure,
@@ -20,8 +21,8 @@ from decodescope.analyzer.protocol.messages import (
     Resume,
     State,
     TraceReady,
-    WorkerMessage,
 )
+from decodescope.analyzer.recordings.frames import RecordedMessage
 from decodescope.analyzer.recordings.recording import (
     RecordedFrame,
     Recording,
@@ -223,18 +224,24 @@ class ReplayLink(Link):
             return False
         return True
 
-    async def _message(self, recording: Recording, frame: RecordedFrame) -> WorkerMessage:
-        """The message of `frame`; a window gets a file of its own."""
-        if not isinstance(frame.message, TraceReady):
-            return frame.message
+    async def _message(self, recording: Recording, frame: RecordedFrame) -> RecordedMessage:
+        """The message of `frame`; the traces of a window get files of their own."""
+        message = frame.message
+        if not isinstance(message, TraceReady | WindowTaken):
+            return message
         target = None
         try:
             # Not in a thread: the folder would be lost if the replay is closed meanwhile.
             self._folder = self._folder or WorkFolder()
-            target = self._folder.path / f"window-{frame.offset}.json.gz"
-            if not target.exists():
-                packed = await asyncio.to_thread(recording.packed_trace, frame)
-                await asyncio.to_thread(target.write_bytes, packed)
+            count = len(message.paths) if isinstance(message, WindowTaken) else 1
+            targets = [
+                self._folder.path / f"window-{frame.offset}{f'-{place}' if place else ''}.json.gz"
+                for place in range(count)
+            ]
+            if not all(target.exists() for target in targets):
+                packed = await asyncio.to_thread(recording.packed_traces, frame)
+                for target, trace_gz in zip(targets, packed, strict=True):
+                    await asyncio.to_thread(target.write_bytes, trace_gz)
         except DecodescopeError as error:
             return Log("warning", str(error))
         except OSError as error:
@@ -242,7 +249,9 @@ class ReplayLink(Link):
                 target.unlink(missing_ok=True)
             where = target or "the temporary folder"
             return Log("warning", f"{where}: a window cannot be copied ({error.strerror})")
-        return msgspec.structs.replace(frame.message, path=str(target))
+        if isinstance(message, WindowTaken):
+            return msgspec.structs.replace(message, paths=tuple(map(str, targets)))
+        return msgspec.structs.replace(message, path=str(targets[0]))
 
 
 def _without_other_variants(past: list[RecordedFrame]) -> list[RecordedFrame]:

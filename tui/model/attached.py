@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass, replace
 
-from decodescope.analyzer.protocol.messages import Progress
-from decodescope.analyzer.schema.report import ObserverReport
-from decodescope.analyzer.text.formatting import rate
-from decodescope.tui.link.attach_events import (
+from decodescope.analyzer.protocol.attach_messages import (
     NoAnswer,
     ServerSample,
     Target,
     WindowFailed,
     WindowTaken,
 )
+from decodescope.analyzer.protocol.messages import Progress
+from decodescope.analyzer.schema.report import ObserverReport
+from decodescope.analyzer.text.formatting import rate
 from decodescope.tui.link.base import LinkEvent
 
 NO_TARGET = Target("", "", "")
@@ -32,9 +32,9 @@ class Attached:
     @property
     def is_known(self) -> bool:
         """Whether the first figures are there, or it is known that there are none."""
-        sample = self.sample
-        measured = sample is not None and (sample.metrics is None or sample.rates is not None)
-        return measured or bool(self.problem)
+        if self.sample is None or self.sample.figures is None:
+            return self.sample is not None or bool(self.problem)
+        return self.sample.figures.elapsed_s is not None or bool(self.problem)
 
     @property
     def offer(self) -> str:

@@ -1,21 +1,28 @@
-"""The feed of something that runs already: windows that arrive, and the target's metrics."""
+"""The feed of something that runs already, or of its recording: windows that arrive, and the
+target's metrics."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
-from decodescope.analyzer.protocol.messages import Progress
-from decodescope.analyzer.reports.user_facts import NOTHING, given_model
-from decodescope.tui.link.attach_events import (
+from decodescope.analyzer.protocol.attach_messages import (
     NoAnswer,
     ServerSample,
     Target,
     WindowFailed,
     WindowTaken,
 )
+from decodescope.analyzer.protocol.messages import Progress
+from decodescope.analyzer.recordings.frames import RecordedMessage
+from decodescope.analyzer.reports.user_facts import NOTHING, given_model
+from decodescope.analyzer.schema.servers_report import ServerFigures
+from decodescope.analyzer.text.formatting import position
 from decodescope.tui.link.base import LinkEvent
 from decodescope.tui.model import notices
 from decodescope.tui.model.attached import Attached, cost_words
 from decodescope.tui.model.feed import Feed
-from decodescope.tui.model.sources import AttachSource
+from decodescope.tui.model.notices import Banner, Level
+from decodescope.tui.model.sources import AttachSource, TakenWindow
 from decodescope.tui.model.view import Choice, SpeedSample, Window
 from decodescope.tui.model.windows import Job
 
@@ -28,21 +35,27 @@ class AttachedFeed(Feed):
         self.set(attached=before.after(event, now))
         match event:
             case Target(name=name, cost=cost, model=model):
-                self.note("info", f"attached to {name}")
-                self.note("info", f"cost of a window: {cost}")
-                if before.target.name and model != before.target.model:
+                self._say("info", f"attached to {name}", now)
+                self._say("info", f"cost of a window: {cost}", now)
+                # A model in a recording may be a file of this machine.
+                changed = before.target.name and model != before.target.model
+                if changed and self.kind != "replay":
                     self._follow_model(model)
             case ServerSample():
                 self._measure_target(event, before, now)
-            case NoAnswer(reason=reason) if not before.problem:
-                self.set(banner=notices.no_answer(reason))
-                self.note("warning", reason)
+            case NoAnswer(reason=reason):
+                if not before.problem:
+                    self.set(banner=notices.no_answer(reason))
+                    self._say("warning", reason, now)
             case Progress(stage=stage):
-                self.note("info", f"window: {stage}")
+                self._say("info", f"window: {stage}", now)
             case WindowTaken():
-                self._keep_window(event)
+                self._keep_window(event, now)
             case WindowFailed(reason=reason):
-                self.alarm(reason)
+                self.set(banner=Banner("error", reason))
+                self._say("error", reason, now)
+            case _:
+                super().receive(event, now)
 
     def analysed(self, job: Job, window: Window) -> None:
         """As of files; only the latest windows stay in memory, beside the one that is shown."""
@@ -51,13 +64,23 @@ class AttachedFeed(Feed):
         self.windows.forget_all_but({self._state.current, newest, newest - 1})
 
     def not_analysed(self, job: Job, error: str) -> None:
-        """As of files; of ranks that cannot be merged, the first one is shown."""
-        if len(job.paths) > 1:
-            self.windows.answered(job)
-            self.note("warning", error)
-            self.windows.expect(job.paths[:1], job.index, job.at)
-        else:
+        """As of files; of ranks that cannot be merged, the first one is shown, and of servers the
+        window of the first."""
+        if len(job.paths) == 1:
             super().not_analysed(job, error)
+            return
+        self.windows.answered(job)
+        self._say("warning", error, job.at)
+        windows = self._windows
+        together = [
+            place for place, one in enumerate(windows) if one.number == windows[job.index].number
+        ]
+        if windows[job.index].server or len(together) == 1:
+            self.windows.expect(job.paths[:1], job.index, job.at)
+            return
+        self.windows.unreadable[job.index] = error
+        if job.index == self._state.current:
+            self.select_file(together[0], job.at)
 
     def ending(self) -> None:
         if self._state.attached is not None and self._state.attached.stage:
@@ -66,10 +89,28 @@ class AttachedFeed(Feed):
     @property
     def is_latest(self) -> bool:
         """Whether the window shown was the latest one before the last one came."""
-        return self._state.current >= len(self._state.choices) - 2
+        current, windows = self._state.current, self._windows
+        return current < 0 or windows[current].number >= windows[-1].number - 1
 
     def show_latest(self, now: float) -> None:
         self.select_file(len(self._state.choices) - 1, now)
+
+    @property
+    def _windows(self) -> tuple[TakenWindow, ...]:
+        assert isinstance(self.source, AttachSource)
+        return self.source.windows
+
+    def _jump(self, now: float, past: Sequence[tuple[int, RecordedMessage]]) -> None:
+        assert isinstance(self.source, AttachSource)
+        self.source = replace(self.source, windows=())
+        super()._jump(now, past)
+        self.set(attached=self._state.attached or Attached())
+        if self._state.choices:
+            self.show_latest(now)
+
+    def _say(self, level: Level, text: str, now: float) -> None:
+        """Add a line to the log; in a replay one that a jump forgets."""
+        self.note(level, text, "worker" if self.kind == "replay" else "app", at=now)
 
     def _follow_model(self, model: str | None) -> None:
         """Judge the windows that are read from now on by the model that the target serves now."""
@@ -83,23 +124,57 @@ class AttachedFeed(Feed):
         if before.problem:
             if self._state.banner == notices.no_answer(before.problem):
                 self.set(banner=None)
-            self.note("info", f"answers again after {now - before.answered_at:.0f} s")
-        if sample.rates is None:
+            self._say("info", f"answers again after {now - before.answered_at:.0f} s", now)
+        figures = sample.figures
+        if figures is None:
             return
-        if sample.rates.restarted:
+        was = before.sample.figures if before.sample is not None else None
+        problems = {} if was is None else {one.name: one.problem for one in was.servers}
+        for server in figures.servers:
+            self._follow_server(server, problems.get(server.name, ""), now)
+        if figures.restarted:
             self.set(banner=notices.TARGET_RESTARTED)
-            self.note("warning", notices.TARGET_RESTARTED.headline)
-        elif sample.rates.generated_per_s is not None:
+            self._say("warning", notices.TARGET_RESTARTED.headline, now)
+        elif figures.generated_per_s is not None:
             newest = len(self._state.choices) - 1
-            self._samples.append(SpeedSample(now, sample.rates.generated_per_s, newest))
+            self._samples.append(SpeedSample(now, figures.generated_per_s, newest))
 
-    def _keep_window(self, taken: WindowTaken) -> None:
+    def _follow_server(self, server: ServerFigures, problem: str, now: float) -> None:
+        """Say when a server of a group vanishes, and when it is there again."""
+        if server.problem and not problem:
+            self.set(banner=notices.no_answer(server.problem))
+            self._say("warning", server.problem, now)
+        elif problem and not server.problem:
+            if self._state.banner == notices.no_answer(problem):
+                self.set(banner=None)
+            self._say("info", f"{server.name} answers again", now)
+        if server.restarted:
+            self._say("warning", f"{server.name} restarted; its rates begin anew", now)
+
+    def _keep_window(self, taken: WindowTaken, now: float) -> None:
         assert isinstance(self.source, AttachSource)
-        number = len(self.source.windows) + 1
-        names = ", ".join(path.name for path in taken.paths)
-        time = self.clock.local().strftime("%H:%M:%S")
-        about = " · ".join(filter(None, (cost_words(taken.observer), time, names)))
-        choice = Choice(f"window-{number}", about)
-        self.source = replace(self.source, windows=(*self.source.windows, taken.paths))
-        self.set(choices=(*self._state.choices, choice))
-        self.note("info", f"{choice.name}: {about}, in {taken.paths[0].parent}")
+        paths = tuple(map(Path, taken.paths))
+        number = 1 + (self._windows[-1].number if self._windows else 0)
+        replayed = self.kind == "replay"
+        time = position(now * 1e9) if replayed else self.clock.local().strftime("%H:%M:%S")
+        cost = cost_words(taken.observer)
+        of_servers, at = list[TakenWindow](), 0
+        for part in taken.servers if len(taken.servers) > 1 else ():
+            if own := paths[at : at + part.count]:
+                of_servers.append(TakenWindow(number, own, part.server))
+            at += part.count
+        new = (*of_servers, TakenWindow(number, paths))
+        choices = tuple(_choice(window, cost, time) for window in new)
+        self.source = replace(self.source, windows=(*self._windows, *new))
+        self.set(choices=(*self._state.choices, *choices))
+        place = "" if replayed else f", in {paths[0].parent}"
+        self._say("info", f"window-{number}: {choices[-1].summary}{place}", now)
+
+
+def _choice(window: TakenWindow, cost: str, time: str) -> Choice:
+    """The choice of a window; its cost is that of all servers."""
+    names = ", ".join(path.name for path in window.paths)
+    if window.server:
+        return Choice(f"window-{window.number} {window.server}", f"{time} · {names}")
+    about = " · ".join(filter(None, (cost, time, names)))
+    return Choice(f"window-{window.number}", about)

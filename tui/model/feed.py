@@ -22,9 +22,9 @@ from decodescope.analyzer.protocol.messages import (
     State,
     Stats,
     TraceReady,
-    WorkerMessage,
 )
 from decodescope.analyzer.readers.reading import are_ranks
+from decodescope.analyzer.recordings.frames import RecordedMessage
 from decodescope.analyzer.schema.report import Finding
 from decodescope.analyzer.text.formatting import position
 from decodescope.tui.link.base import FileHealth, Jumped, Link, LinkEvent, LinkMessage, WorkerDied
@@ -299,7 +299,7 @@ class Feed:
             self.note("warning", name + finding.message, "finding", finding.code)
         return bool(new)
 
-    def _jump(self, now: float, past: Sequence[tuple[int, WorkerMessage]]) -> None:
+    def _jump(self, now: float, past: Sequence[tuple[int, RecordedMessage]]) -> None:
         """Know what was reported up to `now`, and nothing else; analysed windows are kept."""
         # What was reported before the first jump is new, and only that.
         unseen = self.log.unseen if self.windows.era else None

@@ -1,10 +1,18 @@
 """Opens a source as a feed."""
 
+import os
+from typing import TYPE_CHECKING
+
+from decodescope.analyzer.errors import InputError, MissingRequirement
+from decodescope.analyzer.recordings.recording import recorded_target
 from decodescope.tui.model.attached import Attached
 from decodescope.tui.model.attached_feed import AttachedFeed
 from decodescope.tui.model.feed import Feed
 from decodescope.tui.model.sources import AttachSource, LiveSource, ReplaySource, Source, files_of
 from decodescope.tui.model.view import AppClock, View
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.reports.user_facts import Given
 
 
 def open_feed(source: Source, clock: AppClock) -> Feed:
@@ -13,6 +21,10 @@ def open_feed(source: Source, clock: AppClock) -> Feed:
         return Feed(source, source.link, clock, View("live", ""))
     if isinstance(source, ReplaySource):
         link = source.open_link()
+        if (target := recorded_target(source.path)) is not None:
+            given = source.given or _given(target.model)
+            view = View("replay", source.path.name, attached=Attached())
+            return AttachedFeed(AttachSource(link, given, recorded=source), link, clock, view)
         return Feed(source, link, clock, View("replay", source.path.name))
     if isinstance(source, AttachSource):
         return AttachedFeed(
@@ -21,3 +33,16 @@ def open_feed(source: Source, clock: AppClock) -> Feed:
     names = ", ".join(path.name for path in source.paths)
     choices = files_of(source.paths)
     return Feed(source, None, clock, View("trace", names, "reading", choices=choices))
+
+
+def _given(model: str | None) -> "Given | None":
+    """The model that a recorded target named, if it is known by that name; a recording names no
+    files of this machine."""
+    from decodescope.analyzer.reports.user_facts import NOTHING, given_model
+
+    if model is None or os.path.exists(model):
+        return None
+    try:
+        return given_model(NOTHING, model, None, None, None, None)
+    except (InputError, MissingRequirement):
+        return None

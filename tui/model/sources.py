@@ -103,22 +103,34 @@ class TraceSource:
 
 
 @dataclass(frozen=True, slots=True)
+class TakenWindow:
+    """The `number`-th window of what runs already: its traces, one a rank. Of several servers there
+    is one for each `server`, and one of all, whose is ""."""
+
+    number: int
+    paths: tuple[Path, ...]
+    server: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class AttachSource:
-    """Something that runs already, behind `link`: the `windows` so far, each with a trace a rank;
+    """Something that runs already, or ran when `recorded`, behind `link`: the `windows` so far;
     number keys switch between them. `given` counts for every window."""
 
     link: Link
     given: "Given | None" = None
-    windows: tuple[tuple[Path, ...], ...] = ()
+    windows: tuple[TakenWindow, ...] = ()
+    recorded: ReplaySource | None = None
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The traces of all windows."""
-        return tuple(path for window in self.windows for path in window)
+        """The recording, if it is one, and the traces of all windows."""
+        traces = dict.fromkeys(path for window in self.windows for path in window.paths)
+        return (*(self.recorded.paths if self.recorded is not None else ()), *traces)
 
     def files(self, index: int) -> tuple[Path, ...]:
         """The traces of the window at `index`."""
-        return self.windows[index]
+        return self.windows[index].paths
 
     def given_for(self, paths: Iterable[Path]) -> "Given | None":
         """`given`, if `paths` are traces of the windows."""

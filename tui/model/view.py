@@ -144,7 +144,7 @@ class View:
     `heard_at` is when the source last said something. `detail` is the slow stage that began at
     `stage_at`, and took `stage_expected_s` last time. `held`: the selection belongs to `window`,
     and a later one has arrived. `preview` stands in for what a starting run has not reported; its
-    own view was `recorded_on` a device. `attached` is what the windows are of, if it still runs.
+    own view was `recorded_on` a device. `attached` is what the windows are of, in a replay too.
     """
 
     kind: Kind
@@ -198,6 +198,11 @@ class View:
     def following(self) -> bool:
         """Whether what is shown is the newest moment of a run that another process records."""
         return self.playback is not None and self.playback.state == "following"
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether what is shown is of something that runs now, outside this app."""
+        return self.attached is not None and self.kind != "replay"
 
     def silent_s(self, now: float) -> float | None:
         """For how many seconds nothing was heard of the worker, if it should have said something:
@@ -255,7 +260,7 @@ class View:
         if self.state == "unreadable":
             return "this file could not be read"
         if self.attached is not None and not self.choices:
-            return self.attached.offer
+            return self.attached.offer if self.is_attached else "no window until this moment"
         if self.kind == "trace":
             return "reading the trace…"
         if self.analysing:

@@ -25,10 +25,12 @@ _TABLES_OF_CHANGES = ("ab_step", "ab_ranges", "ab_kernels")
 
 def step_bands(room: Room) -> list[Band]:
     """The answer takes the rows that it needs, and the timeline of its step a few; a run, or what
-    the app is attached to, has its rates before both, and a run its text last. Without colours the
-    timeline has a row of letters."""
+    the app is attached to, has its rates before both, several servers a row each before these, and
+    a run its text last. Without colours the timeline has a row of letters."""
     edge, box = edge_rows(room.frame), room.frame == "box"
     bands = []
+    if servers := room.wanted.get("servers"):
+        bands.append(Band((("servers", 1.0),), edge + min(servers, 3), edge + servers, 5, 1))
     variants = room.wanted.get("variants")
     if room.kind != "trace" or room.wanted.get("history"):
         beside: Shares = (("history", 0.68), ("variants", 0.32))
@@ -142,6 +144,7 @@ def file_bands(room: Room) -> list[Band]:
 
 _STEP = (
     "answer:AnswerPanel",
+    "servers:ServersPanel",
     "live_run:HistoryPanel,VariantsPanel",
     "step_timeline:StepTimelinePanel",
     "live_run:TextPanel",

@@ -16,7 +16,6 @@ from decodescope.analyzer.text import formatting as fmt
 from decodescope.analyzer.text.formatting import sampling_facts, shorten
 from decodescope.analyzer.vocabulary.answer_words import limit_words
 from decodescope.analyzer.vocabulary.words import bound_words
-from decodescope.attach.servers.rates import ServerRates
 from decodescope.tui.model.attached import Attached
 from decodescope.tui.model.view import ANSWER_PAGE, LOG_PAGE, Moment, View
 from decodescope.tui.panels.panel import Panel
@@ -72,9 +71,9 @@ class TitlePanel(Panel[TitleData]):
         if view.playback is not None and not view.following:
             text = view.playback.state
             tone = "accent" if text == "playing" else "dim"
-        if view.attached is None or view.state != "trace":
+        if not view.is_attached or view.state != "trace":
             badges.append((text, tone))
-        if view.attached is not None:
+        if view.attached is not None and (view.is_attached or view.attached.problem):
             badges.append(_target_badge(view.attached, moment))
         if view.recording:
             badges.append(("rec", "bad"))
@@ -215,14 +214,14 @@ def _speed_figures(view: View) -> list[Figure]:
 def _server_figures(view: View) -> list[Figure]:
     """What the server that the app is attached to says of itself."""
     sample = view.attached.sample if view.attached is not None else None
-    if view.attached is None or sample is None or sample.metrics is None:
+    if view.attached is None or sample is None or sample.figures is None:
         return []
     tone: FigureTone = "dim" if view.attached.problem else "strong"
     lead: FigureTone = "dim" if view.attached.problem else "accent"
-    now, rates = sample.metrics, sample.rates or ServerRates(0.0)
+    now = sample.figures
     figures: list[Figure] = []
-    if rates.generated_per_s is not None:
-        figures.append(Figure("", fmt.rate(rates.generated_per_s), "tok/s", 0, lead))
+    if now.generated_per_s is not None:
+        figures.append(Figure("", fmt.rate(now.generated_per_s), "tok/s", 0, lead))
     if now.running is not None:
         figures.append(Figure("", fmt.number(now.running), "running", 1, tone))
     if now.waiting is not None:
@@ -230,14 +229,14 @@ def _server_figures(view: View) -> list[Figure]:
     if now.kv_fill is not None:
         figures.append(Figure("KV", f"{fmt.percent(now.kv_fill)} %", "", 3, tone))
     # Both are of the time between two tokens of a request.
-    if rates.inter_token_p50_s is not None:
-        p50 = fmt.milliseconds(rates.inter_token_p50_s * 1e9)
+    if now.inter_token_p50_s is not None:
+        p50 = fmt.milliseconds(now.inter_token_p50_s * 1e9)
         figures.append(Figure("inter-token p50", p50, "ms", 4, tone))
-    if rates.inter_token_p99_s is not None:
-        p99 = fmt.milliseconds(rates.inter_token_p99_s * 1e9)
+    if now.inter_token_p99_s is not None:
+        p99 = fmt.milliseconds(now.inter_token_p99_s * 1e9)
         figures.append(Figure("p99", p99, "ms", 5, tone))
-    if rates.prompt_per_s is not None:
-        figures.append(Figure("prefill", fmt.rate(rates.prompt_per_s), "tok/s", 6, tone))
+    if now.prompt_per_s is not None:
+        figures.append(Figure("prefill", fmt.rate(now.prompt_per_s), "tok/s", 6, tone))
     return figures
 
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,16 +10,20 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.io.output_paths import check_writable_in, make_folder
+from decodescope.analyzer.io.output_paths import check_writable, check_writable_in, make_folder
 from decodescope.cli.app import AppOptions, app_options, show_app
 from decodescope.cli.ending import current_ending
 from decodescope.cli.given import GivenOptions, given_options
-from decodescope.cli.options import FILE, json_option, number_option
+from decodescope.cli.options import FILE, file_option, json_option, number_option
 from decodescope.cli.output import print_result, progress, say
+from decodescope.cli.recording import recorded, recording_writer
 
 if TYPE_CHECKING:
+    from decodescope.analyzer.recordings.writer import RecordingWriter
     from decodescope.analyzer.reports.user_facts import Given
+    from decodescope.analyzer.schema.servers_report import ServerFigures, ServersReport
     from decodescope.attach.door import CapturedWindow, Door, WindowPlan
+    from decodescope.tui.model.sources import AttachSource
 
 _DEFAULT_MS = 300
 
@@ -59,9 +63,12 @@ _DEFAULT_MS = 300
 )
 @click.option(
     "--trace-dir",
+    "trace_dirs",
     metavar="DIR",
     type=FILE,
-    help="The folder in which a server writes its traces, as this machine names it.",
+    multiple=True,
+    help="The folder in which a server writes its traces, as this machine names it; one for each "
+    "URL.",
 )
 @click.option(
     "--token-file", metavar="FILE", type=FILE, help="A file with the token that a server asks for."
@@ -69,6 +76,7 @@ _DEFAULT_MS = 300
 @click.option(
     "--token-variable", metavar="NAME", help="The environment variable that holds such a token."
 )
+@file_option("--record", help="Record the metrics and the windows; decodescope open replays them.")
 @json_option
 @app_options
 @given_options
@@ -80,9 +88,10 @@ def attach(
     iterations: int | None,
     duration_ms: int | None,
     folder: Path,
-    trace_dir: Path | None,
+    trace_dirs: tuple[Path, ...],
     token_file: Path | None,
     token_variable: str | None,
+    record: Path | None,
     as_json: bool,
     once: bool,
     page: str | None,
@@ -92,7 +101,7 @@ def attach(
     """Watch what runs already, and analyze its decode steps.
 
     TARGET is the id of a PyTorch process that runs with KINETO_USE_DAEMON=1, of one rank of
-    a job or of its launcher for all ranks, or the URL of a server.
+    a job or of its launcher for all ranks, or the URL of a server. Several servers are one view.
 
     On a terminal this is the app, in which t takes a window; with --windows or --json the report of
     each window is printed. The traces of each window stay in --out.
@@ -109,43 +118,62 @@ def attach(
         raise InputError("--once, --page, --size: of the app; leave out --windows and --json")
     place = None if prints else showing.place()
     check_writable_in(folder, (), "--out", options.files)
-    server = _ServerOptions(trace_dir, token_file, token_variable)
-    with _opened(targets, everything, server) as door:
-        current_ending().finishing = f"{door.target}: its window is being closed"
+    check_writable(record, "--record", options.files)
+    server = _ServerOptions(trace_dirs, token_file, token_variable)
+    with _opened(targets, everything, server) as door, recording_writer(record) as writer:
+        current_ending().finishing = f\"{door.target}: its window is being closed\"
         facts = replace(options, model=options.model or door.model).read()
         make_folder(folder, "--out")
         plan = WindowPlan(folder, duration_ms or _DEFAULT_MS, iterations)
         if place is not None:
-            from decodescope.tui.link.attached import AttachLink
-            from decodescope.tui.model.sources import AttachSource
-
-            show_app(AttachSource(AttachLink(door, plan), facts), place, showing)
+            show_app(_source(door, plan, facts, writer), place, showing)
             return
         say(f"{door.target}: {door.cost}")
         began_s = time.monotonic()
-        for number in range(windows or 1):
-            if every is not None:
-                time.sleep(max(began_s + number * every - time.monotonic(), 0))
-            _show(_window(door, plan), facts, as_json)
+        with recorded(door, plan, writer) as note:
+            for number in range(windows or 1):
+                if every is not None:
+                    time.sleep(max(began_s + number * every - time.monotonic(), 0))
+                window = _window(door, plan)
+                note(window)
+                _show(window, facts, as_json)
+
+
+def _source(
+    door: "Door", plan: "WindowPlan", facts: "Given", writer: "RecordingWriter | None"
+) -> "AttachSource":
+    """The source of the app, whose events `writer` records."""
+    from decodescope.tui.link.attached import AttachLink
+    from decodescope.tui.model.sources import AttachSource
+
+    link = AttachLink(door, plan)
+    if writer is None:
+        return AttachSource(link, facts)
+    from decodescope.tui.link.recording import RecordingLink
+
+    return AttachSource(RecordingLink(link, writer), facts)
 
 
 @dataclass(frozen=True, slots=True)
 class _ServerOptions:
     """The values of the options that are of servers alone."""
 
-    trace_dir: Path | None
+    trace_dirs: tuple[Path, ...]
     token_file: Path | None
     token_variable: str | None
 
     def check_unused(self) -> None:
         """Raises `InputError` if one is given."""
-        for field in fields(self):
-            if (value := getattr(self, field.name)) is not None:
-                name = field.name.replace("_", "-")
-                raise InputError(f"--{name} {value}: only with the URL of a server")
+        for name, value in (
+            ("--trace-dir", next(iter(self.trace_dirs), None)),
+            ("--token-file", self.token_file),
+            ("--token-variable", self.token_variable),
+        ):
+            if value is not None:
+                raise InputError(f"{name} {value}: only with the URL of a server")
 
-    def open(self, url: str) -> "Door":
-        from decodescope.attach.servers.opening import open_server
+    def open(self, urls: Sequence[str]) -> "Door":
+        from decodescope.attach.servers.opening import open_servers
         from decodescope.attach.servers.tokens import Token
 
         token = None
@@ -155,7 +183,7 @@ class _ServerOptions:
             token = Token.from_file(self.token_file)
         elif self.token_variable is not None:
             token = Token.from_variable(self.token_variable)
-        return open_server(url, self.trace_dir, token)
+        return open_servers(urls, self.trace_dirs, token)
 
 
 def _opened(targets: Sequence[str], everything: bool, server: _ServerOptions) -> "Door":
@@ -163,10 +191,10 @@ def _opened(targets: Sequence[str], everything: bool, server: _ServerOptions) ->
     urls = [target for target in targets if "://" in target]
     if bool(targets) == everything:
         raise click.UsageError("give TARGET..., or --all.")
-    if urls and len(targets) > 1:
-        raise InputError(f"{urls[0]}: give one server, or ids of processes")
+    if urls and len(targets) > len(urls):
+        raise InputError(f"{urls[0]}: give servers, or ids of processes")
     if urls:
-        return server.open(urls[0])
+        return server.open(urls)
     server.check_unused()
     from decodescope.attach.kineto.kineto_door import KinetoDoor
     from decodescope.attach.kineto.targets import all_processes, job_processes
@@ -197,6 +225,11 @@ def _show(window: "CapturedWindow", facts: "Given", as_json: bool) -> None:
     """Print the report of a window, as `analyze` does that of its traces."""
     from msgspec.structs import replace as with_fields
 
+    from decodescope.analyzer.views.servers_table import servers_report_table
+
+    if window.group is not None:
+        print_result(_servers_report(window, window.group, facts), servers_report_table, as_json)
+        return
     if len(window.traces) == 1:
         from decodescope import analyzer
         from decodescope.analyzer.views.report_table import report_table
@@ -216,3 +249,17 @@ def _show(window: "CapturedWindow", facts: "Given", as_json: bool) -> None:
         merged=None if ranks.merged is None else observed(ranks.merged),
     )
     print_result(observed_ranks, ranks_report_table, as_json)
+
+
+def _servers_report(
+    window: "CapturedWindow", group: "ServerFigures", facts: "Given"
+) -> "ServersReport":
+    from decodescope.analyzer.reports.servers_analysis import ServerTraces, analyze_servers
+
+    servers = [
+        ServerTraces(figures, problem=one.problem)
+        if one.window is None
+        else ServerTraces(figures, one.window.traces, one.window.observer)
+        for figures, one in zip(group.servers, window.servers, strict=True)
+    ]
+    return analyze_servers(group, window.observer, servers, facts)

@@ -1,6 +1,6 @@
 """`live`: decode in a worker process and watch it in the app."""
 
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from decodescope.cli.options import (
     variant_option,
     worker_config,
 )
-from decodescope.cli.output import say
+from decodescope.cli.recording import recording_writer
 from decodescope.cli.run import measure
 
 if TYPE_CHECKING:
@@ -67,13 +67,10 @@ def live(
     worker = WorkerLink(config)
     link: Link = worker
     with ExitStack() as stack:
-        if record is not None:
-            from decodescope.analyzer.recordings.writer import RecordingWriter
+        if (writer := stack.enter_context(recording_writer(record))) is not None:
             from decodescope.tui.link.recording import RecordingLink
 
-            writer = RecordingWriter(record)
-            stack.callback(lambda: say(f"decodescope: {writer.note}") if writer.note else None)
-            link = RecordingLink(link, stack.enter_context(closing(writer)))
+            link = RecordingLink(link, writer)
         stack.callback(worker.discard)
         with suppress(MissingRequirement):  # the app says why, and can try again
             worker.spawn()

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,8 @@ def open_files(
     input; keys are then read from the terminal.
     """
     from decodescope.analyzer.recordings.bundled import bundled_recordings
-    from decodescope.tui.model.sources import TraceSource, source_for
+    from decodescope.analyzer.recordings.recording import recorded_target
+    from decodescope.tui.model.sources import ReplaySource, TraceSource, source_for
 
     shown = tuple(newest(file) for file in files)
     options = GivenOptions(**given_texts)
@@ -45,7 +47,9 @@ def open_files(
         raise InputError("open: needs a terminal; without one, add --once or use analyze FILE")
     with _pipes_in_files(shown or bundled_recordings()[:1]) as paths:
         source = TraceSource(paths) if len(paths) > 1 else source_for(paths[0])
-        if options:
+        if options and isinstance(source, ReplaySource) and recorded_target(source.path):
+            source = replace(source, given=options.read())
+        elif options:
             if not isinstance(source, TraceSource):
                 raise InputError(
                     f"{paths[0]} is a recording, which says what --capture, --model and the other "

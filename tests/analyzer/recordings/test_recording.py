@@ -96,7 +96,7 @@ def test_windows_are_embedded_and_bounded_per_variant(path, tmp_path):
     recording = read_recording(path)
     for announced in ready:
         Path(announced.path).unlink()
-    texts = [gzip.decompress(recording.packed_trace(one)) for one in recording.windows]
+    texts = [gzip.decompress(recording.packed_traces(one)[0]) for one in recording.windows]
     numbers = [json.loads(text)["number"] for text in texts]
     assert numbers == [0, 1, 2, 5, 9]
     assert [w.message.path for w in recording.windows][-1] == "window-0009.json"

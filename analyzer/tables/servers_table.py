@@ -1,0 +1,66 @@
+"""Servers that run already, as a table: what they say of themselves, and the whole group."""
+
+from decodescope.analyzer.schema.servers_report import ServerFigures
+from decodescope.analyzer.tables.columns import (
+    MILLISECONDS,
+    NAME,
+    NUMBER,
+    PERCENT,
+    RATE,
+    Column,
+    Table,
+)
+
+
+def servers_table(group: ServerFigures) -> Table[ServerFigures]:
+    """The servers of a group, and the group itself as the last row."""
+    return Table(
+        "servers",
+        _SERVERS,
+        (*group.servers, group),
+        tone=lambda row: "strong" if row.servers else "bad" if row.problem else "plain",
+    )
+
+
+def _ns(seconds: float | None) -> float | None:
+    return None if seconds is None else 1e9 * seconds
+
+
+_SERVERS: tuple[Column[ServerFigures], ...] = (
+    Column(
+        "name",
+        "server",
+        NAME,
+        "Its address, and why it does not answer.",
+        text=lambda row: ": ".join(filter(None, (row.name, _why(row)))),
+        least=16,
+    ),
+    Column("generated_per_s", "tok/s", RATE, "Generated tokens a second."),
+    Column("running", "running", NUMBER, "Requests that run.", priority=1),
+    Column("waiting", "waiting", NUMBER, "Requests that wait.", priority=2),
+    Column("kv_fill", "KV", PERCENT, "The filled share of the KV cache.", priority=3),
+    Column(
+        "inter_token_p50_s",
+        "p50",
+        MILLISECONDS,
+        "The time between two tokens of a request: its median.",
+        lambda row: _ns(row.inter_token_p50_s),
+        priority=4,
+    ),
+    Column(
+        "inter_token_p99_s",
+        "p99",
+        MILLISECONDS,
+        "99 % of these times are at most that long.",
+        lambda row: _ns(row.inter_token_p99_s),
+        priority=5,
+    ),
+    Column("prompt_per_s", "prefill", RATE, "Prompt tokens a second.", priority=6),
+)
+
+
+def _why(row: ServerFigures) -> str:
+    """What is wrong with a server, without where, which its name says."""
+    if row.problem:
+        return row.problem.partition(": ")[2] or row.problem
+    return "restarted" if row.restarted else ""

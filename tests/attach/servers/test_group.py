@@ -1,0 +1,252 @@
+"""Several servers behind one door: their figures together and apart, and one window of all."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
+from decodescope.attach.door import WindowPlan
+from decodescope.attach.servers.address import parse_address
+from decodescope.attach.servers.client import ServerClient
+from decodescope.attach.servers.engine import recognise
+from decodescope.attach.servers.figures import figures
+from decodescope.attach.servers.group_door import GroupDoor
+from decodescope.attach.servers.metrics import Histogram, ServerMetrics
+from decodescope.attach.servers.opening import open_server, open_servers
+from decodescope.attach.servers.server_door import ServerDoor
+from tests.helpers.scripted_door import ScriptedDoor, metrics
+from tests.helpers.servers.engines import Sglang, llama_cpp
+from tests.helpers.servers.http_server import HttpServer
+from tests.helpers.servers.replicas import QUICK, Servers, servers
+
+BOUNDS_S = (0.01, 0.02, float("inf"))
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[Servers]:
+    with servers(tmp_path) as running:
+        yield running
+
+
+def silent(stage: str) -> None:
+    """Nobody looks at the stages."""
+
+
+def one(
+    name: str, second: float, tokens: float, slow: float = 0.0, problem: str = ""
+) -> ServerMetrics:
+    """A server after so many tokens, of which the share `slow` came after 10 ms or more."""
+    counts = (tokens * (1 - slow), tokens, tokens)
+    return ServerMetrics(
+        second, generated_tokens=tokens, running=2.0, waiting=1.0, kv_fill=0.5,
+        inter_token_latency=Histogram(BOUNDS_S, counts), name=name,
+        problem=problem,
+    )  # fmt: skip
+
+
+def group(*members: ServerMetrics) -> ServerMetrics:
+    return ServerMetrics(0.0, servers=members)
+
+
+def test_figures_of_a_group_are_sums_and_quantiles_of_all() -> None:
+    before = group(one("a", 1, 100), one("b", 1, 0))
+    after = group(one("a", 2, 400), one("b", 3, 200, slow=1.0))
+    found = figures(before, after)
+    assert [server.generated_per_s for server in found.servers] == [300.0, 100.0]
+    assert found.generated_per_s == 400.0
+    assert (found.running, found.waiting, found.kv_fill) == (4.0, 2.0, 0.5)
+    # Of 500 tokens, 300 came within 10 ms: the median is the 250th.
+    assert found.inter_token_p50_s == pytest.approx(0.01 * 250 / 300)
+    assert found.servers[1].inter_token_p50_s == pytest.approx(0.015)
+    assert figures(None, after).elapsed_s is None
+
+
+def test_one_that_vanished_and_restarted_is_no_part_of_the_sums() -> None:
+    before = group(one("a", 1, 100), one("b", 1, 900))
+    gone = group(one("a", 2, 400), one("b", 1, 900, problem="nothing listens"))
+    found = figures(before, gone)
+    assert (found.generated_per_s, found.running, found.problem) == (300.0, 2.0, "")
+    assert found.servers[1].problem == "nothing listens"
+    assert found.servers[1].running is None
+    back = figures(gone, group(one("a", 3, 700), one("b", 3, 10)))
+    assert [server.restarted for server in back.servers] == [False, True]
+    assert (back.generated_per_s, back.restarted, back.running) == (300.0, False, 4.0)
+
+
+def test_buckets_that_differ_have_no_quantile_together() -> None:
+    other = ServerMetrics(2, name="b", inter_token_latency=Histogram((0.5, float("inf")), (4, 4)))
+    was = ServerMetrics(1, name="b", inter_token_latency=Histogram((0.5, float("inf")), (0, 0)))
+    found = figures(group(one("a", 1, 0), was), group(one("a", 2, 10), other))
+    assert found.inter_token_p50_s is None
+    assert found.servers[1].inter_token_p50_s == 0.25
+
+
+def test_a_window_of_all_begins_at_one_moment(two: Servers, tmp_path: Path) -> None:
+    stages: list[str] = []
+    with two.door() as door:
+        window = door.window(WindowPlan(tmp_path, 30), stages.append)
+    assert [path.parent for path in window.traces] == two.folders
+    apart_s = abs(two.replicas[0].began_s - two.replicas[1].began_s)
+    assert apart_s < 0.3
+    assert [part.name for part in window.servers] == two.names
+    assert all(part.window is not None and not part.problem for part in window.servers)
+    parts = [part.window.observer for part in window.servers if part.window is not None]
+    assert window.observer.door == "servers"
+    assert window.observer.during_tokens_per_s == pytest.approx(
+        sum(part.during_tokens_per_s or 0 for part in parts)
+    )
+    assert window.group is not None
+    assert window.group.generated_per_s == pytest.approx(2000, rel=0.5)
+    assert f"{two.names[1]}: records 30 ms" in stages
+    assert not any(replica.load.recording for replica in two.replicas)
+
+
+def test_one_waits_for_the_other_before_its_window(two: Servers, tmp_path: Path) -> None:
+    """A server whose metrics come late is not recorded later than the others."""
+    late, begun = two.replicas[1], threading.Event()
+
+    def measures(stage: str) -> None:
+        if stage == f"{two.names[1]}: measures tokens/s before the window":
+            late.hangs.clear()
+            threading.Timer(0.4, late.hangs.set).start()
+            begun.set()
+
+    with two.door() as door:
+        door.window(WindowPlan(tmp_path, 10), measures)
+    assert begun.is_set()
+    assert abs(two.replicas[0].began_s - two.replicas[1].began_s) < 0.3
+
+
+def test_one_that_vanishes_does_not_end_the_others(two: Servers, tmp_path: Path) -> None:
+    stages: list[str] = []
+    with two.door() as door:
+        first = door.metrics()
+        two.https[0].kill()
+        found = figures(first, door.metrics())
+        assert "nothing listens there" in found.servers[0].problem
+        assert found.servers[1].running == 8.0
+        assert found.generated_per_s == found.servers[1].generated_per_s
+        window = door.window(WindowPlan(tmp_path, 10), stages.append)
+        assert [path.parent for path in window.traces] == two.folders[1:]
+        assert "nothing listens there" in window.servers[0].problem
+        assert any(stage.startswith(f"no window of {two.names[0]}: http") for stage in stages)
+        two.https[1].kill()
+        with pytest.raises(MissingRequirement, match="nothing listens there"):
+            door.metrics()
+        with pytest.raises(DecodescopeError, match="nothing listens there"):
+            door.window(WindowPlan(tmp_path, 10), silent)
+
+
+def test_one_that_hangs_is_not_asked_again_and_found_when_it_answers(two: Servers) -> None:
+    slow = two.replicas[0]
+    with two.door(answer_s=0.2) as door:
+        first = door.metrics()
+        slow.hangs.clear()
+        for _ in range(2):
+            found = figures(first, door.metrics())
+            assert (
+                found.servers[0].problem
+                == f"{two.names[0]}: has not answered yet; it is waited for"
+            )
+            assert found.servers[1].running == 8.0
+        asked = [path for _, path in two.https[0].asked].count("/metrics")
+        slow.hangs.set()
+        door._members[0]._asking.join(10)
+        found = figures(first, door.metrics())
+        assert found.servers[0].running == 8.0
+    # Once when it was recognised, once before, and once while it hung.
+    assert asked == 3
+
+
+def test_a_server_without_windows_is_measured_beside_one_that_has(
+    two: Servers, tmp_path: Path
+) -> None:
+    with HttpServer(llama_cpp) as other:
+        doors = [two.doors()[0], open_server(other.url, None)]
+        with GroupDoor(doors, observe_s=0.05) as door:
+            assert door.has_windows
+            assert "31 to 42 %" in door.cost
+            assert door.target.startswith("2 servers: vLLM 0.32.0 at http://127.0.0.1:")
+            window = door.window(WindowPlan(tmp_path, 10), silent)
+    assert len(window.traces) == 1
+    assert window.group is not None
+    assert window.group.servers[1].running == 1.0
+    assert "has no profile endpoint" in window.servers[1].problem
+
+
+def test_servers_that_share_a_folder_are_refused_before_a_window(
+    two: Servers, tmp_path: Path
+) -> None:
+    with open_servers(two.urls, [two.folders[0]] * 2, None) as door:
+        assert figures(None, door.metrics()).running == 16.0
+        with pytest.raises(InputError, match="cannot be told apart; give each server a folder"):
+            door.window(WindowPlan(tmp_path, 10), silent)
+    assert not any(method == "POST" for server in two.https for method, _ in server.asked)
+
+
+def test_urls_and_folders_that_do_not_fit_are_one_line(two: Servers, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="named twice"):
+        open_servers([two.urls[0], f"{two.urls[0]}/v1"], [], None)
+    with pytest.raises(InputError, match=r"give one for each URL, .* these are 1 for 2"):
+        open_servers(two.urls, [tmp_path], None)
+
+
+def test_closing_ends_the_windows_of_all(two: Servers, tmp_path: Path) -> None:
+    door = two.door()
+
+    def close_while_it_records(stage: str) -> None:
+        if stage.endswith("records 10000 ms"):
+            door.close()
+
+    with pytest.raises(DecodescopeError, match="left before the end of the window"):
+        door.window(WindowPlan(tmp_path, 10_000), close_while_it_records)
+    assert not any(replica.load.recording for replica in two.replicas)
+
+
+def test_an_interruption_ends_the_windows_of_all(two: Servers, tmp_path: Path) -> None:
+    begun = threading.Barrier(2, lambda: os.kill(os.getpid(), signal.SIGINT))
+
+    def interrupt(stage: str) -> None:
+        if stage.endswith("records 10000 ms"):
+            begun.wait(10)
+
+    door = two.door()
+    with pytest.raises(KeyboardInterrupt):
+        door.window(WindowPlan(tmp_path, 10_000), interrupt)
+    assert not any(replica.load.recording for replica in two.replicas)
+    for server in two.https:
+        assert [path for method, path in server.asked if method == "POST"][-1] == "/stop_profile"
+
+
+def test_servers_that_are_told_a_folder_get_one_each(tmp_path: Path) -> None:
+    with HttpServer(Sglang()) as first, HttpServer(Sglang(v2=True)) as second:
+        clients = [ServerClient(parse_address(server.url)) for server in (first, second)]
+        doors = [ServerDoor(client, recognise(client), None, QUICK) for client in clients]
+        with GroupDoor(doors, observe_s=0.05) as door:
+            window = door.window(WindowPlan(tmp_path, 10, iterations=5), silent)
+    folders = [tmp_path / f"127.0.0.1-{server.port}" for server in (first, second)]
+    assert [path.parent for path in window.traces] == [
+        folders[0], folders[0], folders[1], folders[1]
+    ]  # fmt: skip
+    assert all("-decode." in path.name.lower() for path in window.traces)
+
+
+class Another(ScriptedDoor):
+    """A server that is another one after each look."""
+
+    def look_again(self) -> None:
+        self.name = f"{self.name}'"
+
+
+def test_one_that_was_silent_or_restarted_is_looked_at_again(tmp_path: Path) -> None:
+    first, second = Another(tmp_path, name="a"), Another(tmp_path, name="b")
+    first.answers = [metrics(1), "gone", metrics(2), metrics(3)]
+    second.answers = [metrics(1), metrics(2), metrics(3, 5.0), metrics(4)]
+    with GroupDoor([first, second]) as door:
+        for targets in ("a; b", "a; b", "a'; b", "a'; b'", "a'; b'"):
+            door.metrics()
+            assert door.target == f"2 servers: {targets}"
