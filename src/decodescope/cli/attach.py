@@ -121,7 +121,7 @@ def attach(
     check_writable(record, "--record", options.files)
     server = _ServerOptions(trace_dirs, token_file, token_variable)
     with _opened(targets, everything, server) as door, recording_writer(record) as writer:
-        current_ending().finishing = f\"{door.target}: its window is being closed\"
+        current_ending().finishing = f"{door.target}: its window is being closed"
         facts = replace(options, model=options.model or door.model).read()
         make_folder(folder, "--out")
         plan = WindowPlan(folder, duration_ms or _DEFAULT_MS, iterations)
