@@ -213,7 +213,7 @@ def _bundled_rule(row: Mapping[str, Any]) -> NameRule:
 def _user_rules(text: str, source: str) -> tuple[NameRule, ...]:
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InputError(f"{source}: no TOML ({error}); see roles.toml for the form") from error
     rows = document.get("rule")
     if not isinstance(rows, list) or set(document) != {"rule"} or len(rows) > _MAX_RULES:
