@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from decodescope.analyzer.readers.byte_source import ByteSource
+from decodescope.analyzer.readers.growing_columns import Growing
 from decodescope.analyzer.readers.nsys.database import SQLITE_ERRORS, NsysDatabase
 from decodescope.analyzer.readers.nsys.events import (
     GPU_TABLES,
@@ -143,15 +144,16 @@ def _trace(database: NsysDatabase) -> Trace:
     findings += names.findings()
     base_ns = usable_base(_base_ns(database), findings)
     table, moved = names.sorted_table()
-    host_calls = sorted_host_events((calls,), moved)
+    host_calls = sorted_host_events(Growing(HostEvents, (calls,)), moved)
+    del calls
     return Trace(
         source=Source(path=database.path, format="nsys-sqlite", events=database.rows_read),
         names=table,
         device_names=gpu_names(database),
-        ops=sorted_gpu_ops(gpu, moved, host_calls, findings),
+        ops=sorted_gpu_ops(Growing(GpuOps, (gpu,)), moved, host_calls, findings),
         calls=host_calls,
-        cpu_ops=sorted_host_events((operators,), moved),
-        ranges=sorted_host_events((ranges,), moved),
+        cpu_ops=sorted_host_events(Growing(HostEvents, (operators,)), moved),
+        ranges=sorted_host_events(Growing(HostEvents, (ranges,)), moved),
         findings=tuple(findings),
         capture=None,
         base_ns=base_ns,
