@@ -98,12 +98,11 @@ class NameRules:
 
     def meaning(self, name: str) -> NameMeaning:
         """The meaning of a name, by its first `_SEARCHED` characters."""
-        return _meaning(self, name)
+        return _meaning(self, name[:_SEARCHED])
 
 
-@lru_cache(maxsize=16_384)
-def _meaning(rules: NameRules, name: str) -> NameMeaning:
-    searched = name[:_SEARCHED]
+@lru_cache(maxsize=1 << 18)
+def _meaning(rules: NameRules, searched: str) -> NameMeaning:
     lower = searched.lower()
     for rule in rules.rules:
         if rule.pattern.found_in(searched, lower) and not (

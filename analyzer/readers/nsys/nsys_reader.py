@@ -12,7 +12,7 @@ import numpy as np
 
 from decodescope.analyzer.readers.byte_source import ByteSource
 from decodescope.analyzer.readers.growing_columns import Growing
-from decodescope.analyzer.readers.nsys.database import SQLITE_ERRORS, NsysDatabase
+from decodescope.analyzer.readers.nsys.database import MAX_TEXT_BYTES, SQLITE_ERRORS, NsysDatabase
 from decodescope.analyzer.readers.nsys.events import (
     GPU_TABLES,
     all_gpu_ops,
@@ -21,6 +21,7 @@ from decodescope.analyzer.readers.nsys.events import (
     process_of,
 )
 from decodescope.analyzer.readers.trace_columns import (
+    MAX_NAME,
     PROCESS_SHIFT,
     Names,
     Shapes,
@@ -139,6 +140,7 @@ def _trace(database: NsysDatabase) -> Trace:
     gpu_pid = process_of(global_pid)
     gpu, calls = own_correlations(gpu, gpu_pid, calls)
     gpu = own_devices(database, gpu, gpu_pid, findings)
+    device_names = gpu_names(database)
     whole_graphs = int(np.count_nonzero(gpu.kind == GRAPH))
     findings += _findings(database, left_open, whole_graphs)
     findings += names.findings()
@@ -149,7 +151,7 @@ def _trace(database: NsysDatabase) -> Trace:
     return Trace(
         source=Source(path=database.path, format="nsys-sqlite", events=database.rows_read),
         names=table,
-        device_names=gpu_names(database),
+        device_names=device_names,
         ops=sorted_gpu_ops(Growing(GpuOps, (gpu,)), moved, host_calls, findings),
         calls=host_calls,
         cpu_ops=sorted_host_events(Growing(HostEvents, (operators,)), moved),
@@ -185,7 +187,14 @@ def _findings(database: NsysDatabase, left_open: int, whole_graphs: int) -> Iter
     ]
     if messages:
         yield Finding(
-            "nsys_diagnostics", f"Nsight Systems warned {len(messages)} times: {messages[0]}"
+            "nsys_diagnostics",
+            f"Nsight Systems warned {len(messages)} times: {messages[0][:MAX_NAME]}",
+        )
+    if database.too_long:
+        yield Finding(
+            "too_long_texts",
+            f"texts of over {MAX_TEXT_BYTES >> 20} MiB, as no profiler writes, are left out of "
+            f"{', '.join(sorted(database.too_long))}, and so are texts that follow them",
         )
 
 
