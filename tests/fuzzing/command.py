@@ -17,7 +17,7 @@ from tests.fuzzing.record import Record
 from tests.fuzzing.workers import Result, run_all
 
 _SHOWN_PROBLEMS = 40
-_CASES_A_RECORD = 2000
+_CASES_A_RECORD = 250
 
 
 def main() -> int:
