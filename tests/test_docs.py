@@ -102,6 +102,18 @@ def test_a_page_can_be_read_in_one_sitting_and_all_of_them_in_a_day(repository: 
     assert sum(len(text.split()) for name, text in docs.items() if name[:5] == "docs/") <= 45_000
 
 
+def test_each_statement_on_security_names_a_test(repository: Path) -> None:
+    text = (repository / "docs/security.md").read_text()
+    statements = re.findall(r"^- (.*?)(?=^- |^#|\Z)", text, re.MULTILINE | re.DOTALL)
+    assert len(statements) > 25
+    for statement in statements:
+        named = re.search(r"\.\s+`(tests/[\w/]+\.py)::(test_\w+)`\s*\Z", statement)
+        assert named, statement
+        file, name = named.groups()
+        code = (repository / file).read_text()
+        assert re.search(rf"^(?:async )?def {name}\(", code, re.MULTILINE), statement
+
+
 def test_each_decision_has_a_number_and_at_most_80_words(repository: Path) -> None:
     text = (repository / "docs/decisions.md").read_text()
     decisions = re.findall(r"^\*\*(\d+b?)\. .*?(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)

@@ -1,6 +1,7 @@
 """The fuzzer: the same cases everywhere, and no fault that it would not notice."""
 
 import hashlib
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -8,9 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from decodescope.analyzer.errors import InputError
+from tests.fuzzing import corpus
 from tests.fuzzing.case import Case
 from tests.fuzzing.checks import check_end, check_files, check_output
 from tests.fuzzing.kinds import KINDS, case_of, kind_of
+from tests.fuzzing.record import Record
+from tests.fuzzing.workers import Result
 from tests.helpers.command import Done
 
 ANALYZE = Case(("analyze", "a.json", "--json"), {"a.json": b"{}"})
@@ -18,6 +23,8 @@ ANALYZE = Case(("analyze", "a.json", "--json"), {"a.json": b"{}"})
 FAULTY = """
 import sys
 from tests.fuzzing import process, workers
+from decodescope.analyzer.errors import InputError
+from tests.fuzzing import corpus
 from tests.fuzzing.case import Case
 bodies = sys.argv[1:]
 workers.LIMIT_S = 3.0
@@ -51,7 +58,7 @@ def hash_of_cases() -> str:
 
 
 def test_a_case_is_the_same_in_another_process(repository: Path) -> None:
-    assert {kind_of(7, number) for number in range(80)} == KINDS.keys()
+    assert {kind_of(7, number) for number in range(400)} == KINDS.keys()
     assert case_of(7, 0) != case_of(8, 0)
     done = subprocess.run(
         [sys.executable, "-c", CASES],
@@ -98,6 +105,36 @@ def test_a_changed_input_is_a_failure(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(b"")
     with pytest.raises(AssertionError, match=r"a\.json was changed"):
         check_files(ANALYZE, tmp_path)
+
+
+def test_a_failed_case_is_kept_and_runs_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(corpus, "_FOLDER", tmp_path / "corpus")
+    corpus.corpus.cache_clear()
+    failed = Case(("analyze", "\udc80"), {"a": b"\x00\xff"}, frames=((True, b"[]"),))
+    corpus.keep(failed)
+    assert corpus.corpus() == (failed,)
+    assert (case_of(7, -1), kind_of(7, -1)) == (failed, "corpus")
+    corpus.corpus.cache_clear()
+
+
+def test_a_run_goes_on_where_its_record_ends(tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    first = Record.read(path, 5, "ranks", resume=True)
+    numbers = list(itertools.islice(first.numbers(), 3))
+    first.next = numbers[-1] + 1
+    first.add([Result(number, "ranks", 0, "", 0.5) for number in numbers], 2.0)
+    first.write(path)
+    again = Record.read(path, 5, "ranks", resume=True)
+    assert next(again.numbers()) > numbers[-1]
+    again.add([Result(next(again.numbers()), "ranks", None, "a fault", 0.5)], 1.0)
+    assert (again.cases, again.failed, again.seconds) == (4, 1, 3.0)
+    assert again.kinds["ranks"]["exit_codes"] == {"0": 3, "None": 1}
+    assert [run["cases"] for run in again.runs] == [3, 1]
+    with pytest.raises(InputError, match="of seed 5"):
+        Record.read(path, 6, "ranks", resume=True)
+    assert Record.read(path, 6, "ranks", resume=False).cases == 0
 
 
 @pytest.mark.slow

@@ -52,7 +52,7 @@ def _complete(app: DecodescopeApp) -> bool:
         return view.attached.is_known
     if view.window is not None:
         return True
-    # A replay stops at a window, and no other follows one that cannot be read.
-    failed = view.banner is not None and view.banner.severity == "error"
-    is_stuck = failed and view.kind == "replay" and not view.following
-    return (view.state in _ENDED or is_stuck) and not view.analysing
+    # A replay waits at its last window, which may be unreadable or of another variant.
+    replay = view.playback
+    waits = replay is not None and replay.state == "paused" and replay.arrived
+    return (view.state in _ENDED or waits) and not view.analysing

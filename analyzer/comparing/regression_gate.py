@@ -25,6 +25,7 @@ from decodescope.analyzer.schema.run_report import RunWorkload
 from decodescope.analyzer.text.formatting import interval_text, ratio_text, significant
 from decodescope.analyzer.vocabulary.words import step_ratio_text
 
+INCONCLUSIVE_GATE = "inconclusive_gate"
 _NEW_BASELINE = "measure a new baseline with compare --json"
 _SOFTWARE = ("decodescope", "torch", "triton", "transformers", "cuda", "driver")
 
@@ -174,7 +175,7 @@ def _judge(
         failures.append(sentence)
     else:
         message = f"{sentence}; this may be noise, measure more rounds"
-        findings.append(Finding("inconclusive_gate", message))
+        findings.append(Finding(INCONCLUSIVE_GATE, message))
 
 
 def _speed(variant: str, before: Sequence[float], now: Sequence[float]) -> tuple[str, SpeedRatio]:

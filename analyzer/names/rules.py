@@ -98,12 +98,11 @@ class NameRules:
 
     def meaning(self, name: str) -> NameMeaning:
         """The meaning of a name, by its first `_SEARCHED` characters."""
-        return _meaning(self, name)
+        return _meaning(self, name[:_SEARCHED])
 
 
-@lru_cache(maxsize=16_384)
-def _meaning(rules: NameRules, name: str) -> NameMeaning:
-    searched = name[:_SEARCHED]
+@lru_cache(maxsize=1 << 18)
+def _meaning(rules: NameRules, searched: str) -> NameMeaning:
     lower = searched.lower()
     for rule in rules.rules:
         if rule.pattern.found_in(searched, lower) and not (
@@ -213,7 +212,7 @@ def _bundled_rule(row: Mapping[str, Any]) -> NameRule:
 def _user_rules(text: str, source: str) -> tuple[NameRule, ...]:
     try:
         document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InputError(f"{source}: no TOML ({error}); see roles.toml for the form") from error
     rows = document.get("rule")
     if not isinstance(rows, list) or set(document) != {"rule"} or len(rows) > _MAX_RULES:

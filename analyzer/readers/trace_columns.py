@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from decodescope.analyzer.readers.growing_columns import Growing
 from decodescope.analyzer.schema.kernel_report import LaunchShape
 from decodescope.analyzer.schema.report import Finding
 from decodescope.analyzer.trace import GpuOps, HostEvents, Int32s, Int64s, Intervals, row_numbers
@@ -153,26 +154,37 @@ def own_ids(ids: Int64s, place: Int64s | int, least: int = 1) -> Int64s:
     return np.where(valid, ids + (place << PROCESS_SHIFT), NOT_GIVEN)
 
 
-def sorted_host_events(parts: Sequence[HostEvents], names: Int32s) -> HostEvents:
+def sorted_host_events(growing: Growing[HostEvents], names: Int32s) -> HostEvents:
     """Host events by (start, longest first), then by pid, thread, correlation and name, so that the
     order of a file does not matter. `names` holds the new number of each name."""
-    events = HostEvents.concatenate(parts)
-    events = replace(events, name=names[events.name])
-    ties = (events.name, events.correlation, events.tid, events.pid)
-    return events.take(np.lexsort((*ties, -events.end_ns, events.start_ns)))
+
+    def order() -> Int64s:
+        events = growing.rows()
+        ties = (events.name, events.correlation, events.tid, events.pid)
+        return np.lexsort((*ties, -events.end_ns, events.start_ns))
+
+    growing.change(name=names[growing.rows().name])
+    return growing.keep(order()).rows()
 
 
 def sorted_gpu_ops(
-    ops: GpuOps, names: Int32s, calls: HostEvents, findings: list[Finding]
+    growing: Growing[GpuOps], names: Int32s, calls: HostEvents, findings: list[Finding]
 ) -> GpuOps:
     """GPU ops by (start, end, device, stream, correlation, name), each with its launch call.
 
     `names` holds the new number of each name. Correlation ids that several calls share are reported
     to `findings`.
     """
-    ops = replace(ops, name=names[ops.name], kind=ops.kind.astype(np.int8, copy=False))
-    ties = (ops.name, ops.correlation, ops.stream, ops.device)
-    ops = ops.take(np.lexsort((*ties, ops.end_ns, ops.start_ns)))
+
+    def order() -> Int64s:
+        ops = growing.rows()
+        ties = (ops.name, ops.correlation, ops.stream, ops.device)
+        return np.lexsort((*ties, ops.end_ns, ops.start_ns))
+
+    ops = growing.rows()
+    growing.change(name=names[ops.name], kind=ops.kind.astype(np.int8, copy=False))
+    del ops
+    ops = growing.keep(order()).rows()
     if len(ops) >= _UNTIMED_OPS and not ops.length_ns.any():
         message = f"none of the {len(ops):,} GPU ops has a duration: they were counted, not timed"
         findings.append(Finding("counted_kernels", f"{message}, and no figure is given"))

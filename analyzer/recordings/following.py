@@ -67,7 +67,7 @@ class FollowedRecording:
                 self.recording.read_on(growing=growing)
             except OSError as error:
                 raise TraceError(f"{self.path}: cannot be read ({error.strerror})") from error
-            self.growing = growing and not self.recording.findings
+            self.growing = growing and not self.recording.cut
             return True
 
     def ending(self) -> Ending:

@@ -30,8 +30,9 @@ from decodescope.analyzer.recordings.frames import (
     MAGIC,
     VERSION,
     CutFrame,
-    RecordedMessage,
+    Frame,
     TakenFrame,
+    UnknownFrame,
     WindowFrame,
     read_frame,
 )
@@ -72,9 +73,11 @@ class Recording:
     """The complete frames of a recording, which stay in the file until they are read; `opened`
     opens it.
 
-    `findings` lists what is wrong with the file: a tail that was cut off, an unreadable frame.
-    `times_ns`, which never decrease, and `offsets` have one item a frame; `events` are all frames
-    but statistics. They only grow, by `read_on`; everything else may run in other threads.
+    `cut` says where the file is damaged or ends inside a frame, "" if it does not. `unknown` counts
+    frames that a later version wrote and that are left out; `newest` is the greeting with the
+    latest protocol. `times_ns`, which never decrease, and `offsets` have one item a frame; `events`
+    are all frames but statistics. They only grow, by `read_on`; everything else may run in other
+    threads.
     """
 
     path: Path
@@ -82,41 +85,62 @@ class Recording:
     times_ns: "array[int]" = field(default_factory=lambda: array("q"))
     offsets: "array[int]" = field(default_factory=lambda: array("q"))
     events: list[RecordedFrame] = field(default_factory=list)
-    findings: tuple[Finding, ...] = ()
+    cut: str = ""
+    unknown: int = 0
+    newest: Hello | None = None
     end: int = 0
+    version: int = 0
 
     def read_on(self, most: int | None = None, growing: bool = False) -> None:
         """Check what follows the frames that are known, holding one in memory at a time; with
         `most`, up to that many in all. If it is `growing`, an incomplete last frame is left for
-        later. Nothing follows an unreadable frame.
+        later. Nothing follows a damaged frame.
 
         Raises:
             TraceError: the file is not a recording, or has another version.
             OSError: it cannot be read.
         """
         with self.opened() as file:
-            if not self.offsets:
-                _check_header(self.path, file)
+            if not self.version:
+                self.version = _version(self.path, file)
                 self.end = file.tell()
             file.seek(self.end)
-            while not self.findings and (most is None or len(self.offsets) < most):
+            while not self.cut and (most is None or len(self.offsets) < most):
                 try:
-                    frame = read_frame(file)
+                    self._add(read_frame(file, self.version))
                 except EOFError:
                     break
+                except UnknownFrame:
+                    self.unknown += 1
                 except TraceError as error:
                     if not (growing and isinstance(error, CutFrame)):
-                        cut = f"{self.path}: {error} at byte {self.end}; kept the rest"
-                        self.findings = (Finding("recording_cut", cut),)
+                        self.cut = f"{error} at byte {self.end}; kept what is before it"
                     break
-                _check_protocol(self.path, frame.message)
-                t_ns = max(frame.t_ns, self.duration_ns)
-                if not isinstance(frame.message, STATISTICS):
-                    self.events.append(RecordedFrame(t_ns, frame.message, self.end))
-                self.offsets.append(self.end)
                 self.end = file.tell()
-                # Last: whoever sees it in another thread finds all of the frame.
-                self.times_ns.append(t_ns)
+
+    def _add(self, frame: Frame) -> None:
+        message, t_ns = frame.message, max(frame.t_ns, self.duration_ns)
+        if not isinstance(message, STATISTICS):
+            self.events.append(RecordedFrame(t_ns, message, self.end))
+        if isinstance(message, Hello):
+            self.newest = max(self.newest or message, message, key=lambda one: one.protocol)
+        self.offsets.append(self.end)
+        # Last: whoever sees it in another thread finds all of the frame.
+        self.times_ns.append(t_ns)
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is wrong with the file, and what a later version wrote into it."""
+        found = [Finding("recording_cut", f"{self.path}: {self.cut}")] if self.cut else []
+        newest = self.newest
+        if self.unknown or (newest is not None and newest.protocol > PROTOCOL_VERSION):
+            writer = None if newest is None else newest.environment.get("decodescope")
+            message = (
+                f"{self.path}: recorded by a later decodescope; {self.unknown} frames are left out;"
+                f" open it with {f'version {writer}' if writer else 'that version'}"
+            )
+            found.append(Finding("recording_newer", message))
+        return tuple(found)
 
     @property
     def duration_ns(self) -> int:
@@ -136,9 +160,9 @@ class Recording:
         if number >= len(self.times_ns):
             return
         with self.opened() as file:
-            file.seek(self.offsets[number])
             while number < len(self.times_ns):
-                message = read_frame(file).message
+                file.seek(self.offsets[number])
+                message = read_frame(file, self.version).message
                 yield RecordedFrame(self.times_ns[number], message, self.offsets[number])
                 number += 1
 
@@ -184,7 +208,7 @@ class Recording:
         """
         with self.opened() as file:
             file.seek(window.offset)
-            frame = read_frame(file)
+            frame = read_frame(file, self.version)
         count, packed = 1, tuple[bytes, ...]()
         if isinstance(frame, WindowFrame):
             packed = (frame.trace_gz,)
@@ -274,23 +298,16 @@ def recording_in(data: bytes | bytearray, path: str) -> Recording:
     return recording
 
 
-def _check_header(path: Path, file: BinaryIO) -> None:
+def _version(path: Path, file: BinaryIO) -> int:
     header = file.read(len(HEADER))
     if len(header) < len(HEADER) or not header.startswith(MAGIC):
         raise TraceError(f"{path}: not a decodescope recording; record one with --record FILE")
-    if header[-1] != VERSION:
+    if not 1 <= header[-1] <= VERSION:
         raise TraceError(
-            f"{path}: recording of format {header[-1]}, this decodescope reads format {VERSION};"
+            f"{path}: recording of format {header[-1]}, this decodescope reads up to {VERSION};"
             " open it with the version that wrote it"
         )
-
-
-def _check_protocol(path: Path, message: RecordedMessage) -> None:
-    if isinstance(message, Hello) and message.protocol > PROTOCOL_VERSION:
-        raise TraceError(
-            f"{path}: recorded with worker protocol {message.protocol}, this decodescope "
-            f"reads up to {PROTOCOL_VERSION}; open it with the version that wrote it"
-        )
+    return header[-1]
 
 
 def _that_matter(frames: Sequence[RecordedFrame], recent: int) -> list[RecordedFrame]:

@@ -64,6 +64,28 @@ def test_the_gate_against_a_baseline(
     assert len(written["comparison"]["gate"]["failures"]) == 1
 
 
+@pytest.mark.parametrize("options", [(), ("--json",), ("--out", "out"), ("gate",)])
+def test_what_is_inconclusive_is_one_line_in_every_output(
+    decodescope: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    options: tuple[str, ...],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    noisy = {"eager": [20.0, 30.0, 28.0], "compiled": [30.0, 20.0, 29.0]}
+    now = compare_runs(runs_of(noisy), {})
+    monkeypatch.setattr(compare, "compare_variants", lambda request, tell: now)
+    if options == ("gate",):
+        before = {"eager": [31.0, 29.0, 30.0], "compiled": [26.0, 27.0, 26.5]}
+        old = baseline(tmp_path, compare_runs(runs_of(before), {}))
+        options = ("--fail-on-regression", "5", "--baseline", old)
+    done = decodescope(*COMPARE, *options)
+    assert done.code == 0
+    (line,) = [line for line in done.err.splitlines() if "inconclusive" in line]
+    assert line.startswith("inconclusive: compiled against eager: x1.013 (95 %: x")
+    assert ("eager, 26.0 tokens/s after 30.0: 13.3 % slower" in line) == ("--baseline" in options)
+
+
 def test_a_baseline_that_does_not_fit_is_refused_and_costs_nothing(
     decodescope: Command, measured: Comparison, tmp_path: Path
 ) -> None:

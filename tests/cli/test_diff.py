@@ -58,6 +58,17 @@ def test_what_is_inconclusive_is_said_on_stderr(decodescope: Command, folder: Pa
     assert decodescope("diff", base, base).err == ""
 
 
+def test_sides_without_steps_are_inconclusive_in_every_output(
+    decodescope: Command, folder: Path
+) -> None:
+    base = trace_file(folder / "a.json", 200, 203, 199)
+    (folder / "b.json").write_bytes(document([op(0, 5_000, 1)]))
+    for options in ([], ["--json"], ["--out", str(folder / "out")]):
+        done = decodescope("diff", base, str(folder / "b.json"), *options)
+        assert done.code == 0
+        assert done.err.splitlines()[-1] == "inconclusive: no ratio: a side has no steps"
+
+
 def test_several_traces_a_side(decodescope: Command, folder: Path) -> None:
     files = {
         name: [
@@ -99,6 +110,7 @@ def test_sides_that_differ_have_no_gate(decodescope: Command, folder: Path) -> N
         files.append(str(path))
     done = decodescope("diff", *files)
     assert done.out.startswith("A and B differ in batch 4 against 1: step 200 µs in A")
+    assert done.err == "inconclusive: A and B differ in batch 4 against 1\n"
     refused = decodescope("diff", *files, "--fail-on-regression", "5")
     assert refused.code == 2
     assert "A and B differ in batch 4 against 1" in refused.error_line

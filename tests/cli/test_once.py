@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from decodescope.analyzer.protocol.messages import State
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.recordings.recording import read_recording
 from tests.helpers.command import Command
+from tests.helpers.recordings import hello, record, stats, window
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 TRACE = str(DATA / "cpu_two_blocks.json.gz")
@@ -47,6 +49,17 @@ def test_a_recording_whose_last_window_is_damaged_is_drawn_with_the_reason(
         assert (done.code, done.err) == (0, "")
         assert "record it again" in done.out or "memory-bound" in done.out
         assert "1,454 tok/s" in done.out
+
+
+@pytest.mark.timeout(60)
+def test_a_recording_whose_last_window_is_of_another_variant_is_drawn_without_it(
+    decodescope: Command, tmp_path: Path
+) -> None:
+    messages = [hello(), State("running", "fused"), window(tmp_path, 1, "eager"), stats(1)]
+    path = record(tmp_path / "run.dsrec", messages)
+    done = decodescope("open", str(path), "--once", "--size", "100x30")
+    assert (done.code, done.err) == (0, "")
+    assert "run.dsrec" in done.out
 
 
 def test_a_live_run_is_drawn_after_its_first_window(

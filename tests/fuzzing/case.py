@@ -20,15 +20,18 @@ ODD_NUMBERS = (
 class Case:
     """Run `decodescope *arguments` in a folder with `files`; it may write only `outputs`.
 
-    `links` are symbolic ones inside the folder: name → target. `decodes` lets a `run` go on to
-    decode; otherwise it ends when the model is loaded. `is_planted`: the trace is whole, and
-    `analyze --json` must say that a step of it takes `step_ns` (None: that it has no step).
+    `links` are symbolic ones inside the folder: name → target; `environment` changes variables.
+    With `frames`, a browser sends them to a server instead (whether each is text). `decodes` lets a
+    `run` go on to decode; otherwise it ends when the model is loaded. `is_planted`: the trace is
+    whole, and `analyze --json` must say that a step of it takes `step_ns` (None: that it has none).
     """
 
     arguments: tuple[str, ...]
     files: dict[str, bytes] = field(default_factory=dict)
     outputs: tuple[str, ...] = ()
     links: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    frames: tuple[tuple[bool, bytes], ...] = ()
     decodes: bool = False
     is_planted: bool = False
     step_ns: int | None = None

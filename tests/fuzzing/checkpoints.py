@@ -18,7 +18,7 @@ _WORDS = (
 
 
 @cache
-def _whole() -> dict[str, bytes]:
+def whole_checkpoint() -> dict[str, bytes]:
     """A small Llama's files, with a tokenizer of whole words and an index of one weights file."""
     import torch
     from tokenizers import Tokenizer, models, pre_tokenizers
@@ -51,7 +51,7 @@ def _quantized(layout: str) -> dict[str, bytes]:
     from safetensors.torch import load, save
 
     dtype = torch.int8 if layout == "int8" else torch.float8_e4m3fn
-    tensors = load(_whole()[_WEIGHTS])
+    tensors = load(whole_checkpoint()[_WEIGHTS])
     for name in [name for name in tensors if name.endswith("proj.weight")]:
         # Codes of small values: the text does not matter.
         tensors[name] = (tensors[name] * 100).to(dtype)
@@ -61,8 +61,8 @@ def _quantized(layout: str) -> dict[str, bytes]:
     weights = {"num_bits": 8, "type": "int" if layout == "int8" else "float", "symmetric": True}
     group = {"targets": ["Linear"], "weights": weights | {"strategy": "channel"}}
     method = {"quant_method": "compressed-tensors", "config_groups": {"group_0": group}}
-    config = json.loads(_whole()["config.json"]) | {"quantization_config": method}
-    files = _whole() | {_WEIGHTS: save(tensors, {"format": "pt"})}
+    config = json.loads(whole_checkpoint()["config.json"]) | {"quantization_config": method}
+    files = whole_checkpoint() | {_WEIGHTS: save(tensors, {"format": "pt"})}
     if layout != "whole":
         files["config.json"] = json.dumps(config).encode()
     return files | {_LIST: _index(files[_WEIGHTS])}
@@ -85,7 +85,7 @@ def _header_bytes(weights: bytes) -> int:
 def checkpoint_case(rng: random.Random) -> Case:
     """`run` of a checkpoint, quantized or not, with one or two damaged files."""
     layout = rng.choice(("int8", "fp8", "whole", "none", "none", "none"))
-    files = dict(_whole() if layout == "none" else _quantized(layout))
+    files = dict(whole_checkpoint() if layout == "none" else _quantized(layout))
     if rng.random() < 0.7:
         del files[_LIST]
     names = rng.choices((*files, "config.json", "config.json"), k=rng.choice((0, 1, 1, 1, 2)))

@@ -3,12 +3,16 @@
 import random
 from collections.abc import Callable
 
+from tests.fuzzing.browser import browser_case
 from tests.fuzzing.case import Case, weighted
 from tests.fuzzing.checkpoints import checkpoint_case
+from tests.fuzzing.corpus import corpus
 from tests.fuzzing.databases import database_case
 from tests.fuzzing.lines import line_case
 from tests.fuzzing.planted import planted_case
+from tests.fuzzing.ranks import rank_case
 from tests.fuzzing.recordings import recording_case
+from tests.fuzzing.surroundings import environment_case, settings_case
 from tests.fuzzing.traces import byte_case, event_case, rocprof_case
 
 KINDS: dict[str, Callable[[random.Random], Case]] = {
@@ -20,18 +24,27 @@ KINDS: dict[str, Callable[[random.Random], Case]] = {
     "recording": recording_case,
     "checkpoint": checkpoint_case,
     "options": line_case,
+    "ranks": rank_case,
+    "environment": environment_case,
+    "settings": settings_case,
+    "browser": browser_case,
 }
+CORPUS = "corpus"
 _SHARES = {
     "events": 30, "planted": 30, "bytes": 20, "sqlite": 12, "rocprof": 5, "recording": 10,
-    "checkpoint": 6, "options": 17,
+    "checkpoint": 6, "options": 17, "ranks": 8, "environment": 10, "settings": 6, "browser": 3,
 }  # fmt: skip
 
 
 def kind_of(seed: int, number: int) -> str:
-    """The kind of case `number`."""
+    """The kind of case `number`; those below 0 are kept ones."""
+    if number < 0:
+        return CORPUS
     return weighted(random.Random(f"{seed} {number} kind"), _SHARES)
 
 
 def case_of(seed: int, number: int) -> Case:
     """Case `number` of `seed`: the same on every machine."""
+    if number < 0:
+        return corpus()[number]
     return KINDS[kind_of(seed, number)](random.Random(f"{seed} {number}"))

@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
+from unittest import mock
 
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.cli.main import main
 from decodescope.variants.comparing import job_process
 from decodescope.variants.measuring import run
+from tests.fuzzing.browser import talk
 from tests.fuzzing.case import Case
 from tests.fuzzing.checks import check_end, check_files, check_output
 from tests.helpers.command import Done
@@ -65,9 +67,10 @@ class Runner:
             os.ftruncate(stream, 0)
             os.lseek(stream, 0, os.SEEK_SET)
         sys.argv = ["decodescope", *case.arguments]
-        with _decoding(case.decodes), _inside(folder):
+        variables = mock.patch.dict(os.environ, case.environment)
+        with _decoding(case.decodes), _inside(folder), variables:
             try:
-                main()
+                sys.exit(talk(case.frames)) if case.frames else main()
             except SystemExit as end:
                 code = end.code
         assert isinstance(code, int)
@@ -77,9 +80,10 @@ class Runner:
 
 def _write(case: Case, folder: Path) -> None:
     for name, data in case.files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(data)
     for name, target in case.links.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).symlink_to(target)
 
 

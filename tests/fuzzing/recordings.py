@@ -1,9 +1,11 @@
-"""Cases of recordings: messages of odd values, frames out of place, damaged bytes."""
+"""Cases of recordings: messages of odd values, frames out of place, damaged bytes, frames and
+checksums that lie."""
 
 import copy
 import gzip
 import random
 import struct
+import zlib
 from functools import cache
 from typing import Any
 
@@ -16,8 +18,17 @@ from decodescope.analyzer.protocol.attach_messages import (
     TracesOf,
     WindowTaken,
 )
+from decodescope.analyzer.protocol.messages import TraceReady
 from decodescope.analyzer.recordings.bundled import bundled_recordings
-from decodescope.analyzer.recordings.frames import Frame, MessageFrame, TakenFrame
+from decodescope.analyzer.recordings.frames import (
+    MAGIC,
+    VERSION,
+    Frame,
+    MessageFrame,
+    TakenFrame,
+    WindowFrame,
+)
+from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.analyzer.schema.report import ObserverReport
 from decodescope.analyzer.schema.servers_report import ServerFigures
 from tests.fuzzing.case import Case
@@ -25,20 +36,19 @@ from tests.fuzzing.damage import ODD_VALUES, as_json, damage_bytes, damage_event
 from tests.fuzzing.traces import trace_case, window
 
 _LENGTH = struct.Struct(">I")
-_HEADER_BYTES = 6
+_LENGTHS = (0, 1, 5, 1 << 16, (64 << 20) + 1, (1 << 32) - 1)
 
 
 @cache
-def _recorded() -> tuple[bytes, tuple[bytes, ...]]:
-    """The header of a bundled recording and some of its frames: a few messages, one window."""
-    data = bundled_recordings()[1].read_bytes()
-    at, frames = _HEADER_BYTES, []
-    while at < len(data):
-        end = at + _LENGTH.size + _LENGTH.unpack_from(data, at)[0]
-        frames.append(data[at + _LENGTH.size : end])
-        at = end
-    windows = [frame for frame in frames if len(frame) > 10_000]
-    return data[:_HEADER_BYTES], (*frames[:12], windows[0])
+def _recorded() -> tuple[bytes, ...]:
+    """Some frames of a bundled recording: a few messages, then one window."""
+    recording = read_recording(bundled_recordings()[1])
+    frames = [MessageFrame(one.t_ns, one.message) for one in recording.events
+              if not isinstance(one.message, TraceReady)]  # fmt: skip
+    window = recording.windows[0]
+    assert isinstance(window.message, TraceReady)
+    last = WindowFrame(window.t_ns, window.message, recording.packed_traces(window)[0])
+    return (*map(msgspec.msgpack.encode, frames[:12]), msgspec.msgpack.encode(last))
 
 
 @cache
@@ -59,9 +69,8 @@ def _attached() -> tuple[bytes, ...]:
 
 def recording_case(rng: random.Random) -> Case:
     """A command that reads a recording of damaged messages, frames or bytes."""
-    header, bodies = _recorded()
     attached = rng.random() < 0.3
-    frames = [msgspec.msgpack.decode(body) for body in (_attached() if attached else bodies)]
+    frames = [msgspec.msgpack.decode(body) for body in (_attached() if attached else _recorded())]
     count = rng.choice((1, 2)) if attached else 1
     windows = [gzip.compress(_window(rng), 1, mtime=0) for _ in range(count)]
     frames[-1][-1] = windows if attached else windows[0]
@@ -71,11 +80,25 @@ def recording_case(rng: random.Random) -> Case:
         _damage(rng.choice(frames), rng)
     if rng.random() < 0.3:
         rng.shuffle(frames)
+    version = rng.choice((1, 1, VERSION, VERSION, VERSION, VERSION + 1))
     encoded = [msgspec.msgpack.encode(frame) for frame in frames]
-    data = header + b"".join(_LENGTH.pack(len(body)) + body for body in encoded)
+    data = MAGIC + bytes([version])
+    data += b"".join(_framed(body, version, rng) for body in encoded)
     if rng.random() < 0.4:
         data = damage_bytes(data, rng)
-    return trace_case(rng, rng.choice(("live.dsrec", "live.json")), data)
+    name = rng.choice(("live.dsrec", "live.json"))
+    if rng.random() < 0.15:
+        return Case(("open", name, "--once", "--size", "80x24"), {name: data})
+    return trace_case(rng, name, data)
+
+
+def _framed(body: bytes, version: int, rng: random.Random) -> bytes:
+    """A frame whose length or checksum is, now and then, another one."""
+    length = _LENGTH.pack(len(body) if rng.random() < 0.98 else rng.choice(_LENGTHS))
+    if version == 1:
+        return length + body
+    checksum = zlib.crc32(length + body) ^ (rng.random() < 0.02)
+    return length + _LENGTH.pack(checksum) + body
 
 
 def _window(rng: random.Random) -> bytes:

@@ -63,7 +63,7 @@ class Speed(Struct, frozen=True, tag="speed"):
 class Playback(Struct, frozen=True):
     """Where a replay is, how fast it runs, and what it could jump to; times are since the
     recording began. A recording that is `growing` is still being written; while it is followed,
-    every new message is shown at once."""
+    every new message is shown at once. It has `arrived` when the last jump was delivered."""
 
     position_ns: int
     duration_ns: int
@@ -71,6 +71,7 @@ class Playback(Struct, frozen=True):
     state: Literal["following", "playing", "paused", "ended"]
     marks: tuple[RecordingMark, ...]
     growing: bool = False
+    arrived: bool = True
 
 
 LinkEvent = WorkerMessage | WorkerDied | FileHealth | Jumped | AttachMessage

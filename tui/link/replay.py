@@ -66,6 +66,7 @@ class ReplayLink(Link):
         self._frames: Iterator[RecordedFrame] = iter(())
         self._number = 0
         self._jumping = False
+        self._arrived = False
         self._waiting: deque[LinkEvent] = deque()
         self._ended = True
         self._closed = False
@@ -84,7 +85,9 @@ class ReplayLink(Link):
         while not self._closed:
             self._changed.clear()
             if self._waiting:
-                return self._waiting.popleft()
+                event = self._waiting.popleft()
+                self._arrived |= isinstance(event, Jumped) and not self._jumping
+                return event
             recording = self._recording
             try:
                 if recording is None or (self._ended and not self._jumping):
@@ -135,6 +138,7 @@ class ReplayLink(Link):
             speed=self._clock.speed,
             state="ended" if self._ended else "paused" if self._clock.paused else "playing",
             marks=self._marks,
+            arrived=self._arrived,
         )
 
     def now(self, monotonic_s: float) -> float:
@@ -173,7 +177,7 @@ class ReplayLink(Link):
             self._clock.pause()
         self._clock.set(t_ns)
         self._number = self._recording.number_after(t_ns)
-        self._jumping, self._ended = True, False
+        self._jumping, self._arrived, self._ended = True, False, False
 
     async def _jump(self, recording: Recording) -> None:
         """Report everything before the frame to go to, unless there is a later jump by then."""

@@ -53,7 +53,8 @@ class Remembered(Struct, frozen=True, omit_defaults=True):
 class Memory:
     """Reads `path` once, and writes it at each change; None remembers nothing.
 
-    A file that cannot be read is never overwritten. `problem` says in one line why nothing is
+    A file that cannot be read is never overwritten, and what another version keeps in it stays.
+    `problem` says in one line why nothing is
     remembered, "" if all is well. Methods may be called from any thread.
     """
 
@@ -62,6 +63,7 @@ class Memory:
         self._lock = threading.Lock()
         self.problem = ""
         self.remembered = Remembered()
+        self._kept: dict[str, object] = {}
         if path is not None:
             self._read(path)
 
@@ -81,11 +83,13 @@ class Memory:
 
     def _read(self, path: Path) -> None:
         try:
-            self.remembered = msgspec.json.decode(read_regular_file(path), type=Remembered)
+            data = read_regular_file(path)
+            self.remembered = msgspec.json.decode(data, type=Remembered)
+            self._kept = msgspec.json.decode(data, type=dict[str, object])
         except OSError as error:
             if error.errno not in _MISSING:
                 self._refuse(path, error.strerror or str(error))
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             self._refuse(path, str(error))
 
     def _refuse(self, path: Path, reason: str) -> None:
@@ -99,9 +103,11 @@ class Memory:
             before, self.remembered = self.remembered, update(self.remembered)
             if self._path is None or self.problem or before == self.remembered:
                 return
+            fields = ((name, getattr(self.remembered, name)) for name in before.__struct_fields__)
+            self._kept |= {name: new for name, new in fields if new != getattr(before, name)}
             try:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
-                write_json(self._path, self.remembered)
+                write_json(self._path, self._kept)
             except (OSError, InputError) as error:
                 self.problem = f"nothing is remembered: {error}"
 
@@ -135,7 +141,7 @@ def read_keymap(path: Path, list_actions: Callable[[], Mapping[str, str]]) -> di
         table = tomllib.loads(read_regular_file(path).decode())
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise InputError(f"{path}: cannot be read ({reason}); the default keys apply") from None
     actions = list_actions()

@@ -4,11 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter_ns
 
-import msgspec
 from msgspec import Struct
 
 from decodescope.analyzer.protocol.messages import Progress, WorkerMessage
-from decodescope.variants.machine.cache_folder import keep_measured
+from decodescope.variants.machine.cache_folder import keep_measured, kept_measured
 
 FILE_NAME = "stages.json"
 _MOST_KEPT = 200
@@ -70,6 +69,6 @@ class Stages:
 
 def _read(path: Path | None) -> _Durations:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_Durations) if path else _Durations()
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return kept_measured(path, _Durations) if path else _Durations()
+    except (OSError, ValueError):
         return _Durations()

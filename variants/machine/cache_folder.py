@@ -2,18 +2,34 @@
 
 import sys
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
 from platformdirs import user_cache_path
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.io.files import write_atomically
+from decodescope.analyzer.io.files import read_regular_file, write_atomically
+
+Measured = TypeVar("Measured", bound=Struct)
 
 
 def cache_folder() -> Path:
     """The folder of measurements, unless a caller passes another one."""
     return user_cache_path("decodescope")
+
+
+def kept_measured(path: Path, kind: type[Measured]) -> Measured:
+    """What `keep_measured` wrote to `path`.
+
+    Raises:
+        OSError: there is no such file, or it cannot be read.
+        ValueError: it is damaged, or of another version.
+    """
+    try:
+        return msgspec.json.decode(read_regular_file(path), type=kind)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(str(error)) from error
 
 
 def keep_measured(path: Path, measured: Struct, title: str) -> bool:

@@ -10,13 +10,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 
-import msgspec
 import torch
 from msgspec import Struct
 
 import decodescope
 from decodescope.analyzer.errors import MissingRequirement
-from decodescope.variants.machine.cache_folder import cache_folder, keep_measured
+from decodescope.variants.machine.cache_folder import cache_folder, keep_measured, kept_measured
 from decodescope.variants.machine.environment import driver_version
 
 BUFFER_BYTES = 4 * 1024**3
@@ -120,9 +119,9 @@ def cached_peak(gpu: GpuIdentity, folder: Path, day: date) -> ReadPeak | None:
     A file that is damaged, or belongs to another GPU, driver or version, is ignored.
     """
     try:
-        entry = msgspec.json.decode(_path(gpu, folder).read_bytes(), type=_Entry)
+        entry = kept_measured(_path(gpu, folder), _Entry)
         age_days = (day - date.fromisoformat(entry.peak.measured_at)).days
-    except (OSError, msgspec.DecodeError, ValueError):
+    except (OSError, ValueError):
         return None
     usable = math.isfinite(entry.peak.bytes_per_s) and entry.peak.bytes_per_s > 0
     return entry.peak if usable and entry.gpu == gpu and 0 <= age_days <= MAX_AGE_DAYS else None

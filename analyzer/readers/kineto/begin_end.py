@@ -6,17 +6,16 @@ an "E" with a name ends the last open "B" of that name, one without a name the l
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from decodescope.analyzer.readers.growing_columns import Growing
 from decodescope.analyzer.readers.kineto.event import Event
 from decodescope.analyzer.readers.trace_columns import LIMIT_NS, NOT_GIVEN
-from decodescope.analyzer.trace import Bools, Columns, GpuOps, HostEvents, Int64s, row_numbers
-
-_Part = TypeVar("_Part", GpuOps, HostEvents)
+from decodescope.analyzer.trace import Bools, Columns, Int64s, row_numbers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,7 +39,7 @@ class BeginEnd:
         self.unclosed = 0
         self.unopened = 0
         self._marks: list[_Marks] = []
-        self._begun: list[Callable[[_Marks, Int64s], None]] = []
+        self._begun: list[tuple[Growing[Any], int, Int64s]] = []
         self._numbers: dict[str, int] = {}
         self._count = 0
 
@@ -64,15 +63,9 @@ class BeginEnd:
         self._count += len(marks)
         return first
 
-    def began(self, group: list[_Part], begins: Sequence[int]) -> None:
-        """The last part of `group` holds the events that the marks `begins` begin, row by row."""
-        place, rows = len(group) - 1, _integers(begins)
-
-        def end(marks: _Marks, closing: Int64s) -> None:
-            part = replace(group[place], end_ns=marks.at_ns[closing[rows]])
-            group[place] = part.take(closing[rows] >= 0)
-
-        self._begun.append(end)
+    def began(self, group: Growing[Any], begins: Sequence[int]) -> None:
+        """The last rows of `group` are the events that the marks `begins` begin."""
+        self._begun.append((group, len(group) - len(begins), _integers(begins)))
 
     def finish(self) -> None:
         """End what was begun; rows without an end are dropped."""
@@ -84,8 +77,14 @@ class BeginEnd:
         closed = closing >= 0
         self.unclosed = int(np.count_nonzero(~closed & ~marks.ends))
         self.unopened = int(np.count_nonzero(marks.ends) - np.count_nonzero(closed))
-        for end in self._begun:
-            end(marks, closing)
+        kept: dict[Growing[Any], Bools] = {}
+        for group, first, begins in self._begun:
+            end = closing[begins]
+            group.rows().end_ns[first : first + len(begins)] = marks.at_ns[end]
+            ends = kept.setdefault(group, np.ones(len(group), dtype=np.bool_))
+            ends[first : first + len(begins)] = end >= 0
+        for group, ends in kept.items():
+            group.keep(ends)
 
 
 def _integers(values: Sequence[int]) -> Int64s:

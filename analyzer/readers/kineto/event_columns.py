@@ -6,6 +6,7 @@ from collections import Counter
 import msgspec
 import numpy as np
 
+from decodescope.analyzer.readers.growing_columns import Growing
 from decodescope.analyzer.readers.kineto.begin_end import BeginEnd
 from decodescope.analyzer.readers.kineto.event import Event, EventArgs, Id, to_nanoseconds
 from decodescope.analyzer.readers.kineto.event_arguments import (
@@ -75,7 +76,7 @@ _MARKS = frozenset("BE")
 
 class EventColumns:
     """Takes batches of events; after `pairs.finish`, `gpu`, `calls`, `cpu_ops`, `ranges`, `frames`
-    (of Python) and `overhead` (the profiler's own pauses) hold their columns in parts, `work` the
+    (of Python) and `overhead` (the profiler's own pauses) hold their columns, `work` the
     operators' known work, `kernels` the kernels that calls name, `annotations` those of graph
     nodes, and `messages` what collectives exchange.
 
@@ -88,12 +89,12 @@ class EventColumns:
     def __init__(self) -> None:
         self.names = Names()
         self.shapes = ShapeColumn()
-        self.gpu: list[GpuOps] = []
-        self.calls: list[HostEvents] = []
-        self.cpu_ops: list[HostEvents] = []
-        self.ranges: list[HostEvents] = []
-        self.frames: list[HostEvents] = []
-        self.overhead: list[HostEvents] = []
+        self.gpu = Growing(GpuOps)
+        self.calls = Growing(HostEvents)
+        self.cpu_ops = Growing(HostEvents)
+        self.ranges = Growing(HostEvents)
+        self.frames = Growing(HostEvents)
+        self.overhead = Growing(HostEvents)
         self.work = WorkColumns()
         self.kernels = KernelColumn(self.names)
         self.annotations = AnnotationColumn()
@@ -225,7 +226,7 @@ class EventColumns:
     def _add_host(
         self,
         events: list[Event],
-        group: list[HostEvents],
+        group: Growing[HostEvents],
         work: WorkColumns | None = None,
         kernels: KernelColumn | None = None,
     ) -> None:

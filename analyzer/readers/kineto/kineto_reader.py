@@ -12,6 +12,7 @@ import numpy as np
 
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.readers.byte_source import ByteSource
+from decodescope.analyzer.readers.growing_columns import Growing
 from decodescope.analyzer.readers.kineto.devices import leaf_operators, name_by_properties
 from decodescope.analyzer.readers.kineto.event_columns import EventColumns
 from decodescope.analyzer.readers.kineto.operator_work import WORK_KEY, WorkRows, stored_work
@@ -91,11 +92,10 @@ def _assemble(columns: EventColumns, events: EventStream, path: str) -> Trace:
     cpu_ops = sorted_host_events(columns.cpu_ops, moved)
     ranges = sorted_host_events(columns.ranges, moved)
     cpu_ops, ranges = _promote_profiler_steps(cpu_ops, ranges, names)
-    gpu = GpuOps.concatenate(columns.gpu)
-    if capture is not None and capture.device == "cpu" and not len(gpu):
+    if capture is not None and capture.device == "cpu" and not len(columns.gpu):
         ops = leaf_operators(cpu_ops, names)
     else:
-        ops = sorted_gpu_ops(_without_copied_ids(gpu), moved, calls, findings)
+        ops = sorted_gpu_ops(_without_copied_ids(columns.gpu), moved, calls, findings)
         ops = _without_invalid_times(ops, calls, findings)
     base_ns = usable_base(events.metadata.get("baseTimeNanoseconds"), findings)
     trace = Trace(
@@ -184,7 +184,7 @@ def _reader_findings(columns: EventColumns, events: EventStream) -> Iterator[Fin
     if events.skipped:
         yield Finding("no_events", f"{events.skipped} entries of the event list are no events")
     yield from unread_findings(columns, events.metadata)
-    yield from overhead_finding(HostEvents.concatenate(columns.overhead))
+    yield from overhead_finding(columns.overhead.rows())
 
 
 def _device_names(
@@ -211,13 +211,14 @@ def _rank(metadata: dict[str, object]) -> int | None:
     return rank if isinstance(rank, int) and 0 <= rank < _MAX_RANKS else None
 
 
-def _without_copied_ids(gpu: GpuOps) -> GpuOps:
+def _without_copied_ids(growing: Growing[GpuOps]) -> Growing[GpuOps]:
     """Drop external ids that are copies of correlation ids, as old versions wrote them: they name
     no operators."""
+    gpu = growing.rows()
     known = gpu.external_id > 0
     if known.any() and (gpu.external_id[known] == gpu.correlation[known]).all():
-        return replace(gpu, external_id=np.full_like(gpu.external_id, -1))
-    return gpu
+        return growing.change(external_id=np.full_like(gpu.external_id, -1))
+    return growing
 
 
 def _without_invalid_times(ops: GpuOps, calls: HostEvents, findings: list[Finding]) -> GpuOps:
@@ -285,8 +286,7 @@ def unread_findings(columns: EventColumns, metadata: Mapping[str, object]) -> It
             f"the file ({_COUNTED}) are made up and not read; record without profiler_metrics to "
             "time them",
         )
-    has_ops = any(len(part) for part in columns.gpu)
-    if unknown and (not has_ops or unknown.total() >= RELEVANT_SHARE * columns.timed):
+    if unknown and (not len(columns.gpu) or unknown.total() >= RELEVANT_SHARE * columns.timed):
         yield Finding("not_understood", f"not understood and in no figure: {_listed(unknown)}")
     errors = metadata.get("ERROR")
     if isinstance(errors, list) and errors:

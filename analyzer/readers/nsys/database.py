@@ -9,7 +9,8 @@ import shutil
 import sqlite3
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
+from itertools import chain
 from pathlib import Path
 from urllib.parse import quote
 
@@ -18,13 +19,17 @@ import numpy as np
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.io.work_folders import WorkFolder
 from decodescope.analyzer.readers.byte_source import ByteSource
-from decodescope.analyzer.readers.trace_columns import LIMIT_NS
+from decodescope.analyzer.readers.trace_columns import LIMIT_NS, MAX_NAME
 from decodescope.analyzer.trace import Int64s
 
 _HEADER_BYTES = 100
 _MAX_PAGE = 65_536
 _CHUNK_ROWS = 20_000
 _IDS_IN_ONE_QUERY = 500
+# As in a JSON trace; SQLite and Python hold a text at the same time.
+MAX_TEXT_BYTES = 16 << 20
+# Of a longer text the middle is left out; `Names` leaves out more, and says so.
+_HALF_BYTES = 4 * MAX_NAME
 # The sqlite3 module decodes SQLite's messages, which quote the broken file, strictly.
 SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _SIDE_FILES = ("-wal", "-journal")
@@ -44,13 +49,15 @@ _USABLE = (
 
 class NsysDatabase:
     """An open export. `tables` maps each table to its columns; `rows_read` counts the events
-    returned, `dropped` those left out because their times are not usable integers."""
+    returned, `dropped` those left out because their times are not usable integers. `too_long` names
+    the columns of which a text was too long to be read."""
 
     def __init__(self, source: ByteSource) -> None:
         """Raises `TraceError` for a file that is locked, damaged or not Nsight's."""
         self.path = source.path
         self.rows_read = 0
         self.dropped = 0
+        self.too_long = set[str]()
         self._closing = ExitStack()
         with ExitStack() as stack:
             try:
@@ -125,10 +132,28 @@ class NsysDatabase:
         row has none. Each of `packed` is one column for several (`unpacked` takes it apart), which
         takes Python a fraction of the time; -1 if one of them is missing or too large for its bits.
         """
-        packed = packed or {}
+        before = self.rows_read
+        try:
+            return self._events(table, columns, where, text, packed or {})
+        except sqlite3.DataError:
+            if text is None:
+                raise
+            self.too_long.add(f"{table}.text")
+            self.rows_read = before
+            rows = self.events(table, columns, where, packed=packed)
+            return rows | {"text": np.full(len(rows["start_ns"]), -1, dtype=np.int64)}
+
+    def _events(
+        self,
+        table: str,
+        columns: Sequence[str],
+        where: str,
+        text: Callable[[str], int] | None,
+        packed: Mapping[str, Packed],
+    ) -> dict[str, Int64s]:
+        before = self.rows_read
         names = ("start_ns", "end_ns", *columns, *packed, *(("text",) if text else ()))
         parts: list[list[Int64s]] = [[] for _ in names]
-        before = self.rows_read
         if self.has(table, "start") and self.has(table, "end"):
             selected = ['"start"', '"end"', *(self._integer(table, column) for column in columns)]
             selected += (self._packed(table, parts) for parts in packed.values())
@@ -141,10 +166,11 @@ class NsysDatabase:
                     numbers = _indices(values, text) if text and name == "text" else values
                     part.append(np.array(numbers, dtype=np.int64))
         self.dropped += self.count(table, where) - (self.rows_read - before)
-        none = [np.zeros(0, dtype=np.int64)]
-        return {
-            name: np.concatenate([*none, *part]) for name, part in zip(names, parts, strict=True)
-        }
+        joined = {}
+        for name, part in zip(names, parts, strict=True):
+            joined[name] = np.concatenate([np.zeros(0, dtype=np.int64), *part])
+            part.clear()
+        return joined
 
     def count(self, table: str, where: str = "1") -> int:
         if table not in self.tables:
@@ -155,23 +181,40 @@ class NsysDatabase:
     def rows(
         self, table: str, columns: Sequence[str], where: str = "1"
     ) -> Iterator[tuple[object, ...]]:
-        """Rows of plain columns; none if one of the columns is missing."""
+        """Rows of plain columns, up to one with a text that is too long; none if one of the columns
+        is missing."""
         if not all(self.has(table, column) for column in columns):
             return
         selected = ", ".join(f'"{column}"' for column in columns)
-        for chunk in self._chunks(f'SELECT {selected} FROM "{table}" WHERE {where}'):
-            yield from chunk
+        try:
+            for chunk in self._chunks(f'SELECT {selected} FROM "{table}" WHERE {where}'):
+                yield from chunk
+        except sqlite3.DataError:
+            self.too_long.add(f"{table}.{columns[-1]}")
 
     def texts(self, ids: Iterable[int]) -> dict[int, str]:
         """The strings of these ids that the file has."""
         wanted = sorted(set(ids))
         texts: dict[int, str] = {}
         for at in range(0, len(wanted), _IDS_IN_ONE_QUERY):
-            listed = ",".join(map(str, wanted[at : at + _IDS_IN_ONE_QUERY]))
-            for key, value in self.rows("StringIds", ("id", "value"), f"id IN ({listed})"):
-                if isinstance(key, int) and isinstance(value, str):
-                    texts[key] = value
+            some = wanted[at : at + _IDS_IN_ONE_QUERY]
+            try:
+                texts |= self._listed_texts(some)
+            except sqlite3.DataError:
+                self.too_long.add("StringIds.value")
+                for one in some:
+                    with suppress(sqlite3.DataError):
+                        texts |= self._listed_texts([one])
         return texts
+
+    def _listed_texts(self, ids: Sequence[int]) -> dict[int, str]:
+        if not self.has("StringIds", "id") or not self.has("StringIds", "value"):
+            return {}
+        query = f'SELECT "id", "value" FROM "StringIds" WHERE id IN ({",".join(map(str, ids))})'
+        rows = chain.from_iterable(self._chunks(query))
+        return {
+            key: value for key, value in rows if isinstance(key, int) and isinstance(value, str)
+        }
 
     def _integer(self, table: str, column: str) -> str:
         if not self.has(table, column):
@@ -275,5 +318,12 @@ def _in_memory(data: bytearray) -> sqlite3.Connection:
 
 def _database(location: str) -> sqlite3.Connection:
     connection = sqlite3.connect(location, uri=True, timeout=0.0)
-    connection.text_factory = lambda data: data.decode("utf-8", "replace")
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_TEXT_BYTES)
+    connection.text_factory = _text
     return connection
+
+
+def _text(data: bytes) -> str:
+    if len(data) > 2 * _HALF_BYTES:
+        data = data[:_HALF_BYTES] + data[-_HALF_BYTES:]
+    return data.decode("utf-8", "replace")

@@ -11,7 +11,8 @@ from typing import TypeVar
 import numpy as np
 
 from decodescope.analyzer.readers.byte_source import ByteSource
-from decodescope.analyzer.readers.nsys.database import SQLITE_ERRORS, NsysDatabase
+from decodescope.analyzer.readers.growing_columns import Growing
+from decodescope.analyzer.readers.nsys.database import MAX_TEXT_BYTES, SQLITE_ERRORS, NsysDatabase
 from decodescope.analyzer.readers.nsys.events import (
     GPU_TABLES,
     all_gpu_ops,
@@ -20,6 +21,7 @@ from decodescope.analyzer.readers.nsys.events import (
     process_of,
 )
 from decodescope.analyzer.readers.trace_columns import (
+    MAX_NAME,
     PROCESS_SHIFT,
     Names,
     Shapes,
@@ -138,20 +140,22 @@ def _trace(database: NsysDatabase) -> Trace:
     gpu_pid = process_of(global_pid)
     gpu, calls = own_correlations(gpu, gpu_pid, calls)
     gpu = own_devices(database, gpu, gpu_pid, findings)
+    device_names = gpu_names(database)
     whole_graphs = int(np.count_nonzero(gpu.kind == GRAPH))
     findings += _findings(database, left_open, whole_graphs)
     findings += names.findings()
     base_ns = usable_base(_base_ns(database), findings)
     table, moved = names.sorted_table()
-    host_calls = sorted_host_events((calls,), moved)
+    host_calls = sorted_host_events(Growing(HostEvents, (calls,)), moved)
+    del calls
     return Trace(
         source=Source(path=database.path, format="nsys-sqlite", events=database.rows_read),
         names=table,
-        device_names=gpu_names(database),
-        ops=sorted_gpu_ops(gpu, moved, host_calls, findings),
+        device_names=device_names,
+        ops=sorted_gpu_ops(Growing(GpuOps, (gpu,)), moved, host_calls, findings),
         calls=host_calls,
-        cpu_ops=sorted_host_events((operators,), moved),
-        ranges=sorted_host_events((ranges,), moved),
+        cpu_ops=sorted_host_events(Growing(HostEvents, (operators,)), moved),
+        ranges=sorted_host_events(Growing(HostEvents, (ranges,)), moved),
         findings=tuple(findings),
         capture=None,
         base_ns=base_ns,
@@ -183,7 +187,14 @@ def _findings(database: NsysDatabase, left_open: int, whole_graphs: int) -> Iter
     ]
     if messages:
         yield Finding(
-            "nsys_diagnostics", f"Nsight Systems warned {len(messages)} times: {messages[0]}"
+            "nsys_diagnostics",
+            f"Nsight Systems warned {len(messages)} times: {messages[0][:MAX_NAME]}",
+        )
+    if database.too_long:
+        yield Finding(
+            "too_long_texts",
+            f"texts of over {MAX_TEXT_BYTES >> 20} MiB, as no profiler writes, are left out of "
+            f"{', '.join(sorted(database.too_long))}, and so are texts that follow them",
         )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from msgspec.structs import astuple
 
 from decodescope.analyzer.readers.byte_source import ByteSource
+from decodescope.analyzer.readers.growing_columns import Growing
 from decodescope.analyzer.readers.rocprof.document import (
     ApiCall,
     Copy,
@@ -236,8 +237,8 @@ def read_rocprof(source: ByteSource) -> Trace:
     ]
     table, moved = names.sorted_table()
     findings = [*_findings(parts)]
-    calls = sorted_host_events([part.calls for part in parts], moved)
-    gpu = GpuOps.concatenate([part.gpu for part in parts])
+    calls = sorted_host_events(Growing(HostEvents, (part.calls for part in parts)), moved)
+    gpu = Growing(GpuOps, (part.gpu for part in parts))
     return Trace(
         source=Source(
             path=source.path,
@@ -251,7 +252,7 @@ def read_rocprof(source: ByteSource) -> Trace:
         ops=sorted_gpu_ops(gpu, moved, calls, findings),
         calls=calls,
         cpu_ops=HostEvents.concatenate(()),
-        ranges=sorted_host_events([part.ranges for part in parts], moved),
+        ranges=sorted_host_events(Growing(HostEvents, (part.ranges for part in parts)), moved),
         findings=tuple(findings),
         capture=None,
         base_ns=0,

@@ -19,14 +19,7 @@ from decodescope.cli.options import (
     sampling_options,
     worker_config,
 )
-from decodescope.cli.output import (
-    check_out,
-    end_on_regression,
-    print_result,
-    progress,
-    say,
-    write_comparison,
-)
+from decodescope.cli.output import check_out, end_comparison, progress, say, write_comparison
 
 
 @click.command()
@@ -66,7 +59,6 @@ def compare(
         ComparisonProgress,
     )
     from decodescope.analyzer.comparing.regression_gate import check_baseline, read_baseline
-    from decodescope.analyzer.views.comparison_table import comparison_table
     from decodescope.variants.comparing.command import CompareRequest, compare_variants
 
     check_out(out, "comparison", (baseline, text))
@@ -102,8 +94,7 @@ def compare(
                 }
                 title = f"{comparison.runs[0].model}: {', '.join(analyses)}"
                 write_comparison(out, "comparison", comparison, title, analyses)
-    print_result(comparison, comparison_table, as_json)
-    end_on_regression(comparison.comparison.gate)
+    end_comparison(comparison, as_json)
 
 
 def _read(path: Path, option: str) -> bytes:

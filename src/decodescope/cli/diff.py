@@ -8,7 +8,7 @@ import rich_click as click
 from decodescope.analyzer.errors import InputError
 from decodescope.cli.given import GivenOptions, given_options
 from decodescope.cli.options import FILE, gate_option, json_option
-from decodescope.cli.output import check_out, end_on_regression, print_result, say, write_comparison
+from decodescope.cli.output import check_out, end_comparison, write_comparison
 
 if TYPE_CHECKING:
     from decodescope.analyzer.reports.analysis import Analysis
@@ -63,9 +63,8 @@ def diff(
     A capture is used for the trace that it fits, a model for all.
     """
     from decodescope import analyzer
-    from decodescope.analyzer.comparing.diff import INCONCLUSIVE, diff_sides
+    from decodescope.analyzer.comparing.diff import diff_sides
     from decodescope.analyzer.comparing.regression_gate import gate_diff
-    from decodescope.analyzer.views.comparison_table import comparison_table
 
     bases, others = _sides(traces, against)
     options = GivenOptions(**given_texts)
@@ -83,11 +82,7 @@ def diff(
         result = gate_diff(result, fail_on_regression)
     if out is not None:
         _write(out, result, kept)
-    print_result(result, comparison_table, as_json)
-    for finding in result.findings:
-        if finding.code == INCONCLUSIVE:
-            say(finding.message)
-    end_on_regression(result.gate)
+    end_comparison(result, as_json)
 
 
 def _sides(

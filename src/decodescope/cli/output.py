@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from textual.strip import Strip
 
     from decodescope.analyzer.reports.analysis import Analysis
-    from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate
+    from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 
 Result = TypeVar("Result")
 
@@ -99,8 +99,17 @@ def write_comparison(
     say(f"wrote {name}.json, {name}.md and {name}.html to {folder}")
 
 
-def end_on_regression(gate: "Gate | None") -> None:
-    """Raise `RegressionFound` if the gate failed, with every reason on one line."""
+def end_comparison(result: "Comparison | Diff", as_json: bool) -> None:
+    """Print a comparison, and on stderr in one line what it leaves open. Raise `RegressionFound` if
+    the gate failed, with every reason on one line."""
+    from decodescope.analyzer.comparing.undecided import undecided
+    from decodescope.analyzer.schema.comparison_report import Diff
+    from decodescope.analyzer.views.comparison_table import comparison_table
+
+    print_result(result, comparison_table, as_json)
+    if open_questions := undecided(result):
+        say(open_questions)
+    gate = result.gate if isinstance(result, Diff) else result.comparison.gate
     if gate is not None and gate.failures:
         raise RegressionFound("regression: " + "; ".join(gate.failures))
 

@@ -49,6 +49,7 @@ def test_a_rule_of_the_users_precedes(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("not toml [", "no TOML"),
+        pytest.param("a = " + "[" * 100_000, "no TOML", id="too deep"),
         ("", "must hold"),
         ("rule = 3", "must hold"),
         ("[[rule]]\npattern = 'a'\nkind = 'norm'\n[other]\nx = 1\n", "must hold"),

@@ -1,19 +1,17 @@
 """Gzip that unpacks to more than a trace does, and gzip of many members."""
 
 import gzip
-import struct
 import tracemalloc
 import zlib
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from decodescope.analyzer import load
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.protocol.messages import TraceReady
 from decodescope.analyzer.readers import byte_source
-from decodescope.analyzer.recordings.frames import MAGIC, VERSION
+from decodescope.analyzer.recordings.frames import HEADER, WindowFrame, encoded
 from tests.helpers.kineto_events import document, op, read
 from tests.helpers.scripted import capture
 
@@ -45,8 +43,9 @@ def test_what_unpacks_to_more_than_a_trace_does_is_refused(
 def recording_of(packed: bytes) -> bytes:
     """A recording whose only window is `packed`."""
     ready = TraceReady("window.json", capture(), False)
-    frame = msgspec.msgpack.encode(["w", 0, ready, packed])
-    return MAGIC + bytes([VERSION]) + struct.pack(">I", len(frame)) + frame
+    frame = encoded(WindowFrame(0, ready, packed))
+    assert frame is not None
+    return HEADER + frame
 
 
 def test_a_trace_as_repetitive_as_can_be_is_read() -> None:

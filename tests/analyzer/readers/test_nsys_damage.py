@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer import load
 from decodescope.analyzer.errors import TraceError
+from decodescope.analyzer.readers.nsys.database import MAX_TEXT_BYTES
+from decodescope.analyzer.readers.trace_columns import MAX_NAME
 from tests.helpers.foreign.nsys_files import Export
+from tests.helpers.kineto_events import codes
 from tests.helpers.reports import analyzed
 
 
@@ -144,3 +147,40 @@ def test_flipped_bytes_give_a_trace_or_a_trace_error(
     except TraceError:
         return
     analyzed(trace)
+
+
+@pytest.mark.parametrize(
+    ("update", "column"),
+    [
+        (
+            "UPDATE StringIds SET value = ? WHERE value LIKE 'kernel<1>' OR value LIKE 'x%'",
+            "StringIds.value",
+        ),
+        ("UPDATE TARGET_INFO_GPU SET name = ?", "TARGET_INFO_GPU.name"),
+        ("UPDATE DIAGNOSTIC_EVENT SET text = ?", "DIAGNOSTIC_EVENT.text"),
+        ("UPDATE NVTX_EVENTS SET text = ?", "NVTX_EVENTS.text"),
+    ],
+)
+def test_texts_that_no_profiler_writes_are_left_out_and_said(
+    tmp_path: Path, update: str, column: str
+) -> None:
+    export = Export()
+    for number in range(4):
+        at = 60 * number
+        export.call(at, at + 5, number + 1)
+        export.kernel(at + 8, at + 20, number + 1, name=f"kernel<{number}>")
+    export.span(0, 100, "step")
+    export.add("DIAGNOSTIC_EVENT", timestamp=1, severity=3, text="warned")
+    export.add("TARGET_INFO_GPU", vmId=0, id=0, name="H200")
+    path = export.write(tmp_path / "a.sqlite")
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(update, ("x" * (MAX_TEXT_BYTES + 1),))
+    trace = load(path)
+    assert len(trace.ops) == len(trace.calls) == 4
+    assert {"kernel<0>", "kernel<2>", "kernel<3>"} <= {*trace.names}
+    assert column in trace.findings[-1].message
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(update, ("x" * 1_000_000,))
+    assert max(map(len, load(path).names)) <= MAX_NAME
+    assert "too_long_texts" not in codes(load(path))
+    assert all(len(finding.message) < 2 * MAX_NAME for finding in load(path).findings)

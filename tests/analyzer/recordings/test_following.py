@@ -194,7 +194,7 @@ def test_bytes_that_disappear_between_two_looks_are_an_error_when_they_are_read(
         file.append(FRAMES[0])
         assert followed.read_on()
         assert followed.recording.findings == ()
-        with pytest.raises(TraceError, match="unreadable frame"):
+        with pytest.raises(TraceError, match="damaged frame"):
             list(followed.recording.frames())
         assert next(followed.recording.frames(len(MESSAGES))).message == MESSAGES[0]
     file.abandon()

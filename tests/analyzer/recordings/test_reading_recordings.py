@@ -1,6 +1,9 @@
 """What is read of recordings that are damaged, foreign, or of another version."""
 
 import gzip
+import random
+import secrets
+import zlib
 from pathlib import Path
 
 import msgspec
@@ -12,7 +15,14 @@ from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.protocol.messages import PROTOCOL_VERSION, Bye, Hello, State
 from decodescope.analyzer.readers.reading import load
 from decodescope.analyzer.recordings.bundled import bundled_recordings
-from decodescope.analyzer.recordings.frames import HEADER, MAGIC, VERSION, MessageFrame, encoded
+from decodescope.analyzer.recordings.frames import (
+    HEADER,
+    MAGIC,
+    VERSION,
+    MessageFrame,
+    encoded,
+    read_frame,
+)
 from decodescope.analyzer.recordings.recording import read_recording
 from tests.helpers.recordings import hello, record, stats, window
 
@@ -20,6 +30,11 @@ from tests.helpers.recordings import hello, record, stats, window
 @pytest.fixture
 def path(tmp_path) -> Path:
     return tmp_path / "run.dsrec"
+
+
+def framed(body: bytes) -> bytes:
+    length = len(body).to_bytes(4, "big")
+    return length + zlib.crc32(length + body).to_bytes(4, "big") + body
 
 
 def test_every_truncation_keeps_the_whole_frames_and_says_so(path, tmp_path):
@@ -61,10 +76,20 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path):
             read_recording(path)
 
 
-def test_another_worker_protocol_is_refused(path):
-    record(path, [hello(PROTOCOL_VERSION + 1)])
-    with pytest.raises(TraceError, match=f"protocol {PROTOCOL_VERSION + 1}"):
-        read_recording(path)
+def test_of_a_later_version_all_that_is_known_opens_and_the_rest_is_said(path, tmp_path):
+    later = msgspec.structs.replace(
+        hello(PROTOCOL_VERSION + 1), environment={"decodescope": "9.1.0"}
+    )
+    data = record(path, [later, window(tmp_path, 1)]).read_bytes()
+    unknown = framed(msgspec.msgpack.encode(["m", 9, {"type": "of_the_future"}]))
+    known = encoded(MessageFrame(10**9, stats(7)))
+    path.write_bytes(data + unknown + known + framed(b"\xc1") + known)
+    recording = read_recording(path)
+    assert [frame.message for frame in recording.frames(2)] == [stats(7), stats(7)]
+    (finding,) = recording.findings
+    assert finding.code == "recording_newer"
+    assert "2 frames are left out; open it with version 9.1.0" in finding.message
+    assert len(load(path).ops) == 1
 
 
 def test_recordings_of_every_earlier_protocol_open(path):
@@ -89,19 +114,50 @@ def test_a_later_version_may_add_fields(path):
     later = msgspec.to_builtins(MessageFrame(5, stats(2)))
     later[2]["of_the_future"] = {"more": [1, 2]}
     body = msgspec.msgpack.encode(later)
-    path.write_bytes(path.read_bytes() + len(body).to_bytes(4, "big") + body)
+    path.write_bytes(path.read_bytes() + framed(body))
     recording = read_recording(path)
     assert recording.findings == ()
     assert list(recording.frames())[-1].message == stats(2)
 
 
 def test_a_window_that_cannot_be_unpacked_is_a_trace_error(path, tmp_path):
-    data = bytearray(record(path, [window(tmp_path, 1)]).read_bytes())
+    data = bytearray(record(path, [window(tmp_path, 1)]).read_bytes()[len(HEADER) + 8 :])
     start = data.index(gzip.compress(b"")[:3])
     data[start : start + 3] = b"abc"
-    path.write_bytes(data)
+    path.write_bytes(HEADER + framed(bytes(data)))
     with pytest.raises(TraceError, match="cannot be unpacked"):
         load(path)
+
+
+def test_a_change_of_any_byte_is_found(path, tmp_path):
+    data = record(
+        path, [hello(), State("running", "eager"), window(tmp_path, 1), stats(1)]
+    ).read_bytes()
+    rng = random.Random(seed := secrets.randbits(32))
+    for at in range(len(data)):
+        damaged = bytearray(data)
+        damaged[at] ^= rng.randrange(1, 256)
+        path.write_bytes(damaged)
+        try:
+            found = [finding.code for finding in read_recording(path).findings]
+        except TraceError as error:
+            found = [str(error)]
+        assert found, f"byte {at}, seed {seed}"
+
+
+def test_a_recording_of_the_version_before_checksums_opens(path, tmp_path):
+    messages = [hello(), window(tmp_path, 1), stats(1)]
+    with record(path, messages).open("rb") as file:
+        file.read(len(HEADER))
+        bodies = [msgspec.msgpack.encode(read_frame(file)) for _ in messages]
+    frames = [len(body).to_bytes(4, "big") + body for body in bodies]
+    path.write_bytes(MAGIC + b"\x01" + b"".join(frames))
+    recording = read_recording(path)
+    assert [type(frame.message) for frame in recording.frames()] == [*map(type, messages)]
+    assert recording.findings == ()
+    assert len(load(path).ops) == 1
+    path.write_bytes(path.read_bytes() + framed(b"\xc1"))
+    assert [finding.code for finding in read_recording(path).findings] == ["recording_cut"]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
@@ -131,12 +187,13 @@ def test_garbage_after_the_header_is_a_finding_or_frames(path, garbage):
 
 
 def test_the_format_is_what_its_description_says(path):
-    """An independent reading of the bytes: magic, version, length, msgpack array."""
+    """An independent reading of the bytes: magic, version, length, checksum, msgpack array."""
     data = record(path, [Bye("quit")]).read_bytes()
-    assert data[:6] == b"DSREC\x01"
+    assert data[:6] == b"DSREC\x02"
     length = int.from_bytes(data[6:10], "big")
-    assert len(data) == 10 + length
-    assert msgspec.msgpack.decode(data[10:]) == [
+    assert int.from_bytes(data[10:14], "big") == zlib.crc32(data[6:10] + data[14:])
+    assert len(data) == 14 + length
+    assert msgspec.msgpack.decode(data[14:]) == [
         "m",
         300_000_000,
         {"type": "bye", "reason": "quit"},
@@ -152,7 +209,9 @@ def test_times_that_run_backwards_are_held(path):
 
 
 @pytest.mark.parametrize("t_ns", [-1, 1 << 63])
-def test_a_time_that_cannot_be_is_an_unreadable_frame(path, t_ns):
+def test_a_time_that_cannot_be_leaves_its_frame_out(path, t_ns):
     body = msgspec.msgpack.encode(["m", t_ns, {"type": "bye", "reason": "x"}])
-    path.write_bytes(HEADER + len(body).to_bytes(4, "big") + body)
-    assert [finding.code for finding in read_recording(path).findings] == ["recording_cut"]
+    path.write_bytes(HEADER + framed(body))
+    recording = read_recording(path)
+    assert [finding.code for finding in recording.findings] == ["recording_newer"]
+    assert not recording.times_ns

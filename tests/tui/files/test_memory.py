@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,6 +43,19 @@ def test_two_apps_keep_what_the_other_one_wrote(tmp_path: Path) -> None:
     assert other.remembered.recent == (str(tmp_path / "a.json"),)
 
 
+def test_two_versions_share_a_file_and_neither_loses_what_the_other_keeps(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    later = {"theme": "nord", "new": [1], "settings": {"batch": 1, "tokens": 8, "speculation": 2}}
+    path.write_bytes(msgspec.json.encode(later))
+    memory = Memory(path)
+    memory.opened([tmp_path / "a.json"])
+    memory.change(theme=None)
+    expected = later | {"theme": None, "recent": [str(tmp_path / "a.json")]}
+    assert msgspec.json.decode(path.read_bytes()) == expected
+    assert (memory.problem, memory.remembered.settings) == ("", Settings(1, 8))
+    assert Memory(path).remembered == memory.remembered
+
+
 def test_only_the_latest_files_are_kept_and_names_that_json_lacks_are_not(tmp_path: Path) -> None:
     memory = Memory(tmp_path / "s")
     memory.opened([Path(os.fsdecode(b"\xff.json"))])
@@ -75,6 +89,14 @@ def endless(path: Path) -> None:
     path.symlink_to("/dev/zero")
 
 
+def deep_json(path: Path) -> None:
+    path.write_bytes(b'{"new":' + b"[" * 100_000)
+
+
+def deep_toml(path: Path) -> None:
+    path.write_bytes(b"new = " + b"[" * 100_000)
+
+
 def link_to_itself(path: Path) -> None:
     path.symlink_to(path)
 
@@ -85,7 +107,9 @@ def longer_than_any(path: Path) -> None:
 
 
 @pytest.mark.timeout(10)
-@pytest.mark.parametrize("make", [fifo, endless, link_to_itself, longer_than_any, Path.mkdir])
+@pytest.mark.parametrize(
+    "make", [fifo, endless, deep_json, deep_toml, link_to_itself, longer_than_any, Path.mkdir]
+)
 def test_what_is_no_file_of_settings_is_neither_waited_for_nor_replaced(
     tmp_path: Path, make
 ) -> None:

@@ -71,6 +71,11 @@ def test_damaged_files_are_ignored(tmp_path: Path) -> None:
         path.write_bytes(whole[:index] + bytes([whole[index] ^ 0x40]) + whole[index + 1 :])
         found = cached_peak(GPU, tmp_path, DAY)
         assert found is None or found.bytes_per_s > 0
+    path.write_bytes(b'{"new":' + b"[" * 100_000)
+    assert cached_peak(GPU, tmp_path, DAY) is None
+    path.unlink()
+    os.mkfifo(path)
+    assert cached_peak(GPU, tmp_path, DAY) is None
 
 
 @pytest.mark.parametrize("value", ["0", "-4e12", "null", '"fast"', "1e999"])

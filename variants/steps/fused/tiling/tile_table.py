@@ -30,7 +30,7 @@ from msgspec import Struct
 from decodescope.analyzer.schema.report import Finding
 from decodescope.analyzer.schema.run_report import DEFAULT_TILES
 from decodescope.kernels.host.tile import Tile
-from decodescope.variants.machine.cache_folder import cache_folder, keep_measured
+from decodescope.variants.machine.cache_folder import cache_folder, keep_measured, kept_measured
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.tiling.candidates import tile_candidates
@@ -202,10 +202,10 @@ def cached_tiles(gpu: TargetGpu, folder: Path) -> dict[TileKey, Tile]:
     """
     path = _path(gpu, folder)
     try:
-        kept = msgspec.json.decode(path.read_bytes(), type=_Kept)
+        kept = kept_measured(path, _Kept)
     except FileNotFoundError:
         return {}
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         sys.stderr.write(f"measured tiles ignored: {path}: {error}\n")
         return {}
     return {entry.key: entry.tile for entry in kept.entries} if kept.gpu == gpu else {}
