@@ -31,6 +31,7 @@ from decodescope.analyzer.recordings.frames import (
     VERSION,
     CutFrame,
     Frame,
+    RecordedMessage,
     TakenFrame,
     UnknownFrame,
     WindowFrame,
