@@ -3,6 +3,7 @@
 import gc
 from typing import Any
 
+import click
 import pytest
 
 from decodescope.cli import app as app_command
@@ -22,7 +23,8 @@ def test_garbage_collections_do_not_visit_the_modules(monkeypatch: pytest.Monkey
     monkeypatch.setattr(app_command, "_app", lambda *_: App())
     source: Any = None
     try:
-        app_command.show_app(source, "browser", app_command.AppOptions(False, None, None))
+        with click.Context(click.Command("open")):
+            app_command.show_app(source, "browser", app_command.AppOptions(False, None, None))
     finally:
         gc.unfreeze()
     assert frozen[0] > 10_000

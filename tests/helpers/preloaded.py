@@ -84,6 +84,7 @@ class ForkServer:
         plain = all(not options[name] for name in ("preexec_fn", "shell", "gid", "uid", "gids"))
         return (
             plain
+            and options["process_group"] in (None, -1)
             and words[:1] == [sys.executable]
             and needs_torch(words[1:])
             and steering(environment) == self._steering
@@ -187,15 +188,18 @@ def serve(connection: socket.socket) -> tuple[Command, list[int]]:
         pid_end, fork_end = socket.socketpair()
         between = os.fork()
         if between == 0:
-            fork = os.fork()
-            if fork:
-                fork_end.send(str(fork).encode())
+            if os.fork():
                 os._exit(0)
-            connection.close()
-            pid_end.close()
-            fork_end.close()
+            _libc.prctl(_SET_NAME, b"python", 0, 0, 0)
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            return Command(**json.loads(data)), files
+            command = Command(**json.loads(data))
+            if command.new_session:
+                os.setsid()
+            # Who knows the process id may signal its session, or look for its name.
+            fork_end.send(str(os.getpid()).encode())
+            for end in (connection, pid_end, fork_end):
+                end.close()
+            return command, files
         # The fork has its new parent once this has ended.
         os.waitpid(between, 0)
         send(connection, pid_end.recv(64))
@@ -215,11 +219,8 @@ def become(command: Command, files: list[int]) -> None:
     for file, fd in zip(moved, (0, 1, 2, *command.fds), strict=True):
         os.dup2(file, fd, inheritable=True)
         os.close(file)
-    if command.new_session:
-        os.setsid()
     # Frozen objects would count as leaked at the end.
     gc.unfreeze()
-    _libc.prctl(_SET_NAME, b"python", 0, 0, 0)
     os.environ.clear()
     os.environ.update(command.environment)
     os.chdir(command.folder)

@@ -35,9 +35,9 @@ def children(pid: int) -> list[int]:
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             state, parent = _state_and_parent(stat)
+            name = stat.with_name("comm").read_text().strip()
         except OSError:
             continue
-        name = stat.with_name("comm").read_text().strip()
         if parent == pid and state != "Z" and name != preloaded.NAME:
             found.append(int(stat.parent.name))
     return found
