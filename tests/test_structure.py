@@ -29,8 +29,8 @@ WRITERS = {
 FOLDERS = {"mkdtemp": {"analyzer/io/work_folders.py"}, "TemporaryDirectory": set()}
 MAX_LINES = 80
 # The most files that a command runs through, and pairs of them that call each other both ways.
-# 69 and 1, 129 and 4, 91 and 3 as measured on 2026-11-24, and 5 % more; one file more for recordings
-# of servers.
+# 69 and 1, 129 and 4, 91 and 3 as measured on 2026-11-24, and 5 % more; one file more for
+# recordings of servers.
 WAYS = {
     "analyze tests/data/h200_graph_replays.json.gz": (72, 2),
     "open --once analyzer/recordings/h200-llama-3.2-1b-fused.dsrec": (136, 5),
