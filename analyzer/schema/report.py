@@ -36,6 +36,8 @@ GAP_CLASSES = (
 
 # What a file may say: larger integers do not fit into a column.
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+# Some writers of JSON write NaN and Infinity.
+BytesPerS = Annotated[float, Meta(gt=0, le=1e18)]
 
 SourceFormat = Literal["kineto", "nsys-sqlite", "rocprof-json", "recording"]
 RangeKind = Literal["range", "operator", "inferred"]
@@ -78,7 +80,7 @@ class CaptureInfo(Struct, frozen=True):
     bytes_per_step: Int64
     unprofiled_step_ns: Int64 | None
     decodescope_version: str
-    measured_peak_bytes_per_s: float | None = None
+    measured_peak_bytes_per_s: BytesPerS | None = None
     measured_peak_at: str | None = None
     kernel_floor_ns: Int64 | None = None
     flops_per_step: Int64 | None = None

@@ -336,6 +336,17 @@ def test_a_malformed_capture_block_is_ignored_with_a_finding(block: str) -> None
     assert codes(trace) == {"bad_capture_info"}
 
 
+@pytest.mark.parametrize("peak", ["NaN", "Infinity", "-1.0", "0", "1e300"])
+def test_a_capture_block_with_a_peak_that_is_none_is_ignored_with_a_finding(peak: str) -> None:
+    capture = json.loads(RECORDED[: RECORDED.index(b"schemaVersion") - 2].rstrip(b" \n,") + b"}")
+    block = json.dumps(capture["decodescope"] | {"measured_peak_bytes_per_s": 12345})
+    assert read(document([op(0, 5)])[:-1] + f', "decodescope": {block}}}'.encode()).capture
+    block = block.replace("12345", peak)
+    trace = read(document([op(0, 5)])[:-1] + f', "decodescope": {block}}}'.encode())
+    assert trace.capture is None
+    assert codes(trace) == {"bad_capture_info"}
+
+
 def test_a_capture_called_cpu_that_holds_gpu_ops_is_read_as_a_gpu_trace() -> None:
     capture = json.loads(RECORDED[: RECORDED.index(b"schemaVersion") - 2].rstrip(b" \n,") + b"}")
     launches = [call(0, 1, 1), call(5, 40, 2, name="cudaStreamSynchronize"), call(41, 42, 3)]
