@@ -1,6 +1,7 @@
 """Page 8: files of folders, recent, captured and bundled ones; opened without losing anything."""
 
 import asyncio
+import dataclasses
 import threading
 import time
 from pathlib import Path
@@ -14,8 +15,10 @@ from decodescope.tui.model.user_files import Memory
 from decodescope.tui.once import draw_once
 from decodescope.tui.panels.files import FilesPanel, PathPanel
 from tests.helpers.app.files import names, typed
+from tests.helpers.app.looks import Looks, after
 from tests.helpers.kineto_events import call, document, op
 from tests.helpers.scripted import Session, ready, settle, text_of
+from tests.tui.files.conftest import app_on
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 
@@ -221,22 +224,21 @@ async def test_the_page_is_drawn_once_its_folder_is_read(app) -> None:
     assert any("run-b.json" in line for line in lines)
 
 
-@pytest.mark.parametrize("size", [(60, 16), (80, 24), (120, 40), (200, 50)])
-def test_the_page_looks_so(snap_compare, monkeypatch, app, folder, size) -> None:
+async def test_the_page_looks_so(
+    looks: Looks, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
 
-    async def act(pilot) -> None:
+    async def listed(pilot) -> None:
         await settle(pilot)
         await typed(pilot, "run-")
-        await pilot.press("escape", "space")
-        await settle(pilot)
-        app._focus.shelf = app._focus.shelf.__class__(
-            **{**{name: getattr(app._focus.shelf, name) for name in app._focus.shelf.__slots__},
-               "folder": Path("/traces"), "pointed": Path("/traces/run-b.json")}
-        )  # fmt: skip
-        app.paint()
-        await settle(pilot)
+        focus = pilot.app._focus
+        shelf = dataclasses.replace(focus.shelf, folder=Path("/traces"))
+        focus.shelf = dataclasses.replace(shelf, pointed=Path("/traces/run-b.json"))
 
-    assert snap_compare(app, terminal_size=size, run_before=act)
+    await looks.walk(
+        lambda traits: app_on(folder, traits),
+        {"8 filter": listed, "8 files": after("escape", "space")},
+    )
