@@ -60,6 +60,7 @@ PLAIN = replace(
     variables={
         **_ANSI.variables,
         "block-cursor-text-style": "bold reverse",
+        "block-cursor-blurred-text-style": "reverse",
         "input-cursor-text-style": "reverse",
     },
 )

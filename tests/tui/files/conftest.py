@@ -8,7 +8,6 @@ import pytest
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.sources import TraceSource
 from decodescope.tui.model.user_files import Places
-from decodescope.tui.terminal_app import TerminalTraits
 from tests.helpers.scripted import StillClock, write_trace
 
 
@@ -27,13 +26,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def app_on(folder: Path, traits: TerminalTraits | None = None) -> DecodescopeApp:
-    """The app on the page of files."""
-    places = Places(folder / "state" / "state.json", folder / "keymap.toml")
-    source = TraceSource((folder / "run-a.json",))
-    return DecodescopeApp(source, traits, StillClock(), folder, "files", places)
-
-
 @pytest.fixture
 def app(folder: Path) -> DecodescopeApp:
-    return app_on(folder)
+    places = Places(folder / "state" / "state.json", folder / "keymap.toml")
+    source = TraceSource((folder / "run-a.json",))
+    return DecodescopeApp(source, clock=StillClock(), folder=folder, page="files", places=places)

@@ -11,14 +11,16 @@ import pytest
 from decodescope.analyzer.protocol.messages import Pause, Resume
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.tui import library
+from decodescope.tui.app import DecodescopeApp
+from decodescope.tui.model.sources import TraceSource
 from decodescope.tui.model.user_files import Memory
 from decodescope.tui.once import draw_once
 from decodescope.tui.panels.files import FilesPanel, PathPanel
+from decodescope.tui.terminal_app import TerminalTraits
 from tests.helpers.app.files import names, typed
 from tests.helpers.app.looks import Looks, after
 from tests.helpers.kineto_events import call, document, op
-from tests.helpers.scripted import Session, ready, settle, text_of
-from tests.tui.files.conftest import app_on
+from tests.helpers.scripted import Session, StillClock, ready, settle, text_of
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 
@@ -231,14 +233,23 @@ async def test_the_page_looks_so(
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
 
-    async def listed(pilot) -> None:
+    def app(traits: TerminalTraits) -> DecodescopeApp:
+        source = TraceSource((folder / "run-a.json",))
+        return DecodescopeApp(source, traits, StillClock(), folder, "files")
+
+    async def typed_only(pilot) -> None:
         await settle(pilot)
         await typed(pilot, "run-")
-        focus = pilot.app._focus
+        stay(pilot.app)
+
+    async def marked(pilot) -> None:
+        await after("escape", "space")(pilot)
+        stay(pilot.app)
+
+    def stay(app: DecodescopeApp) -> None:
+        """Show a folder that is the same wherever the test runs."""
+        focus = app._focus
         shelf = dataclasses.replace(focus.shelf, folder=Path("/traces"))
         focus.shelf = dataclasses.replace(shelf, pointed=Path("/traces/run-b.json"))
 
-    await looks.walk(
-        lambda traits: app_on(folder, traits),
-        {"8 filter": listed, "8 files": after("escape", "space")},
-    )
+    await looks.walk(app, {"8 filter": typed_only, "8 files": marked})

@@ -83,7 +83,7 @@ def test_points_are_under_the_roof_where_their_share_says_so() -> None:
     column = lines[row].index("[M]") + 1
     above = [number for number in range(row) if lines[number][column] in "•─"]
     assert len(above) <= 1
-    assert f" {near.share_of_limit * 100:.1f} % of its limit" in lines[-1]
+    assert f" {near.share_of_limit * 100:.1f} % of limit" in lines[-1]
 
 
 @given(
