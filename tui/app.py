@@ -46,6 +46,7 @@ class DecodescopeApp(TerminalApp):
     CSS = """
     Toast { padding: 0 1; margin-top: 0; max-width: 80%; }
     Input > .input--placeholder, Input > .input--suggestion { color: $foreground-muted; }
+    OptionList > .option-list--option-disabled { color: $foreground-muted; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings((*COMMANDS, *REPLAY_COMMANDS), "app"),

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from syrupy.assertion import SnapshotAssertion
+from textual.widgets import Static
 
 from decodescope.analyzer.protocol.messages import (
     Failure,
@@ -42,6 +43,16 @@ MODELS = (
 RUNS = Settings(1, 128, model="llama-3.2-1b@random")
 LOG_TAIL = ("loading weights", "CUDA error: an illegal memory access was encountered")
 THROTTLED = "the GPU is throttled: its clock is at 1.2 of 1.98 GHz"
+
+
+async def model_form(pilot) -> None:
+    """The form that names the model, with the effect of what it guesses."""
+    await after("escape", "m")(pilot)
+    while not pilot.app.screen.query_one("#effect", Static).content:
+        await pilot.pause(0.02)
+    await settle(pilot)
+
+
 FILE = {
     "1 answer": after("1"),
     "1 answer why": after("w"),
@@ -56,7 +67,7 @@ FILE = {
     # Over the page that is drawn fastest.
     "help": after("question_mark"),
     "export": after("escape", "e"),
-    "model": after("escape", "m"),
+    "model": model_form,
     "steps": after("escape", "number_sign"),
     "palette": after("escape", "ctrl+p"),
 }
