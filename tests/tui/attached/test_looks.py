@@ -57,6 +57,7 @@ async def test_page_step(looks: Looks, tmp_path: Path) -> None:
 
     async def group(pilot) -> None:
         await minute(attachment, two_servers)
+        await pilot.press("escape")
         await settle(pilot)
 
     attachment = Attachment(tmp_path)
