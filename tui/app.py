@@ -34,7 +34,7 @@ from decodescope.tui.panels.details import DetailsPanel
 from decodescope.tui.panels.messages import AskComparison, AskFile, GoTo, PageRequest
 from decodescope.tui.panels.sheet import Brush
 from decodescope.tui.screens.main import MainScreen
-from decodescope.tui.style.palette import ASCII, DARK, LIGHT, UNICODE, Inks, themed_inks
+from decodescope.tui.style.palette import ASCII, DARK, LIGHT, PLAIN, UNICODE, Inks, themed_inks
 from decodescope.tui.terminal_app import TerminalApp, TerminalTraits
 
 
@@ -43,7 +43,11 @@ class DecodescopeApp(TerminalApp):
 
     TITLE = "decodescope"
     # On a small screen a notification takes its text's rows, and no more.
-    CSS = "Toast { padding: 0 1; margin-top: 0; max-width: 80%; }"
+    CSS = """
+    Toast { padding: 0 1; margin-top: 0; max-width: 80%; }
+    Input > .input--placeholder, Input > .input--suggestion { color: $foreground-muted; }
+    OptionList > .option-list--option-disabled { color: $foreground-muted; }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings((*COMMANDS, *REPLAY_COMMANDS), "app"),
         *(Binding(page.key, f"page('{page.name}')", page.label, show=False) for page in PAGES),
@@ -135,11 +139,11 @@ class DecodescopeApp(TerminalApp):
     # Themes and keys of the user
 
     def _choose_theme(self) -> None:
-        self.register_theme(DARK)
-        self.register_theme(LIGHT)
+        for own in (DARK, LIGHT, PLAIN):
+            self.register_theme(own)
         remembered = self._memory.remembered.theme or ""
         theme = remembered if remembered in self.available_themes else DARK.name
-        self.theme = theme if self._traits.color else "ansi-dark"
+        self.theme = theme if self._traits.color else PLAIN.name
 
     def _brush(self) -> Brush:
         inks = Inks()

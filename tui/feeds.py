@@ -67,7 +67,10 @@ class Feeds:
         self.show(self.shown)
         # Neither the worker nor the first paint waits for it.
         preview = partial(self._preview, self.shown)
-        self.app.call_after_refresh(self.app.run_worker, preview, name="preview")
+        # Without a description, Textual takes the text of all that the feed holds.
+        self.app.call_after_refresh(
+            self.app.run_worker, preview, name="preview", description="preview"
+        )
 
     def view(self) -> View:
         return self.shown.view()

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from tests.helpers import scripted
+from tests.helpers.app.looks import Looks
 
 
 @pytest.fixture(autouse=True)
@@ -22,3 +24,9 @@ def trace_file(tmp_path: Path) -> Path:
 def session(tmp_path: Path) -> scripted.Session:
     """A live app with a scripted worker."""
     return scripted.Session(tmp_path)
+
+
+@pytest.fixture
+def looks(snapshot: SnapshotAssertion) -> Looks:
+    """Compares what an app shows at each stop of a walk with the committed screens."""
+    return Looks(snapshot)

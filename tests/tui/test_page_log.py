@@ -222,20 +222,3 @@ def test_a_flood_of_prints_keeps_only_its_end_and_whole_lines(tmp_path):
 def test_a_trace_of_this_test_is_really_cut(tmp_path):
     with pytest.raises(json.JSONDecodeError):
         json.loads(truncated_trace(tmp_path / "cut.json").read_text())
-
-
-@pytest.mark.parametrize("size", [(60, 16), (80, 24), (120, 40), (200, 50)])
-def test_how_it_looks(snap_compare, session, size):
-    async def act(pilot) -> None:
-        lines = [
-            Progress("loading weights"),
-            Log("info", "weights loaded in 2.1 s"),
-            Log("warning", "the GPU is throttled: its clock is at 1.2 of 1.98 GHz"),
-            *(Log("info", f"generation {number} starts at the prompt") for number in range(12)),
-            Log("error", "CUDA out of memory: " + "tried to allocate 2.00 GiB; " * 8),
-        ]
-        await session.run(pilot, *lines)
-        await pilot.press("9")
-        await settle(pilot)
-
-    assert snap_compare(session.app, terminal_size=size, run_before=act)

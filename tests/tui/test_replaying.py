@@ -264,16 +264,3 @@ def test_speeds_end_at_both_sides():
 )  # fmt: skip
 def test_typed_times(text, seconds):
     assert typed_time_ns(text, at(0)) == (None if seconds is None else seconds * NS)
-
-
-@pytest.mark.parametrize("size", [(60, 16), (80, 24), (120, 40), (200, 50)])
-@pytest.mark.parametrize("keys", [(), ("colon",)], ids=["page", "time"])
-def test_how_it_looks(snap_compare, recording, size, keys):
-    opened = Opened(recording)
-
-    async def act(pilot) -> None:
-        await opened.until(pilot, lambda: opened.view.window is not None)
-        await pilot.press(*keys)
-        await settle(pilot)
-
-    assert snap_compare(opened.app, terminal_size=size, run_before=act)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from textual.widgets import Input, OptionList, TextArea
+from textual.widgets import Input, TextArea
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.protocol.messages import (
@@ -325,18 +325,3 @@ async def test_every_field_can_be_reached_at_every_size(live, size):
         "model", "context", "batch", "tokens", "temperature", "top-k", "top-p",
         "seed", "prompt", "Button",
     }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "size", [(60, 16), (80, 24), (120, 40), (200, 50)], ids=lambda size: f"{size[0]}x{size[1]}"
-)
-def test_settings_dialog(snap_compare, live, size):
-    async def open_settings(pilot) -> None:
-        screen = await opened(live, pilot)
-        screen.query_one(TextArea).cursor_blink = False
-        for field in screen.query(Input):
-            field.cursor_blink = False
-        screen.query_one(OptionList).focus()
-        await pilot.pause()
-
-    assert snap_compare(live.app, terminal_size=size, run_before=open_settings)

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from decodescope.analyzer import Analysis, load
 from decodescope.analyzer.reports.analysis import analysis_of_step, analyze
@@ -14,7 +15,8 @@ from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.picks import KernelPick, OpPick
 from decodescope.tui.model.sources import ReplaySource
 from decodescope.tui.screens.steps import StepsScreen, StepTablePanel
-from tests.helpers.app.recorded import SIZES, app_of, before_picture, press
+from tests.helpers.app.looks import DARK_ONLY, Looks, after
+from tests.helpers.app.recorded import app_of, press
 from tests.helpers.planted.situations import situation
 from tests.helpers.scripted import Session, StillClock, ready, settle, text_of, write_trace
 
@@ -223,7 +225,8 @@ async def test_a_replay_runs_no_step(tmp_path: Path) -> None:
         assert "median of 3 decode steps" in strip_of(app)
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-def test_picture(snap_compare, prefills: Path, size) -> None:
-    before = before_picture("greater_than_sign", "number_sign")
-    assert snap_compare(app_of(prefills), terminal_size=size, run_before=before)
+async def test_how_it_looks(snapshot: SnapshotAssertion, prefills: Path) -> None:
+    await Looks(snapshot, DARK_ONLY).walk(
+        lambda traits: app_of(prefills, traits),
+        {"1 step": after("greater_than_sign"), "steps": after("number_sign")},
+    )

@@ -47,9 +47,10 @@ def step_bands(room: Room) -> list[Band]:
     some = edge + min(answer, _SOME_ANSWER)
     bands.append(Band((("answer", 1.0),), least, edge + answer, 1, 60, some))
     tracks = edge + room.wanted.get("timeline_top", _SOME_TRACKS)
-    few = min((5 if box else 4) + edge + (not room.color), tracks)
+    few = min((5 if box else 4) + edge, tracks)
     if tracks > edge:
-        bands.append(Band((("timeline_top", 1.0),), few, tracks, 5, 1))
+        lettered = min(few + (not room.color), tracks)
+        bands.append(Band((("timeline_top", 1.0),), few, tracks, 5, 1, lettered))
     if room.wanted.get("text"):
         bands.append(Band((("text", 1.0),), edge + 1, edge + 12, 8, 3))
     return bands

@@ -23,7 +23,7 @@ from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet
 
 TITLE = "Roofline"
-_GUTTER, _LEAST_PLOT = 7, 4
+_GUTTER, _LEAST_PLOT, _NAME_CELLS = 7, 4, 8
 _LARGE, _MEDIUM = 0.25, 0.05
 Cell = tuple[str, Style]
 _UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
@@ -208,8 +208,11 @@ class RooflinePanel(Panel[RooflineData]):
             return Row()
         before = "" if chosen.name == data.selected or not points else "longest: "
         words = _words(chosen, "")
-        if len(before) + len(words) + 8 > width:
-            before, words = "", words[: max(width - 8, 0)]
+        room = width - _NAME_CELLS
+        if len(before) + len(words) > room:
+            before = ""
+        if len(words) > room:
+            words = f"{words[: max(room - 1, 0)]}…"
         name = short_kernel(chosen.name, width - len(words) - len(before))
         style = self._brush.inks.text
         return Row().add(before, self._brush.inks.dim).add(name, style).add(words, style)
@@ -217,7 +220,7 @@ class RooflinePanel(Panel[RooflineData]):
 
 def _words(point: RooflinePoint, name: str) -> str:
     share = point.share_of_limit
-    near = f", {percent(share)} % of its limit" if share is not None else ""
+    near = f", {percent(share)} % of limit" if share is not None else ""
     rate = f"{significant(point.intensity)} FLOP/byte, {flops_rate(point.flops_per_s)}"
     return f"{name}: {rate}{near}"
 

@@ -56,7 +56,9 @@ class StepTimelinePanel(Panel[tuple[Window, str]]):
         from decodescope.tui.panels.timeline.drawing import Canvas, shown_tracks, track_heights
 
         body = max(height - _AXIS_AND_LEGEND, 1)
-        tracks, letters = _home_tracks(step_tracks, body), self._brush.inks.letters
+        letters = self._brush.inks.letters
+        # Letters below the ops and the gaps say more than further tracks.
+        tracks = _home_tracks(step_tracks, max(body - 2, 2) if letters else body)
         gutter = min(max(len(track.title) for track in tracks.tracks) + 2, width // 3)
         columns = max(width - gutter, 1)
         look = look_at(tracks, columns)

@@ -47,7 +47,7 @@ class ModelScreen(Dialog[Given]):
         self._due: Timer | None = None
 
     def compose(self) -> ComposeResult:
-        hint = "enter applies · tab completes, next field · esc changes nothing"
+        hint = "enter applies · tab completes, next field · esc"
         with framed(VerticalScroll(can_focus=False), "Model of what is open", hint):
             for name, (text, origin) in self._values.items():
                 paths: Paths = "checkpoints" if name == "model" else "none"

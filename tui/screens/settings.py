@@ -101,7 +101,7 @@ class SettingsScreen(Dialog[Settings]):
     def _row(self, *names: str) -> Horizontal:
         parts = []
         for name in names:
-            hint = "greedy" if name == "temperature" else "" if name in SIZES else "-"
+            hint = "0" if name == "temperature" else "" if name in SIZES else "-"
             value = self._fields[name]
             parts += [Label(name), Input(value, id=name, placeholder=hint, select_on_focus=False)]
         return Horizontal(*parts)

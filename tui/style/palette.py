@@ -5,12 +5,12 @@ No meaning is carried by colour alone: states have words, classes have letters, 
 """
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from rich.style import Style
 from textual.color import Color, ColorParseError
-from textual.theme import Theme
+from textual.theme import BUILTIN_THEMES, Theme
 
 from decodescope.analyzer.vocabulary.class_colors import (
     FAMILY_COLORS,
@@ -51,6 +51,18 @@ LIGHT = Theme(
     surface="#eceff2",
     panel="#e2e6ea",
     dark=False,
+)
+_ANSI = BUILTIN_THEMES["ansi-dark"]
+# Without colours, a list's row and an input's cell at the cursor are reversed.
+PLAIN = replace(
+    _ANSI,
+    name="decodescope-plain",
+    variables={
+        **_ANSI.variables,
+        "block-cursor-text-style": "bold reverse",
+        "block-cursor-blurred-text-style": "reverse",
+        "input-cursor-text-style": "reverse",
+    },
 )
 
 
@@ -98,12 +110,13 @@ class Inks:
     """The styles that panels draw with, for one theme and one kind of terminal.
 
     The defaults have no colours: bold, dim and reverse carry the emphasis. `letters`: colours do
-    not tell the entries of a family apart (there are none, or sixteen), so letters do.
+    not tell the entries of a family apart (there are none, or sixteen), so letters do. `ground`:
+    what colours of meanings have to be readable on.
     """
 
     color: bool = False
     letters: bool = True
-    background: Color = _BLACK
+    ground: Color = _BLACK
     base: Style = _PLAIN
     text: Style = _PLAIN
     strong: Style = _BOLD
@@ -122,7 +135,7 @@ class Inks:
 
     def hue(self, color: str) -> Style:
         """A palette colour as a foreground; plain text without colours."""
-        return _hue(color, self.background) if self.color else self.text
+        return _hue(color, self.ground) if self.color else self.text
 
     def variant(self, index: int) -> Style:
         return self.hue(VARIANT_COLORS[index % len(VARIANT_COLORS)])
@@ -165,18 +178,25 @@ def themed_inks(variables: dict[str, str], dark: bool, few_colors: bool = False)
     def mixed(share: float) -> Style:
         return Style(color=background.blend(foreground, share).hex6)
 
+    # Text that is readable on the row at the cursor is so on the background, too.
+    ground = background.blend(primary, 0.28 if dark else 0.16)
+    cursor = Style(bgcolor=ground.hex6)
+    if few_colors:
+        # Every colour of text is readable on none of the sixteen but the background.
+        cursor = Style(color=background.hex6, bgcolor=foreground.hex6)
+
     def state(name: str, bold: bool = False) -> Style:
-        return Style(color=readable(STATE_COLORS[name], background), bold=bold)
+        return Style(color=readable(STATE_COLORS[name], ground), bold=bold)
 
     return Inks(
         color=True,
         letters=few_colors,
-        background=background,
+        ground=ground,
         base=Style(color=foreground.hex6, bgcolor=background.hex6),
         text=mixed(0.88),
         strong=Style(color=foreground.hex6, bold=True),
         dim=mixed(0.62),
-        faint=mixed(0.42),
+        faint=Style(color=readable(background.blend(foreground, 0.42).hex6, ground)),
         border=mixed(0.26),
         title=Style(color=primary.hex6, bold=True),
         focused=Style(color=background.hex6, bgcolor=primary.hex6, bold=True),
@@ -185,7 +205,7 @@ def themed_inks(variables: dict[str, str], dark: bool, few_colors: bool = False)
         warn=state("warn"),
         bad=state("bad", bold=True),
         key=Style(color=primary.hex6, bold=True),
-        cursor=Style(bgcolor=background.blend(primary, 0.28).hex6),
+        cursor=cursor,
         match=Style(color=foreground.hex6, bold=True, underline=True),
     )
 

@@ -11,6 +11,7 @@ from decodescope.attach.door import WindowPlan
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.attached import AttachLink
 from decodescope.tui.model.sources import AttachSource
+from decodescope.tui.terminal_app import TerminalTraits
 from tests.helpers.scripted import StillClock, settle, text_of
 from tests.helpers.scripted_door import ScriptedDoor
 
@@ -20,10 +21,10 @@ PATIENCE_S = 30.0
 class Attachment:
     """An app that is attached through `door`, and what it shows."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, traits: TerminalTraits | None = None) -> None:
         self.door, self.clock = ScriptedDoor(folder), StillClock()
         self.link = AttachLink(self.door, WindowPlan(folder, 300), poll_s=0.01)
-        self.app = DecodescopeApp(AttachSource(self.link), None, self.clock, folder)
+        self.app = DecodescopeApp(AttachSource(self.link), traits, self.clock, folder)
 
     @property
     def shown(self) -> str:

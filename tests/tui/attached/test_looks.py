@@ -1,22 +1,20 @@
-"""How page 1 looks while the app is attached, as SVG; the clock stands still."""
+"""How page 1 looks while the app is attached; the clock stands still."""
 
 from itertools import pairwise
+from pathlib import Path
 
-import pytest
 from msgspec.structs import replace
 
 from decodescope.analyzer.protocol.attach_messages import ServerSample
 from decodescope.attach.servers.figures import figures
 from decodescope.attach.servers.metrics import ServerMetrics
+from decodescope.tui.app import DecodescopeApp
+from decodescope.tui.terminal_app import TerminalTraits
+from tests.helpers.app.looks import Looks
 from tests.helpers.scripted import settle
 from tests.helpers.scripted_door import metrics
+from tests.tui.attached.conftest import Attachment
 from tests.tui.attached.test_group import GONE, NAMES
-
-SIZES = [(60, 16), (80, 24), (120, 40), (200, 50)]
-
-
-def by_size(size: tuple[int, int]) -> str:
-    return f"{size[0]}x{size[1]}"
 
 
 def one_server(second: int) -> ServerMetrics:
@@ -41,27 +39,26 @@ async def minute(attachment, at=one_server) -> None:
         feed.receive(ServerSample(figures(before, after)), attachment.clock.now)
 
 
-@pytest.mark.parametrize("windows", [0, 2])
-@pytest.mark.parametrize("size", SIZES, ids=by_size)
-def test_page_step(attachment, snap_compare, size, windows: int) -> None:
-    async def act(pilot) -> None:
+async def test_page_step(looks: Looks, tmp_path: Path) -> None:
+    def app(traits: TerminalTraits) -> DecodescopeApp:
+        nonlocal attachment
+        attachment = Attachment(tmp_path, traits)
+        return attachment.app
+
+    async def attached(pilot) -> None:
         await attachment.until(pilot, lambda: attachment.view.attached.is_known)
         await minute(attachment)
-        if windows:
-            await attachment.take(pilot, windows)
-            await minute(attachment)
         await settle(pilot)
 
-    assert snap_compare(attachment.app, terminal_size=size, run_before=act)
+    async def captured(pilot) -> None:
+        await attachment.take(pilot, 2)
+        await minute(attachment)
+        await settle(pilot)
 
-
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=by_size)
-def test_page_step_of_servers(attachment, snap_compare, size) -> None:
-    async def act(pilot) -> None:
-        await attachment.until(pilot, lambda: attachment.view.attached.is_known)
-        await attachment.take(pilot, 1)
+    async def group(pilot) -> None:
         await minute(attachment, two_servers)
         await pilot.press("escape")
         await settle(pilot)
 
-    assert snap_compare(attachment.app, terminal_size=size, run_before=act)
+    attachment = Attachment(tmp_path)
+    await looks.walk(app, {"no window": attached, "two windows": captured, "two servers": group})

@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 
 from decodescope.analyzer.comparing.comparison_messages import ComparisonDone
+from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.terminal_app import TerminalTraits
+from tests.helpers.app.looks import Looks
 from tests.helpers.scripted import settle, text_of
 from tests.tui.comparing.page import TALL, Page
 from tests.tui.comparing.scripted_comparison import comparison, done, measured, whole_round
 
-SIZES = [(60, 16), (80, 24), (120, 40), (200, 50)]
 PLAIN = TerminalTraits(unicode=False, color=False)
 
 
@@ -37,20 +38,23 @@ async def test_the_page_as_text_has_every_figure(page: Page) -> None:
         assert piece in text, piece
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-@pytest.mark.parametrize("scene", ["choose", "running", "done"])
-def test_how_it_looks(snap_compare, tmp_path: Path, size: tuple[int, int], scene: str) -> None:
-    page = Page(tmp_path)
+async def test_how_it_looks(looks: Looks, tmp_path: Path) -> None:
+    def app(traits: TerminalTraits) -> DecodescopeApp:
+        nonlocal page
+        page = Page(tmp_path, traits=traits)
+        return page.app
 
-    async def act(pilot) -> None:
+    async def choose(pilot) -> None:
         await page.open(pilot)
-        if scene == "choose":
-            return
+
+    async def running(pilot) -> None:
         await pilot.press("minus", "minus", "c")
         for event in (*whole_round(0), *measured("eager", 1)[:2]):
             page.clock.now += 2
             await page.say(pilot, event)
-        if scene == "done":
-            await page.say(pilot, *whole_round(1)[2:], *whole_round(2), *done())
 
-    assert snap_compare(page.app, terminal_size=size, run_before=act)
+    async def finished(pilot) -> None:
+        await page.say(pilot, *whole_round(1)[2:], *whole_round(2), *done())
+
+    page = Page(tmp_path)
+    await looks.walk(app, {"choose": choose, "running": running, "done": finished})

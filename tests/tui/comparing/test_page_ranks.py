@@ -8,12 +8,14 @@ import pytest
 
 from decodescope.analyzer import analyze, analyze_ranks, load
 from decodescope.analyzer.text.formatting import duration
+from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.background import analyse_files
 from decodescope.tui.model.describe import describe
 from decodescope.tui.model.picks import KernelPick, OpPick, Selection, SpanPick
 from decodescope.tui.model.view import Window
 from decodescope.tui.panels.table import TablePanel
 from decodescope.tui.terminal_app import TerminalTraits
+from tests.helpers.app.looks import Looks, after
 from tests.helpers.ranks.runs import (
     ALL_REDUCE,
     Run,
@@ -25,7 +27,6 @@ from tests.helpers.ranks.runs import (
 from tests.helpers.scripted import settle, text_of
 from tests.tui.comparing.page import TALL, Page
 
-SIZES = [(60, 16), (80, 24), (120, 40), (200, 50)]
 PLAIN = TerminalTraits(unicode=False, color=False)
 LATE, RANKS = 2, 4
 HOSTILE = "[red]\x1b[2J<script>é\u202e"
@@ -221,23 +222,8 @@ async def test_no_size_and_no_name_breaks_it(
     assert page.app.crash is None
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-@pytest.mark.parametrize("key", ["7", "2"])
-def test_how_it_looks(
-    snap_compare, tmp_path: Path, files: list[Path], size: tuple[int, int], key: str
-) -> None:
-    page = Page(Path("work"), *files)
+async def test_how_it_looks(looks: Looks, files: list[Path]) -> None:
+    def app(traits: TerminalTraits) -> DecodescopeApp:
+        return Page(Path("work"), *files, traits=traits).app
 
-    async def act(pilot) -> None:
-        await page.open(pilot, key)
-
-    assert snap_compare(page.app, terminal_size=size, run_before=act)
-
-
-def test_how_it_looks_without_colours(snap_compare, tmp_path: Path, files: list[Path]) -> None:
-    page = Page(Path("work"), *files, traits=PLAIN)
-
-    async def act(pilot) -> None:
-        await page.open(pilot)
-
-    assert snap_compare(page.app, terminal_size=(80, 24), run_before=act)
+    await looks.walk(app, {"7 ranks": after("7"), "2 timeline": after("2")})

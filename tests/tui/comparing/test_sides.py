@@ -17,6 +17,8 @@ from decodescope.tui.model.candidates import Candidate, next_side, sides_to_comp
 from decodescope.tui.model.sources import ReplaySource
 from decodescope.tui.panels.comparing.setup import ComparisonSetupPanel
 from decodescope.tui.panels.comparing.steps import ComparisonStepsPanel
+from decodescope.tui.terminal_app import TerminalTraits
+from tests.helpers.app.looks import Looks, after
 from tests.helpers.app.recorded import write_window
 from tests.helpers.scripted import StillClock, hello, settle, stats, text_of, write_trace
 from tests.tui.comparing.page import TALL, Page, said
@@ -139,15 +141,13 @@ async def test_with_nothing_else_the_demo_pair_is_compared(tmp_path: Path, live:
         assert said(page) == ""
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
-def test_how_it_looks(snap_compare, size: tuple[int, int]) -> None:
-    async def act(pilot) -> None:
-        await settle(pilot)
-        await pilot.press("7", "c")
-        await settle(pilot)
-        pilot.app.screen.query_one(ComparisonStepsPanel).focus()
-        await pilot.press("full_stop", "full_stop", "right", "plus", "plus")
-        await settle(pilot)
+async def test_how_it_looks(looks: Looks) -> None:
+    def app(traits: TerminalTraits) -> DecodescopeApp:
+        return DecodescopeApp(ReplaySource(RECORDED["eager"]), traits, StillClock())
 
-    app = DecodescopeApp(ReplaySource(RECORDED["eager"]), clock=StillClock())
-    assert snap_compare(app, terminal_size=size, run_before=act)
+    async def compared(pilot) -> None:
+        await after("escape", "7", "c")(pilot)
+        pilot.app.screen.query_one(ComparisonStepsPanel).focus()
+        await after("full_stop", "full_stop", "right", "plus", "plus")(pilot)
+
+    await looks.walk(app, {"1 replay": after(), "time": after("colon"), "7 compared": compared})

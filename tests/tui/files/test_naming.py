@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 from textual.widgets import Input, Label, Static
 
 from decodescope.analyzer import load
@@ -17,6 +18,8 @@ from decodescope.tui.model.sources import TraceSource, source_for
 from decodescope.tui.panels.messages import Choose
 from decodescope.tui.screens.naming import ModelScreen
 from decodescope.tui.screens.settings import SettingsScreen
+from decodescope.tui.terminal_app import TerminalTraits
+from tests.helpers.app.looks import DARK_ONLY, Looks, after
 from tests.helpers.app.recorded import write_window
 from tests.helpers.foreign.tensor_parallel import H100, engine_events
 from tests.helpers.kineto_events import document
@@ -39,8 +42,8 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def app_of(path: Path) -> DecodescopeApp:
-    return DecodescopeApp(source_for(path), clock=StillClock(), folder=path.parent)
+def app_of(path: Path, traits: TerminalTraits | None = None) -> DecodescopeApp:
+    return DecodescopeApp(source_for(path), traits, StillClock(), path.parent)
 
 
 async def shown(pilot) -> str:
@@ -87,16 +90,13 @@ async def test_a_guess_is_confirmed_by_two_keys(engine: Path, size: tuple[int, i
         assert f"({GUESSED}, TP 4)" in " ".join(text_of(app).split())
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-def test_how_it_looks(snap_compare, engine: Path, size: tuple[int, int]) -> None:
-    async def act(pilot) -> None:
-        await settle(pilot)
-        await pilot.press("m", *"llama-3.1-7", "tab", "tab", "tab", "8")
-        for each in pilot.app.screen.query(Input):
-            each.cursor_blink = False
+async def test_how_it_looks(snapshot: SnapshotAssertion, engine: Path) -> None:
+    async def typed(pilot) -> None:
+        await after("m", *"llama-3.1-7", "tab", "tab", "tab", "8")(pilot)
         await shown(pilot)
 
-    assert snap_compare(app_of(engine), terminal_size=size, run_before=act)
+    looks = Looks(snapshot, DARK_ONLY)
+    await looks.walk(lambda traits: app_of(engine, traits), {"model": typed})
 
 
 async def test_the_page_is_as_analyze_makes_it_and_escape_leaves_all(engine: Path) -> None:

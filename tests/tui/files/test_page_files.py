@@ -1,6 +1,7 @@
 """Page 8: files of folders, recent, captured and bundled ones; opened without losing anything."""
 
 import asyncio
+import dataclasses
 import threading
 import time
 from pathlib import Path
@@ -10,12 +11,16 @@ import pytest
 from decodescope.analyzer.protocol.messages import Pause, Resume
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.tui import library
+from decodescope.tui.app import DecodescopeApp
+from decodescope.tui.model.sources import TraceSource
 from decodescope.tui.model.user_files import Memory
 from decodescope.tui.once import draw_once
 from decodescope.tui.panels.files import FilesPanel, PathPanel
+from decodescope.tui.terminal_app import TerminalTraits
 from tests.helpers.app.files import names, typed
+from tests.helpers.app.looks import Looks, after
 from tests.helpers.kineto_events import call, document, op
-from tests.helpers.scripted import Session, ready, settle, text_of
+from tests.helpers.scripted import Session, StillClock, ready, settle, text_of
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 
@@ -221,22 +226,30 @@ async def test_the_page_is_drawn_once_its_folder_is_read(app) -> None:
     assert any("run-b.json" in line for line in lines)
 
 
-@pytest.mark.parametrize("size", [(60, 16), (80, 24), (120, 40), (200, 50)])
-def test_the_page_looks_so(snap_compare, monkeypatch, app, folder, size) -> None:
+async def test_the_page_looks_so(
+    looks: Looks, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
 
-    async def act(pilot) -> None:
+    def app(traits: TerminalTraits) -> DecodescopeApp:
+        source = TraceSource((folder / "run-a.json",))
+        return DecodescopeApp(source, traits, StillClock(), folder, "files")
+
+    async def typed_only(pilot) -> None:
         await settle(pilot)
         await typed(pilot, "run-")
-        await pilot.press("escape", "space")
-        await settle(pilot)
-        app._focus.shelf = app._focus.shelf.__class__(
-            **{**{name: getattr(app._focus.shelf, name) for name in app._focus.shelf.__slots__},
-               "folder": Path("/traces"), "pointed": Path("/traces/run-b.json")}
-        )  # fmt: skip
-        app.paint()
-        await settle(pilot)
+        stay(pilot.app)
 
-    assert snap_compare(app, terminal_size=size, run_before=act)
+    async def marked(pilot) -> None:
+        await after("escape", "space")(pilot)
+        stay(pilot.app)
+
+    def stay(app: DecodescopeApp) -> None:
+        """Show a folder that is the same wherever the test runs."""
+        focus = app._focus
+        shelf = dataclasses.replace(focus.shelf, folder=Path("/traces"))
+        focus.shelf = dataclasses.replace(shelf, pointed=Path("/traces/run-b.json"))
+
+    await looks.walk(app, {"8 filter": typed_only, "8 files": marked})

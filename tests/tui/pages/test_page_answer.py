@@ -433,9 +433,3 @@ def test_the_timeline_is_of_the_step_of_the_answer(name: str) -> None:
     assert title.startswith(
         f"Step {step.index}  {duration(report.answer.step_ns)}, {step.gpu_ops} GPU ops"
     )
-
-
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-def test_picture(snap_compare, eager: Path, size) -> None:
-    before = recorded.before_picture("1", "w")
-    assert snap_compare(app_of(eager), terminal_size=size, run_before=before)

@@ -25,10 +25,10 @@ from decodescope.tui.panels.gap_list import GapListPanel, GapRows
 from decodescope.tui.panels.table_rows import smart_pattern
 from tests.helpers import scripted
 from tests.helpers.app import recorded
-from tests.helpers.app.recorded import BRUSHES, SIZES, app_of, drawn, press, view_of, window
+from tests.helpers.app.recorded import BRUSHES, app_of, drawn, press, view_of, window
 from tests.helpers.drawn_windows import Call, Op, analysed, windows
 from tests.helpers.kineto_events import call, document, event, op, span
-from tests.helpers.scripted import settle, text_of, write_trace
+from tests.helpers.scripted import settle, text_of
 
 
 def selection(app) -> Selection:
@@ -361,19 +361,6 @@ def test_figures_never_touch(width: int) -> None:
     line = next(line for line in lines if " launch_call " in line)
     assert f" {duration(totals.gaps['launch_call'].total_ns)}" in line
     assert not re.search(r"[µm]s\d|%\d|\d{4}\.\d", line)
-
-
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-def test_picture(snap_compare, eager: Path, size) -> None:
-    keys = ("4", "tab", "down", "shift+tab", "down")
-    assert snap_compare(
-        app_of(eager), terminal_size=size, run_before=recorded.before_picture(*keys)
-    )
-
-
-def test_picture_of_a_scripted_window(snap_compare, tmp_path: Path) -> None:
-    app = app_of(write_trace(tmp_path / "window.json"))
-    assert snap_compare(app, terminal_size=(80, 24), run_before=recorded.before_picture("4"))
 
 
 # Rows

@@ -2,7 +2,6 @@
 
 import gc
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -356,16 +355,3 @@ def test_a_filter_finds_what_the_text_of_a_row_says(
     }
     assert [found.place(found.key(row)) for row in range(len(found))] == list(range(len(found)))
     assert found.place(10**6) is None
-
-
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-@pytest.mark.parametrize("keys", [(), ("enter",)], ids=["kernels", "launches"])
-def test_snapshot(
-    snap_compare: Callable[..., bool], tmp_path: Path, size: tuple[int, int], keys: tuple[str, ...]
-) -> None:
-    app = app_of(tmp_path, steps())
-
-    async def act(pilot: Any) -> None:
-        await opened(pilot, *keys)
-
-    assert snap_compare(app, terminal_size=size, run_before=act)

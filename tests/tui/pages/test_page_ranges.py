@@ -14,7 +14,7 @@ from decodescope.tui.model.picks import RangePick, Selection
 from decodescope.tui.model.view import Moment
 from decodescope.tui.panels.range_tree import RangeRows, RangeTreePanel
 from tests.helpers.app import recorded
-from tests.helpers.app.recorded import BRUSHES, SIZES, app_of, drawn, press, view_of, window
+from tests.helpers.app.recorded import BRUSHES, app_of, drawn, press, view_of, window
 from tests.helpers.kineto_events import PID, call, document, event, op
 from tests.helpers.scripted import settle, text_of
 
@@ -208,9 +208,3 @@ def test_every_size_is_drawn_and_nothing_is_wider(variant, brush, width, height)
     assert lines
     if width >= 40:
         assert max(map(len, lines)) <= width
-
-
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-def test_picture(snap_compare, fused: Path, size) -> None:
-    keys = recorded.before_picture("5", "down", "down")
-    assert snap_compare(app_of(fused), terminal_size=size, run_before=keys)

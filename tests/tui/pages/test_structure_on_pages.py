@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from decodescope.analyzer import Analysis, analyze
 from decodescope.analyzer.chrome.chrome_export import export_chrome
@@ -23,15 +24,8 @@ from decodescope.tui.model.view import Moment, Window
 from decodescope.tui.panels.answer import AnswerPanel
 from decodescope.tui.panels.gap_list import GapRows
 from decodescope.tui.panels.range_tree import RangeTreePanel
-from tests.helpers.app.recorded import (
-    BRUSHES,
-    app_of,
-    before_picture,
-    drawn,
-    press,
-    view_of,
-    window,
-)
+from tests.helpers.app.looks import ONE_LOOK, Looks, after
+from tests.helpers.app.recorded import BRUSHES, app_of, drawn, press, view_of, window
 from tests.helpers.foreign.layered import LAYER, interrupted, layered, slow_layered
 from tests.helpers.hostile import HOSTILE, unsafe
 from tests.helpers.kineto_events import document, op
@@ -278,14 +272,13 @@ async def test_every_page_shows_hostile_kernels_with_roles_as_text(tmp_path: Pat
             assert unsafe(app.clipboard.replace("\t", "")) == ""
 
 
-@pytest.mark.parametrize("keys", ["2", "4", "6"])
-def test_picture(snap_compare, tmp_path: Path, keys: str) -> None:
+async def test_how_it_looks(snapshot: SnapshotAssertion, tmp_path: Path) -> None:
     path = tmp_path / "held.json"
     export_chrome(analyze(interrupted(slow_layered())), path)
-    keys = (keys, "G") if keys == "2" else (keys,)
-    assert snap_compare(app_of(path), terminal_size=(120, 40), run_before=before_picture(*keys))
+    stops = {"2 held": after("2", "G"), "4 held": after("4"), "6 held": after("6")}
+    await Looks(snapshot, ONE_LOOK).walk(lambda traits: app_of(path, traits), stops)
 
 
-def test_picture_of_inferred_ranges(snap_compare, inferred: Path) -> None:
-    keys = before_picture("5", "down", "down")
-    assert snap_compare(app_of(inferred), terminal_size=(120, 40), run_before=keys)
+async def test_inferred_ranges_look_so(snapshot: SnapshotAssertion, inferred: Path) -> None:
+    stops = {"5 inferred": after("5", "down", "down")}
+    await Looks(snapshot, ONE_LOOK).walk(lambda traits: app_of(inferred, traits), stops)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from syrupy.assertion import SnapshotAssertion
 
 from decodescope.analyzer import analyze
 from decodescope.analyzer.tracks.build import find_tracks
@@ -20,9 +21,8 @@ from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.sheet import Brush, Empty
 from decodescope.tui.panels.timeline.timeline_panel import TimelinePanel
 from decodescope.tui.style.palette import ASCII, UNICODE, Inks, themed_inks
-from decodescope.tui.terminal_app import TerminalTraits
-from tests.helpers.app.recorded import SIZES, app_of, press
-from tests.helpers.app.timeline import opened
+from tests.helpers.app.looks import DARK_ONLY, Looks, after
+from tests.helpers.app.recorded import app_of
 from tests.helpers.kineto_events import call, event, op, span, trace_of
 
 
@@ -65,26 +65,9 @@ def test_traces_with_almost_nothing(events):
         assert panel.draw(data, width, height).rows
 
 
-@pytest.mark.parametrize(("width", "height"), SIZES)
-def test_snapshot(width, height, snap_compare, trace_file):
-    async def page(pilot) -> None:
-        await opened(pilot)
-
-    assert snap_compare(app_of(trace_file), terminal_size=(width, height), run_before=page)
-
-
-def test_snapshot_without_colours(snap_compare, trace_file):
-    async def page(pilot) -> None:
-        await opened(pilot)
-        await press(pilot, "G", "f", "minus", "minus")
-
-    app = app_of(trace_file, TerminalTraits(color=False, unicode=False))
-    assert snap_compare(app, terminal_size=(80, 24), run_before=page)
-
-
-def test_snapshot_of_a_zoomed_and_compressed_timeline(snap_compare, trace_file):
-    async def page(pilot) -> None:
-        await opened(pilot)
-        await press(pilot, "c", "plus", "plus", "full_stop")
-
-    assert snap_compare(app_of(trace_file), terminal_size=(120, 40), run_before=page)
+async def test_how_it_looks(snapshot: SnapshotAssertion, trace_file: Path) -> None:
+    stops = {
+        "zoomed": after("2", "G", "f", "minus", "minus"),
+        "compressed": after("0", "c", "plus", "plus", "full_stop"),
+    }
+    await Looks(snapshot, DARK_ONLY).walk(lambda traits: app_of(trace_file, traits), stops)

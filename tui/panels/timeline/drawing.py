@@ -218,8 +218,9 @@ class Canvas:
             style += Style(bold=not flags & _PALE)
         elif flags & _SWAPPED:
             style += Style(reverse=True)
-        if flags & _TINTED and inks.cursor.bgcolor is not None and not flags & (_LABEL | _SWAPPED):
-            style += Style(bgcolor=inks.cursor.bgcolor.name)
+        tint = inks.cursor.bgcolor if inks.cursor.color is None else None
+        if flags & _TINTED and tint is not None and not flags & (_LABEL | _SWAPPED):
+            style += Style(bgcolor=tint.name)
         return style
 
     def _ink(self, kind: TrackKind, number: int) -> Style:

@@ -1,0 +1,162 @@
+"""How screens look at every size and on every kind of terminal."""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
+from textual import screen
+from textual.color import BLACK, Color
+from textual.renderables.blank import Blank
+
+from decodescope.tui.app import DecodescopeApp
+from decodescope.tui.style.palette import LIGHT, contrast
+from decodescope.tui.terminal_app import TerminalTraits
+from tests.helpers.app.screens import NAMED, Rows, Screens, differences, rows_of, written
+from tests.helpers.scripted import settle
+
+# The frames of panels are lines at the first two sizes, and boxes at the others. The last one is
+# that of keys.
+SIZES = ((60, 16), (80, 24), (200, 50), (120, 40))
+FRAMES = ((60, 16), (120, 40))
+Act = Callable[[Any], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A kind of terminal, its sizes, and the theme on it where that is not the first one."""
+
+    name: str
+    traits: TerminalTraits
+    sizes: tuple[tuple[int, int], ...] = FRAMES
+    theme: str | None = None
+
+
+LOOKS = (
+    Look("dark", TerminalTraits(), SIZES),
+    Look("light", TerminalTraits(), theme=LIGHT.name),
+    Look("16 colours", TerminalTraits(few_colors=True)),
+    Look("NO_COLOR", TerminalTraits(color=False)),
+)
+# Without UTF-8, with and without colours.
+ASCII = (
+    Look("dark", TerminalTraits(unicode=False)),
+    Look("NO_COLOR", TerminalTraits(unicode=False, color=False)),
+)
+# Of text to its ground; WCAG 2 asks for 4.5, and of large text for 3.
+LEAST = 3.0
+# Of pages and dialogs that differ from others by what they say.
+DARK_ONLY = LOOKS[:1]
+ONE_LOOK = (Look("dark", TerminalTraits(), ((120, 40),)),)
+
+
+class ScreensExtension(SingleFileSnapshotExtension):
+    """A text file for each place; a difference names the look, the size and the row."""
+
+    _write_mode = WriteMode.TEXT
+    _file_extension = "txt"
+
+    def serialize(self, data: Screens, **_: Any) -> str:
+        return written(data)
+
+    def diff_lines(self, serialized_data: str, snapshot_data: str) -> Iterator[str]:
+        yield from differences(serialized_data, snapshot_data) if snapshot_data else ()
+
+
+class Looks:
+    """Walks with an app on each kind of terminal, and compares what it shows at each stop."""
+
+    def __init__(self, snapshot: SnapshotAssertion, looks: tuple[Look, ...] = LOOKS) -> None:
+        self._snapshot, self._looks = snapshot.use_extension(ScreensExtension), looks
+
+    async def walk(
+        self,
+        app_on: Callable[[TerminalTraits], DecodescopeApp],
+        stops: Mapping[str, Act],
+    ) -> None:
+        """Each stop is what happens before its screens are taken, at 120x40."""
+        taken: dict[str, dict[str, dict[str, Rows]]] = {stop: {} for stop in stops}
+        with pytest.MonkeyPatch.context() as patch:
+            # What is behind a dialog costs more to draw than the dialog, and is drawn some time.
+            patch.setattr(screen, "BackgroundScreen", lambda *_: Blank(BLACK))
+            for look in self._looks:
+                await self._walk(app_on(look.traits), look, stops, taken)
+        wrong = []
+        for stop, screens in taken.items():
+            if not self._snapshot(name=stop) == screens:  # noqa: SIM201
+                wrong += [f"{stop} {line}" for line in self._snapshot.get_assert_diff()]
+        assert not wrong, "\n".join(wrong)
+
+    async def _walk(
+        self,
+        app: DecodescopeApp,
+        look: Look,
+        stops: Mapping[str, Act],
+        taken: dict[str, dict[str, dict[str, Rows]]],
+    ) -> None:
+        async with app.run_test(size=(120, 40)) as pilot:
+            if look.theme is not None:
+                app.theme = look.theme
+            for stop, act in stops.items():
+                await act(pilot)
+                for size, rows in await self._taken(pilot, look, stop):
+                    taken[stop].setdefault(size, {})[look.name] = rows
+        assert app.crash is None
+
+    async def _taken(self, pilot: Any, look: Look, stop: str) -> list[tuple[str, Rows]]:
+        app, taken = pilot.app, []
+        for field in app.screen.query("Input, TextArea"):
+            field.cursor_blink = False
+        for width, height in look.sizes:
+            await pilot.resize_terminal(width, height)
+            await settle(pilot)
+            strips = app.screen._compositor.render_strips()
+            rows = rows_of(strips, width, look.traits.few_colors)
+            check(f"{stop} {width}x{height}", look, rows)
+            taken.append((f"{width}x{height}", rows))
+        return taken
+
+
+def check(place: str, look: Look, rows: Rows) -> None:
+    """NO_COLOR has no colour, sixteen colours have names, and text can be read."""
+    for number, row in enumerate(rows, 1):
+        where = f"{place} {look.name} row {number}: {row.text}"
+        for style in {*row.styles}:
+            colors = colors_of(style)
+            if look.traits.few_colors:
+                assert colors <= {*NAMED}, where
+            assert look.traits.color or not colors, where
+        if look.traits.color:
+            pairs = zip(row.styles, row.text, strict=True)
+            faint = [one for one in {one for one, char in pairs if char.isalnum()} if is_faint(one)]
+            assert not faint, f"{where}\n{faint}"
+
+
+@cache
+def colors_of(style: str) -> frozenset[str]:
+    return frozenset(word for word in style.split() if word.startswith("#") or word in NAMED)
+
+
+@cache
+def is_faint(style: str) -> bool:
+    """Whether text does not stand out from its ground; named colours must only differ."""
+    text, _, ground = style.partition(" on ")
+    pair = (text.split()[0], ground.split()[0])
+    if pair[0] in NAMED:
+        return pair[0] == pair[1]
+    return contrast(*map(Color.parse, pair)) < LEAST
+
+
+def after(*keys: str) -> Act:
+    """Keys, each answered before the next."""
+
+    async def act(pilot: Any) -> None:
+        await settle(pilot)
+        for key in keys:
+            await pilot.press(key)
+            await settle(pilot)
+
+    return act
