@@ -13,8 +13,8 @@ _DECIDED = ("faster", "slower")
 def undecided(result: Diff | Comparison) -> str:
     """Every ratio that shows neither side faster, and why; "" if there is none. Equal step times
     leave nothing open."""
-    found = _of_diff(result) if isinstance(result, Diff) else _of_comparison(result)
-    open_questions = "; ".join(found)
+    reasons = _of_diff(result) if isinstance(result, Diff) else _of_comparison(result)
+    open_questions = "; ".join(reasons)
     return open_questions and f"{INCONCLUSIVE}: {open_questions}"
 
 

@@ -57,10 +57,10 @@ def _locked_folder(above: Path) -> tuple[Path, int]:
 def remove_abandoned(above: Path, names: re.Pattern[str], remove: Callable[[Path], object]) -> None:
     """Call `remove` with everything in `above` that is so named, and locked by no process."""
     try:
-        found = list(filter(names.fullmatch, os.listdir(above)))
+        candidates = list(filter(names.fullmatch, os.listdir(above)))
     except OSError:  # it may be written to, but not listed
         return
-    for name in found:
+    for name in candidates:
         with contextlib.suppress(OSError):  # gone, of another user, locked, or without locks
             lock = os.open(above / name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
             try:

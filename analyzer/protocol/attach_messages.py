@@ -1,4 +1,4 @@
-"""What an app that is attached to something hears of it: the target, its metrics, its windows.
+"""Messages to an app that is attached to a target: the target, its metrics, its windows.
 
 They are in recordings beside the messages of a worker (`messages.py`), and grow as those do.
 """

@@ -131,7 +131,7 @@ class Recording:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What is wrong with the file, and what a later version wrote into it."""
+        """The damage of the file, and the frames of a later version that are left out."""
         found = [Finding("recording_cut", f"{self.path}: {self.cut}")] if self.cut else []
         newest = self.newest
         if self.unknown or (newest is not None and newest.protocol > PROTOCOL_VERSION):
@@ -278,7 +278,7 @@ def is_recording(path: Path) -> bool:
 
 
 def recorded_target(path: Path) -> Target | None:
-    """What the recording is of, if that ran already; None if it is of a worker, or cannot be
+    """The subject of the recording, if that ran already; None if it is of a worker, or cannot be
     read."""
     try:
         events = read_recording(path, 1).events

@@ -60,7 +60,7 @@ _SERVERS: tuple[Column[ServerFigures], ...] = (
 
 
 def _why(row: ServerFigures) -> str:
-    """What is wrong with a server, without where, which its name says."""
+    """The problem of a server, without its URL, which the name says."""
     if row.problem:
         return row.problem.partition(": ")[2] or row.problem
     return "restarted" if row.restarted else ""

@@ -1,4 +1,4 @@
-"""What servers say of themselves: one of them, or several as a group."""
+"""Figures of servers, from their metrics: of one, or of several as a group."""
 
 from collections.abc import Callable, Iterable, Sequence
 

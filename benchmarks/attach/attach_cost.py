@@ -87,7 +87,7 @@ def decode_loop(
 
 
 def resident_bytes(pid: int) -> int:
-    """What a process holds in memory (Linux)."""
+    """The resident memory of a process (Linux)."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 

@@ -156,7 +156,7 @@ class BrowserApp(AppService):
 
 
 async def _pass_to_stderr(stream: asyncio.StreamReader) -> None:
-    """What an app says, on the stderr of this process, which makes it plain text."""
+    """Copy the stderr of an app to that of this process, which makes it plain text."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     while data := await stream.read(_READ_BYTES):
         sys.stderr.write(decoder.decode(data))
