@@ -54,5 +54,5 @@ def _complete(app: DecodescopeApp) -> bool:
         return True
     # A replay waits at its last window, which may be unreadable or of another variant.
     replay = view.playback
-    waits = replay is not None and replay.state == "paused" and replay.arrived
+    waits = replay is not None and replay.state in ("paused", "ended") and replay.arrived
     return (view.state in _ENDED or waits) and not view.analysing

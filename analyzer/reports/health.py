@@ -38,6 +38,8 @@ _HARMLESS = (
     "capture_tells_nothing",
 )
 
+# Most launches have no op: the devices' busy time is not known.
+LOST_KERNELS = "lost_kernels"
 _INFERRED = {
     "frames": "Python frames of the engine",
     "graphs": "graph launches that repeat in the same order",
@@ -119,7 +121,7 @@ def _findings(timeline: Timeline, profiler_ratio: float | None, unlinked: int) -
         )
     lost, made = lost_launches(trace, launches)
     if len(lost):
-        at_head = bool(len(launches) and lost[-1] < launches.call[0])
+        at_head = len(lost) == made or bool(len(launches) and lost[-1] < launches.call[0])
         yield Finding(
             "launches_without_ops",
             f"{len(lost)} of {made} kernel launches have no kernel in the trace, which was cut "
@@ -134,6 +136,12 @@ def _findings(timeline: Timeline, profiler_ratio: float | None, unlinked: int) -
             "graph_launch_without_ops",
             f"{graph_count - with_ops} of {graph_count} graph launches have no GPU op in the "
             "trace: what they ran is missing from every figure",
+        )
+    if 2 * (len(lost) + graph_count - with_ops) > made + graph_count:
+        yield Finding(
+            LOST_KERNELS,
+            "the kernels of most launches are missing: idle time may be theirs, and the bound is "
+            "not known",
         )
     if profiler_ratio is not None and profiler_ratio > DISTORTED:
         yield Finding(
@@ -206,6 +214,9 @@ def why_no_answer(health: Health) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if "no_gpu_activity" in codes:
         reason = "no GPU activity in this trace"
         return (reason,), ("record the GPU's activity (see the trace health)",)
+    if LOST_KERNELS in codes:
+        reason = "the kernels of most launches are not in this trace: the device may have been busy"
+        return (reason,), ("record the window again (see the trace health)",)
     if "graph_capture" in codes:
         reason = "a graph capture does not show how fast its replays are"
         return (reason,), ("profile its replays, after the capture",)

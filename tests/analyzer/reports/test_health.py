@@ -74,6 +74,23 @@ def test_kernel_launches_without_a_kernel_are_counted() -> None:
     assert found.status == "degraded"
 
 
+@pytest.mark.parametrize(
+    ("name", "most"), [("cudaLaunchKernel", True), ("cudaGraphLaunch", True), ("cudaFree", False)]
+)
+def test_no_bound_is_named_where_most_launches_lost_their_kernels(name: str, most: bool) -> None:
+    """A window in which CUPTI kept the copies and no kernel looks like a host that was late."""
+    copies = [call(90, 91, 40, name="cudaMemcpyAsync"), op(92, 93, 40, name="Memcpy DtoH")]
+    kept = [call(20, 21, 41), op(25, 30, 41)]
+    lost = [call(30 + number, 31 + number, number, name=name) for number in range(2, 5)]
+    report = analyze(trace_of(*copies, *kept, *lost)).report
+    assert bool(messages(report.health, "lost_kernels")) == most
+    assert (report.answer.bound == "unknown") == most
+    assert ("kernels of most launches are not in this trace" in report.answer.because[0]) == most
+    few = analyze(trace_of(*copies, *kept, lost[0])).report
+    assert messages(few.health, "lost_kernels") == []
+    assert few.answer.bound != "unknown"
+
+
 def test_launches_lost_at_the_head_of_the_window_are_a_fault_of_cupti() -> None:
     found = health(*STEPS, call(0, 1, 1), call(2, 3, 2), call(4, 5, 3), op(20, 30, 3))
     (said,) = messages(found, "launches_without_ops")

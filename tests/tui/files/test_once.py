@@ -11,8 +11,16 @@ from pathlib import Path
 import pytest
 
 from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.protocol.attach_messages import (
+    ServerSample,
+    Target,
+    TracesOf,
+    WindowTaken,
+)
 from decodescope.analyzer.protocol.messages import Bye, Failure, State
 from decodescope.analyzer.recordings.writer import RecordingWriter
+from decodescope.analyzer.schema.report import ObserverReport
+from decodescope.analyzer.schema.servers_report import ServerFigures
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.model.sources import ReplaySource, TraceSource
@@ -86,6 +94,21 @@ def test_a_recording_of_a_run_that_never_began_is_an_error(tmp_path: Path) -> No
         writer.write(Failure("no model of that name", 3, fatal=True))
     with pytest.raises(InputError, match="no model of that name"):
         draw_once(DecodescopeApp(ReplaySource(tmp_path / "run.dsrec")), 80, 24)
+
+
+def test_windows_of_servers_that_cannot_be_read_are_drawn_as_they_are(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.json.gz"
+    broken.write_bytes(b"no gzip")
+    paths = (str(broken), str(broken))
+    parts = (TracesOf("a", 1), TracesOf("b", 1))
+    recording = tmp_path / "run.dsrec"
+    with closing(RecordingWriter(recording)) as writer:
+        writer.write(Target("2 servers", "a cost", "300 ms"))
+        writer.write(ServerSample(ServerFigures("2 servers", elapsed_s=1.0, generated_per_s=18.0)))
+        writer.write(WindowTaken(paths, ObserverReport("servers", "2 servers"), parts))
+    text = "\n".join(drawn(DecodescopeApp(ReplaySource(recording))))
+    assert "18.0 tok/s" in text
+    assert "waiting for the first window" in text
 
 
 def test_a_file_that_is_no_trace_is_an_error(tmp_path: Path) -> None:
