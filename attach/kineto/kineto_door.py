@@ -66,7 +66,7 @@ class KinetoDoor(Door):
     @property
     def cost(self) -> str:
         return (
-            "a window slows a process by 31 to 42 % while it runs, and by 7 to 9 % afterwards "
+            "a window slows a process by 24 to 36 % while it runs, and by 1 to 4 % afterwards "
             "until it ends (measured on an H200); nothing is installed into it"
         )
 

@@ -13,8 +13,8 @@ from tests.helpers.scripted import write_trace
 
 TARGET = "vLLM 0.32.0 at http://127.0.0.1:8000, serving tiny"
 COST = (
-    "a window slows decoding while it lasts (31 to 42 % of a PyTorch loop on an H200, more with "
-    "Python stacks), and by 7 to 9 % afterwards until the server restarts"
+    "a window slows decoding while it lasts (24 to 36 % of a PyTorch loop on an H200, more with "
+    "Python stacks), and by 1 to 4 % afterwards until the server restarts"
 )
 BOUNDS_S = (0.01, 0.02, float("inf"))
 
