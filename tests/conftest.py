@@ -6,6 +6,7 @@ Tests with the fixture `device` use the GPU if there is one: `make test-gpu` run
 import gc
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.helpers import preloaded
 from tests.helpers.foreign.traces import missing_traces_line, trace_folder
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -36,10 +38,14 @@ settings.load_profile("untimed")
 
 
 def pytest_configure() -> None:
-    """A shell starts background jobs with SIGINT ignored, child processes inherit that, and the
+    """Processes that need torch are forks of one that has it, where no GPU driver is.
+
+    A shell starts background jobs with SIGINT ignored, child processes inherit that, and the
     command respects it. The tests of Ctrl-C need the default."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if sys.platform == "linux" and not Path("/dev/nvidiactl").exists():
+        preloaded.install(preloaded.ForkServer())
 
 
 def _has_cuda() -> bool:

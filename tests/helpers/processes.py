@@ -1,7 +1,9 @@
-"""Processes of this machine, found in /proc; zombies do not count."""
+"""Processes of this machine, found in /proc; zombies do not count, nor servers of forks."""
 
 import time
 from pathlib import Path
+
+from tests.helpers import preloaded
 
 PATIENCE_S = 30
 
@@ -33,8 +35,9 @@ def children(pid: int) -> list[int]:
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             state, parent = _state_and_parent(stat)
+            name = stat.with_name("comm").read_text().strip()
         except OSError:
             continue
-        if parent == pid and state != "Z":
+        if parent == pid and state != "Z" and name != preloaded.NAME:
             found.append(int(stat.parent.name))
     return found
