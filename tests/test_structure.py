@@ -52,12 +52,25 @@ def python_files(repository: Path, *rooms: str) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def functions(repository: Path) -> list[tuple[str, Function]]:
+def nodes(repository: Path) -> dict[Path, list[ast.AST]]:
+    """The functions and calls of every file of the source code, by its path."""
+    return {
+        path: [
+            node
+            for node in ast.walk(ast.parse((repository / path).read_text()))
+            if isinstance(node, Function | ast.Call)
+        ]
+        for path in python_files(repository, *ROOMS[:-1])
+    }
+
+
+@pytest.fixture(scope="module")
+def functions(nodes: dict[Path, list[ast.AST]]) -> list[tuple[str, Function]]:
     """Every function of the source code that Triton does not compile, named "file: function"."""
     found = [
         (f"{path.as_posix()}: {node.name}", node)
-        for path in python_files(repository, *ROOMS[:-1])
-        for node in ast.walk(ast.parse((repository / path).read_text()))
+        for path, in_file in nodes.items()
+        for node in in_file
         if isinstance(node, Function) and not any(map(_is_jit, node.decorator_list))
     ]
     assert len(found) > 1000
@@ -79,15 +92,22 @@ def test_no_function_is_too_long(functions: list[tuple[str, Function]]) -> None:
 
 @pytest.mark.parametrize(("places", "rooms"), [(WRITERS, ROOMS[:-1]), (FOLDERS, PACKAGE)])
 def test_what_has_one_place_is_called_only_there(
-    repository: Path, places: dict[str, set[str]], rooms: tuple[str, ...]
+    nodes: dict[Path, list[ast.AST]], places: dict[str, set[str]], rooms: tuple[str, ...]
 ) -> None:
     found: dict[str, set[str]] = {name: set() for name in places}
-    for path in python_files(repository, *rooms):
-        for node in ast.walk(ast.parse((repository / path).read_text())):
-            name = ast.unparse(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
-            if name in places:
+    for path, in_file in nodes.items():
+        for call in in_file:
+            name = _called(call) if isinstance(call, ast.Call) else None
+            if name in found and path.as_posix().startswith(tuple(f"{room}/" for room in rooms)):
                 found[name].add(path.as_posix())
     assert found == places
+
+
+def _called(call: ast.Call) -> str | None:
+    match call.func:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return None
 
 
 @pytest.mark.parametrize("command", WAYS)

@@ -26,7 +26,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 # `children` does not count servers.
 NAME = "forkserver"
-_COMMANDS = ("run", "compare", "tune", "live")
+_COMMANDS = {
+    "decodescope": ("run", "compare", "tune", "live"),
+    "benchmarks": ("compare-variants", "live-overhead", "revisions"),
+}
 _WORKERS = (
     "decodescope.variants.live.worker",
     "decodescope.variants.comparing.live_comparison",
@@ -67,9 +70,7 @@ def needs_torch(arguments: Sequence[str]) -> bool:
     words = [word for word in arguments if word != "-u"]
     if words[:1] != ["-m"] or len(words) < 2:
         return False
-    return words[1] in _WORKERS or (
-        words[1] == "decodescope" and words[2:3] and words[2] in _COMMANDS
-    )
+    return words[1] in _WORKERS or "".join(words[2:3]) in _COMMANDS.get(words[1], ())
 
 
 class ForkServer:
@@ -77,7 +78,7 @@ class ForkServer:
 
     def __init__(self, connection: socket.socket | None = None) -> None:
         self._socket = connection
-        self._steering = steering(os.environ)
+        self._started_with = steering(os.environ) if connection else None
 
     def serves(
         self, words: Sequence[str], options: Mapping[str, Any], environment: Mapping[str, str]
@@ -91,6 +92,11 @@ class ForkServer:
             and needs_torch(words[1:])
             and steering(environment) == self._steering
         )
+
+    @property
+    def _steering(self) -> dict[str, str]:
+        """The variables that the server has, or would have if it were started now."""
+        return steering(os.environ) if self._started_with is None else self._started_with
 
     def fork(self, command: Command, files: Sequence[int]) -> int:
         """The process id of a new child of this process."""
@@ -106,6 +112,8 @@ class ForkServer:
 
     def _connection(self) -> socket.socket:
         if self._socket is None:
+            # Importing tests may have set some: those of the kernels turn the interpreter on.
+            self._started_with = steering(os.environ)
             self._socket, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with other:
                 _start(
