@@ -49,7 +49,6 @@ class Comparisons:
         changed: Callable[[], None],
         link: ComparisonLink | None = None,
     ) -> None:
-        """Tests pass a `link`."""
         self.state = ComparisonState()
         self._app = app
         self._clock = clock
@@ -102,7 +101,6 @@ class Comparisons:
         self._read(partial(_compared_files, bases, others, source.given or Given()))
 
     def _toggle(self, key: str, view: View) -> None:
-        """Choose or drop a variant, or put a file on the next side."""
         state, candidates = self.state, comparison_candidates(view)
         if view.hello is not None and key in [info.name for info in view.hello.variants]:
             self._set(replace(state, toggled=state.toggled ^ {key}))
@@ -236,7 +234,6 @@ def _shown(view: View, feed: Feed) -> "Analysis | None":
 def _config(
     hello: Hello, variants: tuple[str, ...], rounds: int, trusted: bool
 ) -> ComparisonConfig:
-    """The workload of the live run."""
     config = WorkerConfig(
         variant=variants[0],
         batch=hello.batch,

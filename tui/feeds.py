@@ -181,7 +181,6 @@ class Feeds:
             self.app.notify(f"{feed.view().choices[-1].name} is here: v shows it.")
 
     async def _analyse(self, feed: Feed, job: Job) -> None:
-        """Show the window, or why there is none; then start the analysis that became due."""
         facts = feed.source.given
         progress = every_twentieth(partial(self.app.call_later, self._read_so_far, feed))
         window, problem = None, ""

@@ -159,7 +159,6 @@ class Library:
         self.app.run_worker(self._list_now(folder, self._known()), name="listing")
 
     async def _list_now(self, folder: Path, known: Sequence[FileEntry]) -> None:
-        """Show the entries of `folder`, unless another folder is meant meanwhile."""
         entries: tuple[FileEntry, ...] = ()
         problem = ""
         looked = await asyncio.to_thread(_looked_at, known)

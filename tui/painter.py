@@ -52,7 +52,6 @@ class Painter:
 
     @property
     def screen(self) -> MainScreen:
-        """The main screen, once it is mounted."""
         assert self._screen is not None
         return self._screen
 
@@ -66,7 +65,6 @@ class Painter:
         return replace(self._focus.applied(view), comparison=self._comparisons.state), moment
 
     def follow(self, feed: Feed) -> None:
-        """Show `feed` from now on, not frozen."""
         self._feed = feed
         self.thaw()
 
@@ -77,7 +75,6 @@ class Painter:
         self.screen.show(*self.shown())
 
     def thaw(self) -> None:
-        """Continue with the latest view."""
         self._frozen = None
         if self._ages is not None:
             self._ages.resume()
@@ -91,7 +88,6 @@ class Painter:
             self._due = self._screen.set_timer(interval_s, self.paint)
 
     def acted(self) -> None:
-        """The user pressed a key."""
         now_s = monotonic()
         if self._due is not None and now_s > self._answers_until:
             self._due.stop()
@@ -100,7 +96,6 @@ class Painter:
         self._busy_s = now_s
 
     def paint(self) -> None:
-        """Paint now; nothing before there is a screen."""
         if self._screen is None:
             return
         if self._due is not None:

@@ -194,7 +194,6 @@ class TerminalApp(App[None]):
                 loop.call_later(ONE_SIGNAL_S, signal.signal, ending_signal, signal.SIG_DFL)
 
     def _leave(self, code: int) -> None:
-        """Show that every process is being ended, and exit with `code` when it is."""
         self._leaving = True
         self.ending()
         self.run_worker(self._close_and_exit(code), name="leaving")

@@ -82,7 +82,6 @@ class ProcessLink:
         raise NotImplementedError
 
     def _temporary(self) -> Path:
-        """A folder that `close` removes."""
         self._folder = self._folder or WorkFolder()
         return self._folder.path
 
@@ -112,7 +111,6 @@ class ProcessLink:
         self._died = self._flooded = False
 
     def attach(self) -> None:
-        """Read what the process says, in the running event loop."""
         if self._socket is not None:
             asyncio.get_running_loop().add_reader(self._socket, self._on_readable)
 
@@ -264,7 +262,6 @@ class ProcessLink:
         self.deliver(WorkerDied(code, last_lines))
 
     def _drain(self) -> None:
-        """Read what an ended process has sent, and hang up."""
         waiting = True
         while waiting and self._socket is not None:
             waiting = select.select([self._socket], [], [], 0)[0] != [] and self._read()
@@ -324,7 +321,6 @@ class LogTail:
         return [line.rstrip("\r").rpartition("\r")[2] for line in lines]
 
     def last_lines(self, count: int) -> tuple[str, ...]:
-        """The last lines of the file, of the last `MOST_BYTES`."""
         try:
             with self._path.open("rb") as file:
                 file.seek(max(0, file.seek(0, 2) - MOST_BYTES))

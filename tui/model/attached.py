@@ -38,7 +38,6 @@ class Attached:
 
     @property
     def offer(self) -> str:
-        """How to take the first window, and its cost."""
         if self.stage:
             return f"the first window: {self.stage}"
         if not self.target.name:
@@ -48,7 +47,6 @@ class Attached:
         return f"t takes a window of {self.target.length}: {self.target.cost}"
 
     def silence(self, now: float) -> str:
-        """For how long the target has not answered; "" if it does."""
         return f"no answer for {max(now - self.answered_at, 0):.0f} s" if self.problem else ""
 
     def after(self, event: LinkEvent, now: float) -> "Attached":

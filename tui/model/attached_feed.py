@@ -140,7 +140,6 @@ class AttachedFeed(Feed):
             self._samples.append(SpeedSample(now, figures.generated_per_s, newest))
 
     def _follow_server(self, server: ServerFigures, problem: str, now: float) -> None:
-        """Say when a server of a group vanishes, and when it is there again."""
         if server.problem and not problem:
             self.set(banner=notices.no_answer(server.problem))
             self._say("warning", server.problem, now)

@@ -154,12 +154,10 @@ class Feed:
         self.note("error", text)
 
     def ended_by_user(self) -> None:
-        """The user ends the worker; its data stays."""
         self.set(state="ended", detail="", banner=notices.ENDED_BY_USER)
         self.note("info", "the worker was ended by the user")
 
     def restarted(self) -> None:
-        """Forget that the worker died; its data stays until the new worker reports."""
         self.set(died=None, fatal=None, state="starting", detail="", stage_at=None, banner=None)
         self._heard_at = None
 
@@ -240,7 +238,6 @@ class Feed:
             self.windows.expect(files, index, now)
 
     def read_so_far(self, share: float) -> None:
-        """This share of the file that is being opened was read."""
         if self._state.state == "reading":
             self.set(detail=f"{share:.0%}".replace("%", " %"))
 

@@ -51,7 +51,6 @@ class Focus:
             self._held = self._held.with_model(given)
 
     def narrow(self, path: str | None) -> None:
-        """Show only what is inside the range `path`; None is everything."""
         self.selection = replace(self.selection, within=path)
 
     def sift(self, gaps: GapFilter) -> None:

@@ -90,7 +90,6 @@ def kernel_lines(window: Window, name: str, within: str | None = None) -> Iterat
 
 
 def kernel_time_lines(window: Window, kernel: KernelReport) -> Iterator[DetailLine]:
-    """Time, limit and rate of a kernel, or of a group of them."""
     steps = window.report.main_steps.steps
     per_step = f", {duration(kernel.total_ns / steps)} per step" if steps else ""
     share = f"{percent(kernel.share)} % of kernel time"
@@ -106,7 +105,6 @@ def kernel_time_lines(window: Window, kernel: KernelReport) -> Iterator[DetailLi
 def kernel_group_lines(
     window: Window, by: str, name: str, within: str | None
 ) -> Iterator[DetailLine]:
-    """The sums over the kernels of a role, layer or module, and their roles."""
     sums = kernel_group(window.analysis, by, name, within)
     if sums is None:
         yield DetailLine("", f"no kernel here of {by} {name}", "dim")
@@ -121,7 +119,6 @@ def kernel_group_lines(
 
 
 def op_lines(window: Window, row: int) -> Iterator[DetailLine]:
-    """One op of the trace: when it ran, how it was launched, and what the host was in."""
     analysis = window.analysis
     trace, facts = analysis.trace, op_facts(window.analysis, row)
     ops, call = trace.ops, int(trace.ops.launch[row])
@@ -151,7 +148,6 @@ def op_lines(window: Window, row: int) -> Iterator[DetailLine]:
 
 
 def _launch_lines(window: Window, facts: KernelLaunches, call: int) -> Iterator[DetailLine]:
-    """The launch call of one op, and what the host was in; `facts` are of that op."""
     trace = window.analysis.trace
     if call < 0:
         if not trace.on_cpu:
@@ -169,7 +165,6 @@ def _launch_lines(window: Window, facts: KernelLaunches, call: int) -> Iterator[
 
 
 def _name_lines(name: str) -> Iterator[DetailLine]:
-    """The readable name, and the exact one if it differs."""
     readable = readable_kernel(name)
     yield DetailLine("name", readable, fold=True)
     if readable != name:
@@ -235,7 +230,6 @@ def op_waiting_lines(window: Window, row: int) -> Iterator[DetailLine]:
 
 
 def _waiting_lines(window: Window, chosen: Bools) -> Iterator[DetailLine]:
-    """For how much of their time the chosen ops waited for other GPUs."""
     waits, ops = window.tracks.waits, window.analysis.trace.ops
     if waits is None:
         return
@@ -290,7 +284,6 @@ def range_role_lines(window: Window, path: str, *, inferred: bool) -> Iterator[D
 
 
 def _motif_lines(window: Window, number: str, chosen: Bools) -> Iterator[DetailLine]:
-    """Which layer of how many, and its motif."""
     structure = window.report.structure
     if structure is None or not structure.layers:
         return

@@ -285,7 +285,6 @@ def _holds(track: Track, row: int) -> bool:
 
 
 def _interruption_pick(tracks: Tracks, row: int) -> Pick:
-    """The gap or the long op of an interruption."""
     analysis = tracks.analysis
     interruption = analysis.interruptions[row]
     gaps = interruptions_by_gap(analysis.gaps, [interruption])

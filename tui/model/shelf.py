@@ -217,7 +217,6 @@ def _plain(path: Path, place: Place) -> FileEntry:
 
 
 def _recording(entry: FileEntry) -> FileEntry:
-    """The entry with what the first messages of the recording say."""
     kind = GROWING if is_being_written(entry.path) else "recording"
     head = recording_head(entry.path)
     about = (head.variant, head.hello.model, head.hello.device_name) if head is not None else ()

@@ -34,7 +34,6 @@ class Places:
 
 
 def user_places() -> Places:
-    """Where this system keeps a user's files of these kinds."""
     return Places(
         user_state_path("decodescope") / "state.json",
         user_config_path("decodescope") / "keymap.toml",

@@ -91,7 +91,6 @@ class Window:
         return self.analysis.report
 
     def with_model(self, given: "Given") -> "Window":
-        """The same window, by the model that is given."""
         analysis = self.analysis.with_model(given)
         return replace(self, analysis=analysis, tracks=replace(self.tracks, analysis=analysis))
 
@@ -185,7 +184,6 @@ class View:
 
     @property
     def possible(self) -> tuple[int, ...]:
-        """The indexes of the choices that can be switched to."""
         places = range(len(self.choices))
         return tuple(place for place in places if self.choices[place].unavailable is None)
 
@@ -235,7 +233,6 @@ class View:
 
     @property
     def about(self) -> Hello | CaptureInfo | None:
-        """Everything known about the model and the device."""
         return self.hello or (self.window.report.capture if self.window else None)
 
     @property

@@ -46,12 +46,10 @@ class Windows:
         self._due = self._expected = Job(paths, index, at, self.era)
 
     def take(self) -> Job | None:
-        """The job that is due, for whoever analyses it now."""
         job, self._due = self._due, None
         return job
 
     def name_model(self, given: "Given") -> None:
-        """Judge every window by the model that is given."""
         for index, window in self._latest.items():
             self._latest[index] = window.with_model(given)
 

@@ -109,13 +109,11 @@ class FilesPanel(TablePanel):
     NAME = "files"
     COMMANDS = commands_of("files", "rows", "open")
 
-    _shelf: Shelf
-
-    def source(self, view: View, moment: Moment) -> object:
-        shelf = self._shelf = view.shelf
+    def source(self, view: View) -> object:
+        shelf = view.shelf
         return shelf.typed, shelf.folder, shelf.listed, shelf.known, shelf.marked, shelf.health
 
-    def rows(self, view: View, moment: Moment) -> Rows | Empty:
+    def rows(self, view: View) -> Rows | Empty:
         shelf = view.shelf
         self._title = f"Files  {shelf.folder}"
         self._note = f"{len(shelf.marked)} marked" if shelf.marked else ""
@@ -158,7 +156,7 @@ class FilesPanel(TablePanel):
             self.action_move(1)
 
     def action_parent(self) -> None:
-        self.post_message(AskFile("open", self._shelf.folder.absolute().parent))
+        self.post_message(AskFile("open", self._seen[0].shelf.folder.absolute().parent))
 
 
 def _about(shelf: Shelf) -> str:

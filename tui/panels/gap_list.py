@@ -23,7 +23,7 @@ from decodescope.analyzer.vocabulary.class_colors import GAP_LETTERS
 from decodescope.analyzer.vocabulary.words import device_words
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import GapFilter, GapGroupPick, GapPick, Pick
-from decodescope.tui.model.view import Moment, View, Window
+from decodescope.tui.model.view import View, Window
 from decodescope.tui.panels.gap_classes import no_gaps
 from decodescope.tui.panels.messages import Choose, Turn
 from decodescope.tui.panels.sheet import Empty
@@ -222,12 +222,12 @@ class GapListPanel(TreePanel):
     # Of the groups that are listed: the window, the rows of all gaps, and where each group begins.
     _grouped: tuple[Window, Int64s, Int64s] | None = None
 
-    def source(self, view: View, moment: Moment) -> object:
+    def source(self, view: View) -> object:
         selection = view.selection
         of = (view.window, view.waiting, selection.within, selection.gaps)
         return *of, self._by_group, self._turned, self._group_of(view)
 
-    def rows(self, view: View, moment: Moment) -> Rows | Empty:
+    def rows(self, view: View) -> Rows | Empty:
         from decodescope.analyzer.reports.gap_list import chosen_gaps, grouped_gaps, longest_first
         from decodescope.tui.model.describe import gap_choice
 

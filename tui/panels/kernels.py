@@ -17,7 +17,7 @@ from decodescope.analyzer.tables.launches_table import LaunchRow, launch_columns
 from decodescope.analyzer.text.formatting import UNKNOWN, extent_text
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import KernelGroupPick, KernelPick, OpPick, Pick
-from decodescope.tui.model.view import Moment, View, Window
+from decodescope.tui.model.view import View, Window
 from decodescope.tui.panels.messages import Choose, Turn
 from decodescope.tui.panels.sheet import Empty
 from decodescope.tui.panels.table_rows import Cell, ColumnRows, Rows, TableRows, drawing_of, ranked
@@ -119,11 +119,11 @@ class KernelTablePanel(TreePanel):
     _within: str | None = None
     _kept: tuple[str, str, int | None, bool] | None = None
 
-    def source(self, view: View, moment: Moment) -> object:
+    def source(self, view: View) -> object:
         grouped = (self._by, self._turned)
         return view.window, view.selection.within, self._open, view.waiting, grouped
 
-    def rows(self, view: View, moment: Moment) -> Rows | Empty:
+    def rows(self, view: View) -> Rows | Empty:
         from decodescope.analyzer.reports.kernel_launches import kernels_within
 
         window, self._within = view.window, view.selection.within
@@ -256,7 +256,6 @@ class KernelTablePanel(TreePanel):
 
 
 def _name(key: Hashable) -> str:
-    """The name of a kernel in its key."""
     return str(key[1] if isinstance(key, tuple) else key or "")
 
 

@@ -54,7 +54,6 @@ class LogAxis:
         return float(self.low * (self.high / self.low) ** ((cell + 0.5) / self.cells))
 
     def decades(self) -> Iterator[tuple[float, int]]:
-        """The powers of ten on the axis and their cells."""
         first, last = math.ceil(math.log10(self.low)), math.floor(math.log10(self.high))
         for power in range(first, last + 1):
             yield 10.0**power, self.cell(10.0**power)
@@ -260,7 +259,6 @@ def _mark(point: RooflinePoint, share: float, selected: bool) -> tuple[str, int]
 def _axes(
     model: RooflineModel, points: list[RooflinePoint], width: int, height: int
 ) -> tuple[LogAxis, LogAxis]:
-    """Axes with every point, every peak, and the ridge between bandwidth and arithmetic."""
     across = [point.intensity for point in points]
     upward = [point.flops_per_s for point in points] + [compute.per_s for compute in model.computes]
     if model.bandwidths:

@@ -44,11 +44,11 @@ class TablePanel(PromptPanel[Rows]):
 
     # What subclasses say
 
-    def source(self, view: View, moment: Moment) -> object:
+    def source(self, view: View) -> object:
         """The data that the rows depend on; `rows` is called again when it differs."""
         raise NotImplementedError
 
-    def rows(self, view: View, moment: Moment) -> Rows | Empty:
+    def rows(self, view: View) -> Rows | Empty:
         """The rows, or why there are none."""
         raise NotImplementedError
 
@@ -70,10 +70,10 @@ class TablePanel(PromptPanel[Rows]):
     # Panel
 
     def pick(self, view: View, moment: Moment) -> Rows | Empty:
-        source = self.source(view, moment)
+        source = self.source(view)
         if source != self._source:
             self._source = source
-            self._replace(self.rows(view, moment))
+            self._replace(self.rows(view))
         self._picks = view.selection.pick is not None
         key = self.key_of(view.selection.pick)
         if key is not None and key != self._cursor_key:

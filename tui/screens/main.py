@@ -70,7 +70,6 @@ class MainScreen(Screen[None]):
         message.panel.refresh()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """Show the keys of the focused panel, and remember it for its page."""
         if isinstance(event.widget, Panel):
             self._focused_on[self._page] = event.widget.NAME
             self._keys.use_local(event.widget.keys_now)
@@ -106,7 +105,6 @@ class MainScreen(Screen[None]):
         self._arrange()
 
     def show_ages(self, view: View, moment: Moment) -> None:
-        """Update only the panels that say how old their figures are."""
         self._shown = (view, moment)
         self._show(panel for panel in self._visible() if panel.AGES)
 
@@ -198,7 +196,6 @@ class MainScreen(Screen[None]):
             self._focus_page(page)
 
     def _wanted(self, page: Page, width: int) -> dict[str, int]:
-        """The rows that the page's panels want, of those that say so."""
         panels = [self._page_panels[kind] for kind in page.panels()]
         self._show(panel for panel in panels if panel.wanted_rows(width) is not None)
         rows = {panel.NAME: panel.wanted_rows(width) for panel in panels}

@@ -42,10 +42,10 @@ class StepTablePanel(TablePanel):
 
     limits_ns: Mapping[int, int] = MappingProxyType({})
 
-    def source(self, view: View, moment: Moment) -> object:
+    def source(self, view: View) -> object:
         return view.window, len(self.limits_ns)
 
-    def rows(self, view: View, moment: Moment) -> Rows | Empty:
+    def rows(self, view: View) -> Rows | Empty:
         if view.window is None:
             return Empty(self._title, view.waiting)
         if self._cursor_key is None:

@@ -12,7 +12,7 @@ from decodescope.analyzer.text.formatting import UNKNOWN
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.candidates import Candidate, comparison_candidates
 from decodescope.tui.model.comparing import ComparisonState, MeasuredRun
-from decodescope.tui.model.view import Moment, View
+from decodescope.tui.model.view import View
 from decodescope.tui.panels.comparing.tables import ComparisonTable
 from decodescope.tui.panels.messages import AskComparison
 from decodescope.tui.panels.sheet import Empty, wrapped
@@ -28,14 +28,14 @@ class ComparisonSetupPanel(ComparisonTable):
     NAME = "ab_setup"
     COMMANDS = commands_of("ab_setup", "comparison", "rows")
 
-    def source(self, view: View, moment: Moment) -> object:
+    def source(self, view: View) -> object:
         state = view.comparison
         progress = state.progress.variant if state.progress is not None else ""
         ranks = None if view.window is None else view.window.ranks
         measured = (state.runs, progress, state.busy, state.rounds)
         return comparison_candidates(view), measured, view.kind, ranks
 
-    def rows(self, view: View, moment: Moment) -> Rows | Empty:
+    def rows(self, view: View) -> Rows | Empty:
         candidates, state = comparison_candidates(view), view.comparison
         self._title = _TITLE
         self._note = "c compares A with B, or with the row · enter: the side"

@@ -87,7 +87,6 @@ class ComparisonStepsPanel(Panel[AlignedSteps], ComparisonKeys):
         self._redraw()
 
     def _layers(self, data: AlignedSteps, edges_ns: Int64s) -> Row:
-        """The number of each layer at its first column, where there is room."""
         row = Row().to(_GUTTER)
         for layer, at_ns in enumerate(data.start_ns[1:-2].tolist()):
             column = int(np.searchsorted(edges_ns, at_ns, side="right")) - 1 + _GUTTER
@@ -127,7 +126,6 @@ class ComparisonStepsPanel(Panel[AlignedSteps], ComparisonKeys):
         return row
 
     def _told(self, data: AlignedSteps) -> list[str]:
-        """The op of each side at the cursor."""
         lines, place = [], data.place_at(self._at_ns)
         for name, side in zip("AB", data.sides, strict=True):
             op = side.at(self._at_ns)

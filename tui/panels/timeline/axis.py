@@ -76,7 +76,6 @@ def axis(canvas: Canvas) -> Row:
 
 
 def _cut_columns(canvas: Canvas) -> list[int]:
-    """The columns that show less time than they stand for."""
     cut, edges = canvas.look.time.cut, canvas.edges_ns
     first = np.searchsorted(cut.end_ns, edges[:-1], side="right")
     after = np.searchsorted(cut.start_ns, edges[1:], side="left")

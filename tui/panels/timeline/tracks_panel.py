@@ -199,7 +199,6 @@ class TracksPanel(PromptPanel[TimelineData]):
         return " · ".join(filter(None, (place if shown < tracks else "", data.note)))
 
     def _search_in(self, look: "Look") -> None:
-        """Find what is searched for; nothing without a search."""
         from decodescope.analyzer.tracks.finding import find_labels
 
         self._labels = self._matches = self._match = None
