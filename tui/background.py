@@ -8,19 +8,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.io.files import write_new_file
 from decodescope.analyzer.machine.meters import has_gpu
 from decodescope.analyzer.recordings.bundled import bundled_recordings, recording_head
+from decodescope.analyzer.reports.user_facts import Given
 from decodescope.tui.link.base import Jumped
 from decodescope.tui.model.opening import open_feed
 from decodescope.tui.model.sources import Asked, ReplaySource
 from decodescope.tui.model.view import AppClock, Moment, Preview, Window
-
-if TYPE_CHECKING:
-    from decodescope.analyzer.reports.user_facts import Given
 
 
 def save_trace(source: Path, folder: Path, stem: str) -> Path:
@@ -60,7 +58,7 @@ def analyse_files(
     paths: Sequence[Path],
     at: float,
     progress: Callable[[float], None] | None = None,
-    given: "Given | None" = None,
+    given: Given | None = None,
 ) -> Window:
     """Load and analyse the trace at `paths`, announced at monotonic second `at`; several files are
     merged as the ranks of one run. `progress` is called with the share of a single file that was

@@ -23,6 +23,7 @@ from decodescope.tui.model.sources import (
     ReplaySource,
     Source,
     TraceSource,
+    given_for,
     source_for,
 )
 from decodescope.tui.model.user_files import Memory
@@ -200,11 +201,7 @@ class Library:
         source = source_for(existing[0]) if len(existing) == 1 else TraceSource(existing)
         if not isinstance(source, ReplaySource):
             at = self.clock.monotonic()
-            known = [
-                one.given_for(existing)
-                for one in self.sources
-                if isinstance(one, TraceSource | AttachSource)
-            ]
+            known = (given_for(one, existing) for one in self.sources)
             facts = next(filter(None, known), None)
             source = TraceSource(existing, facts)
             if len(paths) > 1:

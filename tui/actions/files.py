@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from decodescope.analyzer.io.files import write_atomically, write_json, write_new_file
 from decodescope.analyzer.protocol.messages import Pause, Resume
+from decodescope.analyzer.reports.user_facts import Given
+from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 from decodescope.tui.actions.pages import PageController
 from decodescope.tui.actions.run import RunController
 from decodescope.tui.feeds import Feeds
@@ -18,7 +20,6 @@ from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.panels.messages import AskFile
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.schema.comparison_report import Comparison, Diff
     from decodescope.tui.screens.export import Kind, Of
 
 
@@ -56,7 +57,7 @@ class FileController:
     def _export(
         self,
         window: Window | None,
-        result: "Comparison | Diff | None",
+        result: Comparison | Diff | None,
         chosen: "tuple[Kind, Path | None] | None",
     ) -> None:
         if chosen is None:
@@ -91,7 +92,6 @@ class FileController:
 
     def action_model(self) -> None:
         """Name the model of what is open; a live run has settings instead."""
-        from decodescope.analyzer import Given
         from decodescope.tui.screens.naming import ModelScreen
 
         window, feed = self._painter.shown()[0].window, self._feeds.shown

@@ -221,18 +221,14 @@ class ProcessLink:
             return False
         try:
             messages = self._decoder.feed(data)
-            self._count(len(messages))
+            if (now_s := time.monotonic()) - self._second_began_s > 1:
+                self._second_began_s, self._in_second = now_s, 0
+            self._in_second += len(messages)
             for message in messages:
                 self.deliver(message)  # type: ignore[arg-type]
         except InputError as error:
             self.refuse(str(error))
         return bool(data)
-
-    def _count(self, messages: int) -> None:
-        now_s = time.monotonic()
-        if now_s - self._second_began_s > 1:
-            self._second_began_s, self._in_second = now_s, 0
-        self._in_second += messages
 
     def deliver(self, event: Struct) -> None:
         """Let `event` be received as if the process had sent it."""

@@ -30,6 +30,8 @@ from decodescope.tui.model.windows import Job
 class AttachedFeed(Feed):
     """Its choices are the windows, and a window is shown as trace files are."""
 
+    source: AttachSource
+
     def receive(self, event: LinkEvent, now: float) -> None:
         before = self._state.attached or Attached()
         self.set(attached=before.after(event, now))
@@ -71,7 +73,7 @@ class AttachedFeed(Feed):
             return
         self.windows.answered(job)
         self._say("warning", error, job.at)
-        windows = self._windows
+        windows = self.source.windows
         together = [
             place for place, one in enumerate(windows) if one.number == windows[job.index].number
         ]
@@ -89,19 +91,13 @@ class AttachedFeed(Feed):
     @property
     def is_latest(self) -> bool:
         """Whether the window shown was the latest one before the last one came."""
-        current, windows = self._state.current, self._windows
+        current, windows = self._state.current, self.source.windows
         return current < 0 or windows[current].number >= windows[-1].number - 1
 
     def show_latest(self, now: float) -> None:
         self.select_file(len(self._state.choices) - 1, now)
 
-    @property
-    def _windows(self) -> tuple[TakenWindow, ...]:
-        assert isinstance(self.source, AttachSource)
-        return self.source.windows
-
     def _jump(self, now: float, past: Sequence[tuple[int, RecordedMessage]]) -> None:
-        assert isinstance(self.source, AttachSource)
         self.source = replace(self.source, windows=())
         super()._jump(now, past)
         self.set(attached=self._state.attached or Attached())
@@ -114,7 +110,6 @@ class AttachedFeed(Feed):
 
     def _follow_model(self, model: str | None) -> None:
         """Judge the windows that are read from now on by the model that the target serves now."""
-        assert isinstance(self.source, AttachSource)
         given = self.source.given or NOTHING
         if given.guess:
             sizes = (given.batch, given.context, given.tensor_parallel)
@@ -151,9 +146,8 @@ class AttachedFeed(Feed):
             self._say("warning", f"{server.name} restarted; its rates begin anew", now)
 
     def _keep_window(self, taken: WindowTaken, now: float) -> None:
-        assert isinstance(self.source, AttachSource)
-        paths = tuple(map(Path, taken.paths))
-        number = 1 + (self._windows[-1].number if self._windows else 0)
+        paths, windows = tuple(map(Path, taken.paths)), self.source.windows
+        number = 1 + (windows[-1].number if windows else 0)
         replayed = self.kind == "replay"
         time = position(now * 1e9) if replayed else self.clock.local().strftime("%H:%M:%S")
         cost = cost_words(taken.observer)
@@ -164,7 +158,7 @@ class AttachedFeed(Feed):
             at += part.count
         new = (*of_servers, TakenWindow(number, paths))
         choices = tuple(_choice(window, cost, time) for window in new)
-        self.source = replace(self.source, windows=(*self._windows, *new))
+        self.source = replace(self.source, windows=(*windows, *new))
         self.set(choices=(*self._state.choices, *choices))
         place = "" if replayed else f", in {paths[0].parent}"
         self._say("info", f"window-{number}: {choices[-1].summary}{place}", now)

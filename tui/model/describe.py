@@ -55,7 +55,7 @@ _TITLE_CELLS = 32
 
 def describe(selection: Selection, window: Window) -> tuple[str, Iterable[DetailLine]]:
     """The title and the lines of the details of `selection`, which selects something."""
-    match selection.pick:
+    match selection.pick or RangePick(selection.within or ""):
         case KernelPick(name):
             title = f"Kernel {short_kernel(name, _TITLE_CELLS)}"
             return title, kernel_lines(window, name, selection.within)
@@ -70,12 +70,10 @@ def describe(selection: Selection, window: Window) -> tuple[str, Iterable[Detail
             return "Gap", gap_lines(window, row)
         case GapGroupPick() as group:
             return "Gaps", gap_group_lines(window, group, gap_choice(selection, window.step))
-        case RangePick(path):
-            return f"Range {cut_start(path, _TITLE_CELLS)}", range_detail_lines(window, path)
         case SpanPick(start_ns, end_ns):
             return "Span", span_lines(window, start_ns, end_ns)
-    path = selection.within or ""
-    return f"Range {cut_start(path, _TITLE_CELLS)}", range_detail_lines(window, path)
+        case RangePick(path):
+            return f"Range {cut_start(path, _TITLE_CELLS)}", range_detail_lines(window, path)
 
 
 def gap_choice(selection: Selection, step: int | None) -> GapChoice:

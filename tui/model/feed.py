@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from decodescope.analyzer.protocol.messages import (
     Bye,
@@ -25,6 +24,7 @@ from decodescope.analyzer.protocol.messages import (
 )
 from decodescope.analyzer.readers.reading import are_ranks
 from decodescope.analyzer.recordings.frames import RecordedMessage
+from decodescope.analyzer.reports.user_facts import Given
 from decodescope.analyzer.schema.report import Finding
 from decodescope.analyzer.text.formatting import position
 from decodescope.tui.link.base import FileHealth, Jumped, Link, LinkEvent, LinkMessage, WorkerDied
@@ -41,9 +41,6 @@ from decodescope.tui.model.sources import (
 )
 from decodescope.tui.model.view import AppClock, Kind, SpeedSample, View, Window, remaining
 from decodescope.tui.model.windows import Job, Windows
-
-if TYPE_CHECKING:
-    from decodescope.analyzer import Given
 
 HISTORY_SAMPLES = 2400
 
@@ -270,7 +267,7 @@ class Feed:
         if error:
             self.alarm(error)
 
-    def name_model(self, given: "Given", now: float) -> None:
+    def name_model(self, given: Given, now: float) -> None:
         """Judge what is shown, and what comes, by the model that is given. Merged ranks are read
         again, for the reports of each."""
         assert not isinstance(self.source, LiveSource)

@@ -89,9 +89,9 @@ class Shelf:
         names = zip(*(entry.path.name for entry in matches), strict=False)
         shared = takewhile(lambda chars: len(set(chars)) == 1, names)
         common = "".join(chars[0] for chars in shared)
-        ending = os.sep if len(matches) == 1 and matches[0].kind == FOLDER else ""
         if len(common) < len(prefix):
             return self.typed
+        ending = os.sep if len(matches) == 1 and matches[0].kind == FOLDER else ""
         return self.typed.removesuffix(prefix) + common + ending
 
     def suggested(self) -> str | None:
@@ -99,8 +99,7 @@ class Shelf:
         first = next(iter(self._fitting()), None)
         if first is None or not self.typed:
             return None
-        ending = os.sep if first.kind == FOLDER else ""
-        return self.typed.removesuffix(os.path.split(self.typed)[1]) + first.path.name + ending
+        return self.typed.removesuffix(os.path.split(self.typed)[1]) + first.name
 
     @property
     def complete(self) -> bool:

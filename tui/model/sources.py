@@ -3,10 +3,10 @@
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.io.files import names_of
@@ -14,12 +14,9 @@ from decodescope.analyzer.protocol.messages import Hello
 from decodescope.analyzer.recordings.bundled import bundled_variants
 from decodescope.analyzer.recordings.following import FollowedRecording, is_being_written
 from decodescope.analyzer.recordings.recording import is_recording
+from decodescope.analyzer.reports.user_facts import Given
 from decodescope.tui.link.base import Link, Playback
 from decodescope.tui.model.view import Choice
-
-if TYPE_CHECKING:
-    from decodescope.analyzer.reports.user_facts import Given
-
 
 # As recordings are named while they grow, too.
 _RECORDING_NAME = re.compile(r"\.dsrec(-\d+)?(\.partial)?$")
@@ -46,14 +43,9 @@ class LiveSource:
     trust_remote_code: bool = False
     asked: Asked | None = None
 
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        """A worker is no file."""
-        return ()
-
-    @property
-    def given(self) -> None:
-        """A worker says everything itself."""
+    # A worker is no file, and says everything itself.
+    paths: ClassVar[tuple[Path, ...]] = ()
+    given: ClassVar[None] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +55,7 @@ class ReplaySource:
 
     path: Path
     link: Link | None = None
-    given: "Given | None" = None
+    given: Given | None = None
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -90,16 +82,11 @@ class TraceSource:
     them."""
 
     paths: tuple[Path, ...]
-    given: "Given | None" = None
+    given: Given | None = None
 
     def files(self, index: int) -> tuple[Path, ...]:
         """The file at `index`; after the last, all of them."""
         return (self.paths[index],) if index < len(self.paths) else self.paths
-
-    def given_for(self, paths: Iterable[Path]) -> "Given | None":
-        """`given`, if it was given with all of `paths`: it says nothing about others."""
-        own_paths = {os.path.realpath(path) for path in self.paths}
-        return self.given if all(os.path.realpath(path) in own_paths for path in paths) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +105,7 @@ class AttachSource:
     number keys switch between them. `given` counts for every window."""
 
     link: Link
-    given: "Given | None" = None
+    given: Given | None = None
     windows: tuple[TakenWindow, ...] = ()
     recorded: ReplaySource | None = None
 
@@ -132,12 +119,15 @@ class AttachSource:
         """The traces of the window at `index`."""
         return self.windows[index].paths
 
-    def given_for(self, paths: Iterable[Path]) -> "Given | None":
-        """`given`, if `paths` are traces of the windows."""
-        return TraceSource(self.paths, self.given).given_for(paths)
-
 
 Source = LiveSource | ReplaySource | TraceSource | AttachSource
+
+
+def given_for(source: Source, paths: Sequence[Path]) -> Given | None:
+    """What was given with the `source`, if that holds all of `paths`: it says nothing about
+    others."""
+    own_paths = {os.path.realpath(path) for path in source.paths}
+    return source.given if all(os.path.realpath(path) in own_paths for path in paths) else None
 
 
 def source_for(path: Path) -> ReplaySource | TraceSource:

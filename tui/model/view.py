@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from decodescope.analyzer.protocol.messages import Failure, Hello, Meters, Stats
+from decodescope.analyzer.reports.user_facts import Given
+from decodescope.analyzer.schema.communication_report import CommunicationReport
+from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import CaptureInfo, Report
 from decodescope.analyzer.text.formatting import age, duration
 from decodescope.analyzer.vocabulary.words import step_words, steps_words
@@ -18,9 +21,7 @@ from decodescope.tui.model.picks import NOTHING, Selection
 from decodescope.tui.model.shelf import NO_FILES, Shelf
 
 if TYPE_CHECKING:
-    from decodescope.analyzer import Analysis, Given
-    from decodescope.analyzer.schema.communication_report import CommunicationReport
-    from decodescope.analyzer.schema.ranks_report import RanksReport
+    from decodescope.analyzer import Analysis
     from decodescope.analyzer.tracks.build import Tracks
 
 
@@ -77,7 +78,7 @@ class Window:
     analysis: "Analysis"
     tracks: "Tracks"
     at: float
-    ranks: "RanksReport | None" = None
+    ranks: RanksReport | None = None
     step: int | None = None
     of_trace: "Window | None" = None
 
@@ -90,12 +91,12 @@ class Window:
     def report(self) -> Report:
         return self.analysis.report
 
-    def with_model(self, given: "Given") -> "Window":
+    def with_model(self, given: Given) -> "Window":
         analysis = self.analysis.with_model(given)
         return replace(self, analysis=analysis, tracks=replace(self.tracks, analysis=analysis))
 
     @property
-    def communication(self) -> "CommunicationReport | None":
+    def communication(self) -> CommunicationReport | None:
         """Who waits for whom: among merged ranks, or the GPUs of one trace."""
         return self.report.communication if self.ranks is None else self.ranks.communication
 

@@ -3,12 +3,9 @@
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from decodescope.analyzer.reports.user_facts import Given
 from decodescope.tui.model.view import Window
-
-if TYPE_CHECKING:
-    from decodescope.analyzer.reports.user_facts import Given
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +46,7 @@ class Windows:
         job, self._due = self._due, None
         return job
 
-    def name_model(self, given: "Given") -> None:
+    def name_model(self, given: Given) -> None:
         for index, window in self._latest.items():
             self._latest[index] = window.with_model(given)
 

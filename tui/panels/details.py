@@ -23,8 +23,6 @@ _MOST_LABEL_CELLS = 16
 
 @dataclass(frozen=True, slots=True)
 class DetailsData:
-    """The lines of what is selected."""
-
     lines: tuple["DetailLine", ...]
     title: str
 

@@ -45,8 +45,6 @@ class Classes:
 
 @dataclass(frozen=True, slots=True)
 class ClassesData:
-    """The classes, and the gaps that are chosen."""
-
     classes: Classes
     chosen: GapFilter
     within: str | None
@@ -75,18 +73,13 @@ class GapClassesPanel(Panel[ClassesData]):
         return ClassesData(self._idle_classes, chosen, within)
 
     def wanted_rows(self, width: int) -> int | None:
-        data = self._data
-        if isinstance(data, Empty):
-            return 3
-        return len(data.classes.lines) + 2
+        return 3 if isinstance(self._data, Empty) else len(self._data.classes.lines) + 2
 
     def as_text(self, data: ClassesData) -> list[TextLine]:
         columns = _columns(data)
         head = tuple(column.heading for column in columns)
-        lines: list[TextLine] = [f"{TITLE} ({self._place(data)})", head]
-        for line in data.classes.lines:
-            lines.append(tuple(column.cell(line) for column in columns))
-        return lines
+        lines = (tuple(column.cell(line) for column in columns) for line in data.classes.lines)
+        return [f"{TITLE} ({self._place(data)})", head, *lines]
 
     def draw(self, data: ClassesData, width: int, height: int) -> Sheet:
         classes, inks = data.classes, self._brush.inks
@@ -111,9 +104,7 @@ class GapClassesPanel(Panel[ClassesData]):
             subs.sort(key=lambda line: line.total.total_ns, reverse=True)
             lines = [line for line in lines if not line.sub or line in subs[: max(room, 0)]]
         lines = self._shown = _around(lines, data.chosen.gap_class, max(height - 1, 1))
-        rows = [head]
-        for line in lines:
-            rows.append(self._line(line, data, bounds, kept, width))
+        rows = [head, *(self._line(line, data, bounds, kept, width) for line in lines)]
         if height > len(rows):
             rows.append(self._axis(bounds, wide, width))
         return Sheet(rows, TITLE, self._place(data))
@@ -124,7 +115,8 @@ class GapClassesPanel(Panel[ClassesData]):
             chosen = data.chosen.gap_class
             place = classes.index(chosen) if chosen in classes else 0
             place = max(min(place + step, len(classes) - 1), 0)
-            self._sift(replace(data.chosen, gap_class=classes[place], bucket_ns=None))
+            chosen_class = replace(data.chosen, gap_class=classes[place], bucket_ns=None)
+            self.post_message(Sift(chosen_class))
 
     def action_bucket(self, step: int) -> None:
         """Choose the next occupied bucket; before the first one, every length."""
@@ -135,9 +127,8 @@ class GapClassesPanel(Panel[ClassesData]):
             now = data.chosen.bucket_ns
             place = bounds.index(now[1]) if now is not None and now[1] in bounds else -1
             place = min(place + step, len(bounds) - 1)
-            self._sift(
-                replace(data.chosen, bucket_ns=bucket(bounds[place]) if place >= 0 else None)
-            )
+            chosen = bucket(bounds[place]) if place >= 0 else None
+            self.post_message(Sift(replace(data.chosen, bucket_ns=chosen)))
 
     def on_click(self, event: events.Click) -> None:
         place, x = event.y - 2, event.x - self.inset
@@ -152,9 +143,6 @@ class GapClassesPanel(Panel[ClassesData]):
             bound = data.classes.bounds[cell]
             if bound in dict(line.total.histogram):
                 chosen = replace(chosen, bucket_ns=bucket(bound))
-        self._sift(chosen)
-
-    def _sift(self, chosen: GapFilter) -> None:
         self.post_message(Sift(chosen))
 
     def _line(

@@ -146,10 +146,8 @@ class GapGroupRows(Rows):
         columns = gap_group_columns(sum(group.total_ns for group in groups), names)
         table = Table("groups", columns, groups, mark=lambda group: Mark("gap", group.gap_class))
         branches = [Branch(_pick(group), is_open=row in below) for row, group in enumerate(groups)]
-        self._groups, self._several = (
-            TreeRows(table, branches, glyphs),
-            len(window.analysis.busy) > 1,
-        )
+        self._groups = TreeRows(table, branches, glyphs)
+        self._several = len(window.analysis.busy) > 1
         self.columns = self._groups.columns
         self.gaps = GapRows(window, np.concatenate([np.arange(0), *below.values()]))
         self._above = np.repeat(list(below), list(map(len, below.values()))).astype(np.int64)

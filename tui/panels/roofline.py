@@ -20,7 +20,7 @@ from decodescope.tui.model.picks import KernelPick
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.messages import Choose, Turn
 from decodescope.tui.panels.panel import Panel
-from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet
+from decodescope.tui.panels.sheet import Empty, Row, Sheet
 
 TITLE = "Roofline"
 _GUTTER, _LEAST_PLOT, _NAME_CELLS = 7, 4, 8
@@ -69,9 +69,6 @@ def decade_text(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RooflineData:
-    """The points and ceilings of a window, the bandwidth of its step, and the name of the selected
-    kernel."""
-
     model: RooflineModel
     step: Bandwidth | None
     selected: str | None
@@ -83,11 +80,10 @@ class RooflinePanel(Panel[RooflineData]):
     NAME = "roofline"
     COMMANDS = commands_of("roofline")
 
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
-        self._of: Window | None = None
-        self._model: RooflineModel | None = None
-        self._marks: list[tuple[int, int, str]] = []
-        super().__init__(brush, view, moment)
+    _of: Window | None = None
+    _model: RooflineModel | None = None
+    # The column, the row and the kernel of each mark of the plot.
+    _marks: Sequence[tuple[int, int, str]] = ()
 
     def pick(self, view: View, moment: Moment) -> RooflineData | Empty:
         window = view.window
@@ -107,7 +103,7 @@ class RooflinePanel(Panel[RooflineData]):
     def draw(self, data: RooflineData, width: int, height: int) -> Sheet:
         rows: list[Row] = []
         plot = height - 3
-        self._marks = []
+        self._marks = ()
         if plot >= _LEAST_PLOT and width > 3 * _GUTTER:
             rows = self._plot(data, width - _GUTTER, plot)
         if height > len(rows) + 1:
@@ -157,6 +153,7 @@ class RooflinePanel(Panel[RooflineData]):
 
         _ceilings(model, across, upward, put, inks.accent, inks.faint)
         total_ns = sum(point.ns for point in model.points) or 1
+        self._marks = marks = list[tuple[int, int, str]]()
         for point in sorted(
             model.points, key=lambda point: (point.name == data.selected, point.ns)
         ):
@@ -164,7 +161,7 @@ class RooflinePanel(Panel[RooflineData]):
             text, shift = _mark(point, point.ns / total_ns, point.name == data.selected)
             style = inks.family(point.family)
             put(x - shift, y, text, style + inks.cursor if point.name == data.selected else style)
-            self._marks.append((x + _GUTTER, height - 1 - y, point.name))
+            marks.append((x + _GUTTER, height - 1 - y, point.name))
         if (step := model.step) is not None:
             put(across.cell(step.intensity), upward.cell(step.flops_per_s), "S", inks.strong)
         rows = []

@@ -32,7 +32,7 @@ class ComparisonStepsPanel(Panel[AlignedSteps], ComparisonKeys):
         *(c for c in commands_of("comparison") if not c.action.startswith("rounds")),
     )
 
-    _seen: AlignedSteps | None = None
+    _steps: AlignedSteps | None = None
     _at_ns = 0
     _viewport = Viewport(0, 1)
 
@@ -40,8 +40,8 @@ class ComparisonStepsPanel(Panel[AlignedSteps], ComparisonKeys):
         steps = view.comparison.steps
         if steps is None:
             return Empty(_TITLE, "no steps of files are compared")
-        if self._seen is not steps:
-            self._seen = steps
+        if self._steps is not steps:
+            self._steps = steps
             self._at_ns, self._viewport = 0, Viewport(0, int(steps.start_ns[-1]))
         return steps
 
