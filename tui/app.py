@@ -75,7 +75,9 @@ class DecodescopeApp(TerminalApp):
         self._focus = Focus(page or PAGES[0].name, shelf=Shelf(folder=folder))
         self._places = places
         self._memory = Memory(places.state if places is not None else None)
-        self._comparisons = Comparisons(self, clock, self._changed, comparison)
+        self._comparisons = Comparisons(
+            self, clock, lambda: self._painter.changed(self._feeds.shown), comparison
+        )
         self._painter = Painter(clock, feed, self._focus, self._comparisons)
         self._library = Library(
             self, self._focus, self._memory, clock, self._painter, folder, [source]
@@ -102,7 +104,6 @@ class DecodescopeApp(TerminalApp):
 
     @property
     def busy(self) -> bool:
-        """Whether what the page shows is still being read."""
         return self._focus.page == "files" and self._library.busy
 
     def paint(self) -> None:
@@ -199,9 +200,6 @@ class DecodescopeApp(TerminalApp):
     async def on_ask_comparison(self, message: AskComparison) -> None:
         view = self._painter.shown()[0]
         await self._comparisons.obey(message, view, self._feeds.shown)
-
-    def _changed(self) -> None:
-        self._painter.changed(self._feeds.shown)
 
 
 def all_actions() -> dict[str, str]:

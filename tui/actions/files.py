@@ -91,7 +91,6 @@ class FileController:
         return self._app.export_screenshot(title="decodescope").encode()
 
     def action_model(self) -> None:
-        """Name the model of what is open; a live run has settings instead."""
         from decodescope.tui.screens.naming import ModelScreen
 
         window, feed = self._painter.shown()[0].window, self._feeds.shown

@@ -86,7 +86,6 @@ class PageController:
             self._app.push_screen(StepsScreen(self._painter.screen.brush, view, moment))
 
     def action_next_step(self, by: int) -> None:
-        """Choose the step that begins after the one shown, or before it."""
         window = self._painter.shown()[0].window
         if window is None or window.tracks.home_step is None:
             self._app.notify(NO_STEPS, severity="warning")
@@ -125,8 +124,6 @@ class PageController:
         self._painter.paint()
 
     def action_clear(self) -> None:
-        """Hide the banner; without one, drop what is searched and filtered on the page, then the
-        selection; then show everything again, then the median step."""
         if self._feeds.view().banner is not None:
             self._feeds.shown.set(banner=None)
         elif not self._painter.screen.forget_typed():

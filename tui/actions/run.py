@@ -106,8 +106,6 @@ class RunController:
             await feed.send(StepOnce())
 
     async def action_capture(self) -> None:
-        """Capture a window and write it to a file; of a recording, write the window shown. What the
-        app is attached to writes a window of its own."""
         feed, view = self._feeds.shown, self._feeds.view()
         if view.is_attached and view.attached is not None:
             await self._take_window(view.attached)
@@ -161,7 +159,6 @@ class RunController:
             self._painter.paint()
 
     async def action_follow(self) -> None:
-        """Go to the newest moment of a recording that is being written, and stay there."""
         playback = self._feeds.view().playback
         if playback is None or not playback.growing:
             self._app.notify("Nothing is being recorded here.", severity="warning")

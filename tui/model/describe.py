@@ -77,7 +77,6 @@ def describe(selection: Selection, window: Window) -> tuple[str, Iterable[Detail
 
 
 def gap_choice(selection: Selection, step: int | None) -> GapChoice:
-    """The gaps that are listed, of the chosen step or of the whole window."""
     chosen = selection.gaps
     return GapChoice(selection.within, step, chosen.gap_class, chosen.bucket_ns)
 

@@ -163,7 +163,6 @@ class Feed:
             self.set(state="ending", detail="the worker", stage_at=None)
 
     def receive(self, event: LinkEvent, now: float) -> None:
-        """Process one event of the link; everything a dead worker reported is kept."""
         self._heard_at = now
         match event:
             case Hello():
@@ -239,7 +238,6 @@ class Feed:
             self.set(detail=f"{share:.0%}".replace("%", " %"))
 
     def analysed(self, job: Job, window: Window) -> None:
-        """Keep the window of `job`, unless there is a later one."""
         self.windows.answered(job)
         if not self.windows.keep(job, window):
             return

@@ -54,8 +54,6 @@ class Focus:
         self.selection = replace(self.selection, gaps=gaps)
 
     def clear(self, view: View) -> None:
-        """Drop the pick; if there is none, the filter of gaps; then the range around everything;
-        then the chosen step."""
         if self.selection.pick is not None:
             self.choose(None, view)
         elif self.selection.gaps != NOTHING.gaps:

@@ -257,7 +257,6 @@ def op_role_lines(window: Window, row: int) -> Iterator[DetailLine]:
 
 
 def _role_lines(window: Window, chosen: Bools) -> Iterator[DetailLine]:
-    """The roles of the chosen ops, how often each occurs, and how they are known at worst."""
     roles = _roles(window, chosen)
     if roles and (roles[0][0] != "other" or len(roles) > 1):
         several = len(roles) > 1

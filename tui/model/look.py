@@ -122,7 +122,6 @@ class Look:
 
     @property
     def middle_ns(self) -> int:
-        """The time in the middle of what is visible."""
         return self.time.time_one(self.viewport.start_ns + self.viewport.span_ns // 2)
 
     def step(self) -> int | None:

@@ -116,7 +116,6 @@ class AttachSource:
         return (*(self.recorded.paths if self.recorded is not None else ()), *traces)
 
     def files(self, index: int) -> tuple[Path, ...]:
-        """The traces of the window at `index`."""
         return self.windows[index].paths
 
 

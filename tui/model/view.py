@@ -50,7 +50,6 @@ class AppClock:
     """The machine's clocks; tests pass a clock that stands still."""
 
     def monotonic(self) -> float:
-        """Seconds that never run backwards; only differences are meaningful."""
         return time.monotonic()
 
     def local(self) -> datetime:
@@ -249,7 +248,6 @@ class View:
 
     @property
     def has_steps(self) -> bool:
-        """Whether there are steps to choose from."""
         return self.window is not None and self.window.tracks.home_step is not None
 
     @property

@@ -39,7 +39,6 @@ class Windows:
         return self._latest.get(index)
 
     def expect(self, paths: tuple[Path, ...], index: int, at: float) -> None:
-        """Have `paths` analysed; they replace what is due."""
         self._due = self._expected = Job(paths, index, at, self.era)
 
     def take(self) -> Job | None:

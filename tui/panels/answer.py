@@ -175,7 +175,6 @@ class AnswerPanel(Panel[AnswerData]):
         return row
 
     def _told(self, data: AnswerData, width: int) -> list[Row]:
-        """The bound with its reasons, the advice, and the interruptions and other steps."""
         inks, lines = self._brush.inks, data.lines
         reasons = data.reasons if self._unfolded else data.reasons[:1]
         advice = lines.next if self._unfolded else lines.next[:1]

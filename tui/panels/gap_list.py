@@ -110,11 +110,9 @@ class GapRows(ColumnRows):
         return place if place >= 0 else None
 
     def key_of(self, row: int) -> Key:
-        """The key of the gap in this row of the analysis."""
         return self._window, row
 
     def report(self, row: int) -> GapReport:
-        """Everything about the gap in this row of the table."""
         return self._report(int(self.gaps[row]))
 
     def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:

@@ -73,12 +73,6 @@ def _why_none(view: View) -> str:
     return "the worker knows the variants, and is still starting; d compares with a file"
 
 
-def _box(candidate: Candidate) -> str:
-    if candidate.unavailable is not None:
-        return UNKNOWN
-    return f"[{candidate.side or ' '}]"
-
-
 def _about(candidate: Candidate) -> str:
     about = candidate.unavailable or candidate.about
     return f"{candidate.name}  {about}" if about else candidate.name
@@ -96,7 +90,7 @@ def _candidate_columns(noun: str) -> tuple[Column[Candidate], ...]:
             TEXT,
             "Whether it is compared, and on which side.",
             lambda candidate: candidate.side,
-            text=_box,
+            text=lambda each: f"[{each.side or ' '}]" if each.unavailable is None else UNKNOWN,
             first="down",
             least=6,
             tone=lambda candidate: "key" if candidate.side else _dull(candidate),
