@@ -1,5 +1,4 @@
-"""The work of the app in threads: traces are analysed and copied; a starting run is shown from a
-bundled recording."""
+"""The work of the app in threads: it analyses and copies traces, and reads previews."""
 
 import asyncio
 import gzip
@@ -13,11 +12,12 @@ from typing import BinaryIO
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.io.files import write_new_file
 from decodescope.analyzer.machine.meters import has_gpu
+from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.recordings.bundled import bundled_recordings, recording_head
 from decodescope.analyzer.reports.user_facts import Given
 from decodescope.tui.link.base import Jumped
 from decodescope.tui.model.opening import open_feed
-from decodescope.tui.model.sources import Asked, ReplaySource
+from decodescope.tui.model.sources import ReplaySource
 from decodescope.tui.model.view import AppClock, Moment, Preview, Window
 
 
@@ -93,7 +93,7 @@ def window_of_step(window: Window, index: int) -> Window:
     return replace(window, analysis=analysis, tracks=tracks, step=index, of_trace=window)
 
 
-def recording_of(asked: Asked) -> Path | None:
+def recording_of(asked: WorkerConfig) -> Path | None:
     """The bundled recording of the same model, variant, batch and dtype; None without one, or on a
     machine without a GPU, whose figures say nothing of it."""
     if not has_gpu():

@@ -109,9 +109,8 @@ class Comparisons:
             self._set(replace(state, sides={**state.sides, (key, *opened_paths(view)): side}))
 
     def _name_file(self, view: View, feed: Feed) -> None:
-        """Compare what `view` of `feed` shows with a trace that the user names, or show the
-        comparison in it. What was given beside the shown file counts for both, as in
-        `decodescope diff`."""
+        """Compare what `view` shows with a trace that the user names, or show the comparison in it.
+        As in `decodescope diff`, what was given beside the shown file counts for both."""
         from decodescope.tui.screens.dialogs import OtherFileScreen
 
         analysis, given = _shown(view, feed), feed.source.given or Given()

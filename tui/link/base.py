@@ -118,8 +118,7 @@ class Link:
         return None
 
     def printed(self) -> list[str]:
-        """The lines that the worker's process printed since the last call; only the last ones of
-        many."""
+        """The lines that the process printed since the last call; of many, only the last ones."""
         return []
 
     def now(self, monotonic_s: float) -> float:

@@ -128,8 +128,7 @@ class ProcessLink:
             self._folder = None
 
     async def receive(self) -> Struct | None:
-        """The next message, `WorkerDied` after the last one of a process that ended by itself; None
-        once closed."""
+        """The next message; `WorkerDied` after a process that ended by itself; None once closed."""
         while not self._closed:
             if self._inbox:
                 return self._inbox.popleft()
@@ -149,8 +148,7 @@ class ProcessLink:
         return self._tail.lines() if self._tail is not None else []
 
     def refuse(self, why: str) -> None:
-        """Deliver a fatal `Failure` instead of what else waits, and end the process. Without one,
-        it counts as dead."""
+        """Deliver a fatal `Failure` instead of what waits, and end the process if there is one."""
         self._inbox.clear()
         self.deliver(Failure(message=why, exit_code=3, fatal=True))
         self._hang_up()
@@ -165,8 +163,7 @@ class ProcessLink:
         await self._end()
 
     async def _end(self, busy: bool = False, worthless: bool = False) -> None:
-        """A process that is `busy` would not read Quit; one that is `worthless` has nothing to
-        clean up, and is killed at once."""
+        """A `busy` process would not read Quit; a `worthless` one has nothing to clean up."""
         process = self._process
         if process is None:
             return
@@ -195,8 +192,7 @@ class ProcessLink:
             self._rest()
 
     def _rest(self) -> None:
-        """Read nothing until the second is over: so the app stays usable, and what is sent too fast
-        waits at its sender."""
+        """Read nothing until the second is over: what is sent too fast waits at its sender."""
         assert self._socket is not None
         loop, reading = asyncio.get_running_loop(), self._socket
         loop.remove_reader(reading)
@@ -233,10 +229,8 @@ class ProcessLink:
     def deliver(self, event: Struct) -> None:
         """Let `event` be received as if the process had sent it."""
         if isinstance(event, self.LATEST):
-            for index, waiting in enumerate(self._inbox):
-                if type(waiting) is type(event):
-                    del self._inbox[index]
-                    break
+            others = [waiting for waiting in self._inbox if type(waiting) is not type(event)]
+            self._inbox = deque(others)
         self._inbox.append(event)
         self._arrived.set()
 

@@ -19,9 +19,8 @@ NO_TARGET = Target("", "", "")
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """The `target`, and its latest `sample`, of monotonic second `answered_at`. `problem` is why it
-    has not answered since, "" while it does. `stage` is that of the window that is being taken, ""
-    without one."""
+    """The `target`, its latest `sample` (of monotonic second `answered_at`), the `problem` why it
+    has not answered since, and the `stage` of the window that is being taken; "" without one."""
 
     target: Target = NO_TARGET
     sample: ServerSample | None = None

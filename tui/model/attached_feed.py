@@ -1,5 +1,4 @@
-"""The feed of something that runs already, or of its recording: windows that arrive, and the
-target's metrics."""
+"""The feed of something that runs already, or of its recording: its windows and metrics."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -66,8 +65,7 @@ class AttachedFeed(Feed):
         self.windows.forget_all_but({self._state.current, newest, newest - 1})
 
     def not_analysed(self, job: Job, error: str) -> None:
-        """As of files; of ranks that cannot be merged, the first one is shown, and of servers the
-        window of the first."""
+        """As of files; of ranks that cannot be merged, the first is shown, also of each server."""
         if len(job.paths) == 1:
             super().not_analysed(job, error)
             return

@@ -88,8 +88,7 @@ def next_side(candidates: Sequence[Candidate], key: str) -> SideName:
 def sides_to_compare(
     candidates: Sequence[Candidate], cursor: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The files of A and of B: without any on B, the one at the `cursor`, else the first that is on
-    no side."""
+    """The files of A and B; without any on B, the one at the `cursor`, else the first free one."""
     sides = {side: [each.key for each in candidates if each.side == side] for side in _A_AND_B}
     free = [each.key for each in candidates if not each.side and each.unavailable is None]
     if not sides["B"] and sides["A"]:

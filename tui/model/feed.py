@@ -211,16 +211,14 @@ class Feed:
                 self._jump(t_ns / 1e9, past)
 
     def select_first(self, now: float) -> None:
-        """Show the merged ranks if the files are that, else the first file, as also if the ranks
-        cannot be merged."""
+        """Show the merged ranks if the files are ranks and can be merged, else the first file."""
         assert isinstance(self.source, TraceSource)
         paths = self.source.paths
         self._tried_merging = are_ranks(paths)
         self.select_file(len(paths) if self._tried_merging else 0, now)
 
     def select_file(self, index: int, now: float) -> None:
-        """Show the trace file or the window at `index` (after the last file: the merged ranks);
-        read it if needed."""
+        """Show the file or window at `index` (after the last file: the merged ranks)."""
         assert isinstance(self.source, TraceSource | AttachSource)
         self._select(index)
         if (problem := self.windows.unreadable.get(index)) is not None:
@@ -266,8 +264,7 @@ class Feed:
             self.alarm(error)
 
     def name_model(self, given: Given, now: float) -> None:
-        """Judge what is shown, and what comes, by the model that is given. Merged ranks are read
-        again, for the reports of each."""
+        """Judge by the model that is given. Merged ranks are read again, for the report of each."""
         assert not isinstance(self.source, LiveSource)
         self.source = replace(self.source, given=given)
         self.windows.name_model(given)

@@ -50,8 +50,7 @@ _SHAPES_SHOWN = 4
 
 
 def kernel_lines(window: Window, name: str, within: str | None = None) -> Iterator[DetailLine]:
-    """The figures of the launches of the kernel in the window, or in the range `within` of it; its
-    name is last."""
+    """The figures of a kernel in the window, or in the range `within`; its name is last."""
     profile = kernel_profile(window.analysis, name, within)
     if profile is None:
         where = "" if within is None else f"range {within}, "
@@ -206,8 +205,7 @@ def _known(ns: int) -> int | None:
 
 
 def op_waiting_lines(window: Window, row: int) -> Iterator[DetailLine]:
-    """How long an op waited for other GPUs and then transferred; nothing for an op that is no
-    matched collective."""
+    """How long an op waited for other GPUs, and its transfer; only of matched collectives."""
     waits, trace = window.tracks.waits, window.analysis.trace
     ops = trace.ops
     place = waits.of_op(row) if waits is not None else None
@@ -266,8 +264,7 @@ def _role_lines(window: Window, chosen: Bools) -> Iterator[DetailLine]:
 
 
 def range_role_lines(window: Window, path: str, *, inferred: bool) -> Iterator[DetailLine]:
-    """The roles of the ops of a range, those with most time first; of an inferred layer also its
-    motif."""
+    """The roles of a range, the longest first; of an inferred layer also its motif."""
     chosen = window.analysis.ranges.ops_within(path)
     if inferred and (layer := _INFERRED_LAYER.search(path)):
         yield from _motif_lines(window, layer[1], chosen)

@@ -33,8 +33,7 @@ def open_feed(source: Source, clock: AppClock) -> Feed:
 
 
 def _given(model: str | None) -> Given | None:
-    """The model that a recorded target named, if it is known by that name; a recording names no
-    files of this machine."""
+    """The model that a recorded target named; a recording names no files of this machine."""
     if model is None or os.path.exists(model):
         return None
     try:

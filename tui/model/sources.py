@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.io.files import names_of
-from decodescope.analyzer.protocol.messages import Hello
+from decodescope.analyzer.protocol.messages import Hello, WorkerConfig
 from decodescope.analyzer.recordings.bundled import bundled_variants
 from decodescope.analyzer.recordings.following import FollowedRecording, is_being_written
 from decodescope.analyzer.recordings.recording import is_recording
@@ -23,25 +23,15 @@ _RECORDING_NAME = re.compile(r"\.dsrec(-\d+)?(\.partial)?$")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """The model and workload that a live run was asked for; None leaves the dtype to it."""
-
-    model: str
-    variant: str
-    batch: int
-    dtype: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class LiveSource:
     """A worker behind `link`. `cpu_chosen`: the user chose the CPU, so no banner about CUDA.
     `trust_remote_code`: a checkpoint may run its own code, as the user allowed. A recording of what
-    is `asked` for is shown until there are figures; None shows none."""
+    is `asked` for, with its model, is shown until there are figures; None shows none."""
 
     link: Link
     cpu_chosen: bool = False
     trust_remote_code: bool = False
-    asked: Asked | None = None
+    asked: WorkerConfig | None = None
 
     # A worker is no file, and says everything itself.
     paths: ClassVar[tuple[Path, ...]] = ()
@@ -50,8 +40,7 @@ class LiveSource:
 
 @dataclass(frozen=True, slots=True)
 class ReplaySource:
-    """A recording, played by `link`; None plays it with its own timing. `given` is what the user
-    named of its model."""
+    """A recording that `link` plays, None with its own timing; `given` is what the user named."""
 
     path: Path
     link: Link | None = None
@@ -78,8 +67,7 @@ class ReplaySource:
 
 @dataclass(frozen=True, slots=True)
 class TraceSource:
-    """Trace files to analyse, with what the user gave beside them; number keys switch between
-    them."""
+    """Trace files to analyse, and what the user gave with them; number keys switch."""
 
     paths: tuple[Path, ...]
     given: Given | None = None
@@ -123,8 +111,7 @@ Source = LiveSource | ReplaySource | TraceSource | AttachSource
 
 
 def given_for(source: Source, paths: Sequence[Path]) -> Given | None:
-    """What was given with the `source`, if that holds all of `paths`: it says nothing about
-    others."""
+    """What was given with `source`, if it holds all of `paths`: it says nothing of others."""
     own_paths = {os.path.realpath(path) for path in source.paths}
     return source.given if all(os.path.realpath(path) in own_paths for path in paths) else None
 

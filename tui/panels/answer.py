@@ -32,8 +32,7 @@ _LEAST_BAR_CELLS = 24
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AnswerData:
-    """The parts, and the lines around them; `segments` are the names, times and colours of the
-    bar."""
+    """The parts, the lines around them, and the segments of the bar: (name, ns, colour)."""
 
     rows: TableRows[AnswerPart]
     title: str
@@ -159,8 +158,7 @@ class AnswerPanel(Panel[AnswerData]):
         return rows[1:]
 
     def _bar(self, data: AnswerData, width: int) -> Row | None:
-        """The limit, then the time over it of each group, in proportion, with its name behind; None
-        without room."""
+        """The limit and each group's time over it, to scale and named; None without room."""
         row, inks = Row(), self._brush.inks
         names = [f" {name}  " for name, _, _ in data.segments]
         cells = width - sum(map(len, names))

@@ -146,13 +146,11 @@ class FilesPanel(TablePanel):
             self.post_message(AskFile("open", path))
 
     def action_mark(self) -> None:
-        path = _path(self._cursor_key)
-        rows = self._shown
-        place = rows.place(self._cursor_key) if isinstance(rows, TableRows) else None
-        if path is not None and isinstance(rows, TableRows) and place is not None:
-            entry = rows.table.rows[place]
-            if isinstance(entry, FileEntry) and entry.kind != FOLDER and entry.place != "live":
-                self.post_message(AskFile("mark", path))
+        entries = self._seen[0].shelf.visible()
+        entry = next((e for e in entries if (e.place, e.path) == self._cursor_key), None)
+        if entry is not None:
+            if entry.kind != FOLDER and entry.place != "live":
+                self.post_message(AskFile("mark", entry.path))
             self.action_move(1)
 
     def action_parent(self) -> None:

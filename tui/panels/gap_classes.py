@@ -13,7 +13,7 @@ from decodescope.analyzer.tables.gaps_table import GapClassRow, gap_class_column
 from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.vocabulary.class_colors import GAP_LETTERS
 from decodescope.tui.commands import commands_of
-from decodescope.tui.model.picks import GapFilter
+from decodescope.tui.model.picks import NOTHING, GapFilter
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.messages import Sift
 from decodescope.tui.panels.panel import Panel
@@ -30,29 +30,23 @@ _CHART_TITLE = "gaps by length"
 _LEAST_CHART = 8
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Classes:
     """The rows of one window and range, of all `devices` together; `bounds` are those of the
-    buckets, in order. `common_ns` is the idle time of the chosen step: that in which none of its
-    devices was busy. `place` names the step, else the whole window."""
+    buckets, in order. `place` names the step, else the whole window. `common_ns` is the idle time
+    of the chosen step: that in which none of its devices was busy. `chosen` gaps are listed."""
 
     lines: tuple[GapClassRow, ...]
     bounds: tuple[int, ...]
     place: str
+    within: str | None
     devices: int
     common_ns: int | None = None
+    chosen: GapFilter = NOTHING.gaps
 
 
-@dataclass(frozen=True, slots=True)
-class ClassesData:
-    classes: Classes
-    chosen: GapFilter
-    within: str | None
-
-
-class GapClassesPanel(Panel[ClassesData]):
-    """One row a class, with its histogram in buckets of powers of two; the chosen row and bucket
-    filter the list of gaps."""
+class GapClassesPanel(Panel[Classes]):
+    """A row and a histogram a class (buckets of powers of two); both filter the list of gaps."""
 
     NAME = "gap_classes"
     COMMANDS = commands_of("gap_classes")
@@ -62,34 +56,34 @@ class GapClassesPanel(Panel[ClassesData]):
     _shown: Sequence[GapClassRow] = ()
     _chart = (0, 1)
 
-    def pick(self, view: View, moment: Moment) -> ClassesData | Empty:
-        window, chosen, within = view.window, view.selection.gaps, view.selection.within
+    def pick(self, view: View, moment: Moment) -> Classes | Empty:
+        window, within = view.window, view.selection.within
         if window is None:
             return Empty(TITLE, view.waiting)
         if (of := (window, within)) != self._of:
             self._of, self._idle_classes = of, _classes(window, within)
         if self._idle_classes is None:
             return Empty(TITLE, no_gaps(window))
-        return ClassesData(self._idle_classes, chosen, within)
+        return replace(self._idle_classes, chosen=view.selection.gaps)
 
     def wanted_rows(self, width: int) -> int | None:
-        return 3 if isinstance(self._data, Empty) else len(self._data.classes.lines) + 2
+        return 3 if isinstance(self._data, Empty) else len(self._data.lines) + 2
 
-    def as_text(self, data: ClassesData) -> list[TextLine]:
+    def as_text(self, data: Classes) -> list[TextLine]:
         columns = _columns(data)
         head = tuple(column.heading for column in columns)
-        lines = (tuple(column.cell(line) for column in columns) for line in data.classes.lines)
+        lines = (tuple(column.cell(line) for column in columns) for line in data.lines)
         return [f"{TITLE} ({self._place(data)})", head, *lines]
 
-    def draw(self, data: ClassesData, width: int, height: int) -> Sheet:
-        classes, inks = data.classes, self._brush.inks
+    def draw(self, data: Classes, width: int, height: int) -> Sheet:
+        inks = self._brush.inks
         name, *figures = _columns(data)
         need = [_LEAST_CHART, *map(_figure_cells, figures)]
         places = kept_columns((name, *figures), need, width - _NAME_CELLS, 0)
         kept = [figures[place - 1] for place in places if place]
         room = width - _NAME_CELLS - sum(map(_figure_cells, kept)) - 1
-        wide = min(max(room // max(len(classes.bounds), 1), 1), 6)
-        bounds = classes.bounds[: max(room, 0)] if len(classes.bounds) > room else classes.bounds
+        wide = min(max(room // max(len(data.bounds), 1), 1), 6)
+        bounds = data.bounds[: max(room, 0)] if len(data.bounds) > room else data.bounds
         self._chart = (_NAME_CELLS, wide)
         head = Row().left(name.heading, _NAME_CELLS, inks.dim)
         chart = len(bounds) * wide
@@ -97,7 +91,7 @@ class GapClassesPanel(Panel[ClassesData]):
         head.left(title, chart, inks.dim).to(width - sum(map(_figure_cells, kept)))
         for column in kept:
             head.right(column.heading, _figure_cells(column), inks.dim)
-        lines = list(classes.lines)
+        lines = list(data.lines)
         if len(lines) + 2 > height:
             room = height - 2 - sum(not line.sub for line in lines)
             subs = [line for line in lines if line.sub]
@@ -110,8 +104,8 @@ class GapClassesPanel(Panel[ClassesData]):
         return Sheet(rows, TITLE, self._place(data))
 
     def action_row(self, step: int) -> None:
-        if isinstance(data := self._data, ClassesData):
-            classes = [line.gap_class for line in data.classes.lines if not line.sub]
+        if isinstance(data := self._data, Classes):
+            classes = [line.gap_class for line in data.lines if not line.sub]
             chosen = data.chosen.gap_class
             place = classes.index(chosen) if chosen in classes else 0
             place = max(min(place + step, len(classes) - 1), 0)
@@ -120,8 +114,8 @@ class GapClassesPanel(Panel[ClassesData]):
 
     def action_bucket(self, step: int) -> None:
         """Choose the next occupied bucket; before the first one, every length."""
-        if isinstance(data := self._data, ClassesData):
-            lines = {line.gap_class: line for line in data.classes.lines if not line.sub}
+        if isinstance(data := self._data, Classes):
+            lines = {line.gap_class: line for line in data.lines if not line.sub}
             line = lines.get(data.chosen.gap_class)
             bounds = [bound for bound, _ in line.total.histogram] if line else []
             now = data.chosen.bucket_ns
@@ -132,15 +126,15 @@ class GapClassesPanel(Panel[ClassesData]):
 
     def on_click(self, event: events.Click) -> None:
         place, x = event.y - 2, event.x - self.inset
-        if not isinstance(data := self._data, ClassesData) or not 0 <= place < len(self._shown):
+        if not isinstance(data := self._data, Classes) or not 0 <= place < len(self._shown):
             return
         line, (start, wide) = self._shown[place], self._chart
         if line.sub:
             return
         chosen = replace(data.chosen, gap_class=line.gap_class, bucket_ns=None)
         cell = (x - start) // wide
-        if 0 <= cell < len(data.classes.bounds):
-            bound = data.classes.bounds[cell]
+        if 0 <= cell < len(data.bounds):
+            bound = data.bounds[cell]
             if bound in dict(line.total.histogram):
                 chosen = replace(chosen, bucket_ns=bucket(bound))
         self.post_message(Sift(chosen))
@@ -148,7 +142,7 @@ class GapClassesPanel(Panel[ClassesData]):
     def _line(
         self,
         line: GapClassRow,
-        data: ClassesData,
+        data: Classes,
         bounds: Sequence[int],
         kept: Sequence[Column[GapClassRow]],
         width: int,
@@ -186,20 +180,19 @@ class GapClassesPanel(Panel[ClassesData]):
                 row.to(at).add(text, self._brush.inks.faint)
         return row
 
-    def _place(self, data: ClassesData) -> str:
-        parts = [data.classes.place]
+    def _place(self, data: Classes) -> str:
+        parts = [data.place]
         if data.within is not None:
             parts.append(f"in {data.within}")
-        if data.classes.devices > 1:
-            parts.append(f"{data.classes.devices} GPUs added up")
-            if data.classes.common_ns is not None:
-                parts.append(f"none busy for {duration(data.classes.common_ns)}")
+        if data.devices > 1:
+            parts.append(f"{data.devices} GPUs added up")
+            if data.common_ns is not None:
+                parts.append(f"none busy for {duration(data.common_ns)}")
         return " · ".join(parts)
 
 
 def bucket(bound: int) -> tuple[int, int]:
-    """The lengths in the bucket with this upper bound: (lower, upper]; the first one has no lower
-    bound."""
+    """The lengths in the bucket with this upper bound, (lower, upper]; the first has no lower."""
     return (bound // 2 if bound > 1 else -1, bound)
 
 
@@ -216,8 +209,8 @@ def _level(number: int, most: int, top: int) -> int:
     return 1 + round(math.log(number) / math.log(most) * (top - 1))
 
 
-def _columns(data: ClassesData) -> list[Column[GapClassRow]]:
-    of = "of window" if data.classes.place == WHOLE else "of step"
+def _columns(data: Classes) -> list[Column[GapClassRow]]:
+    of = "of window" if data.place == WHOLE else "of step"
     return [column for column in gap_class_columns(of=of) if column.shown]
 
 
@@ -255,7 +248,7 @@ def _classes(window: Window, within: str | None) -> Classes | None:
             lines += subs if len(subs) > 1 else []
     bounds = shared_bounds([line.total.histogram for line in lines])
     if window.step is None:
-        return Classes(tuple(lines), tuple(bounds), WHOLE, len(analysis.busy))
+        return Classes(tuple(lines), tuple(bounds), WHOLE, within, len(analysis.busy))
     devices = len(analysis.steps.devices[window.step])
     common_ns = sum(part.ns for part in window.report.answer.parts if part.kernel is None)
-    return Classes(tuple(lines), tuple(bounds), window.step_words, devices, common_ns)
+    return Classes(tuple(lines), tuple(bounds), window.step_words, within, devices, common_ns)

@@ -138,8 +138,7 @@ def _run_facts(view: View) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure: `before` and `after` are dim words around its text. The highest `priority` is
-    dropped first."""
+    """`before` and `after` are dim words around it. The highest `priority` is dropped first."""
 
     before: str
     text: str

@@ -18,8 +18,7 @@ _WHOLE_SHARE = 3
 
 
 class LogTablePanel(TablePanel):
-    """Follows the end of the log until the cursor leaves the last line. Of the lines, those of a
-    level and above can be shown."""
+    """Follows the end of the log until the cursor leaves it; filtered by level."""
 
     NAME = "log"
     COMMANDS = commands_of("rows", "open", "log")

@@ -272,8 +272,7 @@ def _ceilings(
     first: Style,
     other: Style,
 ) -> None:
-    """The slope of each bandwidth up to the highest peak, and each peak right of it; those that
-    decide are drawn last."""
+    """Each bandwidth's slope up to the highest peak, each peak; what decides is drawn last."""
     top = max((compute.per_s for compute in model.computes), default=math.inf)
     for number, bandwidth in reversed(list(enumerate(model.bandwidths))):
         for x in range(across.cells):

@@ -263,8 +263,7 @@ def swatch(mark: Mark, inks: Inks, glyphs: Glyphs) -> Cell:
 
 
 def smart_pattern(text: str) -> re.Pattern[str]:
-    """`text` as a regular expression, or literally if it is none; capitals make it sensitive to
-    case."""
+    """`text` as a regular expression, else literally; capitals make it sensitive to case."""
     flags = re.NOFLAG if any(char.isupper() for char in text) else re.IGNORECASE
     try:
         # What a later Python may read otherwise is a warning, which would land on the screen.

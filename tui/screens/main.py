@@ -202,8 +202,7 @@ class MainScreen(Screen[None]):
         return {name: wanted for name, wanted in rows.items() if wanted is not None}
 
     def _focus_page(self, page: Page) -> None:
-        """Give the keys to the panel that had them on this page, else to its first that takes
-        some."""
+        """Focus the panel that had the keys on this page, else its first that takes some."""
         visible = self._visible()
         panels = [self._page_panels[kind] for kind in page.panels()]
         takers = {panel.NAME: panel for panel in panels if panel.can_focus and panel in visible}

@@ -87,8 +87,7 @@ def _hue(color: str, background: Color) -> Style:
 
 
 def readable(color: str, background: Color) -> str:
-    """`color` as far darker or lighter as a contrast of 3 to `background` needs (WCAG 2's least for
-    graphics)."""
+    """`color`, darkened or lightened to a contrast of 3 (WCAG 2's least for graphics)."""
     base, towards = Color.parse(color), background.get_contrast_text(1.0)
     shades = (base.blend(towards, step / _SHADES) for step in range(_SHADES))
     return next(

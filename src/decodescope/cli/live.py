@@ -24,7 +24,6 @@ from decodescope.cli.run import measure
 if TYPE_CHECKING:
     from decodescope.analyzer.protocol.messages import WorkerConfig
     from decodescope.tui.link.base import Link
-    from decodescope.tui.model.sources import Asked
 
 
 @click.command()
@@ -80,11 +79,12 @@ def live(
         show_app(source, place, showing)
 
 
-def _asked(config: "WorkerConfig") -> "Asked":
-    """The model and workload of a GPU run of `config`."""
-    from decodescope.tui.model.sources import Asked
+def _asked(config: "WorkerConfig") -> "WorkerConfig":
+    """The configuration of a GPU run of `config`, with the whole names of model and variant."""
+    from msgspec import structs
+
     from decodescope.variants.measuring.request import DEFAULT_MODELS
     from decodescope.variants.registry import SHORT_NAMES
 
     variant = SHORT_NAMES.get(config.variant, config.variant)
-    return Asked(config.model or DEFAULT_MODELS["cuda"], variant, config.batch, config.dtype)
+    return structs.replace(config, variant=variant, model=config.model or DEFAULT_MODELS["cuda"])

@@ -63,8 +63,7 @@ class ComparisonKeys(Widget):
 
 
 class ComparisonTable(TablePanel, ComparisonKeys):
-    """A table of the comparison page. Its rows are not of the window that other pages show, so they
-    select nothing there."""
+    """A table of the comparison page. Its rows select nothing on other pages."""
 
     COMMANDS = commands_of("comparison", "rows")
 
@@ -130,8 +129,7 @@ class _ChangesTable(ComparisonTable):
 
 
 class ComparisonStepPanel(_ChangesTable):
-    """The parts of the median step of each side; they add up to it. The part whose time changed
-    most is first."""
+    """The parts of the median step of each side, the one that changed most first."""
 
     NAME = "ab_step"
     LISTED = "parts"
