@@ -1,18 +1,10 @@
 """A target that the app is attached to, as its link reports it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from decodescope.analyzer.protocol.attach_messages import (
-    NoAnswer,
-    ServerSample,
-    Target,
-    WindowFailed,
-    WindowTaken,
-)
-from decodescope.analyzer.protocol.messages import Progress
+from decodescope.analyzer.protocol.attach_messages import ServerSample, Target
 from decodescope.analyzer.schema.report import ObserverReport
 from decodescope.analyzer.text.formatting import rate
-from decodescope.tui.link.base import LinkEvent
 
 NO_TARGET = Target("", "", "")
 
@@ -47,21 +39,6 @@ class Attached:
 
     def silence(self, now: float) -> str:
         return f"no answer for {max(now - self.answered_at, 0):.0f} s" if self.problem else ""
-
-    def after(self, event: LinkEvent, now: float) -> "Attached":
-        """The target after `event` at monotonic second `now`."""
-        match event:
-            case Target():
-                return replace(self, target=event, answered_at=now)
-            case ServerSample():
-                return replace(self, sample=event, answered_at=now, problem="")
-            case NoAnswer(reason=reason):
-                return replace(self, problem=self.problem or reason)
-            case Progress(stage=stage):
-                return replace(self, stage=stage)
-            case WindowTaken() | WindowFailed():
-                return replace(self, stage="")
-        return self
 
 
 def cost_words(observer: ObserverReport) -> str:

@@ -33,9 +33,9 @@ class AttachedFeed(Feed):
 
     def receive(self, event: LinkEvent, now: float) -> None:
         before = self._state.attached or Attached()
-        self.set(attached=before.after(event, now))
         match event:
             case Target(name=name, cost=cost, model=model):
+                self.set(attached=replace(before, target=event, answered_at=now))
                 self._say("info", f"attached to {name}", now)
                 self._say("info", f"cost of a window: {cost}", now)
                 # A model in a recording may be a file of this machine.
@@ -43,17 +43,21 @@ class AttachedFeed(Feed):
                 if changed and self.kind != "replay":
                     self._follow_model(model)
             case ServerSample():
+                self.set(attached=replace(before, sample=event, answered_at=now, problem=""))
                 self._measure_target(event, before, now)
             case NoAnswer(reason=reason):
                 if not before.problem:
-                    self.set(banner=notices.no_answer(reason))
+                    attached = replace(before, problem=reason)
+                    self.set(attached=attached, banner=notices.no_answer(reason))
                     self._say("warning", reason, now)
             case Progress(stage=stage):
+                self.set(attached=replace(before, stage=stage))
                 self._say("info", f"window: {stage}", now)
             case WindowTaken():
+                self.set(attached=replace(before, stage=""))
                 self._keep_window(event, now)
             case WindowFailed(reason=reason):
-                self.set(banner=Banner("error", reason))
+                self.set(attached=replace(before, stage=""), banner=Banner("error", reason))
                 self._say("error", reason, now)
             case _:
                 super().receive(event, now)

@@ -132,9 +132,7 @@ def listing(folder: Path) -> tuple[FileEntry, ...]:
     """
     folders, files = [], []
     with os.scandir(folder) as entries:
-        for number, entry in enumerate(entries):
-            if number >= MAX_LISTED:
-                break
+        for entry in islice(entries, MAX_LISTED):
             path = Path(entry.path)
             if _is_folder(entry):
                 folders.append(FileEntry(path, "folder", FOLDER))

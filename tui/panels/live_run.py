@@ -4,7 +4,8 @@ of a group that the app is attached to."""
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import Any
 
 from rich.style import Style
@@ -69,13 +70,8 @@ def sliced(
 
 def switches(slices: list[SpeedSample | None]) -> list[tuple[int, int]]:
     """(column, choice) where each stretch of one choice begins, including the first."""
-    marks = []
-    choice = None
-    for place, sample in enumerate(slices):
-        if sample is not None and sample.choice != choice:
-            choice = sample.choice
-            marks.append((place, choice))
-    return marks
+    known = [(place, sample.choice) for place, sample in enumerate(slices) if sample is not None]
+    return [next(stretch) for _, stretch in groupby(known, key=itemgetter(1))]
 
 
 def axis_top(peak: float) -> float:

@@ -109,9 +109,7 @@ def wrapped_tail(text: str, width: int, height: int) -> list[str]:
     if width < 1 or height < 1:
         return []
     tail = plain_text(text[-(width * height * 2 + 200) :])
-    lines: list[str] = []
-    for line in tail.split("\n"):
-        lines.extend(wrapped(line, width))
+    lines = [piece for line in tail.split("\n") for piece in wrapped(line, width)]
     return lines[-height:]
 
 
