@@ -233,17 +233,9 @@ def _shown(view: View, feed: Feed) -> "Analysis | None":
 def _config(
     hello: Hello, variants: tuple[str, ...], rounds: int, trusted: bool
 ) -> ComparisonConfig:
-    config = WorkerConfig(
-        variant=variants[0],
-        batch=hello.batch,
-        tokens=hello.tokens,
-        model=hello.model,
-        context=hello.context,
-        dtype=hello.dtype,
-        device=hello.device,
-        sampling=hello.sampling,
-        trust_remote_code=trusted,
-    )
+    names = ("batch", "tokens", "model", "context", "dtype", "device", "sampling")
+    workload = {name: getattr(hello, name) for name in names}
+    config = WorkerConfig(variants[0], trust_remote_code=trusted, **workload)
     if hello.settings is not None:
         config = with_settings(config, hello.settings)
     return ComparisonConfig(config, variants, rounds)

@@ -3,11 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from rich.style import Style
 from textual import events
 
+from decodescope.analyzer.reports.distributions import shared_bounds
+from decodescope.analyzer.reports.gap_list import GapChoice, idle_table
 from decodescope.analyzer.tables.columns import Column, kept_columns
 from decodescope.analyzer.tables.gaps_table import GapClassRow, gap_class_columns
 from decodescope.analyzer.text.formatting import duration
@@ -19,9 +20,6 @@ from decodescope.tui.panels.messages import Sift
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine
 from decodescope.tui.panels.table_rows import tone_style
-
-if TYPE_CHECKING:
-    from decodescope.analyzer.reports.gap_list import IdleTable
 
 TITLE, WHOLE = "Idle time by class", "whole window"
 _NAME_CELLS = 18
@@ -230,13 +228,10 @@ def _around(lines: list[GapClassRow], chosen: str | None, rows: int) -> list[Gap
 
 def _classes(window: Window, within: str | None) -> Classes | None:
     """The classes of gaps that occurred, the largest first; None if the window has no gap."""
-    from decodescope.analyzer.reports.distributions import shared_bounds
-    from decodescope.analyzer.reports.gap_list import GapChoice, idle_table
-
     analysis = window.analysis
     if not len(analysis.gaps):
         return None
-    table: IdleTable = idle_table(analysis, analysis.ranges, GapChoice(within, window.step))
+    table = idle_table(analysis, analysis.ranges, GapChoice(within, window.step))
     totals, of_ns = table.totals, table.of_ns
     lines = [GapClassRow("all idle", totals.all_gaps, of_ns)]
     for name, total in sorted(totals.gaps.items(), key=lambda item: -item[1].total_ns):

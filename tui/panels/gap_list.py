@@ -10,6 +10,13 @@ import numpy as np
 
 from decodescope.analyzer.names.fitted_names import ShortNames, cut_middle, cut_start
 from decodescope.analyzer.names.short_names import short_name
+from decodescope.analyzer.reports.device_report import gap_report
+from decodescope.analyzer.reports.gap_list import (
+    chosen_gaps,
+    gap_classes,
+    grouped_gaps,
+    longest_first,
+)
 from decodescope.analyzer.schema.report import GAP_CLASSES, GapGroup, GapReport
 from decodescope.analyzer.tables.columns import Mark, Table
 from decodescope.analyzer.tables.gaps_table import gap_columns, gap_group_columns, host_words
@@ -49,9 +56,6 @@ class GapRows(ColumnRows):
     row. What the host did is computed for one gap at a time."""
 
     def __init__(self, window: Window, gap_rows: Int64s) -> None:
-        from decodescope.analyzer.reports.device_report import gap_report
-        from decodescope.analyzer.reports.gap_list import gap_classes
-
         analysis, ranges, self._window = window.analysis, window.analysis.ranges, id(window)
         trace, all_gaps, self.gaps = analysis.trace, analysis.gaps, gap_rows
         self._places = np.full(len(all_gaps), -1, dtype=np.int64)
@@ -224,7 +228,6 @@ class GapListPanel(TreePanel):
         return *of, self._by_group, self._turned, self._group_of(view)
 
     def rows(self, view: View) -> Rows | Empty:
-        from decodescope.analyzer.reports.gap_list import chosen_gaps, grouped_gaps, longest_first
         from decodescope.tui.model.describe import gap_choice
 
         window, within = view.window, view.selection.within

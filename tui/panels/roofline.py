@@ -21,11 +21,13 @@ from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.messages import Choose, Turn
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet
+from decodescope.tui.style.palette import Inks
 
 TITLE = "Roofline"
 _GUTTER, _LEAST_PLOT, _NAME_CELLS = 7, 4, 8
 _LARGE, _MEDIUM = 0.25, 0.05
 Cell = tuple[str, Style]
+Put = Callable[[int, int, str, Style], None]
 _UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _MARGIN = 1.6
 
@@ -151,7 +153,7 @@ class RooflinePanel(Panel[RooflineData]):
                 if 0 <= place < width and 0 <= y < height:
                     grid[height - 1 - y][place] = (char, style)
 
-        _ceilings(model, across, upward, put, inks.accent, inks.faint)
+        _ceilings(model, across, upward, inks, put)
         total_ns = sum(point.ns for point in model.points) or 1
         self._marks = marks = list[tuple[int, int, str]]()
         for point in sorted(
@@ -264,23 +266,18 @@ def _axes(
     return LogAxis.around(across, width), LogAxis.around(upward, height)
 
 
-def _ceilings(
-    model: RooflineModel,
-    across: LogAxis,
-    upward: LogAxis,
-    put: Callable[[int, int, str, Style], None],
-    first: Style,
-    other: Style,
-) -> None:
+def _ceilings(model: RooflineModel, across: LogAxis, upward: LogAxis, inks: Inks, put: Put) -> None:
     """Each bandwidth's slope up to the highest peak, each peak; what decides is drawn last."""
     top = max((compute.per_s for compute in model.computes), default=math.inf)
     for number, bandwidth in reversed(list(enumerate(model.bandwidths))):
         for x in range(across.cells):
             roof = across.value(x) * bandwidth.per_s
             if roof <= top:
-                put(x, upward.cell(roof), "•" if number == 0 else ".", other if number else first)
+                mark, style = (".", inks.faint) if number else ("•", inks.accent)
+                put(x, upward.cell(roof), mark, style)
     bandwidth_per_s = model.bandwidths[0].per_s if model.bandwidths else math.inf
     for compute in model.computes:
         for x in range(across.cells):
             if across.value(x) * bandwidth_per_s >= compute.per_s:
-                put(x, upward.cell(compute.per_s), "─", first if compute.per_s == top else other)
+                style = inks.accent if compute.per_s == top else inks.faint
+                put(x, upward.cell(compute.per_s), "─", style)

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from textual.app import ComposeResult
 
+from decodescope.analyzer.reports.analysis import step_limits_ns
 from decodescope.analyzer.schema.report import StepReport
 from decodescope.analyzer.tables.steps_table import MEDIAN, steps_table
 from decodescope.tui.model.view import Moment, View
@@ -81,8 +82,6 @@ class StepsScreen(Dialog[None]):
         self.close()
 
     async def _find_limits(self) -> None:
-        from decodescope.analyzer.reports.analysis import step_limits_ns
-
         launched = self._window.tracks.step.tolist()
         for first in range(0, len(launched), _STEPS_AT_ONCE):
             some = launched[first : first + _STEPS_AT_ONCE]
