@@ -24,10 +24,7 @@ MOUNT_INTERVAL_S, MOUNT_AFTER_S = 0.03, 0.5
 
 
 class Painter:
-    """Passes the feed's view to the screen; `freeze` keeps showing the current view.
-
-    The state of `comparisons` is shown with every view.
-    """
+    """Passes the feed's view, with the state of `comparisons`, to the screen; `freeze` keeps it."""
 
     def __init__(self, clock: AppClock, feed: Feed, focus: Focus, comparisons: Comparisons) -> None:
         self._screen: MainScreen | None = None

@@ -1,10 +1,5 @@
-"""The app's end of the conversation with a worker: `Link` and the events it delivers.
-
-The app receives a `Link` as an argument: `link.worker.WorkerLink` runs a real worker process,
-`link.replay.ReplayLink` plays a recording, `link.following.FollowLink` one that is still being
-written, `link.recording.RecordingLink` records the events of another link while passing them on,
-and `link.attached.AttachLink` watches what runs already. Tests pass a fake.
-"""
+"""The app's end of the conversation with a worker: `Link`, of which there is one for each kind of
+source in this folder, and the events it delivers. Tests pass a fake."""
 
 from typing import Literal
 
@@ -88,10 +83,8 @@ class Link:
 
     @property
     def settings(self) -> Settings | None:
-        """The settings that run, or will when the worker is restarted; None if there are none.
-
-        `send(ChangeSettings)` changes them, also while there is no worker.
-        """
+        """The settings that run, or will after a restart, as `send(ChangeSettings)` changes them;
+        None if there are none."""
         return None
 
     @property

@@ -122,10 +122,8 @@ def ranked(index: NDArray[np.integer], entries: Sequence[Any]) -> Int64s:
 
 
 class TableRows(Rows, Generic[Record]):
-    """The rows of a declared table, with a swatch of each row's mark and a bar beside a share.
-
-    Bars are of the largest share of their column.
-    """
+    """The rows of a declared table, with a swatch of each row's mark, and a bar beside each share,
+    which the largest of its column fills."""
 
     def __init__(self, table: Table[Record], glyphs: Glyphs = UNICODE) -> None:
         self.table = table

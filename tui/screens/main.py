@@ -114,10 +114,8 @@ class MainScreen(Screen[None]):
             await self._mounting.pop()
 
     def mount_ahead(self) -> bool:
-        """Mount one panel of a page that was not shown yet; False if there is none.
-
-        The panel picks its data when its page is shown, so this takes no longer for a large trace.
-        """
+        """Mount one panel of a page that was not shown yet; False if there is none. It picks its
+        data when it is shown, so this takes no longer for a large trace."""
         for page in self._pages.values():
             for kind in page.panels():
                 if kind not in self._page_panels:

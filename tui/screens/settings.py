@@ -25,10 +25,8 @@ SAMPLING = ("temperature", "top-k", "top-p", "seed")
 
 
 class SettingsScreen(Dialog[Settings]):
-    """Returns the changed settings, None if cancelled.
-
-    `before` is what runs, `asked` what was refused the last time, to be corrected.
-    """
+    """Returns the changed settings, None if cancelled; what was refused is `asked`, to be
+    corrected."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "apply", "Apply"),

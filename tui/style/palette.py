@@ -161,10 +161,7 @@ class Inks:
 
 
 def themed_inks(variables: dict[str, str], dark: bool, few_colors: bool = False) -> Inks:
-    """Styles for a theme, from its CSS `variables` (`background`, `foreground`, `primary`).
-
-    `few_colors`: the terminal has sixteen, so letters are shown too.
-    """
+    """Styles for a theme, from its CSS `variables`; letters are shown with `few_colors`."""
 
     def parsed(name: str) -> Color:
         with suppress(ColorParseError):
