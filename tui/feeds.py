@@ -147,7 +147,11 @@ class Feeds:
         try:
             await feed.link.start()
             while (event := await feed.link.receive()) is not None:
+                recorder = feed.source.recorder
+                failure = await recorder.record(event) if recorder is not None else None
                 self._receive(feed, event)
+                if failure is not None:
+                    self._receive(feed, failure)
         except (DecodescopeError, OSError) as error:
             feed.set(state="failed", detail="")
             feed.alarm(str(error))

@@ -87,11 +87,6 @@ class Link:
         None if there are none."""
         return None
 
-    @property
-    def recording(self) -> bool:
-        """Whether what the worker says is being written to a file."""
-        return False
-
     async def start(self) -> None:
         """Begin; returns at once, `Progress` and `Hello` arrive through `receive`.
 

@@ -75,7 +75,7 @@ class Feed:
             heard_at=self._heard_at,
             playback=playback,
             analysing=self.windows.analysing,
-            recording=self.link is not None and self.link.recording,
+            recording=self.source.recorder is not None and self.source.recorder.records,
             unseen=self.log.unseen,
         )
 

@@ -16,6 +16,7 @@ from decodescope.analyzer.recordings.following import FollowedRecording, is_bein
 from decodescope.analyzer.recordings.recording import is_recording
 from decodescope.analyzer.reports.user_facts import Given
 from decodescope.tui.link.base import Link, Playback
+from decodescope.tui.link.recording import Recorder
 from decodescope.tui.model.view import Choice
 
 # As recordings are named while they grow, too.
@@ -32,6 +33,7 @@ class LiveSource:
     cpu_chosen: bool = False
     trust_remote_code: bool = False
     asked: WorkerConfig | None = None
+    recorder: Recorder | None = None
 
     # A worker is no file, and says everything itself.
     paths: ClassVar[tuple[Path, ...]] = ()
@@ -45,6 +47,8 @@ class ReplaySource:
     path: Path
     link: Link | None = None
     given: Given | None = None
+
+    recorder: ClassVar[None] = None
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -72,6 +76,8 @@ class TraceSource:
     paths: tuple[Path, ...]
     given: Given | None = None
 
+    recorder: ClassVar[None] = None
+
     def files(self, index: int) -> tuple[Path, ...]:
         """The file at `index`; after the last, all of them."""
         return (self.paths[index],) if index < len(self.paths) else self.paths
@@ -96,6 +102,7 @@ class AttachSource:
     given: Given | None = None
     windows: tuple[TakenWindow, ...] = ()
     recorded: ReplaySource | None = None
+    recorder: Recorder | None = None
 
     @property
     def paths(self) -> tuple[Path, ...]:

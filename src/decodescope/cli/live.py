@@ -23,7 +23,6 @@ from decodescope.cli.run import measure
 
 if TYPE_CHECKING:
     from decodescope.analyzer.protocol.messages import WorkerConfig
-    from decodescope.tui.link.base import Link
 
 
 @click.command()
@@ -60,22 +59,20 @@ def live(
     if place == "terminal" and (settings := last_settings()) is not None:
         config = with_settings(config, settings)
     require_utf8(config)
+    from decodescope.tui.link.recording import Recorder
     from decodescope.tui.link.worker import WorkerLink
     from decodescope.tui.model.sources import LiveSource
 
     worker = WorkerLink(config)
-    link: Link = worker
     with ExitStack() as stack:
-        if (writer := stack.enter_context(recording_writer(record))) is not None:
-            from decodescope.tui.link.recording import RecordingLink
-
-            link = RecordingLink(link, writer)
+        writer = stack.enter_context(recording_writer(record))
+        recorder = Recorder(writer) if writer is not None else None
         stack.callback(worker.discard)
         with suppress(MissingRequirement):  # the app says why, and can try again
             worker.spawn()
         on_cpu = config.device == "cpu"
         shown = _asked(config) if place == "terminal" and not on_cpu else None
-        source = LiveSource(link, on_cpu, config.trust_remote_code, shown)
+        source = LiveSource(worker, on_cpu, config.trust_remote_code, shown, recorder)
         show_app(source, place, showing)
 
 
