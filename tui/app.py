@@ -78,7 +78,7 @@ class DecodescopeApp(TerminalApp):
         self._comparisons = Comparisons(
             self, clock, lambda: self._painter.changed(self._feeds.shown), comparison
         )
-        self._painter = Painter(clock, feed, self._focus, self._comparisons)
+        self._painter = Painter(feed, self._focus, self._comparisons)
         self._library = Library(
             self, self._focus, self._memory, clock, self._painter, folder, [source]
         )

@@ -13,7 +13,7 @@ from textual.timer import Timer
 from decodescope.tui.comparisons import Comparisons
 from decodescope.tui.model.feed import Feed
 from decodescope.tui.model.focus import Focus
-from decodescope.tui.model.view import AppClock, Moment, View
+from decodescope.tui.model.view import Moment, View
 from decodescope.tui.screens.main import MainScreen
 
 PAINT_INTERVAL_S = 0.25
@@ -26,9 +26,8 @@ MOUNT_INTERVAL_S, MOUNT_AFTER_S = 0.03, 0.5
 class Painter:
     """Passes the feed's view, with the state of `comparisons`, to the screen; `freeze` keeps it."""
 
-    def __init__(self, clock: AppClock, feed: Feed, focus: Focus, comparisons: Comparisons) -> None:
+    def __init__(self, feed: Feed, focus: Focus, comparisons: Comparisons) -> None:
         self._screen: MainScreen | None = None
-        self._clock = clock
         self._feed = feed
         self._focus = focus
         self._comparisons = comparisons
