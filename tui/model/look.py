@@ -27,7 +27,6 @@ from decodescope.tui.model.picks import (
 
 # A pick that is shorter than this many columns is zoomed to, so that it can be seen.
 _VISIBLE_COLUMNS = 3
-Slice = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
