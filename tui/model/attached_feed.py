@@ -69,7 +69,7 @@ class AttachedFeed(Feed):
         self.windows.forget_all_but({self._state.current, newest, newest - 1})
 
     def not_analysed(self, job: Job, error: str) -> None:
-        """As of files; of ranks that cannot be merged, the first is shown, also of each server."""
+        """As of files; of what cannot be merged, the first rank or the first server is shown."""
         if len(job.paths) == 1:
             super().not_analysed(job, error)
             return

@@ -256,8 +256,8 @@ def look_at(tracks: Tracks, columns: int) -> Look:
 
 
 def look_again(look: Look, tracks: Tracks, columns: int) -> Look:
-    """The same look at a later window or another step: at its step if that was visible, or if the
-    moved look would show nothing of it; with gaps cut short if they were."""
+    """The same look at a later window or another step: its step, if that was visible or the moved
+    look would miss it, else as far from it and as far zoomed; with gaps cut short if they were."""
     place = tracks.find(look.track.key) if look.tracks.tracks else None
     fresh = look_at(tracks, columns)
     if place is not None:

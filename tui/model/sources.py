@@ -26,8 +26,8 @@ _RECORDING_NAME = re.compile(r"\.dsrec(-\d+)?(\.partial)?$")
 @dataclass(frozen=True, slots=True)
 class LiveSource:
     """A worker behind `link`. `cpu_chosen`: the user chose the CPU, so no banner about CUDA.
-    `trust_remote_code`: a checkpoint may run its own code, as the user allowed. A recording of what
-    is `asked` for, with its model, is shown until there are figures; None shows none."""
+    `trust_remote_code`: a checkpoint may run its own code, as the user allowed. A recording of the
+    model, variant and workload that were `asked` for is shown until there are figures."""
 
     link: Link
     cpu_chosen: bool = False
