@@ -75,8 +75,10 @@ class DecodescopeApp(TerminalApp):
         self._focus = Focus(page or PAGES[0].name, shelf=Shelf(folder=folder))
         self._places = places
         self._memory = Memory(places.state if places is not None else None)
-        self._comparisons = Comparisons(self, clock, self._changed, comparison)
-        self._painter = Painter(clock, feed, self._focus, self._comparisons)
+        self._comparisons = Comparisons(
+            self, clock, lambda: self._painter.changed(self._feeds.shown), comparison
+        )
+        self._painter = Painter(feed, self._focus, self._comparisons)
         self._library = Library(
             self, self._focus, self._memory, clock, self._painter, folder, [source]
         )
@@ -102,11 +104,9 @@ class DecodescopeApp(TerminalApp):
 
     @property
     def busy(self) -> bool:
-        """Whether what the page shows is still being read."""
         return self._focus.page == "files" and self._library.busy
 
     def paint(self) -> None:
-        """Paint now, without waiting for the next moment to paint."""
         self._painter.paint()
 
     # Begin and end
@@ -122,7 +122,7 @@ class DecodescopeApp(TerminalApp):
         self.theme_changed_signal.subscribe(self, self._recolour)
         self._read_keymap()
         self._feeds.begin()
-        self._pages.show(self._focus.page)
+        self._pages.action_page(self._focus.page)
         if self._mount_ahead:
             self._painter.mount_ahead()
 
@@ -174,37 +174,15 @@ class DecodescopeApp(TerminalApp):
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         return self._pages.system_commands()
 
-    def action_command_palette(self) -> None:
-        self._pages.palette()
-
     def _take_actions(self) -> None:
-        """Textual looks for the method of an action on the app: each is one of a controller."""
-        pages, runs, files = self._pages, self._runs, self._files
-        self.action_page = pages.show
-        self.action_clear = pages.clear
-        self.action_freeze = pages.freeze
-        self.action_copy = pages.copy
-        self.action_help = pages.help
-        self.action_steps = pages.steps
-        self.action_next_step = pages.next_step
-        self.action_variants = runs.variants
-        self.action_choose = runs.choose
-        self.action_pause = runs.pause
-        self.action_settings = runs.settings
-        self.action_step = runs.step
-        self.action_capture = runs.capture
-        self.action_restart = runs.restart
-        self.action_seek_mark = runs.seek_mark
-        self.action_speed = runs.speed
-        self.action_follow = runs.follow
-        self.action_seek_time = runs.seek_time
-        self.action_save_svg = files.save_svg
-        self.action_export = files.export
-        self.action_model = files.model
-        self.action_open = files.open
+        """Textual looks for the method of an action on the app: most are those of a controller."""
+        for controller in (self._pages, self._runs, self._files):
+            for name in dir(controller):
+                if name.startswith("action_"):
+                    setattr(self, name, getattr(controller, name))
 
     def action_compare_windows(self) -> None:
-        self._pages.show(COMPARISON_PAGE)
+        self._pages.action_page(COMPARISON_PAGE)
         self._comparisons.compare_windows(self._feeds.shown)
 
     # Messages of panels
@@ -222,9 +200,6 @@ class DecodescopeApp(TerminalApp):
     async def on_ask_comparison(self, message: AskComparison) -> None:
         view = self._painter.shown()[0]
         await self._comparisons.obey(message, view, self._feeds.shown)
-
-    def _changed(self) -> None:
-        self._painter.changed(self._feeds.shown)
 
 
 def all_actions() -> dict[str, str]:

@@ -1,5 +1,4 @@
-"""The work of the app in threads: traces are analysed and copied; a starting run is shown from a
-bundled recording."""
+"""The work of the app in threads: it analyses and copies traces, and reads previews."""
 
 import asyncio
 import gzip
@@ -8,19 +7,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.io.files import write_new_file
 from decodescope.analyzer.machine.meters import has_gpu
+from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.recordings.bundled import bundled_recordings, recording_head
+from decodescope.analyzer.reports.user_facts import Given
 from decodescope.tui.link.base import Jumped
 from decodescope.tui.model.opening import open_feed
-from decodescope.tui.model.sources import Asked, ReplaySource
+from decodescope.tui.model.sources import ReplaySource
 from decodescope.tui.model.view import AppClock, Moment, Preview, Window
-
-if TYPE_CHECKING:
-    from decodescope.analyzer.reports.user_facts import Given
 
 
 def save_trace(source: Path, folder: Path, stem: str) -> Path:
@@ -60,7 +58,7 @@ def analyse_files(
     paths: Sequence[Path],
     at: float,
     progress: Callable[[float], None] | None = None,
-    given: "Given | None" = None,
+    given: Given | None = None,
 ) -> Window:
     """Load and analyse the trace at `paths`, announced at monotonic second `at`; several files are
     merged as the ranks of one run. `progress` is called with the share of a single file that was
@@ -95,7 +93,7 @@ def window_of_step(window: Window, index: int) -> Window:
     return replace(window, analysis=analysis, tracks=tracks, step=index, of_trace=window)
 
 
-def recording_of(asked: Asked) -> Path | None:
+def recording_of(asked: WorkerConfig) -> Path | None:
     """The bundled recording of the same model, variant, batch and dtype; None without one, or on a
     machine without a GPU, whose figures say nothing of it."""
     if not has_gpu():

@@ -81,8 +81,7 @@ def rekeyed(
 
 
 def bindings(commands: Iterable[Command], scope: str) -> list[BindingType]:
-    """The key bindings of `commands`, whose ids in a keymap begin with `scope`; Textual binds the
-    palette itself."""
+    """The key bindings of `commands`, with ids for a keymap; Textual binds the palette itself."""
     return [
         Binding(c.key, c.action, c.title, show=False, id=f"{scope}.{c.action}")
         for c in commands

@@ -49,7 +49,6 @@ class Comparisons:
         changed: Callable[[], None],
         link: ComparisonLink | None = None,
     ) -> None:
-        """Tests pass a `link`."""
         self.state = ComparisonState()
         self._app = app
         self._clock = clock
@@ -102,7 +101,6 @@ class Comparisons:
         self._read(partial(_compared_files, bases, others, source.given or Given()))
 
     def _toggle(self, key: str, view: View) -> None:
-        """Choose or drop a variant, or put a file on the next side."""
         state, candidates = self.state, comparison_candidates(view)
         if view.hello is not None and key in [info.name for info in view.hello.variants]:
             self._set(replace(state, toggled=state.toggled ^ {key}))
@@ -111,9 +109,8 @@ class Comparisons:
             self._set(replace(state, sides={**state.sides, (key, *opened_paths(view)): side}))
 
     def _name_file(self, view: View, feed: Feed) -> None:
-        """Compare what `view` of `feed` shows with a trace that the user names, or show the
-        comparison in it. What was given beside the shown file counts for both, as in
-        `decodescope diff`."""
+        """Compare what `view` shows with a trace that the user names, or show the comparison in it.
+        As in `decodescope diff`, what was given beside the shown file counts for both."""
         from decodescope.tui.screens.dialogs import OtherFileScreen
 
         analysis, given = _shown(view, feed), feed.source.given or Given()
@@ -236,18 +233,9 @@ def _shown(view: View, feed: Feed) -> "Analysis | None":
 def _config(
     hello: Hello, variants: tuple[str, ...], rounds: int, trusted: bool
 ) -> ComparisonConfig:
-    """The workload of the live run."""
-    config = WorkerConfig(
-        variant=variants[0],
-        batch=hello.batch,
-        tokens=hello.tokens,
-        model=hello.model,
-        context=hello.context,
-        dtype=hello.dtype,
-        device=hello.device,
-        sampling=hello.sampling,
-        trust_remote_code=trusted,
-    )
+    names = ("batch", "tokens", "model", "context", "dtype", "device", "sampling")
+    workload = {name: getattr(hello, name) for name in names}
+    config = WorkerConfig(variants[0], trust_remote_code=trusted, **workload)
     if hello.settings is not None:
         config = with_settings(config, hello.settings)
     return ComparisonConfig(config, variants, rounds)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 from textual.app import App
@@ -14,6 +13,7 @@ from textual.app import App
 from decodescope.analyzer.errors import DecodescopeError, known_error
 from decodescope.analyzer.protocol.attach_messages import WindowTaken
 from decodescope.analyzer.protocol.messages import Hello, Settings, TraceReady
+from decodescope.analyzer.reports.user_facts import Given
 from decodescope.tui.background import (
     analyse_files,
     every_twentieth,
@@ -32,9 +32,6 @@ from decodescope.tui.model.user_files import Memory
 from decodescope.tui.model.view import COMPARISON_PAGE, AppClock, View
 from decodescope.tui.model.windows import Job
 from decodescope.tui.painter import Painter
-
-if TYPE_CHECKING:
-    from decodescope.analyzer import Given
 
 LOG_INTERVAL_S = 1.0
 _IN_FILE_NAMES = str.maketrans("/: ", "_--")
@@ -102,7 +99,7 @@ class Feeds:
         self.analyse()
         self.painter.paint()
 
-    def name_model(self, given: "Given | None") -> None:
+    def name_model(self, given: Given | None) -> None:
         """Judge what is shown by the model that is given, also when it is opened again."""
         if given is not None:
             self.shown.name_model(given, self.shown.now())
@@ -150,7 +147,11 @@ class Feeds:
         try:
             await feed.link.start()
             while (event := await feed.link.receive()) is not None:
+                recorder = feed.source.recorder
+                failure = await recorder.record(event) if recorder is not None else None
                 self._receive(feed, event)
+                if failure is not None:
+                    self._receive(feed, failure)
         except (DecodescopeError, OSError) as error:
             feed.set(state="failed", detail="")
             feed.alarm(str(error))
@@ -181,7 +182,6 @@ class Feeds:
             self.app.notify(f"{feed.view().choices[-1].name} is here: v shows it.")
 
     async def _analyse(self, feed: Feed, job: Job) -> None:
-        """Show the window, or why there is none; then start the analysis that became due."""
         facts = feed.source.given
         progress = every_twentieth(partial(self.app.call_later, self._read_so_far, feed))
         window, problem = None, ""

@@ -23,6 +23,7 @@ from decodescope.tui.model.sources import (
     ReplaySource,
     Source,
     TraceSource,
+    given_for,
     source_for,
 )
 from decodescope.tui.model.user_files import Memory
@@ -79,13 +80,11 @@ class Library:
         self._list(folder_of(self.shelf.typed, self.folder))
 
     def attached(self, source: Source, paths: Sequence[Path]) -> None:
-        """The traces of a window are there: `source` has it, and what is given for it."""
         self.captured[:0] = paths
         others = (one for one in self.sources if not isinstance(one, AttachSource))
         self.sources = [source, *others]
 
     def look_beside(self, opened: Sequence[Path]) -> None:
-        """Look for what the opened files can be compared with."""
         self.app.run_worker(self._look_beside(opened), name="beside")
 
     async def _look_beside(self, opened: Sequence[Path]) -> None:
@@ -103,7 +102,6 @@ class Library:
         self._set(pointed=path)
 
     def mark(self, path: Path) -> None:
-        """Mark `path`, or no longer."""
         marked = self.shelf.marked
         left = tuple(marked_path for marked_path in marked if marked_path != path)
         self._set(marked=left if path in marked else (*marked, path))
@@ -159,7 +157,6 @@ class Library:
         self.app.run_worker(self._list_now(folder, self._known()), name="listing")
 
     async def _list_now(self, folder: Path, known: Sequence[FileEntry]) -> None:
-        """Show the entries of `folder`, unless another folder is meant meanwhile."""
         entries: tuple[FileEntry, ...] = ()
         problem = ""
         looked = await asyncio.to_thread(_looked_at, known)
@@ -201,11 +198,7 @@ class Library:
         source = source_for(existing[0]) if len(existing) == 1 else TraceSource(existing)
         if not isinstance(source, ReplaySource):
             at = self.clock.monotonic()
-            known = [
-                one.given_for(existing)
-                for one in self.sources
-                if isinstance(one, TraceSource | AttachSource)
-            ]
+            known = (given_for(one, existing) for one in self.sources)
             facts = next(filter(None, known), None)
             source = TraceSource(existing, facts)
             if len(paths) > 1:
@@ -226,7 +219,6 @@ class Library:
 
 
 def _looked_at(known: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
-    """The known files with their kinds; recent ones that are missing are left out."""
     looked = (entry if entry.kind else look(entry.path, entry.place) for entry in known)
     return tuple(entry for entry in looked if entry.place != "recent" or not entry.missing)
 

@@ -13,7 +13,7 @@ from textual.timer import Timer
 from decodescope.tui.comparisons import Comparisons
 from decodescope.tui.model.feed import Feed
 from decodescope.tui.model.focus import Focus
-from decodescope.tui.model.view import AppClock, Moment, View
+from decodescope.tui.model.view import Moment, View
 from decodescope.tui.screens.main import MainScreen
 
 PAINT_INTERVAL_S = 0.25
@@ -24,14 +24,10 @@ MOUNT_INTERVAL_S, MOUNT_AFTER_S = 0.03, 0.5
 
 
 class Painter:
-    """Passes the feed's view to the screen; `freeze` keeps showing the current view.
+    """Passes the feed's view, with the state of `comparisons`, to the screen; `freeze` keeps it."""
 
-    The state of `comparisons` is shown with every view.
-    """
-
-    def __init__(self, clock: AppClock, feed: Feed, focus: Focus, comparisons: Comparisons) -> None:
+    def __init__(self, feed: Feed, focus: Focus, comparisons: Comparisons) -> None:
         self._screen: MainScreen | None = None
-        self._clock = clock
         self._feed = feed
         self._focus = focus
         self._comparisons = comparisons
@@ -52,7 +48,6 @@ class Painter:
 
     @property
     def screen(self) -> MainScreen:
-        """The main screen, once it is mounted."""
         assert self._screen is not None
         return self._screen
 
@@ -66,7 +61,6 @@ class Painter:
         return replace(self._focus.applied(view), comparison=self._comparisons.state), moment
 
     def follow(self, feed: Feed) -> None:
-        """Show `feed` from now on, not frozen."""
         self._feed = feed
         self.thaw()
 
@@ -77,7 +71,6 @@ class Painter:
         self.screen.show(*self.shown())
 
     def thaw(self) -> None:
-        """Continue with the latest view."""
         self._frozen = None
         if self._ages is not None:
             self._ages.resume()
@@ -91,7 +84,6 @@ class Painter:
             self._due = self._screen.set_timer(interval_s, self.paint)
 
     def acted(self) -> None:
-        """The user pressed a key."""
         now_s = monotonic()
         if self._due is not None and now_s > self._answers_until:
             self._due.stop()
@@ -100,7 +92,6 @@ class Painter:
         self._busy_s = now_s
 
     def paint(self) -> None:
-        """Paint now; nothing before there is a screen."""
         if self._screen is None:
             return
         if self._due is not None:

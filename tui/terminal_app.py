@@ -29,11 +29,8 @@ _MOST_WAIT_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class TerminalTraits:
-    """`unicode`: the terminal shows UTF-8. `color`: colours are wanted (NO_COLOR is not set).
-    `few_colors`: it has only sixteen.
-
-    The app receives them instead of guessing, so tests can fix both.
-    """
+    """What the terminal shows: UTF-8, colours (NO_COLOR is not set), only sixteen of them. The app
+    receives them instead of guessing, so tests can fix them."""
 
     unicode: bool = True
     color: bool = True
@@ -194,7 +191,6 @@ class TerminalApp(App[None]):
                 loop.call_later(ONE_SIGNAL_S, signal.signal, ending_signal, signal.SIG_DFL)
 
     def _leave(self, code: int) -> None:
-        """Show that every process is being ended, and exit with `code` when it is."""
         self._leaving = True
         self.ending()
         self.run_worker(self._close_and_exit(code), name="leaving")

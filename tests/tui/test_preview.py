@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 from textual.color import Color
 
-from decodescope.analyzer.protocol.messages import Bye, Failure, State
+from decodescope.analyzer.protocol.messages import Bye, Failure, State, WorkerConfig
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.cli import live as live_command
 from decodescope.cli.app import AppOptions
@@ -15,7 +15,7 @@ from decodescope.tui import background
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.background import read_preview, recording_of
 from decodescope.tui.link.worker import WorkerLink
-from decodescope.tui.model.sources import Asked, LiveSource
+from decodescope.tui.model.sources import LiveSource
 from decodescope.tui.terminal_app import TerminalTraits
 from tests.helpers.scripted import (
     DIED,
@@ -28,7 +28,12 @@ from tests.helpers.scripted import (
     text_of,
 )
 
-ASKED = Asked("llama-3.2-1b@random", "eager", 1)
+
+def config(model: str, variant: str, batch: int, dtype: str | None = None) -> WorkerConfig:
+    return WorkerConfig(variant, batch, tokens=1, model=model, dtype=dtype)
+
+
+ASKED = config("llama-3.2-1b@random", "eager", 1)
 MARK = "recorded on H200"
 FIGURES = f"{MARK}: shown until this run's first figures"
 WINDOW = f"{MARK}: shown until this run's first window"
@@ -197,13 +202,13 @@ def test_only_a_recording_of_the_same_is_taken(monkeypatch) -> None:
     assert found in bundled_recordings()
     assert found.stem.endswith("-eager")
     for asked in (
-        Asked("llama-3.2-1b", "eager", 1),
-        Asked("llama-3.2-1b@random", "eager-x", 1),
-        Asked("llama-3.2-1b@random", "eager", 4),
-        Asked("llama-3.2-1b@random", "eager", 1, "fp32"),
+        config("llama-3.2-1b", "eager", 1),
+        config("llama-3.2-1b@random", "eager-x", 1),
+        config("llama-3.2-1b@random", "eager", 4),
+        config("llama-3.2-1b@random", "eager", 1, "fp32"),
     ):
         assert recording_of(asked) is None
-    assert recording_of(Asked("llama-3.2-1b@random", "eager", 1, "bf16")) == found
+    assert recording_of(config("llama-3.2-1b@random", "eager", 1, "bf16")) == found
     monkeypatch.setattr(background, "has_gpu", lambda: False)
     assert recording_of(ASKED) is None
 
@@ -238,14 +243,18 @@ async def test_the_worker_is_started_before_a_recording_is_looked_for(
 @pytest.mark.parametrize(
     ("place", "options", "expected"),
     [
-        ("terminal", ["--variant", "fp8"], Asked("llama-3.2-1b@random", "fused+graph+fp8_e4m3", 1)),
-        ("terminal", ["--model", "tiny", "--batch", "4"], Asked("tiny", "eager", 4)),
+        ("terminal", ["--variant", "fp8"], ("llama-3.2-1b@random", "fused+graph+fp8_e4m3", 1)),
+        ("terminal", ["--model", "tiny", "--batch", "4"], ("tiny", "eager", 4)),
         ("terminal", ["--device", "cpu"], None),
         ("drawing", ["--once"], None),
     ],
 )
 def test_the_command_asks_for_it_only_in_a_terminal(
-    monkeypatch, tmp_path: Path, place: str, options: list[str], expected: Asked | None
+    monkeypatch,
+    tmp_path: Path,
+    place: str,
+    options: list[str],
+    expected: tuple[str, str, int] | None,
 ) -> None:
     sources: list[LiveSource] = []
     monkeypatch.setattr(live_command, "show_app", lambda source, *_: sources.append(source))
@@ -254,4 +263,6 @@ def test_the_command_asks_for_it_only_in_a_terminal(
     monkeypatch.setattr(WorkerLink, "spawn", lambda self: None)
     found = CliRunner().invoke(live_command.live, options, catch_exceptions=False)
     assert found.exit_code == 0, found.output
-    assert [source.asked for source in sources] == [expected]
+    (asked,) = [source.asked for source in sources]
+    assert (asked and (asked.model, asked.variant, asked.batch)) == expected
+    assert asked is None or asked.dtype is None

@@ -26,10 +26,10 @@ from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.tui.link import replay
-from decodescope.tui.link.base import FileHealth, Jumped, LinkEvent, Seek, Speed, WorkerDied
-from decodescope.tui.link.recording import RecordingLink
+from decodescope.tui.link.base import FileHealth, Jumped, Seek, Speed, WorkerDied
+from decodescope.tui.link.recording import Recorder
 from decodescope.tui.link.replay import RECENT_FRAMES, ReplayLink
-from tests.helpers.scripted import ScriptedLink, hello
+from tests.helpers.scripted import hello
 
 NS = 1_000_000_000
 
@@ -343,23 +343,13 @@ async def test_a_file_that_is_not_a_recording_is_a_fatal_failure(tmp_path):
     assert isinstance(bye, Bye)
 
 
-def delivering(*events: LinkEvent) -> ScriptedLink:
-    """A link that delivers `events` and is closed."""
-    link = ScriptedLink()
-    link.say(*events, None)
-    return link
-
-
-async def test_a_recording_link_passes_on_and_records_every_event(path, tmp_path):
-    events = [Progress("a"), window(tmp_path, 1), stats(1), WorkerDied(1, ()), Bye("quit")]
-    inner = delivering(*events)
-    link = RecordingLink(inner, RecordingWriter(path))
-    await link.start()
-    assert [await link.receive() for _ in range(6)] == [*events, None]
-    await link.send(Pause())
-    assert inner.sent == [Pause()]
-    await link.close()
-    assert inner.closed
+async def test_every_event_is_recorded(path, tmp_path):
+    writer = RecordingWriter(path)
+    recorder = Recorder(writer)
+    for event in (Progress("a"), window(tmp_path, 1), stats(1), WorkerDied(1, ()), Bye("quit")):
+        assert await recorder.record(event) is None
+    assert recorder.records
+    writer.close()
     frames = [frame.message for frame in read_recording(path).frames()]
     assert [type(message) for message in frames] == [Progress, TraceReady, Stats, Failure, Bye]
 
@@ -370,10 +360,10 @@ async def test_a_recording_that_cannot_continue_is_reported_once(path, monkeypat
 
     writer = RecordingWriter(path)
     monkeypatch.setattr(writer._file, "append", full)
-    link = RecordingLink(delivering(Progress("a"), Progress("b"), Progress("c")), writer)
-    events = [await link.receive() for _ in range(4)]
-    await link.close()
-    assert events[0] == Progress("a")
-    assert isinstance(events[1], Failure)
-    assert "No space left" in events[1].message
-    assert events[2:] == [Progress("b"), Progress("c")]
+    recorder = Recorder(writer)
+    failure, *others = [await recorder.record(Progress(stage)) for stage in "abc"]
+    writer.close()
+    assert isinstance(failure, Failure)
+    assert "No space left" in failure.message
+    assert others == [None, None]
+    assert not recorder.records

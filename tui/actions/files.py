@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from decodescope.analyzer.io.files import write_atomically, write_json, write_new_file
 from decodescope.analyzer.protocol.messages import Pause, Resume
+from decodescope.analyzer.reports.user_facts import Given
+from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 from decodescope.tui.actions.pages import PageController
 from decodescope.tui.actions.run import RunController
 from decodescope.tui.feeds import Feeds
@@ -18,7 +20,6 @@ from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.panels.messages import AskFile
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.schema.comparison_report import Comparison, Diff
     from decodescope.tui.screens.export import Kind, Of
 
 
@@ -32,12 +33,12 @@ class FileController:
         # Whether the live worker decoded before a file was shown instead.
         self._live_ran = True
 
-    def save_svg(self) -> None:
+    def action_save_svg(self) -> None:
         data, stem = self._picture(), f"decodescope-{self._feeds.timestamp()}"
         write = partial(write_new_file, self._feeds.folder, stem, ".svg")
         self._feeds.write("screenshot", lambda: write(lambda file: file.write(data)))
 
-    def export(self) -> None:
+    def action_export(self) -> None:
         from decodescope.tui.screens.export import ExportScreen
 
         view = self._painter.shown()[0]
@@ -56,14 +57,14 @@ class FileController:
     def _export(
         self,
         window: Window | None,
-        result: "Comparison | Diff | None",
+        result: Comparison | Diff | None,
         chosen: "tuple[Kind, Path | None] | None",
     ) -> None:
         if chosen is None:
             return
         kind, path = chosen
         if path is None:
-            self._pages.copy()
+            self._pages.action_copy()
             return
         picture = self._picture() if kind == "svg" else b""
 
@@ -89,14 +90,12 @@ class FileController:
     def _picture(self) -> bytes:
         return self._app.export_screenshot(title="decodescope").encode()
 
-    def model(self) -> None:
-        """Name the model of what is open; a live run has settings instead."""
-        from decodescope.analyzer import Given
+    def action_model(self) -> None:
         from decodescope.tui.screens.naming import ModelScreen
 
         window, feed = self._painter.shown()[0].window, self._feeds.shown
         if feed.kind == "live":
-            self._runs.settings()
+            self._runs.action_settings()
         elif window is None:
             self._app.notify("Nothing is analysed yet whose model could be named.")
         else:
@@ -109,15 +108,14 @@ class FileController:
 
             self._app.push_screen(screen, named)
 
-    async def open(self) -> None:
+    async def action_open(self) -> None:
         from decodescope.tui.panels.files import PathPanel
 
-        self._pages.show("files")
+        self._pages.action_page("files")
         await self._painter.screen.mounted()
         self._painter.screen.query_one(PathPanel).field.focus()
 
     async def answer(self, asked: AskFile) -> None:
-        """Find or open files as a panel asks, or show the worker again."""
         library = self._library
         match asked.do:
             case "back_to_live":
@@ -136,7 +134,6 @@ class FileController:
         self._painter.paint()
 
     async def _opened(self, read: FilesRead) -> None:
-        """Show what was opened; what cannot be read leaves everything as it is, and says why."""
         if read.not_remembered:
             self._feeds.warn(read.not_remembered)
         if self._library.is_wanted(read):

@@ -30,16 +30,15 @@ class PageController:
         self._finding_step = False
 
     def system_commands(self) -> Iterable[SystemCommand]:
-        """Every action that is offered, for the command palette."""
         view, screen = self._feeds.view(), self._painter.screen
         for index, choice in enumerate(view.choices):
             if choice.unavailable is None and not view.following:
                 title = no_markup(f"Switch to {choice.name}")
                 summary = no_markup(choice.summary)
-                yield SystemCommand(title, summary, partial(self._runs.choose, index))
+                yield SystemCommand(title, summary, partial(self._runs.action_choose, index))
         for page in PAGES:
             text = f"Show this page ({page.key})"
-            yield SystemCommand(f"Page: {page.label}", text, partial(self.show, page.name))
+            yield SystemCommand(f"Page: {page.label}", text, partial(self.action_page, page.name))
         run = self._app.run_action
         if isinstance(panel := screen.focused, Panel):
             for command in panel.commands:
@@ -51,7 +50,7 @@ class PageController:
                 yield SystemCommand(command.title, text, partial(run, command.action))
         yield SystemCommand("Theme", "Change the colours", self._app.action_change_theme)
 
-    def show(self, name: str) -> None:
+    def action_page(self, name: str) -> None:
         if LOG_PAGE in (name, self._focus.page):
             self._feeds.shown.log.unseen = 0
         self._focus.page = name
@@ -62,10 +61,9 @@ class PageController:
         self._painter.paint()
 
     def answer(self, request: PageRequest) -> None:
-        """Select, narrow or filter as a panel asks, or show another page."""
         match request:
             case Turn(page):
-                self.show(page)
+                self.action_page(page)
                 return
             case ChooseStep(step):
                 self.choose_step(step)
@@ -78,8 +76,7 @@ class PageController:
                 self._focus.sift(gaps)
         self._painter.paint()
 
-    def steps(self) -> None:
-        """List the steps of the window, of which one can be chosen."""
+    def action_steps(self) -> None:
         from decodescope.tui.screens.steps import StepsScreen
 
         view, moment = self._painter.shown()
@@ -88,8 +85,7 @@ class PageController:
         else:
             self._app.push_screen(StepsScreen(self._painter.screen.brush, view, moment))
 
-    def next_step(self, by: int) -> None:
-        """Choose the step that begins after the one shown, or before it."""
+    def action_next_step(self, by: int) -> None:
         window = self._painter.shown()[0].window
         if window is None or window.tracks.home_step is None:
             self._app.notify(NO_STEPS, severity="warning")
@@ -127,34 +123,32 @@ class PageController:
         self._finding_step = False
         self._painter.paint()
 
-    def clear(self) -> None:
-        """Hide the banner; without one, drop what is searched and filtered on the page, then the
-        selection; then show everything again, then the median step."""
+    def action_clear(self) -> None:
         if self._feeds.view().banner is not None:
             self._feeds.shown.set(banner=None)
         elif not self._painter.screen.forget_typed():
             self._focus.clear(self._painter.shown()[0])
         self._painter.paint()
 
-    def palette(self) -> None:
+    def action_command_palette(self) -> None:
         from decodescope.tui.screens.dialogs import Palette
 
         if not isinstance(self._app.screen, Palette):
             self._app.push_screen(Palette(id="--command-palette"))
 
-    def freeze(self) -> None:
+    def action_freeze(self) -> None:
         if self._painter.frozen:
             self._painter.thaw()
             self._feeds.analyse()
         else:
             self._painter.freeze()
 
-    def copy(self) -> None:
+    def action_copy(self) -> None:
         """Copy the page as text (OSC 52, so it works over SSH)."""
         self._app.copy_to_clipboard(self._painter.screen.as_text())
         self._app.notify("The page is on the clipboard as text.")
 
-    def help(self) -> None:
+    def action_help(self) -> None:
         from decodescope.tui.panels.table import TablePanel
         from decodescope.tui.screens.help import HelpScreen
 

@@ -32,8 +32,7 @@ class RunController:
         self._app, self._painter = feeds.app, feeds.painter
         self._restart_until = -math.inf
 
-    def variants(self) -> None:
-        """List the variants or the opened files, and switch to the chosen one."""
+    def action_variants(self) -> None:
         from decodescope.tui.screens.dialogs import VariantsScreen
 
         view = self._feeds.view()
@@ -43,10 +42,9 @@ class RunController:
             self._app.notify("There is nothing to switch to.", severity="warning")
         else:
             screen = VariantsScreen(title, view.choices, view.current)
-            self._app.push_screen(screen, self.choose)
+            self._app.push_screen(screen, self.action_choose)
 
-    async def choose(self, index: int | None) -> None:
-        """Switch to the variant, its recording, or the trace file, at this place of the list."""
+    async def action_choose(self, index: int | None) -> None:
         view, feed = self._feeds.view(), self._feeds.shown
         if index is None or not 0 <= index < len(view.choices):
             return
@@ -62,19 +60,19 @@ class RunController:
         elif feed.kind == "live" and index != view.current:
             await feed.send(SwitchVariant(choice.name))
 
-    async def pause(self) -> None:
+    async def action_pause(self) -> None:
         feed = self._feeds.shown
         playback = feed.view().playback
         if playback is None:
             await feed.send(Resume() if feed.view().state == "paused" else Pause())
         elif playback.state == "ended":
-            await self.restart()
+            await self.action_restart()
         else:
             runs = playback.state in ("following", "playing")
             await feed.send(Pause() if runs else Resume())
             self._painter.paint()
 
-    def settings(self) -> None:
+    def action_settings(self) -> None:
         from decodescope.tui.screens.settings import SettingsScreen
 
         link = self._feeds.shown.link
@@ -98,7 +96,7 @@ class RunController:
             self._painter.paint()
             await link.restart()
 
-    async def step(self) -> None:
+    async def action_step(self) -> None:
         feed = self._feeds.shown
         if feed.kind != "live":
             self._app.notify("Only a live worker runs a step.", severity="warning")
@@ -107,9 +105,7 @@ class RunController:
         else:
             await feed.send(StepOnce())
 
-    async def capture(self) -> None:
-        """Capture a window and write it to a file; of a recording, write the window shown. What the
-        app is attached to writes a window of its own."""
+    async def action_capture(self) -> None:
         feed, view = self._feeds.shown, self._feeds.view()
         if view.is_attached and view.attached is not None:
             await self._take_window(view.attached)
@@ -130,7 +126,7 @@ class RunController:
         else:
             await self._feeds.shown.send(CaptureTrace())
 
-    async def restart(self) -> None:
+    async def action_restart(self) -> None:
         """Restart the worker or the replay; a running worker only if R is pressed twice."""
         feed = self._feeds.shown
         view = feed.view()
@@ -148,7 +144,7 @@ class RunController:
         self._painter.paint()
         await feed.link.restart()
 
-    async def seek_mark(self, kind: Literal["window", "switch"], forward: bool) -> None:
+    async def action_seek_mark(self, kind: Literal["window", "switch"], forward: bool) -> None:
         if (playback := self._feeds.view().playback) is not None:
             mark = neighbour_mark(playback, kind, forward)
             if mark is None:
@@ -157,27 +153,25 @@ class RunController:
                 self._app.notify(f"There is no {mark_words} {place} this moment.")
             await self._seek(mark)
 
-    async def speed(self, steps: int) -> None:
+    async def action_speed(self, steps: int) -> None:
         if (playback := self._feeds.view().playback) is not None:
             await self._feeds.shown.send(Speed(next_speed(playback.speed, steps)))
             self._painter.paint()
 
-    async def follow(self) -> None:
-        """Go to the newest moment of a recording that is being written, and stay there."""
+    async def action_follow(self) -> None:
         playback = self._feeds.view().playback
         if playback is None or not playback.growing:
             self._app.notify("Nothing is being recorded here.", severity="warning")
         else:
             await self.seek_to(NEWEST_NS)
 
-    def seek_time(self) -> None:
+    def action_seek_time(self) -> None:
         from decodescope.tui.screens.dialogs import SeekScreen
 
         if (playback := self._feeds.view().playback) is not None:
             self._app.push_screen(SeekScreen(playback), self.seek_to)
 
     async def seek_to(self, t_ns: int | None) -> None:
-        """Go to `t_ns` of a replay; None stays."""
         if t_ns is not None:
             await self._feeds.shown.send(Seek(t_ns))
             self._painter.changed(self._feeds.shown)

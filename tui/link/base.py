@@ -1,10 +1,5 @@
-"""The app's end of the conversation with a worker: `Link` and the events it delivers.
-
-The app receives a `Link` as an argument: `link.worker.WorkerLink` runs a real worker process,
-`link.replay.ReplayLink` plays a recording, `link.following.FollowLink` one that is still being
-written, `link.recording.RecordingLink` records the events of another link while passing them on,
-and `link.attached.AttachLink` watches what runs already. Tests pass a fake.
-"""
+"""The app's end of the conversation with a worker: `Link`, of which there is one for each kind of
+source in this folder, and the events it delivers. Tests pass a fake."""
 
 from typing import Literal
 
@@ -88,16 +83,9 @@ class Link:
 
     @property
     def settings(self) -> Settings | None:
-        """The settings that run, or will when the worker is restarted; None if there are none.
-
-        `send(ChangeSettings)` changes them, also while there is no worker.
-        """
+        """The settings that run, or will after a restart, as `send(ChangeSettings)` changes them;
+        None if there are none."""
         return None
-
-    @property
-    def recording(self) -> bool:
-        """Whether what the worker says is being written to a file."""
-        return False
 
     async def start(self) -> None:
         """Begin; returns at once, `Progress` and `Hello` arrive through `receive`.
@@ -118,8 +106,7 @@ class Link:
         return None
 
     def printed(self) -> list[str]:
-        """The lines that the worker's process printed since the last call; only the last ones of
-        many."""
+        """The lines that the process printed since the last call; of many, only the last ones."""
         return []
 
     def now(self, monotonic_s: float) -> float:

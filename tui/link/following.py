@@ -91,7 +91,6 @@ class FollowLink(ReplayLink):
         return self._followed.recording
 
     def _follow(self) -> None:
-        """Go to the newest moment, and stay there."""
         self._jump_to(self._newest_ns)
         self._clock.run_at(1.0)
         self._clock.resume()
@@ -114,7 +113,6 @@ class FollowLink(ReplayLink):
         return await super()._due(t_ns)
 
     async def _watch(self) -> None:
-        """Read on while somebody writes, then say how it ended."""
         try:
             await self._read_on()
             findings = self._followed.recording.findings

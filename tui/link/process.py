@@ -82,7 +82,6 @@ class ProcessLink:
         raise NotImplementedError
 
     def _temporary(self) -> Path:
-        """A folder that `close` removes."""
         self._folder = self._folder or WorkFolder()
         return self._folder.path
 
@@ -112,7 +111,6 @@ class ProcessLink:
         self._died = self._flooded = False
 
     def attach(self) -> None:
-        """Read what the process says, in the running event loop."""
         if self._socket is not None:
             asyncio.get_running_loop().add_reader(self._socket, self._on_readable)
 
@@ -130,8 +128,7 @@ class ProcessLink:
             self._folder = None
 
     async def receive(self) -> Struct | None:
-        """The next message, `WorkerDied` after the last one of a process that ended by itself; None
-        once closed."""
+        """The next message; `WorkerDied` after a process that ended by itself; None once closed."""
         while not self._closed:
             if self._inbox:
                 return self._inbox.popleft()
@@ -151,8 +148,7 @@ class ProcessLink:
         return self._tail.lines() if self._tail is not None else []
 
     def refuse(self, why: str) -> None:
-        """Deliver a fatal `Failure` instead of what else waits, and end the process. Without one,
-        it counts as dead."""
+        """Deliver a fatal `Failure` instead of what waits, and end the process if there is one."""
         self._inbox.clear()
         self.deliver(Failure(message=why, exit_code=3, fatal=True))
         self._hang_up()
@@ -167,8 +163,7 @@ class ProcessLink:
         await self._end()
 
     async def _end(self, busy: bool = False, worthless: bool = False) -> None:
-        """A process that is `busy` would not read Quit; one that is `worthless` has nothing to
-        clean up, and is killed at once."""
+        """A `busy` process would not read Quit; a `worthless` one has nothing to clean up."""
         process = self._process
         if process is None:
             return
@@ -197,8 +192,7 @@ class ProcessLink:
             self._rest()
 
     def _rest(self) -> None:
-        """Read nothing until the second is over: so the app stays usable, and what is sent too fast
-        waits at its sender."""
+        """Read nothing until the second is over: what is sent too fast waits at its sender."""
         assert self._socket is not None
         loop, reading = asyncio.get_running_loop(), self._socket
         loop.remove_reader(reading)
@@ -223,26 +217,20 @@ class ProcessLink:
             return False
         try:
             messages = self._decoder.feed(data)
-            self._count(len(messages))
+            if (now_s := time.monotonic()) - self._second_began_s > 1:
+                self._second_began_s, self._in_second = now_s, 0
+            self._in_second += len(messages)
             for message in messages:
                 self.deliver(message)  # type: ignore[arg-type]
         except InputError as error:
             self.refuse(str(error))
         return bool(data)
 
-    def _count(self, messages: int) -> None:
-        now_s = time.monotonic()
-        if now_s - self._second_began_s > 1:
-            self._second_began_s, self._in_second = now_s, 0
-        self._in_second += messages
-
     def deliver(self, event: Struct) -> None:
         """Let `event` be received as if the process had sent it."""
         if isinstance(event, self.LATEST):
-            for index, waiting in enumerate(self._inbox):
-                if type(waiting) is type(event):
-                    del self._inbox[index]
-                    break
+            others = [waiting for waiting in self._inbox if type(waiting) is not type(event)]
+            self._inbox = deque(others)
         self._inbox.append(event)
         self._arrived.set()
 
@@ -264,7 +252,6 @@ class ProcessLink:
         self.deliver(WorkerDied(code, last_lines))
 
     def _drain(self) -> None:
-        """Read what an ended process has sent, and hang up."""
         waiting = True
         while waiting and self._socket is not None:
             waiting = select.select([self._socket], [], [], 0)[0] != [] and self._read()
@@ -324,7 +311,6 @@ class LogTail:
         return [line.rstrip("\r").rpartition("\r")[2] for line in lines]
 
     def last_lines(self, count: int) -> tuple[str, ...]:
-        """The last lines of the file, of the last `MOST_BYTES`."""
         try:
             with self._path.open("rb") as file:
                 file.seek(max(0, file.seek(0, 2) - MOST_BYTES))

@@ -1,84 +1,44 @@
-"""Records the events of a link while passing them on: `--record FILE`."""
+"""Records the events of a link: `--record FILE`."""
 
 import asyncio
 
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.protocol.attach_messages import WindowTaken
-from decodescope.analyzer.protocol.messages import Bye, Failure, Settings, TraceReady
+from decodescope.analyzer.protocol.messages import Bye, Failure, TraceReady
 from decodescope.analyzer.recordings.frames import RecordedMessage
 from decodescope.analyzer.recordings.writer import RecordingWriter
-from decodescope.tui.link.base import Link, LinkEvent, LinkMessage, WorkerDied
+from decodescope.tui.link.base import LinkEvent, WorkerDied
 
 
-class RecordingLink(Link):
-    """Delivers the events of `link` unchanged and appends them to `writer`.
+class Recorder:
+    """Appends events to `writer`, which whoever made it closes.
 
     Whoever plays it must know that the worker died: that is recorded as a fatal `Failure`, unless
-    the worker gave one or said goodbye. The recording gets its final name on `close()`. If it can
-    no longer be written (a full disk), one `Failure` reports it and the session continues without a
-    recording.
+    the worker gave one or said goodbye. If it can no longer be written (a full disk), the session
+    continues without a recording.
     """
 
-    def __init__(self, link: Link, writer: RecordingWriter) -> None:
-        self._link = link
+    def __init__(self, writer: RecordingWriter) -> None:
         self._writer: RecordingWriter | None = writer
-        self._warning: Failure | None = None
         self._ended = False
 
     @property
-    def settings(self) -> Settings | None:
-        return self._link.settings
-
-    @property
-    def recording(self) -> bool:
+    def records(self) -> bool:
         return self._writer is not None
 
-    async def start(self) -> None:
-        await self._link.start()
-
-    async def receive(self) -> LinkEvent | None:
-        if self._warning is not None:
-            warning, self._warning = self._warning, None
-            return warning
-        event = await self._link.receive()
+    async def record(self, event: LinkEvent) -> Failure | None:
+        """Record `event`; returns why the recording ends here, None while it goes on."""
         if isinstance(event, WorkerDied) and not self._ended:
-            await self._record(Failure(event.describe(), event.exit_code, fatal=True))
-        elif isinstance(event, RecordedMessage):
-            await self._record(event)
-        return event
-
-    async def _record(self, message: RecordedMessage) -> None:
-        self._ended = isinstance(message, Bye) or (isinstance(message, Failure) and message.fatal)
-        if self._writer is None:
-            return
+            event = Failure(event.describe(), event.exit_code, fatal=True)
+        if self._writer is None or not isinstance(event, RecordedMessage):
+            return None
+        self._ended = isinstance(event, Bye) or (isinstance(event, Failure) and event.fatal)
         try:
-            if isinstance(message, TraceReady | WindowTaken):
-                await asyncio.to_thread(self._writer.write, message)
+            if isinstance(event, TraceReady | WindowTaken):
+                await asyncio.to_thread(self._writer.write, event)
             else:
-                self._writer.write(message)
+                self._writer.write(event)
         except DecodescopeError as error:
-            self._give_up(error)
-
-    async def send(self, message: LinkMessage) -> None:
-        await self._link.send(message)
-
-    def printed(self) -> list[str]:
-        return self._link.printed()
-
-    async def end(self) -> None:
-        await self._link.end()
-
-    async def restart(self) -> None:
-        await self._link.restart()
-
-    async def close(self) -> None:
-        await self._link.close()
-        if self._writer is not None:
-            try:
-                self._writer.close()
-            except DecodescopeError as error:
-                self._give_up(error)
-
-    def _give_up(self, error: DecodescopeError) -> None:
-        self._writer = None
-        self._warning = Failure(str(error), error.exit_code, fatal=False)
+            self._writer = None
+            return Failure(str(error), error.exit_code, fatal=False)
+        return None

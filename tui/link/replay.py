@@ -180,7 +180,6 @@ class ReplayLink(Link):
         self._jumping, self._arrived, self._ended = True, False, False
 
     async def _jump(self, recording: Recording) -> None:
-        """Report everything before the frame to go to, unless there is a later jump by then."""
         number, t_ns = self._number, self._position_ns()
         self._jumping = False
         past = await asyncio.to_thread(recording.past, number, RECENT_FRAMES)
@@ -193,7 +192,6 @@ class ReplayLink(Link):
             self._waiting.append(Jumped(t_ns, tuple(events)))
 
     async def _play(self, recording: Recording) -> None:
-        """Deliver the next frame, unless there is a jump by then."""
         frame = next(self._frames)
         self._number += 1
         self._clock.skip_to(frame.t_ns)
@@ -206,7 +204,6 @@ class ReplayLink(Link):
             self._waiting.append(message)
 
     async def _at_end(self) -> None:
-        """Every frame was delivered."""
         self._end(Bye(END_REASON))
 
     def _end(self, *events: LinkEvent) -> None:
@@ -298,7 +295,6 @@ class _ReplayClock:
         self._since = None if self._since is None else time.monotonic()
 
     def skip_to(self, t_ns: int) -> None:
-        """Jump forward to `t_ns` unless it has passed."""
         if t_ns > self.now_ns():
             self.set(t_ns)
 

@@ -53,8 +53,7 @@ class WorkerLink(ProcessLink, Link):
         return settings_of(self._config)
 
     async def start(self) -> None:
-        """Start the worker, unless `spawn` did; one that cannot be started is a dead one, for which
-        a fatal `Failure` is received."""
+        """Start the worker, unless `spawn` did. If that fails, a fatal `Failure` is received."""
         if self.pid is None:
             try:
                 self.spawn()

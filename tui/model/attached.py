@@ -1,27 +1,18 @@
 """A target that the app is attached to, as its link reports it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from decodescope.analyzer.protocol.attach_messages import (
-    NoAnswer,
-    ServerSample,
-    Target,
-    WindowFailed,
-    WindowTaken,
-)
-from decodescope.analyzer.protocol.messages import Progress
+from decodescope.analyzer.protocol.attach_messages import ServerSample, Target
 from decodescope.analyzer.schema.report import ObserverReport
 from decodescope.analyzer.text.formatting import rate
-from decodescope.tui.link.base import LinkEvent
 
 NO_TARGET = Target("", "", "")
 
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """The `target`, and its latest `sample`, of monotonic second `answered_at`. `problem` is why it
-    has not answered since, "" while it does. `stage` is that of the window that is being taken, ""
-    without one."""
+    """The `target`, its latest `sample` (of monotonic second `answered_at`), the `problem` why it
+    has not answered since, and the `stage` of the window that is being taken; "" without one."""
 
     target: Target = NO_TARGET
     sample: ServerSample | None = None
@@ -38,7 +29,6 @@ class Attached:
 
     @property
     def offer(self) -> str:
-        """How to take the first window, and its cost."""
         if self.stage:
             return f"the first window: {self.stage}"
         if not self.target.name:
@@ -48,23 +38,7 @@ class Attached:
         return f"t takes a window of {self.target.length}: {self.target.cost}"
 
     def silence(self, now: float) -> str:
-        """For how long the target has not answered; "" if it does."""
         return f"no answer for {max(now - self.answered_at, 0):.0f} s" if self.problem else ""
-
-    def after(self, event: LinkEvent, now: float) -> "Attached":
-        """The target after `event` at monotonic second `now`."""
-        match event:
-            case Target():
-                return replace(self, target=event, answered_at=now)
-            case ServerSample():
-                return replace(self, sample=event, answered_at=now, problem="")
-            case NoAnswer(reason=reason):
-                return replace(self, problem=self.problem or reason)
-            case Progress(stage=stage):
-                return replace(self, stage=stage)
-            case WindowTaken() | WindowFailed():
-                return replace(self, stage="")
-        return self
 
 
 def cost_words(observer: ObserverReport) -> str:

@@ -1,5 +1,4 @@
-"""The feed of something that runs already, or of its recording: windows that arrive, and the
-target's metrics."""
+"""The feed of something that runs already, or of its recording: its windows and metrics."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,11 +29,13 @@ from decodescope.tui.model.windows import Job
 class AttachedFeed(Feed):
     """Its choices are the windows, and a window is shown as trace files are."""
 
+    source: AttachSource
+
     def receive(self, event: LinkEvent, now: float) -> None:
         before = self._state.attached or Attached()
-        self.set(attached=before.after(event, now))
         match event:
             case Target(name=name, cost=cost, model=model):
+                self.set(attached=replace(before, target=event, answered_at=now))
                 self._say("info", f"attached to {name}", now)
                 self._say("info", f"cost of a window: {cost}", now)
                 # A model in a recording may be a file of this machine.
@@ -42,17 +43,21 @@ class AttachedFeed(Feed):
                 if changed and self.kind != "replay":
                     self._follow_model(model)
             case ServerSample():
+                self.set(attached=replace(before, sample=event, answered_at=now, problem=""))
                 self._measure_target(event, before, now)
             case NoAnswer(reason=reason):
                 if not before.problem:
-                    self.set(banner=notices.no_answer(reason))
+                    attached = replace(before, problem=reason)
+                    self.set(attached=attached, banner=notices.no_answer(reason))
                     self._say("warning", reason, now)
             case Progress(stage=stage):
+                self.set(attached=replace(before, stage=stage))
                 self._say("info", f"window: {stage}", now)
             case WindowTaken():
+                self.set(attached=replace(before, stage=""))
                 self._keep_window(event, now)
             case WindowFailed(reason=reason):
-                self.set(banner=Banner("error", reason))
+                self.set(attached=replace(before, stage=""), banner=Banner("error", reason))
                 self._say("error", reason, now)
             case _:
                 super().receive(event, now)
@@ -64,14 +69,13 @@ class AttachedFeed(Feed):
         self.windows.forget_all_but({self._state.current, newest, newest - 1})
 
     def not_analysed(self, job: Job, error: str) -> None:
-        """As of files; of ranks that cannot be merged, the first one is shown, and of servers the
-        window of the first."""
+        """As of files; of what cannot be merged, the first rank or the first server is shown."""
         if len(job.paths) == 1:
             super().not_analysed(job, error)
             return
         self.windows.answered(job)
         self._say("warning", error, job.at)
-        windows = self._windows
+        windows = self.source.windows
         together = [
             place for place, one in enumerate(windows) if one.number == windows[job.index].number
         ]
@@ -89,19 +93,13 @@ class AttachedFeed(Feed):
     @property
     def is_latest(self) -> bool:
         """Whether the window shown was the latest one before the last one came."""
-        current, windows = self._state.current, self._windows
+        current, windows = self._state.current, self.source.windows
         return current < 0 or windows[current].number >= windows[-1].number - 1
 
     def show_latest(self, now: float) -> None:
         self.select_file(len(self._state.choices) - 1, now)
 
-    @property
-    def _windows(self) -> tuple[TakenWindow, ...]:
-        assert isinstance(self.source, AttachSource)
-        return self.source.windows
-
     def _jump(self, now: float, past: Sequence[tuple[int, RecordedMessage]]) -> None:
-        assert isinstance(self.source, AttachSource)
         self.source = replace(self.source, windows=())
         super()._jump(now, past)
         self.set(attached=self._state.attached or Attached())
@@ -114,7 +112,6 @@ class AttachedFeed(Feed):
 
     def _follow_model(self, model: str | None) -> None:
         """Judge the windows that are read from now on by the model that the target serves now."""
-        assert isinstance(self.source, AttachSource)
         given = self.source.given or NOTHING
         if given.guess:
             sizes = (given.batch, given.context, given.tensor_parallel)
@@ -140,7 +137,6 @@ class AttachedFeed(Feed):
             self._samples.append(SpeedSample(now, figures.generated_per_s, newest))
 
     def _follow_server(self, server: ServerFigures, problem: str, now: float) -> None:
-        """Say when a server of a group vanishes, and when it is there again."""
         if server.problem and not problem:
             self.set(banner=notices.no_answer(server.problem))
             self._say("warning", server.problem, now)
@@ -152,9 +148,8 @@ class AttachedFeed(Feed):
             self._say("warning", f"{server.name} restarted; its rates begin anew", now)
 
     def _keep_window(self, taken: WindowTaken, now: float) -> None:
-        assert isinstance(self.source, AttachSource)
-        paths = tuple(map(Path, taken.paths))
-        number = 1 + (self._windows[-1].number if self._windows else 0)
+        paths, windows = tuple(map(Path, taken.paths)), self.source.windows
+        number = 1 + (windows[-1].number if windows else 0)
         replayed = self.kind == "replay"
         time = position(now * 1e9) if replayed else self.clock.local().strftime("%H:%M:%S")
         cost = cost_words(taken.observer)
@@ -165,7 +160,7 @@ class AttachedFeed(Feed):
             at += part.count
         new = (*of_servers, TakenWindow(number, paths))
         choices = tuple(_choice(window, cost, time) for window in new)
-        self.source = replace(self.source, windows=(*self._windows, *new))
+        self.source = replace(self.source, windows=(*windows, *new))
         self.set(choices=(*self._state.choices, *choices))
         place = "" if replayed else f", in {paths[0].parent}"
         self._say("info", f"window-{number}: {choices[-1].summary}{place}", now)

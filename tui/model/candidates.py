@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from decodescope.analyzer.protocol.messages import VariantInfo
 from decodescope.tui.model.comparing import SideName
 from decodescope.tui.model.shelf import FileEntry
 from decodescope.tui.model.view import View
@@ -32,22 +31,18 @@ def comparison_candidates(view: View) -> tuple[Candidate, ...]:
     changes it, every variant that is timed is chosen."""
     if view.kind != "live":
         return _files(view)
+    if view.hello is None:
+        return ()
     variants = []
-    for info in _variants(view):
+    for info in view.hello.variants:
         # What only the interpreter runs cannot be watched live, but it can be compared.
         why = None if info.interpreted else info.unavailable
         about = _INTERPRETED if info.interpreted else info.summary
         chosen = why is None and (not info.interpreted) != (info.name in view.comparison.toggled)
         variants.append(Candidate(info.name, info.name, about, why, "x" if chosen else ""))
     variants.sort(key=lambda candidate: candidate.unavailable is not None)
-    timed = [info for info in _variants(view) if not (info.unavailable or info.interpreted)]
-    if view.hello is None or len(timed) > 1:
-        return tuple(variants)
-    return (*variants, *_files(view))
-
-
-def _variants(view: View) -> tuple[VariantInfo, ...]:
-    return view.hello.variants if view.hello is not None else ()
+    timed = [info for info in view.hello.variants if not (info.unavailable or info.interpreted)]
+    return tuple(variants) if len(timed) > 1 else (*variants, *_files(view))
 
 
 def _files(view: View) -> tuple[Candidate, ...]:
@@ -93,8 +88,7 @@ def next_side(candidates: Sequence[Candidate], key: str) -> SideName:
 def sides_to_compare(
     candidates: Sequence[Candidate], cursor: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The files of A and of B: without any on B, the one at the `cursor`, else the first that is on
-    no side."""
+    """The files of A and B; without any on B, the one at the `cursor`, else the first free one."""
     sides = {side: [each.key for each in candidates if each.side == side] for side in _A_AND_B}
     free = [each.key for each in candidates if not each.side and each.unavailable is None]
     if not sides["B"] and sides["A"]:

@@ -87,7 +87,6 @@ class ComparisonState:
         )
 
     def failed(self, error: str) -> "ComparisonState":
-        """It cannot go on; what was compared stays."""
         return replace(self, phase="failed", error=error, progress=None)
 
     def received(self, event: ComparisonLinkEvent, now: float) -> "ComparisonState":

@@ -55,7 +55,7 @@ _TITLE_CELLS = 32
 
 def describe(selection: Selection, window: Window) -> tuple[str, Iterable[DetailLine]]:
     """The title and the lines of the details of `selection`, which selects something."""
-    match selection.pick:
+    match selection.pick or RangePick(selection.within or ""):
         case KernelPick(name):
             title = f"Kernel {short_kernel(name, _TITLE_CELLS)}"
             return title, kernel_lines(window, name, selection.within)
@@ -70,16 +70,13 @@ def describe(selection: Selection, window: Window) -> tuple[str, Iterable[Detail
             return "Gap", gap_lines(window, row)
         case GapGroupPick() as group:
             return "Gaps", gap_group_lines(window, group, gap_choice(selection, window.step))
-        case RangePick(path):
-            return f"Range {cut_start(path, _TITLE_CELLS)}", range_detail_lines(window, path)
         case SpanPick(start_ns, end_ns):
             return "Span", span_lines(window, start_ns, end_ns)
-    path = selection.within or ""
-    return f"Range {cut_start(path, _TITLE_CELLS)}", range_detail_lines(window, path)
+        case RangePick(path):
+            return f"Range {cut_start(path, _TITLE_CELLS)}", range_detail_lines(window, path)
 
 
 def gap_choice(selection: Selection, step: int | None) -> GapChoice:
-    """The gaps that are listed, of the chosen step or of the whole window."""
     chosen = selection.gaps
     return GapChoice(selection.within, step, chosen.gap_class, chosen.bucket_ns)
 
@@ -90,7 +87,6 @@ _THREADS = 4
 
 
 def span_lines(window: Window, start_ns: int, end_ns: int) -> Iterator[DetailLine]:
-    """How long it is; what each device did in it; the kernels that took most of it."""
     totals = span_totals(window.analysis, start_ns, end_ns)
     length_ns = max(totals.length_ns, 1)
     from_ns = start_ns - window.tracks.world[0]
@@ -136,7 +132,6 @@ def _share(ns: int, length_ns: int) -> str:
 
 
 def gap_lines(window: Window, row: int) -> Iterator[DetailLine]:
-    """Everything about the gap in this row of the analysis."""
     analysis = window.analysis
     gap = gap_report(analysis, analysis.ranges, row)
     yield DetailLine("", f"{duration(gap.length_ns)} idle: {gap.gap_class}", "strong")
@@ -186,7 +181,6 @@ def gap_group_lines(window: Window, pick: GapGroupPick, choice: GapChoice) -> It
 
 
 def _gap_end_lines(gap: GapReport) -> Iterator[DetailLine]:
-    """The ops around a gap, the launch of the second, and what the host was in."""
     yield DetailLine("launched by", gap.call or "a call that is not in the trace")
     yield from _gap_host_lines(gap)
     if gap.range is not None:
@@ -209,7 +203,6 @@ def _gap_part_lines(
 
 
 def _gap_host_lines(gap: GapReport) -> Iterator[DetailLine]:
-    """The range, operator and call of the launching thread halfway through the longest part."""
     host = gap.host
     if host is None:
         yield DetailLine("host", "no launching thread in the trace", "dim")
@@ -226,7 +219,6 @@ def _gap_host_lines(gap: GapReport) -> Iterator[DetailLine]:
 
 
 def _gap_place_lines(window: Window, gap: GapReport) -> Iterator[DetailLine]:
-    """Which step, device and stream, when, and how much of the step."""
     report = window.report
     if gap.step is not None and 0 <= gap.step < len(report.steps):
         step = report.steps[gap.step]
@@ -257,7 +249,6 @@ _CERTAINTY = {
 
 
 def range_detail_lines(window: Window, path: str) -> Iterator[DetailLine]:
-    """Time, launches, idle time by class and the longest kernels of the range."""
     report = window.report
     rows = (row for by_layer in (False, True) for row in range_lines(report, by_layer=by_layer))
     line = next((row for row in rows if row.range.path == path), None)

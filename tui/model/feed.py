@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from decodescope.analyzer.protocol.messages import (
     Bye,
@@ -25,6 +24,7 @@ from decodescope.analyzer.protocol.messages import (
 )
 from decodescope.analyzer.readers.reading import are_ranks
 from decodescope.analyzer.recordings.frames import RecordedMessage
+from decodescope.analyzer.reports.user_facts import Given
 from decodescope.analyzer.schema.report import Finding
 from decodescope.analyzer.text.formatting import position
 from decodescope.tui.link.base import FileHealth, Jumped, Link, LinkEvent, LinkMessage, WorkerDied
@@ -41,9 +41,6 @@ from decodescope.tui.model.sources import (
 )
 from decodescope.tui.model.view import AppClock, Kind, SpeedSample, View, Window, remaining
 from decodescope.tui.model.windows import Job, Windows
-
-if TYPE_CHECKING:
-    from decodescope.analyzer import Given
 
 HISTORY_SAMPLES = 2400
 
@@ -78,7 +75,7 @@ class Feed:
             heard_at=self._heard_at,
             playback=playback,
             analysing=self.windows.analysing,
-            recording=self.link is not None and self.link.recording,
+            recording=self.source.recorder is not None and self.source.recorder.records,
             unseen=self.log.unseen,
         )
 
@@ -154,12 +151,10 @@ class Feed:
         self.note("error", text)
 
     def ended_by_user(self) -> None:
-        """The user ends the worker; its data stays."""
         self.set(state="ended", detail="", banner=notices.ENDED_BY_USER)
         self.note("info", "the worker was ended by the user")
 
     def restarted(self) -> None:
-        """Forget that the worker died; its data stays until the new worker reports."""
         self.set(died=None, fatal=None, state="starting", detail="", stage_at=None, banner=None)
         self._heard_at = None
 
@@ -168,7 +163,6 @@ class Feed:
             self.set(state="ending", detail="the worker", stage_at=None)
 
     def receive(self, event: LinkEvent, now: float) -> None:
-        """Process one event of the link; everything a dead worker reported is kept."""
         self._heard_at = now
         match event:
             case Hello():
@@ -217,16 +211,14 @@ class Feed:
                 self._jump(t_ns / 1e9, past)
 
     def select_first(self, now: float) -> None:
-        """Show the merged ranks if the files are that, else the first file, as also if the ranks
-        cannot be merged."""
+        """Show the merged ranks if the files are ranks and can be merged, else the first file."""
         assert isinstance(self.source, TraceSource)
         paths = self.source.paths
         self._tried_merging = are_ranks(paths)
         self.select_file(len(paths) if self._tried_merging else 0, now)
 
     def select_file(self, index: int, now: float) -> None:
-        """Show the trace file or the window at `index` (after the last file: the merged ranks);
-        read it if needed."""
+        """Show the file or window at `index` (after the last file: the merged ranks)."""
         assert isinstance(self.source, TraceSource | AttachSource)
         self._select(index)
         if (problem := self.windows.unreadable.get(index)) is not None:
@@ -240,12 +232,10 @@ class Feed:
             self.windows.expect(files, index, now)
 
     def read_so_far(self, share: float) -> None:
-        """This share of the file that is being opened was read."""
         if self._state.state == "reading":
             self.set(detail=f"{share:.0%}".replace("%", " %"))
 
     def analysed(self, job: Job, window: Window) -> None:
-        """Keep the window of `job`, unless there is a later one."""
         self.windows.answered(job)
         if not self.windows.keep(job, window):
             return
@@ -273,9 +263,8 @@ class Feed:
         if error:
             self.alarm(error)
 
-    def name_model(self, given: "Given", now: float) -> None:
-        """Judge what is shown, and what comes, by the model that is given. Merged ranks are read
-        again, for the reports of each."""
+    def name_model(self, given: Given, now: float) -> None:
+        """Judge by the model that is given. Merged ranks are read again, for the report of each."""
         assert not isinstance(self.source, LiveSource)
         self.source = replace(self.source, given=given)
         self.windows.name_model(given)

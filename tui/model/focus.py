@@ -1,14 +1,11 @@
 """The focus of the user: the page, the selection, and the window that it belongs to."""
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from decodescope.analyzer.reports.user_facts import Given
 from decodescope.tui.model.picks import NOTHING, OF_ONE_WINDOW, GapFilter, Pick, Selection
 from decodescope.tui.model.shelf import NO_FILES, Shelf
 from decodescope.tui.model.view import View, Window
-
-if TYPE_CHECKING:
-    from decodescope.analyzer import Given
 
 
 @dataclass(slots=True, eq=False)
@@ -44,22 +41,19 @@ class Focus:
             self.choose(None, view)
         self._of_step, self._choice = window, view.current
 
-    def name_model(self, given: "Given") -> None:
+    def name_model(self, given: Given) -> None:
         """Judge the window that is held by the model that is given. A step must be chosen again."""
         self._of_step = None
         if self._held is not None:
             self._held = self._held.with_model(given)
 
     def narrow(self, path: str | None) -> None:
-        """Show only what is inside the range `path`; None is everything."""
         self.selection = replace(self.selection, within=path)
 
     def sift(self, gaps: GapFilter) -> None:
         self.selection = replace(self.selection, gaps=gaps)
 
     def clear(self, view: View) -> None:
-        """Drop the pick; if there is none, the filter of gaps; then the range around everything;
-        then the chosen step."""
         if self.selection.pick is not None:
             self.choose(None, view)
         elif self.selection.gaps != NOTHING.gaps:

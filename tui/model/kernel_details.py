@@ -50,8 +50,7 @@ _SHAPES_SHOWN = 4
 
 
 def kernel_lines(window: Window, name: str, within: str | None = None) -> Iterator[DetailLine]:
-    """The figures of the launches of the kernel in the window, or in the range `within` of it; its
-    name is last."""
+    """The figures of a kernel in the window, or in the range `within`; its name is last."""
     profile = kernel_profile(window.analysis, name, within)
     if profile is None:
         where = "" if within is None else f"range {within}, "
@@ -90,7 +89,6 @@ def kernel_lines(window: Window, name: str, within: str | None = None) -> Iterat
 
 
 def kernel_time_lines(window: Window, kernel: KernelReport) -> Iterator[DetailLine]:
-    """Time, limit and rate of a kernel, or of a group of them."""
     steps = window.report.main_steps.steps
     per_step = f", {duration(kernel.total_ns / steps)} per step" if steps else ""
     share = f"{percent(kernel.share)} % of kernel time"
@@ -106,7 +104,6 @@ def kernel_time_lines(window: Window, kernel: KernelReport) -> Iterator[DetailLi
 def kernel_group_lines(
     window: Window, by: str, name: str, within: str | None
 ) -> Iterator[DetailLine]:
-    """The sums over the kernels of a role, layer or module, and their roles."""
     sums = kernel_group(window.analysis, by, name, within)
     if sums is None:
         yield DetailLine("", f"no kernel here of {by} {name}", "dim")
@@ -121,7 +118,6 @@ def kernel_group_lines(
 
 
 def op_lines(window: Window, row: int) -> Iterator[DetailLine]:
-    """One op of the trace: when it ran, how it was launched, and what the host was in."""
     analysis = window.analysis
     trace, facts = analysis.trace, op_facts(window.analysis, row)
     ops, call = trace.ops, int(trace.ops.launch[row])
@@ -151,7 +147,6 @@ def op_lines(window: Window, row: int) -> Iterator[DetailLine]:
 
 
 def _launch_lines(window: Window, facts: KernelLaunches, call: int) -> Iterator[DetailLine]:
-    """The launch call of one op, and what the host was in; `facts` are of that op."""
     trace = window.analysis.trace
     if call < 0:
         if not trace.on_cpu:
@@ -169,7 +164,6 @@ def _launch_lines(window: Window, facts: KernelLaunches, call: int) -> Iterator[
 
 
 def _name_lines(name: str) -> Iterator[DetailLine]:
-    """The readable name, and the exact one if it differs."""
     readable = readable_kernel(name)
     yield DetailLine("name", readable, fold=True)
     if readable != name:
@@ -211,8 +205,7 @@ def _known(ns: int) -> int | None:
 
 
 def op_waiting_lines(window: Window, row: int) -> Iterator[DetailLine]:
-    """How long an op waited for other GPUs and then transferred; nothing for an op that is no
-    matched collective."""
+    """How long an op waited for other GPUs, and its transfer; only of matched collectives."""
     waits, trace = window.tracks.waits, window.analysis.trace
     ops = trace.ops
     place = waits.of_op(row) if waits is not None else None
@@ -235,7 +228,6 @@ def op_waiting_lines(window: Window, row: int) -> Iterator[DetailLine]:
 
 
 def _waiting_lines(window: Window, chosen: Bools) -> Iterator[DetailLine]:
-    """For how much of their time the chosen ops waited for other GPUs."""
     waits, ops = window.tracks.waits, window.analysis.trace.ops
     if waits is None:
         return
@@ -263,7 +255,6 @@ def op_role_lines(window: Window, row: int) -> Iterator[DetailLine]:
 
 
 def _role_lines(window: Window, chosen: Bools) -> Iterator[DetailLine]:
-    """The roles of the chosen ops, how often each occurs, and how they are known at worst."""
     roles = _roles(window, chosen)
     if roles and (roles[0][0] != "other" or len(roles) > 1):
         several = len(roles) > 1
@@ -273,8 +264,7 @@ def _role_lines(window: Window, chosen: Bools) -> Iterator[DetailLine]:
 
 
 def range_role_lines(window: Window, path: str, *, inferred: bool) -> Iterator[DetailLine]:
-    """The roles of the ops of a range, those with most time first; of an inferred layer also its
-    motif."""
+    """The roles of a range, the longest first; of an inferred layer also its motif."""
     chosen = window.analysis.ranges.ops_within(path)
     if inferred and (layer := _INFERRED_LAYER.search(path)):
         yield from _motif_lines(window, layer[1], chosen)
@@ -290,7 +280,6 @@ def range_role_lines(window: Window, path: str, *, inferred: bool) -> Iterator[D
 
 
 def _motif_lines(window: Window, number: str, chosen: Bools) -> Iterator[DetailLine]:
-    """Which layer of how many, and its motif."""
     structure = window.report.structure
     if structure is None or not structure.layers:
         return

@@ -27,7 +27,6 @@ from decodescope.tui.model.picks import (
 
 # A pick that is shorter than this many columns is zoomed to, so that it can be seen.
 _VISIBLE_COLUMNS = 3
-Slice = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,7 +121,6 @@ class Look:
 
     @property
     def middle_ns(self) -> int:
-        """The time in the middle of what is visible."""
         return self.time.time_one(self.viewport.start_ns + self.viewport.span_ns // 2)
 
     def step(self) -> int | None:
@@ -174,8 +172,7 @@ class Look:
         return self.show(start_ns, end_ns, columns, readable=False)
 
     def place_of(self, pick: Pick | None) -> tuple[tuple[int, int] | None, tuple[int, ...]]:
-        """The time of a pick that has one, (start, end), and the places of the tracks that hold it,
-        the stream before its part."""
+        """The time (start, end) of a pick, and its tracks, a stream before its part."""
         analysis = self.tracks.analysis
         match pick:
             case SpanPick(start_ns, end_ns):
@@ -222,8 +219,7 @@ class Look:
         return key.device if key.kind in on_device else None
 
     def neighbour_slice(self, at_ns: int, backwards: bool) -> int | None:
-        """The slice of the cursor's track after the one at `at_ns`, or before it; parts of one gap
-        are one."""
+        """The slice of the cursor's track after `at_ns`, or before it; parts of a gap are one."""
         number, rows = following(self.track, at_ns, backwards), self.track.slices.row
         if number is None or self.track.key.kind != "gap":
             return number
@@ -252,8 +248,7 @@ class Look:
 
 
 def look_at(tracks: Tracks, columns: int) -> Look:
-    """The first look: the median step, else all ops, else everything; the cursor is in the first
-    stream."""
+    """The median step, else all ops, else everything; the cursor is in the first stream."""
     kinds = [track.key.kind for track in tracks.tracks]
     cursor = kinds.index("stream") if "stream" in kinds else 0
     look = Look(tracks, as_it_is(tracks.world), Viewport(*tracks.world), cursor)
@@ -261,9 +256,8 @@ def look_at(tracks: Tracks, columns: int) -> Look:
 
 
 def look_again(look: Look, tracks: Tracks, columns: int) -> Look:
-    """The same look at the tracks of a later window, or of another step: its step if that is what
-    was visible, or if that is not to be seen, else as far from it and as far zoomed; with gaps cut
-    short if they were."""
+    """The same look at a later window or another step: its step, if that was visible or the moved
+    look would miss it, else as far from it and as far zoomed; with gaps cut short if they were."""
     place = tracks.find(look.track.key) if look.tracks.tracks else None
     fresh = look_at(tracks, columns)
     if place is not None:
@@ -285,7 +279,6 @@ def _holds(track: Track, row: int) -> bool:
 
 
 def _interruption_pick(tracks: Tracks, row: int) -> Pick:
-    """The gap or the long op of an interruption."""
     analysis = tracks.analysis
     interruption = analysis.interruptions[row]
     gaps = interruptions_by_gap(analysis.gaps, [interruption])

@@ -27,7 +27,6 @@ class Banner:
 
 
 def died(event: WorkerDied, fatal: Failure | None) -> Banner:
-    """The worker died: shows the reason it gave, or else the last lines of its log."""
     hint = "R restart it   esc dismiss   q quit"
     if fatal is not None:
         return Banner("error", fatal.message, (), hint)
@@ -46,7 +45,6 @@ ENDED_BY_USER = Banner(
 
 
 def no_cuda(hello: Hello) -> Banner:
-    """The model runs on the CPU because there is no CUDA device."""
     offer = "v, o recorded H200 runs   esc" if bundled_recordings() else "esc dismiss"
     return Banner("warning", f"No CUDA device: running {hello.model} on the CPU", (), offer)
 
@@ -55,12 +53,10 @@ TARGET_RESTARTED = Banner("warning", "The server restarted; its rates begin anew
 
 
 def no_answer(reason: str) -> Banner:
-    """What the app is attached to does not answer; it is asked until it does."""
     return Banner("warning", reason, (), "it is asked again   esc dismiss")
 
 
 def degraded(name: str, findings: Sequence[Finding]) -> Banner:
-    """The file was read, but what is wrong with it affects its figures."""
     more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
     return Banner("warning", f"{name} is degraded: {findings[0].message}{more}")
 

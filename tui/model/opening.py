@@ -1,18 +1,15 @@
 """Opens a source as a feed."""
 
 import os
-from typing import TYPE_CHECKING
 
 from decodescope.analyzer.errors import InputError, MissingRequirement
 from decodescope.analyzer.recordings.recording import recorded_target
+from decodescope.analyzer.reports.user_facts import NOTHING, Given, given_model
 from decodescope.tui.model.attached import Attached
 from decodescope.tui.model.attached_feed import AttachedFeed
 from decodescope.tui.model.feed import Feed
 from decodescope.tui.model.sources import AttachSource, LiveSource, ReplaySource, Source, files_of
 from decodescope.tui.model.view import AppClock, View
-
-if TYPE_CHECKING:
-    from decodescope.analyzer.reports.user_facts import Given
 
 
 def open_feed(source: Source, clock: AppClock) -> Feed:
@@ -35,11 +32,8 @@ def open_feed(source: Source, clock: AppClock) -> Feed:
     return Feed(source, None, clock, View("trace", names, "reading", choices=choices))
 
 
-def _given(model: str | None) -> "Given | None":
-    """The model that a recorded target named, if it is known by that name; a recording names no
-    files of this machine."""
-    from decodescope.analyzer.reports.user_facts import NOTHING, given_model
-
+def _given(model: str | None) -> Given | None:
+    """The model that a recorded target named; a recording names no files of this machine."""
     if model is None or os.path.exists(model):
         return None
     try:

@@ -63,8 +63,7 @@ OF_ONE_WINDOW = (OpPick, GapPick, SpanPick)
 
 @dataclass(frozen=True, slots=True)
 class GapFilter:
-    """Which gaps are listed: with a part of a class, with a length in (lower, upper] ns. None is
-    any."""
+    """Lists gaps with a part of this class and a length in (lower, upper] ns; None is any."""
 
     gap_class: str | None = None
     bucket_ns: tuple[int, int] | None = None

@@ -89,9 +89,9 @@ class Shelf:
         names = zip(*(entry.path.name for entry in matches), strict=False)
         shared = takewhile(lambda chars: len(set(chars)) == 1, names)
         common = "".join(chars[0] for chars in shared)
-        ending = os.sep if len(matches) == 1 and matches[0].kind == FOLDER else ""
         if len(common) < len(prefix):
             return self.typed
+        ending = os.sep if len(matches) == 1 and matches[0].kind == FOLDER else ""
         return self.typed.removesuffix(prefix) + common + ending
 
     def suggested(self) -> str | None:
@@ -99,8 +99,7 @@ class Shelf:
         first = next(iter(self._fitting()), None)
         if first is None or not self.typed:
             return None
-        ending = os.sep if first.kind == FOLDER else ""
-        return self.typed.removesuffix(os.path.split(self.typed)[1]) + first.path.name + ending
+        return self.typed.removesuffix(os.path.split(self.typed)[1]) + first.name
 
     @property
     def complete(self) -> bool:
@@ -133,9 +132,7 @@ def listing(folder: Path) -> tuple[FileEntry, ...]:
     """
     folders, files = [], []
     with os.scandir(folder) as entries:
-        for number, entry in enumerate(entries):
-            if number >= MAX_LISTED:
-                break
+        for entry in islice(entries, MAX_LISTED):
             path = Path(entry.path)
             if _is_folder(entry):
                 folders.append(FileEntry(path, "folder", FOLDER))
@@ -217,7 +214,6 @@ def _plain(path: Path, place: Place) -> FileEntry:
 
 
 def _recording(entry: FileEntry) -> FileEntry:
-    """The entry with what the first messages of the recording say."""
     kind = GROWING if is_being_written(entry.path) else "recording"
     head = recording_head(entry.path)
     about = (head.variant, head.hello.model, head.hello.device_name) if head is not None else ()

@@ -3,67 +3,52 @@
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.io.files import names_of
-from decodescope.analyzer.protocol.messages import Hello
+from decodescope.analyzer.protocol.messages import Hello, WorkerConfig
 from decodescope.analyzer.recordings.bundled import bundled_variants
 from decodescope.analyzer.recordings.following import FollowedRecording, is_being_written
 from decodescope.analyzer.recordings.recording import is_recording
+from decodescope.analyzer.reports.user_facts import Given
 from decodescope.tui.link.base import Link, Playback
+from decodescope.tui.link.recording import Recorder
 from decodescope.tui.model.view import Choice
-
-if TYPE_CHECKING:
-    from decodescope.analyzer.reports.user_facts import Given
-
 
 # As recordings are named while they grow, too.
 _RECORDING_NAME = re.compile(r"\.dsrec(-\d+)?(\.partial)?$")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """The model and workload that a live run was asked for; None leaves the dtype to it."""
-
-    model: str
-    variant: str
-    batch: int
-    dtype: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class LiveSource:
     """A worker behind `link`. `cpu_chosen`: the user chose the CPU, so no banner about CUDA.
-    `trust_remote_code`: a checkpoint may run its own code, as the user allowed. A recording of what
-    is `asked` for is shown until there are figures; None shows none."""
+    `trust_remote_code`: a checkpoint may run its own code, as the user allowed. A recording of the
+    model, variant and workload that were `asked` for is shown until there are figures."""
 
     link: Link
     cpu_chosen: bool = False
     trust_remote_code: bool = False
-    asked: Asked | None = None
+    asked: WorkerConfig | None = None
+    recorder: Recorder | None = None
 
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        """A worker is no file."""
-        return ()
-
-    @property
-    def given(self) -> None:
-        """A worker says everything itself."""
+    # A worker is no file, and says everything itself.
+    paths: ClassVar[tuple[Path, ...]] = ()
+    given: ClassVar[None] = None
 
 
 @dataclass(frozen=True, slots=True)
 class ReplaySource:
-    """A recording, played by `link`; None plays it with its own timing. `given` is what the user
-    named of its model."""
+    """A recording that `link` plays, None with its own timing; `given` is what the user named."""
 
     path: Path
     link: Link | None = None
-    given: "Given | None" = None
+    given: Given | None = None
+
+    recorder: ClassVar[None] = None
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -86,20 +71,16 @@ class ReplaySource:
 
 @dataclass(frozen=True, slots=True)
 class TraceSource:
-    """Trace files to analyse, with what the user gave beside them; number keys switch between
-    them."""
+    """Trace files to analyse, and what the user gave with them; number keys switch."""
 
     paths: tuple[Path, ...]
-    given: "Given | None" = None
+    given: Given | None = None
+
+    recorder: ClassVar[None] = None
 
     def files(self, index: int) -> tuple[Path, ...]:
         """The file at `index`; after the last, all of them."""
         return (self.paths[index],) if index < len(self.paths) else self.paths
-
-    def given_for(self, paths: Iterable[Path]) -> "Given | None":
-        """`given`, if it was given with all of `paths`: it says nothing about others."""
-        own_paths = {os.path.realpath(path) for path in self.paths}
-        return self.given if all(os.path.realpath(path) in own_paths for path in paths) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +99,10 @@ class AttachSource:
     number keys switch between them. `given` counts for every window."""
 
     link: Link
-    given: "Given | None" = None
+    given: Given | None = None
     windows: tuple[TakenWindow, ...] = ()
     recorded: ReplaySource | None = None
+    recorder: Recorder | None = None
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -129,15 +111,16 @@ class AttachSource:
         return (*(self.recorded.paths if self.recorded is not None else ()), *traces)
 
     def files(self, index: int) -> tuple[Path, ...]:
-        """The traces of the window at `index`."""
         return self.windows[index].paths
-
-    def given_for(self, paths: Iterable[Path]) -> "Given | None":
-        """`given`, if `paths` are traces of the windows."""
-        return TraceSource(self.paths, self.given).given_for(paths)
 
 
 Source = LiveSource | ReplaySource | TraceSource | AttachSource
+
+
+def given_for(source: Source, paths: Sequence[Path]) -> Given | None:
+    """What was given with `source`, if it holds all of `paths`: it says nothing of others."""
+    own_paths = {os.path.realpath(path) for path in source.paths}
+    return source.given if all(os.path.realpath(path) in own_paths for path in paths) else None
 
 
 def source_for(path: Path) -> ReplaySource | TraceSource:

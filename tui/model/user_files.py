@@ -34,7 +34,6 @@ class Places:
 
 
 def user_places() -> Places:
-    """Where this system keeps a user's files of these kinds."""
     return Places(
         user_state_path("decodescope") / "state.json",
         user_config_path("decodescope") / "keymap.toml",
@@ -73,7 +72,8 @@ class Memory:
 
     def opened(self, paths: Sequence[Path]) -> None:
         """Put `paths` in front of the recent files; JSON has no name for one that is not UTF-8."""
-        names = [name for path in paths if _in_utf8(name := os.path.abspath(path))]
+        names = [os.path.abspath(path) for path in paths]
+        names = [name for name in names if name == name.encode(errors="ignore").decode()]
 
         def update(remembered: Remembered) -> Remembered:
             recent = tuple(dict.fromkeys([*names, *remembered.recent]))[:RECENT_FILES]
@@ -110,14 +110,6 @@ class Memory:
                 write_json(self._path, self._kept)
             except (OSError, InputError) as error:
                 self.problem = f"nothing is remembered: {error}"
-
-
-def _in_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 _MODIFIERS = ("ctrl+", "shift+", "alt+", "super+", "hyper+", "meta+")

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from decodescope.analyzer.protocol.messages import Failure, Hello, Meters, Stats
+from decodescope.analyzer.reports.user_facts import Given
+from decodescope.analyzer.schema.communication_report import CommunicationReport
+from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import CaptureInfo, Report
 from decodescope.analyzer.text.formatting import age, duration
 from decodescope.analyzer.vocabulary.words import step_words, steps_words
@@ -18,9 +21,7 @@ from decodescope.tui.model.picks import NOTHING, Selection
 from decodescope.tui.model.shelf import NO_FILES, Shelf
 
 if TYPE_CHECKING:
-    from decodescope.analyzer import Analysis, Given
-    from decodescope.analyzer.schema.communication_report import CommunicationReport
-    from decodescope.analyzer.schema.ranks_report import RanksReport
+    from decodescope.analyzer import Analysis
     from decodescope.analyzer.tracks.build import Tracks
 
 
@@ -49,7 +50,6 @@ class AppClock:
     """The machine's clocks; tests pass a clock that stands still."""
 
     def monotonic(self) -> float:
-        """Seconds that never run backwards; only differences are meaningful."""
         return time.monotonic()
 
     def local(self) -> datetime:
@@ -77,7 +77,7 @@ class Window:
     analysis: "Analysis"
     tracks: "Tracks"
     at: float
-    ranks: "RanksReport | None" = None
+    ranks: RanksReport | None = None
     step: int | None = None
     of_trace: "Window | None" = None
 
@@ -90,13 +90,12 @@ class Window:
     def report(self) -> Report:
         return self.analysis.report
 
-    def with_model(self, given: "Given") -> "Window":
-        """The same window, by the model that is given."""
+    def with_model(self, given: Given) -> "Window":
         analysis = self.analysis.with_model(given)
         return replace(self, analysis=analysis, tracks=replace(self.tracks, analysis=analysis))
 
     @property
-    def communication(self) -> "CommunicationReport | None":
+    def communication(self) -> CommunicationReport | None:
         """Who waits for whom: among merged ranks, or the GPUs of one trace."""
         return self.report.communication if self.ranks is None else self.ranks.communication
 
@@ -185,7 +184,6 @@ class View:
 
     @property
     def possible(self) -> tuple[int, ...]:
-        """The indexes of the choices that can be switched to."""
         places = range(len(self.choices))
         return tuple(place for place in places if self.choices[place].unavailable is None)
 
@@ -235,7 +233,6 @@ class View:
 
     @property
     def about(self) -> Hello | CaptureInfo | None:
-        """Everything known about the model and the device."""
         return self.hello or (self.window.report.capture if self.window else None)
 
     @property
@@ -251,7 +248,6 @@ class View:
 
     @property
     def has_steps(self) -> bool:
-        """Whether there are steps to choose from."""
         return self.window is not None and self.window.tracks.home_step is not None
 
     @property

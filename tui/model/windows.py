@@ -3,12 +3,9 @@
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from decodescope.analyzer.reports.user_facts import Given
 from decodescope.tui.model.view import Window
-
-if TYPE_CHECKING:
-    from decodescope.analyzer.reports.user_facts import Given
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +39,13 @@ class Windows:
         return self._latest.get(index)
 
     def expect(self, paths: tuple[Path, ...], index: int, at: float) -> None:
-        """Have `paths` analysed; they replace what is due."""
         self._due = self._expected = Job(paths, index, at, self.era)
 
     def take(self) -> Job | None:
-        """The job that is due, for whoever analyses it now."""
         job, self._due = self._due, None
         return job
 
-    def name_model(self, given: "Given") -> None:
-        """Judge every window by the model that is given."""
+    def name_model(self, given: Given) -> None:
         for index, window in self._latest.items():
             self._latest[index] = window.with_model(given)
 

@@ -145,8 +145,7 @@ def file_bands(room: Room) -> list[Band]:
 
 _STEP = (
     "answer:AnswerPanel",
-    "servers:ServersPanel",
-    "live_run:HistoryPanel,VariantsPanel",
+    "live_run:ServersPanel,HistoryPanel,VariantsPanel",
     "step_timeline:StepTimelinePanel",
     "live_run:TextPanel",
 )
@@ -154,8 +153,7 @@ _LIMIT = ("roofline:RooflinePanel",)
 _COMPARISON = (
     "comparing.setup:ComparisonSetupPanel",
     "comparing.status:ComparisonStatusPanel",
-    "comparing.ranks:WaitingGpusPanel,CollectivesPanel,SkewPanel",
-    "comparing.tables:ComparisonSidesPanel",
+    "comparing.tables:WaitingGpusPanel,CollectivesPanel,SkewPanel,ComparisonSidesPanel",
     "comparing.steps:ComparisonStepsPanel",
     "comparing.tables:ComparisonStepPanel,ComparisonRangesPanel,ComparisonKernelsPanel",
 )

@@ -1,90 +1,88 @@
 """The answer: the step, its limit and its parts, what it is bound by, and what to do next."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.style import Style
 from textual import events
 
 from decodescope.analyzer.answer.parts import longest_of_part, lost_by_group, window_of
-from decodescope.analyzer.schema.answer import Answer
+from decodescope.analyzer.schema.answer import Answer, AnswerPart
 from decodescope.analyzer.tables.answer_table import answer_table
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.analyzer.vocabulary.answer_words import answer_lines
+from decodescope.analyzer.vocabulary.answer_words import AnswerLines, answer_lines
 from decodescope.analyzer.vocabulary.class_colors import GROUP_COLORS, LIMIT_COLOR
 from decodescope.analyzer.vocabulary.words import layers_words, straggler_text
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import GapPick, OpPick
-from decodescope.tui.model.view import PROFILER_MATTERS, View, Window
+from decodescope.tui.model.view import PROFILER_MATTERS, Moment, View, Window
 from decodescope.tui.panels.messages import Choose, Resized, Turn
+from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine, wrapped
 from decodescope.tui.panels.table_layout import TableLayout
-from decodescope.tui.panels.window_table import WindowTable, WindowTablePanel
-from decodescope.tui.style.palette import horizontal_bar
+from decodescope.tui.panels.table_rows import TableRows, text_lines
+from decodescope.tui.style.palette import Glyphs, horizontal_bar
 
+_TITLE = "Where the step goes"
 _LEAST_PARTS = 3
 _BAR_FROM_ROWS = 9
 _LEAST_BAR_CELLS = 24
 
 
-class AnswerPanel(WindowTablePanel):
+@dataclass(frozen=True, slots=True, eq=False)
+class AnswerData:
+    """The parts, the lines around them, and the segments of the bar: (name, ns, colour)."""
+
+    rows: TableRows[AnswerPart]
+    title: str
+    note: str
+    lines: AnswerLines
+    reasons: tuple[str, ...]
+    segments: tuple[tuple[str, int, str], ...]
+
+
+class AnswerPanel(Panel[AnswerData]):
     """The lines that `analyze` begins with. The cursor chooses a part, whose longest op or gap the
     timeline shows. Without room, the parts are cut first; the reasons beside the first one can be
     unfolded, and turned like pages where there is no room for all."""
 
     NAME = "answer"
     PART = "window"
-    TITLE = "Where the step goes"
     COMMANDS = commands_of("answer")
 
+    _window: Window | None = None
+    _picked: AnswerData | Empty = Empty("", "")
     _unfolded = False
     _first = _next = 0
     # The part at the cursor, the first part that is drawn, the line of its row, the parts drawn.
     _cursor = _top = _parts_line = _parts_shown = 0
-    _headline: tuple[str, ...] = ()
-    _reasons: tuple[str, ...] = ()
-    _advice: tuple[str, ...] = ()
-    _apart = ""
-    _segments: tuple[tuple[str, int, str], ...] = ()
 
-    def contents(self, window: Window, view: View) -> WindowTable | Empty:
-        report = window.report
-        if not report.answer.parts:
-            findings = [finding.message for finding in report.health.findings]
-            return Empty("No GPU activity", "; ".join(findings) or "the trace holds no GPU events")
-        lines = answer_lines(report, window.step)
-        reasons = [*lines.refused, *lines.reasons]
-        reasons += [lines.host] if lines.host else []
-        if window.communication is not None:
-            reasons.append(straggler_text(window.communication))
-        if report.structure is not None and report.structure.layers:
-            reasons.append(f"a step has {layers_words(report.structure)}")
-        self._headline = tuple(plain_line(lines.headline).split(" · "))
-        self._reasons, self._advice, self._apart = tuple(reasons), lines.next, lines.apart
-        self._segments = tuple(_segments(report.answer))
-        ratio = report.answer.profiler_ratio or 0.0
-        slow = f"the profiler made it {ratio:.2f} times as long"
-        note = slow if ratio > PROFILER_MATTERS else ""
-        title = self.TITLE if report.answer.step_ns is not None else "Where the time goes"
-        return WindowTable(answer_table(report.answer), title, note, lines.headline)
+    def pick(self, view: View, moment: Moment) -> AnswerData | Empty:
+        if view.window is None:
+            return Empty(_TITLE, view.waiting)
+        if view.window is not self._window:
+            self._window, self._picked = view.window, _answer_data(view.window, self._brush.glyphs)
+        return self._picked
 
-    def as_text(self, data: WindowTable) -> list[TextLine]:
-        advice = [f"→ {line}" for line in self._advice]
-        apart = [f"set apart: {self._apart}"] if self._apart else []
-        return [*super().as_text(data), *self._reasons, *advice, *apart]
+    def as_text(self, data: AnswerData) -> list[TextLine]:
+        table = text_lines(data.rows, self._brush.inks)
+        advice = [f"→ {line}" for line in data.lines.next]
+        apart = [f"set apart: {data.lines.apart}"] if data.lines.apart else []
+        return [data.lines.headline, *table, *data.reasons, *advice, *apart]
 
     def wanted_rows(self, width: int) -> int | None:
         inner = max(width - 2 * self.inset, 1)
-        if isinstance(self._data, Empty):
-            return len(wrapped(self._data.hint, inner))
-        rows = len(self._headline_rows(inner)) + 1 + len(self._rows) + len(self._told(inner))
-        return rows + (rows + 1 >= _BAR_FROM_ROWS and self._bar(inner) is not None)
+        if isinstance(data := self._data, Empty):
+            return len(wrapped(data.hint, inner))
+        rows = len(self._headline(data, inner)) + 1 + len(data.rows) + len(self._told(data, inner))
+        return rows + (rows + 1 >= _BAR_FROM_ROWS and self._bar(data, inner) is not None)
 
-    def draw(self, data: WindowTable, width: int, height: int) -> Sheet:
-        rows = self._headline_rows(width)[: max(height - 1, 1)]
-        if height >= _BAR_FROM_ROWS and (bar := self._bar(width)) is not None:
+    def draw(self, data: AnswerData, width: int, height: int) -> Sheet:
+        rows = self._headline(data, width)[: max(height - 1, 1)]
+        if height >= _BAR_FROM_ROWS and (bar := self._bar(data, width)) is not None:
             rows.append(bar)
-        told, least = self._told(width), min(len(self._rows), _LEAST_PARTS) + 1
+        told, least = self._told(data, width), min(len(data.rows), _LEAST_PARTS) + 1
         free = max(height - len(rows), 0)
         room = min(max(free if self._unfolded else free - least, 1), free)
         self._first = self._first if self._first < len(told) else 0
@@ -92,29 +90,29 @@ class AnswerPanel(WindowTablePanel):
         told = told[self._first :][:room]
         if self._next and not self._unfolded:
             told[-1] = self._going_on(told[-1], width)
-        lines = self._part_lines(width, free - len(told))
+        lines = self._part_lines(data.rows, width, free - len(told))
         self._parts_line, self._parts_shown = len(rows) + 1, max(len(lines) - 1, 0)
-        hidden = len(self._rows) - self._parts_shown
+        hidden = len(data.rows) - self._parts_shown
         note = f"{hidden} more part{'s' * (hidden > 1)}" if hidden > 0 else data.note
         note = "w goes on" if self._unfolded and self._next else note
         return Sheet([*rows, *lines, *told], data.title, note)
 
-    def _part_lines(self, width: int, height: int) -> list[Row]:
+    def _part_lines(self, rows: TableRows[AnswerPart], width: int, height: int) -> list[Row]:
         """The titles and the parts around the cursor, which is drawn while the panel takes keys."""
-        self._cursor = min(self._cursor, len(self._rows) - 1)
+        self._cursor = min(self._cursor, len(rows) - 1)
         body = max(height - 1, 1)
-        self._top = max(min(self._top, self._cursor, len(self._rows) - body), 0)
+        self._top = max(min(self._top, self._cursor, len(rows) - body), 0)
         self._top = max(self._top, self._cursor - body + 1)
-        layout, visible = TableLayout(), range(len(self._rows))[self._top : self._top + body]
+        layout, visible = TableLayout(), range(len(rows))[self._top : self._top + body]
         lines = [
             layout.line(cells, self._brush, False, width * (self.has_focus and row == self._cursor))
-            for row, cells in layout.fit(self._rows, visible, width, None, self._brush)
+            for row, cells in layout.fit(rows, visible, width, None, self._brush)
         ]
         return [layout.titles(None, True, self._brush), *lines][: max(height, 0)]
 
     def action_move(self, parts: int) -> None:
         if not isinstance(self._data, Empty):
-            self._cursor = max(min(self._cursor + parts, len(self._rows) - 1), 0)
+            self._cursor = max(min(self._cursor + parts, len(self._data.rows) - 1), 0)
             self._redraw()
 
     def action_open_part(self) -> None:
@@ -148,9 +146,9 @@ class AnswerPanel(WindowTablePanel):
         self._drawn_for = None
         self.post_message(Resized(self))
 
-    def _headline_rows(self, width: int) -> list[Row]:
+    def _headline(self, data: AnswerData, width: int) -> list[Row]:
         inks, rows = self._brush.inks, [Row()]
-        for piece in self._headline:
+        for piece in plain_line(data.lines.headline).split(" · "):
             leads = piece.endswith((" a step", " in all"))
             style = inks.accent if leads else inks.strong if "limit" in piece else inks.text
             if rows[-1].cells and rows[-1].cells + cell_len(piece) + 3 <= width:
@@ -159,34 +157,32 @@ class AnswerPanel(WindowTablePanel):
             rows += [Row().add(line, style) for line in wrapped(piece, max(width, 1))]
         return rows[1:]
 
-    def _bar(self, width: int) -> Row | None:
-        """The limit, then the time over it of each group, in proportion, with its name behind; None
-        without room."""
+    def _bar(self, data: AnswerData, width: int) -> Row | None:
+        """The limit and each group's time over it, to scale and named; None without room."""
         row, inks = Row(), self._brush.inks
-        names = [f" {name}  " for name, _, _ in self._segments]
+        names = [f" {name}  " for name, _, _ in data.segments]
         cells = width - sum(map(len, names))
         if len(names) < 2 or cells < _LEAST_BAR_CELLS:
             return None
-        times_ns = [ns for _, ns, _ in self._segments]
+        times_ns = [ns for _, ns, _ in data.segments]
         filled = [max(round(cells * ns / sum(times_ns)), 1) for ns in times_ns]
         filled[filled.index(max(filled))] += cells - sum(filled)
-        for name, count, (_, _, color) in zip(names, filled, self._segments, strict=True):
+        for name, count, (_, _, color) in zip(names, filled, data.segments, strict=True):
             row.add(horizontal_bar(1.0, count, self._brush.glyphs), inks.hue(color))
             row.add(name, inks.dim)
         return row
 
-    def _told(self, width: int) -> list[Row]:
-        """The bound with its reasons, the advice, and the interruptions and other steps."""
-        inks = self._brush.inks
-        reasons = self._reasons if self._unfolded else self._reasons[:1]
-        advice = self._advice if self._unfolded else self._advice[:1]
+    def _told(self, data: AnswerData, width: int) -> list[Row]:
+        inks, lines = self._brush.inks, data.lines
+        reasons = data.reasons if self._unfolded else data.reasons[:1]
+        advice = lines.next if self._unfolded else lines.next[:1]
         marked = [
             *(("", reason, inks.text) for reason in reasons),
             *(("→ ", line, inks.strong) for line in advice),
-            *([("set apart: ", self._apart, inks.dim)] if self._apart else ()),
+            *([("set apart: ", lines.apart, inks.dim)] if lines.apart else ()),
         ]
         rows = [row for mark, text, style in marked for row in _lines(mark, text, style, width)]
-        hidden = len(self._reasons) + len(self._advice) - len(reasons) - len(advice)
+        hidden = len(data.reasons) + len(lines.next) - len(reasons) - len(advice)
         if hidden:
             mark = f"  +{hidden} w"
             rows += [Row()] if rows[-1].cells + len(mark) > width else []
@@ -199,6 +195,25 @@ class AnswerPanel(WindowTablePanel):
         kept = max(width - len(words) - 2, 0)
         whole = Row().row(row, kept).add("… " if row.cells > kept else "  ", inks.dim)
         return whole.add(words[:width], inks.key)
+
+
+def _answer_data(window: Window, glyphs: Glyphs) -> AnswerData | Empty:
+    report, answer = window.report, window.report.answer
+    if not answer.parts:
+        findings = [finding.message for finding in report.health.findings]
+        return Empty("No GPU activity", "; ".join(findings) or "the trace holds no GPU events")
+    lines = answer_lines(report, window.step)
+    reasons = [*lines.refused, *lines.reasons]
+    reasons += [lines.host] if lines.host else []
+    if window.communication is not None:
+        reasons.append(straggler_text(window.communication))
+    if report.structure is not None and report.structure.layers:
+        reasons.append(f"a step has {layers_words(report.structure)}")
+    ratio = answer.profiler_ratio or 0.0
+    note = f"the profiler made it {ratio:.2f} times as long" if ratio > PROFILER_MATTERS else ""
+    title = _TITLE if answer.step_ns is not None else "Where the time goes"
+    rows = TableRows(answer_table(answer), glyphs)
+    return AnswerData(rows, title, note, lines, tuple(reasons), tuple(_segments(answer)))
 
 
 def _segments(answer: Answer) -> Iterator[tuple[str, int, str]]:

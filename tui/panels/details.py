@@ -23,8 +23,6 @@ _MOST_LABEL_CELLS = 16
 
 @dataclass(frozen=True, slots=True)
 class DetailsData:
-    """The lines of what is selected."""
-
     lines: tuple["DetailLine", ...]
     title: str
 
@@ -82,7 +80,10 @@ class DetailsPanel(Panel[DetailsData]):
         if start > width // 2:
             start = 0
         cells, text = max(width - start, 1), plain_line(line.text)
-        pieces = _folded(text, cells) if line.fold else wrapped(text, cells)
+        pieces = wrapped(text, cells)
+        if line.fold:
+            # One cell of the first line may be left over, before a wide character.
+            pieces = chop_cells(cut_middle(text, 2 * cells - 1), cells) or [""]
         if not start and line.label:
             return [
                 Row().left(line.label, width, inks.dim),
@@ -92,9 +93,3 @@ class DetailsPanel(Panel[DetailsData]):
         if line.label:
             rows[0] = Row().add(line.label, inks.dim).to(start).add(pieces[0], style)
         return rows
-
-
-def _folded(name: str, cells: int) -> list[str]:
-    """A name on two lines, without its middle where it is longer."""
-    # One cell of the first line may be left over, before a wide character.
-    return chop_cells(cut_middle(name, 2 * cells - 1), cells) or [""]

@@ -109,13 +109,11 @@ class FilesPanel(TablePanel):
     NAME = "files"
     COMMANDS = commands_of("files", "rows", "open")
 
-    _shelf: Shelf
-
-    def source(self, view: View, moment: Moment) -> object:
-        shelf = self._shelf = view.shelf
+    def source(self, view: View) -> object:
+        shelf = view.shelf
         return shelf.typed, shelf.folder, shelf.listed, shelf.known, shelf.marked, shelf.health
 
-    def rows(self, view: View, moment: Moment) -> Rows | Empty:
+    def rows(self, view: View) -> Rows | Empty:
         shelf = view.shelf
         self._title = f"Files  {shelf.folder}"
         self._note = f"{len(shelf.marked)} marked" if shelf.marked else ""
@@ -148,17 +146,15 @@ class FilesPanel(TablePanel):
             self.post_message(AskFile("open", path))
 
     def action_mark(self) -> None:
-        path = _path(self._cursor_key)
-        rows = self._shown
-        place = rows.place(self._cursor_key) if isinstance(rows, TableRows) else None
-        if path is not None and isinstance(rows, TableRows) and place is not None:
-            entry = rows.table.rows[place]
-            if isinstance(entry, FileEntry) and entry.kind != FOLDER and entry.place != "live":
-                self.post_message(AskFile("mark", path))
+        entries = self._seen[0].shelf.visible()
+        entry = next((e for e in entries if (e.place, e.path) == self._cursor_key), None)
+        if entry is not None:
+            if entry.kind != FOLDER and entry.place != "live":
+                self.post_message(AskFile("mark", entry.path))
             self.action_move(1)
 
     def action_parent(self) -> None:
-        self.post_message(AskFile("open", self._shelf.folder.absolute().parent))
+        self.post_message(AskFile("open", self._seen[0].shelf.folder.absolute().parent))
 
 
 def _about(shelf: Shelf) -> str:

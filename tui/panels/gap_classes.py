@@ -3,25 +3,23 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from rich.style import Style
 from textual import events
 
+from decodescope.analyzer.reports.distributions import shared_bounds
+from decodescope.analyzer.reports.gap_list import GapChoice, idle_table
 from decodescope.analyzer.tables.columns import Column, kept_columns
 from decodescope.analyzer.tables.gaps_table import GapClassRow, gap_class_columns
 from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.vocabulary.class_colors import GAP_LETTERS
 from decodescope.tui.commands import commands_of
-from decodescope.tui.model.picks import GapFilter
+from decodescope.tui.model.picks import NOTHING, GapFilter
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.messages import Sift
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine
 from decodescope.tui.panels.table_rows import tone_style
-
-if TYPE_CHECKING:
-    from decodescope.analyzer.reports.gap_list import IdleTable
 
 TITLE, WHOLE = "Idle time by class", "whole window"
 _NAME_CELLS = 18
@@ -30,31 +28,23 @@ _CHART_TITLE = "gaps by length"
 _LEAST_CHART = 8
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Classes:
     """The rows of one window and range, of all `devices` together; `bounds` are those of the
-    buckets, in order. `common_ns` is the idle time of the chosen step: that in which none of its
-    devices was busy. `place` names the step, else the whole window."""
+    buckets, in order. `place` names the step, else the whole window. `common_ns` is the idle time
+    of the chosen step: that in which none of its devices was busy. `chosen` gaps are listed."""
 
     lines: tuple[GapClassRow, ...]
     bounds: tuple[int, ...]
     place: str
+    within: str | None
     devices: int
     common_ns: int | None = None
+    chosen: GapFilter = NOTHING.gaps
 
 
-@dataclass(frozen=True, slots=True)
-class ClassesData:
-    """The classes, and the gaps that are chosen."""
-
-    classes: Classes
-    chosen: GapFilter
-    within: str | None
-
-
-class GapClassesPanel(Panel[ClassesData]):
-    """One row a class, with its histogram in buckets of powers of two; the chosen row and bucket
-    filter the list of gaps."""
+class GapClassesPanel(Panel[Classes]):
+    """A row and a histogram a class (buckets of powers of two); both filter the list of gaps."""
 
     NAME = "gap_classes"
     COMMANDS = commands_of("gap_classes")
@@ -64,39 +54,34 @@ class GapClassesPanel(Panel[ClassesData]):
     _shown: Sequence[GapClassRow] = ()
     _chart = (0, 1)
 
-    def pick(self, view: View, moment: Moment) -> ClassesData | Empty:
-        window, chosen, within = view.window, view.selection.gaps, view.selection.within
+    def pick(self, view: View, moment: Moment) -> Classes | Empty:
+        window, within = view.window, view.selection.within
         if window is None:
             return Empty(TITLE, view.waiting)
         if (of := (window, within)) != self._of:
             self._of, self._idle_classes = of, _classes(window, within)
         if self._idle_classes is None:
             return Empty(TITLE, no_gaps(window))
-        return ClassesData(self._idle_classes, chosen, within)
+        return replace(self._idle_classes, chosen=view.selection.gaps)
 
     def wanted_rows(self, width: int) -> int | None:
-        data = self._data
-        if isinstance(data, Empty):
-            return 3
-        return len(data.classes.lines) + 2
+        return 3 if isinstance(self._data, Empty) else len(self._data.lines) + 2
 
-    def as_text(self, data: ClassesData) -> list[TextLine]:
+    def as_text(self, data: Classes) -> list[TextLine]:
         columns = _columns(data)
         head = tuple(column.heading for column in columns)
-        lines: list[TextLine] = [f"{TITLE} ({self._place(data)})", head]
-        for line in data.classes.lines:
-            lines.append(tuple(column.cell(line) for column in columns))
-        return lines
+        lines = (tuple(column.cell(line) for column in columns) for line in data.lines)
+        return [f"{TITLE} ({self._place(data)})", head, *lines]
 
-    def draw(self, data: ClassesData, width: int, height: int) -> Sheet:
-        classes, inks = data.classes, self._brush.inks
+    def draw(self, data: Classes, width: int, height: int) -> Sheet:
+        inks = self._brush.inks
         name, *figures = _columns(data)
         need = [_LEAST_CHART, *map(_figure_cells, figures)]
         places = kept_columns((name, *figures), need, width - _NAME_CELLS, 0)
         kept = [figures[place - 1] for place in places if place]
         room = width - _NAME_CELLS - sum(map(_figure_cells, kept)) - 1
-        wide = min(max(room // max(len(classes.bounds), 1), 1), 6)
-        bounds = classes.bounds[: max(room, 0)] if len(classes.bounds) > room else classes.bounds
+        wide = min(max(room // max(len(data.bounds), 1), 1), 6)
+        bounds = data.bounds[: max(room, 0)] if len(data.bounds) > room else data.bounds
         self._chart = (_NAME_CELLS, wide)
         head = Row().left(name.heading, _NAME_CELLS, inks.dim)
         chart = len(bounds) * wide
@@ -104,63 +89,58 @@ class GapClassesPanel(Panel[ClassesData]):
         head.left(title, chart, inks.dim).to(width - sum(map(_figure_cells, kept)))
         for column in kept:
             head.right(column.heading, _figure_cells(column), inks.dim)
-        lines = list(classes.lines)
+        lines = list(data.lines)
         if len(lines) + 2 > height:
             room = height - 2 - sum(not line.sub for line in lines)
             subs = [line for line in lines if line.sub]
             subs.sort(key=lambda line: line.total.total_ns, reverse=True)
             lines = [line for line in lines if not line.sub or line in subs[: max(room, 0)]]
         lines = self._shown = _around(lines, data.chosen.gap_class, max(height - 1, 1))
-        rows = [head]
-        for line in lines:
-            rows.append(self._line(line, data, bounds, kept, width))
+        rows = [head, *(self._line(line, data, bounds, kept, width) for line in lines)]
         if height > len(rows):
             rows.append(self._axis(bounds, wide, width))
         return Sheet(rows, TITLE, self._place(data))
 
     def action_row(self, step: int) -> None:
-        if isinstance(data := self._data, ClassesData):
-            classes = [line.gap_class for line in data.classes.lines if not line.sub]
+        if isinstance(data := self._data, Classes):
+            classes = [line.gap_class for line in data.lines if not line.sub]
             chosen = data.chosen.gap_class
             place = classes.index(chosen) if chosen in classes else 0
             place = max(min(place + step, len(classes) - 1), 0)
-            self._sift(replace(data.chosen, gap_class=classes[place], bucket_ns=None))
+            chosen_class = replace(data.chosen, gap_class=classes[place], bucket_ns=None)
+            self.post_message(Sift(chosen_class))
 
     def action_bucket(self, step: int) -> None:
         """Choose the next occupied bucket; before the first one, every length."""
-        if isinstance(data := self._data, ClassesData):
-            lines = {line.gap_class: line for line in data.classes.lines if not line.sub}
+        if isinstance(data := self._data, Classes):
+            lines = {line.gap_class: line for line in data.lines if not line.sub}
             line = lines.get(data.chosen.gap_class)
             bounds = [bound for bound, _ in line.total.histogram] if line else []
             now = data.chosen.bucket_ns
             place = bounds.index(now[1]) if now is not None and now[1] in bounds else -1
             place = min(place + step, len(bounds) - 1)
-            self._sift(
-                replace(data.chosen, bucket_ns=bucket(bounds[place]) if place >= 0 else None)
-            )
+            chosen = bucket(bounds[place]) if place >= 0 else None
+            self.post_message(Sift(replace(data.chosen, bucket_ns=chosen)))
 
     def on_click(self, event: events.Click) -> None:
         place, x = event.y - 2, event.x - self.inset
-        if not isinstance(data := self._data, ClassesData) or not 0 <= place < len(self._shown):
+        if not isinstance(data := self._data, Classes) or not 0 <= place < len(self._shown):
             return
         line, (start, wide) = self._shown[place], self._chart
         if line.sub:
             return
         chosen = replace(data.chosen, gap_class=line.gap_class, bucket_ns=None)
         cell = (x - start) // wide
-        if 0 <= cell < len(data.classes.bounds):
-            bound = data.classes.bounds[cell]
+        if 0 <= cell < len(data.bounds):
+            bound = data.bounds[cell]
             if bound in dict(line.total.histogram):
                 chosen = replace(chosen, bucket_ns=bucket(bound))
-        self._sift(chosen)
-
-    def _sift(self, chosen: GapFilter) -> None:
         self.post_message(Sift(chosen))
 
     def _line(
         self,
         line: GapClassRow,
-        data: ClassesData,
+        data: Classes,
         bounds: Sequence[int],
         kept: Sequence[Column[GapClassRow]],
         width: int,
@@ -198,20 +178,19 @@ class GapClassesPanel(Panel[ClassesData]):
                 row.to(at).add(text, self._brush.inks.faint)
         return row
 
-    def _place(self, data: ClassesData) -> str:
-        parts = [data.classes.place]
+    def _place(self, data: Classes) -> str:
+        parts = [data.place]
         if data.within is not None:
             parts.append(f"in {data.within}")
-        if data.classes.devices > 1:
-            parts.append(f"{data.classes.devices} GPUs added up")
-            if data.classes.common_ns is not None:
-                parts.append(f"none busy for {duration(data.classes.common_ns)}")
+        if data.devices > 1:
+            parts.append(f"{data.devices} GPUs added up")
+            if data.common_ns is not None:
+                parts.append(f"none busy for {duration(data.common_ns)}")
         return " · ".join(parts)
 
 
 def bucket(bound: int) -> tuple[int, int]:
-    """The lengths in the bucket with this upper bound: (lower, upper]; the first one has no lower
-    bound."""
+    """The lengths in the bucket with this upper bound, (lower, upper]; the first has no lower."""
     return (bound // 2 if bound > 1 else -1, bound)
 
 
@@ -228,8 +207,8 @@ def _level(number: int, most: int, top: int) -> int:
     return 1 + round(math.log(number) / math.log(most) * (top - 1))
 
 
-def _columns(data: ClassesData) -> list[Column[GapClassRow]]:
-    of = "of window" if data.classes.place == WHOLE else "of step"
+def _columns(data: Classes) -> list[Column[GapClassRow]]:
+    of = "of window" if data.place == WHOLE else "of step"
     return [column for column in gap_class_columns(of=of) if column.shown]
 
 
@@ -249,13 +228,10 @@ def _around(lines: list[GapClassRow], chosen: str | None, rows: int) -> list[Gap
 
 def _classes(window: Window, within: str | None) -> Classes | None:
     """The classes of gaps that occurred, the largest first; None if the window has no gap."""
-    from decodescope.analyzer.reports.distributions import shared_bounds
-    from decodescope.analyzer.reports.gap_list import GapChoice, idle_table
-
     analysis = window.analysis
     if not len(analysis.gaps):
         return None
-    table: IdleTable = idle_table(analysis, analysis.ranges, GapChoice(within, window.step))
+    table = idle_table(analysis, analysis.ranges, GapChoice(within, window.step))
     totals, of_ns = table.totals, table.of_ns
     lines = [GapClassRow("all idle", totals.all_gaps, of_ns)]
     for name, total in sorted(totals.gaps.items(), key=lambda item: -item[1].total_ns):
@@ -267,7 +243,7 @@ def _classes(window: Window, within: str | None) -> Classes | None:
             lines += subs if len(subs) > 1 else []
     bounds = shared_bounds([line.total.histogram for line in lines])
     if window.step is None:
-        return Classes(tuple(lines), tuple(bounds), WHOLE, len(analysis.busy))
+        return Classes(tuple(lines), tuple(bounds), WHOLE, within, len(analysis.busy))
     devices = len(analysis.steps.devices[window.step])
     common_ns = sum(part.ns for part in window.report.answer.parts if part.kernel is None)
-    return Classes(tuple(lines), tuple(bounds), window.step_words, devices, common_ns)
+    return Classes(tuple(lines), tuple(bounds), window.step_words, within, devices, common_ns)

@@ -10,6 +10,13 @@ import numpy as np
 
 from decodescope.analyzer.names.fitted_names import ShortNames, cut_middle, cut_start
 from decodescope.analyzer.names.short_names import short_name
+from decodescope.analyzer.reports.device_report import gap_report
+from decodescope.analyzer.reports.gap_list import (
+    chosen_gaps,
+    gap_classes,
+    grouped_gaps,
+    longest_first,
+)
 from decodescope.analyzer.schema.report import GAP_CLASSES, GapGroup, GapReport
 from decodescope.analyzer.tables.columns import Mark, Table
 from decodescope.analyzer.tables.gaps_table import gap_columns, gap_group_columns, host_words
@@ -23,7 +30,7 @@ from decodescope.analyzer.vocabulary.class_colors import GAP_LETTERS
 from decodescope.analyzer.vocabulary.words import device_words
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import GapFilter, GapGroupPick, GapPick, Pick
-from decodescope.tui.model.view import Moment, View, Window
+from decodescope.tui.model.view import View, Window
 from decodescope.tui.panels.gap_classes import no_gaps
 from decodescope.tui.panels.messages import Choose, Turn
 from decodescope.tui.panels.sheet import Empty
@@ -49,9 +56,6 @@ class GapRows(ColumnRows):
     row. What the host did is computed for one gap at a time."""
 
     def __init__(self, window: Window, gap_rows: Int64s) -> None:
-        from decodescope.analyzer.reports.device_report import gap_report
-        from decodescope.analyzer.reports.gap_list import gap_classes
-
         analysis, ranges, self._window = window.analysis, window.analysis.ranges, id(window)
         trace, all_gaps, self.gaps = analysis.trace, analysis.gaps, gap_rows
         self._places = np.full(len(all_gaps), -1, dtype=np.int64)
@@ -110,11 +114,9 @@ class GapRows(ColumnRows):
         return place if place >= 0 else None
 
     def key_of(self, row: int) -> Key:
-        """The key of the gap in this row of the analysis."""
         return self._window, row
 
     def report(self, row: int) -> GapReport:
-        """Everything about the gap in this row of the table."""
         return self._report(int(self.gaps[row]))
 
     def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
@@ -146,10 +148,8 @@ class GapGroupRows(Rows):
         columns = gap_group_columns(sum(group.total_ns for group in groups), names)
         table = Table("groups", columns, groups, mark=lambda group: Mark("gap", group.gap_class))
         branches = [Branch(_pick(group), is_open=row in below) for row, group in enumerate(groups)]
-        self._groups, self._several = (
-            TreeRows(table, branches, glyphs),
-            len(window.analysis.busy) > 1,
-        )
+        self._groups = TreeRows(table, branches, glyphs)
+        self._several = len(window.analysis.busy) > 1
         self.columns = self._groups.columns
         self.gaps = GapRows(window, np.concatenate([np.arange(0), *below.values()]))
         self._above = np.repeat(list(below), list(map(len, below.values()))).astype(np.int64)
@@ -222,13 +222,12 @@ class GapListPanel(TreePanel):
     # Of the groups that are listed: the window, the rows of all gaps, and where each group begins.
     _grouped: tuple[Window, Int64s, Int64s] | None = None
 
-    def source(self, view: View, moment: Moment) -> object:
+    def source(self, view: View) -> object:
         selection = view.selection
         of = (view.window, view.waiting, selection.within, selection.gaps)
         return *of, self._by_group, self._turned, self._group_of(view)
 
-    def rows(self, view: View, moment: Moment) -> Rows | Empty:
-        from decodescope.analyzer.reports.gap_list import chosen_gaps, grouped_gaps, longest_first
+    def rows(self, view: View) -> Rows | Empty:
         from decodescope.tui.model.describe import gap_choice
 
         window, within = view.window, view.selection.within

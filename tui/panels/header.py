@@ -138,8 +138,7 @@ def _run_facts(view: View) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure: `before` and `after` are dim words around its text. The highest `priority` is
-    dropped first."""
+    """`before` and `after` are dim words around it. The highest `priority` is dropped first."""
 
     before: str
     text: str
@@ -212,7 +211,6 @@ def _speed_figures(view: View) -> list[Figure]:
 
 
 def _server_figures(view: View) -> list[Figure]:
-    """What the server that the app is attached to says of itself."""
     sample = view.attached.sample if view.attached is not None else None
     if view.attached is None or sample is None or sample.figures is None:
         return []
@@ -271,7 +269,6 @@ def _window_figures(view: View) -> list[Figure]:
 
 
 def _meter_figures(view: View) -> list[Figure]:
-    """The meters of the GPU; a reason to run slower comes first."""
     meters = view.meters
     if meters is None:
         return []
@@ -293,7 +290,6 @@ def _meter_figures(view: View) -> list[Figure]:
 
 
 def _freshness_figures(view: View, moment: Moment) -> list[Figure]:
-    """The age of the figures if it is worth a word, and how many reports were dropped."""
     figures = []
     if moment.frozen:
         figures.append(Figure("", "frozen", "", 1, "warn"))

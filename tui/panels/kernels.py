@@ -4,12 +4,22 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from decodescope.analyzer.names.fitted_names import cut_start, short_kernel
+from decodescope.analyzer.reports.analysis import Analysis
+from decodescope.analyzer.reports.kernel_launches import (
+    KernelGroup,
+    KernelLaunches,
+    groupings,
+    kernel_groups,
+    kernel_launches,
+    kernels_within,
+    op_groups,
+)
 from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.tables.columns import Mark, Table
 from decodescope.analyzer.tables.kernels_table import family_of, kernels_table
@@ -17,22 +27,18 @@ from decodescope.analyzer.tables.launches_table import LaunchRow, launch_columns
 from decodescope.analyzer.text.formatting import UNKNOWN, extent_text
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import KernelGroupPick, KernelPick, OpPick, Pick
-from decodescope.tui.model.view import Moment, View, Window
+from decodescope.tui.model.view import View, Window
 from decodescope.tui.panels.messages import Choose, Turn
 from decodescope.tui.panels.sheet import Empty
 from decodescope.tui.panels.table_rows import Cell, ColumnRows, Rows, TableRows, drawing_of, ranked
 from decodescope.tui.panels.tree import Branch, TreePanel, TreeRows
 from decodescope.tui.style.palette import Inks
 
-if TYPE_CHECKING:
-    from decodescope.analyzer.reports.analysis import Analysis
-    from decodescope.analyzer.reports.kernel_launches import KernelGroup, KernelLaunches
-
 
 class LaunchRows(ColumnRows):
     """The launches of one kernel, in order of start; a row's key is its op's row in the trace."""
 
-    def __init__(self, analysis: "Analysis", launches: "KernelLaunches") -> None:
+    def __init__(self, analysis: Analysis, launches: KernelLaunches) -> None:
         trace, paths = analysis.trace, analysis.ranges.paths
         ops = trace.ops.take(launches.op)
         self._analysis = analysis
@@ -115,17 +121,15 @@ class KernelTablePanel(TreePanel):
 
     _open: str | tuple[int, str] | None = None
     _by = _BY_NAME
-    _groups: tuple[Window | None, str | None, str, Sequence["KernelGroup"]] = (None, None, "", ())
+    _groups: tuple[Window | None, str | None, str, Sequence[KernelGroup]] = (None, None, "", ())
     _within: str | None = None
     _kept: tuple[str, str, int | None, bool] | None = None
 
-    def source(self, view: View, moment: Moment) -> object:
+    def source(self, view: View) -> object:
         grouped = (self._by, self._turned)
         return view.window, view.selection.within, self._open, view.waiting, grouped
 
-    def rows(self, view: View, moment: Moment) -> Rows | Empty:
-        from decodescope.analyzer.reports.kernel_launches import kernels_within
-
+    def rows(self, view: View) -> Rows | Empty:
         window, self._within = view.window, view.selection.within
         inside = "" if self._within is None else f" in {self._within}"
         noun = "operators" if view.on_cpu else "kernels"
@@ -195,8 +199,6 @@ class KernelTablePanel(TreePanel):
         self.post_message(Choose(KernelPick(_name(key))))
 
     def action_group(self) -> None:
-        from decodescope.analyzer.reports.kernel_launches import groupings
-
         window = self._seen[0].window
         if window is None or self._open is not None:
             return
@@ -208,8 +210,6 @@ class KernelTablePanel(TreePanel):
         self.show(*self._seen)
 
     def _tree(self, window: Window, on_cpu: bool) -> TreeRows[KernelReport]:
-        from decodescope.analyzer.reports.kernel_launches import kernel_groups
-
         if self._groups[:3] != (window, self._within, self._by):
             groups = kernel_groups(window.analysis, self._by, self._within)
             self._groups = (window, self._within, self._by, groups)
@@ -237,8 +237,6 @@ class KernelTablePanel(TreePanel):
         return TreeRows(table, branches, self._brush.glyphs)
 
     def _launches(self, window: Window, key: str | tuple[int, str]) -> LaunchRows:
-        from decodescope.analyzer.reports.kernel_launches import kernel_launches, op_groups
-
         launches = kernel_launches(window.analysis, _name(key), self._within)
         if isinstance(key, tuple):
             group, _ = op_groups(window.analysis, self._by)
@@ -256,7 +254,6 @@ class KernelTablePanel(TreePanel):
 
 
 def _name(key: Hashable) -> str:
-    """The name of a kernel in its key."""
     return str(key[1] if isinstance(key, tuple) else key or "")
 
 

@@ -1,17 +1,24 @@
-"""The panels of a run on the live page: its rate over time, its variants, its text."""
+"""The panels of a run on the live page: its rate over time, its variants, its text, and the servers
+of a group that the app is attached to."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
+from typing import Any
 
 from rich.style import Style
 
+from decodescope.analyzer.schema.servers_report import ServerFigures
+from decodescope.analyzer.tables.servers_table import servers_table
 from decodescope.analyzer.text.formatting import rate
 from decodescope.tui.commands import CHOICE_KEYS
 from decodescope.tui.model.view import Choice, Moment, SpeedSample, View
 from decodescope.tui.panels.panel import Panel
-from decodescope.tui.panels.sheet import Empty, Row, Sheet, wrapped_tail
+from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine, wrapped_tail
+from decodescope.tui.panels.table_layout import TableLayout
+from decodescope.tui.panels.table_rows import TableRows, text_lines
 from decodescope.tui.style.palette import column
 
 _AXIS_CELLS = 7
@@ -63,13 +70,8 @@ def sliced(
 
 def switches(slices: list[SpeedSample | None]) -> list[tuple[int, int]]:
     """(column, choice) where each stretch of one choice begins, including the first."""
-    marks = []
-    choice = None
-    for place, sample in enumerate(slices):
-        if sample is not None and sample.choice != choice:
-            choice = sample.choice
-            marks.append((place, choice))
-    return marks
+    known = [(place, sample.choice) for place, sample in enumerate(slices) if sample is not None]
+    return [next(stretch) for _, stretch in groupby(known, key=itemgetter(1))]
 
 
 def axis_top(peak: float) -> float:
@@ -265,3 +267,30 @@ class TextPanel(Panel[tuple[str, str]]):
         if rows and rows[-1].cells < width:
             rows[-1].add("▌", inks.accent)
         return Sheet(rows, TITLE, data[1])
+
+
+_SERVERS = "Servers"
+
+
+class ServersPanel(Panel[ServerFigures]):
+    """Of one server it wants no rows: the strip has its figures."""
+
+    NAME = "servers"
+
+    def pick(self, view: View, moment: Moment) -> ServerFigures | Empty:
+        sample = None if view.attached is None else view.attached.sample
+        if sample is None or sample.figures is None or not sample.figures.servers:
+            return Empty(_SERVERS, "one server")
+        return sample.figures
+
+    def wanted_rows(self, width: int) -> int | None:
+        return 0 if isinstance(self._data, Empty) else len(self._data.servers) + 2
+
+    def as_text(self, data: ServerFigures) -> list[TextLine]:
+        return [_SERVERS, *text_lines(self._rows(data), self._brush.inks)]
+
+    def draw(self, data: ServerFigures, width: int, height: int) -> Sheet:
+        return Sheet(TableLayout().lines(self._rows(data), width, height, self._brush), _SERVERS)
+
+    def _rows(self, data: ServerFigures) -> TableRows[Any]:
+        return TableRows(servers_table(data), self._brush.glyphs)

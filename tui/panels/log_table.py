@@ -7,7 +7,7 @@ from decodescope.analyzer.tables.columns import NAME, TEXT, Column, Table, Tone
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.notices import Level, LogLine
-from decodescope.tui.model.view import Moment, View
+from decodescope.tui.model.view import View
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, wrapped
 from decodescope.tui.panels.table import TablePanel
 from decodescope.tui.panels.table_rows import Rows, TableRows
@@ -18,20 +18,17 @@ _WHOLE_SHARE = 3
 
 
 class LogTablePanel(TablePanel):
-    """Follows the end of the log until the cursor leaves the last line. Of the lines, those of a
-    level and above can be shown."""
+    """Follows the end of the log until the cursor leaves it; filtered by level."""
 
     NAME = "log"
     COMMANDS = commands_of("rows", "open", "log")
 
     _least = 0
-    _view: View
 
-    def source(self, view: View, moment: Moment) -> object:
-        self._view = view
+    def source(self, view: View) -> object:
         return view.log, self._least
 
-    def rows(self, view: View, moment: Moment) -> Rows | Empty:
+    def rows(self, view: View) -> Rows | Empty:
         if not view.log:
             return Empty("Log", "nothing was logged yet")
         self._title = ("Log", "Log: warnings and errors", "Log: errors")[self._least]
@@ -62,7 +59,7 @@ class LogTablePanel(TablePanel):
 
     def action_level(self) -> None:
         self._least = (self._least + 1) % len(_LEVELS)
-        self.show(self._view, Moment(0.0))
+        self.show(*self._seen)
 
     def action_copy_line(self) -> None:
         line = self._line_at_cursor()
@@ -71,7 +68,8 @@ class LogTablePanel(TablePanel):
             self.app.notify("The line is on the clipboard.")
 
     def _line_at_cursor(self) -> LogLine | None:
-        return next((line for line in self._view.log if line.number == self._cursor_key), None)
+        log = self._seen[0].log
+        return next((line for line in log if line.number == self._cursor_key), None)
 
     def _replace(self, rows: Rows | Empty) -> None:
         following = self._at_end and self._sorted is None and self._down

@@ -60,6 +60,7 @@ class Panel(Widget, Generic[Data], can_focus=False):
         self.commands = self.COMMANDS
         self._brush = brush
         self._recorded_on = ""
+        self._seen = (view, moment)
         self._strips: list[Strip] = []
         self._drawn_for: tuple[int, int] | None = None
         self._data = self.pick(view, moment)
@@ -86,6 +87,7 @@ class Panel(Widget, Generic[Data], can_focus=False):
 
     def show(self, view: View, moment: Moment) -> None:
         """Show `view`; does nothing if the picked data did not change."""
+        self._seen = (view, moment)
         data = self.pick(view, moment)
         if data != self._data or view.recorded_on != self._recorded_on:
             self._data, self._recorded_on = data, view.recorded_on

@@ -103,8 +103,7 @@ Paths = Literal["none", "files", "folders", "checkpoints"]
 
 
 class Completion(Suggester):
-    """Completes one of `names`, else a path from `folder` on. The suggestion, shown behind the
-    cursor, is the first that fits."""
+    """Completes one of `names`, else a path from `folder` on; suggests the first that fits."""
 
     def __init__(self, paths: Paths, folder: Path = Path(), names: Sequence[str] = ()) -> None:
         super().__init__(use_cache=False, case_sensitive=True)

@@ -9,7 +9,7 @@ from decodescope.analyzer.schema.report import RangeKind
 from decodescope.analyzer.tables.ranges_table import RangeLine, range_lines, table_of_lines
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import Pick, RangePick
-from decodescope.tui.model.view import Moment, View, Window
+from decodescope.tui.model.view import View, Window
 from decodescope.tui.panels.messages import Narrow, Turn
 from decodescope.tui.panels.sheet import Empty
 from decodescope.tui.panels.table_rows import Cell, Rows
@@ -65,10 +65,10 @@ class RangeTreePanel(TreePanel):
 
     _by_layer = True
 
-    def source(self, view: View, moment: Moment) -> object:
+    def source(self, view: View) -> object:
         return view.window, view.waiting, view.selection.within, self._turned, self._by_layer
 
-    def rows(self, view: View, moment: Moment) -> Rows | Empty:
+    def rows(self, view: View) -> Rows | Empty:
         window = view.window
         if window is None:
             return Empty(TITLE, view.waiting)
@@ -113,7 +113,6 @@ class RangeTreePanel(TreePanel):
 
 
 def _style(kind: RangeKind, inks: Inks) -> Style:
-    """Operators are dim, and what was inferred is slanted."""
     if kind == "operator":
         return inks.dim
     return inks.text + Style(italic=True) if kind == "inferred" else inks.text

@@ -20,12 +20,14 @@ from decodescope.tui.model.picks import KernelPick
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.messages import Choose, Turn
 from decodescope.tui.panels.panel import Panel
-from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet
+from decodescope.tui.panels.sheet import Empty, Row, Sheet
+from decodescope.tui.style.palette import Inks
 
 TITLE = "Roofline"
 _GUTTER, _LEAST_PLOT, _NAME_CELLS = 7, 4, 8
 _LARGE, _MEDIUM = 0.25, 0.05
 Cell = tuple[str, Style]
+Put = Callable[[int, int, str, Style], None]
 _UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _MARGIN = 1.6
 
@@ -54,7 +56,6 @@ class LogAxis:
         return float(self.low * (self.high / self.low) ** ((cell + 0.5) / self.cells))
 
     def decades(self) -> Iterator[tuple[float, int]]:
-        """The powers of ten on the axis and their cells."""
         first, last = math.ceil(math.log10(self.low)), math.floor(math.log10(self.high))
         for power in range(first, last + 1):
             yield 10.0**power, self.cell(10.0**power)
@@ -70,9 +71,6 @@ def decade_text(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RooflineData:
-    """The points and ceilings of a window, the bandwidth of its step, and the name of the selected
-    kernel."""
-
     model: RooflineModel
     step: Bandwidth | None
     selected: str | None
@@ -84,11 +82,10 @@ class RooflinePanel(Panel[RooflineData]):
     NAME = "roofline"
     COMMANDS = commands_of("roofline")
 
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
-        self._of: Window | None = None
-        self._model: RooflineModel | None = None
-        self._marks: list[tuple[int, int, str]] = []
-        super().__init__(brush, view, moment)
+    _of: Window | None = None
+    _model: RooflineModel | None = None
+    # The column, the row and the kernel of each mark of the plot.
+    _marks: Sequence[tuple[int, int, str]] = ()
 
     def pick(self, view: View, moment: Moment) -> RooflineData | Empty:
         window = view.window
@@ -108,7 +105,7 @@ class RooflinePanel(Panel[RooflineData]):
     def draw(self, data: RooflineData, width: int, height: int) -> Sheet:
         rows: list[Row] = []
         plot = height - 3
-        self._marks = []
+        self._marks = ()
         if plot >= _LEAST_PLOT and width > 3 * _GUTTER:
             rows = self._plot(data, width - _GUTTER, plot)
         if height > len(rows) + 1:
@@ -156,8 +153,9 @@ class RooflinePanel(Panel[RooflineData]):
                 if 0 <= place < width and 0 <= y < height:
                     grid[height - 1 - y][place] = (char, style)
 
-        _ceilings(model, across, upward, put, inks.accent, inks.faint)
+        _ceilings(model, across, upward, inks, put)
         total_ns = sum(point.ns for point in model.points) or 1
+        self._marks = marks = list[tuple[int, int, str]]()
         for point in sorted(
             model.points, key=lambda point: (point.name == data.selected, point.ns)
         ):
@@ -165,7 +163,7 @@ class RooflinePanel(Panel[RooflineData]):
             text, shift = _mark(point, point.ns / total_ns, point.name == data.selected)
             style = inks.family(point.family)
             put(x - shift, y, text, style + inks.cursor if point.name == data.selected else style)
-            self._marks.append((x + _GUTTER, height - 1 - y, point.name))
+            marks.append((x + _GUTTER, height - 1 - y, point.name))
         if (step := model.step) is not None:
             put(across.cell(step.intensity), upward.cell(step.flops_per_s), "S", inks.strong)
         rows = []
@@ -260,7 +258,6 @@ def _mark(point: RooflinePoint, share: float, selected: bool) -> tuple[str, int]
 def _axes(
     model: RooflineModel, points: list[RooflinePoint], width: int, height: int
 ) -> tuple[LogAxis, LogAxis]:
-    """Axes with every point, every peak, and the ridge between bandwidth and arithmetic."""
     across = [point.intensity for point in points]
     upward = [point.flops_per_s for point in points] + [compute.per_s for compute in model.computes]
     if model.bandwidths:
@@ -269,24 +266,18 @@ def _axes(
     return LogAxis.around(across, width), LogAxis.around(upward, height)
 
 
-def _ceilings(
-    model: RooflineModel,
-    across: LogAxis,
-    upward: LogAxis,
-    put: Callable[[int, int, str, Style], None],
-    first: Style,
-    other: Style,
-) -> None:
-    """The slope of each bandwidth up to the highest peak, and each peak right of it; those that
-    decide are drawn last."""
+def _ceilings(model: RooflineModel, across: LogAxis, upward: LogAxis, inks: Inks, put: Put) -> None:
+    """Each bandwidth's slope up to the highest peak, each peak; what decides is drawn last."""
     top = max((compute.per_s for compute in model.computes), default=math.inf)
     for number, bandwidth in reversed(list(enumerate(model.bandwidths))):
         for x in range(across.cells):
             roof = across.value(x) * bandwidth.per_s
             if roof <= top:
-                put(x, upward.cell(roof), "•" if number == 0 else ".", other if number else first)
+                mark, style = (".", inks.faint) if number else ("•", inks.accent)
+                put(x, upward.cell(roof), mark, style)
     bandwidth_per_s = model.bandwidths[0].per_s if model.bandwidths else math.inf
     for compute in model.computes:
         for x in range(across.cells):
             if across.value(x) * bandwidth_per_s >= compute.per_s:
-                put(x, upward.cell(compute.per_s), "─", first if compute.per_s == top else other)
+                style = inks.accent if compute.per_s == top else inks.faint
+                put(x, upward.cell(compute.per_s), "─", style)

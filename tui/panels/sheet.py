@@ -102,16 +102,11 @@ class Empty:
 
 
 def wrapped_tail(text: str, width: int, height: int) -> list[str]:
-    """The last `height` lines of `text` wrapped to `width` cells, with visible control characters.
-
-    Words longer than a line are cut; a line keeps its indentation.
-    """
+    """The last `height` lines of `text`, wrapped to `width` cells; control characters show."""
     if width < 1 or height < 1:
         return []
     tail = plain_text(text[-(width * height * 2 + 200) :])
-    lines: list[str] = []
-    for line in tail.split("\n"):
-        lines.extend(wrapped(line, width))
+    lines = [piece for line in tail.split("\n") for piece in wrapped(line, width)]
     return lines[-height:]
 
 

@@ -19,8 +19,7 @@ _ORDER = ("gap", "", "overlap", "stream", "range", "part")
 
 
 class StepTimelinePanel(Panel[tuple[Window, str]]):
-    """A few tracks of one device during the step with the median time; of a trace without steps,
-    during all ops."""
+    """Tracks of one device during the median step; without steps, during all ops."""
 
     NAME = "timeline_top"
     AGES = True

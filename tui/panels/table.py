@@ -44,11 +44,11 @@ class TablePanel(PromptPanel[Rows]):
 
     # What subclasses say
 
-    def source(self, view: View, moment: Moment) -> object:
+    def source(self, view: View) -> object:
         """The data that the rows depend on; `rows` is called again when it differs."""
         raise NotImplementedError
 
-    def rows(self, view: View, moment: Moment) -> Rows | Empty:
+    def rows(self, view: View) -> Rows | Empty:
         """The rows, or why there are none."""
         raise NotImplementedError
 
@@ -70,10 +70,10 @@ class TablePanel(PromptPanel[Rows]):
     # Panel
 
     def pick(self, view: View, moment: Moment) -> Rows | Empty:
-        source = self.source(view, moment)
+        source = self.source(view)
         if source != self._source:
             self._source = source
-            self._replace(self.rows(view, moment))
+            self._replace(self.rows(view))
         self._picks = view.selection.pick is not None
         key = self.key_of(view.selection.pick)
         if key is not None and key != self._cursor_key:
@@ -135,8 +135,7 @@ class TablePanel(PromptPanel[Rows]):
         self._ask(Prompt("filter: ", self._filter, filters=True))
 
     def action_next_match(self, step: int) -> None:
-        if self._search and isinstance(self._shown, Rows) and self._order:
-            self._seek(self._shown.matching(smart_pattern(self._search)), step, self._cursor + step)
+        self._seek(step, self._cursor + step)
 
     def action_sort(self) -> None:
         if isinstance(self._shown, Rows):
@@ -225,17 +224,18 @@ class TablePanel(PromptPanel[Rows]):
 
     def _apply(self) -> None:
         self._arrange()
-        if self._prompt is not None and self._search and isinstance(self._shown, Rows):
-            self._seek(self._shown.matching(smart_pattern(self._search)), 1, self._cursor)
+        if self._prompt is not None:
+            self._seek(1, self._cursor)
         self._redraw()
 
-    def _seek(self, matches: set[int], step: int, start: int) -> None:
-        count = len(self._order)
-        for place in range(count):
-            place = (start + place * step) % count
-            if self._order[place] in matches:
-                self._go_to(place)
-                return
+    def _seek(self, step: int, start: int) -> None:
+        """Go to the first row from the place `start` on that matches the search."""
+        if self._search and isinstance(self._shown, Rows):
+            matches, count = self._shown.matching(smart_pattern(self._search)), len(self._order)
+            places = ((start + number * step) % count for number in range(count))
+            found = next((place for place in places if self._order[place] in matches), None)
+            if found is not None:
+                self._go_to(found)
 
     def _go_to_key(self, key: Hashable) -> None:
         rows = self._shown

@@ -29,11 +29,9 @@ class TableLayout:
         self._titles: list[tuple[int, int, int]] = []
 
     def forget(self) -> None:
-        """Other columns follow."""
         self._widest = []
 
     def column_at(self, x: int) -> int | None:
-        """The column whose title is drawn at cell `x`."""
         return next((place for place, start, end in self._titles if start <= x < end), None)
 
     def fit(

@@ -122,10 +122,8 @@ def ranked(index: NDArray[np.integer], entries: Sequence[Any]) -> Int64s:
 
 
 class TableRows(Rows, Generic[Record]):
-    """The rows of a declared table, with a swatch of each row's mark and a bar beside a share.
-
-    Bars are of the largest share of their column.
-    """
+    """The rows of a declared table, with a swatch of each row's mark, and a bar beside each share,
+    which the largest of its column fills."""
 
     def __init__(self, table: Table[Record], glyphs: Glyphs = UNICODE) -> None:
         self.table = table
@@ -263,8 +261,7 @@ def swatch(mark: Mark, inks: Inks, glyphs: Glyphs) -> Cell:
 
 
 def smart_pattern(text: str) -> re.Pattern[str]:
-    """`text` as a regular expression, or literally if it is none; capitals make it sensitive to
-    case."""
+    """`text` as a regular expression, else literally; capitals make it sensitive to case."""
     flags = re.NOFLAG if any(char.isupper() for char in text) else re.IGNORECASE
     try:
         # What a later Python may read otherwise is a warning, which would land on the screen.

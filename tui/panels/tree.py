@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from decodescope.analyzer.tables.columns import Table
-from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.sheet import Empty
 from decodescope.tui.panels.table import TablePanel
-from decodescope.tui.panels.table_rows import Record, Rows, TableRows
+from decodescope.tui.panels.table_rows import Record, TableRows
 from decodescope.tui.style.palette import UNICODE, Glyphs, Inks
 
 _SIGNS = {None: "  ", True: "▾ ", False: "▸ "}
@@ -67,11 +65,6 @@ class TreePanel(TablePanel):
     OPEN: ClassVar[bool] = False
 
     _turned: frozenset[Hashable] = frozenset()
-    _seen: tuple[View, Moment]
-
-    def pick(self, view: View, moment: Moment) -> Rows | Empty:
-        self._seen = (view, moment)
-        return super().pick(view, moment)
 
     def is_open(self, key: Hashable) -> bool:
         return (key in self._turned) != self.OPEN

@@ -35,8 +35,7 @@ def framed(widget: Frame, title: str, hint: str) -> Frame:
 
 
 class Dialog(ModalScreen[Result | None]):
-    """A frame (`framed`), which subclasses make; escape closes it without a result. Its
-    style is in `dialogs.tcss`."""
+    """Subclasses make a frame (`framed`); escape closes it without a result."""
 
     CSS_PATH = "dialogs.tcss"
 
@@ -69,8 +68,7 @@ _LEAST_CELLS = 4
 
 
 class Choices(OptionList):
-    """An option list whose page keys do nothing without room, and whose options can be laid out in
-    no cells."""
+    """An option list that can be laid out in no cells; its page keys then do nothing."""
 
     def __init__(self, *options: Option) -> None:
         super().__init__(*options, compact=True, markup=False)

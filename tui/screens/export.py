@@ -27,8 +27,7 @@ _NO_NAME = re.compile(r"[^\w.+@=-]+")
 
 @dataclass(frozen=True, slots=True)
 class Exportable:
-    """Something that can be exported: in words, the ending of its file ("" for the clipboard), and
-    what it is made from."""
+    """What can be exported, in words, and the ending of its file, "" for the clipboard."""
 
     kind: Kind
     words: str
@@ -61,8 +60,7 @@ class TargetInput(CompletingInput):
 
 
 class ExportScreen(Dialog[tuple[Kind, Path | None]]):
-    """Returns what to write and its path, None for the clipboard; None if cancelled. An existing
-    file needs enter twice."""
+    """Returns what to write and its path (None: the clipboard), or None if cancelled."""
 
     def __init__(self, stem: str, folder: Path, inputs: tuple[Path, ...], of: set[Of]) -> None:
         """Files are named after `stem` in `folder`; `inputs` are never overwritten. What is not

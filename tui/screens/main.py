@@ -70,7 +70,6 @@ class MainScreen(Screen[None]):
         message.panel.refresh()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """Show the keys of the focused panel, and remember it for its page."""
         if isinstance(event.widget, Panel):
             self._focused_on[self._page] = event.widget.NAME
             self._keys.use_local(event.widget.keys_now)
@@ -106,7 +105,6 @@ class MainScreen(Screen[None]):
         self._arrange()
 
     def show_ages(self, view: View, moment: Moment) -> None:
-        """Update only the panels that say how old their figures are."""
         self._shown = (view, moment)
         self._show(panel for panel in self._visible() if panel.AGES)
 
@@ -116,10 +114,8 @@ class MainScreen(Screen[None]):
             await self._mounting.pop()
 
     def mount_ahead(self) -> bool:
-        """Mount one panel of a page that was not shown yet; False if there is none.
-
-        The panel picks its data when its page is shown, so this takes no longer for a large trace.
-        """
+        """Mount one panel of a page that was not shown yet; False if there is none. It picks its
+        data when it is shown, so this takes no longer for a large trace."""
         for page in self._pages.values():
             for kind in page.panels():
                 if kind not in self._page_panels:
@@ -198,15 +194,13 @@ class MainScreen(Screen[None]):
             self._focus_page(page)
 
     def _wanted(self, page: Page, width: int) -> dict[str, int]:
-        """The rows that the page's panels want, of those that say so."""
         panels = [self._page_panels[kind] for kind in page.panels()]
         self._show(panel for panel in panels if panel.wanted_rows(width) is not None)
         rows = {panel.NAME: panel.wanted_rows(width) for panel in panels}
         return {name: wanted for name, wanted in rows.items() if wanted is not None}
 
     def _focus_page(self, page: Page) -> None:
-        """Give the keys to the panel that had them on this page, else to its first that takes
-        some."""
+        """Focus the panel that had the keys on this page, else its first that takes some."""
         visible = self._visible()
         panels = [self._page_panels[kind] for kind in page.panels()]
         takers = {panel.NAME: panel for panel in panels if panel.can_focus and panel in visible}

@@ -98,8 +98,7 @@ class ModelScreen(Dialog[Given]):
         return {name: self.query_one(f"#{name}", Input).value.strip() for name in self._values}
 
     def _judged(self, texts: Mapping[str, str]) -> tuple[Given | None, str, str]:
-        """The facts by the fields, None if nothing was edited, and what follows from them; or what
-        is wrong with them."""
+        """The facts by the fields (None: nothing edited), their effect, and what is wrong."""
         given, report = None, self._analysis.report
         edited = any(texts[name] != text for name, (text, _) in self._values.items())
         if edited or self._values["model"][1] == GUESS:

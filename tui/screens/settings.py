@@ -25,10 +25,8 @@ SAMPLING = ("temperature", "top-k", "top-p", "seed")
 
 
 class SettingsScreen(Dialog[Settings]):
-    """Returns the changed settings, None if cancelled.
-
-    `before` is what runs, `asked` what was refused the last time, to be corrected.
-    """
+    """Returns the changed settings, None if cancelled; what was refused is `asked`, to be
+    corrected."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "apply", "Apply"),
@@ -67,7 +65,6 @@ class SettingsScreen(Dialog[Settings]):
     @on(Input.Submitted)
     @on(Button.Pressed)
     def action_apply(self) -> None:
-        """Close with the settings, or say what is wrong with them."""
         fields = {field.id or "": field.value for field in self.query(Input)}
         fields["prompt"] = self.query_one(TextArea).text
         try:
@@ -86,7 +83,6 @@ class SettingsScreen(Dialog[Settings]):
 
     @on(Input.Changed, "#model")
     def _show_in_list(self, event: Input.Changed) -> None:
-        """Put the cursor of the list on the first model that begins so."""
         names = enumerate(model.name for model in self._models)
         number = next((number for number, name in names if name.startswith(event.value)), None)
         if number is not None:

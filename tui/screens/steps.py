@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from textual.app import ComposeResult
 
+from decodescope.analyzer.reports.analysis import step_limits_ns
 from decodescope.analyzer.schema.report import StepReport
 from decodescope.analyzer.tables.steps_table import MEDIAN, steps_table
 from decodescope.tui.model.view import Moment, View
@@ -42,10 +43,10 @@ class StepTablePanel(TablePanel):
 
     limits_ns: Mapping[int, int] = MappingProxyType({})
 
-    def source(self, view: View, moment: Moment) -> object:
+    def source(self, view: View) -> object:
         return view.window, len(self.limits_ns)
 
-    def rows(self, view: View, moment: Moment) -> Rows | Empty:
+    def rows(self, view: View) -> Rows | Empty:
         if view.window is None:
             return Empty(self._title, view.waiting)
         if self._cursor_key is None:
@@ -81,8 +82,6 @@ class StepsScreen(Dialog[None]):
         self.close()
 
     async def _find_limits(self) -> None:
-        from decodescope.analyzer.reports.analysis import step_limits_ns
-
         launched = self._window.tracks.step.tolist()
         for first in range(0, len(launched), _STEPS_AT_ONCE):
             some = launched[first : first + _STEPS_AT_ONCE]

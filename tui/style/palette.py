@@ -87,8 +87,7 @@ def _hue(color: str, background: Color) -> Style:
 
 
 def readable(color: str, background: Color) -> str:
-    """`color` as far darker or lighter as a contrast of 3 to `background` needs (WCAG 2's least for
-    graphics)."""
+    """`color`, darkened or lightened to a contrast of 3 (WCAG 2's least for graphics)."""
     base, towards = Color.parse(color), background.get_contrast_text(1.0)
     shades = (base.blend(towards, step / _SHADES) for step in range(_SHADES))
     return next(
@@ -162,10 +161,7 @@ class Inks:
 
 
 def themed_inks(variables: dict[str, str], dark: bool, few_colors: bool = False) -> Inks:
-    """Styles for a theme, from its CSS `variables` (`background`, `foreground`, `primary`).
-
-    `few_colors`: the terminal has sixteen, so letters are shown too.
-    """
+    """Styles for a theme, from its CSS `variables`; letters are shown with `few_colors`."""
 
     def parsed(name: str) -> Color:
         with suppress(ColorParseError):

@@ -144,14 +144,11 @@ def _source(
 ) -> "AttachSource":
     """The source of the app, whose events `writer` records."""
     from decodescope.tui.link.attached import AttachLink
+    from decodescope.tui.link.recording import Recorder
     from decodescope.tui.model.sources import AttachSource
 
-    link = AttachLink(door, plan)
-    if writer is None:
-        return AttachSource(link, facts)
-    from decodescope.tui.link.recording import RecordingLink
-
-    return AttachSource(RecordingLink(link, writer), facts)
+    recorder = Recorder(writer) if writer is not None else None
+    return AttachSource(AttachLink(door, plan), facts, recorder=recorder)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,6 @@ from decodescope.cli.run import measure
 
 if TYPE_CHECKING:
     from decodescope.analyzer.protocol.messages import WorkerConfig
-    from decodescope.tui.link.base import Link
-    from decodescope.tui.model.sources import Asked
 
 
 @click.command()
@@ -61,30 +59,29 @@ def live(
     if place == "terminal" and (settings := last_settings()) is not None:
         config = with_settings(config, settings)
     require_utf8(config)
+    from decodescope.tui.link.recording import Recorder
     from decodescope.tui.link.worker import WorkerLink
     from decodescope.tui.model.sources import LiveSource
 
     worker = WorkerLink(config)
-    link: Link = worker
     with ExitStack() as stack:
-        if (writer := stack.enter_context(recording_writer(record))) is not None:
-            from decodescope.tui.link.recording import RecordingLink
-
-            link = RecordingLink(link, writer)
+        writer = stack.enter_context(recording_writer(record))
+        recorder = Recorder(writer) if writer is not None else None
         stack.callback(worker.discard)
         with suppress(MissingRequirement):  # the app says why, and can try again
             worker.spawn()
         on_cpu = config.device == "cpu"
         shown = _asked(config) if place == "terminal" and not on_cpu else None
-        source = LiveSource(link, on_cpu, config.trust_remote_code, shown)
+        source = LiveSource(worker, on_cpu, config.trust_remote_code, shown, recorder)
         show_app(source, place, showing)
 
 
-def _asked(config: "WorkerConfig") -> "Asked":
-    """The model and workload of a GPU run of `config`."""
-    from decodescope.tui.model.sources import Asked
+def _asked(config: "WorkerConfig") -> "WorkerConfig":
+    """The configuration of a GPU run of `config`, with the whole names of model and variant."""
+    from msgspec import structs
+
     from decodescope.variants.measuring.request import DEFAULT_MODELS
     from decodescope.variants.registry import SHORT_NAMES
 
     variant = SHORT_NAMES.get(config.variant, config.variant)
-    return Asked(config.model or DEFAULT_MODELS["cuda"], variant, config.batch, config.dtype)
+    return structs.replace(config, variant=variant, model=config.model or DEFAULT_MODELS["cuda"])

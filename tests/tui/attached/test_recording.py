@@ -11,7 +11,7 @@ from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import Seek
-from decodescope.tui.link.recording import RecordingLink
+from decodescope.tui.link.recording import Recorder
 from decodescope.tui.model.sources import AttachSource, ReplaySource
 from tests.helpers.scripted import settle, text_of
 from tests.helpers.scripted_door import TARGET, metrics
@@ -26,8 +26,8 @@ async def recording(attachment, tmp_path: Path) -> Path:
     attachment.door.write = on_one_clock
     attachment.door.answers = [group(1), group(2)]
     with closing(RecordingWriter(path)) as writer:
-        link = RecordingLink(attachment.link, writer)
-        attachment.app = DecodescopeApp(AttachSource(link), None, attachment.clock, tmp_path)
+        source = AttachSource(attachment.link, recorder=Recorder(writer))
+        attachment.app = DecodescopeApp(source, None, attachment.clock, tmp_path)
         async with attachment.app.run_test(size=(120, 40)) as pilot:
             await attachment.until(pilot, lambda: attachment.view.attached.is_known)
             assert "rec" in attachment.shown.splitlines()[0]
@@ -99,8 +99,8 @@ async def test_a_window_whose_traces_are_gone_is_said(attachment, tmp_path: Path
     attachment.door.answers = [metrics(1)]
     attachment.door.write = lambda folder, number: (folder / "missing.json",)
     with closing(RecordingWriter(path)) as writer:
-        link = RecordingLink(attachment.link, writer)
-        attachment.app = DecodescopeApp(AttachSource(link), None, attachment.clock, tmp_path)
+        source = AttachSource(attachment.link, recorder=Recorder(writer))
+        attachment.app = DecodescopeApp(source, None, attachment.clock, tmp_path)
         async with attachment.app.run_test(size=(120, 40)) as pilot:
             await attachment.take(pilot, 1)
     reasons = [str(frame.message) for frame in read_recording(path).events]

@@ -118,7 +118,7 @@ async def test_the_page_is_as_analyze_makes_it_and_escape_leaves_all(engine: Pat
         # Also the window that the selection holds.
         assert report_of(app) == analyze(load(engine), expected).report
         # Every page follows, and what is opened again.
-        app._pages.show("limit")
+        app.action_page("limit")
         assert "limit" in text_of(app)
         await pilot.press("o", *engine.name, "enter")
         await settle(pilot)

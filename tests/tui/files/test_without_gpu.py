@@ -74,7 +74,7 @@ async def test_a_gpu_and_a_model_of_the_user_have_no_stand_in(
     async with app.run_test(size=(120, 40)) as pilot:
         await live(pilot, link, msgspec.structs.replace(LAPTOP, **change))
         assert app.view().possible == (0,)
-        await app._runs.choose(2)
+        await app.action_choose(2)
         await settle(pilot)
         assert app.view().kind == "live"
         assert "needs CUDA" in str([note.message for note in app._notifications])

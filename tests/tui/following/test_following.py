@@ -26,11 +26,11 @@ from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.tui.link import following
 from decodescope.tui.link.base import NEWEST_NS, FileHealth, Jumped, Seek, Speed, WorkerDied
 from decodescope.tui.link.following import FollowLink
-from decodescope.tui.link.recording import RecordingLink
+from decodescope.tui.link.recording import Recorder
 from decodescope.tui.link.replay import ReplayLink
 from decodescope.tui.model.opening import open_feed
 from decodescope.tui.model.sources import ReplaySource
-from tests.helpers.scripted import ScriptedLink, StillClock, ready, stats, write_trace
+from tests.helpers.scripted import StillClock, ready, stats, write_trace
 from tests.tui.following.run import NS, Run
 
 PATIENCE_S = 20.0
@@ -304,11 +304,10 @@ async def test_the_death_of_a_worker_is_recorded_once(path):
         ((Bye("quit"), died), [Bye]),
     ):
         path.unlink(missing_ok=True)
-        inner = ScriptedLink()
-        inner.say(*events, None)
-        link = RecordingLink(inner, RecordingWriter(path))
-        assert [await link.receive() for _ in events] == list(events)
-        await link.close()
+        writer = RecordingWriter(path)
+        recorder = Recorder(writer)
+        assert [await recorder.record(event) for event in events] == [None] * len(events)
+        writer.close()
         messages = [frame.message for frame in read_recording(path).frames()]
         assert [type(message) for message in messages] == recorded
         assert not isinstance(messages[-1], Failure) or messages[-1].fatal

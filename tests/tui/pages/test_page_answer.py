@@ -239,7 +239,7 @@ def test_the_bar_is_the_limit_and_the_time_over_it_in_proportion(
     for group in sorted(lost, key=lost.__getitem__, reverse=True):
         over = " over" if group == "kernels" and limit_ns else ""
         expected[f"{group}{over}"] = lost[group]
-    row = panel._bar(width)
+    row = panel._bar(panel._data, width)
     if len(expected) < 2:
         assert row is None
         return
@@ -284,7 +284,7 @@ def test_every_size_is_drawn_with_the_headline(variant, brush, width, height, un
     sheet = panel.draw(panel._data, width, height)
     lines = lines_of(sheet)
     assert 1 <= len(lines) <= max(height, 1)
-    headline = panel._headline_rows(width)
+    headline = panel._headline(panel._data, width)
     assert all(row.cells <= max(width, 1) for row in headline)
     whole = "".join(segment.text for row in headline for segment in row.segments)
     words = squeezed(answer_lines(shown.report).headline)
@@ -375,7 +375,7 @@ def test_hostile_words_are_shown_as_text(width: int, height: int) -> None:
     sheet = panel.draw(panel._data, width, height)
     assert len(sheet.rows) <= max(height, 1)
     assert not any(unsafe(line) for line in lines_of(sheet))
-    assert all(row.cells <= max(width, 2) for row in panel._headline_rows(width))
+    assert all(row.cells <= max(width, 2) for row in panel._headline(panel._data, width))
 
 
 # Other traces

@@ -122,7 +122,7 @@ async def test_a_click_chooses_a_class_or_one_of_its_buckets(eager: Path) -> Non
         await pilot.click(panel, offset=(6, place + 2))
         await settle(pilot)
         assert selection(app).gaps == GapFilter("launch_call")
-        bounds, (start, wide) = panel._data.classes.bounds, panel._chart
+        bounds, (start, wide) = panel._data.bounds, panel._chart
         bound = panel._shown[place].total.histogram[1][0]
         x = 2 + start + bounds.index(bound) * wide
         await pilot.click(panel, offset=(x, place + 2))

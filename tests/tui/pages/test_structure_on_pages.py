@@ -139,7 +139,7 @@ def test_unknown_roles_are_not_mentioned(tmp_path: Path) -> None:
 
 def test_the_answer_ends_with_the_layers_and_interruptions(slow: Window) -> None:
     panel = AnswerPanel(BRUSHES[0], view_of(slow), Moment(0.0))
-    layers = panel._reasons[-1]
+    layers = panel._data.reasons[-1]
     assert layers.startswith("a step has 2 layers (2 of 10 ops), 1 op before and 3 after them")
     copied = panel.as_text(panel._data)
     assert layers in copied

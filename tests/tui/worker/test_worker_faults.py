@@ -11,7 +11,6 @@ import pytest
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.protocol.messages import (
     Bye,
-    Failure,
     Heartbeat,
     Log,
     Meters,
@@ -22,11 +21,12 @@ from decodescope.analyzer.protocol.messages import (
 )
 from decodescope.analyzer.recordings.recording import is_recording, read_recording
 from decodescope.analyzer.recordings.writer import RecordingWriter
+from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link import process
-from decodescope.tui.link.recording import RecordingLink
+from decodescope.tui.link.recording import Recorder
 from decodescope.tui.link.worker import WorkerLink
-from decodescope.tui.model.sources import ReplaySource, source_for
-from tests.helpers.app.worker import is_a, of, scripted, sending, until
+from decodescope.tui.model.sources import LiveSource, ReplaySource, source_for
+from tests.helpers.app.worker import is_a, scripted, sending, until
 from tests.helpers.scripted import (
     ScriptedLink,
     Session,
@@ -211,16 +211,14 @@ def small_disk() -> Iterator[None]:
 async def test_a_full_disk_ends_the_recording_and_not_the_run(tmp_path, small_disk):
     path = tmp_path / "run.dsrec"
     path.write_bytes(b"an older recording")
-    source = ScriptedLink()
-    link = RecordingLink(source, RecordingWriter(path))
-    source.say(hello(), *[Log("info", "x" * 10_000)] * 3, stats(1))
-    events = await until(link, is_a(Failure), PATIENCE_S)
-    (failure,) = of(events, Failure)
+    writer = RecordingWriter(path)
+    recorder = Recorder(writer)
+    events = (hello(), *[Log("info", "x" * 10_000)] * 3, stats(1))
+    (failure,) = filter(None, [await recorder.record(event) for event in events])
+    writer.close()
     assert not failure.fatal
     partial = tmp_path / "run.dsrec.partial"
     assert str(partial) in failure.message
-    await until(link, is_a(type(stats(1))), PATIENCE_S)
-    await link.close()
     assert path.read_bytes() == b"an older recording"
     assert next(type(f.message) for f in read_recording(partial).frames()) is type(hello())
 
@@ -228,7 +226,9 @@ async def test_a_full_disk_ends_the_recording_and_not_the_run(tmp_path, small_di
 async def test_the_title_says_that_the_run_is_recorded_until_it_is_not(tmp_path, monkeypatch):
     source = ScriptedLink()
     writer = RecordingWriter(tmp_path / "run.dsrec")
-    app = live_app(RecordingLink(source, writer), StillClock(), tmp_path)
+    app = DecodescopeApp(
+        LiveSource(source, recorder=Recorder(writer)), None, StillClock(), tmp_path
+    )
     async with app.run_test(size=(100, 30)) as pilot:
         source.say(hello(), State("running", "eager"), stats(1))
         await settle(pilot)

@@ -12,7 +12,7 @@ from decodescope.analyzer.text.formatting import UNKNOWN
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.candidates import Candidate, comparison_candidates
 from decodescope.tui.model.comparing import ComparisonState, MeasuredRun
-from decodescope.tui.model.view import Moment, View
+from decodescope.tui.model.view import View
 from decodescope.tui.panels.comparing.tables import ComparisonTable
 from decodescope.tui.panels.messages import AskComparison
 from decodescope.tui.panels.sheet import Empty, wrapped
@@ -28,14 +28,14 @@ class ComparisonSetupPanel(ComparisonTable):
     NAME = "ab_setup"
     COMMANDS = commands_of("ab_setup", "comparison", "rows")
 
-    def source(self, view: View, moment: Moment) -> object:
+    def source(self, view: View) -> object:
         state = view.comparison
         progress = state.progress.variant if state.progress is not None else ""
         ranks = None if view.window is None else view.window.ranks
         measured = (state.runs, progress, state.busy, state.rounds)
         return comparison_candidates(view), measured, view.kind, ranks
 
-    def rows(self, view: View, moment: Moment) -> Rows | Empty:
+    def rows(self, view: View) -> Rows | Empty:
         candidates, state = comparison_candidates(view), view.comparison
         self._title = _TITLE
         self._note = "c compares A with B, or with the row · enter: the side"
@@ -73,12 +73,6 @@ def _why_none(view: View) -> str:
     return "the worker knows the variants, and is still starting; d compares with a file"
 
 
-def _box(candidate: Candidate) -> str:
-    if candidate.unavailable is not None:
-        return UNKNOWN
-    return f"[{candidate.side or ' '}]"
-
-
 def _about(candidate: Candidate) -> str:
     about = candidate.unavailable or candidate.about
     return f"{candidate.name}  {about}" if about else candidate.name
@@ -96,7 +90,7 @@ def _candidate_columns(noun: str) -> tuple[Column[Candidate], ...]:
             TEXT,
             "Whether it is compared, and on which side.",
             lambda candidate: candidate.side,
-            text=_box,
+            text=lambda each: f"[{each.side or ' '}]" if each.unavailable is None else UNKNOWN,
             first="down",
             least=6,
             tone=lambda candidate: "key" if candidate.side else _dull(candidate),

@@ -105,7 +105,6 @@ def _doing(state: ComparisonState, now: float) -> Line:
 
 
 def _waiting(window: Window | None) -> list[Line]:
-    """Which one the others wait for, and what limits what is known of it."""
     if window is None or window.communication is None:
         return []
     communication = window.communication
@@ -118,7 +117,6 @@ def _waiting(window: Window | None) -> list[Line]:
 
 
 def _about(state: ComparisonState) -> list[Line]:
-    """The origin of the result, what limits it, and its workload."""
     if state.result is None:
         return []
     summary = summary_of(state.result)

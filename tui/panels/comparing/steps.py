@@ -32,7 +32,7 @@ class ComparisonStepsPanel(Panel[AlignedSteps], ComparisonKeys):
         *(c for c in commands_of("comparison") if not c.action.startswith("rounds")),
     )
 
-    _seen: AlignedSteps | None = None
+    _steps: AlignedSteps | None = None
     _at_ns = 0
     _viewport = Viewport(0, 1)
 
@@ -40,8 +40,8 @@ class ComparisonStepsPanel(Panel[AlignedSteps], ComparisonKeys):
         steps = view.comparison.steps
         if steps is None:
             return Empty(_TITLE, "no steps of files are compared")
-        if self._seen is not steps:
-            self._seen = steps
+        if self._steps is not steps:
+            self._steps = steps
             self._at_ns, self._viewport = 0, Viewport(0, int(steps.start_ns[-1]))
         return steps
 
@@ -87,7 +87,6 @@ class ComparisonStepsPanel(Panel[AlignedSteps], ComparisonKeys):
         self._redraw()
 
     def _layers(self, data: AlignedSteps, edges_ns: Int64s) -> Row:
-        """The number of each layer at its first column, where there is room."""
         row = Row().to(_GUTTER)
         for layer, at_ns in enumerate(data.start_ns[1:-2].tolist()):
             column = int(np.searchsorted(edges_ns, at_ns, side="right")) - 1 + _GUTTER
@@ -127,7 +126,6 @@ class ComparisonStepsPanel(Panel[AlignedSteps], ComparisonKeys):
         return row
 
     def _told(self, data: AlignedSteps) -> list[str]:
-        """The op of each side at the cursor."""
         lines, place = [], data.place_at(self._at_ns)
         for name, side in zip("AB", data.sides, strict=True):
             op = side.at(self._at_ns)

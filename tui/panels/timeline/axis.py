@@ -76,7 +76,6 @@ def axis(canvas: Canvas) -> Row:
 
 
 def _cut_columns(canvas: Canvas) -> list[int]:
-    """The columns that show less time than they stand for."""
     cut, edges = canvas.look.time.cut, canvas.edges_ns
     first = np.searchsorted(cut.end_ns, edges[:-1], side="right")
     after = np.searchsorted(cut.start_ns, edges[1:], side="left")
@@ -89,8 +88,7 @@ def _round_label(ns: int) -> str:
 
 
 def legend(canvas: Canvas, width: int, most: int) -> list[Row]:
-    """The parts of the step and the classes of gaps that were drawn, and what the heights of gaps
-    mean, in at most so many rows."""
+    """The parts and gap classes that were drawn, and what heights of gaps mean."""
     inks, glyphs, seen = canvas.inks, canvas.glyphs, canvas.kinds_seen
     # Parts share colours, so letters tell them apart.
     entries = [(PART_LETTERS[name], inks.part(name), name) for name in WORK if name in seen]

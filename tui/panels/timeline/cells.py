@@ -104,7 +104,6 @@ def gap_cells(track: Track, columns: TrackColumns, glyphs: Glyphs) -> Cells:
 
 
 def _eighths(share: NDArray[np.float64]) -> NDArray[np.str_]:
-    """Blocks that fill so much of a cell, from the left."""
     return _BLOCKS[np.clip(np.rint(share * 8), 1, 7).astype(np.int64)]
 
 

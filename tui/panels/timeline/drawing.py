@@ -47,9 +47,8 @@ _Line = tuple[list[str], NDArray[np.int64]]
 
 @dataclass(slots=True)
 class Canvas:
-    """The context that all tracks are drawn with: `chosen` is the time of the selection with the
-    places of its tracks (none: all tracks), `at_ns` the time of the cursor, `gutter` the cells
-    before the columns."""
+    """What all tracks are drawn with: `chosen` is the time of the selection and `chosen_tracks` its
+    tracks (none: all), `at_ns` the cursor, `gutter` the cells before the columns."""
 
     look: Look
     inks: Inks
@@ -160,8 +159,7 @@ class Canvas:
         return max(first, 0), min(last, self.columns - 1)
 
     def _write_labels(self, track: Track, cells: Cells, lines: list[_Line], lettered: bool) -> None:
-        """Names and lengths, where there is room; in narrow bars of a stream without a row of
-        letters its letter."""
+        """Names and lengths where there is room; without a row of letters, letters."""
         kind = track.key.kind
         for row, start, room, number in cells.labels:
             label = self._text_of(track, number, room)
@@ -174,8 +172,8 @@ class Canvas:
             codes[start : start + cells_wide] |= _NAME if kind == "part" else _LABEL
 
     def _text_of(self, track: Track, number: int, room: int) -> str:
-        """The name or length of a slice, "" without room for enough of it; of a numbered range its
-        number is enough."""
+        """The name or length of a slice, "" without room; of a numbered range, its number is
+        enough."""
         kind, slices = track.key.kind, track.slices
         if kind == "gap":
             length = duration(int(slices.end_ns[number] - slices.start_ns[number]))
@@ -238,9 +236,8 @@ class Canvas:
 
 
 def shown_tracks(look: Look, height: int, letters: bool) -> list[tuple[int, str]]:
-    """The tracks that have rows, as their places and kinds: all but the sub-rows of streams
-    ("lane") and the parts of which nothing is visible; and parts only where rows are left, the
-    longest ones first."""
+    """The places and kinds of the tracks that have rows: sub-rows of streams ("lane") only where
+    something is visible; parts only where rows are left, the longest first."""
     tracks, shown_ns = look.tracks.tracks, np.array(look.shown)
     shown: list[tuple[int, str]] = []
     parts: list[tuple[int, str]] = []

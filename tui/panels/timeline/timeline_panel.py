@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 
 class TimelinePanel(TracksPanel):
-    """The tracks with keys and the mouse."""
-
     NAME = "timeline"
     COMMANDS = commands_of("timeline")
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from decodescope.analyzer.text.formatting import duration, significant
+from decodescope.analyzer.trace import Bools
 from decodescope.tui.model.picks import NOTHING, Pick, Selection
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.prompt import PromptPanel
@@ -12,7 +13,6 @@ from decodescope.tui.panels.sheet import Empty, Row, Sheet
 from decodescope.tui.panels.table_rows import smart_pattern
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.trace import Bools
     from decodescope.analyzer.tracks.finding import Matches
     from decodescope.tui.model.look import Look
     from decodescope.tui.panels.timeline.drawing import Canvas
@@ -41,7 +41,7 @@ class TracksPanel(PromptPanel[TimelineData]):
     _look: "Look | None" = None
     _source: tuple[str, int] = ("", -1)
     _selection = NOTHING
-    _labels: "Bools | None" = None
+    _labels: Bools | None = None
     _matches: "Matches | None" = None
     _match: int | None = None
     _own: Pick | None = None
@@ -199,7 +199,6 @@ class TracksPanel(PromptPanel[TimelineData]):
         return " · ".join(filter(None, (place if shown < tracks else "", data.note)))
 
     def _search_in(self, look: "Look") -> None:
-        """Find what is searched for; nothing without a search."""
         from decodescope.analyzer.tracks.finding import find_labels
 
         self._labels = self._matches = self._match = None
