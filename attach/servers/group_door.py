@@ -19,7 +19,6 @@ from decodescope.analyzer.schema.servers_report import ServerFigures
 from decodescope.attach.door import CapturedWindow, Door, ServerWindow, WindowPlan
 from decodescope.attach.servers.figures import figures
 from decodescope.attach.servers.metrics import ServerMetrics
-from decodescope.attach.servers.rates import rates
 
 # A server that answers later is shown as one that does not; it is not asked again meanwhile.
 _ANSWER_S = 2.0
@@ -216,7 +215,7 @@ class _Member:
             self._is_known = False
         else:
             if metrics is not None:
-                self._is_known = not rates(self._last, metrics).restarted
+                self._is_known = not figures(self._last, metrics).restarted
                 self._last = with_fields(metrics, name=self.door.name)
 
 

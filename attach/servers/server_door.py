@@ -10,12 +10,13 @@ from pathlib import Path
 
 from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
 from decodescope.analyzer.schema.report import ObserverReport
+from decodescope.analyzer.schema.servers_report import ServerFigures
 from decodescope.attach.door import CapturedWindow, Door, WindowPlan
 from decodescope.attach.servers.client import LIMIT_S, ServerClient
 from decodescope.attach.servers.engine import EngineServer, recognise
+from decodescope.attach.servers.figures import figures
 from decodescope.attach.servers.metric_names import Engine
 from decodescope.attach.servers.metrics import ServerMetrics, read_metrics
-from decodescope.attach.servers.rates import ServerRates, rates
 from decodescope.attach.servers.trace_files import TraceFolder
 from decodescope.attach.servers.windows import (
     STOP_LIMIT_S,
@@ -138,9 +139,9 @@ class ServerDoor(Door):
             say("measures tokens/s after the window")
             after = None
             with suppress(DecodescopeError):  # the window itself is there
-                after = self._observed()[1].generated_per_s
+                after = self._observed().generated_per_s
         observer = ObserverReport(
-            self._endpoint.name, self.target, before[1].generated_per_s, during, after
+            self._endpoint.name, self.target, before.generated_per_s, during, after
         )
         return CapturedWindow(traces, observer)
 
@@ -152,11 +153,11 @@ class ServerDoor(Door):
         endpoint: ProfileEndpoint,
         folder: TraceFolder,
         plan: WindowPlan,
-        before: tuple[ServerMetrics, ServerRates],
+        before: ServerFigures,
         say: Callable[[str], None],
     ) -> tuple[tuple[Path, ...], float | None]:
         """The traces of one window, and tokens/s during it."""
-        steps = plan.iterations or _steps_in(plan.duration_ms / 1000, *before)
+        steps = plan.iterations or _steps_in(plan.duration_ms / 1000, before)
         if plan.iterations is None and not endpoint.ends_itself:
             # A bound: a busy server may take seconds to stop.
             steps = max(steps, _DEFAULT_STEPS)
@@ -164,7 +165,7 @@ class ServerDoor(Door):
         else:
             say(f"records {steps} steps")
         first, last = self._open_window(endpoint, folder, plan, steps, say)
-        during = rates(first, last)
+        during = figures(first, last)
         if during.restarted:
             raise MissingRequirement(
                 f"{self._client.address.url}: the server restarted during the window; take another"
@@ -224,14 +225,12 @@ class ServerDoor(Door):
             self._sleep(self._pace.poll_s)
         return last
 
-    def _observed(self) -> tuple[ServerMetrics, ServerRates]:
-        """The metrics after `observe_s`, and the rates in it."""
+    def _observed(self) -> ServerFigures:
+        """The figures of `observe_s` from now on."""
         first = self.metrics()
-        if self._server.metrics_path is None:
-            return first, ServerRates(0.0)
-        self._sleep(self._pace.observe_s)
-        last = self.metrics()
-        return last, rates(first, last)
+        if self._server.metrics_path is not None:
+            self._sleep(self._pace.observe_s)
+        return figures(first, self.metrics())
 
     def _sleep(self, seconds: float) -> None:
         """Wait, unless the door is closed.
@@ -292,8 +291,8 @@ def _window(endpoint: ProfileEndpoint, folder: Path, steps: int) -> Iterator[Non
         raise
 
 
-def _steps_in(duration_s: float, metrics: ServerMetrics, measured: ServerRates) -> int:
+def _steps_in(duration_s: float, measured: ServerFigures) -> int:
     """The decode steps in `duration_s`: each gives every running request a token."""
-    if not metrics.running or not measured.generated_per_s:
+    if not measured.running or not measured.generated_per_s:
         return _DEFAULT_STEPS
-    return max(1, round(duration_s * measured.generated_per_s / metrics.running))
+    return max(1, round(duration_s * measured.generated_per_s / measured.running))
