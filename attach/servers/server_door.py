@@ -3,8 +3,8 @@ profile endpoint."""
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -129,24 +129,31 @@ class ServerDoor(Door):
     def window(self, plan: WindowPlan, say: Callable[[str], None]) -> CapturedWindow:
         if self._endpoint is None:
             raise MissingRequirement(self._no_windows())
-        with self._only_window():
-            self._require_end_of_last()
-            folder = self._folder(self._endpoint, plan)
-            say("measures tokens/s before the window")
-            before = self._observed()
-            plan.begin()
-            traces, during = self._recorded(self._endpoint, folder, plan, before, say)
-            say("measures tokens/s after the window")
-            after = None
-            with suppress(DecodescopeError):  # the window itself is there
-                after = self._observed().generated_per_s
-        observer = ObserverReport(
-            self._endpoint.name, self.target, before.generated_per_s, during, after
-        )
-        return CapturedWindow(traces, observer)
+        if not self._busy.acquire(blocking=False):
+            raise InputError(f"{self.target}: a window is open already; wait for its end")
+        try:
+            return self._only_window(self._endpoint, plan, say)
+        finally:
+            self._busy.release()
 
     def close(self) -> None:
         self._closed.set()
+
+    def _only_window(
+        self, endpoint: ProfileEndpoint, plan: WindowPlan, say: Callable[[str], None]
+    ) -> CapturedWindow:
+        self._require_end_of_last()
+        folder = self._folder(endpoint, plan)
+        say("measures tokens/s before the window")
+        before = self._observed()
+        plan.begin()
+        traces, during = self._recorded(endpoint, folder, plan, before, say)
+        say("measures tokens/s after the window")
+        after = None
+        with suppress(DecodescopeError):  # the window itself is there
+            after = self._observed().generated_per_s
+        observer = ObserverReport(endpoint.name, self.target, before.generated_per_s, during, after)
+        return CapturedWindow(traces, observer)
 
     def _recorded(
         self,
@@ -185,18 +192,29 @@ class ServerDoor(Door):
         steps: int,
         say: Callable[[str], None],
     ) -> tuple[ServerMetrics, ServerMetrics]:
-        """Open a window and wait for its end; the metrics at both ends."""
+        """Open a window and wait for its end; the metrics at both ends.
+
+        The window is stopped on an error too, also on one of which it is not known whether the
+        server got the request before it.
+        """
         if endpoint.ends_itself:
             self._awaited = folder
         try:
-            with _window(endpoint, folder.path, steps):
-                first = self.metrics()
-                if endpoint.ends_itself:
-                    return first, self._until_files(folder, first)
-                return first, self._until_steps(plan, first, say)
+            endpoint.start(folder.path, steps)
+            first = self.metrics()
+            if endpoint.ends_itself:
+                last = self._until_files(folder, first)
+            else:
+                last = self._until_steps(plan, first, say)
+            endpoint.stop(STOP_LIMIT_S)
         except Refused:
             self._awaited = None
             raise
+        except BaseException:
+            with suppress(DecodescopeError):
+                endpoint.stop(LIMIT_S)
+            raise
+        return first, last
 
     def _until_steps(
         self, plan: WindowPlan, first: ServerMetrics, say: Callable[[str], None]
@@ -264,31 +282,6 @@ class ServerDoor(Door):
     def _no_windows(self) -> str:
         why = _BY_HAND[self._server.engine]
         return f"{self._client.address.url}: {self._server.title} {why}, as docs/engines.md says"
-
-    @contextmanager
-    def _only_window(self) -> Iterator[None]:
-        if not self._busy.acquire(blocking=False):
-            raise InputError(f"{self.target}: a window is open already; wait for its end")
-        try:
-            yield
-        finally:
-            self._busy.release()
-
-
-@contextmanager
-def _window(endpoint: ProfileEndpoint, folder: Path, steps: int) -> Iterator[None]:
-    """A window for the length of a block. It is stopped on an error too, also on one of which it is
-    not known whether the server got the request before it."""
-    try:
-        endpoint.start(folder, steps)
-        yield
-        endpoint.stop(STOP_LIMIT_S)
-    except Refused:
-        raise
-    except BaseException:
-        with suppress(DecodescopeError):
-            endpoint.stop(LIMIT_S)
-        raise
 
 
 def _steps_in(duration_s: float, measured: ServerFigures) -> int:

@@ -155,7 +155,7 @@ def test_one_that_hangs_is_not_asked_again_and_found_when_it_answers(two: Server
             assert found.servers[1].running == 8.0
         asked = [path for _, path in two.https[0].asked].count("/metrics")
         slow.hangs.set()
-        door._members[0]._asking.join(10)
+        door._members[0]._asking.result(10)
         found = figures(first, door.metrics())
         assert found.servers[0].running == 8.0
     # Once when it was recognised, once before, and once while it hung.
