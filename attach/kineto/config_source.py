@@ -7,13 +7,7 @@ from dataclasses import dataclass
 
 from decodescope.attach.door import Closeable
 from decodescope.attach.kineto.daemon_socket import DaemonSocket, Datagram
-from decodescope.attach.kineto.messages import (
-    ConfigRequest,
-    Registration,
-    decode,
-    encode_config,
-    encode_count,
-)
+from decodescope.attach.kineto.messages import Message, encode_config, encode_count
 from decodescope.attach.kineto.timing import Timing
 
 _TICK_S = 0.05
@@ -70,15 +64,13 @@ class OwnDaemon(ConfigSource):
         while waiting and time.time() < last_s:
             check()
             datagram = self._socket.receive(_TICK_S)
-            message = None if datagram is None else decode(datagram.data)
-            if datagram is None or message is None:
+            if datagram is None:
                 continue
-            pid = datagram.sender_pid
-            if pid not in waiting or not isinstance(message, ConfigRequest):
-                self._answer_nothing(datagram, message)
-            elif not message.takes_window:
+            pid, message = datagram.sender_pid, datagram.message
+            if pid in waiting and message is Message.BUSY_REQUEST:
                 busy.add(pid)
-                self._answer_nothing(datagram, message)
+            if pid not in waiting or message is not Message.REQUEST:
+                self._answer_nothing(datagram)
             else:
                 start_ms = int(1000 * (together_s or time.time() + timing.lead_s))
                 if self._socket.answer(datagram, encode_config(text_at(start_ms))):
@@ -89,21 +81,23 @@ class OwnDaemon(ConfigSource):
         until_s = time.monotonic() + seconds
         while (left_s := until_s - time.monotonic()) > 0:
             datagram = self._socket.receive(left_s)
-            message = None if datagram is None else decode(datagram.data)
-            if datagram is None or message is None:
+            if datagram is None:
                 continue
             pid = datagram.sender_pid
-            if isinstance(message, ConfigRequest) and message.takes_window and pid in self._pids:
+            if datagram.message is Message.REQUEST and pid in self._pids:
                 # A process takes the oldest answer that it has, without a look at what it asked.
                 # One that an answer reached after 90 ms is an answer behind from then on, and late
                 # for each window. A request without an answer brings it up to date.
                 return frozenset({pid})
-            self._answer_nothing(datagram, message)
+            self._answer_nothing(datagram)
         return frozenset()
 
-    def _answer_nothing(self, datagram: Datagram, message: ConfigRequest | Registration) -> None:
-        nothing = encode_count(1) if isinstance(message, Registration) else encode_config("")
-        self._socket.answer(datagram, nothing)
+    def _answer_nothing(self, datagram: Datagram) -> None:
+        """Answer a message without a window; a malformed one gets no answer."""
+        if datagram.message is Message.REGISTRATION:
+            self._socket.answer(datagram, encode_count(1))
+        elif datagram.message is not None:
+            self._socket.answer(datagram, encode_config(""))
 
     def close(self) -> None:
         self._socket.close()

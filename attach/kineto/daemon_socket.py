@@ -8,9 +8,9 @@ import socket
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
-from decodescope.attach.kineto.messages import MAX_DATAGRAM_BYTES
+from decodescope.attach.door import Closeable
+from decodescope.attach.kineto.messages import MAX_DATAGRAM_BYTES, Message, decode
 
 # pid, uid and gid of a sender, filled in by the kernel (unix(7), SCM_CREDENTIALS).
 _CREDENTIALS = struct.Struct("3i")
@@ -25,6 +25,10 @@ class Datagram:
     address: bytes | str
     sender_pid: int
 
+    @property
+    def message(self) -> Message | None:
+        return decode(self.data)
+
 
 def daemon_address(socket_folder: str | None) -> bytes | str:
     """The address of the daemon: an abstract one, or a socket file where the processes have
@@ -32,7 +36,7 @@ def daemon_address(socket_folder: str | None) -> bytes | str:
     return f"{socket_folder}/{_ENDPOINT}" if socket_folder else b"\0" + _ENDPOINT.encode() + b"\0"
 
 
-class DaemonSocket:
+class DaemonSocket(Closeable):
     """The bound socket; its end removes what it bound.
 
     Raises:
@@ -50,12 +54,6 @@ class DaemonSocket:
         except BaseException:
             self._socket.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def receive(self, timeout_s: float) -> Datagram | None:
         """The next datagram of a process of this user, None if none comes in time, or one that

@@ -7,7 +7,7 @@ its body is the configuration as text, or the number of registered processes.
 """
 
 import struct
-from dataclasses import dataclass
+from enum import Enum, auto
 
 _HEADER = struct.Struct("<Q32s")
 _REQUEST = struct.Struct("<iiq")
@@ -20,55 +20,31 @@ _ACTIVITIES = 2
 MAX_DATAGRAM_BYTES = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigRequest:
-    """A process asks for a configuration; `pids` are its own and those of its ancestors."""
+class Message(Enum):
+    """A process asks for a configuration while no profiler runs in it (`REQUEST`) or while one does
+    (`BUSY_REQUEST`), or registers."""
 
-    kind: int
-    job: int
-    pids: tuple[int, ...]
-
-    @property
-    def takes_window(self) -> bool:
-        """Whether no profiler runs in the process, so that a window can be opened."""
-        return bool(self.kind & _ACTIVITIES)
+    REQUEST = auto()
+    BUSY_REQUEST = auto()
+    REGISTRATION = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Registration:
-    """A process says that it is there."""
-
-    gpu: int
-    pid: int
-    job: int
-
-
-def decode(datagram: bytes) -> ConfigRequest | Registration | None:
+def decode(datagram: bytes) -> Message | None:
     """The message in a datagram, None if it is malformed or of another type."""
     if len(datagram) < _HEADER.size:
         return None
     body_bytes, padded_type = _HEADER.unpack_from(datagram)
-    body = datagram[_HEADER.size :]
+    body, message_type = datagram[_HEADER.size :], padded_type.rstrip(b"\0")
     if body_bytes != len(body):
         return None
-    message_type, _, padding = padded_type.partition(b"\0")
-    if padding.strip(b"\0"):
-        return None
-    if message_type == _REQUEST_TYPE:
-        return _decode_request(body)
     if message_type == _REGISTRATION_TYPE and len(body) == _REGISTRATION.size:
-        return Registration(*_REGISTRATION.unpack(body))
-    return None
-
-
-def _decode_request(body: bytes) -> ConfigRequest | None:
-    if len(body) < _REQUEST.size:
+        return Message.REGISTRATION
+    if message_type != _REQUEST_TYPE or len(body) < _REQUEST.size:
         return None
-    kind, count, job = _REQUEST.unpack_from(body)
+    kind, count, _ = _REQUEST.unpack_from(body)
     if count < 1 or len(body) != _REQUEST.size + 4 * count:
         return None
-    pids = struct.unpack_from(f"<{count}i", body, _REQUEST.size)
-    return ConfigRequest(kind, job, pids)
+    return Message.REQUEST if kind & _ACTIVITIES else Message.BUSY_REQUEST
 
 
 def encode_config(config: str) -> bytes:
