@@ -10,13 +10,17 @@ from decodescope.analyzer.errors import DecodescopeError, InputError, MissingReq
 from decodescope.analyzer.io.work_folders import WorkFolder
 from decodescope.analyzer.schema.report import ObserverReport
 from decodescope.attach.door import CapturedWindow, Door, WindowPlan
-from decodescope.attach.kineto.config_source import ConfigSource, Delivery, OwnDaemon
+from decodescope.attach.kineto.config_source import (
+    DYNOLOG_PORT,
+    ConfigSource,
+    Delivery,
+    Dynolog,
+    OwnDaemon,
+)
 from decodescope.attach.kineto.daemon_socket import daemon_address
-from decodescope.attach.kineto.dynolog import PORT, Dynolog
 from decodescope.attach.kineto.processes import Process, has_ended
-from decodescope.attach.kineto.timing import LIBKINETO, Timing
 from decodescope.attach.kineto.trace_files import NoWindow, keep_traces, wait_for_traces
-from decodescope.attach.kineto.window_config import WindowConfig
+from decodescope.attach.kineto.window_config import LIBKINETO, Timing, WindowConfig
 
 # Newer versions of libkineto write nowhere else, unless the variable names another folder.
 _TRACE_FOLDER = "/tmp"
@@ -44,7 +48,7 @@ class KinetoDoor(Door):
         self,
         processes: Sequence[Process],
         all_must_ask: bool = True,
-        dynolog_port: int = PORT,
+        dynolog_port: int = DYNOLOG_PORT,
         timing: Timing = LIBKINETO,
     ) -> None:
         self._processes = tuple(processes)

@@ -12,8 +12,8 @@ import msgspec
 
 from decodescope.analyzer.errors import InputError, MissingRequirement
 from decodescope.analyzer.text.plain import plain_line
+from decodescope.attach.deadline import Deadline, TimedSocket, connect
 from decodescope.attach.servers.address import Address, parse_address
-from decodescope.attach.servers.deadline import Deadline, TimedSocket, connect
 from decodescope.attach.servers.tokens import Token
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from decodescope.analyzer.errors import InputError, MissingRequirement
 from decodescope.analyzer.modelling.config import read_model_config
-from decodescope.analyzer.text.plain import plain_line
+from decodescope.analyzer.text.formatting import shorten
 from decodescope.attach.servers.client import Answer, ServerClient
 from decodescope.attach.servers.metric_names import Engine
 from decodescope.attach.servers.metrics import engine_of, is_prometheus
@@ -59,12 +59,12 @@ class EngineServer(Struct, frozen=True):
     @property
     def title(self) -> str:
         """The engine and its version, printable."""
-        version = f" {_shown(self.version)}" if self.version else ""
+        version = f" {shorten(self.version, _MAX_SHOWN)}" if self.version else ""
         return f"{_TITLES[self.engine]}{version}"
 
     @property
     def serving(self) -> str:
-        return f", serving {_shown(self.served)}" if self.served else ""
+        return f", serving {shorten(self.served, _MAX_SHOWN)}" if self.served else ""
 
 
 def recognise(client: ServerClient) -> EngineServer:
@@ -95,7 +95,7 @@ def vllm_trace_folder(client: ServerClient) -> str | None:
         info = _object(client, "/server_info?config_format=json")
     except MissingRequirement:
         return None
-    return _text(_inner(info, "vllm_config", "profiler_config"), "torch_profiler_dir")
+    return _text(_inner(_inner(info, "vllm_config"), "profiler_config"), "torch_profiler_dir")
 
 
 def _described(
@@ -104,28 +104,23 @@ def _described(
     """The server with what its engine says at endpoints of its own."""
     served = None if model is None else model.id
     names = [] if model is None else [model.root, model.id]
-    if engine == "vllm":
-        version = _text(_object(client, "/version"), "version")
-        folder = vllm_trace_folder(client)
-        return EngineServer(engine, version, served, _model(client, names), path, folder)
     if engine == "sglang":
         info = _object(client, "/server_info") or _object(client, "/get_server_info")
-        served = served or _text(info, "served_model_name")
         return EngineServer(
             engine,
             _text(info, "version"),
-            served,
+            served or _text(info, "served_model_name"),
             _model(client, [_text(info, "model_path"), *names]),
             path,
             ranks=_count(info, "tp_size") * _count(info, "pp_size"),
             is_prefill=info.get("disaggregation_mode") == "prefill",
         )
     if engine == "llamacpp":
-        info = _object(client, "/props")
-        version = _text(info, "build_info")
+        version = _text(_object(client, "/props"), "build_info")
     else:
         version = _text(_object(client, "/version"), "version")
-    return EngineServer(engine, version, served, _model(client, names), path)
+    folder = vllm_trace_folder(client) if engine == "vllm" else None
+    return EngineServer(engine, version, served, _model(client, names), path, folder)
 
 
 def _metrics(client: ServerClient) -> tuple[str | None, bytes]:
@@ -142,10 +137,8 @@ def _metrics(client: ServerClient) -> tuple[str | None, bytes]:
 def _first_model(answer: Answer) -> Model | None:
     if answer.status in (401, 403):
         answer.required()
-    if not answer.is_success:
-        return None
     try:
-        return next(iter(answer.json(Models).data), None)
+        return next(iter(answer.json(Models).data), None) if answer.is_success else None
     except InputError:
         return None
 
@@ -159,11 +152,9 @@ def _object(client: ServerClient, path: str) -> dict[str, Any]:
         return {}
 
 
-def _inner(values: dict[str, Any], *names: str) -> dict[str, Any]:
-    for name in names:
-        inner = values.get(name)
-        values = inner if isinstance(inner, dict) else {}
-    return values
+def _inner(values: dict[str, Any], name: str) -> dict[str, Any]:
+    inner = values.get(name)
+    return inner if isinstance(inner, dict) else {}
 
 
 def _text(values: dict[str, Any], name: str) -> str | None:
@@ -190,8 +181,3 @@ def _model(client: ServerClient, names: list[str | None]) -> str | None:
                 continue
             return name
     return None
-
-
-def _shown(name: str) -> str:
-    line = plain_line(name)
-    return line if len(line) <= _MAX_SHOWN else f"{line[: _MAX_SHOWN - 1]}…"
