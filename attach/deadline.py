@@ -1,4 +1,4 @@
-"""A socket whose whole use has a time limit, however slowly the other side writes."""
+"""Sockets whose whole use has a time limit, however slowly the other side writes."""
 
 import io
 import socket

@@ -14,8 +14,8 @@ _MAX_SHOWN = 120
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server listens; `path` is what its endpoints have in front, without a "/" at the
-    end."""
+    """The address of a server; `path` precedes the paths of its endpoints and does not end with
+    "/"."""
 
     scheme: str
     host: str

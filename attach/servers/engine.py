@@ -1,4 +1,4 @@
-"""Which engine a server is, by what its endpoints say."""
+"""Recognises the engine of a server by the answers of its endpoints."""
 
 import os
 from typing import Any
@@ -31,7 +31,7 @@ _TITLES: dict[Engine, str] = {
 
 
 class Model(Struct, frozen=True):
-    """A model in the answer to /v1/models; `root` is its path or name where it was loaded from."""
+    """A model in the answer to /v1/models; `root` is the path or name it was loaded from."""
 
     id: str
     owned_by: str | None = None
@@ -43,9 +43,9 @@ class Models(Struct, frozen=True):
 
 
 class EngineServer(Struct, frozen=True):
-    """What a server is. `metrics_path` is None if it has no metrics; `trace_folder` is where its
-    profiler writes, as far as it says; `ranks` is how many files a window has, at least, and
-    `is_prefill` whether it never decodes."""
+    """A recognised server. `metrics_path` is None if it has no metrics; `trace_folder` is the
+    folder of its profiler, if the server names it. A window has at least `ranks` files. A server
+    that `is_prefill` never decodes."""
 
     engine: Engine
     version: str | None
@@ -68,7 +68,7 @@ class EngineServer(Struct, frozen=True):
 
 
 def recognise(client: ServerClient) -> EngineServer:
-    """What the server behind `client` is.
+    """The server behind `client`, by its endpoints.
 
     Raises:
         DecodescopeError: the server cannot be reached, or is no inference server.
@@ -89,8 +89,8 @@ def recognise(client: ServerClient) -> EngineServer:
 
 
 def vllm_trace_folder(client: ServerClient) -> str | None:
-    """Where vLLM's profiler writes; None if the server does not say it, or not yet: for its first
-    answer it looks at all of its machine, which takes seconds."""
+    """The folder of vLLM's profiler; None if the server does not name it, or not yet: its first
+    answer describes the whole machine and takes seconds."""
     try:
         info = _object(client, "/server_info?config_format=json")
     except MissingRequirement:
@@ -101,7 +101,7 @@ def vllm_trace_folder(client: ServerClient) -> str | None:
 def _described(
     client: ServerClient, engine: Engine, model: Model | None, path: str | None
 ) -> EngineServer:
-    """The server with what its engine says at endpoints of its own."""
+    """The server, with the answers of its engine's own endpoints."""
     served = None if model is None else model.id
     names = [] if model is None else [model.root, model.id]
     if engine == "sglang":

@@ -194,7 +194,7 @@ class _Member:
                 self._asking, self._is_late = in_daemon_thread(self._ask), False
 
     def answer(self, until_s: float) -> ServerMetrics:
-        """The metrics by second `until_s` of the monotonic clock; with why there are none."""
+        """The metrics by second `until_s` of the monotonic clock, or the last ones and a problem."""
         # One that is late already is not waited for again: the others have their pace.
         wait([self._asking], 0 if self._is_late else max(until_s - time.monotonic(), 0))
         self._is_late = not self._asking.done()
@@ -220,8 +220,8 @@ class _Member:
 
 
 class _Start:
-    """Where the windows of several servers wait for each other; one that fails before is not waited
-    for."""
+    """The point at which the windows of several servers wait for each other. A window that failed
+    before it is not waited for."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._missing = set(names)

@@ -48,8 +48,8 @@ _BY_HAND: dict[Engine, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long the door measures tokens/s on each side of a window, how often it looks at the
-    server during one, and how long it waits for the steps and for the files."""
+    """The times of a window: tokens/s are measured for `observe_s` on each side of it, the server
+    is read every `poll_s`, and the steps and the files are waited for."""
 
     observe_s: float = 1.0
     poll_s: float = 0.1

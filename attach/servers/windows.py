@@ -1,4 +1,4 @@
-"""How each engine with a profile endpoint opens a window."""
+"""The profile endpoints of engines, which open windows."""
 
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -26,7 +26,7 @@ class ProfileEndpoint(ABC):
 
     @abstractmethod
     def folder(self, plan: WindowPlan) -> Path:
-        """Where the traces of a window appear on this machine.
+        """The folder of this machine in which the traces of a window appear.
 
         Raises:
             InputError: it is not known.
@@ -163,8 +163,5 @@ def profile_endpoint(
     client: ServerClient, server: EngineServer, trace_dir: Path | None
 ) -> ProfileEndpoint | None:
     """The profile endpoint of the server's engine; None if it has none."""
-    if server.engine == "vllm":
-        return VllmEndpoint(client, server, trace_dir)
-    if server.engine == "sglang":
-        return SglangEndpoint(client, server, trace_dir)
-    return None
+    endpoint = {"vllm": VllmEndpoint, "sglang": SglangEndpoint}.get(server.engine)
+    return None if endpoint is None else endpoint(client, server, trace_dir)
