@@ -194,7 +194,7 @@ class _Member:
                 self._asking, self._is_late = in_daemon_thread(self._ask), False
 
     def answer(self, until_s: float) -> ServerMetrics:
-        """The metrics by second `until_s` of the monotonic clock, or the last ones and a problem."""
+        """The metrics by second `until_s` of the monotonic clock, or else the last known ones."""
         # One that is late already is not waited for again: the others have their pace.
         wait([self._asking], 0 if self._is_late else max(until_s - time.monotonic(), 0))
         self._is_late = not self._asking.done()

@@ -11,6 +11,7 @@ import rich_click as click
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.io.output_paths import check_writable, check_writable_in, make_folder
+from decodescope.cli.analyze import analyzed, print_report
 from decodescope.cli.app import AppOptions, app_options, show_app
 from decodescope.cli.ending import current_ending
 from decodescope.cli.given import GivenOptions, given_options
@@ -225,30 +226,20 @@ def _show(window: "CapturedWindow", facts: "Given", as_json: bool) -> None:
     """Print the report of a window, as `analyze` does that of its traces."""
     from msgspec.structs import replace as with_fields
 
+    from decodescope.analyzer.schema.report import Report
     from decodescope.analyzer.views.servers_table import servers_report_table
 
     if window.group is not None:
         print_result(_servers_report(window, window.group, facts), servers_report_table, as_json)
         return
-    if len(window.traces) == 1:
-        from decodescope import analyzer
-        from decodescope.analyzer.views.report_table import report_table
-
-        analysis = analyzer.analyze(analyzer.load(window.traces[0]), facts)
-        report = with_fields(analysis.report, observer=window.observer)
-        print_result(report, report_table, as_json)
-        return
-    from decodescope.analyzer.reports.rank_analysis import analyze_ranks
-    from decodescope.analyzer.views.ranks_table import ranks_report_table
-
-    ranks = analyze_ranks(window.traces, facts).report
+    report = analyzed(window.traces, facts).report
     observed = partial(with_fields, observer=window.observer)
-    observed_ranks = with_fields(
-        ranks,
-        ranks=tuple(with_fields(rank, report=observed(rank.report)) for rank in ranks.ranks),
-        merged=None if ranks.merged is None else observed(ranks.merged),
-    )
-    print_result(observed_ranks, ranks_report_table, as_json)
+    if isinstance(report, Report):
+        print_report(observed(report), as_json)
+        return
+    ranks = tuple(with_fields(rank, report=observed(rank.report)) for rank in report.ranks)
+    merged = None if report.merged is None else observed(report.merged)
+    print_report(with_fields(report, ranks=ranks, merged=merged), as_json)
 
 
 def _servers_report(
