@@ -4,11 +4,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from decodescope.analyzer.schema.report import ObserverReport
 from decodescope.analyzer.schema.servers_report import ServerFigures
 from decodescope.attach.servers.metrics import ServerMetrics
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.reports.servers_analysis import ServerTraces
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,23 +27,14 @@ class WindowPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class ServerWindow:
-    """The part of the server `name` in the window of a group; None for the reason in `problem`."""
-
-    name: str
-    window: "CapturedWindow | None"
-    problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class CapturedWindow:
-    """The traces of one window, one a rank, and what the target did meanwhile. Of a `group` they
-    are those of all `servers`; it is what these said in the second before."""
+    """The traces of one window, one a rank, and what the target did meanwhile. The window of a
+    `group` has the traces of all its `servers`; `group` are its figures in the second before."""
 
     traces: tuple[Path, ...]
     observer: ObserverReport
     group: ServerFigures | None = None
-    servers: tuple[ServerWindow, ...] = ()
+    servers: tuple["ServerTraces", ...] = ()
 
 
 class Closeable(ABC):

@@ -16,9 +16,10 @@ from decodescope.analyzer.errors import (
     MissingRequirement,
     known_error,
 )
+from decodescope.analyzer.reports.servers_analysis import ServerTraces
 from decodescope.analyzer.schema.report import ObserverReport
 from decodescope.analyzer.schema.servers_report import ServerFigures
-from decodescope.attach.door import CapturedWindow, Door, ServerWindow, WindowPlan
+from decodescope.attach.door import CapturedWindow, Door, WindowPlan
 from decodescope.attach.servers.figures import figures
 from decodescope.attach.servers.metrics import ServerMetrics
 from decodescope.attach.threads import in_daemon_thread
@@ -156,14 +157,16 @@ class GroupDoor(Door):
         takes: Mapping[str, Future[CapturedWindow]],
         say: Callable[[str], None],
     ) -> CapturedWindow:
-        servers = tuple(_part(door, takes.get(door.name)) for door in self._doors)
+        servers = tuple(
+            _part(door, shown, takes.get(door.name))
+            for door, shown in zip(self._doors, before.servers, strict=True)
+        )
         for one in servers:
             if one.problem:
-                say(f"no window of {one.name}: {one.problem}")
-        windows = [one.window for one in servers if one.window is not None]
-        if not windows:
+                say(f"no window of {one.figures.name}: {one.problem}")
+        observers = [one.observer for one in servers if one.observer is not None]
+        if not observers:
             next(iter(takes.values())).result()  # raises why the first has none
-        observers = [window.observer for window in windows]
         observer = ObserverReport(
             "servers",
             self.target,
@@ -171,7 +174,7 @@ class GroupDoor(Door):
             _sum([one.during_tokens_per_s for one in observers]),
             _sum([one.after_tokens_per_s for one in observers]),
         )
-        traces = tuple(path for window in windows for path in window.traces)
+        traces = tuple(path for one in servers for path in one.paths)
         return CapturedWindow(traces, observer, before, servers)
 
 
@@ -255,13 +258,14 @@ def _window_from(
         start.leave(door.name)
 
 
-def _part(door: Door, take: Future[CapturedWindow] | None) -> ServerWindow:
+def _part(door: Door, before: ServerFigures, take: Future[CapturedWindow] | None) -> ServerTraces:
     if take is None:
-        return ServerWindow(door.name, None, door.cost)
+        return ServerTraces(before, problem=door.cost)
     error = take.exception()
     if error is not None:
-        return ServerWindow(door.name, None, str(error))
-    return ServerWindow(door.name, take.result())
+        return ServerTraces(before, problem=str(error))
+    window = take.result()
+    return ServerTraces(before, window.traces, window.observer)
 
 
 def _sum(known: Sequence[float | None]) -> float | None:

@@ -22,7 +22,6 @@ from decodescope.cli.recording import recorded, recording_writer
 if TYPE_CHECKING:
     from decodescope.analyzer.recordings.writer import RecordingWriter
     from decodescope.analyzer.reports.user_facts import Given
-    from decodescope.analyzer.schema.servers_report import ServerFigures, ServersReport
     from decodescope.attach.door import CapturedWindow, Door, WindowPlan
     from decodescope.tui.model.sources import AttachSource
 
@@ -226,11 +225,13 @@ def _show(window: "CapturedWindow", facts: "Given", as_json: bool) -> None:
     """Print the report of a window, as `analyze` does that of its traces."""
     from msgspec.structs import replace as with_fields
 
+    from decodescope.analyzer.reports.servers_analysis import analyze_servers
     from decodescope.analyzer.schema.report import Report
     from decodescope.analyzer.views.servers_table import servers_report_table
 
     if window.group is not None:
-        print_result(_servers_report(window, window.group, facts), servers_report_table, as_json)
+        servers = analyze_servers(window.group, window.observer, window.servers, facts)
+        print_result(servers, servers_report_table, as_json)
         return
     report = analyzed(window.traces, facts).report
     observed = partial(with_fields, observer=window.observer)
@@ -240,17 +241,3 @@ def _show(window: "CapturedWindow", facts: "Given", as_json: bool) -> None:
     ranks = tuple(with_fields(rank, report=observed(rank.report)) for rank in report.ranks)
     merged = None if report.merged is None else observed(report.merged)
     print_report(with_fields(report, ranks=ranks, merged=merged), as_json)
-
-
-def _servers_report(
-    window: "CapturedWindow", group: "ServerFigures", facts: "Given"
-) -> "ServersReport":
-    from decodescope.analyzer.reports.servers_analysis import ServerTraces, analyze_servers
-
-    servers = [
-        ServerTraces(figures, problem=one.problem)
-        if one.window is None
-        else ServerTraces(figures, one.window.traces, one.window.observer)
-        for figures, one in zip(group.servers, window.servers, strict=True)
-    ]
-    return analyze_servers(group, window.observer, servers, facts)
