@@ -1,12 +1,15 @@
-"""Sockets whose whole use has a time limit, however slowly the other side writes."""
+"""Time limits for others: sockets whose whole use has one, and calls that may never return."""
 
 import io
 import socket
+import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from decodescope.attach.threads import in_daemon_thread
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +82,17 @@ def connect(host: str, port: int, deadline: Deadline) -> socket.socket:
             raw.close()
             raise
     raise failure
+
+
+def in_daemon_thread(call: Callable[[], T]) -> Future[T]:
+    """The result of `call`, from a thread that does not hold up the end of this process."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except Exception as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future

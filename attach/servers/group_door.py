@@ -19,10 +19,10 @@ from decodescope.analyzer.errors import (
 from decodescope.analyzer.reports.servers_analysis import ServerTraces
 from decodescope.analyzer.schema.report import ObserverReport
 from decodescope.analyzer.schema.servers_report import ServerFigures
+from decodescope.attach.deadline import in_daemon_thread
 from decodescope.attach.door import CapturedWindow, Door, WindowPlan
 from decodescope.attach.servers.figures import figures
 from decodescope.attach.servers.metrics import ServerMetrics
-from decodescope.attach.threads import in_daemon_thread
 
 # A server that answers later is shown as one that does not; it is not asked again meanwhile.
 _ANSWER_S = 2.0

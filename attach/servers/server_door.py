@@ -147,23 +147,6 @@ class ServerDoor(Door):
         say("measures tokens/s before the window")
         before = self._observed()
         plan.begin()
-        traces, during = self._recorded(endpoint, folder, plan, before, say)
-        say("measures tokens/s after the window")
-        after = None
-        with suppress(DecodescopeError):  # the window itself is there
-            after = self._observed().generated_per_s
-        observer = ObserverReport(endpoint.name, self.target, before.generated_per_s, during, after)
-        return CapturedWindow(traces, observer)
-
-    def _recorded(
-        self,
-        endpoint: ProfileEndpoint,
-        folder: TraceFolder,
-        plan: WindowPlan,
-        before: ServerFigures,
-        say: Callable[[str], None],
-    ) -> tuple[tuple[Path, ...], float | None]:
-        """The traces of one window, and tokens/s during it."""
         steps = plan.iterations or _steps_in(plan.duration_ms / 1000, before)
         if plan.iterations is None and not endpoint.ends_itself:
             # A bound: a busy server may take seconds to stop.
@@ -171,8 +154,7 @@ class ServerDoor(Door):
             say(f"records {plan.duration_ms} ms")
         else:
             say(f"records {steps} steps")
-        first, last = self._open_window(endpoint, folder, plan, steps, say)
-        during = figures(first, last)
+        during = figures(*self._open_window(endpoint, folder, plan, steps, say))
         if during.restarted:
             raise MissingRequirement(
                 f"{self._client.address.url}: the server restarted during the window; take another"
@@ -182,7 +164,14 @@ class ServerDoor(Door):
         self._awaited = None
         with suppress(DecodescopeError):  # the window itself is there
             endpoint.disarm(traces)
-        return traces, during.generated_per_s
+        say("measures tokens/s after the window")
+        after = None
+        with suppress(DecodescopeError):  # the window itself is there
+            after = self._observed().generated_per_s
+        observer = ObserverReport(
+            endpoint.name, self.target, before.generated_per_s, during.generated_per_s, after
+        )
+        return CapturedWindow(traces, observer)
 
     def _open_window(
         self,

@@ -9,8 +9,8 @@ from functools import partial
 from decodescope.analyzer.errors import known_error
 from decodescope.analyzer.protocol.attach_messages import WindowFailed, WindowTaken
 from decodescope.analyzer.protocol.messages import CaptureTrace, Progress
+from decodescope.attach.deadline import in_daemon_thread
 from decodescope.attach.door import Door, WindowPlan
-from decodescope.attach.threads import in_daemon_thread
 from decodescope.attach.watching import POLL_S, taken, target_of, watch
 from decodescope.tui.link.base import Link, LinkEvent, LinkMessage
 

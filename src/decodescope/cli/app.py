@@ -70,7 +70,11 @@ class AppOptions:
             InputError: the options contradict each other, or there is no such page.
         """
         if self.page is not None:
-            _check_page(self.page)
+            from decodescope.tui.pages.all_pages import PAGES
+
+            names = [page.name for page in PAGES]
+            if self.page not in names:
+                raise InputError(f"--page {self.page}: no such page; choose {', '.join(names)}")
         if self.size is not None and not self.once:
             raise InputError("--size: only with --once; otherwise the terminal has a size")
         if self.once:
@@ -130,14 +134,6 @@ def _end_with_server() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, name="server", daemon=True).start()
-
-
-def _check_page(page: str) -> None:
-    from decodescope.tui.pages.all_pages import PAGES
-
-    names = [page.name for page in PAGES]
-    if page not in names:
-        raise InputError(f"--page {page}: no such page; choose {', '.join(names)}")
 
 
 def _app(source: "Source", place: Place, options: AppOptions) -> "DecodescopeApp":
