@@ -9,25 +9,11 @@ from decodescope.analyzer.errors import InputError, MissingRequirement
 from decodescope.analyzer.modelling.config import read_model_config
 from decodescope.analyzer.text.formatting import shorten
 from decodescope.attach.servers.client import Answer, ServerClient
-from decodescope.attach.servers.metric_names import Engine
+from decodescope.attach.servers.engines import ENGINES, Engine
 from decodescope.attach.servers.metrics import engine_of, is_prometheus
 
 _MAX_SHOWN = 80
 _METRICS_PATHS = ("/metrics", "/prometheus/metrics")
-# `owned_by` of a model in the answer to /v1/models.
-_OWNERS: dict[str, Engine] = {
-    "vllm": "vllm",
-    "sglang": "sglang",
-    "tensorrt_llm": "trtllm",
-    "llamacpp": "llamacpp",
-}
-_TITLES: dict[Engine, str] = {
-    "vllm": "vLLM",
-    "sglang": "SGLang",
-    "trtllm": "TensorRT-LLM",
-    "llamacpp": "llama.cpp",
-    "unknown": "an unknown engine",
-}
 
 
 class Model(Struct, frozen=True):
@@ -60,7 +46,7 @@ class EngineServer(Struct, frozen=True):
     def title(self) -> str:
         """The engine and its version, printable."""
         version = f" {shorten(self.version, _MAX_SHOWN)}" if self.version else ""
-        return f"{_TITLES[self.engine]}{version}"
+        return f"{ENGINES[self.engine].title}{version}"
 
     @property
     def serving(self) -> str:
@@ -78,7 +64,8 @@ def recognise(client: ServerClient) -> EngineServer:
     path, text = _metrics(client)
     engine = engine_of(text)
     if engine is None and model is not None:
-        engine = _OWNERS.get(model.owned_by or "", "unknown")
+        owned = (name for name, facts in ENGINES.items() if facts.owner == model.owned_by)
+        engine = next(owned, "unknown")
     if engine is None and path is None:
         models.required()
         raise InputError(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from msgspec import Struct
 
 from decodescope.analyzer.errors import InputError, MissingRequirement
-from decodescope.attach.servers.metric_names import Engine, Series, metric_names
+from decodescope.attach.servers.engines import ENGINES, Engine, Series
 
 Labels = Mapping[str, str]
 Samples = Mapping[str, list[tuple[Labels, float]]]
@@ -58,9 +58,8 @@ def is_prometheus(text: bytes) -> bool:
 
 def engine_of(text: bytes) -> Engine | None:
     """The engine whose prefix begins a name of a metric; None if no known engine's does."""
-    known: tuple[Engine, ...] = ("vllm", "sglang", "trtllm", "llamacpp")
-    for engine in known:
-        if re.search(rb"^" + metric_names(engine).prefix.encode(), text, re.MULTILINE):
+    for engine, facts in ENGINES.items():
+        if engine != "unknown" and re.search(rb"^" + facts.prefix.encode(), text, re.MULTILINE):
             return engine
     return None
 
@@ -72,7 +71,7 @@ def read_metrics(text: bytes, engine: Engine, time_s: float, url: str) -> Server
         InputError: no Prometheus text.
         MissingRequirement: `prometheus_client` is not installed.
     """
-    names = metric_names(engine)
+    names = ENGINES[engine]
     samples = _samples(text, engine, url)
 
     def figure(series: Iterable[Series], join: Callable[[list[float]], float]) -> float | None:
@@ -103,7 +102,7 @@ def _samples(text: bytes, engine: Engine, url: str) -> Samples:
             "attach: the metrics of a server need prometheus-client, which is not installed; "
             "install it from a checkout with: pip install '.[attach]'"
         ) from error
-    prefix = metric_names(engine).prefix
+    prefix = ENGINES[engine].prefix
     lines = text.decode(errors="replace").splitlines()
     if engine != "unknown":  # most lines of a server are other metrics
         lines = [line for line in lines if line.startswith(prefix)]

@@ -14,8 +14,8 @@ from decodescope.analyzer.schema.servers_report import ServerFigures
 from decodescope.attach.door import CapturedWindow, Door, WindowPlan
 from decodescope.attach.servers.client import LIMIT_S, ServerClient
 from decodescope.attach.servers.engine import EngineServer, recognise
+from decodescope.attach.servers.engines import ENGINES
 from decodescope.attach.servers.figures import figures
-from decodescope.attach.servers.metric_names import Engine
 from decodescope.attach.servers.metrics import ServerMetrics, read_metrics
 from decodescope.attach.servers.trace_files import TraceFolder
 from decodescope.attach.servers.windows import (
@@ -33,17 +33,6 @@ _COST = (
     "a window slows decoding while it lasts (31 to 42 % of a PyTorch loop on an H200, more with "
     "Python stacks), and by 7 to 9 % afterwards until the server restarts"
 )
-# What starts a server with metrics, of engines that are silent without it.
-_METRICS_OPTIONS: dict[Engine, str] = {
-    "sglang": "--enable-metrics",
-    "trtllm": "return_perf_metrics: true",
-    "llamacpp": "--metrics",
-}
-_BY_HAND: dict[Engine, str] = {
-    "trtllm": "has no profile endpoint; record to a file with TLLM_TORCH_PROFILE_TRACE",
-    "llamacpp": "has no profile endpoint; record to a file with Nsight Systems",
-    "unknown": "has no known profile endpoint; record to a file with its own profiler",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +79,7 @@ class ServerDoor(Door):
         if self._endpoint is None:
             cost = f"only the metrics are read: {self._no_windows()}"
         if self._server.metrics_path is None:
-            option = _METRICS_OPTIONS.get(self._server.engine, "its metrics")
+            option = ENGINES[self._server.engine].metrics_option
             cost += f"; tokens/s is not known, as the server has to be started with {option}"
         return cost
 
@@ -269,7 +258,7 @@ class ServerDoor(Door):
             )
 
     def _no_windows(self) -> str:
-        why = _BY_HAND[self._server.engine]
+        why = ENGINES[self._server.engine].by_hand
         return f"{self._client.address.url}: {self._server.title} {why}, as docs/engines.md says"
 
 
