@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from decodescope.analyzer.recordings.writer import RecordingWriter
     from decodescope.analyzer.reports.user_facts import Given
     from decodescope.attach.door import CapturedWindow, Door, WindowPlan
+    from decodescope.attach.servers.tokens import Token
     from decodescope.tui.model.sources import AttachSource
 
 _DEFAULT_MS = 300
@@ -119,8 +120,8 @@ def attach(
     place = None if prints else showing.place()
     check_writable_in(folder, (), "--out", options.files)
     check_writable(record, "--record", options.files)
-    server = _ServerOptions(trace_dirs, token_file, token_variable)
-    with _opened(targets, everything, server) as door, recording_writer(record) as writer:
+    opened = _opened(targets, everything, trace_dirs, token_file, token_variable)
+    with opened as door, recording_writer(record) as writer:
         current_ending().finishing = f"{door.target}: its window is being closed"
         facts = replace(options, model=options.model or door.model).read()
         make_folder(folder, "--out")
@@ -154,39 +155,13 @@ def _source(
     return AttachSource(RecordingLink(link, writer), facts)
 
 
-@dataclass(frozen=True, slots=True)
-class _ServerOptions:
-    """The values of the options that are of servers alone."""
-
-    trace_dirs: tuple[Path, ...]
-    token_file: Path | None
-    token_variable: str | None
-
-    def check_unused(self) -> None:
-        """Raises `InputError` if one is given."""
-        for name, value in (
-            ("--trace-dir", next(iter(self.trace_dirs), None)),
-            ("--token-file", self.token_file),
-            ("--token-variable", self.token_variable),
-        ):
-            if value is not None:
-                raise InputError(f"{name} {value}: only with the URL of a server")
-
-    def open(self, urls: Sequence[str]) -> "Door":
-        from decodescope.attach.servers.opening import open_servers
-        from decodescope.attach.servers.tokens import Token
-
-        token = None
-        if self.token_file is not None and self.token_variable is not None:
-            raise InputError("--token-file and --token-variable: give one of the two")
-        if self.token_file is not None:
-            token = Token.from_file(self.token_file)
-        elif self.token_variable is not None:
-            token = Token.from_variable(self.token_variable)
-        return open_servers(urls, self.trace_dirs, token)
-
-
-def _opened(targets: Sequence[str], everything: bool, server: _ServerOptions) -> "Door":
+def _opened(
+    targets: Sequence[str],
+    everything: bool,
+    trace_dirs: tuple[Path, ...],
+    token_file: Path | None,
+    token_variable: str | None,
+) -> "Door":
     """The door into the targets; nothing happens to them yet."""
     urls = [target for target in targets if "://" in target]
     if bool(targets) == everything:
@@ -194,14 +169,32 @@ def _opened(targets: Sequence[str], everything: bool, server: _ServerOptions) ->
     if urls and len(targets) > len(urls):
         raise InputError(f"{urls[0]}: give servers, or ids of processes")
     if urls:
-        return server.open(urls)
-    server.check_unused()
+        from decodescope.attach.servers.opening import open_servers
+
+        return open_servers(urls, trace_dirs, _token(token_file, token_variable))
+    for name, value in (
+        ("--trace-dir", next(iter(trace_dirs), None)),
+        ("--token-file", token_file),
+        ("--token-variable", token_variable),
+    ):
+        if value is not None:
+            raise InputError(f"{name} {value}: only with the URL of a server")
     from decodescope.attach.kineto.kineto_door import KinetoDoor
     from decodescope.attach.kineto.targets import all_processes, job_processes
 
     if everything:
         return KinetoDoor(all_processes(), all_must_ask=False)
     return KinetoDoor(job_processes([_pid(target) for target in targets]))
+
+
+def _token(file: Path | None, variable: str | None) -> "Token | None":
+    from decodescope.attach.servers.tokens import Token
+
+    if file is not None and variable is not None:
+        raise InputError("--token-file and --token-variable: give one of the two")
+    if file is not None:
+        return Token.from_file(file)
+    return None if variable is None else Token.from_variable(variable)
 
 
 def _pid(target: str) -> int:
