@@ -17,8 +17,13 @@ from msgspec import Meta, Struct
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.attach.deadline import Deadline, TimedSocket, connect
 from decodescope.attach.door import Closeable
-from decodescope.attach.kineto.daemon_socket import DaemonSocket, Datagram
-from decodescope.attach.kineto.messages import Message, encode_config, encode_count
+from decodescope.attach.kineto.daemon_socket import (
+    DaemonSocket,
+    Datagram,
+    Message,
+    encode_config,
+    encode_count,
+)
 from decodescope.attach.kineto.window_config import Timing
 
 DYNOLOG_PORT = 1778

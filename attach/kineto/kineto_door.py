@@ -183,11 +183,7 @@ def _require_running(processes: Iterable[Process]) -> None:
 
 
 def _common(processes: Sequence[Process], variable: str) -> str | None:
-    """The value of an environment variable that all processes have.
-
-    Raises:
-        InputError: they have different ones.
-    """
+    """The value of an environment variable, which must be the same in all processes."""
     values = {process.environment.get(variable) or None for process in processes}
     if len(values) > 1:
         raise InputError(

@@ -244,11 +244,6 @@ class _Start:
 def _window_from(
     start: _Start, door: Door, plan: WindowPlan, say: Callable[[str], None]
 ) -> CapturedWindow:
-    """The window of one server.
-
-    Raises:
-        DecodescopeError: it has none.
-    """
     try:
         plan = replace(plan, begin=partial(start.wait, door.name))
         return door.window(plan, lambda stage: say(f"{door.name}: {stage}"))

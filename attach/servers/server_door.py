@@ -229,11 +229,7 @@ class ServerDoor(Door):
         return figures(first, self.metrics())
 
     def _sleep(self, seconds: float) -> None:
-        """Wait, unless the door is closed.
-
-        Raises:
-            DecodescopeError: it is.
-        """
+        """Wait; an error if the door is closed meanwhile."""
         left_s = seconds
         while left_s > 0:
             if self._closed.is_set():

@@ -13,7 +13,7 @@ import pytest
 
 from decodescope.attach.door import WindowPlan
 from decodescope.attach.kineto.kineto_door import KinetoDoor
-from decodescope.attach.kineto.targets import job_processes
+from decodescope.attach.kineto.processes import job_processes
 from decodescope.attach.kineto.window_config import Timing
 from tests.helpers.libkineto import fake_process
 

@@ -5,7 +5,7 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.attach.kineto.messages import Message, decode, encode_config, encode_count
+from decodescope.attach.kineto.daemon_socket import Message, decode, encode_config, encode_count
 from tests.helpers.libkineto import header, registration, request
 
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)

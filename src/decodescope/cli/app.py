@@ -159,11 +159,6 @@ def _app(source: "Source", place: Place, options: AppOptions) -> "DecodescopeApp
 
 
 def _working_folder() -> Path:
-    """The folder that the app lists and writes to.
-
-    Raises:
-        InputError: the folder was deleted.
-    """
     try:
         return Path.cwd()
     except FileNotFoundError:

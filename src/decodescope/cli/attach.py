@@ -180,7 +180,7 @@ def _opened(
         if value is not None:
             raise InputError(f"{name} {value}: only with the URL of a server")
     from decodescope.attach.kineto.kineto_door import KinetoDoor
-    from decodescope.attach.kineto.targets import all_processes, job_processes
+    from decodescope.attach.kineto.processes import all_processes, job_processes
 
     if everything:
         return KinetoDoor(all_processes(), all_must_ask=False)

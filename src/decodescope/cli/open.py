@@ -84,12 +84,7 @@ def _is_stdin(path: Path) -> bool:
 
 @contextmanager
 def _pipes_in_files(paths: Sequence[Path]) -> Iterator[tuple[Path, ...]]:
-    """The paths, with a temporary file for each pipe: the app reads a trace more than once.
-
-    Raises:
-        InputError: there is no room for the copy.
-        TraceError: a pipe gives no bytes or too many.
-    """
+    """The paths, with a temporary file for each pipe: the app reads a trace more than once."""
     from decodescope.analyzer.readers.byte_source import open_source
 
     pipes = {path for path in paths if _is_stdin(path) or not path.is_file()}
