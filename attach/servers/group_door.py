@@ -128,7 +128,7 @@ class GroupDoor(Door):
             door.close()
 
     def _plan_of(self, door: Door, plan: WindowPlan) -> WindowPlan:
-        """A server that writes to the folder it is told gets one of its own."""
+        """A plan for one server; if it writes to the folder it is told, that is its own."""
         return replace(plan, folder=plan.folder / door.name.replace("/", "_").replace(":", "-"))
 
     def _refuse_shared_folders(self, plans: dict[str, WindowPlan]) -> None:
@@ -247,8 +247,6 @@ def _window_from(
     try:
         plan = replace(plan, begin=partial(start.wait, door.name))
         return door.window(plan, lambda stage: say(f"{door.name}: {stage}"))
-    except Exception as error:
-        raise known_error(error) from error
     finally:
         start.leave(door.name)
 
@@ -256,10 +254,10 @@ def _window_from(
 def _part(door: Door, before: ServerFigures, take: Future[CapturedWindow] | None) -> ServerTraces:
     if take is None:
         return ServerTraces(before, problem=door.cost)
-    error = take.exception()
-    if error is not None:
-        return ServerTraces(before, problem=str(error))
-    window = take.result()
+    try:
+        window = take.result()
+    except Exception as error:
+        return ServerTraces(before, problem=str(known_error(error)))
     return ServerTraces(before, window.traces, window.observer)
 
 
