@@ -60,11 +60,6 @@ class Door(Closeable):
         """The target in words: "vLLM 0.32.0 at http://127.0.0.1:8000, serving tiny"."""
 
     @property
-    def name(self) -> str:
-        """A short name of the target, which tells it from others: "127.0.0.1:8000"."""
-        return self.target
-
-    @property
     @abstractmethod
     def cost(self) -> str:
         """The cost of a window to the target, in one line that is said before the first one."""
@@ -78,11 +73,6 @@ class Door(Closeable):
     def has_windows(self) -> bool:
         """Whether the target can be asked for windows; it may still refuse one."""
         return True
-
-    def trace_folder(self, plan: WindowPlan) -> Path | None:
-        """The folder in which the target writes the traces of a window; None if nobody else can
-        write there, or it is not known."""
-        return None
 
     def metrics(self) -> ServerMetrics | None:
         """The metrics of the target now, also during a window; None if it has none, as a process.

@@ -23,6 +23,7 @@ from decodescope.attach.deadline import in_daemon_thread
 from decodescope.attach.door import CapturedWindow, Door, WindowPlan
 from decodescope.attach.servers.figures import figures
 from decodescope.attach.servers.metrics import ServerMetrics
+from decodescope.attach.servers.server_door import ServerDoor
 
 # A server that answers later is shown as one that does not; it is not asked again meanwhile.
 _ANSWER_S = 2.0
@@ -41,14 +42,17 @@ class GroupDoor(Door):
     """
 
     def __init__(
-        self, doors: Sequence[Door], answer_s: float = _ANSWER_S, observe_s: float = _OBSERVE_S
+        self,
+        doors: Sequence[ServerDoor],
+        answer_s: float = _ANSWER_S,
+        observe_s: float = _OBSERVE_S,
     ) -> None:
         self._members = tuple(_Member(door) for door in doors)
         self._answer_s, self._observe_s = answer_s, observe_s
         self._closed = threading.Event()
 
     @property
-    def _doors(self) -> tuple[Door, ...]:
+    def _doors(self) -> tuple[ServerDoor, ...]:
         return tuple(member.door for member in self._members)
 
     @property
@@ -76,7 +80,7 @@ class GroupDoor(Door):
         return bool(self._with_windows)
 
     @property
-    def _with_windows(self) -> tuple[Door, ...]:
+    def _with_windows(self) -> tuple[ServerDoor, ...]:
         return tuple(door for door in self._doors if door.has_windows)
 
     def metrics(self) -> ServerMetrics:
@@ -127,7 +131,7 @@ class GroupDoor(Door):
         for door in self._doors:
             door.close()
 
-    def _plan_of(self, door: Door, plan: WindowPlan) -> WindowPlan:
+    def _plan_of(self, door: ServerDoor, plan: WindowPlan) -> WindowPlan:
         """A plan for one server; if it writes to the folder it is told, that is its own."""
         return replace(plan, folder=plan.folder / door.name.replace("/", "_").replace(":", "-"))
 
@@ -181,7 +185,7 @@ class GroupDoor(Door):
 class _Member:
     """A server of a group, and the last metrics that it gave."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: ServerDoor) -> None:
         self.door = door
         self._last = ServerMetrics(time.monotonic(), name=door.name)
         self._asking = Future[None]()
@@ -217,9 +221,8 @@ class _Member:
             self._last = with_fields(self._last, problem=str(known_error(error)))
             self._is_known = False
         else:
-            if metrics is not None:
-                self._is_known = not figures(self._last, metrics).restarted
-                self._last = with_fields(metrics, name=self.door.name)
+            self._is_known = not figures(self._last, metrics).restarted
+            self._last = with_fields(metrics, name=self.door.name)
 
 
 class _Start:
@@ -242,7 +245,7 @@ class _Start:
 
 
 def _window_from(
-    start: _Start, door: Door, plan: WindowPlan, say: Callable[[str], None]
+    start: _Start, door: ServerDoor, plan: WindowPlan, say: Callable[[str], None]
 ) -> CapturedWindow:
     try:
         plan = replace(plan, begin=partial(start.wait, door.name))
@@ -251,7 +254,9 @@ def _window_from(
         start.leave(door.name)
 
 
-def _part(door: Door, before: ServerFigures, take: Future[CapturedWindow] | None) -> ServerTraces:
+def _part(
+    door: ServerDoor, before: ServerFigures, take: Future[CapturedWindow] | None
+) -> ServerTraces:
     if take is None:
         return ServerTraces(before, problem=door.cost)
     try:

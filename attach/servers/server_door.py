@@ -71,6 +71,7 @@ class ServerDoor(Door):
 
     @property
     def name(self) -> str:
+        """The host and the port, which tell the server from others: "127.0.0.1:8000"."""
         return self._client.address.url.partition("://")[2]
 
     @property
@@ -111,6 +112,8 @@ class ServerDoor(Door):
         self._endpoint = profile_endpoint(self._client, self._server, self._trace_dir)
 
     def trace_folder(self, plan: WindowPlan) -> Path | None:
+        """The folder in which the server writes the traces of a window; None if that is not
+        known."""
         with suppress(InputError):  # `window` raises it
             return None if self._endpoint is None else self._endpoint.folder(plan)
         return None

@@ -8,7 +8,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from decodescope.attach.door import Door
 from decodescope.attach.servers.address import parse_address
 from decodescope.attach.servers.client import ServerClient
 from decodescope.attach.servers.engine import recognise
@@ -84,7 +83,7 @@ class Servers:
     def door(self, answer_s: float = 5.0) -> GroupDoor:
         return GroupDoor(self.doors(), answer_s, QUICK.observe_s)
 
-    def doors(self) -> list[Door]:
+    def doors(self) -> list[ServerDoor]:
         clients = [ServerClient(parse_address(url)) for url in self.urls]
         return [
             ServerDoor(client, recognise(client), folder, QUICK)
