@@ -7,6 +7,7 @@ from concurrent.futures import Future, wait
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace as with_fields
 
@@ -16,7 +17,6 @@ from decodescope.analyzer.errors import (
     MissingRequirement,
     known_error,
 )
-from decodescope.analyzer.reports.servers_analysis import ServerTraces
 from decodescope.analyzer.schema.report import ObserverReport
 from decodescope.analyzer.schema.servers_report import ServerFigures
 from decodescope.attach.deadline import in_daemon_thread
@@ -24,6 +24,9 @@ from decodescope.attach.door import CapturedWindow, Door, WindowPlan
 from decodescope.attach.servers.figures import figures
 from decodescope.attach.servers.metrics import ServerMetrics
 from decodescope.attach.servers.server_door import ServerDoor
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.reports.servers_analysis import ServerTraces
 
 # A server that answers later is shown as one that does not; it is not asked again meanwhile.
 _ANSWER_S = 2.0
@@ -256,7 +259,10 @@ def _window_from(
 
 def _part(
     door: ServerDoor, before: ServerFigures, take: Future[CapturedWindow] | None
-) -> ServerTraces:
+) -> "ServerTraces":
+    # Its module is slow to import, and the first message comes before a window.
+    from decodescope.analyzer.reports.servers_analysis import ServerTraces
+
     if take is None:
         return ServerTraces(before, problem=door.cost)
     try:

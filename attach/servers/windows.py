@@ -119,10 +119,6 @@ class SglangEndpoint(ProfileEndpoint):
     name = "sglang"
     ends_itself = True
 
-    @property
-    def _stage(self) -> str:
-        return "prefill" if self._server.is_prefill else "decode"
-
     def folder(self, plan: WindowPlan) -> Path:
         if self._trace_dir is None and not self._client.address.is_local:
             raise InputError(
@@ -141,7 +137,7 @@ class SglangEndpoint(ProfileEndpoint):
             "num_steps": steps,
             "activities": ["CPU", "GPU"],
             "profile_by_stage": True,
-            "profile_stages": [self._stage],
+            "profile_stages": ["prefill" if self._server.is_prefill else "decode"],
             "with_stack": False,
             "record_shapes": False,
         }
