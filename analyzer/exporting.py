@@ -18,53 +18,41 @@ Target = Literal["chrome", "html", "csv"]
 
 
 def export_analysis(
-    analysis: Analysis,
+    analysed: Analysis | RanksAnalysis,
     target: Target,
     path: Path,
     by: str = "kernel",
     ranks: RanksReport | None = None,
 ) -> None:
-    """Write `path`, whole or not at all; `by` is what each row of a CSV describes. If the analysis
-    is of merged `ranks`, a page also says who waits for whom.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
-    if target == "chrome":
-        export_chrome(analysis, path)
-    elif target == "html":
-        name = source_name(analysis) if ranks is None else "all ranks"
-        title = name if ranks is None else ranks_title(ranks)
-        page = html_page(title, {name: analysis}, ranks=ranks)
-        write_atomically(path, page.encode(errors="replace"))
-    else:
-        write_atomically(path, render_csv(analysis.report, by).encode(errors="replace"))
-
-
-def export_ranks(across: RanksAnalysis, target: Target, path: Path, by: str = "kernel") -> None:
-    """Write `path`, whole or not at all: a page of each rank and of all, the Chrome trace of all on
-    one clock, or a table of it.
+    """Write `path`, whole or not at all; `by` is what each row of a CSV describes. Of several
+    ranks, a Chrome trace and a CSV are of all on one clock. `ranks` are those of an analysis of a
+    merged trace.
 
     Raises:
         InputError: the file cannot be written, or the ranks share no clock.
     """
     if target == "html":
-        write_atomically(path, ranks_page(across).encode(errors="replace"))
+        write_atomically(path, analysis_page(analysed, ranks).encode(errors="replace"))
         return
-    merged = across.all_merged(target)
-    export_analysis(merged, target, path, by, across.report)
+    analysis = analysed.all_merged(target) if isinstance(analysed, RanksAnalysis) else analysed
+    if target == "chrome":
+        export_chrome(analysis, path)
+    else:
+        write_atomically(path, render_csv(analysis.report, by).encode(errors="replace"))
 
 
-def ranks_page(across: RanksAnalysis) -> str:
-    """An HTML page with one view for each rank and one of all, and who waits for whom."""
-    analyses = {f"rank {rank}": analysis for rank, analysis in across.alone()}
-    if across.merged is not None:
-        analyses["all ranks"] = across.merged
-    return html_page(ranks_title(across.report), analyses, ranks=across.report)
-
-
-def ranks_title(ranks: RanksReport) -> str:
-    return f"{len(ranks.ranks)} ranks"
+def analysis_page(analysed: Analysis | RanksAnalysis, ranks: RanksReport | None = None) -> str:
+    """An HTML page of one trace, or with one view for each rank and one of all; of several ranks,
+    also who waits for whom. `ranks` are those of an analysis of a merged trace."""
+    if isinstance(analysed, RanksAnalysis):
+        ranks = analysed.report
+        analyses = {f"rank {rank}": analysis for rank, analysis in analysed.alone()}
+        if analysed.merged is not None:
+            analyses["all ranks"] = analysed.merged
+    else:
+        analyses = {source_name(analysed) if ranks is None else "all ranks": analysed}
+    title = next(iter(analyses)) if ranks is None else f"{len(ranks.ranks)} ranks"
+    return html_page(title, analyses, ranks=ranks)
 
 
 def source_name(analysis: Analysis) -> str:

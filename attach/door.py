@@ -4,12 +4,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from decodescope.analyzer.schema.report import ObserverReport
 from decodescope.analyzer.schema.servers_report import ServerFigures
 from decodescope.attach.servers.metrics import ServerMetrics
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.reports.servers_analysis import ServerTraces
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,23 +27,14 @@ class WindowPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class ServerWindow:
-    """The part of the server `name` in the window of a group; None for the reason in `problem`."""
-
-    name: str
-    window: "CapturedWindow | None"
-    problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class CapturedWindow:
-    """The traces of one window, one a rank, and what the target did meanwhile. Of a `group` they
-    are those of all `servers`; it is what these said in the second before."""
+    """The traces of one window, one a rank, and what the target did meanwhile. The window of a
+    `group` has the traces of all its `servers`; `group` are its figures in the second before."""
 
     traces: tuple[Path, ...]
     observer: ObserverReport
     group: ServerFigures | None = None
-    servers: tuple[ServerWindow, ...] = ()
+    servers: tuple["ServerTraces", ...] = ()
 
 
 class Closeable(ABC):
@@ -54,12 +47,7 @@ class Closeable(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
@@ -70,11 +58,6 @@ class Door(Closeable):
     @abstractmethod
     def target(self) -> str:
         """The target in words: "vLLM 0.32.0 at http://127.0.0.1:8000, serving tiny"."""
-
-    @property
-    def name(self) -> str:
-        """A short name of the target, which tells it from others: "127.0.0.1:8000"."""
-        return self.target
 
     @property
     @abstractmethod
@@ -90,11 +73,6 @@ class Door(Closeable):
     def has_windows(self) -> bool:
         """Whether the target can be asked for windows; it may still refuse one."""
         return True
-
-    def trace_folder(self, plan: WindowPlan) -> Path | None:
-        """The folder in which the target writes the traces of a window; None if nobody else can
-        write there, or it is not known."""
-        return None
 
     def metrics(self) -> ServerMetrics | None:
         """The metrics of the target now, also during a window; None if it has none, as a process.

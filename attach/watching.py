@@ -26,9 +26,7 @@ def target_of(door: Door, plan: WindowPlan) -> Target:
 def taken(window: CapturedWindow) -> WindowTaken:
     """The message that a window is there."""
     servers = tuple(
-        TracesOf(one.name, len(one.window.traces))
-        for one in window.servers
-        if one.window is not None
+        TracesOf(one.figures.name, len(one.paths)) for one in window.servers if one.paths
     )
     return WindowTaken(tuple(map(str, window.traces)), window.observer, servers)
 

@@ -1,22 +1,37 @@
-"""How a configuration reaches processes: through a socket of our own, or through dynolog."""
+"""How a configuration reaches processes: through a socket of our own, or through dynolog.
 
+dynolog listens on TCP port 1778; a message is its length (`<i`) and JSON, and so is the answer.
+Source: facebookincubator/dynolog `SimpleJsonServerInl.h`, `gputrace.rs`.
+"""
+
+import struct
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import Annotated
 
+import msgspec
+from msgspec import Meta, Struct
+
+from decodescope.analyzer.errors import DecodescopeError
+from decodescope.attach.deadline import Deadline, TimedSocket, connect
 from decodescope.attach.door import Closeable
-from decodescope.attach.kineto.daemon_socket import DaemonSocket, Datagram
-from decodescope.attach.kineto.messages import (
-    ConfigRequest,
-    Registration,
-    decode,
+from decodescope.attach.kineto.daemon_socket import (
+    DaemonSocket,
+    Datagram,
+    Message,
     encode_config,
     encode_count,
 )
-from decodescope.attach.kineto.timing import Timing
+from decodescope.attach.kineto.window_config import Timing
 
+DYNOLOG_PORT = 1778
 _TICK_S = 0.05
+_LENGTH = struct.Struct("<i")
+_MAX_ANSWER_BYTES = 1 << 20
+_TIMEOUT_S = 2.0
+_Pid = Annotated[int, Meta(ge=0)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +85,13 @@ class OwnDaemon(ConfigSource):
         while waiting and time.time() < last_s:
             check()
             datagram = self._socket.receive(_TICK_S)
-            message = None if datagram is None else decode(datagram.data)
-            if datagram is None or message is None:
+            if datagram is None:
                 continue
-            pid = datagram.sender_pid
-            if pid not in waiting or not isinstance(message, ConfigRequest):
-                self._answer_nothing(datagram, message)
-            elif not message.takes_window:
+            pid, message = datagram.sender_pid, datagram.message
+            if pid in waiting and message is Message.BUSY_REQUEST:
                 busy.add(pid)
-                self._answer_nothing(datagram, message)
+            if pid not in waiting or message is not Message.REQUEST:
+                self._answer_nothing(datagram)
             else:
                 start_ms = int(1000 * (together_s or time.time() + timing.lead_s))
                 if self._socket.answer(datagram, encode_config(text_at(start_ms))):
@@ -89,21 +102,92 @@ class OwnDaemon(ConfigSource):
         until_s = time.monotonic() + seconds
         while (left_s := until_s - time.monotonic()) > 0:
             datagram = self._socket.receive(left_s)
-            message = None if datagram is None else decode(datagram.data)
-            if datagram is None or message is None:
+            if datagram is None:
                 continue
             pid = datagram.sender_pid
-            if isinstance(message, ConfigRequest) and message.takes_window and pid in self._pids:
+            if datagram.message is Message.REQUEST and pid in self._pids:
                 # A process takes the oldest answer that it has, without a look at what it asked.
                 # One that an answer reached after 90 ms is an answer behind from then on, and late
                 # for each window. A request without an answer brings it up to date.
                 return frozenset({pid})
-            self._answer_nothing(datagram, message)
+            self._answer_nothing(datagram)
         return frozenset()
 
-    def _answer_nothing(self, datagram: Datagram, message: ConfigRequest | Registration) -> None:
-        nothing = encode_count(1) if isinstance(message, Registration) else encode_config("")
-        self._socket.answer(datagram, nothing)
+    def _answer_nothing(self, datagram: Datagram) -> None:
+        """Answer a message without a window; a malformed one gets no answer."""
+        if datagram.message is Message.REGISTRATION:
+            self._socket.answer(datagram, encode_count(1))
+        elif datagram.message is not None:
+            self._socket.answer(datagram, encode_config(""))
 
     def close(self) -> None:
         self._socket.close()
+
+
+class _Answer(Struct, rename="camel"):
+    activity_profilers_triggered: tuple[_Pid, ...]
+    processes_matched: tuple[_Pid, ...] = ()
+
+
+class Dynolog(ConfigSource):
+    """The dynolog of this machine; `jobs` has the job id of each process.
+
+    Raises:
+        DecodescopeError: nothing that speaks dynolog's protocol answers at `port`.
+    """
+
+    def __init__(self, jobs: dict[int, int], port: int, timing: Timing) -> None:
+        self._jobs, self._port, self._timing = jobs, port, timing
+        self._ask({"fn": "getVersion"})
+
+    def deliver(
+        self, pids: Collection[int], text_at: Callable[[int], str], check: Callable[[], None]
+    ) -> Delivery:
+        """As in `ConfigSource`; the window begins when each process has asked dynolog once."""
+        check()
+        start_ms = int(1000 * (time.time() + self._timing.poll_s + self._timing.lead_s))
+        triggered, matched = set[int](), set[int]()
+        for job in sorted({self._jobs[pid] for pid in pids}):
+            request = {
+                "fn": "setKinetOnDemandRequest",
+                "config": text_at(start_ms),
+                "job_id": job,
+                "pids": sorted(pid for pid in pids if self._jobs[pid] == job),
+                "process_limit": len(pids),
+            }
+            try:
+                answer = msgspec.json.decode(self._ask(request), type=_Answer)
+            except msgspec.DecodeError as error:
+                raise DecodescopeError(
+                    f"dynolog at port {self._port}: refused the window, or is too old to open one; "
+                    "look at its log"
+                ) from error
+            triggered.update(answer.activity_profilers_triggered)
+            matched.update(answer.processes_matched)
+        wanted = frozenset(pids)
+        return Delivery(start_ms, wanted & triggered, (wanted & matched) - triggered)
+
+    def serve(self, seconds: float) -> frozenset[int]:
+        """As in `ConfigSource`; who asks dynolog is not known."""
+        time.sleep(seconds)
+        return frozenset()
+
+    def close(self) -> None:
+        """Nothing is open between two messages."""
+
+    def _ask(self, request: dict[str, object]) -> bytes:
+        message, deadline = msgspec.json.encode(request), Deadline.after(_TIMEOUT_S)
+        try:
+            with connect("127.0.0.1", self._port, deadline) as connection:
+                timed = TimedSocket(connection, deadline)
+                timed.sendall(_LENGTH.pack(len(message)) + message)
+                file = timed.makefile("rb")
+                (length,) = _LENGTH.unpack(file.read(_LENGTH.size))
+                answer = file.read(length) if 0 < length <= _MAX_ANSWER_BYTES else b""
+                if len(answer) != length:
+                    raise EOFError
+                return answer
+        except (OSError, EOFError, struct.error) as error:
+            raise DecodescopeError(
+                f"port {self._port}: dynolog does not answer; look whether it runs"
+            ) from error

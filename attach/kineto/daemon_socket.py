@@ -1,4 +1,10 @@
-"""The datagram socket that libkineto's processes send to; only those of the same user are heard."""
+"""The datagram socket that libkineto's processes send to; only those of the same user are heard.
+
+A message is a header (`<Q32s`: bytes of the body, type padded with zeros) and a body. A process
+sends `req` (`<iiq`: kind, count of pids, job; then the pids, its own first) to ask for a
+configuration, and once `ctxt` (`<iiq`: GPU, pid, job) to register. The answer has the same type;
+its body is the configuration as text, or the number of registered processes.
+"""
 
 import contextlib
 import errno
@@ -7,14 +13,32 @@ import select
 import socket
 import struct
 from dataclasses import dataclass
+from enum import Enum, auto
 from pathlib import Path
-from typing import Self
 
-from decodescope.attach.kineto.messages import MAX_DATAGRAM_BYTES
+from decodescope.attach.door import Closeable
 
 # pid, uid and gid of a sender, filled in by the kernel (unix(7), SCM_CREDENTIALS).
 _CREDENTIALS = struct.Struct("3i")
 _ENDPOINT = "dynolog"
+_HEADER = struct.Struct("<Q32s")
+_REQUEST = struct.Struct("<iiq")
+_REGISTRATION = struct.Struct("<iiq")
+_COUNT = struct.Struct("<i")
+_REQUEST_TYPE, _REGISTRATION_TYPE = b"req", b"ctxt"
+# The bit of a request's kind that asks for windows; a process whose profiler runs leaves it out.
+_ACTIVITIES = 2
+# A process has far fewer ancestors.
+MAX_DATAGRAM_BYTES = 1 << 16
+
+
+class Message(Enum):
+    """A process asks for a configuration while no profiler runs in it (`REQUEST`) or while one does
+    (`BUSY_REQUEST`), or registers."""
+
+    REQUEST = auto()
+    BUSY_REQUEST = auto()
+    REGISTRATION = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +49,42 @@ class Datagram:
     address: bytes | str
     sender_pid: int
 
+    @property
+    def message(self) -> Message | None:
+        return decode(self.data)
+
+
+def decode(datagram: bytes) -> Message | None:
+    """The message in a datagram, None if it is malformed or of another type."""
+    if len(datagram) < _HEADER.size:
+        return None
+    body_bytes, padded_type = _HEADER.unpack_from(datagram)
+    body, message_type = datagram[_HEADER.size :], padded_type.rstrip(b"\0")
+    if body_bytes != len(body):
+        return None
+    if message_type == _REGISTRATION_TYPE and len(body) == _REGISTRATION.size:
+        return Message.REGISTRATION
+    if message_type != _REQUEST_TYPE or len(body) < _REQUEST.size:
+        return None
+    kind, count, _ = _REQUEST.unpack_from(body)
+    if count < 1 or len(body) != _REQUEST.size + 4 * count:
+        return None
+    return Message.REQUEST if kind & _ACTIVITIES else Message.BUSY_REQUEST
+
+
+def encode_config(config: str) -> bytes:
+    """The answer to a request: a configuration, "" for none."""
+    return _encode(_REQUEST_TYPE, config.encode())
+
+
+def encode_count(processes: int) -> bytes:
+    """The answer to a registration: the number of registered processes."""
+    return _encode(_REGISTRATION_TYPE, _COUNT.pack(processes))
+
+
+def _encode(message_type: bytes, body: bytes) -> bytes:
+    return _HEADER.pack(len(body), message_type) + body
+
 
 def daemon_address(socket_folder: str | None) -> bytes | str:
     """The address of the daemon: an abstract one, or a socket file where the processes have
@@ -32,7 +92,7 @@ def daemon_address(socket_folder: str | None) -> bytes | str:
     return f"{socket_folder}/{_ENDPOINT}" if socket_folder else b"\0" + _ENDPOINT.encode() + b"\0"
 
 
-class DaemonSocket:
+class DaemonSocket(Closeable):
     """The bound socket; its end removes what it bound.
 
     Raises:
@@ -50,12 +110,6 @@ class DaemonSocket:
         except BaseException:
             self._socket.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def receive(self, timeout_s: float) -> Datagram | None:
         """The next datagram of a process of this user, None if none comes in time, or one that

@@ -4,19 +4,24 @@ import errno
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
 from decodescope.analyzer.io.work_folders import WorkFolder
 from decodescope.analyzer.schema.report import ObserverReport
 from decodescope.attach.door import CapturedWindow, Door, WindowPlan
-from decodescope.attach.kineto.config_source import ConfigSource, Delivery, OwnDaemon
+from decodescope.attach.kineto.config_source import (
+    DYNOLOG_PORT,
+    ConfigSource,
+    Delivery,
+    Dynolog,
+    OwnDaemon,
+)
 from decodescope.attach.kineto.daemon_socket import daemon_address
-from decodescope.attach.kineto.dynolog import PORT, Dynolog
 from decodescope.attach.kineto.processes import Process, has_ended
-from decodescope.attach.kineto.timing import LIBKINETO, Timing
 from decodescope.attach.kineto.trace_files import NoWindow, keep_traces, wait_for_traces
-from decodescope.attach.kineto.window_config import WindowConfig
+from decodescope.attach.kineto.window_config import LIBKINETO, Timing, WindowConfig
 
 # Newer versions of libkineto write nowhere else, unless the variable names another folder.
 _TRACE_FOLDER = "/tmp"
@@ -24,8 +29,6 @@ _TRACE_FOLDER_VARIABLE = "KINETO_ONDEMAND_TRACE_DIR"
 _SOCKET_FOLDER_VARIABLE = "KINETO_IPC_SOCKET_DIR"
 _JOB_VARIABLE = "SLURM_JOB_ID"
 _MIN_FREE_BYTES = 64 << 20
-# On a busy machine, a process may look at a configuration too late.
-_ATTEMPTS = 2
 # A configuration is lines of text, and libkineto puts the process id before the first suffix.
 _NO_PART_OF_A_VALUE = ("=", "#", "\n", ".json")
 
@@ -44,7 +47,7 @@ class KinetoDoor(Door):
         self,
         processes: Sequence[Process],
         all_must_ask: bool = True,
-        dynolog_port: int = PORT,
+        dynolog_port: int = DYNOLOG_PORT,
         timing: Timing = LIBKINETO,
     ) -> None:
         self._processes = tuple(processes)
@@ -82,21 +85,19 @@ class KinetoDoor(Door):
         _require_running(self._required)
         with self._work_folder() as folder, self._config_source() as source:
             say(f"waiting for {self.target} to ask for a window, every 5 s")
-            for attempt in range(1, _ATTEMPTS + 1):
-                try:
-                    return self._attempt(plan, folder / f"window-{attempt}.json", source, say)
-                except NoWindow:
-                    if attempt == _ATTEMPTS:
-                        raise
-                    say("a process was too late for the window; waiting for another one")
-        raise AssertionError("the last attempt returns or raises")
+            try:
+                return self._attempt(plan, folder / "window-1.json", source, say)
+            except NoWindow:
+                # On a busy machine, a process may look at a configuration too late.
+                say("a process was too late for the window; waiting for another one")
+                return self._attempt(plan, folder / "window-2.json", source, say)
 
     def _attempt(
         self, plan: WindowPlan, log_file: Path, source: ConfigSource, say: Callable[[str], None]
     ) -> CapturedWindow:
-        def config_at(start_ms: int) -> WindowConfig:
-            return WindowConfig(log_file, start_ms, plan.duration_ms, plan.iterations)
-
+        config_at = partial(
+            WindowConfig, log_file, duration_ms=plan.duration_ms, iterations=plan.iterations
+        )
         delivery = source.deliver(
             [process.pid for process in self._processes],
             lambda start_ms: config_at(start_ms).text(),
@@ -182,11 +183,7 @@ def _require_running(processes: Iterable[Process]) -> None:
 
 
 def _common(processes: Sequence[Process], variable: str) -> str | None:
-    """The value of an environment variable that all processes have.
-
-    Raises:
-        InputError: they have different ones.
-    """
+    """The value of an environment variable, which must be the same in all processes."""
     values = {process.environment.get(variable) or None for process in processes}
     if len(values) > 1:
         raise InputError(

@@ -10,8 +10,7 @@ from pathlib import Path
 from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
 from decodescope.analyzer.io.files import write_new_file
 from decodescope.attach.kineto.processes import Process
-from decodescope.attach.kineto.timing import Timing
-from decodescope.attach.kineto.window_config import WindowConfig
+from decodescope.attach.kineto.window_config import Timing, WindowConfig
 
 _TICK_S = 0.1
 _SETTLED_S = 0.2

@@ -2,7 +2,7 @@
 
 import ipaddress
 from dataclasses import dataclass
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.text.plain import plain_line
@@ -14,8 +14,8 @@ _MAX_SHOWN = 120
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server listens; `path` is what its endpoints have in front, without a "/" at the
-    end."""
+    """The address of a server; `path` precedes the paths of its endpoints and does not end with
+    "/"."""
 
     scheme: str
     host: str
@@ -47,7 +47,12 @@ def parse_address(text: str) -> Address:
     Raises:
         InputError: no URL of a server, or one that holds a user's name or password.
     """
-    parts, port = _split(text if "://" in text else f"http://{text}")
+    try:
+        parts = urlsplit(text if "://" in text else f"http://{text}")
+        (parts.hostname or "").encode("idna")
+        port = parts.port
+    except ValueError:  # a port that is no number, brackets, a label that no host name can have
+        raise _no_url(text) from None
     if parts.username is not None or parts.password is not None:
         raise InputError(
             f"{parts.scheme}://{plain_line(parts.hostname or '')}: a URL with a name or a password "
@@ -63,16 +68,7 @@ def parse_address(text: str) -> Address:
     return Address(parts.scheme, host, _PORTS[parts.scheme] if port is None else port, path)
 
 
-def _split(text: str) -> tuple[SplitResult, int | None]:
-    try:
-        parts = urlsplit(text)
-        (parts.hostname or "").encode("idna")
-        return parts, parts.port
-    except ValueError:  # a port that is no number, brackets, a label that no host name can have
-        raise _no_url(text) from None
-
-
 def _no_url(text: str) -> InputError:
-    # What stands before an "@" may be a password.
+    # The part before an "@" may be a password.
     shown = plain_line(text.rpartition("@")[2])[:_MAX_SHOWN]
     return InputError(f"{shown}: is no URL of a server; give one as http://127.0.0.1:8000")

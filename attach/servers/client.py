@@ -12,8 +12,8 @@ import msgspec
 
 from decodescope.analyzer.errors import InputError, MissingRequirement
 from decodescope.analyzer.text.plain import plain_line
+from decodescope.attach.deadline import Deadline, TimedSocket, connect
 from decodescope.attach.servers.address import Address, parse_address
-from decodescope.attach.servers.deadline import Deadline, TimedSocket, connect
 from decodescope.attach.servers.tokens import Token
 
 T = TypeVar("T")
@@ -28,11 +28,12 @@ _MAX_SHOWN = 120
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The status and body of an answer to a request for `url`."""
+    """The answer to a request for `url`; `location` is where it redirects to."""
 
     url: str
     status: int
     body: bytes
+    location: str | None
 
     @property
     def is_success(self) -> bool:
@@ -95,36 +96,34 @@ class ServerClient:
         """
         target = path
         for _ in range(_MAX_REDIRECTS):
-            answer, moved = self._request("GET", target, None, self.limit_s)
-            if moved is None:
+            answer = self._request("GET", target, None, self.limit_s)
+            if answer.location is None:
                 return answer
-            target = self._same_server(target, moved)
+            target = self._same_server(answer.url, answer.location)
         raise InputError(f"{self.address.url}{path}: redirects without end; check the URL")
 
     def post(self, path: str, body: object = None, limit_s: float | None = None) -> Answer:
         """The answer to `POST path` with `body` as JSON; raises as `get`."""
         data = None if body is None else msgspec.json.encode(body)
         limit = self.limit_s if limit_s is None else limit_s
-        answer, moved = self._request("POST", path, data, limit)
-        if moved is not None:
+        answer = self._request("POST", path, data, limit)
+        if answer.location is not None:
             raise InputError(f"{answer.url}: redirects a POST; give the URL of the server itself")
         return answer
 
-    def _request(
-        self, method: str, path: str, body: bytes | None, limit_s: float
-    ) -> tuple[Answer, str | None]:
-        """The answer, and where it redirects to."""
+    def _request(self, method: str, path: str, body: bytes | None, limit_s: float) -> Answer:
         url = f"{self.address.url}{path}"
         deadline = Deadline.after(limit_s)
         try:
-            with self._socket(deadline) as raw:
-                response = self._sent(TimedSocket(raw, deadline), method, path, body)
-                with response:
-                    answer = Answer(url, response.status, _body(response, url))
+            with (
+                self._socket(deadline) as raw,
+                self._sent(TimedSocket(raw, deadline), method, path, body) as response,
+            ):
+                redirects = 300 <= response.status < 400
+                location = response.getheader("Location") if redirects else None
+                return Answer(url, response.status, _body(response, url), location)
         except (OSError, HTTPException, UnicodeError) as error:
             raise _as_ours(error, url, limit_s) from None
-        moved = response.getheader("Location") if 300 <= answer.status < 400 else None
-        return answer, moved
 
     def _socket(self, deadline: Deadline) -> socket.socket:
         raw = connect(self.address.host, self.address.port, deadline)
@@ -149,9 +148,8 @@ class ServerClient:
         connection.request(method, f"{self.address.path}{path}", body, headers)
         return connection.getresponse()
 
-    def _same_server(self, path: str, moved: str) -> str:
-        """The path to which `moved` redirects a request for `path`."""
-        url = f"{self.address.url}{path}"
+    def _same_server(self, url: str, moved: str) -> str:
+        """The path to which `moved` redirects a request for `url`."""
         target = urljoin(url, moved)
         try:
             there = parse_address(target)
@@ -188,30 +186,28 @@ def _body(response: HTTPResponse, url: str) -> bytes:
 
 def _as_ours(error: Exception, url: str, limit_s: float) -> InputError | MissingRequirement:
     """An error of a connection as a line that says what to do."""
-    if isinstance(error, TimeoutError):
-        return MissingRequirement(
-            f"{url}: no whole answer within {limit_s:g} s; see whether the server still works"
-        )
-    if isinstance(error, ConnectionRefusedError):
-        return MissingRequirement(
-            f"{url}: nothing listens there; start the server, or check the host and the port"
-        )
-    if isinstance(error, socket.gaierror | UnicodeError):
-        return MissingRequirement(f"{url}: the name of the host is not known; check it")
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return MissingRequirement(
-            f"{url}: its certificate is not accepted ({plain_line(error.verify_message)}); use the "
-            "host name that the certificate is for, or name the file of its authority in "
-            "SSL_CERT_FILE"
-        )
-    if isinstance(error, ssl.SSLError):
-        return MissingRequirement(f"{url}: the server does not speak TLS; give it as http://")
-    if isinstance(error, ConnectionError | http.client.IncompleteRead):
-        return MissingRequirement(
-            f"{url}: the server closed the connection before it had answered; see whether it still "
-            "runs"
-        )
-    if isinstance(error, HTTPException):
-        return InputError(f"{url}: the answer is not HTTP; check the port, and http or https")
-    reason = getattr(error, "strerror", None) or "no connection"
-    return MissingRequirement(f"{url}: cannot be reached ({reason}); check the host and the port")
+    match error:
+        case TimeoutError():
+            failure = f"no whole answer within {limit_s:g} s; see whether the server still works"
+        case ConnectionRefusedError():
+            failure = "nothing listens there; start the server, or check the host and the port"
+        case socket.gaierror() | UnicodeError():
+            failure = "the name of the host is not known; check it"
+        case ssl.SSLCertVerificationError():
+            failure = (
+                f"its certificate is not accepted ({plain_line(error.verify_message)}); use the "
+                "host name that the certificate is for, or name the file of its authority in "
+                "SSL_CERT_FILE"
+            )
+        case ssl.SSLError():
+            failure = "the server does not speak TLS; give it as http://"
+        case ConnectionError() | http.client.IncompleteRead():
+            failure = (
+                "the server closed the connection before it had answered; see whether it still runs"
+            )
+        case HTTPException():
+            return InputError(f"{url}: the answer is not HTTP; check the port, and http or https")
+        case _:
+            reason = getattr(error, "strerror", None) or "no connection"
+            failure = f"cannot be reached ({reason}); check the host and the port"
+    return MissingRequirement(f"{url}: {failure}")

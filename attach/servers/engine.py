@@ -1,4 +1,4 @@
-"""Which engine a server is, by what its endpoints say."""
+"""Recognises the engine of a server by the answers of its endpoints."""
 
 import os
 from typing import Any
@@ -7,31 +7,17 @@ from msgspec import Struct
 
 from decodescope.analyzer.errors import InputError, MissingRequirement
 from decodescope.analyzer.modelling.config import read_model_config
-from decodescope.analyzer.text.plain import plain_line
+from decodescope.analyzer.text.formatting import shorten
 from decodescope.attach.servers.client import Answer, ServerClient
-from decodescope.attach.servers.metric_names import Engine
+from decodescope.attach.servers.engines import ENGINES, Engine
 from decodescope.attach.servers.metrics import engine_of, is_prometheus
 
 _MAX_SHOWN = 80
 _METRICS_PATHS = ("/metrics", "/prometheus/metrics")
-# `owned_by` of a model in the answer to /v1/models.
-_OWNERS: dict[str, Engine] = {
-    "vllm": "vllm",
-    "sglang": "sglang",
-    "tensorrt_llm": "trtllm",
-    "llamacpp": "llamacpp",
-}
-_TITLES: dict[Engine, str] = {
-    "vllm": "vLLM",
-    "sglang": "SGLang",
-    "trtllm": "TensorRT-LLM",
-    "llamacpp": "llama.cpp",
-    "unknown": "an unknown engine",
-}
 
 
 class Model(Struct, frozen=True):
-    """A model in the answer to /v1/models; `root` is its path or name where it was loaded from."""
+    """A model in the answer to /v1/models; `root` is the path or name it was loaded from."""
 
     id: str
     owned_by: str | None = None
@@ -43,9 +29,9 @@ class Models(Struct, frozen=True):
 
 
 class EngineServer(Struct, frozen=True):
-    """What a server is. `metrics_path` is None if it has no metrics; `trace_folder` is where its
-    profiler writes, as far as it says; `ranks` is how many files a window has, at least, and
-    `is_prefill` whether it never decodes."""
+    """A recognised server. `metrics_path` is None if it has no metrics; `trace_folder` is the
+    folder of its profiler, if the server names it. A window has at least `ranks` files. A server
+    that `is_prefill` never decodes."""
 
     engine: Engine
     version: str | None
@@ -59,16 +45,16 @@ class EngineServer(Struct, frozen=True):
     @property
     def title(self) -> str:
         """The engine and its version, printable."""
-        version = f" {_shown(self.version)}" if self.version else ""
-        return f"{_TITLES[self.engine]}{version}"
+        version = f" {shorten(self.version, _MAX_SHOWN)}" if self.version else ""
+        return f"{ENGINES[self.engine].title}{version}"
 
     @property
     def serving(self) -> str:
-        return f", serving {_shown(self.served)}" if self.served else ""
+        return f", serving {shorten(self.served, _MAX_SHOWN)}" if self.served else ""
 
 
 def recognise(client: ServerClient) -> EngineServer:
-    """What the server behind `client` is.
+    """The server behind `client`, by its endpoints.
 
     Raises:
         DecodescopeError: the server cannot be reached, or is no inference server.
@@ -78,7 +64,8 @@ def recognise(client: ServerClient) -> EngineServer:
     path, text = _metrics(client)
     engine = engine_of(text)
     if engine is None and model is not None:
-        engine = _OWNERS.get(model.owned_by or "", "unknown")
+        owned = (name for name, facts in ENGINES.items() if facts.owner == model.owned_by)
+        engine = next(owned, "unknown")
     if engine is None and path is None:
         models.required()
         raise InputError(
@@ -89,43 +76,38 @@ def recognise(client: ServerClient) -> EngineServer:
 
 
 def vllm_trace_folder(client: ServerClient) -> str | None:
-    """Where vLLM's profiler writes; None if the server does not say it, or not yet: for its first
-    answer it looks at all of its machine, which takes seconds."""
+    """The folder of vLLM's profiler; None if the server does not name it, or not yet: its first
+    answer describes the whole machine and takes seconds."""
     try:
         info = _object(client, "/server_info?config_format=json")
     except MissingRequirement:
         return None
-    return _text(_inner(info, "vllm_config", "profiler_config"), "torch_profiler_dir")
+    return _text(_inner(_inner(info, "vllm_config"), "profiler_config"), "torch_profiler_dir")
 
 
 def _described(
     client: ServerClient, engine: Engine, model: Model | None, path: str | None
 ) -> EngineServer:
-    """The server with what its engine says at endpoints of its own."""
+    """The server, with the answers of its engine's own endpoints."""
     served = None if model is None else model.id
     names = [] if model is None else [model.root, model.id]
-    if engine == "vllm":
-        version = _text(_object(client, "/version"), "version")
-        folder = vllm_trace_folder(client)
-        return EngineServer(engine, version, served, _model(client, names), path, folder)
     if engine == "sglang":
         info = _object(client, "/server_info") or _object(client, "/get_server_info")
-        served = served or _text(info, "served_model_name")
         return EngineServer(
             engine,
             _text(info, "version"),
-            served,
+            served or _text(info, "served_model_name"),
             _model(client, [_text(info, "model_path"), *names]),
             path,
             ranks=_count(info, "tp_size") * _count(info, "pp_size"),
             is_prefill=info.get("disaggregation_mode") == "prefill",
         )
     if engine == "llamacpp":
-        info = _object(client, "/props")
-        version = _text(info, "build_info")
+        version = _text(_object(client, "/props"), "build_info")
     else:
         version = _text(_object(client, "/version"), "version")
-    return EngineServer(engine, version, served, _model(client, names), path)
+    folder = vllm_trace_folder(client) if engine == "vllm" else None
+    return EngineServer(engine, version, served, _model(client, names), path, folder)
 
 
 def _metrics(client: ServerClient) -> tuple[str | None, bytes]:
@@ -142,10 +124,8 @@ def _metrics(client: ServerClient) -> tuple[str | None, bytes]:
 def _first_model(answer: Answer) -> Model | None:
     if answer.status in (401, 403):
         answer.required()
-    if not answer.is_success:
-        return None
     try:
-        return next(iter(answer.json(Models).data), None)
+        return next(iter(answer.json(Models).data), None) if answer.is_success else None
     except InputError:
         return None
 
@@ -159,11 +139,9 @@ def _object(client: ServerClient, path: str) -> dict[str, Any]:
         return {}
 
 
-def _inner(values: dict[str, Any], *names: str) -> dict[str, Any]:
-    for name in names:
-        inner = values.get(name)
-        values = inner if isinstance(inner, dict) else {}
-    return values
+def _inner(values: dict[str, Any], name: str) -> dict[str, Any]:
+    inner = values.get(name)
+    return inner if isinstance(inner, dict) else {}
 
 
 def _text(values: dict[str, Any], name: str) -> str | None:
@@ -190,8 +168,3 @@ def _model(client: ServerClient, names: list[str | None]) -> str | None:
                 continue
             return name
     return None
-
-
-def _shown(name: str) -> str:
-    line = plain_line(name)
-    return line if len(line) <= _MAX_SHOWN else f"{line[: _MAX_SHOWN - 1]}…"

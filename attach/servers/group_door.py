@@ -2,9 +2,12 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace as with_fields
 
@@ -16,10 +19,14 @@ from decodescope.analyzer.errors import (
 )
 from decodescope.analyzer.schema.report import ObserverReport
 from decodescope.analyzer.schema.servers_report import ServerFigures
-from decodescope.attach.door import CapturedWindow, Door, ServerWindow, WindowPlan
+from decodescope.attach.deadline import in_daemon_thread
+from decodescope.attach.door import CapturedWindow, Door, WindowPlan
 from decodescope.attach.servers.figures import figures
 from decodescope.attach.servers.metrics import ServerMetrics
-from decodescope.attach.servers.rates import rates
+from decodescope.attach.servers.server_door import ServerDoor
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.reports.servers_analysis import ServerTraces
 
 # A server that answers later is shown as one that does not; it is not asked again meanwhile.
 _ANSWER_S = 2.0
@@ -38,14 +45,17 @@ class GroupDoor(Door):
     """
 
     def __init__(
-        self, doors: Sequence[Door], answer_s: float = _ANSWER_S, observe_s: float = _OBSERVE_S
+        self,
+        doors: Sequence[ServerDoor],
+        answer_s: float = _ANSWER_S,
+        observe_s: float = _OBSERVE_S,
     ) -> None:
         self._members = tuple(_Member(door) for door in doors)
         self._answer_s, self._observe_s = answer_s, observe_s
         self._closed = threading.Event()
 
     @property
-    def _doors(self) -> tuple[Door, ...]:
+    def _doors(self) -> tuple[ServerDoor, ...]:
         return tuple(member.door for member in self._members)
 
     @property
@@ -73,7 +83,7 @@ class GroupDoor(Door):
         return bool(self._with_windows)
 
     @property
-    def _with_windows(self) -> tuple[Door, ...]:
+    def _with_windows(self) -> tuple[ServerDoor, ...]:
         return tuple(door for door in self._doors if door.has_windows)
 
     def metrics(self) -> ServerMetrics:
@@ -103,30 +113,29 @@ class GroupDoor(Door):
         self._refuse_shared_folders(plans)
         say("measures tokens/s of each server")
         before = self._observed()
-        start = _Start(len(self._with_windows))
-        takes = [_Take(door, plans[door.name], start, say) for door in self._with_windows]
+        doors = self._with_windows
+        start = _Start(door.name for door in doors)
+        takes: dict[str, Future[CapturedWindow]] = {}
         try:
-            for take in takes:
-                take.start()
-            for take in takes:
-                # A signal may reach another thread; this one then looks at it here. After an
-                # interrupted `join`, Python takes a thread that runs for one that has ended.
-                while not take.ended.wait(_TICK_S):
-                    pass
+            for door in doors:
+                take = partial(_window_from, start, door, plans[door.name], say)
+                takes[door.name] = in_daemon_thread(take)
+            # A signal may reach another thread; this one then looks at it here.
+            while wait(takes.values(), _TICK_S).not_done:
+                pass
         except BaseException:
             self.close()
-            for take in takes:
-                take.ended.wait(_LEAVE_S)
+            wait(takes.values(), _LEAVE_S)
             raise
-        return self._together(before, {take.name: take for take in takes}, say)
+        return self._together(before, takes, say)
 
     def close(self) -> None:
         self._closed.set()
         for door in self._doors:
             door.close()
 
-    def _plan_of(self, door: Door, plan: WindowPlan) -> WindowPlan:
-        """Where a server writes to the folder it is told, that is one of its own."""
+    def _plan_of(self, door: ServerDoor, plan: WindowPlan) -> WindowPlan:
+        """A plan for one server; if it writes to the folder it is told, that is its own."""
         return replace(plan, folder=plan.folder / door.name.replace("/", "_").replace(":", "-"))
 
     def _refuse_shared_folders(self, plans: dict[str, WindowPlan]) -> None:
@@ -150,19 +159,21 @@ class GroupDoor(Door):
         return figures(first, self.metrics())
 
     def _together(
-        self, before: ServerFigures, takes: dict[str, "_Take"], say: Callable[[str], None]
+        self,
+        before: ServerFigures,
+        takes: Mapping[str, Future[CapturedWindow]],
+        say: Callable[[str], None],
     ) -> CapturedWindow:
-        servers = []
-        for door in self._doors:
-            take = takes.get(door.name)
-            window, problem = (None, door.cost) if take is None else (take.window, take.problem)
-            if problem:
-                say(f"no window of {door.name}: {problem}")
-            servers.append(ServerWindow(door.name, window, problem))
-        windows = [one.window for one in servers if one.window is not None]
-        if not windows:
-            raise next(take.error for take in takes.values() if take.error is not None)
-        observers = [window.observer for window in windows]
+        servers = tuple(
+            _part(door, shown, takes.get(door.name))
+            for door, shown in zip(self._doors, before.servers, strict=True)
+        )
+        for one in servers:
+            if one.problem:
+                say(f"no window of {one.figures.name}: {one.problem}")
+        observers = [one.observer for one in servers if one.observer is not None]
+        if not observers:
+            next(iter(takes.values())).result()  # raises why the first has none
         observer = ObserverReport(
             "servers",
             self.target,
@@ -170,17 +181,18 @@ class GroupDoor(Door):
             _sum([one.during_tokens_per_s for one in observers]),
             _sum([one.after_tokens_per_s for one in observers]),
         )
-        traces = tuple(path for window in windows for path in window.traces)
-        return CapturedWindow(traces, observer, before, tuple(servers))
+        traces = tuple(path for one in servers for path in one.paths)
+        return CapturedWindow(traces, observer, before, servers)
 
 
 class _Member:
     """A server of a group, and the last metrics that it gave."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: ServerDoor) -> None:
         self.door = door
         self._last = ServerMetrics(time.monotonic(), name=door.name)
-        self._asking = threading.Thread()
+        self._asking = Future[None]()
+        self._asking.set_result(None)
         self._lock = threading.Lock()
         self._is_late = False
         self._is_known = True
@@ -188,17 +200,14 @@ class _Member:
     def ask(self) -> None:
         """Ask for the metrics in a thread, unless it still waits for them."""
         with self._lock:
-            if not self._asking.is_alive():
-                # A daemon: a server that hangs does not hold up the end of this process.
-                asking = threading.Thread(target=self._ask, daemon=True)
-                asking.start()
-                self._asking, self._is_late = asking, False
+            if self._asking.done():
+                self._asking, self._is_late = in_daemon_thread(self._ask), False
 
     def answer(self, until_s: float) -> ServerMetrics:
-        """The metrics by second `until_s` of the monotonic clock; with why there are none."""
+        """The metrics by second `until_s` of the monotonic clock, or else the last known ones."""
         # One that is late already is not waited for again: the others have their pace.
-        self._asking.join(0 if self._is_late else max(until_s - time.monotonic(), 0))
-        self._is_late = self._asking.is_alive()
+        wait([self._asking], 0 if self._is_late else max(until_s - time.monotonic(), 0))
+        self._is_late = not self._asking.done()
         if self._is_late:
             return with_fields(
                 self._last, problem=f"{self.door.name}: has not answered yet; it is waited for"
@@ -215,66 +224,52 @@ class _Member:
             self._last = with_fields(self._last, problem=str(known_error(error)))
             self._is_known = False
         else:
-            if metrics is not None:
-                self._is_known = not rates(self._last, metrics).restarted
-                self._last = with_fields(metrics, name=self.door.name)
+            self._is_known = not figures(self._last, metrics).restarted
+            self._last = with_fields(metrics, name=self.door.name)
 
 
 class _Start:
-    """Where the windows of several servers wait for each other; one that fails before is not waited
-    for."""
+    """The point at which the windows of several servers wait for each other. A window that failed
+    before it is not waited for."""
 
-    def __init__(self, count: int) -> None:
-        self._missing = count
+    def __init__(self, names: Iterable[str]) -> None:
+        self._missing = set(names)
         self._changed = threading.Condition()
 
-    def wait(self) -> None:
+    def leave(self, name: str) -> None:
         with self._changed:
-            self._arrive()
-            self._changed.wait_for(lambda: self._missing <= 0)
+            self._missing.discard(name)
+            self._changed.notify_all()
 
-    def leave(self) -> None:
+    def wait(self, name: str) -> None:
+        self.leave(name)
         with self._changed:
-            self._arrive()
-
-    def _arrive(self) -> None:
-        self._missing -= 1
-        self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._missing)
 
 
-class _Take(threading.Thread):
-    """Takes the window of one server."""
+def _window_from(
+    start: _Start, door: ServerDoor, plan: WindowPlan, say: Callable[[str], None]
+) -> CapturedWindow:
+    try:
+        plan = replace(plan, begin=partial(start.wait, door.name))
+        return door.window(plan, lambda stage: say(f"{door.name}: {stage}"))
+    finally:
+        start.leave(door.name)
 
-    def __init__(
-        self, door: Door, plan: WindowPlan, start: _Start, say: Callable[[str], None]
-    ) -> None:
-        super().__init__(name=door.name, daemon=True)
-        self._door, self._start_line, self._say = door, start, say
-        self._plan = replace(plan, begin=self._begin)
-        self._arrived = False
-        self.ended = threading.Event()
-        self.window: CapturedWindow | None = None
-        self.error: DecodescopeError | None = None
 
-    @property
-    def problem(self) -> str:
-        return "" if self.error is None else str(self.error)
+def _part(
+    door: ServerDoor, before: ServerFigures, take: Future[CapturedWindow] | None
+) -> "ServerTraces":
+    # Its module is slow to import, and the first message comes before a window.
+    from decodescope.analyzer.reports.servers_analysis import ServerTraces
 
-    def run(self) -> None:
-        try:
-            self.window = self._door.window(
-                self._plan, lambda stage: self._say(f"{self._door.name}: {stage}")
-            )
-        except Exception as error:
-            self.error = known_error(error)
-        finally:
-            if not self._arrived:
-                self._start_line.leave()
-            self.ended.set()
-
-    def _begin(self) -> None:
-        self._arrived = True
-        self._start_line.wait()
+    if take is None:
+        return ServerTraces(before, problem=door.cost)
+    try:
+        window = take.result()
+    except Exception as error:
+        return ServerTraces(before, problem=str(known_error(error)))
+    return ServerTraces(before, window.traces, window.observer)
 
 
 def _sum(known: Sequence[float | None]) -> float | None:

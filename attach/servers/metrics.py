@@ -1,4 +1,4 @@
-"""What a server says of itself at one moment, read from its Prometheus text."""
+"""The metrics of a server at one moment, read from its Prometheus text."""
 
 import math
 import re
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from msgspec import Struct
 
 from decodescope.analyzer.errors import InputError, MissingRequirement
-from decodescope.attach.servers.metric_names import Engine, Series, metric_names
+from decodescope.attach.servers.engines import ENGINES, Engine, Series
 
 Labels = Mapping[str, str]
 Samples = Mapping[str, list[tuple[Labels, float]]]
@@ -27,14 +27,14 @@ class Histogram(Struct, frozen=True):
 
 
 class ServerMetrics(Struct, frozen=True):
-    """The metrics of a server at `time_s` of a monotonic clock; None where it does not have one.
+    """The metrics of a server at `time_s` of a monotonic clock; None if the server lacks one.
 
-    Tokens are totals since the server started, of all its data-parallel replicas; `iterations` are
-    the steps of the replica with the most. `kv_fill` is the mean of the replicas, from 0 to 1.
+    Tokens are totals since the server started, over all its data-parallel replicas; `iterations`
+    are the steps of the replica with the most. `kv_fill` is the mean of the replicas, from 0 to 1.
     `generated_per_s` is the server's own figure.
 
-    Of a group, only `servers` says something, each under its `name`. `problem` is why one of them
-    does not answer, whose metrics are then the last ones.
+    A group has only `servers`, each with its `name`. `problem` is the reason why a server does not
+    answer; its metrics are then the last known ones.
     """
 
     time_s: float
@@ -52,15 +52,14 @@ class ServerMetrics(Struct, frozen=True):
 
 
 def is_prometheus(text: bytes) -> bool:
-    """Whether this looks like Prometheus text."""
+    """Whether a line of `text` is one of Prometheus text."""
     return _PROMETHEUS_LINE.search(text) is not None
 
 
 def engine_of(text: bytes) -> Engine | None:
-    """The engine whose prefix the names of metrics have; None if no known one."""
-    known: tuple[Engine, ...] = ("vllm", "sglang", "trtllm", "llamacpp")
-    for engine in known:
-        if re.search(rb"^" + metric_names(engine).prefix.encode(), text, re.MULTILINE):
+    """The engine whose prefix begins a name of a metric; None if no known engine's does."""
+    for engine, facts in ENGINES.items():
+        if engine != "unknown" and re.search(rb"^" + facts.prefix.encode(), text, re.MULTILINE):
             return engine
     return None
 
@@ -72,7 +71,7 @@ def read_metrics(text: bytes, engine: Engine, time_s: float, url: str) -> Server
         InputError: no Prometheus text.
         MissingRequirement: `prometheus_client` is not installed.
     """
-    names = metric_names(engine)
+    names = ENGINES[engine]
     samples = _samples(text, engine, url)
 
     def figure(series: Iterable[Series], join: Callable[[list[float]], float]) -> float | None:
@@ -95,7 +94,7 @@ def read_metrics(text: bytes, engine: Engine, time_s: float, url: str) -> Server
 
 
 def _samples(text: bytes, engine: Engine, url: str) -> Samples:
-    """The samples of the engine's own metrics by name, without a prefix that is not known."""
+    """The samples of the engine's own metrics by name; an unknown engine's prefix is left out."""
     try:
         from prometheus_client.parser import text_string_to_metric_families
     except ImportError as error:
@@ -103,7 +102,7 @@ def _samples(text: bytes, engine: Engine, url: str) -> Samples:
             "attach: the metrics of a server need prometheus-client, which is not installed; "
             "install it from a checkout with: pip install '.[attach]'"
         ) from error
-    prefix = metric_names(engine).prefix
+    prefix = ENGINES[engine].prefix
     lines = text.decode(errors="replace").splitlines()
     if engine != "unknown":  # most lines of a server are other metrics
         lines = [line for line in lines if line.startswith(prefix)]
@@ -132,8 +131,8 @@ def _values(samples: Samples, series: Series) -> list[float]:
 
 
 def _of_replicas(found: Iterable[tuple[Labels, float]]) -> list[float]:
-    """One value for each label set but for the ranks in it: the largest. With priorities, the total
-    is the sample whose priority is empty."""
+    """The largest value of each label set, the labels of ranks left out. With priorities, the
+    sample with an empty priority is the total."""
     replicas: dict[tuple[tuple[str, str], ...], float] = {}
     for labels, value in found:
         if labels.get("priority"):

@@ -3,19 +3,20 @@ profile endpoint."""
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
 from decodescope.analyzer.schema.report import ObserverReport
+from decodescope.analyzer.schema.servers_report import ServerFigures
 from decodescope.attach.door import CapturedWindow, Door, WindowPlan
 from decodescope.attach.servers.client import LIMIT_S, ServerClient
 from decodescope.attach.servers.engine import EngineServer, recognise
-from decodescope.attach.servers.metric_names import Engine
+from decodescope.attach.servers.engines import ENGINES
+from decodescope.attach.servers.figures import figures
 from decodescope.attach.servers.metrics import ServerMetrics, read_metrics
-from decodescope.attach.servers.rates import ServerRates, rates
 from decodescope.attach.servers.trace_files import TraceFolder
 from decodescope.attach.servers.windows import (
     STOP_LIMIT_S,
@@ -32,23 +33,12 @@ _COST = (
     "a window slows decoding while it lasts (24 to 36 % of a PyTorch loop on an H200, more with "
     "Python stacks), and by 1 to 4 % afterwards until the server restarts"
 )
-# What starts a server with metrics, of engines that are silent without it.
-_METRICS_OPTIONS: dict[Engine, str] = {
-    "sglang": "--enable-metrics",
-    "trtllm": "return_perf_metrics: true",
-    "llamacpp": "--metrics",
-}
-_BY_HAND: dict[Engine, str] = {
-    "trtllm": "has no profile endpoint; record to a file with TLLM_TORCH_PROFILE_TRACE",
-    "llamacpp": "has no profile endpoint; record to a file with Nsight Systems",
-    "unknown": "has no known profile endpoint; record to a file with its own profiler",
-}
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long the door measures tokens/s on each side of a window, how often it looks at the
-    server during one, and how long it waits for the steps and for the files."""
+    """The times of a window: tokens/s are measured for `observe_s` on each side of it, the server
+    is read every `poll_s`, and the steps and the files are waited for."""
 
     observe_s: float = 1.0
     poll_s: float = 0.1
@@ -81,6 +71,7 @@ class ServerDoor(Door):
 
     @property
     def name(self) -> str:
+        """The host and the port, which tell the server from others: "127.0.0.1:8000"."""
         return self._client.address.url.partition("://")[2]
 
     @property
@@ -89,7 +80,7 @@ class ServerDoor(Door):
         if self._endpoint is None:
             cost = f"only the metrics are read: {self._no_windows()}"
         if self._server.metrics_path is None:
-            option = _METRICS_OPTIONS.get(self._server.engine, "its metrics")
+            option = ENGINES[self._server.engine].metrics_option
             cost += f"; tokens/s is not known, as the server has to be started with {option}"
         return cost
 
@@ -121,6 +112,8 @@ class ServerDoor(Door):
         self._endpoint = profile_endpoint(self._client, self._server, self._trace_dir)
 
     def trace_folder(self, plan: WindowPlan) -> Path | None:
+        """The folder in which the server writes the traces of a window; None if that is not
+        known."""
         with suppress(InputError):  # `window` raises it
             return None if self._endpoint is None else self._endpoint.folder(plan)
         return None
@@ -128,43 +121,32 @@ class ServerDoor(Door):
     def window(self, plan: WindowPlan, say: Callable[[str], None]) -> CapturedWindow:
         if self._endpoint is None:
             raise MissingRequirement(self._no_windows())
-        with self._only_window():
-            self._require_end_of_last()
-            folder = self._folder(self._endpoint, plan)
-            say("measures tokens/s before the window")
-            before = self._observed()
-            plan.begin()
-            traces, during = self._recorded(self._endpoint, folder, plan, before, say)
-            say("measures tokens/s after the window")
-            after = None
-            with suppress(DecodescopeError):  # the window itself is there
-                after = self._observed()[1].generated_per_s
-        observer = ObserverReport(
-            self._endpoint.name, self.target, before[1].generated_per_s, during, after
-        )
-        return CapturedWindow(traces, observer)
+        if not self._busy.acquire(blocking=False):
+            raise InputError(f"{self.target}: a window is open already; wait for its end")
+        try:
+            return self._only_window(self._endpoint, plan, say)
+        finally:
+            self._busy.release()
 
     def close(self) -> None:
         self._closed.set()
 
-    def _recorded(
-        self,
-        endpoint: ProfileEndpoint,
-        folder: TraceFolder,
-        plan: WindowPlan,
-        before: tuple[ServerMetrics, ServerRates],
-        say: Callable[[str], None],
-    ) -> tuple[tuple[Path, ...], float | None]:
-        """The traces of one window, and tokens/s during it."""
-        steps = plan.iterations or _steps_in(plan.duration_ms / 1000, *before)
+    def _only_window(
+        self, endpoint: ProfileEndpoint, plan: WindowPlan, say: Callable[[str], None]
+    ) -> CapturedWindow:
+        self._require_end_of_last()
+        folder = self._folder(endpoint, plan)
+        say("measures tokens/s before the window")
+        before = self._observed()
+        plan.begin()
+        steps = plan.iterations or _steps_in(plan.duration_ms / 1000, before)
         if plan.iterations is None and not endpoint.ends_itself:
             # A bound: a busy server may take seconds to stop.
             steps = max(steps, _DEFAULT_STEPS)
             say(f"records {plan.duration_ms} ms")
         else:
             say(f"records {steps} steps")
-        first, last = self._open_window(endpoint, folder, plan, steps, say)
-        during = rates(first, last)
+        during = figures(*self._open_window(endpoint, folder, plan, steps, say))
         if during.restarted:
             raise MissingRequirement(
                 f"{self._client.address.url}: the server restarted during the window; take another"
@@ -174,7 +156,14 @@ class ServerDoor(Door):
         self._awaited = None
         with suppress(DecodescopeError):  # the window itself is there
             endpoint.disarm(traces)
-        return traces, during.generated_per_s
+        say("measures tokens/s after the window")
+        after = None
+        with suppress(DecodescopeError):  # the window itself is there
+            after = self._observed().generated_per_s
+        observer = ObserverReport(
+            endpoint.name, self.target, before.generated_per_s, during.generated_per_s, after
+        )
+        return CapturedWindow(traces, observer)
 
     def _open_window(
         self,
@@ -184,18 +173,29 @@ class ServerDoor(Door):
         steps: int,
         say: Callable[[str], None],
     ) -> tuple[ServerMetrics, ServerMetrics]:
-        """Open a window and wait for its end; the metrics at both ends."""
+        """Open a window and wait for its end; the metrics at both ends.
+
+        The window is stopped on an error too, also on one of which it is not known whether the
+        server got the request before it.
+        """
         if endpoint.ends_itself:
             self._awaited = folder
         try:
-            with _window(endpoint, folder.path, steps):
-                first = self.metrics()
-                if endpoint.ends_itself:
-                    return first, self._until_files(folder, first)
-                return first, self._until_steps(plan, first, say)
+            endpoint.start(folder.path, steps)
+            first = self.metrics()
+            if endpoint.ends_itself:
+                last = self._until_files(folder, first)
+            else:
+                last = self._until_steps(plan, first, say)
+            endpoint.stop(STOP_LIMIT_S)
         except Refused:
             self._awaited = None
             raise
+        except BaseException:
+            with suppress(DecodescopeError):
+                endpoint.stop(LIMIT_S)
+            raise
+        return first, last
 
     def _until_steps(
         self, plan: WindowPlan, first: ServerMetrics, say: Callable[[str], None]
@@ -224,21 +224,15 @@ class ServerDoor(Door):
             self._sleep(self._pace.poll_s)
         return last
 
-    def _observed(self) -> tuple[ServerMetrics, ServerRates]:
-        """The metrics after `observe_s`, and the rates in it."""
+    def _observed(self) -> ServerFigures:
+        """The figures of `observe_s` from now on."""
         first = self.metrics()
-        if self._server.metrics_path is None:
-            return first, ServerRates(0.0)
-        self._sleep(self._pace.observe_s)
-        last = self.metrics()
-        return last, rates(first, last)
+        if self._server.metrics_path is not None:
+            self._sleep(self._pace.observe_s)
+        return figures(first, self.metrics())
 
     def _sleep(self, seconds: float) -> None:
-        """Wait, unless the door is closed.
-
-        Raises:
-            DecodescopeError: it is.
-        """
+        """Wait; an error if the door is closed meanwhile."""
         left_s = seconds
         while left_s > 0:
             if self._closed.is_set():
@@ -263,37 +257,12 @@ class ServerDoor(Door):
             )
 
     def _no_windows(self) -> str:
-        why = _BY_HAND[self._server.engine]
+        why = ENGINES[self._server.engine].by_hand
         return f"{self._client.address.url}: {self._server.title} {why}, as docs/engines.md says"
 
-    @contextmanager
-    def _only_window(self) -> Iterator[None]:
-        if not self._busy.acquire(blocking=False):
-            raise InputError(f"{self.target}: a window is open already; wait for its end")
-        try:
-            yield
-        finally:
-            self._busy.release()
 
-
-@contextmanager
-def _window(endpoint: ProfileEndpoint, folder: Path, steps: int) -> Iterator[None]:
-    """A window for the length of a block. It is stopped on an error too, also on one of which it is
-    not known whether the server got the request before it."""
-    try:
-        endpoint.start(folder, steps)
-        yield
-        endpoint.stop(STOP_LIMIT_S)
-    except Refused:
-        raise
-    except BaseException:
-        with suppress(DecodescopeError):
-            endpoint.stop(LIMIT_S)
-        raise
-
-
-def _steps_in(duration_s: float, metrics: ServerMetrics, measured: ServerRates) -> int:
+def _steps_in(duration_s: float, measured: ServerFigures) -> int:
     """The decode steps in `duration_s`: each gives every running request a token."""
-    if not metrics.running or not measured.generated_per_s:
+    if not measured.running or not measured.generated_per_s:
         return _DEFAULT_STEPS
-    return max(1, round(duration_s * measured.generated_per_s / metrics.running))
+    return max(1, round(duration_s * measured.generated_per_s / measured.running))

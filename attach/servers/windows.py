@@ -1,4 +1,4 @@
-"""How each engine with a profile endpoint opens a window."""
+"""The profile endpoints of engines, which open windows."""
 
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -26,7 +26,7 @@ class ProfileEndpoint(ABC):
 
     @abstractmethod
     def folder(self, plan: WindowPlan) -> Path:
-        """Where the traces of a window appear on this machine.
+        """The folder of this machine in which the traces of a window appear.
 
         Raises:
             InputError: it is not known.
@@ -119,10 +119,6 @@ class SglangEndpoint(ProfileEndpoint):
     name = "sglang"
     ends_itself = True
 
-    @property
-    def _stage(self) -> str:
-        return "prefill" if self._server.is_prefill else "decode"
-
     def folder(self, plan: WindowPlan) -> Path:
         if self._trace_dir is None and not self._client.address.is_local:
             raise InputError(
@@ -141,7 +137,7 @@ class SglangEndpoint(ProfileEndpoint):
             "num_steps": steps,
             "activities": ["CPU", "GPU"],
             "profile_by_stage": True,
-            "profile_stages": [self._stage],
+            "profile_stages": ["prefill" if self._server.is_prefill else "decode"],
             "with_stack": False,
             "record_shapes": False,
         }
@@ -163,8 +159,5 @@ def profile_endpoint(
     client: ServerClient, server: EngineServer, trace_dir: Path | None
 ) -> ProfileEndpoint | None:
     """The profile endpoint of the server's engine; None if it has none."""
-    if server.engine == "vllm":
-        return VllmEndpoint(client, server, trace_dir)
-    if server.engine == "sglang":
-        return SglangEndpoint(client, server, trace_dir)
-    return None
+    endpoint = {"vllm": VllmEndpoint, "sglang": SglangEndpoint}.get(server.engine)
+    return None if endpoint is None else endpoint(client, server, trace_dir)

@@ -27,7 +27,7 @@ from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.io.child_processes import running
 from decodescope.attach.door import WindowPlan
 from decodescope.attach.kineto.kineto_door import KinetoDoor
-from decodescope.attach.kineto.targets import job_processes
+from decodescope.attach.kineto.processes import job_processes
 from decodescope.cli.options import number_option
 
 _READY_TOKENS = 64

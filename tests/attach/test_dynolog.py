@@ -8,12 +8,12 @@ import pytest
 from decodescope.analyzer.errors import DecodescopeError, MissingRequirement
 from decodescope.analyzer.readers.reading import load
 from decodescope.attach.door import WindowPlan
-from decodescope.attach.kineto import dynolog
+from decodescope.attach.kineto import config_source
+from decodescope.attach.kineto.config_source import Dynolog
 from decodescope.attach.kineto.daemon_socket import DaemonSocket, daemon_address
-from decodescope.attach.kineto.dynolog import Dynolog
 from decodescope.attach.kineto.kineto_door import KinetoDoor
 from decodescope.attach.kineto.processes import Process, read_process
-from decodescope.attach.kineto.timing import Timing
+from decodescope.attach.kineto.window_config import Timing
 from tests.helpers.dynolog import fake_dynolog, rpc_server
 from tests.helpers.libkineto import fake_process
 
@@ -72,7 +72,7 @@ def test_what_is_no_answer_of_dynolog_is_one_line(answer: bytes | None) -> None:
 def test_an_answer_that_never_comes_or_never_ends_is_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(dynolog, "_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(config_source, "_TIMEOUT_S", 0.3)
 
     def slow(_: bytes) -> None:
         time.sleep(0.6)

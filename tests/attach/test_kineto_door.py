@@ -19,7 +19,7 @@ from decodescope.attach.kineto import kineto_door
 from decodescope.attach.kineto.daemon_socket import DaemonSocket, daemon_address
 from decodescope.attach.kineto.kineto_door import KinetoDoor
 from decodescope.attach.kineto.processes import Process, read_process
-from decodescope.attach.kineto.timing import Timing
+from decodescope.attach.kineto.window_config import Timing
 from tests.helpers.libkineto import fake_process
 
 QUICK = Timing(poll_s=1.0, lead_s=0.2, refused_s=0.0, silent_s=1.0, trace_s=1.0, iterations_s=1.0)

@@ -13,8 +13,8 @@ import pytest
 
 from decodescope.attach.door import WindowPlan
 from decodescope.attach.kineto.kineto_door import KinetoDoor
-from decodescope.attach.kineto.targets import job_processes
-from decodescope.attach.kineto.timing import Timing
+from decodescope.attach.kineto.processes import job_processes
+from decodescope.attach.kineto.window_config import Timing
 from tests.helpers.libkineto import fake_process
 
 QUICK = Timing(poll_s=5.0, lead_s=0.05, refused_s=0.0, silent_s=5.0, trace_s=5.0)

@@ -21,7 +21,7 @@ from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.trace import Trace
 from decodescope.attach.door import WindowPlan
 from decodescope.attach.kineto.kineto_door import KinetoDoor
-from decodescope.attach.kineto.targets import job_processes
+from decodescope.attach.kineto.processes import job_processes
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.engines

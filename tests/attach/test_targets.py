@@ -6,8 +6,12 @@ from pathlib import Path
 import pytest
 
 from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
-from decodescope.attach.kineto.processes import has_ended, read_process
-from decodescope.attach.kineto.targets import all_processes, job_processes
+from decodescope.attach.kineto.processes import (
+    all_processes,
+    has_ended,
+    job_processes,
+    read_process,
+)
 
 TORCH = "7f00-7f01 r-xp 0 08:01 5 /opt/torch/lib/libtorch_cpu.so\n"
 DOOR = "KINETO_USE_DAEMON=1"

@@ -16,7 +16,7 @@ import pytest
 
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import Report
-from decodescope.attach.kineto import targets
+from decodescope.attach.kineto import processes
 from tests.helpers.command import Command
 from tests.helpers.libkineto import fake_process
 from tests.helpers.sockets import socket_folder
@@ -117,8 +117,8 @@ def test_all_leaves_out_a_process_that_does_not_ask(
         process(socket_folder, trace_folder, "silent") as forked,
     ):
         # All processes of this user are those of other tests too.
-        found = targets.job_processes([asking.pid, forked.pid])
-        monkeypatch.setattr(targets, "all_processes", lambda: found)
+        found = processes.job_processes([asking.pid, forked.pid])
+        monkeypatch.setattr(processes, "all_processes", lambda: found)
         done = decodescope("attach", "--all", "--out", str(tmp_path), "--json")
     assert done.code == 0, done.err
     report = msgspec.json.decode(done.out, type=Report)

@@ -159,7 +159,7 @@ def test_a_recording_has_the_metrics_and_the_windows_and_no_token(
     drawn = decodescope("open", str(recording), "--once", "--size", "120x50")
     assert "2 servers: vLLM 0.32.0" in drawn.out
     assert "16 running" in drawn.out
-    assert "decode · 40 steps · 1.00 ms a step" in drawn.out
+    assert f"decode · {2 * STEPS} steps · 1.00 ms a step" in drawn.out
     assert "limit not known" in drawn.out
     named = decodescope("open", str(recording), "--once", "--model", "llama-3.2-1b")
     assert "limit not known" not in named.out

@@ -13,7 +13,7 @@ import pytest
 
 from decodescope.analyzer import Given, analyze, analyze_ranks, load
 from decodescope.analyzer.chrome.chrome_export import export_chrome
-from decodescope.analyzer.exporting import export_ranks
+from decodescope.analyzer.exporting import export_analysis
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.reports.reference_ops import reference_from
 from decodescope.analyzer.trace import Trace
@@ -140,7 +140,7 @@ def test_what_merged_ranks_waited(loaded: Loader, tmp_path: Path) -> None:
     run = a_run(3, 40, np.array([0, 20_000, 0]))
     files = rank_files(tmp_path, run, beside_ns=3_000)
     target = tmp_path / "exported.json"
-    export_ranks(analyze_ranks(files), "chrome", target)
+    export_analysis(analyze_ranks(files), "chrome", target)
     events = json.loads(target.read_bytes(), parse_float=Decimal)["traceEvents"]
     taken = loaded(target)
     assert_taken_whole(taken, events)

@@ -2,13 +2,14 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from functools import partial
 
 from decodescope.analyzer.errors import known_error
 from decodescope.analyzer.protocol.attach_messages import WindowFailed, WindowTaken
 from decodescope.analyzer.protocol.messages import CaptureTrace, Progress
+from decodescope.attach.deadline import in_daemon_thread
 from decodescope.attach.door import Door, WindowPlan
 from decodescope.attach.watching import POLL_S, taken, target_of, watch
 from decodescope.tui.link.base import Link, LinkEvent, LinkMessage
@@ -30,8 +31,8 @@ class AttachLink(Link):
         self._door, self._plan, self._poll_s = door, plan, poll_s
         self._events: asyncio.Queue[LinkEvent | None] = asyncio.Queue()
         self._closing = threading.Event()
-        self._metrics: threading.Thread | None = None
-        self._window: threading.Thread | None = None
+        self._metrics: Future[None] | None = None
+        self._window: Future[None] | None = None
         self._taking = False
 
     async def start(self) -> None:
@@ -40,7 +41,7 @@ class AttachLink(Link):
         watching = partial(
             watch, self._door, self._plan, self._deliver, self._closing, self._poll_s
         )
-        self._metrics = _started(watching)
+        self._metrics = in_daemon_thread(watching)
 
     async def receive(self) -> LinkEvent | None:
         event = await self._events.get()
@@ -52,7 +53,7 @@ class AttachLink(Link):
         if isinstance(message, CaptureTrace) and not self._taking:
             self._taking = True
             self._events.put_nowait(Progress("opens a window"))
-            self._window = _started(self._take)
+            self._window = in_daemon_thread(self._take)
 
     async def close(self) -> None:
         self._closing.set()
@@ -62,9 +63,9 @@ class AttachLink(Link):
     def _leave(self) -> None:
         self._door.close()
         if self._window is not None:
-            self._window.join(_LEAVE_WINDOW_S)
+            wait([self._window], _LEAVE_WINDOW_S)
         if self._metrics is not None:
-            self._metrics.join(_LEAVE_S)
+            wait([self._metrics], _LEAVE_S)
 
     def _deliver(self, event: LinkEvent) -> None:
         """Deliver an event of a thread, unless the app has ended."""
@@ -78,9 +79,3 @@ class AttachLink(Link):
             self._deliver(WindowFailed(str(known_error(error))))
         else:
             self._deliver(taken(window))
-
-
-def _started(target: Callable[[], None]) -> threading.Thread:
-    thread = threading.Thread(target=target, daemon=True)
-    thread.start()
-    return thread

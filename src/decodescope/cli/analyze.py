@@ -1,5 +1,6 @@
 """`analyze`: the report of one trace, or of the ranks of one run."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,11 @@ from decodescope.cli.options import FILE, chosen_rows, json_option, rows_option
 from decodescope.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
+    from decodescope.analyzer.reports.analysis import Analysis
+    from decodescope.analyzer.reports.rank_analysis import RanksAnalysis
     from decodescope.analyzer.reports.user_facts import Given
+    from decodescope.analyzer.schema.ranks_report import RanksReport
+    from decodescope.analyzer.schema.report import Report
 
 
 @click.command("analyze")
@@ -51,28 +56,47 @@ def analyze_command(
     output_format = "json" if as_json else output_format or "table"
     rows = chosen_rows(by, output_format)
     sections = _sections(show, output_format, len(files) > 1)
-    facts = GivenOptions(**given_texts).read()
-    if len(files) > 1:
-        _analyze_ranks(files, output_format, rows, sections, facts)
-        return
-    from decodescope import analyzer
-
-    analysis = analyzer.analyze(analyzer.load(files[0]), facts)
-    if output_format == "json":
-        print_json(analysis.report)
-    elif output_format == "csv":
+    analysed = analyzed(files, GivenOptions(**given_texts).read())
+    if output_format == "csv":
+        from decodescope.analyzer.reports.rank_analysis import RanksAnalysis
         from decodescope.analyzer.views.csv_export import render_csv
 
-        click.echo(render_csv(analysis.report, rows), nl=False)
+        if isinstance(analysed, RanksAnalysis):
+            analysed = analysed.all_merged("--format csv")
+        click.echo(render_csv(analysed.report, rows), nl=False)
     elif output_format == "html":
-        from decodescope.analyzer.exporting import html_page, source_name
+        from decodescope.analyzer.exporting import analysis_page
 
-        name = source_name(analysis)
-        click.echo(html_page(name, {name: analysis}), nl=False)
+        click.echo(analysis_page(analysed), nl=False)
     else:
+        print_report(analysed.report, as_json, sections)
+
+
+def analyzed(files: Sequence[Path], facts: "Given") -> "Analysis | RanksAnalysis":
+    """The analysis of one file, or of several as the ranks of one run."""
+    from decodescope import analyzer
+
+    if len(files) > 1:
+        return analyzer.analyze_ranks(files, facts)
+    return analyzer.analyze(analyzer.load(files[0]), facts)
+
+
+def print_report(
+    report: "Report | RanksReport", as_json: bool, sections: tuple[str, ...] = ()
+) -> None:
+    """Print a report as JSON, or as a table with `sections` of it whole."""
+    from decodescope.analyzer.schema.report import Report
+
+    if as_json:
+        print_json(report)
+    elif isinstance(report, Report):
         from decodescope.analyzer.views.report_table import report_table
 
-        print_table(analysis.report, partial(report_table, show=sections))
+        print_table(report, partial(report_table, show=sections))
+    else:
+        from decodescope.analyzer.views.ranks_table import ranks_report_table
+
+        print_table(report, partial(ranks_report_table, show=sections))
 
 
 def _sections(show: str | None, output_format: str, several: bool) -> tuple[str, ...]:
@@ -85,29 +109,3 @@ def _sections(show: str | None, output_format: str, several: bool) -> tuple[str,
     from decodescope.analyzer.views.report_table import SECTIONS, chosen_sections
 
     return chosen_sections(show, ranks_sections() if several else SECTIONS)
-
-
-def _analyze_ranks(
-    files: tuple[Path, ...],
-    output_format: str,
-    rows: str,
-    sections: tuple[str, ...],
-    facts: "Given",
-) -> None:
-    from decodescope.analyzer.reports.rank_analysis import analyze_ranks
-
-    ranks = analyze_ranks(files, facts)
-    if output_format == "json":
-        print_json(ranks.report)
-    elif output_format == "table":
-        from decodescope.analyzer.views.ranks_table import ranks_report_table
-
-        print_table(ranks.report, partial(ranks_report_table, show=sections))
-    elif output_format == "html":
-        from decodescope.analyzer.exporting import ranks_page
-
-        click.echo(ranks_page(ranks), nl=False)
-    else:
-        from decodescope.analyzer.views.csv_export import render_csv
-
-        click.echo(render_csv(ranks.all_merged("--format csv").report, rows), nl=False)

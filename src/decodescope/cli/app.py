@@ -70,7 +70,11 @@ class AppOptions:
             InputError: the options contradict each other, or there is no such page.
         """
         if self.page is not None:
-            _check_page(self.page)
+            from decodescope.tui.pages.all_pages import PAGES
+
+            names = [page.name for page in PAGES]
+            if self.page not in names:
+                raise InputError(f"--page {self.page}: no such page; choose {', '.join(names)}")
         if self.size is not None and not self.once:
             raise InputError("--size: only with --once; otherwise the terminal has a size")
         if self.once:
@@ -132,14 +136,6 @@ def _end_with_server() -> None:
     threading.Thread(target=watch, name="server", daemon=True).start()
 
 
-def _check_page(page: str) -> None:
-    from decodescope.tui.pages.all_pages import PAGES
-
-    names = [page.name for page in PAGES]
-    if page not in names:
-        raise InputError(f"--page {page}: no such page; choose {', '.join(names)}")
-
-
 def _app(source: "Source", place: Place, options: AppOptions) -> "DecodescopeApp":
     from decodescope.tui.app import DecodescopeApp
     from decodescope.tui.model.user_files import user_places
@@ -163,11 +159,6 @@ def _app(source: "Source", place: Place, options: AppOptions) -> "DecodescopeApp
 
 
 def _working_folder() -> Path:
-    """The folder that the app lists and writes to.
-
-    Raises:
-        InputError: the folder was deleted.
-    """
     try:
         return Path.cwd()
     except FileNotFoundError:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ import rich_click as click
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.io.output_paths import check_writable, check_writable_in, make_folder
+from decodescope.cli.analyze import analyzed, print_report
 from decodescope.cli.app import AppOptions, app_options, show_app
 from decodescope.cli.ending import current_ending
 from decodescope.cli.given import GivenOptions, given_options
@@ -21,8 +22,8 @@ from decodescope.cli.recording import recorded, recording_writer
 if TYPE_CHECKING:
     from decodescope.analyzer.recordings.writer import RecordingWriter
     from decodescope.analyzer.reports.user_facts import Given
-    from decodescope.analyzer.schema.servers_report import ServerFigures, ServersReport
     from decodescope.attach.door import CapturedWindow, Door, WindowPlan
+    from decodescope.attach.servers.tokens import Token
     from decodescope.tui.model.sources import AttachSource
 
 _DEFAULT_MS = 300
@@ -119,8 +120,8 @@ def attach(
     place = None if prints else showing.place()
     check_writable_in(folder, (), "--out", options.files)
     check_writable(record, "--record", options.files)
-    server = _ServerOptions(trace_dirs, token_file, token_variable)
-    with _opened(targets, everything, server) as door, recording_writer(record) as writer:
+    opened = _opened(targets, everything, trace_dirs, token_file, token_variable)
+    with opened as door, recording_writer(record) as writer:
         current_ending().finishing = f"{door.target}: its window is being closed"
         facts = replace(options, model=options.model or door.model).read()
         make_folder(folder, "--out")
@@ -151,39 +152,13 @@ def _source(
     return AttachSource(AttachLink(door, plan), facts, recorder=recorder)
 
 
-@dataclass(frozen=True, slots=True)
-class _ServerOptions:
-    """The values of the options that are of servers alone."""
-
-    trace_dirs: tuple[Path, ...]
-    token_file: Path | None
-    token_variable: str | None
-
-    def check_unused(self) -> None:
-        """Raises `InputError` if one is given."""
-        for name, value in (
-            ("--trace-dir", next(iter(self.trace_dirs), None)),
-            ("--token-file", self.token_file),
-            ("--token-variable", self.token_variable),
-        ):
-            if value is not None:
-                raise InputError(f"{name} {value}: only with the URL of a server")
-
-    def open(self, urls: Sequence[str]) -> "Door":
-        from decodescope.attach.servers.opening import open_servers
-        from decodescope.attach.servers.tokens import Token
-
-        token = None
-        if self.token_file is not None and self.token_variable is not None:
-            raise InputError("--token-file and --token-variable: give one of the two")
-        if self.token_file is not None:
-            token = Token.from_file(self.token_file)
-        elif self.token_variable is not None:
-            token = Token.from_variable(self.token_variable)
-        return open_servers(urls, self.trace_dirs, token)
-
-
-def _opened(targets: Sequence[str], everything: bool, server: _ServerOptions) -> "Door":
+def _opened(
+    targets: Sequence[str],
+    everything: bool,
+    trace_dirs: tuple[Path, ...],
+    token_file: Path | None,
+    token_variable: str | None,
+) -> "Door":
     """The door into the targets; nothing happens to them yet."""
     urls = [target for target in targets if "://" in target]
     if bool(targets) == everything:
@@ -191,14 +166,32 @@ def _opened(targets: Sequence[str], everything: bool, server: _ServerOptions) ->
     if urls and len(targets) > len(urls):
         raise InputError(f"{urls[0]}: give servers, or ids of processes")
     if urls:
-        return server.open(urls)
-    server.check_unused()
+        from decodescope.attach.servers.opening import open_servers
+
+        return open_servers(urls, trace_dirs, _token(token_file, token_variable))
+    for name, value in (
+        ("--trace-dir", next(iter(trace_dirs), None)),
+        ("--token-file", token_file),
+        ("--token-variable", token_variable),
+    ):
+        if value is not None:
+            raise InputError(f"{name} {value}: only with the URL of a server")
     from decodescope.attach.kineto.kineto_door import KinetoDoor
-    from decodescope.attach.kineto.targets import all_processes, job_processes
+    from decodescope.attach.kineto.processes import all_processes, job_processes
 
     if everything:
         return KinetoDoor(all_processes(), all_must_ask=False)
     return KinetoDoor(job_processes([_pid(target) for target in targets]))
+
+
+def _token(file: Path | None, variable: str | None) -> "Token | None":
+    from decodescope.attach.servers.tokens import Token
+
+    if file is not None and variable is not None:
+        raise InputError("--token-file and --token-variable: give one of the two")
+    if file is not None:
+        return Token.from_file(file)
+    return None if variable is None else Token.from_variable(variable)
 
 
 def _pid(target: str) -> int:
@@ -222,41 +215,19 @@ def _show(window: "CapturedWindow", facts: "Given", as_json: bool) -> None:
     """Print the report of a window, as `analyze` does that of its traces."""
     from msgspec.structs import replace as with_fields
 
+    from decodescope.analyzer.reports.servers_analysis import analyze_servers
+    from decodescope.analyzer.schema.report import Report
     from decodescope.analyzer.views.servers_table import servers_report_table
 
     if window.group is not None:
-        print_result(_servers_report(window, window.group, facts), servers_report_table, as_json)
+        servers = analyze_servers(window.group, window.observer, window.servers, facts)
+        print_result(servers, servers_report_table, as_json)
         return
-    if len(window.traces) == 1:
-        from decodescope import analyzer
-        from decodescope.analyzer.views.report_table import report_table
-
-        analysis = analyzer.analyze(analyzer.load(window.traces[0]), facts)
-        report = with_fields(analysis.report, observer=window.observer)
-        print_result(report, report_table, as_json)
-        return
-    from decodescope.analyzer.reports.rank_analysis import analyze_ranks
-    from decodescope.analyzer.views.ranks_table import ranks_report_table
-
-    ranks = analyze_ranks(window.traces, facts).report
+    report = analyzed(window.traces, facts).report
     observed = partial(with_fields, observer=window.observer)
-    observed_ranks = with_fields(
-        ranks,
-        ranks=tuple(with_fields(rank, report=observed(rank.report)) for rank in ranks.ranks),
-        merged=None if ranks.merged is None else observed(ranks.merged),
-    )
-    print_result(observed_ranks, ranks_report_table, as_json)
-
-
-def _servers_report(
-    window: "CapturedWindow", group: "ServerFigures", facts: "Given"
-) -> "ServersReport":
-    from decodescope.analyzer.reports.servers_analysis import ServerTraces, analyze_servers
-
-    servers = [
-        ServerTraces(figures, problem=one.problem)
-        if one.window is None
-        else ServerTraces(figures, one.window.traces, one.window.observer)
-        for figures, one in zip(group.servers, window.servers, strict=True)
-    ]
-    return analyze_servers(group, window.observer, servers, facts)
+    if isinstance(report, Report):
+        print_report(observed(report), as_json)
+        return
+    ranks = tuple(with_fields(rank, report=observed(rank.report)) for rank in report.ranks)
+    merged = None if report.merged is None else observed(report.merged)
+    print_report(with_fields(report, ranks=ranks, merged=merged), as_json)

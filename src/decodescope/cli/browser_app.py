@@ -7,10 +7,8 @@ import json
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
-from typing import Literal
 
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
-from msgspec import Struct
 from textual_serve.app_service import AppService
 from textual_serve.download_manager import DownloadManager
 
@@ -22,16 +20,6 @@ _QUIT_S, _TERMINATE_S = 0.6, 0.3
 MAX_MESSAGE_BYTES = 1 << 20
 _READ_BYTES = 1 << 16
 
-Kind = Literal["stdin", "resize", "ping", "blur", "focus"]
-
-
-class ClientMessage(Struct, frozen=True):
-    """One message of the page: typed `text`, the text of a ping, or a size in cells."""
-
-    kind: Kind
-    text: str = ""
-    size: tuple[int, int] = (0, 0)
-
 
 def cells(number: object) -> int | None:
     """A width or height of a terminal, at least 1 and at most `MAX_CELLS`; None if it is none."""
@@ -40,25 +28,6 @@ def cells(number: object) -> int | None:
     if isinstance(number, bool) or not isinstance(number, int):
         return None
     return min(max(number, 1), MAX_CELLS)
-
-
-def client_message(text: str) -> ClientMessage | None:
-    """The message in a text frame, None if it is malformed."""
-    try:
-        parts = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    match parts:
-        case ["stdin" | "ping" as kind, str(typed)]:
-            return ClientMessage(kind, typed)
-        case ["resize", {"width": width, "height": height}]:
-            columns, rows = cells(width), cells(height)
-            if columns is None or rows is None:
-                return None
-            return ClientMessage("resize", size=(columns, rows))
-        case ["blur" | "focus" as kind, *_]:
-            return ClientMessage(kind)
-    return None
 
 
 class BrowserApp(AppService):
@@ -104,24 +73,35 @@ class BrowserApp(AppService):
         """Pass the page's messages on until it leaves; a malformed one ends the connection."""
         message: WSMessage
         async for message in self._websocket:
-            parsed = client_message(message.data) if message.type is WSMsgType.TEXT else None
-            if parsed is None:
+            if message.type is not WSMsgType.TEXT or not await self.pass_on(message.data):
                 await self._websocket.close(
                     code=WSCloseCode.UNSUPPORTED_DATA, message=b"not a message of this page"
                 )
                 return
-            await self._pass_on(parsed)
 
-    async def _pass_on(self, message: ClientMessage) -> None:
-        if message.kind == "stdin":
-            # A lone surrogate is no text.
-            await self.send_bytes(message.text.encode("utf-8", "replace"))
-        elif message.kind == "resize":
-            await self.set_terminal_size(*message.size)
-        elif message.kind == "ping":
-            await self._websocket.send_json(["pong", message.text])
-        else:
-            await self.send_meta({"type": message.kind})
+    async def pass_on(self, text: str) -> bool:
+        """Pass on a message of the page: typed text, a ping, a size in cells, or the focus. False
+        if it is malformed."""
+        try:
+            message = json.loads(text)
+        except (ValueError, RecursionError):
+            return False
+        match message:
+            case ["stdin", str(typed)]:
+                # A lone surrogate is no text.
+                await self.send_bytes(typed.encode("utf-8", "replace"))
+            case ["ping", str(sent)]:
+                await self._websocket.send_json(["pong", sent])
+            case ["resize", {"width": width, "height": height}]:
+                columns, rows = cells(width), cells(height)
+                if columns is None or rows is None:
+                    return False
+                await self.set_terminal_size(columns, rows)
+            case ["blur" | "focus" as kind, *_]:
+                await self.send_meta({"type": kind})
+            case _:
+                return False
+        return True
 
     async def stop(self) -> None:
         """End the app: it is asked to quit, then terminated, then killed."""

@@ -88,11 +88,7 @@ def diff(
 def _sides(
     traces: tuple[Path, ...], against: tuple[Path, ...]
 ) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """The files of side A and of side B.
-
-    Raises:
-        InputError: a side has a file twice.
-    """
+    """The files of side A and of side B; a side may not have a file twice."""
     if not against and len(traces) != 2:
         raise click.UsageError(
             "give two traces, A and B, or several of each side as A1 A2 --against B1 B2."

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from decodescope.analyzer.io.output_paths import check_writable, output_path
+from decodescope.cli.analyze import analyzed
 from decodescope.cli.given import GivenOptions, given_options
 from decodescope.cli.options import FILE, chosen_rows, rows_option
 from decodescope.cli.output import say_written
@@ -34,15 +35,10 @@ def export(
 
     Several files are the ranks of one run: they are put on one clock, with who waits for whom.
     """
-    from decodescope import analyzer
-    from decodescope.analyzer.exporting import export_analysis, export_ranks
+    from decodescope.analyzer.exporting import export_analysis
 
     rows = chosen_rows(by, target)
     options = GivenOptions(**given_texts)
     check_writable(output, "-o", [*files, *options.files])
-    facts = options.read()
-    if len(files) > 1:
-        export_ranks(analyzer.analyze_ranks(files, facts), target, output, rows)
-    else:
-        export_analysis(analyzer.analyze(analyzer.load(files[0]), facts), target, output, rows)
+    export_analysis(analyzed(files, options.read()), target, output, rows)
     say_written(output, target)

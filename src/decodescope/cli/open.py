@@ -37,7 +37,7 @@ def open_files(
     """
     from decodescope.analyzer.recordings.bundled import bundled_recordings
     from decodescope.analyzer.recordings.recording import recorded_target
-    from decodescope.tui.model.sources import ReplaySource, TraceSource, source_for
+    from decodescope.tui.model.sources import TraceSource, source_for
 
     shown = tuple(newest(file) for file in files)
     options = GivenOptions(**given_texts)
@@ -47,15 +47,13 @@ def open_files(
         raise InputError("open: needs a terminal; without one, add --once or use analyze FILE")
     with _pipes_in_files(shown or bundled_recordings()[:1]) as paths:
         source = TraceSource(paths) if len(paths) > 1 else source_for(paths[0])
-        if options and isinstance(source, ReplaySource) and recorded_target(source.path):
-            source = replace(source, given=options.read())
-        elif options:
-            if not isinstance(source, TraceSource):
+        if options:
+            if not isinstance(source, TraceSource) and not recorded_target(source.path):
                 raise InputError(
                     f"{paths[0]} is a recording, which says what --capture, --model and the other "
                     "options for traces say; leave them out"
                 )
-            source = TraceSource(source.paths, options.read())
+            source = replace(source, given=options.read())
         if place != "drawing":
             remember_opened(files)
         show_app(source, place, showing)
@@ -86,12 +84,7 @@ def _is_stdin(path: Path) -> bool:
 
 @contextmanager
 def _pipes_in_files(paths: Sequence[Path]) -> Iterator[tuple[Path, ...]]:
-    """The paths, with a temporary file for each pipe: the app reads a trace more than once.
-
-    Raises:
-        InputError: there is no room for the copy.
-        TraceError: a pipe gives no bytes or too many.
-    """
+    """The paths, with a temporary file for each pipe: the app reads a trace more than once."""
     from decodescope.analyzer.readers.byte_source import open_source
 
     pipes = {path for path in paths if _is_stdin(path) or not path.is_file()}

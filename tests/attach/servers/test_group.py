@@ -92,9 +92,10 @@ def test_a_window_of_all_begins_at_one_moment(two: Servers, tmp_path: Path) -> N
     assert [path.parent for path in window.traces] == two.folders
     apart_s = abs(two.replicas[0].began_s - two.replicas[1].began_s)
     assert apart_s < 0.3
-    assert [part.name for part in window.servers] == two.names
-    assert all(part.window is not None and not part.problem for part in window.servers)
-    parts = [part.window.observer for part in window.servers if part.window is not None]
+    assert [part.figures.name for part in window.servers] == two.names
+    assert all(part.paths and not part.problem for part in window.servers)
+    parts = [part.observer for part in window.servers if part.observer is not None]
+    assert len(parts) == 2
     assert window.observer.door == "servers"
     assert window.observer.during_tokens_per_s == pytest.approx(
         sum(part.during_tokens_per_s or 0 for part in parts)
@@ -155,7 +156,7 @@ def test_one_that_hangs_is_not_asked_again_and_found_when_it_answers(two: Server
             assert found.servers[1].running == 8.0
         asked = [path for _, path in two.https[0].asked].count("/metrics")
         slow.hangs.set()
-        door._members[0]._asking.join(10)
+        door._members[0]._asking.result(10)
         found = figures(first, door.metrics())
         assert found.servers[0].running == 8.0
     # Once when it was recognised, once before, and once while it hung.

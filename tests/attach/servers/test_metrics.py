@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
-from decodescope.attach.servers.metric_names import Engine
+from decodescope.attach.servers.engines import Engine
 from decodescope.attach.servers.metrics import (
     Histogram,
     ServerMetrics,

@@ -8,7 +8,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from decodescope.attach.door import Door
 from decodescope.attach.servers.address import parse_address
 from decodescope.attach.servers.client import ServerClient
 from decodescope.attach.servers.engine import recognise
@@ -19,8 +18,8 @@ from tests.helpers.servers.engines import Load, Vllm
 from tests.helpers.servers.http_server import HttpServer, Reply, Request
 
 QUICK = Pace(observe_s=0.05, poll_s=0.01, steps_s=5.0, files_s=5.0)
-# Steps of 1 ms in a trace.
-STEPS = 20
+# Steps of 1 ms in a trace: the windows of servers on a busy machine overlap.
+STEPS = 200
 
 
 @dataclass
@@ -84,7 +83,7 @@ class Servers:
     def door(self, answer_s: float = 5.0) -> GroupDoor:
         return GroupDoor(self.doors(), answer_s, QUICK.observe_s)
 
-    def doors(self) -> list[Door]:
+    def doors(self) -> list[ServerDoor]:
         clients = [ServerClient(parse_address(url)) for url in self.urls]
         return [
             ServerDoor(client, recognise(client), folder, QUICK)

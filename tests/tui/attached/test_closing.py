@@ -18,8 +18,8 @@ async def test_closing_during_a_window(attachment) -> None:
     assert attachment.door.closed
     assert attachment.door.left_during_window
     assert attachment.door.taken == 0
-    assert not attachment.link._metrics.is_alive()
-    assert not attachment.link._window.is_alive()
+    assert attachment.link._metrics.done()
+    assert attachment.link._window.done()
     assert time.monotonic() - began_s < 20
     new = set(threading.enumerate()) - before
     # Those are of the pool of the loop, which asyncio keeps.
@@ -28,6 +28,7 @@ async def test_closing_during_a_window(attachment) -> None:
 
 async def test_a_target_that_hangs_does_not_hold_up_the_end(attachment, monkeypatch) -> None:
     hangs, asked = threading.Event(), threading.Event()
+    before = set(threading.enumerate())
 
     def metrics_hang() -> None:
         asked.set()
@@ -37,6 +38,9 @@ async def test_a_target_that_hangs_does_not_hold_up_the_end(attachment, monkeypa
     async with attachment.app.run_test(size=(80, 24)) as pilot:
         await attachment.until(pilot, asked.is_set)
         await attachment.take(pilot, 1)
-    assert attachment.link._metrics.is_alive()
-    assert attachment.link._metrics.daemon
+    assert not attachment.link._metrics.done()
+    new = set(threading.enumerate()) - before
+    hanging = [thread for thread in new if not thread.name.startswith("asyncio_")]
+    assert hanging
+    assert all(thread.daemon for thread in hanging)
     hangs.set()

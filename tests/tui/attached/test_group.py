@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from decodescope.analyzer.reports.servers_analysis import ServerTraces
 from decodescope.analyzer.schema.servers_report import ServerFigures
-from decodescope.attach.door import CapturedWindow, ServerWindow, WindowPlan
+from decodescope.attach.door import CapturedWindow, WindowPlan
 from decodescope.attach.servers.metrics import ServerMetrics
 from tests.helpers.libkineto import trace
 from tests.helpers.scripted import write_trace
@@ -30,7 +31,7 @@ class GroupOfTwo(ScriptedDoor):
     def window(self, plan: WindowPlan, say) -> CapturedWindow:
         window = super().window(plan, say)
         parts = tuple(
-            ServerWindow(name, CapturedWindow((path,), window.observer))
+            ServerTraces(ServerFigures(name), (path,), window.observer)
             for name, path in zip(NAMES, window.traces, strict=True)
         )
         return CapturedWindow(window.traces, window.observer, ServerFigures(), parts)

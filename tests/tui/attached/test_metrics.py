@@ -105,7 +105,7 @@ async def test_it_is_asked_less_often_while_it_does_not_answer(attachment, monke
 
     monkeypatch.setattr(attachment.link._closing, "wait", wait)
     await attachment.link.start()
-    attachment.link._metrics.join()
+    attachment.link._metrics.result()
     assert waits[0] == 0.0
     assert waits[1:4] == [0.01, 0.02, 0.04]
     assert max(waits) == waits[-1] == 5.0

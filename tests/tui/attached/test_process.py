@@ -5,7 +5,7 @@ from pathlib import Path
 from decodescope.attach.door import WindowPlan
 from decodescope.attach.kineto.kineto_door import KinetoDoor
 from decodescope.attach.kineto.processes import read_process
-from decodescope.attach.kineto.timing import Timing
+from decodescope.attach.kineto.window_config import Timing
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.attached import AttachLink
 from decodescope.tui.model.sources import AttachSource

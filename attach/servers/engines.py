@@ -1,6 +1,6 @@
-"""The metrics of each engine by name: the only place that knows them.
+"""The engines and the names of their metrics: the only place that knows them.
 
-Names are those of vLLM 0.6 to 0.32 (v1/metrics/loggers.py), SGLang 0.4 to 0.5
+Names of metrics are those of vLLM 0.6 to 0.32 (v1/metrics/loggers.py), SGLang 0.4 to 0.5
 (observability/metrics_collector.py), TensorRT-LLM 1.x (metrics/collector.py) and llama.cpp of 2026
 (tools/server); where an engine has renamed a metric, the newest name comes first.
 """
@@ -20,16 +20,23 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
-class MetricNames:
-    """The names of an engine's metrics, which begin with `prefix`; of each, the first that the
-    server has counts.
+class EngineFacts:
+    """An engine, and the names of its metrics, which begin with `prefix`; of each, the first that
+    the server has counts.
 
     `generated` and `prompt` count tokens as they are computed, `iterations` counts steps, and
     `kv_fill` is from 0 to 1. `throughput` is for engines whose counters only move when a request
     ends.
+
+    `owner` is the `owned_by` of its models in the answer to /v1/models. `metrics_option` starts a
+    server with metrics. `by_hand` says how to record a window where no endpoint opens one.
     """
 
+    title: str
     prefix: str
+    owner: str = ""
+    metrics_option: str = "its metrics"
+    by_hand: str = ""
     generated: tuple[Series, ...] = ()
     prompt: tuple[Series, ...] = ()
     iterations: tuple[Series, ...] = ()
@@ -40,15 +47,11 @@ class MetricNames:
     inter_token_latency: tuple[str, ...] = ()
 
 
-def metric_names(engine: Engine) -> MetricNames:
-    """The names of the metrics of `engine`. Those of an unknown one are vLLM's, which other engines
-    have taken over, behind any prefix that ends with a colon."""
-    return _NAMES[engine]
-
-
-def _vllm(prefix: str) -> MetricNames:
-    return MetricNames(
+def _vllm(title: str, prefix: str, **facts: str) -> EngineFacts:
+    return EngineFacts(
+        title,
         prefix,
+        **facts,
         generated=(Series(f"{prefix}generation_tokens_total"),),
         prompt=(Series(f"{prefix}prompt_tokens_total"),),
         iterations=(Series(f"{prefix}iteration_tokens_total_count"),),
@@ -63,10 +66,13 @@ def _vllm(prefix: str) -> MetricNames:
     )
 
 
-_NAMES: dict[Engine, MetricNames] = {
-    "vllm": _vllm("vllm:"),
-    "sglang": MetricNames(
+ENGINES: dict[Engine, EngineFacts] = {
+    "vllm": _vllm("vLLM", "vllm:", owner="vllm"),
+    "sglang": EngineFacts(
+        "SGLang",
         "sglang:",
+        owner="sglang",
+        metrics_option="--enable-metrics",
         # generation_tokens_total and prompt_tokens_total move only when a request ends.
         generated=(Series("sglang:realtime_tokens_total", ("mode", "decode")),),
         prompt=(
@@ -79,16 +85,24 @@ _NAMES: dict[Engine, MetricNames] = {
         throughput=(Series("sglang:gen_throughput"),),
         inter_token_latency=("sglang:inter_token_latency_seconds",),
     ),
-    "trtllm": MetricNames(
+    "trtllm": EngineFacts(
+        "TensorRT-LLM",
         "trtllm_",
+        owner="tensorrt_llm",
+        metrics_option="return_perf_metrics: true",
+        by_hand="has no profile endpoint; record to a file with TLLM_TORCH_PROFILE_TRACE",
         generated=(Series("trtllm_generation_tokens_total"),),
         prompt=(Series("trtllm_prompt_tokens_total"),),
         running=(Series("trtllm_num_requests_running"),),
         waiting=(Series("trtllm_num_requests_waiting"),),
         kv_fill=(Series("trtllm_kv_cache_utilization"),),
     ),
-    "llamacpp": MetricNames(
+    "llamacpp": EngineFacts(
+        "llama.cpp",
         "llamacpp:",
+        owner="llamacpp",
+        metrics_option="--metrics",
+        by_hand="has no profile endpoint; record to a file with Nsight Systems",
         generated=(Series("llamacpp:tokens_predicted_total"),),
         prompt=(Series("llamacpp:prompt_tokens_total"),),
         iterations=(Series("llamacpp:n_decode_total"),),
@@ -97,5 +111,10 @@ _NAMES: dict[Engine, MetricNames] = {
         kv_fill=(Series("llamacpp:kv_cache_usage_ratio"),),
         throughput=(Series("llamacpp:predicted_tokens_seconds"),),
     ),
-    "unknown": _vllm(":"),
+    # Other engines have taken over vLLM's names, behind any prefix that ends with a colon.
+    "unknown": _vllm(
+        "an unknown engine",
+        ":",
+        by_hand="has no known profile endpoint; record to a file with its own profiler",
+    ),
 }

@@ -1,11 +1,15 @@
-"""A socket whose whole use has a time limit, however slowly the other side writes."""
+"""Time limits for others: sockets whose whole use has one, and calls that may never return."""
 
 import io
 import socket
 import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +34,9 @@ class Deadline:
         return left
 
 
-class TimedSocket:
-    """What `http.client` uses of a socket. `close` does nothing: who opened the socket closes
-    it."""
+class TimedSocket(io.RawIOBase):
+    """The part of a socket that `http.client` uses. `close` does nothing: whoever opened the socket
+    closes it."""
 
     def __init__(self, raw: socket.socket, deadline: Deadline) -> None:
         self._raw, self._deadline = raw, deadline
@@ -42,15 +46,7 @@ class TimedSocket:
         self._raw.sendall(data)
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        return io.BufferedReader(_TimedReader(self._raw, self._deadline))
-
-    def close(self) -> None:
-        pass
-
-
-class _TimedReader(io.RawIOBase):
-    def __init__(self, raw: socket.socket, deadline: Deadline) -> None:
-        self._raw, self._deadline = raw, deadline
+        return io.BufferedReader(self)
 
     def readable(self) -> bool:
         return True
@@ -58,6 +54,9 @@ class _TimedReader(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         self._raw.settimeout(self._deadline.left_s())
         return self._raw.recv_into(buffer)
+
+    def close(self) -> None:
+        pass
 
 
 def connect(host: str, port: int, deadline: Deadline) -> socket.socket:
@@ -67,7 +66,9 @@ def connect(host: str, port: int, deadline: Deadline) -> socket.socket:
         OSError: the name is not known, or no address accepts within the time.
     """
     failure: OSError = OSError(f"{host} has no address")
-    addresses = _addresses(host, port, deadline)
+    # `getaddrinfo` has no time limit of its own.
+    resolving = in_daemon_thread(lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+    addresses = resolving.result(deadline.left_s())
     for index, (family, kind, protocol, _, address) in enumerate(addresses):
         raw = socket.socket(family, kind, protocol)
         try:
@@ -83,22 +84,15 @@ def connect(host: str, port: int, deadline: Deadline) -> socket.socket:
     raise failure
 
 
-def _addresses(host: str, port: int, deadline: Deadline) -> list[Any]:
-    """`socket.getaddrinfo`, which has no time limit of its own, in a thread that may outlive it."""
-    found: list[Any] = []
-    failures: list[Exception] = []
+def in_daemon_thread(call: Callable[[], T]) -> Future[T]:
+    """The result of `call`, from a thread that does not hold up the end of this process."""
+    future: Future[T] = Future()
 
-    def resolve() -> None:
+    def run() -> None:
         try:
-            found.extend(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+            future.set_result(call())
         except Exception as error:
-            failures.append(error)
+            future.set_exception(error)
 
-    thread = threading.Thread(target=resolve, daemon=True)
-    thread.start()
-    thread.join(deadline.left_s())
-    if thread.is_alive():
-        raise TimeoutError
-    if failures:
-        raise failures[0]
-    return found
+    threading.Thread(target=run, daemon=True).start()
+    return future
