@@ -139,13 +139,9 @@ def product_options(x: torch.Tensor, weight: WeightMatrix, tile: Tile, pdl: bool
     if x.dtype == FP8_X:
         # FP8 tensor cores multiply 32 columns at least, which is two of a narrow tile.
         options["BLOCK"] = max(2 * MIN_DOT, tile.columns)
-    # In the interpreter, tl.dot reads bfloat16 as the integers that store it, and casts to bfloat16
-    # truncate: bfloat16 is multiplied in float32 there.
-    widened = x.device.type == "cpu" and x.dtype == torch.bfloat16
     return options | {
         "BATCH": batch,
         "TOKENS": padded_tokens(batch),
-        "WIDENED": widened,
         "WORDS": _loads_words(x, weight, tile),
         "num_stages": tile.num_stages,
     }

@@ -107,7 +107,6 @@ def _decode_attention_kernel(
     COMBINED_WIDTH: tl.constexpr,
     PIECES: tl.constexpr,
     COUNTERS: tl.constexpr,
-    INTERPRETED: tl.constexpr,
     NUM_WARPS: tl.constexpr,
     PDL: tl.constexpr,
 ):
@@ -198,9 +197,7 @@ def _decode_attention_kernel(
 
     q, acc = halves(q, STORED), halves(acc, STORED)
     if first < end:
-        m, l, acc = attend_block(  # noqa: E741
-            q, k, v, first + row < end, scale_log2, m, l, acc, STORED, INTERPRETED
-        )
+        m, l, acc = attend_block(q, k, v, first + row < end, scale_log2, m, l, acc, STORED)  # noqa: E741
     if LATER_BLOCK > 0:
         later = tl.arange(0, LATER_BLOCK)
         # Without the test, programs with one block would compute the first copies' addresses too.
@@ -210,7 +207,7 @@ def _decode_attention_kernel(
                 v_later = cache_block(v_words, start, end, capacity, word, D // WORD, LATER_BLOCK)
                 visible = start + later < end
                 m, l, acc = attend_block(  # noqa: E741
-                    q, k_later, v_later, visible, scale_log2, m, l, acc, STORED, INTERPRETED
+                    q, k_later, v_later, visible, scale_log2, m, l, acc, STORED
                 )
 
     acc = joined(acc)
@@ -311,7 +308,6 @@ class DecodeAttention(KernelOperation):
             SPLITS=tile.splits,
             SPLIT_ROWS=triton.next_power_of_2(tile.splits),
             **combined.constants,
-            INTERPRETED=not q.is_cuda,
             NUM_WARPS=tile.num_warps,
             PDL=pdl,
             num_warps=tile.num_warps,

@@ -90,7 +90,6 @@ def _linear_residual_batched_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     SPLITS: tl.constexpr,
-    WIDENED: tl.constexpr,
     WORDS: tl.constexpr,
     PDL: tl.constexpr,
 ):
@@ -108,18 +107,7 @@ def _linear_residual_batched_kernel(
     # program of a block writes here, after all of them have arrived.
     residual = tl.load(places, mask=mask, other=0.0)
     sums = batched_product.batched_products(
-        w_ptr,
-        inside,
-        x_ptr,
-        x_scale_ptr,
-        split,
-        BATCH,
-        TOKENS,
-        K,
-        BLOCK,
-        SPLITS,
-        WIDENED,
-        WORDS,
+        w_ptr, inside, x_ptr, x_scale_ptr, split, BATCH, TOKENS, K, BLOCK, SPLITS, WORDS
     )
     sums, finishes = split_sums(sums, partial_ptr, counter_ptr, block, split, SPLITS)
     if finishes:

@@ -80,7 +80,6 @@ def _norm_gate_up_batched_kernel(
     K: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
-    WIDENED: tl.constexpr,
     WORDS: tl.constexpr,
     PDL: tl.constexpr,
 ):
@@ -91,18 +90,7 @@ def _norm_gate_up_batched_kernel(
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], None)
     wait_for_previous(PDL)
     sums = batched_product.batched_products(
-        w_ptr,
-        inside,
-        x_ptr,
-        x_scale_ptr,
-        0,
-        BATCH,
-        TOKENS,
-        K,
-        BLOCK,
-        1,
-        WIDENED,
-        WORDS,
+        w_ptr, inside, x_ptr, x_scale_ptr, 0, BATCH, TOKENS, K, BLOCK, 1, WORDS
     )
     sums = sums * scale + bias
     gate, up = batched_product.split_pairs(sums)

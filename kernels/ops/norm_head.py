@@ -104,7 +104,6 @@ def _norm_head_batched_kernel(
     BLOCK: tl.constexpr,
     DTYPE: tl.constexpr,
     CHOOSE: tl.constexpr,
-    WIDENED: tl.constexpr,
     WORDS: tl.constexpr,
     PDL: tl.constexpr,
 ):
@@ -115,18 +114,7 @@ def _norm_head_batched_kernel(
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], mask)
     wait_for_previous(PDL)
     sums = batched_product.batched_products(
-        w_ptr,
-        inside,
-        x_ptr,
-        x_scale_ptr,
-        0,
-        BATCH,
-        TOKENS,
-        K,
-        BLOCK,
-        1,
-        WIDENED,
-        WORDS,
+        w_ptr, inside, x_ptr, x_scale_ptr, 0, BATCH, TOKENS, K, BLOCK, 1, WORDS
     )
     sums = sums * scale + bias
     logits = sums.to(DTYPE).to(tl.float32)

@@ -191,7 +191,6 @@ def _norm_qkv_rope_batched_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     HALF_BLOCK: tl.constexpr,
-    WIDENED: tl.constexpr,
     WORDS: tl.constexpr,
     PDL: tl.constexpr,
 ):
@@ -214,18 +213,7 @@ def _norm_qkv_rope_batched_kernel(
     inverse = inverse_scales(k_scale_ptr, v_scale_ptr, head, token, token < BATCH, HEADS, KV_HEADS)
     wait_for_previous(PDL)
     sums = batched_product.batched_products(
-        w_ptr,
-        inside,
-        x_ptr,
-        x_scale_ptr,
-        0,
-        BATCH,
-        TOKENS,
-        K,
-        BLOCK,
-        1,
-        WIDENED,
-        WORDS,
+        w_ptr, inside, x_ptr, x_scale_ptr, 0, BATCH, TOKENS, K, BLOCK, 1, WORDS
     )
     sums = sums * scale + bias
     low, high = batched_product.split_pairs(sums)
