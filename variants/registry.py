@@ -314,7 +314,6 @@ def _what_is_missing(variant: Variant) -> str | None:
 
 
 def _installed() -> tuple[list[Variant], list[VariantInfo]]:
-    """Variants of installed packages, and those that could not be loaded."""
     taken = {*(variant.name for variant in _BUILT_IN), *SHORT_NAMES}
     installed: list[Variant] = []
     broken: list[VariantInfo] = []

@@ -174,7 +174,6 @@ class VariantSpec:
 
     @property
     def narrow(self) -> bool:
-        """Whether weights are stored in fewer bytes than the model's dtype."""
         return self.weight_format in NARROW_WEIGHTS
 
     @property
@@ -194,7 +193,6 @@ class VariantSpec:
         )
 
     def uses(self, part: Part) -> bool:
-        """Whether the fused kernels use `part`."""
         if part == "rope" and "qkv" in self.without:
             return False
         return part not in self.without

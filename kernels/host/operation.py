@@ -119,7 +119,6 @@ class KernelOperation(Operation):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The fields by name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
     @property

@@ -63,12 +63,10 @@ class WeightMatrix:
 
     @property
     def rows(self) -> int:
-        """Outputs of the product."""
         return int(self.data.shape[0])
 
     @property
     def columns(self) -> int:
-        """Inputs of the product."""
         return int(self.data.shape[1])
 
     @property

@@ -43,7 +43,6 @@ class RopeTable:
 
     @property
     def positions(self) -> int:
-        """Number of positions, which start at 0."""
         return int(self.cos.shape[0])
 
     @property

@@ -174,7 +174,6 @@ class _Rounds:
                 return
 
     def _measure_round(self, round: int) -> None:
-        """Run every variant once; a round that fails after a complete one is a finding."""
         try:
             reports = [self._measured(name, round) for name in self.request.variants]
             traces = {

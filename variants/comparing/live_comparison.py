@@ -71,7 +71,6 @@ class _App:
 
 
 def main(arguments: list[str]) -> int:
-    """Compare for the app at the socket; returns the process's exit code."""
     control, config_json = arguments
     end_with_parent()
     app = _App(socket.socket(fileno=int(control)))

@@ -44,7 +44,6 @@ class Decoding:
 
     @property
     def step_ns(self) -> int | None:
-        """The median time of the recent steps, None before the first."""
         keep_recent(self._times_ns)
         return step_times(self._times_ns).p50 if self._times_ns else None
 
@@ -116,12 +115,10 @@ class Decoding:
         self._session.pacer.before_first()
 
     def settle(self) -> None:
-        """Wait for the launched steps, and read their times and ids."""
         self.settle_times()
         self._read(self._session.tap.finish())
 
     def settle_times(self) -> None:
-        """Wait for the launched steps, and read their times."""
         self._times_ns += self._session.pacer.drain()
 
     def leave_out_pause(self) -> None:
@@ -186,13 +183,11 @@ class TextTail:
         self.text = ""
 
     def restart(self) -> None:
-        """Start again with an empty text."""
         self._context.clear()
         self._pending.clear()
         self.text = ""
 
     def feed(self, ids: list[int]) -> None:
-        """Append `ids` to the text."""
         if self._decode is None or not ids:
             return
         self._pending += ids

@@ -218,7 +218,6 @@ class LiveLoop:
             self._fail(variant)
 
     def _adopt(self, settings: Settings, variant: str) -> bool:
-        """Prepare the session for `settings`; a failure is reported, not raised."""
         adopted = self._attempted(
             "the settings stay as they were",
             lambda: self._session.adopt(settings, variant, self._stages),
@@ -270,7 +269,6 @@ class LiveLoop:
         return False
 
     def _fail(self, variant: str) -> None:
-        """Nothing can run; wait for another choice."""
         self._variant = variant
         self._announce("failed")
 

@@ -73,17 +73,14 @@ class TorchSession:
 
     @property
     def decode(self) -> Callable[[list[int]], str] | None:
-        """Turns token ids into text; None without a tokenizer."""
         return self._prepared.loaded.decode
 
     @property
     def settings(self) -> Settings:
-        """The requested settings, with the model's name."""
         return replace(settings_of(self._prepared.config), model=self._prepared.loaded.name)
 
     @property
     def variant(self) -> str:
-        """The variant that was asked for, by its own name."""
         return self._prepared.config.variant
 
     def prompt(self, generation: int) -> torch.Tensor:
@@ -162,7 +159,6 @@ class TorchSession:
         return step
 
     def release(self) -> None:
-        """Free the memory of a dropped step."""
         free_memory(self._prepared.device)
 
     def explain(self, error: Exception) -> DecodescopeError | None:
@@ -198,7 +194,6 @@ class TorchSession:
         return replace(with_settings(self._prepared.config, settings), variant=variant)
 
     def _offered(self, info: VariantInfo) -> VariantInfo:
-        """The variant, marked as unavailable if it cannot run this model."""
         if info.unavailable is None and (refusal := self.refusal(info.name)):
             return replace(info, unavailable=str(refusal))
         return info

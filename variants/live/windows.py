@@ -24,7 +24,6 @@ class WindowSchedule:
         self._steps += steps
 
     def due(self, now_ns: int) -> bool:
-        """Whether a window should be captured now."""
         if self._not_before_ns is None:
             return self._steps >= FIRST_AFTER_STEPS
         return now_ns >= self._not_before_ns

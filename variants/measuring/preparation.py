@@ -143,7 +143,6 @@ def _check_variant(request: Request, fields: Mapping[str, object]) -> None:
 def _with_prompt(
     config: WorkerConfig, workload: DecodeWorkload, loaded: LoadedModel
 ) -> DecodeWorkload:
-    """`workload` with the context that the tokenised prompt has, if one was given."""
     if config.prompt is None and config.prompt_ids is None:
         return workload
     ids = make_prompt(loaded, workload, config.prompt, config.prompt_ids)

@@ -135,7 +135,6 @@ def _interpreted_report(
 def _untimed_report(
     prepared: Prepared, output_token_ids: list[list[int]], bytes_per_step: int
 ) -> RunReport:
-    """The report of the decoded tokens and the environment, without figures of time."""
     loaded, workload = prepared.loaded, prepared.workload
     return RunReport(
         schema_version=SCHEMA_VERSION,

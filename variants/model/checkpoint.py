@@ -102,7 +102,6 @@ def shard_names(index: Path) -> tuple[str, ...]:
 
 
 def _file_names(folder: Path) -> tuple[str, ...]:
-    """As transformers chooses: one file, or the files that the index names."""
     if (folder / WEIGHTS).is_file():
         return (WEIGHTS,)
     if not (folder / INDEX).is_file():
@@ -256,7 +255,6 @@ def broken_checkpoint(name: str) -> Iterator[None]:
 
 
 def in_one_line(error: Exception) -> str:
-    """The type and message of `error`, shortened."""
     words = " ".join(f"{type(error).__name__}: {error}".split())
     return words if len(words) <= _MAX_REASON else f"{words[:_MAX_REASON]}..."
 

@@ -53,7 +53,6 @@ class Preset:
 
 @cache
 def presets() -> Mapping[str, Preset]:
-    """The presets by name."""
     data = Path(__file__).with_name("presets.json").read_bytes()
     return {preset.name: preset for preset in msgspec.json.decode(data, type=tuple[Preset, ...])}
 

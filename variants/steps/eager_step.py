@@ -40,7 +40,6 @@ class TransformersStep(DecodeStep):
             return self._choose(logits, self.position), logits
 
     def _decode(self, ids: torch.Tensor) -> torch.Tensor:
-        """Logits [batch, 1, vocabulary] of one token a sequence, `ids` [batch, 1]."""
         return self._forward(ids, self._cache)
 
     def _forward(self, ids: torch.Tensor, cache: Any) -> torch.Tensor:

@@ -128,7 +128,6 @@ class FusedStep(DecodeStep):
         return FusedStep(self._loaded, self._workload, self.plan)
 
     def node_paths(self) -> dict[int, str]:
-        """As `DecodeStep.node_paths`: those of the graphs captured so far."""
         programs = self._programs.values()
         return {node: path for program in programs for node, path in program.node_paths.items()}
 
@@ -159,7 +158,6 @@ class FusedStep(DecodeStep):
         return buffers.tokens[:, self.position + 1], buffers.logits
 
     def _rewind(self, position: int) -> None:
-        """Set the position back; later rows of the cache are not seen, then overwritten."""
         self.plan.buffers.position.fill_(position)
 
     def _run(self, keep_logits: bool) -> None:
@@ -186,7 +184,6 @@ class FusedStep(DecodeStep):
 def _tiles(
     spec: VariantSpec, name: str, parts: FusedModel, workload: DecodeWorkload
 ) -> tuple[StepTiles, tuple[Finding, ...]]:
-    """The tiles of this model and device, and whether some were not measured."""
     shapes = step_shapes(parts, workload.batch, workload.cache_length, spec)
     if parts.device.type != "cuda":
         return interpreter_tiles(shapes), ()

@@ -42,7 +42,6 @@ class KvCache:
         return self.k[index], self.v[index]
 
     def scales(self, index: int) -> KvScales | None:
-        """The scales of one layer."""
         if self.k_scales is None or self.v_scales is None:
             return None
         return KvScales(self.k_scales[index], self.v_scales[index])

@@ -53,7 +53,6 @@ _BATCHED_SHARED_BYTES = 97 * 1024
 
 
 def default_tiles(shapes: StepShapes, multiprocessors: int) -> StepTiles:
-    """Tiles for a GPU with that many multiprocessors."""
     product = _vector_tile if shapes.batch == 1 else _batched_tile
     attention = _attention_tile(shapes, multiprocessors)
     return _step_tiles(attention, lambda name: product(name, shapes, multiprocessors))
