@@ -34,7 +34,7 @@ _DRAIN_S = 1.0
 
 
 class RunJob(Struct, frozen=True, tag="run"):
-    """Measure `config.variant` once, and write the profiled window to `trace_path`, if any."""
+    """Measure `config.variant` once; the profiled window is written to `trace_path`, if any."""
 
     config: WorkerConfig
     trace_path: str | None
@@ -49,8 +49,6 @@ class AccuracyJob(Struct, frozen=True, tag="accuracy"):
 
 
 class RunDone(Struct, frozen=True, tag="run_done"):
-    """The result of a `RunJob`."""
-
     report: RunReport
 
 

@@ -168,12 +168,12 @@ class Decoding:
 
 
 class TextTail:
-    """Decodes new ids together with a few old ones, and keeps the last `TAIL_CHARACTERS`.
+    """Decodes new ids together with a few old ones; `text` is the last `TAIL_CHARACTERS`, empty
+    without `decode`.
 
     A tokenizer may split one UTF-8 character over up to four tokens, one a byte. They decode to
     U+FFFD until the last one arrives, so up to three trailing tokens wait for the next call. A
-    character that stays broken is kept as U+FFFD. Without `decode` the text stays empty. `text` is
-    the tail, without a character that is still incomplete.
+    character that stays broken is kept as U+FFFD.
     """
 
     def __init__(self, decode: Callable[[list[int]], str] | None) -> None:

@@ -115,19 +115,11 @@ class TorchSession:
         )
 
     def check(self, settings: Settings, variant: str) -> None:
-        """Check what of `settings` can be checked while a step runs.
-
-        Raises:
-            DecodescopeError: `variant` cannot run with them; as `check_change`.
-        """
+        """As `check_change`, of `settings` and `variant`."""
         check_change(self._prepared, self._changed(settings, variant))
 
     def adopt(self, settings: Settings, variant: str, say: Callable[[str], None]) -> None:
-        """Prepare for `settings`, and load another model if they name one.
-
-        Raises:
-            DecodescopeError: as `prepare_again`; the settings stay as they were.
-        """
+        """As `prepare_again`; after an error the settings stay as they were."""
         config = self._changed(settings, variant)
         self._prepared = prepare_again(self._prepared, config, say)
 
@@ -181,7 +173,7 @@ class TorchSession:
     ) -> CaptureInfo:
         """Profile the window that `step` runs next, and write it to `path`.
 
-        The tap gets the ids of its steps. Returns the window's description.
+        The tap gets the ids of its steps.
 
         Raises:
             InputError: `path` cannot be written.
@@ -205,10 +197,7 @@ class TorchSession:
 def open_session(config: WorkerConfig, say: Callable[[str], None]) -> TorchSession:
     """Load the model, start the profiler and measure the GPU's read peak.
 
-    `say` is called for each slow stage.
-
-    Raises:
-        DecodescopeError: as `prepare`.
+    `say` is called for each slow stage. Raises as `prepare`.
     """
     prepared = prepare(config, say)
     say("starting the profiler")

@@ -29,7 +29,7 @@ class WindowSchedule:
         return now_ns >= self._not_before_ns
 
     def captured(self, start_ns: int, end_ns: int) -> None:
-        """Call after a window was captured, or failed, between `start_ns` and `end_ns`."""
+        """A window was captured, or failed, between `start_ns` and `end_ns`."""
         pause_ns = max(MIN_INTERVAL_NS, round((end_ns - start_ns) / MAX_SHARE_OF_TIME))
         self._not_before_ns = end_ns + pause_ns
 
