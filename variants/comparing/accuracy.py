@@ -124,8 +124,12 @@ class _Scores:
     def score(self, variants: Sequence[str]) -> None:
         """Score `variants` against the weights that were loaded, in fp32."""
         self.say("scoring the fp32 reference")
+        loaded, device = self.prepared.loaded, self.prepared.device
+        workload = replace(self.prepared.workload, dtype="fp32")
         try:
-            reference = _reference_logits(self.prepared, self.scored)
+            with memory_errors("computing the fp32 reference", device), _in_fp32(loaded.model):
+                step = EagerStep(loaded, workload)
+                reference = forced_logits(step, self.scored, workload.batch)
         except DecodescopeError as error:
             self.missing = dict.fromkeys(variants, f"no fp32 reference: {error}")
             return
@@ -161,12 +165,6 @@ def _in_order_of_weights(variants: Sequence[str]) -> list[str]:
     for variant in sorted(variants, key=lambda variant: specs[variant] is not None):
         groups.setdefault(quantization_of(specs[variant]), []).append(variant)
     return list(chain.from_iterable(groups.values()))
-
-
-def _reference_logits(prepared: Prepared, scored: ScoredText) -> torch.Tensor:
-    model, workload = prepared.loaded.model, replace(prepared.workload, dtype="fp32")
-    with memory_errors("computing the fp32 reference", prepared.device), _in_fp32(model):
-        return forced_logits(EagerStep(prepared.loaded, workload), scored, workload.batch)
 
 
 @contextmanager

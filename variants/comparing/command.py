@@ -149,12 +149,6 @@ class _Rounds:
     _last_rates: dict[str, float | None] = field(default_factory=dict)
 
     def measure(self) -> None:
-        """Run the rounds.
-
-        Raises:
-            DecodescopeError: a variant failed before any round was complete.
-            KeyboardInterrupt: before any round was complete.
-        """
         repeats = self.request.repeats
         for round in range(repeats):
             try:
@@ -220,7 +214,6 @@ class _Rounds:
         return self.work / f"{quote(variant, safe='+')}-round{round}.json.gz"
 
     def score(self) -> dict[str, Accuracy]:
-        """Accuracy by variant; a missing one is a finding."""
         variants, repeats = self.request.variants, self.request.repeats
         job = AccuracyJob(self.request.config_of(variants[0]), variants, self.request.text)
         try:
@@ -240,7 +233,7 @@ class _Rounds:
         return result.accuracies
 
     def compared(self, accuracies: Mapping[str, Accuracy]) -> Comparison:
-        """The comparison of the complete rounds, with the accuracy of each variant."""
+        """The comparison of the complete rounds."""
         self._windows = {
             path: self._windows.get(path) or analyze(load(path)).report
             for path in self.traces.values()

@@ -140,11 +140,7 @@ def _qk_norm(attention: Any) -> QkNorm | None:
 
 
 def _matrix(*modules: nn.Module) -> WeightMatrix:
-    """All outputs of linear modules, in order, as one matrix; or an embedding table.
-
-    Raises:
-        ModelError: modules that are not stored in one format.
-    """
+    """All outputs of linear modules, in order, as one matrix; or an embedding table."""
     biases = [bias for part in modules if (bias := getattr(part, "bias", None)) is not None]
     bias = torch.cat(biases) if biases else None
     formats = {part.stored if isinstance(part, QuantizedMatrix) else None for part in modules}
