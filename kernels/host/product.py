@@ -18,7 +18,7 @@ from decodescope.kernels.host.checks import (
     check_tensor,
     check_unsplit,
 )
-from decodescope.kernels.host.operation import KernelOperation, Tensors
+from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
 from decodescope.kernels.host.quantize import FP8_X
 from decodescope.kernels.host.tile import MAX_REGISTERS, MIN_DOT, Tile, padded_tokens
 from decodescope.kernels.host.weights import Norm, WeightMatrix
@@ -72,6 +72,33 @@ class NormedProduct(Product):
         check_norm(self.norm, weight.columns, self.x.device)
         check_unsplit(self.tile)
         return batch
+
+    def launched(
+        self,
+        kernels: tuple[Any, Any],
+        programs: int,
+        weight: WeightMatrix,
+        tensors: tuple[torch.Tensor | None, ...],
+        numbers: tuple[float, ...],
+        pdl: bool,
+        **constants: Any,
+    ) -> Launch:
+        """Launch the first of `kernels` for one token, the second for several. Both take x, its
+        scales, the norm's weight, `weight`, `tensors`, the norm's eps and `numbers`."""
+        g, eps = norm_arguments(self.norm, len(self.x), self.x_scale)
+        return launch(
+            kernels[len(self.x) > 1],
+            (programs,),
+            self.x,
+            self.x_scale,
+            g,
+            *weight.pointers,
+            *tensors,
+            eps,
+            *numbers,
+            **constants,
+            **product_options(self.x, weight, self.tile, pdl),
+        )
 
 
 def check_x_scale(x: torch.Tensor, x_scale: torch.Tensor | None, weight: WeightMatrix) -> None:

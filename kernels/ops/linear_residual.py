@@ -16,8 +16,7 @@ import triton.language as tl
 
 from decodescope.kernels.device import batched_product, vector_product
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.device.split_sums import split_sums
-from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias
+from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias, split_sums
 from decodescope.kernels.host.checks import check_apart, check_output
 from decodescope.kernels.host.operation import Launch, Tensors, launch
 from decodescope.kernels.host.product import Product, product_options

@@ -38,8 +38,8 @@ from decodescope.kernels.host.checks import (
     check_tensor,
 )
 from decodescope.kernels.host.kv_cache import KvScales, check_caches, codes
-from decodescope.kernels.host.operation import Launch, Tensors, launch, parameters
-from decodescope.kernels.host.product import NormedProduct, norm_arguments, product_options
+from decodescope.kernels.host.operation import Launch, Tensors, parameters
+from decodescope.kernels.host.product import NormedProduct
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
 from decodescope.kernels.host.workspace import Workspace
@@ -289,42 +289,27 @@ class NormQkvRope(NormedProduct):
     x_scale: torch.Tensor | None = None
 
     def launch(self, pdl: bool = False) -> Launch:
-        x, qkv, qk_norm, rope = self.x, self.qkv, self.qk_norm, self.rope
+        qk_norm, rope, workspace = self.qk_norm, self.rope, self.workspace
         batch = self._check()
-        options = product_options(x, qkv, self.tile, pdl)
         heads, head_dim = int(self.q.shape[1]), int(self.q.shape[2])
         kv_heads, capacity = int(self.k_cache.shape[1]), int(self.k_cache.shape[2])
         normed_heads = heads + kv_heads if qk_norm else 0
-        self.workspace.check(normed_heads * head_dim * batch, normed_heads, x.device)
-        g, eps = norm_arguments(self.norm, batch, self.x_scale)
-        chunks = triton.cdiv(head_dim // 2, self.tile.rows // 2)
-        return launch(
-            _norm_qkv_rope_kernel if batch == 1 else _norm_qkv_rope_batched_kernel,
-            ((heads + 2 * kv_heads) * chunks,),
-            x,
-            self.x_scale,
-            g,
-            *qkv.pointers,
-            rope.cos,
-            rope.sin,
-            self.position,
-            None if qk_norm is None else qk_norm.q_weight,
-            None if qk_norm is None else qk_norm.k_weight,
-            self.q,
-            self.k_cache,
-            self.v_cache,
-            *(self.scales or (None, None)),
-            self.workspace.partials,
-            self.workspace.counters,
-            eps,
-            0.0 if qk_norm is None else qk_norm.eps,
-            capacity,
-            rope.positions,
+        workspace.check(normed_heads * head_dim * batch, normed_heads, self.x.device)
+        norms = (None, None) if qk_norm is None else (qk_norm.q_weight, qk_norm.k_weight)
+        qk_eps = 0.0 if qk_norm is None else qk_norm.eps
+        rotation = rope.cos, rope.sin, self.position
+        outputs = self.q, self.k_cache, self.v_cache, *(self.scales or (None, None))
+        return self.launched(
+            (_norm_qkv_rope_kernel, _norm_qkv_rope_batched_kernel),
+            (heads + 2 * kv_heads) * triton.cdiv(head_dim // 2, self.tile.rows // 2),
+            self.qkv,
+            (*rotation, *norms, *outputs, workspace.partials, workspace.counters),
+            (qk_eps, capacity, rope.positions),
+            pdl,
             HEADS=heads,
             KV_HEADS=kv_heads,
             D=head_dim,
             HALF_BLOCK=triton.next_power_of_2(head_dim // 2),
-            **options,
         )
 
     def _check(self) -> int:
