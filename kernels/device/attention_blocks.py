@@ -56,8 +56,7 @@ def head_scale(scale_ptr, head):
 
 @triton.jit
 def cache_block(head_ptr, first, end, capacity, lane, D: tl.constexpr, BLOCK: tl.constexpr):
-    """Rows [first, first + BLOCK), of D words, of one head's cache; zero from `end` on and beyond
-    D."""
+    """Rows [first, first + BLOCK) of one head's cache, D words each; zero from `end` and D on."""
     row = first + tl.arange(0, BLOCK)
     mask = (row < end)[:, None]
     if lane.shape[0] != D:

@@ -1,5 +1,4 @@
-"""Which rows of a weight matrix a program has, and how their sums, which programs may share, become
-outputs."""
+"""Which rows of a weight matrix a program has, and how their sums become outputs."""
 
 import triton
 import triton.language as tl

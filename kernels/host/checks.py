@@ -39,6 +39,18 @@ def check_tensor(
         raise ValueError(f"{name} has strides {tensor.stride()}: must be contiguous")
 
 
+def check_floats(
+    name: str,
+    tensor: torch.Tensor,
+    shape: tuple[int, ...],
+    device: torch.device,
+    strided: bool = False,
+) -> None:
+    """As `check_float` and `check_tensor`, of any dtype of the kernels."""
+    check_float(name, tensor)
+    check_tensor(name, tensor, shape, tensor.dtype, device, strided)
+
+
 def check_output(
     name: str,
     out: torch.Tensor,
@@ -46,8 +58,7 @@ def check_output(
     x: torch.Tensor,
     strided: bool = False,
 ) -> None:
-    """Raise `ValueError` unless `out` has this shape, x's device, and x's dtype or one that
-    `goes_with` it."""
+    """Raise `ValueError` unless `out` has this shape, x's device and a dtype that `goes_with` x."""
     if x.dtype == FP8_X:
         check_float(name, out)
     dtype = out.dtype if goes_with(x, out.dtype) else x.dtype
@@ -104,18 +115,11 @@ def check_apart(name: str, written: torch.Tensor, x: torch.Tensor) -> None:
 def check_norm(norm: Norm | None, features: int, device: torch.device) -> None:
     """Raise `ValueError` unless the norm, if any, has this many features."""
     if norm is not None:
-        _check_norm_weight("norm weight", norm.weight, features, device)
+        check_floats("norm weight", norm.weight, (features,), device)
 
 
 def check_qk_norm(qk_norm: QkNorm | None, head_dim: int, device: torch.device) -> None:
     """Raise `ValueError` unless the norms of Q and K, if any, have this head_dim."""
     if qk_norm is not None:
-        _check_norm_weight("q norm weight", qk_norm.q_weight, head_dim, device)
-        _check_norm_weight("k norm weight", qk_norm.k_weight, head_dim, device)
-
-
-def _check_norm_weight(
-    name: str, weight: torch.Tensor, features: int, device: torch.device
-) -> None:
-    check_float(name, weight)
-    check_tensor(name, weight, (features,), weight.dtype, device)
+        check_floats("q norm weight", qk_norm.q_weight, (head_dim,), device)
+        check_floats("k norm weight", qk_norm.k_weight, (head_dim,), device)

@@ -52,8 +52,7 @@ class Product(KernelOperation):
         return () if self.x_scale is None else (self.x_scale,)
 
     def checked_batch(self, weight: WeightMatrix) -> int:
-        """The batch of x, which `weight` multiplies. Raises as `check_activations` and
-        `check_x_scale`."""
+        """The batch of x. Raises as `check_activations` and `check_x_scale`."""
         batch = check_activations(self.x, weight.columns, weight.data.device)
         check_x_scale(self.x, self.x_scale, weight)
         return batch

@@ -48,7 +48,7 @@ from decodescope.kernels.device.l2_prefetch import (
     prefetchable_bytes,
 )
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.host.checks import check_float, check_output, check_position, check_tensor
+from decodescope.kernels.host.checks import check_floats, check_output, check_position
 from decodescope.kernels.host.kv_cache import KvScales, check_caches, dense_rows
 from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
 from decodescope.kernels.host.tile import Tile
@@ -331,8 +331,7 @@ class DecodeAttention(KernelOperation):
             raise ValueError(f"{heads} heads: must be a multiple of {kv_heads} KV heads")
         if head_dim % 2 or not 32 <= head_dim <= 256:
             raise ValueError(f"head_dim {head_dim}: must be even, 32 to 256")
-        check_float("q", q)
-        check_tensor("q", q, (batch, heads, head_dim), q.dtype, q.device)
+        check_floats("q", q, (batch, heads, head_dim), q.device)
         check_output("out", self.out, (batch, heads, head_dim), q)
         caches, shape = (k_cache, self.v_cache, self.scales), (batch, kv_heads, capacity, head_dim)
         check_caches(*caches, shape, q.dtype, q.device)

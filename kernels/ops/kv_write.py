@@ -21,8 +21,7 @@ from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors,
 def kv_write_reference(
     rows: torch.Tensor, cache: torch.Tensor, position: int, scale: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """A copy of `cache` [batch, Hkv, capacity, D] with `rows` [batch, Hkv, D] at `position`, as
-    `codes` says."""
+    """`cache` [batch, Hkv, capacity, D] with `codes` of `rows` [batch, Hkv, D] at `position`."""
     written = cache.clone()
     if 0 <= position < cache.shape[2]:
         written[:, :, position] = codes(rows.float(), cache.dtype, scale)

@@ -96,8 +96,7 @@ def run_job(job: Job, say: Callable[[str], None], argv: tuple[str, ...] = WORKER
 
 @contextmanager
 def _ending_group(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """End the whole process group after a block; a child that returned its result may exit
-    first."""
+    """End the whole process group after a block; a child with a result may exit first."""
     try:
         yield
         _wait(process)

@@ -90,7 +90,6 @@ class LiveLoop:
         return self._decoding.step is not None
 
     def _advance(self) -> None:
-        """Step until the next poll, then publish, capture and obey as due."""
         self._schedule.stepped(self._decoding.run_for(POLL_NS))
         now_ns = self._clock_ns()
         if now_ns >= self._publish_at_ns:
@@ -115,7 +114,6 @@ class LiveLoop:
             self._channel.send_stats(stats)
 
     def _capture_window(self) -> None:
-        """Run a few steps of this generation under the profiler and announce the file."""
         requested, self._capture_requested = self._capture_requested, False
         if requested:
             self._announce("capturing")

@@ -124,8 +124,7 @@ class TorchSession:
         self._prepared = prepare_again(self._prepared, config, say)
 
     def refusal(self, variant: str) -> DecodescopeError | None:
-        """Why `variant` cannot be built (unknown, not on this device, not for this model); None if
-        it can."""
+        """Why `variant` cannot be built for this model on this device; None if it can."""
         prepared = self._prepared
         try:
             require_runnable(variant, prepared.loaded, prepared.workload, prepared.device)
@@ -195,10 +194,7 @@ class TorchSession:
 
 
 def open_session(config: WorkerConfig, say: Callable[[str], None]) -> TorchSession:
-    """Load the model, start the profiler and measure the GPU's read peak.
-
-    `say` is called for each slow stage. Raises as `prepare`.
-    """
+    """Load the model, start the profiler and measure the GPU's read peak. Raises as `prepare`."""
     prepared = prepare(config, say)
     say("starting the profiler")
     profiler = ProfilerSession(prepared.device)

@@ -109,7 +109,6 @@ def _measured_report(
 def _interpreted_report(
     prepared: Prepared, step: DecodeStep, say: Callable[[str], None]
 ) -> RunReport:
-    """The tokens that `step` decodes; each step takes the interpreter seconds."""
     workload = prepared.workload
     with memory_errors(f"decoding with variant {prepared.config.variant}", prepared.device):
         ids = [step.prefill(prepared.prompt(0))]

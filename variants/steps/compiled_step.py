@@ -161,8 +161,7 @@ def compile_and_record(step: DecodeStep, workload: DecodeWorkload) -> None:
 
 @contextmanager
 def without_tf32_advice() -> Iterator[None]:
-    """Silence the compiler's advice to compute fp32 in TF32, which would change the results that
-    are compared."""
+    """Silence the advice to compute fp32 in TF32, which would change results that are compared."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores")
         yield

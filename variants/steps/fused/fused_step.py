@@ -92,9 +92,8 @@ class FusedStep(DecodeStep):
 
     def kv_bytes_read(self, position: int) -> int:
         """Bytes of K and V, and of their scales, that a step at cache length `position` reads."""
-        scales = (self.plan.cache.k_scales, self.plan.cache.v_scales)
-        scale_bytes = sum(tensor.nbytes for tensor in scales if tensor is not None)
-        return super().kv_bytes_read(position) + scale_bytes
+        scales = self.plan.cache.all_scales or ()
+        return super().kv_bytes_read(position) + sum(scale.nbytes for scale in scales)
 
     def warm_up(self) -> None:
         """Compile the kernels and capture the graph, on meaningless tokens."""
@@ -142,10 +141,7 @@ class FusedStep(DecodeStep):
         return first
 
     def _advance(self, ids: torch.Tensor, forced: bool) -> tuple[torch.Tensor, torch.Tensor]:
-        """Decode the ids in the token buffer, where the last step has left them.
-
-        A step with a graph captures a second one, which keeps the logits, at its first forced step.
-        """
+        """With a graph, the first forced step captures a second one, which keeps the logits."""
         buffers = self.plan.buffers
         if forced:
             buffers.tokens[:, self.position].copy_(ids)
@@ -206,10 +202,7 @@ def dequantized(data: torch.Tensor, scale: torch.Tensor | None, dtype: torch.dty
 
 
 def compile_failure(spec: VariantSpec, error: Exception) -> MissingRequirement | None:
-    """The error to report if a launch failed because of this machine or its Triton; else None.
-
-    If a kernel needs too much of the GPU, the message names the limit.
-    """
+    """The error to report if a launch failed because of this machine or its Triton; else None."""
     if isinstance(error, OutOfResources):
         return MissingRequirement(
             f"variant {spec}: one of its kernels needs {error.required} of the GPU's {error.name}, "

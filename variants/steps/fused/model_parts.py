@@ -52,8 +52,7 @@ class FusedLayer:
 @dataclass(frozen=True, slots=True)
 class FusedModel:
     """A whole decoder. `embedding` is the table [vocabulary, hidden]; if they are tied, `head`
-    reads the same memory. `scale` multiplies q·k before the softmax.
-    """
+    reads the same memory. `scale` multiplies q·k before the softmax."""
 
     embedding: WeightMatrix
     layers: tuple[FusedLayer, ...]

@@ -209,10 +209,7 @@ def cached_tiles(gpu: TargetGpu, folder: Path) -> dict[TileKey, Tile]:
 
 
 def keep_tiles(gpu: TargetGpu, measured: MeasuredTiles, folder: Path) -> Path | None:
-    """Add tiles for later runs; returns the file that keeps them.
-
-    If that fails, writes the reason to stderr and returns None.
-    """
+    """Add tiles for later runs; returns their file, None if that fails (stderr says why)."""
     path = _path(gpu, folder)
     tiles = {**cached_tiles(gpu, folder), **measured}
     return path if keep_measured(path, _Kept(gpu, _entries(tiles)), "measured tiles") else None
