@@ -24,10 +24,8 @@ def check_tensor(
     device: torch.device,
     strided: bool = False,
 ) -> None:
-    """Raise `ValueError` unless `tensor` has this shape, dtype and device and is contiguous.
-
-    With `strided` only its last dimension must be contiguous.
-    """
+    """Raise `ValueError` unless `tensor` has this shape, dtype and device and is contiguous, its
+    last dimension at least if it may be `strided`."""
     if tuple(tensor.shape) != shape or tensor.dtype != dtype or tensor.device != device:
         raise ValueError(
             f"{name} is {tensor.dtype} {list(tensor.shape)} on {tensor.device}: "

@@ -97,7 +97,7 @@ class KernelOperation(Operation):
         kernel has ended.
 
         Raises:
-            ValueError: fields that do not fit together, as the class documents.
+            ValueError: other shapes, dtypes, layouts or devices than the class documents.
         """
 
     @abstractmethod

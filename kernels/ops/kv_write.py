@@ -76,9 +76,6 @@ class KvWrite(KernelOperation):
     k, v [batch, Hkv, D]; batch and heads may have any stride. Caches [batch, Hkv, capacity, D],
     contiguous; all of one dtype, or the caches of float8 (kv_cache.py: divided by `scales`,
     rounded, saturating). position int32 [1] on the device.
-
-    Raises:
-        ValueError: other shapes, dtypes, layouts or devices.
     """
 
     k: torch.Tensor

@@ -1,7 +1,4 @@
-"""Scores variants against fp32: each decodes one text, and so do the loaded weights upcast.
-
-The figures are the differences between two sets of logits: the formulas of `run_report.Accuracy`.
-"""
+"""Scores variants against fp32: each decodes one text, and so do the loaded weights upcast."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence

@@ -61,10 +61,7 @@ class Decoding:
         self.step = None
 
     def run_for(self, duration_ns: int) -> int:
-        """Step for `duration_ns`, or until the generation ends; returns how many steps that were.
-
-        A step costs an append, a clock reading and the pacer.
-        """
+        """Step for `duration_ns`, or until the generation ends; returns the number of steps."""
         assert self.step is not None
         if self.left == 0:
             self.next_generation()

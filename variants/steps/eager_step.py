@@ -1,7 +1,4 @@
-"""Steps on the forward pass of transformers: the base class, and the eager variant.
-
-The eager variant is transformers as people run it, with one launch for each operator.
-"""
+"""Steps on the forward pass of transformers: the base class, and the eager variant."""
 
 from typing import Any
 
