@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 from decodescope.analyzer.errors import InputError
 
 if TYPE_CHECKING:
-    from decodescope.kernels.host.quantize import NarrowFormat
+    from decodescope.kernels.host.weights import NarrowFormat
 
 Kernels = Literal["eager", "compiled", "fused"]
 WeightFormat = Literal[

@@ -32,9 +32,8 @@ from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias,
 from decodescope.kernels.host.checks import check_apart, check_float, check_tensor
 from decodescope.kernels.host.operation import Launch, Tensors, launch
 from decodescope.kernels.host.product import Product, check_x_scale
-from decodescope.kernels.host.quantize import FP8_X
 from decodescope.kernels.host.tile import MIN_DOT, Tile, padded_tokens
-from decodescope.kernels.host.weights import WeightMatrix
+from decodescope.kernels.host.weights import FP8_X, WeightMatrix
 from decodescope.kernels.host.workspace import MAX_BATCH, Workspace
 from decodescope.kernels.ops.linear import linear_reference
 

@@ -2,9 +2,8 @@
 
 import torch
 
-from decodescope.kernels.host.quantize import FP8_X
 from decodescope.kernels.host.tile import Tile
-from decodescope.kernels.host.weights import Norm, QkNorm
+from decodescope.kernels.host.weights import FP8_X, Norm, QkNorm
 from decodescope.kernels.host.workspace import MAX_BATCH
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)

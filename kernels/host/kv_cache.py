@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from decodescope.kernels.host.checks import check_tensor
-from decodescope.kernels.host.quantize import largest_value
+from decodescope.kernels.host.weights import largest_value
 
 FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 

@@ -19,9 +19,8 @@ from decodescope.kernels.host.checks import (
     check_unsplit,
 )
 from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
-from decodescope.kernels.host.quantize import FP8_X
 from decodescope.kernels.host.tile import MAX_REGISTERS, MIN_DOT, Tile, padded_tokens
-from decodescope.kernels.host.weights import Norm, WeightMatrix
+from decodescope.kernels.host.weights import FP8_X, Norm, WeightMatrix
 
 FP8_TENSOR_CORES = (8, 9)
 # Converted by `device.elements.words_as_float16`. Any other narrow element is loaded by itself.

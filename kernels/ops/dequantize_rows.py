@@ -6,7 +6,7 @@ multiplies by an ordinary matrix. The decode kernels never need one: they conver
 Bytes moved: an element and 2 or 4 bytes of W for each weight, 4 for each scale. PyTorch's
 `data.to(dtype).mul_(scale)` reads and writes W once more.
 
-Source: the formats and scales of `host/quantize.py`.
+Source: the formats and scales of `host/weights.py`.
 """
 
 from dataclasses import dataclass

@@ -22,8 +22,7 @@ from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.checks import check_apart, check_floats, check_tensor
 from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
 from decodescope.kernels.host.product import norm_arguments
-from decodescope.kernels.host.quantize import FP8_X, LEAST_SCALE, largest_value
-from decodescope.kernels.host.weights import Norm
+from decodescope.kernels.host.weights import FP8_X, LEAST_SCALE, Norm, largest_value
 from decodescope.kernels.ops.rms_norm import (
     check_norm_weight,
     normed,

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from decodescope.analyzer.errors import ModelError
-from decodescope.kernels.host.quantize import NARROW_DTYPES, NarrowFormat, quantized_rows
+from decodescope.kernels.host.weights import NARROW_DTYPES, NarrowFormat, quantized_rows
 from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec
 
 # The element type, and whether there are scales.

@@ -18,7 +18,7 @@ import torch
 from transformers import DynamicCache
 
 from decodescope.kernels.host.kv_cache import KvScales, codes
-from decodescope.kernels.host.quantize import NARROW_DTYPES, largest_value
+from decodescope.kernels.host.weights import NARROW_DTYPES, largest_value
 from decodescope.variants.spec import KvFormat
 from decodescope.variants.steps.fused.model_parts import FusedModel
 

@@ -7,7 +7,7 @@ import torch
 from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.kernels.device.attention_splits import workspace_counters, workspace_floats
 from decodescope.kernels.device.overlap import can_overlap
-from decodescope.kernels.host.quantize import FP8_X
+from decodescope.kernels.host.weights import FP8_X
 from decodescope.kernels.host.workspace import Workspace, new_workspace
 from decodescope.kernels.ops.linear_residual import split_workspace
 from decodescope.kernels.ops.rope import RopeTable
