@@ -3,7 +3,7 @@
 import torch
 
 from decodescope.kernels.host.tile import Tile
-from decodescope.kernels.host.weights import FP8_X, Norm, QkNorm
+from decodescope.kernels.host.weights import FP8_X, Norm
 from decodescope.kernels.host.workspace import MAX_BATCH
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
@@ -113,10 +113,3 @@ def check_norm(norm: Norm | None, features: int, device: torch.device) -> None:
     """Raise `ValueError` unless the norm, if any, has this many features."""
     if norm is not None:
         check_floats("norm weight", norm.weight, (features,), device)
-
-
-def check_qk_norm(qk_norm: QkNorm | None, head_dim: int, device: torch.device) -> None:
-    """Raise `ValueError` unless the norms of Q and K, if any, have this head_dim."""
-    if qk_norm is not None:
-        check_floats("q norm weight", qk_norm.q_weight, (head_dim,), device)
-        check_floats("k norm weight", qk_norm.k_weight, (head_dim,), device)

@@ -43,11 +43,9 @@ def check_caches(
         check_tensor(name, scale, shape[:2], torch.float32, device)
 
 
-def dense_rows(
-    stored: torch.Tensor, scale: torch.Tensor | None, dtype: torch.dtype = torch.float64
-) -> torch.Tensor:
-    """Rows [batch, KV heads, ..., D] of a cache with the scales of their heads applied."""
-    rows = stored.to(dtype)
+def dense_rows(stored: torch.Tensor, scale: torch.Tensor | None) -> torch.Tensor:
+    """Rows [batch, KV heads, ..., D] of a cache with the scales of their heads applied, float64."""
+    rows = stored.double()
     return rows if scale is None else rows * _of_rows(scale, rows)
 
 

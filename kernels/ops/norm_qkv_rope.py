@@ -32,9 +32,9 @@ from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.weight_rows import program_pairs, scale_and_bias
 from decodescope.kernels.host.checks import (
     check_apart,
+    check_floats,
     check_output,
     check_position,
-    check_qk_norm,
     check_tensor,
 )
 from decodescope.kernels.host.kv_cache import KvScales, check_caches, codes
@@ -338,7 +338,9 @@ class NormQkvRope(NormedProduct):
         caches, shape = (k_cache, self.v_cache, self.scales), (batch, kv_heads, capacity, head_dim)
         check_caches(*caches, shape, q.dtype, device)
         check_position(self.position, device)
-        check_qk_norm(self.qk_norm, head_dim, device)
+        if (qk_norm := self.qk_norm) is not None:
+            check_floats("q norm weight", qk_norm.q_weight, (head_dim,), device)
+            check_floats("k norm weight", qk_norm.k_weight, (head_dim,), device)
         if self.tile.rows < 2:
             raise ValueError("a tile of one row holds no rotation pair")
         return batch

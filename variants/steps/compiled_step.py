@@ -65,7 +65,9 @@ class StaticStep(TransformersStep):
 
     def ungraphed(self) -> DecodeStep:
         """The same forward pass compiled without CUDA graphs, on this step's cache."""
-        self._forget_tokens()
+        # The cache is shared, so this step needs a prompt again.
+        self._ids = []
+        self.position = self._workload.context
         return _TracedStep(self._loaded, self._workload, self._cache)
 
     def _prefill(self, ids: torch.Tensor) -> torch.Tensor:

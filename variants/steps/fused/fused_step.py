@@ -25,7 +25,7 @@ from decodescope.variants.model.workload_costs import KvBytes
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.decode_step import DecodeStep
 from decodescope.variants.steps.fused.kv_cache import prefill
-from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model, rope_table
+from decodescope.variants.steps.fused.model_parts import fused_model, rope_table
 from decodescope.variants.steps.fused.operations import step_operations, weight_bytes
 from decodescope.variants.steps.fused.plan import StepPlan, step_plan, step_workspace
 from decodescope.variants.steps.fused.program import StepGraph, StepProgram
@@ -62,7 +62,14 @@ def build_fused(
     rope = rope_table(loaded.model, workload.cache_length, parts.device)
     findings: tuple[Finding, ...] = ()
     if tiles is None:
-        tiles, findings = _tiles(spec, loaded.name, parts, workload)
+        shapes = step_shapes(parts, workload.batch, workload.cache_length, spec)
+        if parts.device.type == "cuda":
+            gpu = this_target_gpu()
+            chosen = tiles_for(shapes, gpu)
+            tiles = chosen.tiles
+            findings = report_unmeasured(chosen, gpu, loaded.name, workload, spec)
+        else:
+            tiles = interpreter_tiles(shapes)
     plan = step_plan(spec, parts, rope, workload, tiles)
     step = FusedStep(loaded, workload, plan, graphed=spec.cuda_graph)
     step.findings = findings
@@ -175,17 +182,6 @@ class FusedStep(DecodeStep):
                 program = StepProgram(operations, plan.ranges, plan.pdl)
             self._programs[keep_logits] = program
         return self._programs[keep_logits]
-
-
-def _tiles(
-    spec: VariantSpec, name: str, parts: FusedModel, workload: DecodeWorkload
-) -> tuple[StepTiles, tuple[Finding, ...]]:
-    shapes = step_shapes(parts, workload.batch, workload.cache_length, spec)
-    if parts.device.type != "cuda":
-        return interpreter_tiles(shapes), ()
-    gpu = this_target_gpu()
-    chosen = tiles_for(shapes, gpu)
-    return chosen.tiles, report_unmeasured(chosen, gpu, name, workload, spec)
 
 
 def weights_on(device: torch.device) -> Convert:

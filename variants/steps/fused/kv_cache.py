@@ -89,20 +89,16 @@ def _head_scales(rows: torch.Tensor, largest: float) -> torch.Tensor:
 
 
 def new_kv_cache(
-    parts: FusedModel,
-    batch: int,
-    capacity: int,
-    device: torch.device | str,
-    format: KvFormat | None = None,
+    parts: FusedModel, batch: int, capacity: int, format: KvFormat | None = None
 ) -> KvCache:
     """An empty cache in `format`; None: the model's dtype."""
     heads = (len(parts.layers), batch, parts.kv_heads)
     shape = (*heads, capacity, parts.head_dim)
     dtype = parts.dtype if format is None else NARROW_DTYPES[format]
-    k, v = (torch.zeros(shape, dtype=dtype, device=device) for _ in range(2))
+    k, v = (torch.zeros(shape, dtype=dtype, device=parts.device) for _ in range(2))
     if format != "fp8_e4m3":
         return KvCache(k, v)
-    return KvCache(k, v, KvScales(*torch.ones(2, *heads, device=device)))
+    return KvCache(k, v, KvScales(*torch.ones(2, *heads, device=parts.device)))
 
 
 class _Filling(DynamicCache):  # type: ignore[misc]

@@ -148,7 +148,7 @@ def test_bytes_are_those_of_float8(format: str, each: int) -> None:
 
 def quantised_cache(family: str, batch: int, capacity: int, format: Any, device: str) -> KvCache:
     parts = fused_model(families.build(family, device=device))
-    cache = new_kv_cache(parts, batch, capacity, device, format)
+    cache = new_kv_cache(parts, batch, capacity, format)
     for one in (cache.k, cache.v):
         one.view(torch.uint8).fill_(0x7F)
     return cache
@@ -239,9 +239,9 @@ def test_a_window_is_stored_where_it_came_from(device: str) -> None:
 @pytest.mark.parametrize(("format", "dtype"), [("fp8_e4m3", E4M3), ("fp8_e5m2", E5M2)])
 def test_a_new_cache_takes_half_the_bytes(format: Any, dtype: torch.dtype, device: str) -> None:
     parts = fused_model(families.build("qwen3", torch.bfloat16, device=device))
-    cache = new_kv_cache(parts, 3, 10, device, format)
+    cache = new_kv_cache(parts, 3, 10, format)
     assert cache.k.dtype == cache.v.dtype == dtype
-    assert 2 * cache.k.nbytes == new_kv_cache(parts, 3, 10, device).k.nbytes
+    assert 2 * cache.k.nbytes == new_kv_cache(parts, 3, 10).k.nbytes
     assert (cache.all_scales is None) == (cache.scales(0) is None) == (format == "fp8_e5m2")
     if cache.all_scales is not None:
         assert cache.all_scales.k.shape == (2, 3, 2)
