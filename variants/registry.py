@@ -158,10 +158,7 @@ def require_runnable(
 
 
 def is_interpreted(name: str, device: str) -> bool:
-    """Whether the variant's kernels run in Triton's interpreter on `device`, where it can run.
-
-    Its times then say nothing.
-    """
+    """Whether the variant's kernels run in Triton's interpreter on `device`, where it can run."""
     return find_variant(name).requires_cuda and device != "cuda"
 
 
@@ -299,7 +296,6 @@ def _why_not(variant: Variant, device: str) -> str | None:
 
 
 def _what_is_missing(variant: Variant) -> str | None:
-    """The answer of the variant's own function, whatever that does."""
     if variant.missing is None:
         return None
     try:
@@ -314,7 +310,6 @@ def _what_is_missing(variant: Variant) -> str | None:
 
 
 def _installed() -> tuple[list[Variant], list[VariantInfo]]:
-    """Variants of installed packages, and those that could not be loaded."""
     taken = {*(variant.name for variant in _BUILT_IN), *SHORT_NAMES}
     installed: list[Variant] = []
     broken: list[VariantInfo] = []

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 from decodescope.analyzer.errors import InputError
 
 if TYPE_CHECKING:
-    from decodescope.kernels.host.quantize import NarrowFormat
+    from decodescope.kernels.host.weights import NarrowFormat
 
 Kernels = Literal["eager", "compiled", "fused"]
 WeightFormat = Literal[
@@ -174,7 +174,6 @@ class VariantSpec:
 
     @property
     def narrow(self) -> bool:
-        """Whether weights are stored in fewer bytes than the model's dtype."""
         return self.weight_format in NARROW_WEIGHTS
 
     @property
@@ -194,7 +193,6 @@ class VariantSpec:
         )
 
     def uses(self, part: Part) -> bool:
-        """Whether the fused kernels use `part`."""
         if part == "rope" and "qkv" in self.without:
             return False
         return part not in self.without

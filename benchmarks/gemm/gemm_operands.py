@@ -6,9 +6,8 @@ import torch
 
 from benchmarks.gemm.gemm_tiles import MAX_SPLITS
 from benchmarks.kernels.operands import SEED
-from decodescope.kernels.host.quantize import NarrowFormat, quantized_rows
 from decodescope.kernels.host.tile import padded_tokens
-from decodescope.kernels.host.weights import WeightMatrix
+from decodescope.kernels.host.weights import NarrowFormat, WeightMatrix, quantized_rows
 from decodescope.kernels.host.workspace import Workspace, new_workspace
 
 OUT_DTYPE = torch.bfloat16

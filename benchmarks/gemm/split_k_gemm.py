@@ -5,7 +5,7 @@ Bytes moved: W with its scales and bias once, x with its scales once, out once. 
 
 W is the side of the tensor cores with many rows and the tokens are the narrow side, padded to 16,
 32 or 64, so no row of W is read twice. `tile.splits` programs share a block of rows: few rows still
-give every multiprocessor work. Their sums are added in a fixed order (`device/split_sums.py`).
+give every multiprocessor work. Their sums are added in a fixed order (`device/weight_rows.py`).
 
 E4M3 x is multiplied as it is, with E4M3 or E5M2 weights, and the sum of each block, times the
 token's scale, is added in float32 (why: `device/batched_product.py`). x of 16 bits is multiplied in
@@ -28,14 +28,12 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from decodescope.kernels.device.batched_product import prefetch_rows
 from decodescope.kernels.device.elements import as_float16, in_word_order, saturated_float16
 from decodescope.kernels.device.overlap import CAPABILITY, allow_next, wait_for_previous
-from decodescope.kernels.device.split_sums import split_sums
-from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias
+from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias, split_sums
 from decodescope.kernels.host.checks import check_apart, check_float, check_tensor
 from decodescope.kernels.host.operation import Launch, Tensors, launch
 from decodescope.kernels.host.product import Product, check_x_scale
-from decodescope.kernels.host.quantize import FP8_X
 from decodescope.kernels.host.tile import MIN_DOT, Tile, padded_tokens
-from decodescope.kernels.host.weights import WeightMatrix
+from decodescope.kernels.host.weights import FP8_X, WeightMatrix
 from decodescope.kernels.host.workspace import MAX_BATCH, Workspace
 from decodescope.kernels.ops.linear import linear_reference
 

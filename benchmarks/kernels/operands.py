@@ -9,8 +9,13 @@ import torch
 from benchmarks.harness.errors import relative_error
 from decodescope.kernels.host.kv_cache import KvScales
 from decodescope.kernels.host.operation import KernelOperation
-from decodescope.kernels.host.quantize import NARROW_DTYPES, quantized_rows
-from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
+from decodescope.kernels.host.weights import (
+    NARROW_DTYPES,
+    Norm,
+    QkNorm,
+    WeightMatrix,
+    quantized_rows,
+)
 from decodescope.kernels.host.workspace import Workspace
 from decodescope.kernels.ops.rope import RopeTable
 from decodescope.variants.spec import VariantSpec

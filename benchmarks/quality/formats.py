@@ -12,7 +12,7 @@ from torch import nn
 
 from benchmarks.quality.scores import Distributions, Tally
 from decodescope.analyzer.errors import DecodescopeError
-from decodescope.kernels.host.quantize import quantized_rows
+from decodescope.kernels.host.weights import quantized_rows
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.quantized_weights import (
     QuantizedLinear,

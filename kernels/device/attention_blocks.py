@@ -14,7 +14,12 @@ Source: FlashAttention-2 (arXiv 2307.08691), section 3.
 import triton
 import triton.language as tl
 
-from decodescope.kernels.device.elements import as_float16, as_float32, saturated_float16
+from decodescope.kernels.device.elements import (
+    INTERPRETED,
+    as_float16,
+    as_float32,
+    saturated_float16,
+)
 
 # Two words, four elements: the even ones of both, then the odd ones of both.
 _E4M3_PAIRS = tl.constexpr("""{
@@ -51,8 +56,7 @@ def head_scale(scale_ptr, head):
 
 @triton.jit
 def cache_block(head_ptr, first, end, capacity, lane, D: tl.constexpr, BLOCK: tl.constexpr):
-    """Rows [first, first + BLOCK), of D words, of one head's cache; zero from `end` on and beyond
-    D."""
+    """Rows [first, first + BLOCK) of one head's cache, D words each; zero from `end` and D on."""
     row = first + tl.arange(0, BLOCK)
     mask = (row < end)[:, None]
     if lane.shape[0] != D:
@@ -91,7 +95,7 @@ def joined(halves):
 
 
 @triton.jit
-def _block_halves(block, STORED: tl.constexpr, INTERPRETED: tl.constexpr):
+def _block_halves(block, STORED: tl.constexpr):
     """A block of the cache as operands of products, exactly."""
     if STORED.primitive_bitwidth != 8:
         parts = (block,)
@@ -112,7 +116,7 @@ def _block_halves(block, STORED: tl.constexpr, INTERPRETED: tl.constexpr):
 
 
 @triton.jit
-def _dot(a, b, acc, INTERPRETED: tl.constexpr):
+def _dot(a, b, acc):
     # The interpreter's tl.dot reads bfloat16 as the integers that store it.
     if INTERPRETED:
         a = a.to(tl.float32)
@@ -137,14 +141,13 @@ def attend_block(
     l,  # noqa: E741
     acc,
     STORED: tl.constexpr,
-    INTERPRETED: tl.constexpr,
 ):
     """The running softmax (m, l, acc) after one more block with `visible` rows [BLOCK]. q and acc
     are halves, k and v words."""
     scores = tl.zeros((q[0].shape[0], k.shape[0]), tl.float32)
-    k_halves = _block_halves(k, STORED, INTERPRETED)
+    k_halves = _block_halves(k, STORED)
     for half in tl.static_range(len(q)):
-        scores = _dot(q[half], tl.trans(k_halves[half]), scores, INTERPRETED)
+        scores = _dot(q[half], tl.trans(k_halves[half]), scores)
     scores = tl.where(visible[None, :], scores * scale_log2, float("-inf"))
     largest = tl.maximum(m, tl.max(scores, axis=1))
     # Without a single visible row, -inf - -inf would be NaN.
@@ -152,12 +155,12 @@ def attend_block(
     p = tl.exp2(scores - anchor[:, None])
     fade = tl.exp2(m - anchor)
     l = l * fade + tl.sum(p, axis=1)  # noqa: E741
-    v_halves = _block_halves(v, STORED, INTERPRETED)
+    v_halves = _block_halves(v, STORED)
     p = p.to(v_halves[0].dtype)
     added = ()
     for half in tl.static_range(len(q)):
         faded = acc[half] * fade[:, None]
-        added = added + (_dot(p, v_halves[half], faded, INTERPRETED),)  # type: ignore[assignment]  # noqa: RUF005
+        added = added + (_dot(p, v_halves[half], faded),)  # type: ignore[assignment]  # noqa: RUF005
     return largest, l, added
 
 

@@ -22,6 +22,7 @@ import triton
 import triton.language as tl
 
 from decodescope.kernels.device.elements import (
+    INTERPRETED,
     as_float16,
     as_float32,
     in_word_order,
@@ -77,7 +78,6 @@ def batched_products(
     K: tl.constexpr,
     BLOCK: tl.constexpr,
     SPLITS: tl.constexpr,
-    WIDENED: tl.constexpr,
     WORDS: tl.constexpr,
 ):
     """sums[r, b] = sum over k of W[r, k] x[b, k] (float32), times x_scale[b] if x is E4M3.
@@ -92,7 +92,8 @@ def batched_products(
     dtype: tl.constexpr = x_ptr.dtype.element_ty
     FP8_X: tl.constexpr = dtype.primitive_bitwidth == 8
     NARROW: tl.constexpr = stored.primitive_bitwidth == 8 and not FP8_X and dtype != tl.float32
-    wide: tl.constexpr = tl.float32 if WIDENED else dtype
+    # The interpreter's tl.dot reads bfloat16 as integers, and its casts to bfloat16 truncate.
+    wide: tl.constexpr = tl.float32 if INTERPRETED and dtype == tl.bfloat16 else dtype
     operand: tl.constexpr = tl.float16 if NARROW else wide
     WORD: tl.constexpr = 4 if WORDS else 1
     token = tl.arange(0, TOKENS)

@@ -2,9 +2,8 @@
 
 import torch
 
-from decodescope.kernels.host.quantize import FP8_X
 from decodescope.kernels.host.tile import Tile
-from decodescope.kernels.host.weights import Norm, QkNorm
+from decodescope.kernels.host.weights import FP8_X, Norm
 from decodescope.kernels.host.workspace import MAX_BATCH
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
@@ -24,10 +23,8 @@ def check_tensor(
     device: torch.device,
     strided: bool = False,
 ) -> None:
-    """Raise `ValueError` unless `tensor` has this shape, dtype and device and is contiguous.
-
-    With `strided` only its last dimension must be contiguous.
-    """
+    """Raise `ValueError` unless `tensor` has this shape, dtype and device and is contiguous, its
+    last dimension at least if it may be `strided`."""
     if tuple(tensor.shape) != shape or tensor.dtype != dtype or tensor.device != device:
         raise ValueError(
             f"{name} is {tensor.dtype} {list(tensor.shape)} on {tensor.device}: "
@@ -39,6 +36,18 @@ def check_tensor(
         raise ValueError(f"{name} has strides {tensor.stride()}: must be contiguous")
 
 
+def check_floats(
+    name: str,
+    tensor: torch.Tensor,
+    shape: tuple[int, ...],
+    device: torch.device,
+    strided: bool = False,
+) -> None:
+    """As `check_float` and `check_tensor`, of any dtype of the kernels."""
+    check_float(name, tensor)
+    check_tensor(name, tensor, shape, tensor.dtype, device, strided)
+
+
 def check_output(
     name: str,
     out: torch.Tensor,
@@ -46,8 +55,7 @@ def check_output(
     x: torch.Tensor,
     strided: bool = False,
 ) -> None:
-    """Raise `ValueError` unless `out` has this shape, x's device, and x's dtype or one that
-    `goes_with` it."""
+    """Raise `ValueError` unless `out` has this shape, x's device and a dtype that `goes_with` x."""
     if x.dtype == FP8_X:
         check_float(name, out)
     dtype = out.dtype if goes_with(x, out.dtype) else x.dtype
@@ -104,18 +112,4 @@ def check_apart(name: str, written: torch.Tensor, x: torch.Tensor) -> None:
 def check_norm(norm: Norm | None, features: int, device: torch.device) -> None:
     """Raise `ValueError` unless the norm, if any, has this many features."""
     if norm is not None:
-        _check_norm_weight("norm weight", norm.weight, features, device)
-
-
-def check_qk_norm(qk_norm: QkNorm | None, head_dim: int, device: torch.device) -> None:
-    """Raise `ValueError` unless the norms of Q and K, if any, have this head_dim."""
-    if qk_norm is not None:
-        _check_norm_weight("q norm weight", qk_norm.q_weight, head_dim, device)
-        _check_norm_weight("k norm weight", qk_norm.k_weight, head_dim, device)
-
-
-def _check_norm_weight(
-    name: str, weight: torch.Tensor, features: int, device: torch.device
-) -> None:
-    check_float(name, weight)
-    check_tensor(name, weight, (features,), weight.dtype, device)
+        check_floats("norm weight", norm.weight, (features,), device)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from decodescope.kernels.host.checks import check_tensor
-from decodescope.kernels.host.quantize import largest_value
+from decodescope.kernels.host.weights import largest_value
 
 FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 
@@ -43,11 +43,9 @@ def check_caches(
         check_tensor(name, scale, shape[:2], torch.float32, device)
 
 
-def dense_rows(
-    stored: torch.Tensor, scale: torch.Tensor | None, dtype: torch.dtype = torch.float64
-) -> torch.Tensor:
-    """Rows [batch, KV heads, ..., D] of a cache with the scales of their heads applied."""
-    rows = stored.to(dtype)
+def dense_rows(stored: torch.Tensor, scale: torch.Tensor | None) -> torch.Tensor:
+    """Rows [batch, KV heads, ..., D] of a cache with the scales of their heads applied, float64."""
+    rows = stored.double()
     return rows if scale is None else rows * _of_rows(scale, rows)
 
 

@@ -97,7 +97,7 @@ class KernelOperation(Operation):
         kernel has ended.
 
         Raises:
-            ValueError: fields that do not fit together, as the class documents.
+            ValueError: other shapes, dtypes, layouts or devices than the class documents.
         """
 
     @abstractmethod
@@ -119,7 +119,6 @@ class KernelOperation(Operation):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The fields by name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
     @property

@@ -18,10 +18,9 @@ from decodescope.kernels.host.checks import (
     check_tensor,
     check_unsplit,
 )
-from decodescope.kernels.host.operation import KernelOperation, Tensors
-from decodescope.kernels.host.quantize import FP8_X
+from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
 from decodescope.kernels.host.tile import MAX_REGISTERS, MIN_DOT, Tile, padded_tokens
-from decodescope.kernels.host.weights import Norm, WeightMatrix
+from decodescope.kernels.host.weights import FP8_X, Norm, WeightMatrix
 
 FP8_TENSOR_CORES = (8, 9)
 # Converted by `device.elements.words_as_float16`. Any other narrow element is loaded by itself.
@@ -52,11 +51,7 @@ class Product(KernelOperation):
         return () if self.x_scale is None else (self.x_scale,)
 
     def checked_batch(self, weight: WeightMatrix) -> int:
-        """The batch of x, which `weight` multiplies.
-
-        Raises:
-            ValueError: as `check_activations` and `check_x_scale`.
-        """
+        """The batch of x. Raises as `check_activations` and `check_x_scale`."""
         batch = check_activations(self.x, weight.columns, weight.data.device)
         check_x_scale(self.x, self.x_scale, weight)
         return batch
@@ -75,6 +70,33 @@ class NormedProduct(Product):
         check_norm(self.norm, weight.columns, self.x.device)
         check_unsplit(self.tile)
         return batch
+
+    def launched(
+        self,
+        kernels: tuple[Any, Any],
+        programs: int,
+        weight: WeightMatrix,
+        tensors: tuple[torch.Tensor | None, ...],
+        numbers: tuple[float, ...],
+        pdl: bool,
+        **constants: Any,
+    ) -> Launch:
+        """Launch the first of `kernels` for one token, the second for several. Both take x, its
+        scales, the norm's weight, `weight`, `tensors`, the norm's eps and `numbers`."""
+        g, eps = norm_arguments(self.norm, len(self.x), self.x_scale)
+        return launch(
+            kernels[len(self.x) > 1],
+            (programs,),
+            self.x,
+            self.x_scale,
+            g,
+            *weight.pointers,
+            *tensors,
+            eps,
+            *numbers,
+            **constants,
+            **product_options(self.x, weight, self.tile, pdl),
+        )
 
 
 def check_x_scale(x: torch.Tensor, x_scale: torch.Tensor | None, weight: WeightMatrix) -> None:
@@ -139,13 +161,9 @@ def product_options(x: torch.Tensor, weight: WeightMatrix, tile: Tile, pdl: bool
     if x.dtype == FP8_X:
         # FP8 tensor cores multiply 32 columns at least, which is two of a narrow tile.
         options["BLOCK"] = max(2 * MIN_DOT, tile.columns)
-    # In the interpreter, tl.dot reads bfloat16 as the integers that store it, and casts to bfloat16
-    # truncate: bfloat16 is multiplied in float32 there.
-    widened = x.device.type == "cpu" and x.dtype == torch.bfloat16
     return options | {
         "BATCH": batch,
         "TOKENS": padded_tokens(batch),
-        "WIDENED": widened,
         "WORDS": _loads_words(x, weight, tile),
         "num_stages": tile.num_stages,
     }

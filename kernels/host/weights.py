@@ -1,9 +1,16 @@
-"""How a weight matrix is passed to the kernels: its elements, scales and bias.
+"""How a weight matrix is passed to the kernels, and how one becomes FP8 or INT8.
 
 Every kernel that multiplies by weights takes a `WeightMatrix`, loads the elements in the type they
 are stored in, converts them (`device/elements.py`) and multiplies each finished sum by its row's
-scale. FP8 and INT8 are therefore another `data` and a `scale` (`host/quantize.py`), not another
-kernel.
+scale. FP8 and INT8 are therefore another `data` and a `scale`, not another kernel.
+
+A row is an output channel: W[r, k] ~ data[r, k] scale[r] with scale[r] = max |W[r]| / L, where L is
+the format's largest value (448 for E4M3, 57,344 for E5M2, 127 for INT8). The element is W / scale,
+rounded to nearest, ties to even.
+
+Sources: FP8 formats, Micikevicius et al. (arXiv 2209.05433) and OCP 8-bit Floating Point
+Specification 1.0; scales for each output channel as in LLM.int8(), Dettmers et al.
+(arXiv 2208.07339).
 """
 
 from dataclasses import dataclass
@@ -11,9 +18,20 @@ from typing import Literal
 
 import torch
 
-from decodescope.kernels.host.quantize import NARROW_DTYPES, NarrowFormat
-
+NarrowFormat = Literal["fp8_e4m3", "fp8_e5m2", "int8"]
 Format = Literal["bf16", "fp16", "fp32"] | NarrowFormat
+
+NARROW_DTYPES: dict[NarrowFormat, torch.dtype] = {
+    "fp8_e4m3": torch.float8_e4m3fn,
+    "fp8_e5m2": torch.float8_e5m2,
+    "int8": torch.int8,
+}
+
+# Activations beside FP8 weights.
+FP8_X = torch.float8_e4m3fn
+
+# float32 keeps no more digits of a quotient by a smaller scale. A row below it becomes zeros.
+LEAST_SCALE = torch.finfo(torch.float32).tiny
 
 FORMATS: dict[torch.dtype, Format] = {
     torch.bfloat16: "bf16",
@@ -63,12 +81,10 @@ class WeightMatrix:
 
     @property
     def rows(self) -> int:
-        """Outputs of the product."""
         return int(self.data.shape[0])
 
     @property
     def columns(self) -> int:
-        """Inputs of the product."""
         return int(self.data.shape[1])
 
     @property
@@ -106,3 +122,45 @@ class QkNorm:
     q_weight: torch.Tensor
     k_weight: torch.Tensor
     eps: float
+
+
+def largest_value(dtype: torch.dtype) -> float:
+    """L, the largest magnitude of which a narrow dtype stores both signs."""
+    return 127.0 if dtype == torch.int8 else torch.finfo(dtype).max
+
+
+def quantized_rows(
+    matrix: torch.Tensor, format: NarrowFormat, scaled: bool = True
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """`matrix` [rows, columns] as elements of `format` and scales, float32 [rows].
+
+    A row of zeros has scale 1. With `scaled` off there are no scales (None) and every element is
+    rounded as it is; values beyond the format's largest one become that one. Takes 8 bytes of
+    temporary memory for each element.
+
+    Raises:
+        ValueError: not a matrix of floats, a value that is NaN or infinite (names its row), or INT8
+            without scales.
+    """
+    if matrix.dim() != 2 or not matrix.is_floating_point():
+        raise ValueError(
+            f"{matrix.dtype} {list(matrix.shape)}: must be a matrix of floating-point numbers"
+        )
+    if format == "int8" and not scaled:
+        raise ValueError("int8 without scales: most weights are far below 1 and would become 0")
+    dtype = NARROW_DTYPES[format]
+    most = largest_value(dtype)
+    values = matrix.float()
+    largest = values.abs().amax(dim=1)
+    if not bool(largest.isfinite().all()):
+        row = int((~largest.isfinite()).nonzero()[0])
+        raise ValueError(f"row {row} of the weights holds NaN or an infinity")
+    scale: torch.Tensor | None = None
+    if scaled:
+        scale = largest / most
+        scale = torch.where(scale < LEAST_SCALE, 1.0, scale)
+        # `values` may be the caller's own memory.
+        values = values / scale[:, None]
+    values = values.clamp(-most, most)
+    data = values.round_().to(dtype) if format == "int8" else values.to(dtype)
+    return data, scale

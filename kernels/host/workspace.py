@@ -36,7 +36,6 @@ class Workspace:
 
 
 def new_workspace(partials: int, counters: int, device: torch.device | str) -> Workspace:
-    """A workspace of these sizes, ready for use."""
     return Workspace(
         torch.empty(partials, dtype=torch.float32, device=device),
         torch.zeros(counters, dtype=torch.int32, device=device),

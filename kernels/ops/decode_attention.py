@@ -48,7 +48,7 @@ from decodescope.kernels.device.l2_prefetch import (
     prefetchable_bytes,
 )
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.host.checks import check_float, check_output, check_position, check_tensor
+from decodescope.kernels.host.checks import check_floats, check_output, check_position
 from decodescope.kernels.host.kv_cache import KvScales, check_caches, dense_rows
 from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
 from decodescope.kernels.host.tile import Tile
@@ -107,7 +107,6 @@ def _decode_attention_kernel(
     COMBINED_WIDTH: tl.constexpr,
     PIECES: tl.constexpr,
     COUNTERS: tl.constexpr,
-    INTERPRETED: tl.constexpr,
     NUM_WARPS: tl.constexpr,
     PDL: tl.constexpr,
 ):
@@ -198,9 +197,7 @@ def _decode_attention_kernel(
 
     q, acc = halves(q, STORED), halves(acc, STORED)
     if first < end:
-        m, l, acc = attend_block(  # noqa: E741
-            q, k, v, first + row < end, scale_log2, m, l, acc, STORED, INTERPRETED
-        )
+        m, l, acc = attend_block(q, k, v, first + row < end, scale_log2, m, l, acc, STORED)  # noqa: E741
     if LATER_BLOCK > 0:
         later = tl.arange(0, LATER_BLOCK)
         # Without the test, programs with one block would compute the first copies' addresses too.
@@ -210,7 +207,7 @@ def _decode_attention_kernel(
                 v_later = cache_block(v_words, start, end, capacity, word, D // WORD, LATER_BLOCK)
                 visible = start + later < end
                 m, l, acc = attend_block(  # noqa: E741
-                    q, k_later, v_later, visible, scale_log2, m, l, acc, STORED, INTERPRETED
+                    q, k_later, v_later, visible, scale_log2, m, l, acc, STORED
                 )
 
     acc = joined(acc)
@@ -311,7 +308,6 @@ class DecodeAttention(KernelOperation):
             SPLITS=tile.splits,
             SPLIT_ROWS=triton.next_power_of_2(tile.splits),
             **combined.constants,
-            INTERPRETED=not q.is_cuda,
             NUM_WARPS=tile.num_warps,
             PDL=pdl,
             num_warps=tile.num_warps,
@@ -335,8 +331,7 @@ class DecodeAttention(KernelOperation):
             raise ValueError(f"{heads} heads: must be a multiple of {kv_heads} KV heads")
         if head_dim % 2 or not 32 <= head_dim <= 256:
             raise ValueError(f"head_dim {head_dim}: must be even, 32 to 256")
-        check_float("q", q)
-        check_tensor("q", q, (batch, heads, head_dim), q.dtype, q.device)
+        check_floats("q", q, (batch, heads, head_dim), q.device)
         check_output("out", self.out, (batch, heads, head_dim), q)
         caches, shape = (k_cache, self.v_cache, self.scales), (batch, kv_heads, capacity, head_dim)
         check_caches(*caches, shape, q.dtype, q.device)

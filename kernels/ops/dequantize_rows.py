@@ -6,7 +6,7 @@ multiplies by an ordinary matrix. The decode kernels never need one: they conver
 Bytes moved: an element and 2 or 4 bytes of W for each weight, 4 for each scale. PyTorch's
 `data.to(dtype).mul_(scale)` reads and writes W once more.
 
-Source: the formats and scales of `host/quantize.py`.
+Source: the formats and scales of `host/weights.py`.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ import triton.language as tl
 
 from decodescope.kernels.device.elements import as_float32
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.host.checks import check_float, check_tensor
+from decodescope.kernels.host.checks import check_floats
 from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
 from decodescope.kernels.host.weights import WeightMatrix
 
@@ -74,8 +74,7 @@ class DequantizeRows(KernelOperation):
         if bias is not None:
             raise ValueError("weights with a bias: a matrix has no place for it")
         rows, columns = self.weight.rows, self.weight.columns
-        check_float("out", self.out)
-        check_tensor("out", self.out, (rows, columns), self.out.dtype, data.device)
+        check_floats("out", self.out, (rows, columns), data.device)
         blocks = triton.cdiv(columns, BLOCK)
         return launch(
             _dequantize_rows_kernel,

@@ -21,8 +21,7 @@ from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors,
 def kv_write_reference(
     rows: torch.Tensor, cache: torch.Tensor, position: int, scale: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """A copy of `cache` [batch, Hkv, capacity, D] with `rows` [batch, Hkv, D] at `position`, as
-    `codes` says."""
+    """`cache` [batch, Hkv, capacity, D] with `codes` of `rows` [batch, Hkv, D] at `position`."""
     written = cache.clone()
     if 0 <= position < cache.shape[2]:
         written[:, :, position] = codes(rows.float(), cache.dtype, scale)
@@ -77,9 +76,6 @@ class KvWrite(KernelOperation):
     k, v [batch, Hkv, D]; batch and heads may have any stride. Caches [batch, Hkv, capacity, D],
     contiguous; all of one dtype, or the caches of float8 (kv_cache.py: divided by `scales`,
     rounded, saturating). position int32 [1] on the device.
-
-    Raises:
-        ValueError: other shapes, dtypes, layouts or devices.
     """
 
     k: torch.Tensor
@@ -114,10 +110,8 @@ class KvWrite(KernelOperation):
             *(self.scales or (None, None)),
             self.position,
             capacity,
-            k.stride(0),
-            k.stride(1),
-            v.stride(0),
-            v.stride(1),
+            *k.stride()[:2],
+            *v.stride()[:2],
             D=head_dim,
             BLOCK=triton.next_power_of_2(head_dim),
             PDL=pdl,

@@ -13,8 +13,8 @@ from decodescope.kernels.device import batched_product, vector_product
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias
 from decodescope.kernels.host.checks import check_apart, check_output
-from decodescope.kernels.host.operation import Launch, Tensors, launch
-from decodescope.kernels.host.product import NormedProduct, norm_arguments, product_options
+from decodescope.kernels.host.operation import Launch, Tensors
+from decodescope.kernels.host.product import NormedProduct
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
 from decodescope.kernels.ops.rms_norm import rms_norm_reference
@@ -75,7 +75,6 @@ def _linear_batched_kernel(
     K: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
-    WIDENED: tl.constexpr,
     WORDS: tl.constexpr,
     PDL: tl.constexpr,
 ):
@@ -86,18 +85,7 @@ def _linear_batched_kernel(
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], mask)
     wait_for_previous(PDL)
     sums = batched_product.batched_products(
-        w_ptr,
-        inside,
-        x_ptr,
-        x_scale_ptr,
-        0,
-        BATCH,
-        TOKENS,
-        K,
-        BLOCK,
-        1,
-        WIDENED,
-        WORDS,
+        w_ptr, inside, x_ptr, x_scale_ptr, 0, BATCH, TOKENS, K, BLOCK, 1, WORDS
     )
     sums = sums * scale + bias
     token = tl.arange(0, TOKENS)
@@ -129,23 +117,13 @@ class Linear(NormedProduct):
     x_scale: torch.Tensor | None = None
 
     def launch(self, pdl: bool = False) -> Launch:
-        x, weight = self.x, self.weight
+        weight, out = self.weight, self.out
         batch = self.checked_batch(weight)
-        check_output("out", self.out, (batch, weight.rows), x)
-        check_apart("out", self.out, x)
-        g, eps = norm_arguments(self.norm, batch, self.x_scale)
-        return launch(
-            _linear_kernel if batch == 1 else _linear_batched_kernel,
-            (triton.cdiv(weight.rows, self.tile.rows),),
-            x,
-            self.x_scale,
-            g,
-            *weight.pointers,
-            self.out,
-            eps,
-            N=weight.rows,
-            **product_options(x, weight, self.tile, pdl),
-        )
+        check_output("out", out, (batch, weight.rows), self.x)
+        check_apart("out", out, self.x)
+        kernels = _linear_kernel, _linear_batched_kernel
+        programs = triton.cdiv(weight.rows, self.tile.rows)
+        return self.launched(kernels, programs, weight, (out,), (), pdl, N=weight.rows)
 
     def reference(self, position: int) -> Tensors:
         return (linear_reference(self.values, self.weight, self.norm),)

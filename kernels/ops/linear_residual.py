@@ -16,8 +16,7 @@ import triton.language as tl
 
 from decodescope.kernels.device import batched_product, vector_product
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.device.split_sums import split_sums
-from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias
+from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias, split_sums
 from decodescope.kernels.host.checks import check_apart, check_output
 from decodescope.kernels.host.operation import Launch, Tensors, launch
 from decodescope.kernels.host.product import Product, product_options
@@ -90,7 +89,6 @@ def _linear_residual_batched_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     SPLITS: tl.constexpr,
-    WIDENED: tl.constexpr,
     WORDS: tl.constexpr,
     PDL: tl.constexpr,
 ):
@@ -108,18 +106,7 @@ def _linear_residual_batched_kernel(
     # program of a block writes here, after all of them have arrived.
     residual = tl.load(places, mask=mask, other=0.0)
     sums = batched_product.batched_products(
-        w_ptr,
-        inside,
-        x_ptr,
-        x_scale_ptr,
-        split,
-        BATCH,
-        TOKENS,
-        K,
-        BLOCK,
-        SPLITS,
-        WIDENED,
-        WORDS,
+        w_ptr, inside, x_ptr, x_scale_ptr, split, BATCH, TOKENS, K, BLOCK, SPLITS, WORDS
     )
     sums, finishes = split_sums(sums, partial_ptr, counter_ptr, block, split, SPLITS)
     if finishes:

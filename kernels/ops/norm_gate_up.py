@@ -15,8 +15,8 @@ from decodescope.kernels.device.elements import rounded
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.weight_rows import program_pairs, scale_and_bias
 from decodescope.kernels.host.checks import check_apart, check_output
-from decodescope.kernels.host.operation import Launch, Tensors, launch
-from decodescope.kernels.host.product import NormedProduct, norm_arguments, product_options
+from decodescope.kernels.host.operation import Launch, Tensors
+from decodescope.kernels.host.product import NormedProduct
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
 from decodescope.kernels.ops.linear import linear_reference
@@ -80,7 +80,6 @@ def _norm_gate_up_batched_kernel(
     K: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
-    WIDENED: tl.constexpr,
     WORDS: tl.constexpr,
     PDL: tl.constexpr,
 ):
@@ -91,18 +90,7 @@ def _norm_gate_up_batched_kernel(
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], None)
     wait_for_previous(PDL)
     sums = batched_product.batched_products(
-        w_ptr,
-        inside,
-        x_ptr,
-        x_scale_ptr,
-        0,
-        BATCH,
-        TOKENS,
-        K,
-        BLOCK,
-        1,
-        WIDENED,
-        WORDS,
+        w_ptr, inside, x_ptr, x_scale_ptr, 0, BATCH, TOKENS, K, BLOCK, 1, WORDS
     )
     sums = sums * scale + bias
     gate, up = batched_product.split_pairs(sums)
@@ -137,28 +125,18 @@ class NormGateUp(NormedProduct):
     x_scale: torch.Tensor | None = None
 
     def launch(self, pdl: bool = False) -> Launch:
-        x, gate_up = self.x, self.gate_up
+        gate_up, out = self.gate_up, self.out
         if gate_up.rows % 2:
             raise ValueError(f"gate_up of {gate_up.rows} rows: must hold as many gate as up rows")
         intermediate = gate_up.rows // 2
         batch = self.checked_batch(gate_up)
-        check_output("out", self.out, (batch, intermediate), x)
-        check_apart("out", self.out, x)
+        check_output("out", out, (batch, intermediate), self.x)
+        check_apart("out", out, self.x)
         if self.tile.rows < 2:
             raise ValueError("a tile of one row holds no pair of gate and up")
-        g, eps = norm_arguments(self.norm, batch, self.x_scale)
-        return launch(
-            _norm_gate_up_kernel if batch == 1 else _norm_gate_up_batched_kernel,
-            (triton.cdiv(intermediate, self.tile.rows // 2),),
-            x,
-            self.x_scale,
-            g,
-            *gate_up.pointers,
-            self.out,
-            eps,
-            I=intermediate,
-            **product_options(x, gate_up, self.tile, pdl),
-        )
+        kernels = _norm_gate_up_kernel, _norm_gate_up_batched_kernel
+        programs = triton.cdiv(intermediate, self.tile.rows // 2)
+        return self.launched(kernels, programs, gate_up, (out,), (), pdl, I=intermediate)
 
     def reference(self, position: int) -> Tensors:
         return (norm_gate_up_reference(self.values, self.norm, self.gate_up),)

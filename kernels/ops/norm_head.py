@@ -19,8 +19,8 @@ from decodescope.kernels.device.choice import NO_KEY, choice_keys, chosen_index
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias
 from decodescope.kernels.host.checks import check_position, check_tensor, goes_with
-from decodescope.kernels.host.operation import Launch, Tensors, launch
-from decodescope.kernels.host.product import NormedProduct, norm_arguments, product_options
+from decodescope.kernels.host.operation import Launch, Tensors
+from decodescope.kernels.host.product import NormedProduct
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
 from decodescope.kernels.host.workspace import Workspace
@@ -104,7 +104,6 @@ def _norm_head_batched_kernel(
     BLOCK: tl.constexpr,
     DTYPE: tl.constexpr,
     CHOOSE: tl.constexpr,
-    WIDENED: tl.constexpr,
     WORDS: tl.constexpr,
     PDL: tl.constexpr,
 ):
@@ -115,18 +114,7 @@ def _norm_head_batched_kernel(
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], mask)
     wait_for_previous(PDL)
     sums = batched_product.batched_products(
-        w_ptr,
-        inside,
-        x_ptr,
-        x_scale_ptr,
-        0,
-        BATCH,
-        TOKENS,
-        K,
-        BLOCK,
-        1,
-        WIDENED,
-        WORDS,
+        w_ptr, inside, x_ptr, x_scale_ptr, 0, BATCH, TOKENS, K, BLOCK, 1, WORDS
     )
     sums = sums * scale + bias
     logits = sums.to(DTYPE).to(tl.float32)
@@ -197,25 +185,16 @@ class NormHead(NormedProduct):
         if not goes_with(x, dtype):
             raise ValueError(f"dtype {self.dtype} with x of {x.dtype}: must be the model's")
         self.workspace.check(0, 1, x.device)
-        g, eps = norm_arguments(self.norm, batch, self.x_scale)
-        return launch(
-            _norm_head_kernel if batch == 1 else _norm_head_batched_kernel,
-            (triton.cdiv(head.rows, self.tile.rows),),
-            x,
-            self.x_scale,
-            g,
-            *head.pointers,
-            logits,
-            tokens,
-            self.position,
-            self.workspace.keys,
-            self.workspace.counters,
-            eps,
-            int(tokens.shape[1]) - 1,
+        return self.launched(
+            (_norm_head_kernel, _norm_head_batched_kernel),
+            triton.cdiv(head.rows, self.tile.rows),
+            head,
+            (logits, tokens, self.position, self.workspace.keys, self.workspace.counters),
+            (int(tokens.shape[1]) - 1,),
+            pdl,
             V=head.rows,
             DTYPE=_DTYPES[dtype],
             CHOOSE=self.choose,
-            **product_options(x, head, self.tile, pdl),
         )
 
     def outputs(self, position: int) -> Tensors:

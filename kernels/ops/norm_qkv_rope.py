@@ -32,14 +32,14 @@ from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.weight_rows import program_pairs, scale_and_bias
 from decodescope.kernels.host.checks import (
     check_apart,
+    check_floats,
     check_output,
     check_position,
-    check_qk_norm,
     check_tensor,
 )
 from decodescope.kernels.host.kv_cache import KvScales, check_caches, codes
-from decodescope.kernels.host.operation import Launch, Tensors, launch, parameters
-from decodescope.kernels.host.product import NormedProduct, norm_arguments, product_options
+from decodescope.kernels.host.operation import Launch, Tensors, parameters
+from decodescope.kernels.host.product import NormedProduct
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
 from decodescope.kernels.host.workspace import Workspace
@@ -191,7 +191,6 @@ def _norm_qkv_rope_batched_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     HALF_BLOCK: tl.constexpr,
-    WIDENED: tl.constexpr,
     WORDS: tl.constexpr,
     PDL: tl.constexpr,
 ):
@@ -214,18 +213,7 @@ def _norm_qkv_rope_batched_kernel(
     inverse = inverse_scales(k_scale_ptr, v_scale_ptr, head, token, token < BATCH, HEADS, KV_HEADS)
     wait_for_previous(PDL)
     sums = batched_product.batched_products(
-        w_ptr,
-        inside,
-        x_ptr,
-        x_scale_ptr,
-        0,
-        BATCH,
-        TOKENS,
-        K,
-        BLOCK,
-        1,
-        WIDENED,
-        WORDS,
+        w_ptr, inside, x_ptr, x_scale_ptr, 0, BATCH, TOKENS, K, BLOCK, 1, WORDS
     )
     sums = sums * scale + bias
     low, high = batched_product.split_pairs(sums)
@@ -301,42 +289,27 @@ class NormQkvRope(NormedProduct):
     x_scale: torch.Tensor | None = None
 
     def launch(self, pdl: bool = False) -> Launch:
-        x, qkv, qk_norm, rope = self.x, self.qkv, self.qk_norm, self.rope
+        qk_norm, rope, workspace = self.qk_norm, self.rope, self.workspace
         batch = self._check()
-        options = product_options(x, qkv, self.tile, pdl)
         heads, head_dim = int(self.q.shape[1]), int(self.q.shape[2])
         kv_heads, capacity = int(self.k_cache.shape[1]), int(self.k_cache.shape[2])
         normed_heads = heads + kv_heads if qk_norm else 0
-        self.workspace.check(normed_heads * head_dim * batch, normed_heads, x.device)
-        g, eps = norm_arguments(self.norm, batch, self.x_scale)
-        chunks = triton.cdiv(head_dim // 2, self.tile.rows // 2)
-        return launch(
-            _norm_qkv_rope_kernel if batch == 1 else _norm_qkv_rope_batched_kernel,
-            ((heads + 2 * kv_heads) * chunks,),
-            x,
-            self.x_scale,
-            g,
-            *qkv.pointers,
-            rope.cos,
-            rope.sin,
-            self.position,
-            None if qk_norm is None else qk_norm.q_weight,
-            None if qk_norm is None else qk_norm.k_weight,
-            self.q,
-            self.k_cache,
-            self.v_cache,
-            *(self.scales or (None, None)),
-            self.workspace.partials,
-            self.workspace.counters,
-            eps,
-            0.0 if qk_norm is None else qk_norm.eps,
-            capacity,
-            rope.positions,
+        workspace.check(normed_heads * head_dim * batch, normed_heads, self.x.device)
+        norms = (None, None) if qk_norm is None else (qk_norm.q_weight, qk_norm.k_weight)
+        qk_eps = 0.0 if qk_norm is None else qk_norm.eps
+        rotation = rope.cos, rope.sin, self.position
+        outputs = self.q, self.k_cache, self.v_cache, *(self.scales or (None, None))
+        return self.launched(
+            (_norm_qkv_rope_kernel, _norm_qkv_rope_batched_kernel),
+            (heads + 2 * kv_heads) * triton.cdiv(head_dim // 2, self.tile.rows // 2),
+            self.qkv,
+            (*rotation, *norms, *outputs, workspace.partials, workspace.counters),
+            (qk_eps, capacity, rope.positions),
+            pdl,
             HEADS=heads,
             KV_HEADS=kv_heads,
             D=head_dim,
             HALF_BLOCK=triton.next_power_of_2(head_dim // 2),
-            **options,
         )
 
     def _check(self) -> int:
@@ -365,7 +338,9 @@ class NormQkvRope(NormedProduct):
         caches, shape = (k_cache, self.v_cache, self.scales), (batch, kv_heads, capacity, head_dim)
         check_caches(*caches, shape, q.dtype, device)
         check_position(self.position, device)
-        check_qk_norm(self.qk_norm, head_dim, device)
+        if (qk_norm := self.qk_norm) is not None:
+            check_floats("q norm weight", qk_norm.q_weight, (head_dim,), device)
+            check_floats("k norm weight", qk_norm.k_weight, (head_dim,), device)
         if self.tile.rows < 2:
             raise ValueError("a tile of one row holds no rotation pair")
         return batch

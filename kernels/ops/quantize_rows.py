@@ -19,11 +19,10 @@ import triton.language as tl
 
 from decodescope.kernels.device.elements import INTERPRETED, rounded
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.host.checks import check_apart, check_float, check_tensor
+from decodescope.kernels.host.checks import check_apart, check_floats, check_tensor
 from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
 from decodescope.kernels.host.product import norm_arguments
-from decodescope.kernels.host.quantize import FP8_X, LEAST_SCALE, largest_value
-from decodescope.kernels.host.weights import Norm
+from decodescope.kernels.host.weights import FP8_X, LEAST_SCALE, Norm, largest_value
 from decodescope.kernels.ops.rms_norm import (
     check_norm_weight,
     normed,
@@ -125,8 +124,7 @@ class QuantizeRows(KernelOperation):
             raise ValueError(f"x {list(x.shape)}: must be [rows, features]")
         rows, features = int(x.shape[0]), int(x.shape[1])
         check_norm_weight(self.norm, features, device)
-        check_float("x", x)
-        check_tensor("x", x, (rows, features), x.dtype, device)
+        check_floats("x", x, (rows, features), device)
         check_tensor("out", self.out, (rows, features), FP8_X, device)
         check_tensor("scale", self.scale, (rows,), torch.float32, device)
         check_apart("out", self.out, x)

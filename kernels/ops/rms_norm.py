@@ -14,7 +14,7 @@ import triton.language as tl
 
 from decodescope.kernels.device.elements import rounded
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.host.checks import check_float, check_norm, check_output, check_tensor
+from decodescope.kernels.host.checks import check_floats, check_norm, check_output
 from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
 from decodescope.kernels.host.weights import Norm
 
@@ -84,8 +84,7 @@ class RmsNorm(KernelOperation):
             raise ValueError(
                 f"x {list(x.shape)}: must be [rows, features] or [batch, heads, features]"
             )
-        check_float("x", x)
-        check_tensor("x", x, tuple(x.shape), x.dtype, x.device, strided=True)
+        check_floats("x", x, tuple(x.shape), x.device, strided=True)
         check_output("out", out, tuple(x.shape), x, strided=True)
         features = int(x.shape[-1])
         check_norm_weight(norm, features, x.device)
@@ -113,8 +112,7 @@ class RmsNorm(KernelOperation):
 
 
 def check_norm_weight(norm: Norm | None, features: int, device: torch.device) -> None:
-    """Raise `ValueError` unless the norm, if any, has this many features and one program holds a
-    row."""
+    """Raise `ValueError` unless one program holds a row of `features`, or as `check_norm`."""
     if not 1 <= features <= MAX_FEATURES:
         raise ValueError(f"{features} features: must be 1 to {MAX_FEATURES}")
     check_norm(norm, features, device)

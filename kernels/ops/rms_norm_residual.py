@@ -13,7 +13,7 @@ import triton.language as tl
 
 from decodescope.kernels.device.elements import rounded
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.host.checks import check_float, check_output, check_tensor
+from decodescope.kernels.host.checks import check_floats, check_output, check_tensor
 from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
 from decodescope.kernels.host.weights import Norm
 from decodescope.kernels.ops.rms_norm import (
@@ -82,8 +82,7 @@ class RmsNormResidual(KernelOperation):
         if x.dim() != 2:
             raise ValueError(f"x {list(x.shape)}: must be [rows, features]")
         rows, features = int(x.shape[0]), int(x.shape[1])
-        check_float("x", x)
-        check_tensor("x", x, (rows, features), x.dtype, x.device)
+        check_floats("x", x, (rows, features), x.device)
         check_tensor("residual", residual, (rows, features), x.dtype, x.device)
         check_output("out", out, (rows, features), x)
         if out.data_ptr() == residual.data_ptr():

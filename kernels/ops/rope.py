@@ -43,7 +43,6 @@ class RopeTable:
 
     @property
     def positions(self) -> int:
-        """Number of positions, which start at 0."""
         return int(self.cos.shape[0])
 
     @property
@@ -141,10 +140,8 @@ class Rotate(KernelOperation):
             self.position,
             rope.positions,
             q_heads,
-            q.stride(0),
-            q.stride(1),
-            k.stride(0),
-            k.stride(1),
+            *q.stride()[:2],
+            *k.stride()[:2],
             HALF=head_dim // 2,
             BLOCK=triton.next_power_of_2(head_dim // 2),
             PDL=pdl,

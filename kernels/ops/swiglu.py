@@ -55,9 +55,6 @@ class Swiglu(KernelOperation):
 
     gate, up, out [rows, features] of one dtype; rows may be strided, like the halves of one gate/up
     product. out may be gate or up itself.
-
-    Raises:
-        ValueError: other shapes, dtypes, layouts or devices.
     """
 
     gate: torch.Tensor

@@ -127,7 +127,6 @@ def sample(
     memory = (workspace.upper, workspace.lower, workspace.state, workspace.counters)
 
     def border(top_k: int, top_p: float, mass: bool) -> tuple[Launch, Launch]:
-        """The border of top-k, or with `mass` of top-p."""
         arguments = (logits, *memory, vocabulary, inverse)
         upper = launch(upper_half_kernel, grid, *arguments, top_k, top_p, MASS=mass, **options)
         return upper, launch(lower_half_kernel, grid, *arguments, MASS=mass, **options)

@@ -61,7 +61,6 @@ class SamplingWorkspace:
 
 
 def new_sampling_workspace(batch: int, device: torch.device | str) -> SamplingWorkspace:
-    """A workspace for `batch` sequences, ready for use."""
     state = torch.zeros(batch, SLOTS.value, dtype=torch.int64, device=device)
     state[:, BEST.value] = NO_KEY
     return SamplingWorkspace(

@@ -7,8 +7,13 @@ import pytest
 import torch
 
 import tests.helpers.triton_mode  # noqa: F401  (chooses the interpreter)
-from decodescope.kernels.host.quantize import NarrowFormat, quantized_rows
-from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
+from decodescope.kernels.host.weights import (
+    NarrowFormat,
+    Norm,
+    QkNorm,
+    WeightMatrix,
+    quantized_rows,
+)
 from decodescope.kernels.host.workspace import NO_KEY, Workspace, new_workspace
 
 

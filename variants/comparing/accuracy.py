@@ -1,12 +1,10 @@
-"""Scores variants against fp32: each decodes one text, and so do the loaded weights upcast.
-
-The figures are the differences between two sets of logits: the formulas of `run_report.Accuracy`.
-"""
+"""Scores variants against fp32: each decodes one text, and so do the loaded weights upcast."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import torch
 from msgspec.structs import asdict
@@ -66,9 +64,7 @@ def score_variants(
         sampling=None,
     )
     scores = _Scores(replace(prepared, workload=workload), scored, say)
-    scores.score_reference()
-    for names in _by_weights(variants) if scores.reference is not None else ():
-        scores.score(names)
+    scores.score(variants)
     findings = [*prepared.loaded.findings]
     if prepared.loaded.weights == "random":
         message = (
@@ -77,8 +73,7 @@ def score_variants(
         )
         findings.append(Finding("random_weights", message))
     for variant in variants:
-        if variant not in scores.accuracies:
-            reason = scores.missing.get(variant, scores.no_reference)
+        if (reason := scores.missing.get(variant)) is not None:
             findings.append(Finding(ACCURACY_MISSING, f"no accuracy of {variant}: {reason}"))
     accuracies = {name: scores.accuracies[name] for name in variants if name in scores.accuracies}
     return AccuracyDone(accuracies, tuple(findings))
@@ -115,43 +110,42 @@ def forced_logits(step: DecodeStep, scored: ScoredText, batch: int) -> torch.Ten
 
 @dataclass
 class _Scores:
-    """The accuracy of each variant so far, and the logits of the reference, or why one has none."""
+    """The accuracy of each variant so far, or why one has none."""
 
     prepared: Prepared
     scored: ScoredText
     say: Callable[[str], None]
     accuracies: dict[str, Accuracy] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
-    reference: torch.Tensor | None = None
-    no_reference: str = ""
-
-    def score_reference(self) -> None:
-        """Decode with the weights that were loaded, in fp32."""
-        self.say("scoring the fp32 reference")
-        try:
-            self.reference = _reference_logits(self.prepared, self.scored)
-        except DecodescopeError as error:
-            self.no_reference = f"no fp32 reference: {error}"
 
     def score(self, variants: Sequence[str]) -> None:
-        """Score `variants`, which store the weights in the same way."""
-        for variant in variants:
+        """Score `variants` against the weights that were loaded, in fp32."""
+        self.say("scoring the fp32 reference")
+        loaded, device = self.prepared.loaded, self.prepared.device
+        workload = replace(self.prepared.workload, dtype="fp32")
+        try:
+            with memory_errors("computing the fp32 reference", device), _in_fp32(loaded.model):
+                step = EagerStep(loaded, workload)
+                reference = forced_logits(step, self.scored, workload.batch)
+        except DecodescopeError as error:
+            self.missing = dict.fromkeys(variants, f"no fp32 reference: {error}")
+            return
+        for variant in _in_order_of_weights(variants):
             self.say(f"scoring {variant} on {self.scored.name}")
             try:
-                self.accuracies[variant] = self._scored(variant)
+                self.accuracies[variant] = self._scored(variant, reference)
             except Exception as error:  # one variant's failure must not lose the others
                 self.missing[variant] = failure_of(error).message
             free_memory(self.prepared.device)
 
-    def _scored(self, variant: str) -> Accuracy:
-        assert self.reference is not None
+    def _scored(self, variant: str, reference: torch.Tensor) -> Accuracy:
         self.prepared = prepared = require_weights(self.prepared, variant, self.say)
         step = build_variant(variant, prepared.loaded, prepared.workload, prepared.device)
         with memory_errors(f"scoring variant {variant}", prepared.device):
             logits = forced_logits(step, self.scored, prepared.workload.batch)
         name = f"eager on {prepared.device}, the loaded weights in fp32 without TF32"
         next_ids = self.scored.next_ids
-        accuracy = accuracy_of(logits, self.reference, next_ids, name, self.scored.name)
+        accuracy = accuracy_of(logits, reference, next_ids, name, self.scored.name)
         if bad := unusable(accuracy):
             broken = int((~logits.isfinite().all(-1)).sum())
             where = f"logits are NaN or infinite at {broken} of {len(logits)} positions"
@@ -159,7 +153,7 @@ class _Scores:
         return accuracy
 
 
-def _by_weights(variants: Sequence[str]) -> list[list[str]]:
+def _in_order_of_weights(variants: Sequence[str]) -> list[str]:
     """Variants that store the weights in the same way, together; those as loaded come first, and
     among them those that leave the matrices where they were loaded, as the reference does: a packed
     matrix has another alignment, from which a BLAS rounds otherwise."""
@@ -167,22 +161,13 @@ def _by_weights(variants: Sequence[str]) -> list[list[str]]:
     specs = {variant: find_variant(variant).spec for variant in variants}
     for variant in sorted(variants, key=lambda variant: specs[variant] is not None):
         groups.setdefault(quantization_of(specs[variant]), []).append(variant)
-    return list(groups.values())
-
-
-def _reference_logits(prepared: Prepared, scored: ScoredText) -> torch.Tensor:
-    model, workload = prepared.loaded.model, replace(prepared.workload, dtype="fp32")
-    with (
-        memory_errors("computing the fp32 reference", prepared.device),
-        _without_tf32(),
-        _in_fp32(model),
-    ):
-        return forced_logits(EagerStep(prepared.loaded, workload), scored, workload.batch)
+    return list(chain.from_iterable(groups.values()))
 
 
 @contextmanager
 def _in_fp32(model: nn.Module) -> Iterator[None]:
-    """Upcast the model in place, and cast it back: fp32 holds every weight exactly."""
+    """Upcast the model in place, without TF32, and cast it back: fp32 holds all weights exactly."""
+    precision = torch.get_float32_matmul_precision()
     dtypes = [(parameter, parameter.dtype) for parameter in model.parameters()]
     buffers = [
         (module, name, buffer)
@@ -190,23 +175,15 @@ def _in_fp32(model: nn.Module) -> Iterator[None]:
         for name, buffer in module.named_buffers(recurse=False)
     ]
     try:
+        torch.set_float32_matmul_precision("highest")
         model.float()
         yield
     finally:
+        torch.set_float32_matmul_precision(precision)
         for parameter, dtype in dtypes:
             parameter.data = parameter.data.to(dtype)
         for module, name, buffer in buffers:
             setattr(module, name, buffer)
-
-
-@contextmanager
-def _without_tf32() -> Iterator[None]:
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 def accuracy_of(

@@ -71,7 +71,6 @@ def scored_text(
 
 
 def own_text() -> str:
-    """A Python program that was written to be scored."""
     return Path(__file__).with_name("own_text.txt").read_text(encoding="utf-8")
 
 

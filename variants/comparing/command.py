@@ -149,12 +149,6 @@ class _Rounds:
     _last_rates: dict[str, float | None] = field(default_factory=dict)
 
     def measure(self) -> None:
-        """Run the rounds.
-
-        Raises:
-            DecodescopeError: a variant failed before any round was complete.
-            KeyboardInterrupt: before any round was complete.
-        """
         repeats = self.request.repeats
         for round in range(repeats):
             try:
@@ -174,7 +168,6 @@ class _Rounds:
                 return
 
     def _measure_round(self, round: int) -> None:
-        """Run every variant once; a round that fails after a complete one is a finding."""
         try:
             reports = [self._measured(name, round) for name in self.request.variants]
             traces = {
@@ -221,7 +214,6 @@ class _Rounds:
         return self.work / f"{quote(variant, safe='+')}-round{round}.json.gz"
 
     def score(self) -> dict[str, Accuracy]:
-        """Accuracy by variant; a missing one is a finding."""
         variants, repeats = self.request.variants, self.request.repeats
         job = AccuracyJob(self.request.config_of(variants[0]), variants, self.request.text)
         try:
@@ -241,7 +233,7 @@ class _Rounds:
         return result.accuracies
 
     def compared(self, accuracies: Mapping[str, Accuracy]) -> Comparison:
-        """The comparison of the complete rounds, with the accuracy of each variant."""
+        """The comparison of the complete rounds."""
         self._windows = {
             path: self._windows.get(path) or analyze(load(path)).report
             for path in self.traces.values()

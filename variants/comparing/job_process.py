@@ -34,7 +34,7 @@ _DRAIN_S = 1.0
 
 
 class RunJob(Struct, frozen=True, tag="run"):
-    """Measure `config.variant` once, and write the profiled window to `trace_path`, if any."""
+    """Measure `config.variant` once; the profiled window is written to `trace_path`, if any."""
 
     config: WorkerConfig
     trace_path: str | None
@@ -49,8 +49,6 @@ class AccuracyJob(Struct, frozen=True, tag="accuracy"):
 
 
 class RunDone(Struct, frozen=True, tag="run_done"):
-    """The result of a `RunJob`."""
-
     report: RunReport
 
 
@@ -98,8 +96,7 @@ def run_job(job: Job, say: Callable[[str], None], argv: tuple[str, ...] = WORKER
 
 @contextmanager
 def _ending_group(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """End the whole process group after a block; a child that returned its result may exit
-    first."""
+    """End the whole process group after a block; a child with a result may exit first."""
     try:
         yield
         _wait(process)

@@ -17,7 +17,6 @@ from decodescope.variants.machine.child_process import end_with_parent, exit_now
 
 
 def main() -> int:
-    """Do the job on stdin; returns the process's exit code."""
     end_with_parent()
     frames = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

@@ -39,12 +39,7 @@ class _App:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def tell(self, message: Struct) -> None:
-        """Send `message`.
-
-        Raises:
-            OSError: the app is gone.
-            KeyboardInterrupt: the comparison was interrupted meanwhile.
-        """
+        """Raises `OSError` if the app is gone."""
         self._sending = True
         try:
             self._socket.sendall(encode_frame(message))
@@ -71,7 +66,6 @@ class _App:
 
 
 def main(arguments: list[str]) -> int:
-    """Compare for the app at the socket; returns the process's exit code."""
     control, config_json = arguments
     end_with_parent()
     app = _App(socket.socket(fileno=int(control)))

@@ -26,6 +26,9 @@ class Channel:
 
     Control messages are queued and never dropped. A `Stats` is dropped and counted if the socket
     cannot take any of it at once; the rest of a partly sent one goes out before anything else.
+
+    Raises:
+        ChannelClosed: by every method but `flush`, if the app is gone.
     """
 
     def __init__(self, control: socket.socket) -> None:
@@ -36,20 +39,12 @@ class Channel:
         self.dropped = 0
 
     def send(self, message: WorkerMessage) -> None:
-        """Queue a control message and send as much as the socket takes.
-
-        Raises:
-            ChannelClosed: the app is gone.
-        """
+        """Queue a control message and send as much as the socket takes."""
         self._outgoing += encode_frame(message)
         self._flush_some()
 
     def send_stats(self, stats: Stats) -> bool:
-        """Send `stats` if the socket takes it now; otherwise count it as dropped and return False.
-
-        Raises:
-            ChannelClosed: the app is gone.
-        """
+        """Whether the socket takes `stats` now; otherwise they are counted as dropped."""
         self._flush_some()
         if not self._outgoing:
             frame = encode_frame(stats)
@@ -64,7 +59,6 @@ class Channel:
         """The complete messages that have arrived; never waits.
 
         Raises:
-            ChannelClosed: the app is gone.
             InputError: the app sent something that is not a message.
         """
         self._flush_some()
@@ -80,11 +74,7 @@ class Channel:
 
     def wait(self) -> list[AppMessage]:
         """Sleep until the app sends a message. Queued messages are still sent, and the app gets a
-        `Heartbeat` every `HEARTBEAT_S`, so that it can tell a pause from a hung process.
-
-        Raises:
-            ChannelClosed: the app is gone.
-        """
+        `Heartbeat` every `HEARTBEAT_S`, so that it can tell a pause from a hung process."""
         while True:
             writers = [self._socket] if self._outgoing else []
             readable, writable, _ = select.select([self._socket], writers, [], HEARTBEAT_S)

@@ -44,7 +44,6 @@ class Decoding:
 
     @property
     def step_ns(self) -> int | None:
-        """The median time of the recent steps, None before the first."""
         keep_recent(self._times_ns)
         return step_times(self._times_ns).p50 if self._times_ns else None
 
@@ -62,10 +61,7 @@ class Decoding:
         self.step = None
 
     def run_for(self, duration_ns: int) -> int:
-        """Step for `duration_ns`, or until the generation ends; returns how many steps that were.
-
-        A step costs an append, a clock reading and the pacer.
-        """
+        """Step for `duration_ns`, or until the generation ends; returns the number of steps."""
         assert self.step is not None
         if self.left == 0:
             self.next_generation()
@@ -116,12 +112,10 @@ class Decoding:
         self._session.pacer.before_first()
 
     def settle(self) -> None:
-        """Wait for the launched steps, and read their times and ids."""
         self.settle_times()
         self._read(self._session.tap.finish())
 
     def settle_times(self) -> None:
-        """Wait for the launched steps, and read their times."""
         self._times_ns += self._session.pacer.drain()
 
     def leave_out_pause(self) -> None:
@@ -171,12 +165,12 @@ class Decoding:
 
 
 class TextTail:
-    """Decodes new ids together with a few old ones, and keeps the last `TAIL_CHARACTERS`.
+    """Decodes new ids together with a few old ones; `text` is the last `TAIL_CHARACTERS`, empty
+    without `decode`.
 
     A tokenizer may split one UTF-8 character over up to four tokens, one a byte. They decode to
     U+FFFD until the last one arrives, so up to three trailing tokens wait for the next call. A
-    character that stays broken is kept as U+FFFD. Without `decode` the text stays empty. `text` is
-    the tail, without a character that is still incomplete.
+    character that stays broken is kept as U+FFFD.
     """
 
     def __init__(self, decode: Callable[[list[int]], str] | None) -> None:
@@ -186,13 +180,11 @@ class TextTail:
         self.text = ""
 
     def restart(self) -> None:
-        """Start again with an empty text."""
         self._context.clear()
         self._pending.clear()
         self.text = ""
 
     def feed(self, ids: list[int]) -> None:
-        """Append `ids` to the text."""
         if self._decode is None or not ids:
             return
         self._pending += ids

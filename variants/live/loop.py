@@ -90,7 +90,6 @@ class LiveLoop:
         return self._decoding.step is not None
 
     def _advance(self) -> None:
-        """Step until the next poll, then publish, capture and obey as due."""
         self._schedule.stepped(self._decoding.run_for(POLL_NS))
         now_ns = self._clock_ns()
         if now_ns >= self._publish_at_ns:
@@ -115,7 +114,6 @@ class LiveLoop:
             self._channel.send_stats(stats)
 
     def _capture_window(self) -> None:
-        """Run a few steps of this generation under the profiler and announce the file."""
         requested, self._capture_requested = self._capture_requested, False
         if requested:
             self._announce("capturing")
@@ -218,7 +216,6 @@ class LiveLoop:
             self._fail(variant)
 
     def _adopt(self, settings: Settings, variant: str) -> bool:
-        """Prepare the session for `settings`; a failure is reported, not raised."""
         adopted = self._attempted(
             "the settings stay as they were",
             lambda: self._session.adopt(settings, variant, self._stages),
@@ -270,7 +267,6 @@ class LiveLoop:
         return False
 
     def _fail(self, variant: str) -> None:
-        """Nothing can run; wait for another choice."""
         self._variant = variant
         self._announce("failed")
 

@@ -73,17 +73,14 @@ class TorchSession:
 
     @property
     def decode(self) -> Callable[[list[int]], str] | None:
-        """Turns token ids into text; None without a tokenizer."""
         return self._prepared.loaded.decode
 
     @property
     def settings(self) -> Settings:
-        """The requested settings, with the model's name."""
         return replace(settings_of(self._prepared.config), model=self._prepared.loaded.name)
 
     @property
     def variant(self) -> str:
-        """The variant that was asked for, by its own name."""
         return self._prepared.config.variant
 
     def prompt(self, generation: int) -> torch.Tensor:
@@ -118,25 +115,16 @@ class TorchSession:
         )
 
     def check(self, settings: Settings, variant: str) -> None:
-        """Check what of `settings` can be checked while a step runs.
-
-        Raises:
-            DecodescopeError: `variant` cannot run with them; as `check_change`.
-        """
+        """As `check_change`, of `settings` and `variant`."""
         check_change(self._prepared, self._changed(settings, variant))
 
     def adopt(self, settings: Settings, variant: str, say: Callable[[str], None]) -> None:
-        """Prepare for `settings`, and load another model if they name one.
-
-        Raises:
-            DecodescopeError: as `prepare_again`; the settings stay as they were.
-        """
+        """As `prepare_again`; after an error the settings stay as they were."""
         config = self._changed(settings, variant)
         self._prepared = prepare_again(self._prepared, config, say)
 
     def refusal(self, variant: str) -> DecodescopeError | None:
-        """Why `variant` cannot be built (unknown, not on this device, not for this model); None if
-        it can."""
+        """Why `variant` cannot be built for this model on this device; None if it can."""
         prepared = self._prepared
         try:
             require_runnable(variant, prepared.loaded, prepared.workload, prepared.device)
@@ -162,7 +150,6 @@ class TorchSession:
         return step
 
     def release(self) -> None:
-        """Free the memory of a dropped step."""
         free_memory(self._prepared.device)
 
     def explain(self, error: Exception) -> DecodescopeError | None:
@@ -185,7 +172,7 @@ class TorchSession:
     ) -> CaptureInfo:
         """Profile the window that `step` runs next, and write it to `path`.
 
-        The tap gets the ids of its steps. Returns the window's description.
+        The tap gets the ids of its steps.
 
         Raises:
             InputError: `path` cannot be written.
@@ -198,7 +185,6 @@ class TorchSession:
         return replace(with_settings(self._prepared.config, settings), variant=variant)
 
     def _offered(self, info: VariantInfo) -> VariantInfo:
-        """The variant, marked as unavailable if it cannot run this model."""
         if info.unavailable is None and (refusal := self.refusal(info.name)):
             return replace(info, unavailable=str(refusal))
         return info
@@ -208,13 +194,7 @@ class TorchSession:
 
 
 def open_session(config: WorkerConfig, say: Callable[[str], None]) -> TorchSession:
-    """Load the model, start the profiler and measure the GPU's read peak.
-
-    `say` is called for each slow stage.
-
-    Raises:
-        DecodescopeError: as `prepare`.
-    """
+    """Load the model, start the profiler and measure the GPU's read peak. Raises as `prepare`."""
     prepared = prepare(config, say)
     say("starting the profiler")
     profiler = ProfilerSession(prepared.device)

@@ -41,7 +41,6 @@ class Stages:
         self._current: tuple[str, int] | None = None
 
     def __call__(self, stage: str, detail: str = "") -> None:
-        """Announce that `stage` begins."""
         self._end()
         key = " ".join((self.model, stage, detail))
         self._current = key, self._clock_ns()

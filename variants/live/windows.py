@@ -24,13 +24,12 @@ class WindowSchedule:
         self._steps += steps
 
     def due(self, now_ns: int) -> bool:
-        """Whether a window should be captured now."""
         if self._not_before_ns is None:
             return self._steps >= FIRST_AFTER_STEPS
         return now_ns >= self._not_before_ns
 
     def captured(self, start_ns: int, end_ns: int) -> None:
-        """Call after a window was captured, or failed, between `start_ns` and `end_ns`."""
+        """A window was captured, or failed, between `start_ns` and `end_ns`."""
         pause_ns = max(MIN_INTERVAL_NS, round((end_ns - start_ns) / MAX_SHARE_OF_TIME))
         self._not_before_ns = end_ns + pause_ns
 

@@ -25,7 +25,6 @@ _FLUSH_S = 1.0
 
 
 def main(arguments: list[str]) -> int:
-    """Serve the app at the socket; returns the process's exit code."""
     control, config = arguments
     end_with_parent()
     channel = Channel(socket.socket(fileno=int(control)))

@@ -51,5 +51,4 @@ class DeviceClock:
 
 
 def timing_event() -> torch.cuda.Event:
-    """A CUDA event that records its time."""
     return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]

@@ -13,7 +13,6 @@ INSTALL_HINT = "install them from a checkout with: pip install '.[run]'"
 
 
 def missing_run_packages() -> list[str]:
-    """Names of the packages needed to run a model that are not installed."""
     return [name for name in RUN_PACKAGES if find_spec(name) is None]
 
 

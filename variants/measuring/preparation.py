@@ -95,10 +95,7 @@ def prepare(config: WorkerConfig, say: Callable[[str], None]) -> Prepared:
 
 def check_change(prepared: Prepared, config: WorkerConfig) -> None:
     """Check all of `config` that can be checked beside a `prepared` that is in use: not memory, nor
-    a hub model's weights.
-
-    Raises:
-        DecodescopeError: as `prepare`.
+    a hub model's weights. Raises as `prepare`.
     """
     request = read_request(config)
     if _same_weights(prepared, request):
@@ -113,10 +110,7 @@ def prepare_again(prepared: Prepared, config: WorkerConfig, say: Callable[[str],
     """As `prepare(config)`, but a model that stays the same is not loaded again.
 
     While another model is loaded the old one is kept, if there is room for both. If loading fails,
-    `prepared` can still be used: `require_weights` loads what was freed.
-
-    Raises:
-        DecodescopeError: as `prepare`.
+    `prepared` can still be used: `require_weights` loads what was freed. Raises as `prepare`.
     """
     request = read_request(config)
     if _same_weights(prepared, request):
@@ -143,7 +137,6 @@ def _check_variant(request: Request, fields: Mapping[str, object]) -> None:
 def _with_prompt(
     config: WorkerConfig, workload: DecodeWorkload, loaded: LoadedModel
 ) -> DecodeWorkload:
-    """`workload` with the context that the tokenised prompt has, if one was given."""
     if config.prompt is None and config.prompt_ids is None:
         return workload
     ids = make_prompt(loaded, workload, config.prompt, config.prompt_ids)

@@ -62,10 +62,7 @@ def read_request(config: WorkerConfig) -> Request:
 
 def planned_run(config: WorkerConfig) -> SimpleNamespace:
     """The fields of a `RunReport` that are known before `config` runs, for any variant. The context
-    of a prompt's text is unset: it is known once the text is tokenised.
-
-    Raises:
-        InputError, ModelError, MissingRequirement: as `read_request`.
+    of a prompt's text is unset: it is known once the text is tokenised. Raises as `read_request`.
     """
     request = read_request(config)
     workload = request.workload

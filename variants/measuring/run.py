@@ -109,7 +109,6 @@ def _measured_report(
 def _interpreted_report(
     prepared: Prepared, step: DecodeStep, say: Callable[[str], None]
 ) -> RunReport:
-    """The tokens that `step` decodes; each step takes the interpreter seconds."""
     workload = prepared.workload
     with memory_errors(f"decoding with variant {prepared.config.variant}", prepared.device):
         ids = [step.prefill(prepared.prompt(0))]
@@ -135,7 +134,6 @@ def _interpreted_report(
 def _untimed_report(
     prepared: Prepared, output_token_ids: list[list[int]], bytes_per_step: int
 ) -> RunReport:
-    """The report of the decoded tokens and the environment, without figures of time."""
     loaded, workload = prepared.loaded, prepared.workload
     return RunReport(
         schema_version=SCHEMA_VERSION,

@@ -21,7 +21,7 @@ from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.reports.reference_ops import reference_from
 from decodescope.analyzer.schema.graph_reference import GraphReference
 from decodescope.analyzer.schema.report import CaptureInfo
-from decodescope.analyzer.timing.intervals import outermost
+from decodescope.analyzer.timing.intervals import containing, outermost
 from decodescope.analyzer.trace import Int64s
 from decodescope.variants.machine.environment import device_name
 from decodescope.variants.machine.read_peak import ReadPeak
@@ -195,7 +195,7 @@ def origin_paths(analysis: Analysis, step: int, sites: Sequence[CallSite]) -> di
     operator_names = [trace.names[name] for name in trace.cpu_ops.name[operators].tolist()]
     seen = set(operator_names)
     known = [site for site in sites if site.operator in seen]
-    if operator_names != [site.operator for site in known]:
+    if not operator_names or operator_names != [site.operator for site in known]:
         return {}
     ranges = analysis.ranges
     paths = {}
@@ -226,12 +226,9 @@ def _launched_under(analysis: Analysis, step: int, operators: Int64s) -> list[tu
     """The step's ops, each with the index in `operators` of the one that launched it."""
     trace = analysis.trace
     ops = np.flatnonzero((analysis.steps.op_step == step) & (trace.ops.launch >= 0))
-    if not len(operators):
-        return []
     calls = trace.ops.launch[ops]
-    starts, ends = trace.cpu_ops.start_ns[operators], trace.cpu_ops.end_ns[operators]
-    place = np.searchsorted(starts, trace.calls.start_ns[calls], side="right") - 1
-    under = (place >= 0) & (trace.calls.start_ns[calls] < ends[place])
+    place = containing(trace.cpu_ops.take(operators), trace.calls.start_ns[calls])
+    under = place >= 0
     under &= trace.calls.pid[calls] == trace.cpu_ops.pid[operators[0]]
     under &= trace.calls.tid[calls] == trace.cpu_ops.tid[operators[0]]
     return list(zip(ops[under].tolist(), place[under].tolist(), strict=True))

@@ -71,11 +71,7 @@ def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
 
 
 def holds_quantized(config: Mapping[str, Any], tensors: Mapping[str, StoredTensor]) -> bool:
-    """Whether config.json or the `tensors` of a checkpoint say that its weights are quantized.
-
-    Raises:
-        ModelError: as `unsupported_quantization`.
-    """
+    """Whether config.json or the `tensors` of a checkpoint say that its weights are quantized."""
     return declares_quantization(config) or any(
         tensor.dtype in NARROW_TYPES or name.endswith(SCALES) for name, tensor in tensors.items()
     )
@@ -102,7 +98,6 @@ def shard_names(index: Path) -> tuple[str, ...]:
 
 
 def _file_names(folder: Path) -> tuple[str, ...]:
-    """As transformers chooses: one file, or the files that the index names."""
     if (folder / WEIGHTS).is_file():
         return (WEIGHTS,)
     if not (folder / INDEX).is_file():
@@ -141,12 +136,10 @@ def require_shapes(name: str, skeleton: Any, tensors: Mapping[str, StoredTensor]
     Raises:
         ModelError: a tensor has another shape; names the first few.
     """
-    expected = {key: tuple(value.shape) for key, value in skeleton.state_dict().items()}
-    stored = {key: tensor.shape for key, tensor in tensors.items()}
     wrong = [
-        f"{key} is {list(stored[key])} in the weights and {list(shape)} by config.json"
-        for key, shape in expected.items()
-        if key in stored and math.prod(stored[key]) != math.prod(shape)
+        f"{key} is {list(tensors[key].shape)} in the weights and {list(value.shape)} by config.json"
+        for key, value in skeleton.state_dict().items()
+        if key in tensors and math.prod(tensors[key].shape) != value.numel()
     ]
     if wrong:
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
@@ -256,7 +249,6 @@ def broken_checkpoint(name: str) -> Iterator[None]:
 
 
 def in_one_line(error: Exception) -> str:
-    """The type and message of `error`, shortened."""
     words = " ".join(f"{type(error).__name__}: {error}".split())
     return words if len(words) <= _MAX_REASON else f"{words[:_MAX_REASON]}..."
 

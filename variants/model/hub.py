@@ -64,12 +64,7 @@ def fetch_weights(hub_id: str, cached_only: bool) -> Path:
 
 
 def _download(hub_id: str, file: str, cached_only: bool) -> Path:
-    """One file of the repository, in the local cache.
-
-    Raises:
-        EntryNotFoundError: the repository, or the cache, has no such file.
-        InputError, MissingRequirement: as `find_config`.
-    """
+    """One file of the repository, in the local cache; `EntryNotFoundError` if either lacks it."""
     try:
         return Path(hf_hub_download(hub_id, file, local_files_only=cached_only))
     except EntryNotFoundError:

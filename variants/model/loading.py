@@ -123,10 +123,8 @@ class ModelFiles:
 
 
 def find_files(source: ModelSource) -> ModelFiles:
-    """Find the configuration of `source`; of a hub model only config.json is fetched.
-
-    Raises:
-        InputError, ModelError, MissingRequirement: as `find_config` and `read_config`.
+    """Find the configuration of `source`; of a hub model only config.json is fetched. Raises as
+    `find_config` and `read_config`.
     """
     if source.kind == "random":
         assert source.preset is not None

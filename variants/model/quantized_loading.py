@@ -51,10 +51,8 @@ def find_quantized(
 ) -> QuantizedCheckpoint:
     """The checkpoint of `tensors`, which `holds_quantized` weights.
 
-    Its 8-bit matrices take the place of their Linear layers in `skeleton`, without memory.
-
-    Raises:
-        ModelError: as `narrow_matrices`.
+    Its 8-bit matrices take the place of their Linear layers in `skeleton`, without memory. Raises
+    as `narrow_matrices`.
     """
     matrices = narrow_matrices(name, skeleton, tensors, declares_quantization(config))
     for key, matrix in matrices.items():

@@ -118,18 +118,14 @@ def _matrix(
             f"{name}: {key}.weight is {weight.dtype}, but the checkpoint lacks its scale "
             f"({key}.{SCALES[0]}); download or save it again"
         )
+    shapes: tuple[Shape, ...] = ((), (1,), (1, 1), (rows,), (rows, 1))
     for scale in scales:
-        _check_scale(name, scale, tensors[scale], rows)
+        if tensors[scale].dtype not in _SCALE_TYPES:
+            raise _refused(name, f"{scale} is {tensors[scale].dtype}")
+        if tensors[scale].shape not in shapes:
+            raise _refused(name, f"{scale} is {list(tensors[scale].shape)} for {rows} rows")
     dtype = NARROW_TYPES[weight.dtype]
     return NarrowMatrix(rows, columns, dtype, f"{key}.weight", scales[0] if scales else None)
-
-
-def _check_scale(name: str, key: str, scale: StoredTensor, rows: int) -> None:
-    if scale.dtype not in _SCALE_TYPES:
-        raise _refused(name, f"{key} is {scale.dtype}")
-    shapes: tuple[Shape, ...] = ((), (1,), (1, 1), (rows,), (rows, 1))
-    if scale.shape not in shapes:
-        raise _refused(name, f"{key} is {list(scale.shape)} for {rows} rows")
 
 
 def _refused(name: str, reason: str) -> ModelError:

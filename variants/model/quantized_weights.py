@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from decodescope.analyzer.errors import ModelError
-from decodescope.kernels.host.quantize import NARROW_DTYPES, NarrowFormat, quantized_rows
+from decodescope.kernels.host.weights import NARROW_DTYPES, NarrowFormat, quantized_rows
 from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec
 
 # The element type, and whether there are scales.
@@ -44,7 +44,6 @@ class QuantizedMatrix(nn.Module):
 
     @property
     def stored(self) -> Stored:
-        """The element type, and whether there are scales."""
         return self.data.dtype, self.scale is not None
 
     @property
@@ -107,7 +106,6 @@ def converting_with(convert: Convert, model: nn.Module) -> Iterator[None]:
 
 
 def quantized_formats(model: nn.Module) -> dict[str, Stored]:
-    """The stored format of each quantised matrix of `model`, by the name of its module."""
     return {
         name: module.stored
         for name, module in model.named_modules()
@@ -143,7 +141,6 @@ class Quantization:
 
     @property
     def stored(self) -> Stored:
-        """The element type of each matrix, and whether there are scales."""
         return NARROW_DTYPES[self.format], self.scaled
 
 

@@ -53,7 +53,6 @@ class Preset:
 
 @cache
 def presets() -> Mapping[str, Preset]:
-    """The presets by name."""
     data = Path(__file__).with_name("presets.json").read_bytes()
     return {preset.name: preset for preset in msgspec.json.decode(data, type=tuple[Preset, ...])}
 
@@ -105,8 +104,7 @@ def tiny_folder() -> Path:
 
 
 def offered_models() -> tuple[ModelInfo, ...]:
-    """The models that need no path: the bundled one, and each preset with random weights and with
-    those of the hub."""
+    """`tiny`, and each preset with random weights and with those of the hub."""
     offered = [ModelInfo(TINY, "bundled, trained", TINY_PARAMETERS)]
     for preset in presets().values():
         name, size = preset.name, preset.parameters
@@ -116,8 +114,7 @@ def offered_models() -> tuple[ModelInfo, ...]:
 
 
 def needs_custom_code(config: dict[str, object], known_model_types: frozenset[str]) -> bool:
-    """Whether loading a checkpoint with this config.json runs the checkpoint's own Python files, or
-    kernels that it names on the hub."""
+    """Whether loading with this config.json runs Python files of the checkpoint or hub kernels."""
     parts = [config, *(value for value in config.values() if isinstance(value, dict))]
     named = [str(part.get(field, "")) for part in parts for field in _ATTENTION_FIELDS]
     if any("/" in name for name in named):

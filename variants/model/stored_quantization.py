@@ -3,7 +3,8 @@
 Weights of 8 bits that are their codes times one scale, of the output channel or of the matrix, are
 loaded as they are. Which matrices those are is read from the weights (`quantized_tensors`), because
 `ignore` and `targets` are patterns of the library that wrote them. Here is what only config.json
-says: that the rest of the method is another one. Sources: compressed-tensors' QuantizationConfig,
+says: that the rest of the method is another one. Every function raises `ModelError` if the field is
+not what any library writes. Sources: compressed-tensors' QuantizationConfig,
 vLLM's readers of `fp8`, `fbgemm_fp8` and `modelopt`, transformers' FineGrainedFP8Config.
 """
 
@@ -28,9 +29,6 @@ def unsupported_quantization(config: Mapping[str, Any]) -> str | None:
     """Why a checkpoint with this config.json is not loaded as it is, to follow "cannot run".
 
     None if it is, or if config.json mentions no quantization.
-
-    Raises:
-        ModelError: the field is not what any library writes.
     """
     fields = _fields(config)
     if fields is None:
@@ -45,20 +43,11 @@ def unsupported_quantization(config: Mapping[str, Any]) -> str | None:
 
 
 def declares_quantization(config: Mapping[str, Any]) -> bool:
-    """Whether config.json says that the weights are quantized.
-
-    Raises:
-        ModelError: as `unsupported_quantization`.
-    """
     return _fields(config) is not None
 
 
 def declared_formats(config: Mapping[str, Any]) -> set[WeightFormat]:
-    """The formats of quantized weights that config.json names; none if it names no quantization.
-
-    Raises:
-        ModelError: as `unsupported_quantization`.
-    """
+    """The formats of quantized weights that config.json names; none if it names no quantization."""
     fields = _fields(config)
     if fields is None:
         return set()
@@ -75,7 +64,6 @@ def require_format(name: str, config: Mapping[str, Any], spec: VariantSpec) -> N
 
     Raises:
         InputError: `spec` names one.
-        ModelError: as `unsupported_quantization`.
     """
     stored = declared_formats(config)
     # W8A8 differs in its activations only.
@@ -89,11 +77,7 @@ def require_format(name: str, config: Mapping[str, Any], spec: VariantSpec) -> N
 
 
 def quantizes_activations(config: Mapping[str, Any]) -> bool:
-    """Whether config.json asks for activations of 8 bits.
-
-    Raises:
-        ModelError: as `unsupported_quantization`.
-    """
+    """Whether config.json asks for activations of 8 bits."""
     fields = _fields(config)
     if fields is None:
         return False

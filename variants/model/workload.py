@@ -44,7 +44,6 @@ class DecodeWorkload:
 
     @property
     def cache_length(self) -> int:
-        """KV-cache positions the workload fills: prompt and new tokens."""
         return self.context + self.new_tokens
 
 

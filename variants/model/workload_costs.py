@@ -19,6 +19,7 @@ A workload whose memory cannot fit is refused before it is started. On the host 
 the system ends a process that takes too much without a word.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -66,10 +67,7 @@ class KvBytes:
 
     def at(self, position: int) -> int:
         """Bytes read at cache length `position`, all sequences and layers."""
-        positions = sum(
-            position if window is None else min(position, window - 1) for window in self._windows
-        )
-        return int(self._layer_position_bytes * positions)
+        return int(self._layer_position_bytes * _cached_positions(self._windows, position))
 
 
 def head_dim(decoder: Any) -> int:
@@ -98,11 +96,13 @@ class StepFlops:
 
     def at(self, position: int) -> int:
         """FLOPs of the step that decodes at cache length `position`."""
-        seen = sum(
-            position + 1 if window is None else min(position + 1, window)
-            for window in self._windows
-        )
+        seen = _cached_positions(self._windows, position) + len(self._windows)
         return self._products + self._per_position * seen
+
+
+def _cached_positions(windows: Sequence[int | None], position: int) -> int:
+    """Positions before `position` that a query sees in layers with these windows, all layers."""
+    return sum(position if window is None else min(position, window - 1) for window in windows)
 
 
 def _multiplied_elements(model: nn.Module) -> int:

@@ -90,7 +90,6 @@ class LayerRanges:
             self._handles.pop().remove()
 
     def open(self, name: str) -> AbstractContextManager[None]:
-        """A range `name` around a block, if ranges are on."""
         return annotate(name) if self.enabled else _NOTHING
 
     def _hook(self, name: str, module: nn.Module) -> None:

@@ -65,7 +65,9 @@ class StaticStep(TransformersStep):
 
     def ungraphed(self) -> DecodeStep:
         """The same forward pass compiled without CUDA graphs, on this step's cache."""
-        self._forget_tokens()
+        # The cache is shared, so this step needs a prompt again.
+        self._ids = []
+        self.position = self._workload.context
         return _TracedStep(self._loaded, self._workload, self._cache)
 
     def _prefill(self, ids: torch.Tensor) -> torch.Tensor:
@@ -161,8 +163,7 @@ def compile_and_record(step: DecodeStep, workload: DecodeWorkload) -> None:
 
 @contextmanager
 def without_tf32_advice() -> Iterator[None]:
-    """Silence the compiler's advice to compute fp32 in TF32, which would change the results that
-    are compared."""
+    """Silence the advice to compute fp32 in TF32, which would change results that are compared."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores")
         yield

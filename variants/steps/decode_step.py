@@ -184,11 +184,6 @@ class DecodeStep(ABC):
         """
         return ()
 
-    def _forget_tokens(self) -> None:
-        """Require a new prompt before the next step."""
-        self._ids = []
-        self.position = self._workload.context
-
     def _check_room(self) -> None:
         if not self._ids:
             raise ModelError("decode step before prefill: give the prompt first")

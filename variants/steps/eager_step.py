@@ -1,7 +1,4 @@
-"""Steps on the forward pass of transformers: the base class, and the eager variant.
-
-The eager variant is transformers as people run it, with one launch for each operator.
-"""
+"""Steps on the forward pass of transformers: the base class, and the eager variant."""
 
 from typing import Any
 
@@ -40,7 +37,6 @@ class TransformersStep(DecodeStep):
             return self._choose(logits, self.position), logits
 
     def _decode(self, ids: torch.Tensor) -> torch.Tensor:
-        """Logits [batch, 1, vocabulary] of one token a sequence, `ids` [batch, 1]."""
         return self._forward(ids, self._cache)
 
     def _forward(self, ids: torch.Tensor, cache: Any) -> torch.Tensor:

@@ -32,11 +32,9 @@ class RoundSpread(Struct, frozen=True):
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "RoundSpread":
-        """The spread of at least one round's values."""
         return cls(median(values), min(values), max(values), tuple(values))
 
     def over(self, other: "RoundSpread") -> "RoundSpread":
-        """This ÷ `other` within each round."""
         return RoundSpread.of([a / b for a, b in zip(self.rounds, other.rounds, strict=True)])
 
 
@@ -94,7 +92,6 @@ def tune_table(result: TuningReport) -> RenderableType:
 
 
 def machine_text(environment: Environment) -> str:
-    """The machine and versions of a measurement in one line."""
     return ", ".join(f"{key} {environment[key]}" for key in _MACHINE if environment.get(key))
 
 

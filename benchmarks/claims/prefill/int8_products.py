@@ -32,9 +32,8 @@ from benchmarks.gemm.gemm_tuner import ranked
 from benchmarks.gemm.split_k_gemm import SplitKGemm
 from decodescope.analyzer.text.formatting import bytes_size, percent
 from decodescope.kernels.host.operation import KernelOperation, Launch
-from decodescope.kernels.host.quantize import quantized_rows
 from decodescope.kernels.host.tile import Tile, padded_tokens
-from decodescope.kernels.host.weights import WeightMatrix
+from decodescope.kernels.host.weights import WeightMatrix, quantized_rows
 from decodescope.kernels.host.workspace import MAX_BATCH, new_workspace
 from decodescope.kernels.ops.dequantize_rows import DequantizeRows
 from decodescope.kernels.ops.linear import Linear, linear_reference

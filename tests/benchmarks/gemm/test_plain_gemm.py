@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from benchmarks.gemm.plain_gemm import PlainGemm
-from decodescope.kernels.host.quantize import quantized_rows
 from decodescope.kernels.host.tile import Tile
-from decodescope.kernels.host.weights import WeightMatrix
+from decodescope.kernels.host.weights import WeightMatrix, quantized_rows
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from benchmarks.gemm.split_k_gemm import SplitKGemm, split_k_gemm_reference
-from decodescope.kernels.host.quantize import quantized_rows
 from decodescope.kernels.host.tile import Tile, padded_tokens
-from decodescope.kernels.host.weights import WeightMatrix
+from decodescope.kernels.host.weights import WeightMatrix, quantized_rows
 from decodescope.kernels.host.workspace import Workspace, new_workspace
 
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2

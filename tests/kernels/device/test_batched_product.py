@@ -38,7 +38,7 @@ KERNELS = {
         "decodescope.kernels.ops.linear",
         "_linear_batched_kernel",
         {name: type for name, type in TYPES.items() if name != "partial_ptr"} | {"eps": "fp32"},
-        {"BATCH": 16, "WIDENED": False, "WORDS": False},
+        {"BATCH": 16, "WORDS": False},
     ),
     "split_k_gemm": (
         "benchmarks.gemm.split_k_gemm",

@@ -4,7 +4,7 @@ import triton
 import triton.language as tl
 
 from decodescope.kernels.device.elements import as_float16, as_float32, in_word_order, rounded
-from decodescope.kernels.host.quantize import NARROW_DTYPES
+from decodescope.kernels.host.weights import NARROW_DTYPES
 
 NARROW = tuple(NARROW_DTYPES.values())
 

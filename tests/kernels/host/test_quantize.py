@@ -7,13 +7,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.kernels.host.quantize import (
+from decodescope.kernels.host.weights import (
     NARROW_DTYPES,
     NarrowFormat,
+    WeightMatrix,
     largest_value,
     quantized_rows,
 )
-from decodescope.kernels.host.weights import WeightMatrix
 from tests.helpers.refusals import refuses
 
 FORMATS: tuple[NarrowFormat, ...] = get_args(NarrowFormat)

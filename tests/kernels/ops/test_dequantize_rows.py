@@ -4,8 +4,7 @@ interpreter rounds."""
 import pytest
 import torch
 
-from decodescope.kernels.host.quantize import NARROW_DTYPES, quantized_rows
-from decodescope.kernels.host.weights import WeightMatrix
+from decodescope.kernels.host.weights import NARROW_DTYPES, WeightMatrix, quantized_rows
 from decodescope.kernels.ops.dequantize_rows import BLOCK, DequantizeRows, dequantize_rows_reference
 from tests.helpers.kernel_inputs import LIMITS, random, relative_error
 from tests.helpers.refusals import refuses

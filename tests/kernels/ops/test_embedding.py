@@ -1,8 +1,12 @@
 import pytest
 import torch
 
-from decodescope.kernels.host.quantize import NARROW_DTYPES, NarrowFormat, quantized_rows
-from decodescope.kernels.host.weights import WeightMatrix
+from decodescope.kernels.host.weights import (
+    NARROW_DTYPES,
+    NarrowFormat,
+    WeightMatrix,
+    quantized_rows,
+)
 from decodescope.kernels.ops.embedding import BLOCK, Embed, embed_reference
 from tests.helpers.kernel_inputs import at, random
 from tests.helpers.refusals import refuses

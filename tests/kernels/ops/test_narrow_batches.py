@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from decodescope.kernels.host.product import product_options
-from decodescope.kernels.host.quantize import NARROW_DTYPES, quantized_rows
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import FORMATS as ELEMENTS
-from decodescope.kernels.host.weights import WeightMatrix
+from decodescope.kernels.host.weights import NARROW_DTYPES, WeightMatrix, quantized_rows
 from decodescope.kernels.ops.linear import Linear, linear_reference
 from decodescope.kernels.ops.linear_residual import (
     LinearResidual,

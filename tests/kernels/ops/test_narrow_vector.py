@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from decodescope.kernels.host.quantize import NARROW_DTYPES
 from decodescope.kernels.host.tile import Tile
-from decodescope.kernels.host.weights import WeightMatrix
+from decodescope.kernels.host.weights import NARROW_DTYPES, WeightMatrix
 from decodescope.kernels.ops.decode_attention import DecodeAttention, decode_attention_reference
 from decodescope.kernels.ops.linear import Linear, linear_reference
 from decodescope.kernels.ops.linear_residual import (

@@ -9,9 +9,8 @@ import torch
 
 from decodescope.kernels.host.operation import KernelOperation
 from decodescope.kernels.host.product import Product
-from decodescope.kernels.host.quantize import quantized_rows
 from decodescope.kernels.host.tile import Tile
-from decodescope.kernels.host.weights import Norm, WeightMatrix
+from decodescope.kernels.host.weights import Norm, WeightMatrix, quantized_rows
 from decodescope.kernels.ops.linear import Linear, linear_reference
 from decodescope.kernels.ops.linear_residual import LinearResidual, split_workspace
 from decodescope.kernels.ops.norm_gate_up import NormGateUp

@@ -22,7 +22,7 @@ from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.analyzer.schema.report import SCHEMA_VERSION
 from decodescope.analyzer.schema.run_report import RunReport
 from decodescope.analyzer.views.comparison_table import comparison_markdown
-from decodescope.kernels.host.quantize import NarrowFormat
+from decodescope.kernels.host.weights import NarrowFormat
 from decodescope.variants import registry
 from decodescope.variants.comparing.accuracy_text import INTERPRETED_POSITIONS
 from decodescope.variants.comparing.command import CompareRequest, compare_variants

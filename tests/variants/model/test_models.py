@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import nn
 
 from decodescope.analyzer.errors import InputError, ModelError
-from decodescope.kernels.host.quantize import NarrowFormat
+from decodescope.kernels.host.weights import NarrowFormat
 from decodescope.variants.model.loading import check_fits, load_model, loaded_model
 from decodescope.variants.model.quantized_weights import (
     Quantization,

@@ -10,8 +10,12 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from decodescope.analyzer.errors import ModelError
-from decodescope.kernels.host.quantize import NARROW_DTYPES, NarrowFormat, quantized_rows
-from decodescope.kernels.host.weights import WeightMatrix
+from decodescope.kernels.host.weights import (
+    NARROW_DTYPES,
+    NarrowFormat,
+    WeightMatrix,
+    quantized_rows,
+)
 from decodescope.variants.model import quantized_weights
 from decodescope.variants.model.quantized_weights import (
     Quantization,

@@ -25,7 +25,7 @@ from decodescope.variants.model.workload_costs import KvBytes
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.decode_step import DecodeStep
 from decodescope.variants.steps.fused.kv_cache import prefill
-from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model, rope_table
+from decodescope.variants.steps.fused.model_parts import fused_model, rope_table
 from decodescope.variants.steps.fused.operations import step_operations, weight_bytes
 from decodescope.variants.steps.fused.plan import StepPlan, step_plan, step_workspace
 from decodescope.variants.steps.fused.program import StepGraph, StepProgram
@@ -62,7 +62,14 @@ def build_fused(
     rope = rope_table(loaded.model, workload.cache_length, parts.device)
     findings: tuple[Finding, ...] = ()
     if tiles is None:
-        tiles, findings = _tiles(spec, loaded.name, parts, workload)
+        shapes = step_shapes(parts, workload.batch, workload.cache_length, spec)
+        if parts.device.type == "cuda":
+            gpu = this_target_gpu()
+            chosen = tiles_for(shapes, gpu)
+            tiles = chosen.tiles
+            findings = report_unmeasured(chosen, gpu, loaded.name, workload, spec)
+        else:
+            tiles = interpreter_tiles(shapes)
     plan = step_plan(spec, parts, rope, workload, tiles)
     step = FusedStep(loaded, workload, plan, graphed=spec.cuda_graph)
     step.findings = findings
@@ -92,9 +99,8 @@ class FusedStep(DecodeStep):
 
     def kv_bytes_read(self, position: int) -> int:
         """Bytes of K and V, and of their scales, that a step at cache length `position` reads."""
-        scales = (self.plan.cache.k_scales, self.plan.cache.v_scales)
-        scale_bytes = sum(tensor.nbytes for tensor in scales if tensor is not None)
-        return super().kv_bytes_read(position) + scale_bytes
+        scales = self.plan.cache.all_scales or ()
+        return super().kv_bytes_read(position) + sum(scale.nbytes for scale in scales)
 
     def warm_up(self) -> None:
         """Compile the kernels and capture the graph, on meaningless tokens."""
@@ -128,7 +134,6 @@ class FusedStep(DecodeStep):
         return FusedStep(self._loaded, self._workload, self.plan)
 
     def node_paths(self) -> dict[int, str]:
-        """As `DecodeStep.node_paths`: those of the graphs captured so far."""
         programs = self._programs.values()
         return {node: path for program in programs for node, path in program.node_paths.items()}
 
@@ -143,10 +148,7 @@ class FusedStep(DecodeStep):
         return first
 
     def _advance(self, ids: torch.Tensor, forced: bool) -> tuple[torch.Tensor, torch.Tensor]:
-        """Decode the ids in the token buffer, where the last step has left them.
-
-        A step with a graph captures a second one, which keeps the logits, at its first forced step.
-        """
+        """With a graph, the first forced step captures a second one, which keeps the logits."""
         buffers = self.plan.buffers
         if forced:
             buffers.tokens[:, self.position].copy_(ids)
@@ -159,7 +161,6 @@ class FusedStep(DecodeStep):
         return buffers.tokens[:, self.position + 1], buffers.logits
 
     def _rewind(self, position: int) -> None:
-        """Set the position back; later rows of the cache are not seen, then overwritten."""
         self.plan.buffers.position.fill_(position)
 
     def _run(self, keep_logits: bool) -> None:
@@ -183,18 +184,6 @@ class FusedStep(DecodeStep):
         return self._programs[keep_logits]
 
 
-def _tiles(
-    spec: VariantSpec, name: str, parts: FusedModel, workload: DecodeWorkload
-) -> tuple[StepTiles, tuple[Finding, ...]]:
-    """The tiles of this model and device, and whether some were not measured."""
-    shapes = step_shapes(parts, workload.batch, workload.cache_length, spec)
-    if parts.device.type != "cuda":
-        return interpreter_tiles(shapes), ()
-    gpu = this_target_gpu()
-    chosen = tiles_for(shapes, gpu)
-    return chosen.tiles, report_unmeasured(chosen, gpu, name, workload, spec)
-
-
 def weights_on(device: torch.device) -> Convert:
     """The kernel on a GPU; PyTorch on the CPU, where Triton's interpreter would take seconds for
     each matrix. Both give the same bits."""
@@ -209,10 +198,7 @@ def dequantized(data: torch.Tensor, scale: torch.Tensor | None, dtype: torch.dty
 
 
 def compile_failure(spec: VariantSpec, error: Exception) -> MissingRequirement | None:
-    """The error to report if a launch failed because of this machine or its Triton; else None.
-
-    If a kernel needs too much of the GPU, the message names the limit.
-    """
+    """The error to report if a launch failed because of this machine or its Triton; else None."""
     if isinstance(error, OutOfResources):
         return MissingRequirement(
             f"variant {spec}: one of its kernels needs {error.required} of the GPU's {error.name}, "

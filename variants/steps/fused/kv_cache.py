@@ -18,7 +18,7 @@ import torch
 from transformers import DynamicCache
 
 from decodescope.kernels.host.kv_cache import KvScales, codes
-from decodescope.kernels.host.quantize import NARROW_DTYPES, largest_value
+from decodescope.kernels.host.weights import NARROW_DTYPES, largest_value
 from decodescope.variants.spec import KvFormat
 from decodescope.variants.steps.fused.model_parts import FusedModel
 
@@ -30,22 +30,20 @@ _MOST_EXPONENT = 126
 @dataclass(frozen=True, slots=True)
 class KvCache:
     """`k` (rotated) and `v`: [layers, batch, KV heads, capacity, head_dim] in the model's dtype or
-    in float8; `k_scales` and `v_scales` float32 [layers, batch, KV heads], None without scales."""
+    in float8; `all_scales` float32 [layers, batch, KV heads] each, None without scales."""
 
     k: torch.Tensor
     v: torch.Tensor
-    k_scales: torch.Tensor | None = None
-    v_scales: torch.Tensor | None = None
+    all_scales: KvScales | None = None
 
     def layer(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
         """K and V of one layer, [batch, KV heads, capacity, head_dim] each."""
         return self.k[index], self.v[index]
 
     def scales(self, index: int) -> KvScales | None:
-        """The scales of one layer."""
-        if self.k_scales is None or self.v_scales is None:
+        if self.all_scales is None:
             return None
-        return KvScales(self.k_scales[index], self.v_scales[index])
+        return KvScales(self.all_scales.k[index], self.all_scales.v[index])
 
     def fill(self, index: int, keys: torch.Tensor, values: torch.Tensor, length: int) -> None:
         """Store positions up to `length` - 1 of one layer from what a prefill of that length holds:
@@ -57,10 +55,8 @@ class KvCache:
         Raises:
             ValueError: numbers of sequences, heads or tokens that do not fit.
         """
-        for held, stored, scales in (
-            (keys, self.k[index], self.k_scales),
-            (values, self.v[index], self.v_scales),
-        ):
+        scales_of = self.scales(index) or (None, None)
+        for held, stored, scales in zip((keys, values), self.layer(index), scales_of, strict=True):
             last = stored[:, :, max(0, length - held.shape[2]) : length]
             # copy_ would repeat one sequence for all.
             if last.shape != held.shape:
@@ -68,7 +64,7 @@ class KvCache:
             if last.dtype == held.dtype:
                 last.copy_(held)
             else:
-                _store_narrow(held, last, None if scales is None else scales[index])
+                _store_narrow(held, last, scales)
 
 
 def _store_narrow(held: torch.Tensor, stored: torch.Tensor, scales: torch.Tensor | None) -> None:
@@ -93,21 +89,16 @@ def _head_scales(rows: torch.Tensor, largest: float) -> torch.Tensor:
 
 
 def new_kv_cache(
-    parts: FusedModel,
-    batch: int,
-    capacity: int,
-    device: torch.device | str,
-    format: KvFormat | None = None,
+    parts: FusedModel, batch: int, capacity: int, format: KvFormat | None = None
 ) -> KvCache:
-    """An empty cache for `batch` sequences of up to `capacity` tokens, in `format`; None: the
-    model's dtype."""
+    """An empty cache in `format`; None: the model's dtype."""
     heads = (len(parts.layers), batch, parts.kv_heads)
     shape = (*heads, capacity, parts.head_dim)
     dtype = parts.dtype if format is None else NARROW_DTYPES[format]
-    k, v = (torch.zeros(shape, dtype=dtype, device=device) for _ in range(2))
+    k, v = (torch.zeros(shape, dtype=dtype, device=parts.device) for _ in range(2))
     if format != "fp8_e4m3":
         return KvCache(k, v)
-    return KvCache(k, v, *torch.ones(2, *heads, device=device))
+    return KvCache(k, v, KvScales(*torch.ones(2, *heads, device=parts.device)))
 
 
 class _Filling(DynamicCache):  # type: ignore[misc]

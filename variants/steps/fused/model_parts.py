@@ -52,8 +52,7 @@ class FusedLayer:
 @dataclass(frozen=True, slots=True)
 class FusedModel:
     """A whole decoder. `embedding` is the table [vocabulary, hidden]; if they are tied, `head`
-    reads the same memory. `scale` multiplies q·k before the softmax.
-    """
+    reads the same memory. `scale` multiplies q·k before the softmax."""
 
     embedding: WeightMatrix
     layers: tuple[FusedLayer, ...]
@@ -140,11 +139,7 @@ def _qk_norm(attention: Any) -> QkNorm | None:
 
 
 def _matrix(*modules: nn.Module) -> WeightMatrix:
-    """All outputs of linear modules, in order, as one matrix; or an embedding table.
-
-    Raises:
-        ModelError: modules that are not stored in one format.
-    """
+    """All outputs of linear modules, in order, as one matrix; or an embedding table."""
     biases = [bias for part in modules if (bias := getattr(part, "bias", None)) is not None]
     bias = torch.cat(biases) if biases else None
     formats = {part.stored if isinstance(part, QuantizedMatrix) else None for part in modules}

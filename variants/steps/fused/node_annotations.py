@@ -71,7 +71,6 @@ class NodeMarks:
         self._counts_before: dict[int, int] | None = None
 
     def begin(self) -> None:
-        """Get ready for a capture."""
         self._attempt(lambda: self._torch.enable_annotations())
         self._counts_before = self._attempt(self._counted)
         # A capture that failed elsewhere may have left scopes, which would count as of this one.

@@ -7,7 +7,7 @@ import torch
 from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.kernels.device.attention_splits import workspace_counters, workspace_floats
 from decodescope.kernels.device.overlap import can_overlap
-from decodescope.kernels.host.quantize import FP8_X
+from decodescope.kernels.host.weights import FP8_X
 from decodescope.kernels.host.workspace import Workspace, new_workspace
 from decodescope.kernels.ops.linear_residual import split_workspace
 from decodescope.kernels.ops.rope import RopeTable
@@ -99,9 +99,9 @@ def step_plan(
     return StepPlan(
         spec=spec,
         parts=parts,
-        cache=new_kv_cache(parts, batch, capacity, device, spec.kv_format),
+        cache=new_kv_cache(parts, batch, capacity, spec.kv_format),
         rope=rope,
-        buffers=_new_buffers(spec, parts, batch, capacity, device),
+        buffers=_new_buffers(spec, parts, batch, capacity),
         tiles=tiles,
         workspace=step_workspace(parts, batch, tiles, device),
         visible=VisibleRows({layer.window for layer in parts.layers}, capacity, device),
@@ -113,15 +113,9 @@ def step_plan(
     )
 
 
-def _new_buffers(
-    spec: VariantSpec,
-    parts: FusedModel,
-    batch: int,
-    capacity: int,
-    device: torch.device | str,
-) -> StepBuffers:
+def _new_buffers(spec: VariantSpec, parts: FusedModel, batch: int, capacity: int) -> StepBuffers:
     def zeros(*shape: int, dtype: torch.dtype = parts.dtype) -> torch.Tensor:
-        return torch.zeros(batch, *shape, dtype=dtype, device=device)
+        return torch.zeros(batch, *shape, dtype=dtype, device=parts.device)
 
     narrow = parts.layers[0].o.data.element_size() == 1
     widest = max(parts.hidden, parts.heads * parts.head_dim, parts.intermediate)
@@ -129,7 +123,7 @@ def _new_buffers(
     half = torch.float16 if multiplied_in_half else parts.dtype
     return StepBuffers(
         tokens=zeros(capacity + 1, dtype=torch.int64),
-        position=torch.zeros(1, dtype=torch.int32, device=device),
+        position=torch.zeros(1, dtype=torch.int32, device=parts.device),
         x=zeros(parts.hidden),
         q=zeros(parts.heads, parts.head_dim),
         attended=zeros(

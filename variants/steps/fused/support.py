@@ -83,10 +83,7 @@ def unsupported_fields(fields: Mapping[str, object]) -> str | None:
     """The parts of a model with this config.json that the kernels lack, to follow "cannot run".
 
     All reasons at once. None if there is none, or if transformers cannot read the fields: loading
-    the model reports that better.
-
-    Raises:
-        ModelError: as `unsupported_quantization`.
+    the model reports that better. Raises as `unsupported_quantization`.
     """
     model_type = fields.get("model_type")
     if model_type not in MODEL_TYPES:

@@ -46,7 +46,6 @@ class VisibleRows:
                 mask &= self._rows > position - window
 
     def of(self, window: int | None) -> torch.Tensor:
-        """The mask of layers with this window."""
         return self._masks[window][None, None, None]
 
 

@@ -125,16 +125,16 @@ def test_another_prompt_has_other_scales(device: str) -> None:
     workload = DecodeWorkload(1, 6, 2, "fp32")
     step = fused(loaded, workload, "fused+kv_fp8_e4m3")
     cache = step.plan.cache
-    assert cache.k_scales is not None
-    address = cache.k_scales.data_ptr()
+    assert cache.all_scales is not None
+    address = cache.all_scales.k.data_ptr()
     found = []
     for seed in range(8):
         step.prefill(prompt_of(loaded, workload, seed))
-        found.append(cache.k_scales.clone())
+        found.append(cache.all_scales.k.clone())
     assert any(not torch.equal(one, found[0]) for one in found)
     # Where a captured graph reads them.
-    assert cache.k_scales.data_ptr() == address
-    assert cache.scales(1).k.data_ptr() == cache.k_scales[1].data_ptr()  # type: ignore[union-attr]
+    assert cache.all_scales.k.data_ptr() == address
+    assert cache.scales(1).k.data_ptr() == cache.all_scales.k[1].data_ptr()  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(("format", "each"), [("fp8_e4m3", 4), ("fp8_e5m2", 0)])
@@ -148,7 +148,7 @@ def test_bytes_are_those_of_float8(format: str, each: int) -> None:
 
 def quantised_cache(family: str, batch: int, capacity: int, format: Any, device: str) -> KvCache:
     parts = fused_model(families.build(family, device=device))
-    cache = new_kv_cache(parts, batch, capacity, device, format)
+    cache = new_kv_cache(parts, batch, capacity, format)
     for one in (cache.k, cache.v):
         one.view(torch.uint8).fill_(0x7F)
     return cache
@@ -200,7 +200,7 @@ def test_scales_bring_each_heads_largest_to_a_quarter_up_to_half_of_the_range(de
     assert (largest <= 224).all()
     fractions, _ = torch.frexp(torch.stack((scales.k, scales.v)))
     assert (fractions == 0.5).all()
-    assert (cache.k_scales[1] == 1).all()  # type: ignore[index]
+    assert (cache.all_scales.k[1] == 1).all()  # type: ignore[index]
 
 
 def test_zeros_infinities_and_nan_of_a_prompt(device: str) -> None:
@@ -239,13 +239,13 @@ def test_a_window_is_stored_where_it_came_from(device: str) -> None:
 @pytest.mark.parametrize(("format", "dtype"), [("fp8_e4m3", E4M3), ("fp8_e5m2", E5M2)])
 def test_a_new_cache_takes_half_the_bytes(format: Any, dtype: torch.dtype, device: str) -> None:
     parts = fused_model(families.build("qwen3", torch.bfloat16, device=device))
-    cache = new_kv_cache(parts, 3, 10, device, format)
+    cache = new_kv_cache(parts, 3, 10, format)
     assert cache.k.dtype == cache.v.dtype == dtype
-    assert 2 * cache.k.nbytes == new_kv_cache(parts, 3, 10, device).k.nbytes
-    assert (cache.k_scales is None) == (cache.scales(0) is None) == (format == "fp8_e5m2")
-    if cache.k_scales is not None:
-        assert cache.k_scales.shape == (2, 3, 2)
-        assert (cache.k_scales == 1).all()
+    assert 2 * cache.k.nbytes == new_kv_cache(parts, 3, 10).k.nbytes
+    assert (cache.all_scales is None) == (cache.scales(0) is None) == (format == "fp8_e5m2")
+    if cache.all_scales is not None:
+        assert cache.all_scales.k.shape == (2, 3, 2)
+        assert (cache.all_scales.k == 1).all()
 
 
 @pytest.mark.gpu

@@ -24,7 +24,7 @@ def fill(cache: KvCache, past: DynamicCache, length: int) -> None:
 
 
 def nan_cache(name: str, batch: int, capacity: int, device: str) -> KvCache:
-    cache = new_kv_cache(fused_model(build(name, device=device)), batch, capacity, device)
+    cache = new_kv_cache(fused_model(build(name, device=device)), batch, capacity)
     cache.k.fill_(torch.nan)
     cache.v.fill_(torch.nan)
     return cache
@@ -33,7 +33,7 @@ def nan_cache(name: str, batch: int, capacity: int, device: str) -> KvCache:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_a_new_cache_is_laid_out_and_counted(dtype: torch.dtype, device: str) -> None:
     parts = fused_model(build("qwen3", dtype, device=device))
-    cache = new_kv_cache(parts, 3, 10, device)
+    cache = new_kv_cache(parts, 3, 10)
     assert cache.k.shape == cache.v.shape == (2, 3, 2, 10, 48)
     assert cache.k.dtype == cache.v.dtype == dtype
     assert cache.k.shape[3] == 10
@@ -71,7 +71,7 @@ def test_a_window_goes_to_the_positions_it_came_from(length: int, device: str) -
 def test_prefill_gives_the_models_logits_and_fills_the_cache(device: str) -> None:
     model = build("qwen3", torch.bfloat16, device=device)
     ids = prompt_ids("qwen3", 3, 8).to(device)
-    cache = new_kv_cache(fused_model(model), 3, 12, device)
+    cache = new_kv_cache(fused_model(model), 3, 12)
     logits = prefill(model, ids, cache)
     with torch.no_grad():
         output = model(ids, use_cache=True, logits_to_keep=1)
@@ -84,7 +84,7 @@ def test_prefill_gives_the_models_logits_and_fills_the_cache(device: str) -> Non
 def test_a_second_prompt_overwrites_the_first(device: str) -> None:
     model = build("llama2", device=device)
     parts = fused_model(model)
-    cache, other = (new_kv_cache(parts, 1, 9, device) for _ in range(2))
+    cache, other = (new_kv_cache(parts, 1, 9) for _ in range(2))
     first, second = prompt_ids("llama2", 1, 9, seed=1), prompt_ids("llama2", 1, 9, seed=2)
     prefill(model, first.to(device), cache)
     prefill(model, second.to(device), cache)
@@ -122,7 +122,7 @@ def test_a_cache_of_more_layers_is_refused(device: str) -> None:
 
 def test_a_prefill_holds_one_layer_at_a_time(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = build("llama2", device=device)
-    cache = new_kv_cache(fused_model(model), 2, 9, device)
+    cache = new_kv_cache(fused_model(model), 2, 9)
     held: list[weakref.ref[torch.Tensor]] = []
     alive: list[int] = []
     fill_layer = KvCache.fill

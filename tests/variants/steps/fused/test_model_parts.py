@@ -43,7 +43,7 @@ def test_the_parts_say_all_that_a_step_needs(name: str, device: str) -> None:
 
     parts = fused_model(model)
     rope = rope_table(model, CAPACITY, device)
-    cache = new_kv_cache(parts, BATCH, CAPACITY, device)
+    cache = new_kv_cache(parts, BATCH, CAPACITY)
     cache.k.fill_(torch.nan)
     cache.v.fill_(torch.nan)
     first = prefill(model, ids[:, :CONTEXT], cache)

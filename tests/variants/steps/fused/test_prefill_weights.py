@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from decodescope.kernels.host.quantize import NARROW_DTYPES, quantized_rows
+from decodescope.kernels.host.weights import NARROW_DTYPES, quantized_rows
 from decodescope.variants.model.quantized_weights import (
     Convert,
     QuantizedLinear,

@@ -53,7 +53,6 @@ _BATCHED_SHARED_BYTES = 97 * 1024
 
 
 def default_tiles(shapes: StepShapes, multiprocessors: int) -> StepTiles:
-    """Tiles for a GPU with that many multiprocessors."""
     product = _vector_tile if shapes.batch == 1 else _batched_tile
     attention = _attention_tile(shapes, multiprocessors)
     return _step_tiles(attention, lambda name: product(name, shapes, multiprocessors))
@@ -196,8 +195,7 @@ def _batched_tile(operation: TiledOperation, shapes: StepShapes, multiprocessors
 
 
 def _batched_columns(rows: int, operation: TiledOperation, shapes: StepShapes) -> int:
-    """256 bytes of activations; for few tokens, 16 KiB of narrow weights in rows that are not
-    split."""
+    """256 bytes of activations; for few tokens and unsplit rows, 16 KiB of narrow weights."""
     tokens = padded_tokens(shapes.batch)
     columns = _BATCHED_ROW_BYTES // shapes.activation_bytes
     narrow = shapes.element_bytes(operation) < shapes.activation_bytes == 2

@@ -125,7 +125,6 @@ def step_shapes(
 
 
 def power_of_2_from(size: int) -> int:
-    """The lowest power of two that is at least `size`."""
     return 1 << max(0, size - 1).bit_length()
 
 

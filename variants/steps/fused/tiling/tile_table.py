@@ -84,7 +84,6 @@ class ChosenTiles:
 
     @property
     def unmeasured(self) -> tuple[TiledOperation, ...]:
-        """Operations whose tile is only a default."""
         return tuple(name for name in TILED_OPERATIONS if self.sources[name] == "default")
 
 
@@ -157,7 +156,6 @@ def tile_key(operation: TiledOperation, shapes: StepShapes) -> TileKey:
 def tiles_by_key(
     shapes: StepShapes, tiles: StepTiles, operations: Iterable[TiledOperation] = TILED_OPERATIONS
 ) -> dict[TileKey, Tile]:
-    """One step's tiles of some operations by their keys."""
     return {tile_key(name, shapes): tiles.of(name) for name in operations}
 
 
@@ -191,7 +189,6 @@ def _entries(tiles: MeasuredTiles) -> tuple[_Entry, ...]:
 
 
 def shipped_table() -> TileTable:
-    """The table that comes with decodescope."""
     return decode_table(Path(__file__).with_name("tile_table.json").read_bytes())
 
 
@@ -212,10 +209,7 @@ def cached_tiles(gpu: TargetGpu, folder: Path) -> dict[TileKey, Tile]:
 
 
 def keep_tiles(gpu: TargetGpu, measured: MeasuredTiles, folder: Path) -> Path | None:
-    """Add tiles for later runs; returns the file that keeps them.
-
-    If that fails, writes the reason to stderr and returns None.
-    """
+    """Add tiles for later runs; returns their file, None if that fails (stderr says why)."""
     path = _path(gpu, folder)
     tiles = {**cached_tiles(gpu, folder), **measured}
     return path if keep_measured(path, _Kept(gpu, _entries(tiles)), "measured tiles") else None
