@@ -129,10 +129,11 @@ def run_analyzer_benchmark(
         packed = read_recording(source).last_packed_trace()
         file_bytes = make_trace(gzip.decompress(packed), events, path)
         for _ in range(repeats):
-            ours.append(_measure([*_CHILD, "stages", str(path)]))
-            commands.append(_measure([*_CHILD, "command", str(path)]))
+            # First, as it may fail: nothing is measured in vain.
             if peer_python is not None:
                 peers.append(_measure_peer(peer_python, path))
+            ours.append(_measure([*_CHILD, "stages", str(path)]))
+            commands.append(_measure([*_CHILD, "command", str(path)]))
         if ranks is not None:
             path.unlink()
             of_ranks = _measure_ranks(packed, ranks, min(events, RANK_EVENTS), repeats, path.parent)
