@@ -31,7 +31,6 @@ from decodescope.analyzer.tables.gaps_table import (
     gap_classes_table,
     gap_columns,
     gap_groups_table,
-    idle_by_class_table,
     interruptions_table,
     stream_gaps_table,
 )
@@ -102,7 +101,6 @@ def _of_a_trace(report: Report) -> dict[str, Table[Any]]:
         "Devices": devices_table(report),
         "Streams": streams_table(report),
         "Idle time by class": gap_classes_table(report),
-        "Idle time by class, per step": idle_by_class_table(report),
         "Idle time by stream and class": stream_gaps_table(report),
         "Groups of gaps": gap_groups_table(report),
         "Gaps": Table("gaps", gap_columns(report.devices, ShortNames(()), str), ()),

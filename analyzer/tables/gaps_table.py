@@ -1,9 +1,8 @@
-"""Idle time by class, of each device, over all devices or by stream; groups of gaps; single gaps
-with the ops and the host around each; interruptions."""
+"""Idle time by class, of each device or by stream; groups of gaps; single gaps with the ops and the
+host around each; interruptions."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from decodescope.analyzer.names.fitted_names import ShortNames, cut_start
 from decodescope.analyzer.schema.report import DeviceReport, GapGroup, GapReport, GapTotal, Report
@@ -12,9 +11,7 @@ from decodescope.analyzer.tables.columns import (
     CODE,
     COUNT,
     DURATION,
-    MICROSECONDS,
     NAME,
-    NUMBER,
     PERCENT,
     PLACE,
     PROSE,
@@ -23,12 +20,10 @@ from decodescope.analyzer.tables.columns import (
     Column,
     Mark,
     Table,
-    Tone,
-    per_step,
 )
 from decodescope.analyzer.tables.devices_table import device_column
 from decodescope.analyzer.tables.figures import quotient
-from decodescope.analyzer.vocabulary.words import CPU_GAP_MEANINGS, GAP_MEANINGS, device_words
+from decodescope.analyzer.vocabulary.words import device_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,36 +41,19 @@ class GapClassRow:
 
 def gap_classes_table(report: Report) -> Table[GapClassRow]:
     """The classes that occurred on each device, host_wait also by what the host did, and all."""
-    rows = [row for device in report.devices for row in _of_device(device)]
-    device = device_column(report.devices)
-    return _table((device, *gap_class_columns()), rows)
-
-
-def idle_by_class_table(report: Report) -> Table[GapClassRow]:
-    """The classes that occurred in the main steps, on all of their devices, the largest first;
-    counts and times are means per step, of a trace without steps totals."""
-    main = report.main_steps
-    time_ns = main.busy_ns + main.all_gaps.total_ns
-    rows = [GapClassRow(name, total, time_ns, name) for name, total in main.gaps.items()]
-    rows.sort(key=lambda row: -row.total.total_ns)
-    columns = gap_class_columns(
-        of="of step" if main.steps else "of window", steps=main.steps or 1, on_cpu=report.on_cpu
+    return Table(
+        "classes",
+        (device_column(report.devices), *gap_class_columns()),
+        [row for device in report.devices for row in _of_device(device)],
+        key=lambda row: (row.device, row.gap_class, row.name),
+        mark=lambda row: Mark("gap", "" if row.sub else row.gap_class or ""),
+        tone=lambda row: "dim" if row.sub else "plain" if row.gap_class else "strong",
+        is_total=lambda row: row.gap_class is None,
     )
-    return _table(columns, rows)
 
 
-def gap_class_columns(
-    *, of: str = "of window", steps: int | None = None, on_cpu: bool = False
-) -> tuple[Column[GapClassRow], ...]:
-    """The columns of classes; `of` says what shares are of. With `steps`, counts and times are
-    means of so many steps, and the meaning of a class is said."""
-    count, time = (COUNT, DURATION) if steps is None else (NUMBER, MICROSECONDS)
-    meanings = CPU_GAP_MEANINGS if on_cpu else GAP_MEANINGS
-    about = "How many gaps have a part of the class."
-    counted: Column[GapClassRow] = Column("count", "gaps", count, about, "total.count", priority=1)
-    summed: Column[GapClassRow] = Column(
-        "total_ns", "total", time, "The time of these parts.", "total.total_ns", tone="strong"
-    )
+def gap_class_columns(of: str = "of window") -> tuple[Column[GapClassRow], ...]:
+    """The columns of classes; `of` says what shares are of."""
     return (
         Column(
             "class",
@@ -86,17 +64,21 @@ def gap_class_columns(
             text=lambda row: f"  {row.name}" if row.sub else row.name,
         ),
         Column(
-            "meaning",
-            "meaning",
-            NAME,
-            "The class in words.",
-            lambda row: meanings.get(row.name),
-            shown=steps is not None,
-            least=31,
-            priority=6,
-            tone="dim",
+            "count",
+            "gaps",
+            COUNT,
+            "How many gaps have a part of the class.",
+            "total.count",
+            priority=1,
         ),
-        *per_step(steps, counted, summed),
+        Column(
+            "total_ns",
+            "total",
+            DURATION,
+            "The time of these parts.",
+            "total.total_ns",
+            tone="strong",
+        ),
         Column(
             "window_share",
             of,
@@ -113,28 +95,11 @@ def gap_class_columns(
             "The mean of these parts.",
             quotient("total.total_ns", "total.count"),
             priority=4,
-            shown=steps is None,
         ),
         Column(
             "max_ns", "longest", DURATION, "The longest of these parts.", "total.max_ns", priority=3
         ),
     )
-
-
-def _table(columns: tuple[Column[Any], ...], rows: Sequence[GapClassRow]) -> Table[GapClassRow]:
-    return Table(
-        "classes",
-        columns,
-        rows,
-        key=lambda row: (row.device, row.gap_class, row.name),
-        mark=lambda row: Mark("gap", "" if row.sub else row.gap_class or ""),
-        tone=_tone,
-        is_total=lambda row: row.gap_class is None,
-    )
-
-
-def _tone(row: GapClassRow) -> Tone:
-    return "dim" if row.sub else "plain" if row.gap_class else "strong"
 
 
 def _of_device(device: DeviceReport) -> Iterator[GapClassRow]:

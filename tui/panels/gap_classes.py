@@ -228,9 +228,8 @@ def _level(number: int, most: int, top: int) -> int:
     return 1 + round(math.log(number) / math.log(most) * (top - 1))
 
 
-def _columns(data: ClassesData) -> list[Column[GapClassRow]]:
-    of = "of window" if data.classes.place == WHOLE else "of step"
-    return [column for column in gap_class_columns(of=of) if column.shown]
+def _columns(data: ClassesData) -> tuple[Column[GapClassRow], ...]:
+    return gap_class_columns("of window" if data.classes.place == WHOLE else "of step")
 
 
 def _figure_cells(column: Column[GapClassRow]) -> int:
