@@ -39,20 +39,18 @@ def _model(row: CaptureRow) -> str:
 
 
 _CAPTURES: tuple[Column[CaptureRow], ...] = (
-    Column("name", "trace", TEXT, "The trace."),
+    TEXT("name", "trace", "The trace."),
     *columns_of(
         "capture",
-        Column("model", "model", PROSE, "The model, and its weights.", text=_model, always=True),
-        Column("variant", "variant", TEXT, "The variant."),
-        Column("device_name", "device", TEXT, "The device."),
-        Column("dtype", "dtype", TEXT, "The dtype."),
-        Column("steps", "steps", COUNT, "The profiled steps."),
-        Column("position", "from position", COUNT, "The position of the first one."),
-        Column(
-            "measured_peak_bytes_per_s", "measured read peak", BYTES_PER_S, "Of this GPU's memory."
-        ),
-        Column("measured_peak_at", "measured", TEXT, "When."),
-        Column("kernel_floor_ns", "kernel floor", DURATION, "The least gap between two ops."),
-        Column("decodescope_version", "decodescope", TEXT, "Its version."),
+        PROSE("model", "model", "The model, and its weights.", text=_model, always=True),
+        TEXT("variant", "variant", "The variant."),
+        TEXT("device_name", "device", "The device."),
+        TEXT("dtype", "dtype", "The dtype."),
+        COUNT("steps", "steps", "The profiled steps."),
+        COUNT("position", "from position", "The position of the first one."),
+        BYTES_PER_S("measured_peak_bytes_per_s", "measured read peak", "Of this GPU's memory."),
+        TEXT("measured_peak_at", "measured", "When."),
+        DURATION("kernel_floor_ns", "kernel floor", "The least gap between two ops."),
+        TEXT("decodescope_version", "decodescope", "Its version."),
     ),
 )

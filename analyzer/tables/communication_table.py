@@ -42,17 +42,12 @@ def communication_table(report: Report) -> Table[CommunicationRow]:
         "kinds",
         (
             device_column(report.devices),
-            Column("kind", "kind", TEXT, "The library, or the way.", "name"),
-            Column("ns", "time", DURATION, "The time in which any such op ran."),
-            Column(
-                "window_share",
-                "of window",
-                PERCENT,
-                "Time ÷ window.",
-                quotient("ns", "window_ns"),
-                bar=12,
+            TEXT("kind", "kind", "The library, or the way.", "name"),
+            DURATION("ns", "time", "The time in which any such op ran."),
+            PERCENT(
+                "window_share", "of window", "Time ÷ window.", quotient("ns", "window_ns"), bar=12
             ),
-            Column("busy_share", "of busy", PERCENT, "Time ÷ busy.", quotient("ns", "busy_ns")),
+            PERCENT("busy_share", "of busy", "Time ÷ busy.", quotient("ns", "busy_ns")),
         ),
         [row for device in report.devices if device.communication_ns for row in _of_device(device)],
         tone=lambda row: "strong" if row.whole else "plain",
@@ -73,10 +68,9 @@ def collectives_table(
 ) -> Table[CollectiveReport]:
     """The first `most` operations of each group, those with most time first."""
     member = communication.member
-    ranks: Column[CollectiveReport] = Column(
+    ranks: Column[CollectiveReport] = TEXT(
         "ranks",
         f"{member}s",
-        TEXT,
         f"The {member}s of its group.",
         text=_runs,
         sort=lambda collective: len(collective.ranks),
@@ -103,29 +97,27 @@ def _runs(collective: CollectiveReport) -> str:
 
 
 _OPERATION: tuple[Column[CollectiveReport], ...] = (
-    Column("operation", "operation", NAME, "What the collective does."),
-    Column("kind", "kind", TEXT, "The library.", priority=6, tone="dim"),
+    NAME("operation", "operation", "What the collective does."),
+    TEXT("kind", "kind", "The library.", priority=6, tone="dim"),
 )
 _FIGURES: tuple[Column[CollectiveReport], ...] = (
-    Column("matched", "matched", COUNT, "The collectives that all of them recorded.", priority=2),
-    Column(
+    COUNT("matched", "matched", "The collectives that all of them recorded.", priority=2),
+    COUNT(
         "unmatched",
         "unmatched",
-        COUNT,
         "The ops without a partner on every one.",
         lambda collective: collective.unmatched or None,
         priority=7,
         tone="dim",
     ),
-    Column("total_ns", "total", DURATION, "The sum of the durations of all ops.", priority=3),
-    Column("transfer_ns.p50", "transfer p50", DURATION, "The transfer of one, by the median."),
-    Column("wait_ns.p50", "wait p50", DURATION, "The wait in one, by the median."),
-    Column("wait_ns.p99", "wait p99", DURATION, "99 % of them wait at most that long.", priority=5),
-    Column("message_bytes", "message", BYTES, "The median size, where kernels say it.", priority=4),
-    Column(
+    DURATION("total_ns", "total", "The sum of the durations of all ops.", priority=3),
+    DURATION("transfer_ns.p50", "transfer p50", "The transfer of one, by the median."),
+    DURATION("wait_ns.p50", "wait p50", "The wait in one, by the median."),
+    DURATION("wait_ns.p99", "wait p99", "99 % of them wait at most that long.", priority=5),
+    BYTES("message_bytes", "message", "The median size, where kernels say it.", priority=4),
+    BYTES_PER_S(
         "bus_bytes_per_s",
         "bus rate",
-        BYTES_PER_S,
         "The median rate of the links, as nccl-tests counts it.",
         priority=1,
     ),
@@ -141,46 +133,35 @@ def _over_devices(figure: str) -> Callable[[RankReport], int]:
 
 
 _RANKS: tuple[Column[RankReport], ...] = (
-    Column("rank", "rank", PLACE, "The rank."),
-    Column(
+    PLACE("rank", "rank", "The rank."),
+    NAME(
         "file",
         "file",
-        NAME,
         "Its file.",
         lambda rank: rank.report.source.path.rpartition("/")[2],
         least=9,
     ),
-    Column("gpu_ops", "GPU ops", COUNT, "How many ran.", _over_devices("gpu_ops"), priority=3),
-    Column(
+    COUNT("gpu_ops", "GPU ops", "How many ran.", _over_devices("gpu_ops"), priority=3),
+    DURATION(
         "window_ns",
         "window",
-        DURATION,
         "From the first op's start to the last one's end.",
         _over_devices("window_ns"),
         priority=2,
     ),
-    Column(
-        "idle_ns",
-        "idle",
-        DURATION,
-        "Window minus busy of its devices.",
-        _over_devices("idle_ns"),
-        priority=4,
+    DURATION(
+        "idle_ns", "idle", "Window minus busy of its devices.", _over_devices("idle_ns"), priority=4
     ),
-    Column(
-        "idle_share", "idle", PERCENT, "Idle ÷ window.", lambda rank: idle_fraction(rank.report)
-    ),
-    Column(
+    PERCENT("idle_share", "idle", "Idle ÷ window.", lambda rank: idle_fraction(rank.report)),
+    PERCENT(
         "communication_share",
         "comm",
-        PERCENT,
         "Communication ÷ window.",
         lambda rank: communication_fraction(rank.report) or None,
     ),
-    Column(
+    TEXT(
         "answer.bound",
         "bound",
-        TEXT,
         "What limits its steps.",
         lambda rank: bound_words(rank.report.answer.bound),
     ),

@@ -15,6 +15,7 @@ from decodescope.analyzer.tables.columns import (
     Table,
 )
 from decodescope.analyzer.tables.figures import columns_of, quotient
+from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.vocabulary.words import ops_word
 
 
@@ -22,28 +23,22 @@ def devices_table(report: Report) -> Table[DeviceReport]:
     return Table(
         "devices",
         (
-            Column("device", "device", TEXT, "The device, by its CUDA ordinal; “cpu” on a CPU."),
-            Column("gpu_ops", ops_word(report), COUNT, "How many ran."),
-            Column("kernels", "kernels", COUNT, "How many of them are kernels.", priority=5),
-            Column(
-                "window_ns", "window", DURATION, "From the first op's start to the last one's end."
-            ),
-            Column("busy_ns", "busy", DURATION, "The time in which any op ran."),
-            Column("idle_ns", "idle", DURATION, "Window minus busy."),
-            Column(
-                "idle_share", "idle", PERCENT, "Idle ÷ window.", quotient("idle_ns", "window_ns")
-            ),
-            Column(
+            TEXT("device", "device", "The device, by its CUDA ordinal; “cpu” on a CPU."),
+            COUNT("gpu_ops", ops_word(report), "How many ran."),
+            COUNT("kernels", "kernels", "How many of them are kernels.", priority=5),
+            DURATION("window_ns", "window", "From the first op's start to the last one's end."),
+            DURATION("busy_ns", "busy", "The time in which any op ran."),
+            DURATION("idle_ns", "idle", "Window minus busy."),
+            PERCENT("idle_share", "idle", "Idle ÷ window.", quotient("idle_ns", "window_ns")),
+            DURATION(
                 "overlap_ns",
                 "overlap",
-                DURATION,
                 "The time in which two or more ops ran at once on one stream.",
                 priority=6,
             ),
-            Column(
+            DURATION(
                 "kernel_floor_ns",
                 "floor",
-                DURATION,
                 "The least gap between two ops; “~”: estimated from the trace.",
                 text=_floor,
                 priority=7,
@@ -54,7 +49,7 @@ def devices_table(report: Report) -> Table[DeviceReport]:
 
 
 def _floor(device: DeviceReport) -> str:
-    floor = DURATION.text(device.kernel_floor_ns)
+    floor = duration(device.kernel_floor_ns)
     return f"~{floor}" if device.kernel_floor_estimated else floor
 
 
@@ -71,10 +66,9 @@ def streams_table(report: Report, most: int | None = None) -> Table[StreamRow]:
         for device in report.devices
         for stream in sorted(device.streams, key=lambda stream: -stream.busy_ns)
     ]
-    stream: Column[StreamRow] = Column(
+    stream: Column[StreamRow] = TEXT(
         "stream",
         "thread" if report.on_cpu else "stream",
-        TEXT,
         "The stream; on a CPU, the thread.",
         "stream.stream",
     )
@@ -83,7 +77,7 @@ def streams_table(report: Report, most: int | None = None) -> Table[StreamRow]:
         (
             device_column(report.devices),
             stream,
-            Column("gpu_ops", ops_word(report), COUNT, "How many ran.", "stream.gpu_ops"),
+            COUNT("gpu_ops", ops_word(report), "How many ran.", "stream.gpu_ops"),
             *_STREAM_TIMES,
             *map(_class_column, GAP_CLASSES),
         ),
@@ -94,20 +88,16 @@ def streams_table(report: Report, most: int | None = None) -> Table[StreamRow]:
 
 _STREAM_TIMES: tuple[Column[StreamRow], ...] = columns_of(
     "stream",
-    Column("busy_ns", "busy", DURATION, "The time in which any of its ops ran."),
-    Column(
-        "overlap_ns", "overlap", DURATION, "When two or more of its ops ran at once.", priority=3
-    ),
-    Column(
-        "count", "gaps", COUNT, "The gaps that its ops ended.", "stream.all_gaps.count", priority=2
-    ),
-    Column("idle_ns", "idle", DURATION, "The time of these gaps.", "stream.all_gaps.total_ns"),
+    DURATION("busy_ns", "busy", "The time in which any of its ops ran."),
+    DURATION("overlap_ns", "overlap", "When two or more of its ops ran at once.", priority=3),
+    COUNT("count", "gaps", "The gaps that its ops ended.", "stream.all_gaps.count", priority=2),
+    DURATION("idle_ns", "idle", "The time of these gaps.", "stream.all_gaps.total_ns"),
 )
 
 
 def device_column(devices: Sequence[DeviceReport]) -> Column[Any]:
     """The device of a row, where there are several."""
-    return Column("device", "device", TEXT, "The device.", shown=len(devices) > 1, priority=1)
+    return TEXT("device", "device", "The device.", shown=len(devices) > 1, priority=1)
 
 
 def _class_column(name: str) -> Column[StreamRow]:
@@ -116,6 +106,4 @@ def _class_column(name: str) -> Column[StreamRow]:
     def ns(row: StreamRow) -> int | None:
         return (row.stream.gaps[name].total_ns or None) if name in row.stream.gaps else None
 
-    return Column(
-        f"gaps.{name}", name, DURATION, f"The part of the class {name}.", ns, priority=DETAIL
-    )
+    return DURATION(f"gaps.{name}", name, f"The part of the class {name}.", ns, priority=DETAIL)

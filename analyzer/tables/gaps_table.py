@@ -2,7 +2,7 @@
 host around each; interruptions."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from decodescope.analyzer.names.fitted_names import ShortNames, cut_start
 from decodescope.analyzer.schema.report import DeviceReport, GapGroup, GapReport, GapTotal, Report
@@ -23,6 +23,7 @@ from decodescope.analyzer.tables.columns import (
 )
 from decodescope.analyzer.tables.devices_table import device_column
 from decodescope.analyzer.tables.figures import quotient
+from decodescope.analyzer.text.formatting import UNKNOWN
 from decodescope.analyzer.vocabulary.words import device_words
 
 
@@ -55,50 +56,33 @@ def gap_classes_table(report: Report) -> Table[GapClassRow]:
 def gap_class_columns(of: str = "of window") -> tuple[Column[GapClassRow], ...]:
     """The columns of classes; `of` says what shares are of."""
     return (
-        Column(
+        TEXT(
             "class",
             "class",
-            TEXT,
             "Why the device was idle; below host_wait, what the host did meanwhile.",
             "name",
             text=lambda row: f"  {row.name}" if row.sub else row.name,
         ),
-        Column(
-            "count",
-            "gaps",
-            COUNT,
-            "How many gaps have a part of the class.",
-            "total.count",
-            priority=1,
+        COUNT(
+            "count", "gaps", "How many gaps have a part of the class.", "total.count", priority=1
         ),
-        Column(
-            "total_ns",
-            "total",
-            DURATION,
-            "The time of these parts.",
-            "total.total_ns",
-            tone="strong",
-        ),
-        Column(
+        DURATION("total_ns", "total", "The time of these parts.", "total.total_ns", tone="strong"),
+        PERCENT(
             "window_share",
             of,
-            PERCENT,
             "That time ÷ the window, or the step.",
             quotient("total.total_ns", "of_ns"),
             priority=2,
             bar=12,
         ),
-        Column(
+        DURATION(
             "mean_ns",
             "mean",
-            DURATION,
             "The mean of these parts.",
             quotient("total.total_ns", "total.count"),
             priority=4,
         ),
-        Column(
-            "max_ns", "longest", DURATION, "The longest of these parts.", "total.max_ns", priority=3
-        ),
+        DURATION("max_ns", "longest", "The longest of these parts.", "total.max_ns", priority=3),
     )
 
 
@@ -137,13 +121,13 @@ def stream_gaps_table(report: Report) -> Table[StreamGapsRow]:
         if part.count
     ]
     columns: tuple[Column[StreamGapsRow], ...] = (
-        Column("device", "device", TEXT, "The device."),
-        Column("stream", "stream", TEXT, "The stream of the op that ended the gap."),
-        Column("class", "class", TEXT, "Why the device was idle.", "gap_class"),
-        Column("label", "label", TEXT, "What the host did meanwhile, if the class is host_wait."),
-        Column("count", "gaps", COUNT, "How many gaps.", "total.count"),
-        Column("total_ns", "total", DURATION, "Their time.", "total.total_ns"),
-        Column("max_ns", "longest", DURATION, "The longest.", "total.max_ns"),
+        TEXT("device", "device", "The device."),
+        TEXT("stream", "stream", "The stream of the op that ended the gap."),
+        TEXT("class", "class", "Why the device was idle.", "gap_class"),
+        TEXT("label", "label", "What the host did meanwhile, if the class is host_wait."),
+        COUNT("count", "gaps", "How many gaps.", "total.count"),
+        DURATION("total_ns", "total", "Their time.", "total.total_ns"),
+        DURATION("max_ns", "longest", "The longest.", "total.max_ns"),
     )
     return Table("classes", columns, rows)
 
@@ -163,32 +147,39 @@ def gap_groups_table(report: Report, most: int | None = None) -> Table[GapGroup]
 
 def gap_group_columns(idle_ns: int, names: ShortNames) -> tuple[Column[GapGroup], ...]:
     """The columns of groups of gaps; shares are of `idle_ns`, `names` has the ops around them."""
-    kernel = replace(RANGE, least=14, fit=names.of)
     return (
-        Column(
+        TEXT(
             "gap_class",
             "class",
-            TEXT,
             "Why the device was idle, and of host_wait what the host did for most of it.",
             text=group_cause,
         ),
-        Column("count", "gaps", COUNT, "How many gaps.", priority=3),
-        Column("total_ns", "total", DURATION, "Their time.", tone="strong"),
-        Column(
-            "mean_ns", "mean", DURATION, "Their mean.", quotient("total_ns", "count"), priority=5
-        ),
-        Column("max_ns", "longest", DURATION, "The longest of them.", priority=5),
-        Column(
+        COUNT("count", "gaps", "How many gaps.", priority=3),
+        DURATION("total_ns", "total", "Their time.", tone="strong"),
+        DURATION("mean_ns", "mean", "Their mean.", quotient("total_ns", "count"), priority=5),
+        DURATION("max_ns", "longest", "The longest of them.", priority=5),
+        PERCENT(
             "idle_share",
             "of idle",
-            PERCENT,
             "Their time ÷ the time of all gaps that are grouped.",
             lambda group: group.total_ns / idle_ns if idle_ns else None,
             priority=2,
             bar=8,
         ),
-        Column("prev", "after", kernel, "The op before each gap.", priority=4),
-        Column("next", "before", kernel, "The op that ended each gap.", priority=1),
+        RANGE(
+            "prev",
+            "after",
+            "The op before each gap.",
+            fit=lambda group, cells: names.of(group.prev, cells),
+            priority=4,
+        ),
+        RANGE(
+            "next",
+            "before",
+            "The op that ended each gap.",
+            fit=lambda group, cells: names.of(group.next, cells),
+            priority=1,
+        ),
     )
 
 
@@ -200,25 +191,36 @@ def gap_columns(
     devices: Sequence[DeviceReport], names: ShortNames, causes: Callable[[GapReport], str]
 ) -> tuple[Column[GapReport], ...]:
     """The columns of gaps; `names` has the ops around them, `causes` words their classes."""
-    kernel = replace(RANGE, least=20, fit=names.of)
     return (
-        Column(
+        TEXT(
             "gap_class",
             "class",
-            TEXT,
             "Why the device was idle: the class of the longest part, and how many parts follow.",
             text=causes,
             least=16,
         ),
-        Column("at_ns", "at", DURATION, "When, after the device's first op.", priority=7),
-        Column("length_ns", "length", DURATION, "How long.", tone="strong", least=7),
-        Column("prev", "after", kernel, "The op before the gap.", priority=3),
-        Column("next", "before", kernel, "The op that ended the gap.", priority=1),
+        DURATION("at_ns", "at", "When, after the device's first op.", priority=7),
+        DURATION("length_ns", "length", "How long.", tone="strong", least=7),
+        RANGE(
+            "prev",
+            "after",
+            "The op before the gap.",
+            fit=lambda gap, cells: names.of(gap.prev, cells),
+            least=20,
+            priority=3,
+        ),
+        RANGE(
+            "next",
+            "before",
+            "The op that ended the gap.",
+            fit=lambda gap, cells: names.of(gap.next, cells),
+            least=20,
+            priority=1,
+        ),
         *_HOST,
-        Column(
+        TEXT(
             "device",
             "device",
-            TEXT,
             "The device.",
             text=lambda gap: device_words(gap.device),
             priority=2,
@@ -238,28 +240,25 @@ def host_words(gap: GapReport) -> str | None:
 
 
 _HOST: tuple[Column[GapReport], ...] = (
-    Column(
+    NAME(
         "host",
         "host",
-        NAME,
         "What the launching thread was in halfway through the longest part.",
         host_words,
         least=14,
         priority=2,
     ),
-    Column(
-        "host.range", "host range", RANGE, "The range that the launching thread was in.", priority=8
-    ),
-    Column(
+    RANGE("host.range", "host range", "The range that the launching thread was in.", priority=8),
+    RANGE(
         "range",
         "range",
-        replace(RANGE, fit=cut_start),
         "The range of the op that ended the gap.",
+        fit=lambda gap, cells: cut_start(gap.range or UNKNOWN, cells),
         priority=4,
         tone="dim",
     ),
-    Column("call", "launch call", TEXT, "The call that launched that op.", priority=6, tone="dim"),
-    Column("step", "step", PLACE, "Its step.", priority=5, tone="dim"),
+    TEXT("call", "launch call", "The call that launched that op.", priority=6, tone="dim"),
+    PLACE("step", "step", "Its step.", priority=5, tone="dim"),
 )
 
 
@@ -269,14 +268,12 @@ def interruptions_table(report: Report, most: int | None = None) -> Table[Interr
         "intervals",
         (
             device_column(report.devices),
-            Column("at_ns", "at", DURATION, "When, after the device's first op."),
-            Column("ns", "interrupted", DURATION, "For how much longer than usual."),
-            Column("cause", "cause", TEXT, "The cause.", lambda row: row.cause.replace("_", " ")),
-            Column("step", "step", PLACE, "The step, if it was in one.", priority=2),
-            Column("call", "call", CODE, "The host call that took the time.", priority=3),
-            Column(
-                "evidence", "evidence", PROSE, "How it differs from the other steps.", tone="dim"
-            ),
+            DURATION("at_ns", "at", "When, after the device's first op."),
+            DURATION("ns", "interrupted", "For how much longer than usual."),
+            TEXT("cause", "cause", "The cause.", lambda row: row.cause.replace("_", " ")),
+            PLACE("step", "step", "The step, if it was in one.", priority=2),
+            CODE("call", "call", "The host call that took the time.", priority=3),
+            PROSE("evidence", "evidence", "How it differs from the other steps.", tone="dim"),
         ),
         report.interruptions[:most],
         total=len(report.interruptions),

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 from decodescope.analyzer.names.fitted_names import ShortNames
 from decodescope.analyzer.names.short_names import readable_kernel, short_name
@@ -43,18 +42,17 @@ def kernels_table(
     time, and shares are of it. With `steps`, counts and times are means of so many steps."""
     rows = kernels[:most]
     names = ShortNames(kernel.name for kernel in rows)
-    name: Column[KernelReport] = Column(
+    name: Column[KernelReport] = RANGE(
         "name",
         "operator" if on_cpu else "kernel",
-        replace(RANGE, fit=names.of),
         "The kernel, by its short name.",
+        fit=lambda kernel, cells: names.of(kernel.name, cells),
         sort=lambda kernel: short_name(kernel.name).lower(),
         least=28,
     )
-    short: Column[KernelReport] = Column(
+    short: Column[KernelReport] = TEXT(
         "short_name",
         "short name",
-        TEXT,
         "The short name of the kernel, whole.",
         lambda kernel: names.of(kernel.name, _WHOLE_CELLS),
         csv_only=True,
@@ -78,18 +76,16 @@ def _calls(
     is first."""
     count, time = (COUNT, DURATION) if steps is None else (NUMBER, MICROSECONDS)
     times: tuple[Column[KernelReport], ...] = (
-        Column(
+        time(
             "total_ns",
             "total",
-            time,
             "The sum of the durations of its calls.",
             priority=13 if attributed else 0,
             tone="dim" if attributed else "plain",
         ),
-        Column(
+        time(
             "attributed_ns",
             "attributed",
-            time,
             "Attributed time: shared with the kernels that run at once.",
             priority=0 if attributed else 13,
             shown=any(kernel.attributed_ns != kernel.total_ns for kernel in kernels),
@@ -99,23 +95,21 @@ def _calls(
     return (
         *per_step(
             steps,
-            Column("count", "calls", count, "How often it ran.", priority=2),
-            Column(
+            count("count", "calls", "How often it ran.", priority=2),
+            count(
                 "short_calls",
                 "short",
-                count,
                 "Calls that ran for less time than their launch call took.",
                 priority=6,
                 shown=any(kernel.short_calls for kernel in kernels),
             ),
             *(reversed(times) if attributed else times),
         ),
-        Column("mean_ns", "mean", time, "The mean duration of a call.", priority=5),
+        time("mean_ns", "mean", "The mean duration of a call.", priority=5),
         *(
-            Column(
+            PERCENT(
                 key,
                 "share",
-                PERCENT,
                 f"Its part of the {times} of all kernels.",
                 priority=1,
                 shown=shown,
@@ -131,38 +125,34 @@ def _calls(
 
 
 _ROOFLINE: tuple[Column[KernelReport], ...] = (
-    Column(
+    GIGABYTES_PER_S(
         "roofline.bytes_per_s",
         "",
-        GIGABYTES_PER_S,
         "The bytes that its calls must move ÷ their durations.",
         priority=4,
     ),
-    Column(
+    FLOPS_PER_S(
         "roofline.flops_per_s",
         "FLOP/s",
-        FLOPS_PER_S,
         "The FLOPs that its calls must do ÷ their durations.",
         priority=12,
     ),
-    Column(
+    PERCENT(
         "roofline.share_of_limit",
         "of limit",
-        PERCENT,
         "The least time for its bytes and FLOPs at the device's peaks ÷ its duration.",
         priority=3,
     ),
-    Column(
+    TEXT(
         "roofline.limit",
         "bound",
-        TEXT,
         "Which takes longer at the peaks: the bytes (memory) or the FLOPs (compute).",
         priority=7,
     ),
-    Column("roofline.calls", "of calls", COUNT, "Calls with known bytes and FLOPs.", csv_only=True),
-    Column("roofline.total_ns", "for", DURATION, "The durations of those calls.", csv_only=True),
-    Column("roofline.bytes", "bytes", BYTES, "The bytes that they must move.", csv_only=True),
-    Column("roofline.flops", "FLOPs", NUMBER, "The FLOPs that they must do.", csv_only=True),
+    COUNT("roofline.calls", "of calls", "Calls with known bytes and FLOPs.", csv_only=True),
+    DURATION("roofline.total_ns", "for", "The durations of those calls.", csv_only=True),
+    BYTES("roofline.bytes", "bytes", "The bytes that they must move.", csv_only=True),
+    NUMBER("roofline.flops", "FLOPs", "The FLOPs that they must do.", csv_only=True),
 )
 
 
@@ -185,25 +175,18 @@ def _blocks(kernel: KernelReport) -> int | None:
 
 _SHAPE: tuple[Column[KernelReport], ...] = columns_of(
     "shape",
-    Column(
+    EXTENT(
         "grid",
         "grid",
-        EXTENT,
         "The launch grid of most calls, in blocks, and how many other launch shapes there are.",
         text=_grid,
         sort=_blocks,
         priority=10,
     ),
-    Column("registers_per_thread", "regs", COUNT, "Registers of a thread.", priority=11),
-    Column("block", "block", EXTENT, "The launch block of most calls, in threads.", csv_only=True),
-    Column(
-        "shared_memory_bytes",
-        "shared memory",
-        BYTES,
-        "The shared memory of a block.",
-        csv_only=True,
-    ),
+    COUNT("registers_per_thread", "regs", "Registers of a thread.", priority=11),
+    EXTENT("block", "block", "The launch block of most calls, in threads.", csv_only=True),
+    BYTES("shared_memory_bytes", "shared memory", "The shared memory of a block.", csv_only=True),
 )
-_SHAPES: Column[KernelReport] = Column(
-    "shapes", "shapes", COUNT, "How many launch shapes it has.", csv_only=True
+_SHAPES: Column[KernelReport] = COUNT(
+    "shapes", "shapes", "How many launch shapes it has.", csv_only=True
 )

@@ -1,6 +1,7 @@
 """Launches: those of one kernel, and the launch calls of a trace by time and API."""
 
 from dataclasses import dataclass
+from functools import partial
 
 from decodescope.analyzer.schema.kernel_report import LaunchReport, Percentiles
 from decodescope.analyzer.tables.columns import (
@@ -12,11 +13,11 @@ from decodescope.analyzer.tables.columns import (
     PLACE,
     TEXT,
     Column,
-    Kind,
     Table,
 )
+from decodescope.analyzer.text.formatting import UNKNOWN
 
-_AT = Kind(lambda ns: f"{ns / 1e6:,.4f}", "ms")
+_AT = partial(Column, lambda ns: f"{ns / 1e6:,.4f}", symbol="ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,42 +41,28 @@ class LaunchRow:
 
 def launch_columns(*, several_devices: bool, overlapping: bool) -> tuple[Column[LaunchRow], ...]:
     return (
-        Column("at_ns", "at", _AT, "When, after the first op of the trace.", first="up"),
-        Column("step", "step", PLACE, "Its step.", priority=2),
-        Column("length_ns", "took", MICROSECONDS, "Its duration."),
-        Column(
+        _AT("at_ns", "at", "When, after the first op of the trace.", first="up"),
+        PLACE("step", "step", "Its step.", priority=2),
+        MICROSECONDS("length_ns", "took", "Its duration."),
+        MICROSECONDS(
             "attributed_ns",
             "attributed",
-            MICROSECONDS,
             "Attributed time: shared with the kernels that run at once.",
             priority=5 if overlapping else 8,
         ),
-        Column(
-            "gap_ns", "gap before", MICROSECONDS, "The gap of the device that it ended.", priority=1
+        MICROSECONDS("gap_ns", "gap before", "The gap of the device that it ended.", priority=1),
+        MICROSECONDS("queue_ns", "queued", "From its launch call's end to its start.", priority=4),
+        MICROSECONDS(
+            "latency_ns", "call to start", "From its launch call's start to its start.", priority=6
         ),
-        Column(
-            "queue_ns",
-            "queued",
-            MICROSECONDS,
-            "From its launch call's end to its start.",
-            priority=4,
-        ),
-        Column(
-            "latency_ns",
-            "call to start",
-            MICROSECONDS,
-            "From its launch call's start to its start.",
-            priority=6,
-        ),
-        Column("device", "device", PLACE, "The device.", priority=3, shown=several_devices),
-        Column("stream", "stream", PLACE, "The stream.", priority=9),
-        Column("grid", "grid", EXTENT, "The launch grid in blocks.", priority=7),
-        Column(
+        PLACE("device", "device", "The device.", priority=3, shown=several_devices),
+        PLACE("stream", "stream", "The stream.", priority=9),
+        EXTENT("grid", "grid", "The launch grid in blocks.", priority=7),
+        NAME(
             "range",
             "range",
-            NAME,
             "The range, without what all launches of the kernel have in common.",
-            text=lambda row: TEXT.text(row.range and row.range.removeprefix(row.around)),
+            text=lambda row: UNKNOWN if row.range is None else row.range.removeprefix(row.around),
             priority=1,
             least=16,
             tone="dim",
@@ -98,8 +85,8 @@ def launch_times_table(launches: LaunchReport) -> Table[Distribution]:
         Distribution("call to start", launches.launch_latency_ns),
     )
     name = "Of the call, from its end, or from its start to the op's start."
-    least: Column[Distribution] = Column("times.min", "min", DURATION, "The shortest.")
-    return Table("times", (Column("name", "time", TEXT, name), least, *PERCENTILES), rows)
+    least: Column[Distribution] = DURATION("times.min", "min", "The shortest.")
+    return Table("times", (TEXT("name", "time", name), least, *PERCENTILES), rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +105,12 @@ def launch_apis_table(launches: LaunchReport) -> Table[LaunchApiRow]:
 
 
 PERCENTILES: tuple[Column[Distribution], ...] = (
-    Column("times.p50", "p50", DURATION, "The median."),
-    Column("times.p90", "p90", DURATION, "90 % are at most that long."),
-    Column("times.p99", "p99", DURATION, "99 % are at most that long."),
-    Column("times.max", "max", DURATION, "The longest."),
+    DURATION("times.p50", "p50", "The median."),
+    DURATION("times.p90", "p90", "90 % are at most that long."),
+    DURATION("times.p99", "p99", "99 % are at most that long."),
+    DURATION("times.max", "max", "The longest."),
 )
 _APIS: tuple[Column[LaunchApiRow], ...] = (
-    Column("name", "launched by", TEXT, "The function of the API."),
-    Column("calls", "calls", COUNT, "How often it put work on a device."),
+    TEXT("name", "launched by", "The function of the API."),
+    COUNT("calls", "calls", "How often it put work on a device."),
 )

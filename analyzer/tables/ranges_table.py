@@ -3,7 +3,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from dataclasses import replace as dataclasses_replace
+from functools import partial
 from operator import attrgetter
 
 from msgspec.structs import replace
@@ -15,7 +15,6 @@ from decodescope.analyzer.schema.step_report import Confidence
 from decodescope.analyzer.tables.columns import (
     COUNT,
     DETAIL,
-    DURATION,
     NUMBER,
     PERCENT,
     RANGE,
@@ -25,11 +24,12 @@ from decodescope.analyzer.tables.columns import (
     per_step,
 )
 from decodescope.analyzer.tables.figures import columns_of
+from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.vocabulary.words import ops_word
 
 _LEAST_CERTAIN: tuple[Confidence, ...] = ("none", "partial", "exact")
 # A time of this table; whether it is 1 or 100 µs, the others stay in place.
-_TIME = dataclasses_replace(DURATION, least=7)
+_TIME = partial(Column, duration, least=7)
 _SUMS = ("gpu_ns", "gpu_ops", "launch_calls", "idle_ns", "attributed_ns")
 
 
@@ -200,34 +200,31 @@ def table_of_lines(
 def _columns(report: Report, folded: bool, steps: int | None) -> tuple[Column[RangeLine], ...]:
     attributed, count = report.overlapping, COUNT if steps is None else NUMBER
     times: tuple[Column[RangeLine], ...] = (
-        Column(
+        _TIME(
             "attributed_ns",
             "attributed",
-            _TIME,
             "Attributed time: shared with the kernels that run at once.",
             shown=attributed,
             tone="strong",
         ),
-        Column(
+        _TIME(
             "gpu_ns",
             "time" if report.on_cpu else "GPU time",
-            _TIME,
             "The time in which any of its ops ran.",
             priority=DETAIL if attributed else 0,
             tone="plain" if attributed else "strong",
         ),
     )
     others: tuple[Column[RangeLine], ...] = (
-        Column("idle_ns", "idle", _TIME, "The gaps that its ops ended.", priority=2),
-        Column("launch_calls", "launches", count, "The launch calls inside.", priority=5),
-        Column("gpu_ops", ops_word(report), count, "The ops launched inside.", priority=6),
+        _TIME("idle_ns", "idle", "The gaps that its ops ended.", priority=2),
+        count("launch_calls", "launches", "The launch calls inside.", priority=5),
+        count("gpu_ops", ops_word(report), "The ops launched inside.", priority=6),
     )
     return columns_of(
         "range",
-        Column(
+        RANGE(
             "path",
             "range",
-            RANGE,
             "The range; ranges that differ only in their numbers may be one row.",
             text=_label,
             fit=_label,
@@ -262,26 +259,24 @@ def _most_idle_class(line: RangeLine) -> str | None:
     return max(gaps, key=lambda name: gaps[name]) if any(gaps.values()) else None
 
 
-_SHARE: Column[RangeLine] = Column(
-    "share", "share", PERCENT, "Its time ÷ the busy time of the step.", "share", priority=1
+_SHARE: Column[RangeLine] = PERCENT(
+    "share", "share", "Its time ÷ the busy time of the step.", "share", priority=1
 )
 
 
 def _folded(steps: int | None) -> tuple[Column[RangeLine], ...]:
     return (
-        Column(
+        _TIME(
             "mean_ns",
             "each",
-            _TIME,
             "The mean time of one of several ranges in one row.",
             lambda line: line.mean_ns / (steps or 1) if len(line.each_ns) > 1 else None,
             priority=1,
             tone="dim",
         ),
-        Column(
+        PERCENT(
             "spread",
             "spread",
-            PERCENT,
             "(Longest - shortest of them) ÷ mean.",
             "spread",
             priority=7,
@@ -291,26 +286,22 @@ def _folded(steps: int | None) -> tuple[Column[RangeLine], ...]:
 
 
 _CONFIDENCE: tuple[Column[RangeLine], ...] = (
-    Column(
+    TEXT(
         "confidence",
         "confidence",
-        TEXT,
         "Whether its ops are known exactly, and which share of a graph's replay is.",
         text=confidence_words,
         sort=lambda line: _LEAST_CERTAIN.index(line.range.confidence),
         priority=3,
         tone=lambda line: "dim" if line.range.confidence == "exact" else "warn",
     ),
-    Column(
+    TEXT(
         "most_idle_class",
         "most idle",
-        TEXT,
         "The class of most of its idle time.",
         _most_idle_class,
         priority=DETAIL + 1,
     ),
-    Column("kind", "kind", TEXT, "A range, an operator, or an inferred range.", csv_only=True),
-    Column(
-        "matched", "matched", PERCENT, "The share of a graph's replay that is known.", csv_only=True
-    ),
+    TEXT("kind", "kind", "A range, an operator, or an inferred range.", csv_only=True),
+    PERCENT("matched", "matched", "The share of a graph's replay that is known.", csv_only=True),
 )

@@ -27,35 +27,32 @@ def _ns(seconds: float | None) -> float | None:
 
 
 _SERVERS: tuple[Column[ServerFigures], ...] = (
-    Column(
+    NAME(
         "name",
         "server",
-        NAME,
         "Its address, and why it does not answer.",
         text=lambda row: ": ".join(filter(None, (row.name, _why(row)))),
         least=16,
     ),
-    Column("generated_per_s", "tok/s", RATE, "Generated tokens a second."),
-    Column("running", "running", NUMBER, "Requests that run.", priority=1),
-    Column("waiting", "waiting", NUMBER, "Requests that wait.", priority=2),
-    Column("kv_fill", "KV", PERCENT, "The filled share of the KV cache.", priority=3),
-    Column(
+    RATE("generated_per_s", "tok/s", "Generated tokens a second."),
+    NUMBER("running", "running", "Requests that run.", priority=1),
+    NUMBER("waiting", "waiting", "Requests that wait.", priority=2),
+    PERCENT("kv_fill", "KV", "The filled share of the KV cache.", priority=3),
+    MILLISECONDS(
         "inter_token_p50_s",
         "p50",
-        MILLISECONDS,
         "The time between two tokens of a request: its median.",
         lambda row: _ns(row.inter_token_p50_s),
         priority=4,
     ),
-    Column(
+    MILLISECONDS(
         "inter_token_p99_s",
         "p99",
-        MILLISECONDS,
         "99 % of these times are at most that long.",
         lambda row: _ns(row.inter_token_p99_s),
         priority=5,
     ),
-    Column("prompt_per_s", "prefill", RATE, "Prompt tokens a second.", priority=6),
+    RATE("prompt_per_s", "prefill", "Prompt tokens a second.", priority=6),
 )
 
 

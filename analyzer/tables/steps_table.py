@@ -49,13 +49,12 @@ def steps_table(
         "steps",
         (
             *_STEP,
-            Column("over_ns", "over limit", DURATION, "Its time less its limit.", over_ns),
+            DURATION("over_ns", "over limit", "Its time less its limit.", over_ns),
             *_TIMES,
-            Column("gpu_ops", ops_word(report), COUNT, "The ops that they launched.", priority=3),
-            Column(
+            COUNT("gpu_ops", ops_word(report), "The ops that they launched.", priority=3),
+            NAME(
                 "name",
                 "marker",
-                NAME,
                 "The range or frame that marks the step.",
                 lambda step: step.name if named else None,
                 priority=8,
@@ -83,49 +82,39 @@ def step_kinds_table(report: Report, most: int) -> Table[StepKindReport]:
     return Table(
         "kinds of steps",
         (
-            Column(
+            TEXT(
                 "kind",
                 "kind",
-                TEXT,
                 "Decode, prefill, both in one step (mixed), draft or verify.",
                 text=lambda row: row.kind if row.steps else "no step",
             ),
-            Column("steps", "steps", COUNT, "How many."),
-            Column(
+            COUNT("steps", "steps", "How many."),
+            COUNT(
                 "batch",
                 "batch",
-                COUNT,
                 "Requests of a step; “given”: as --batch says.",
                 text=lambda row: step_sizes(row, report)[0],
                 always=True,
             ),
-            Column(
+            COUNT(
                 "query_tokens",
                 "tokens computed",
-                COUNT,
                 "The tokens that a step computes, by the median.",
                 priority=1,
                 always=True,
             ),
-            Column(
+            COUNT(
                 "kv_tokens",
                 "KV tokens",
-                COUNT,
                 "The KV lengths of all requests, by the median; “given”: as --context says.",
                 text=lambda row: step_sizes(row, report)[1],
                 always=True,
             ),
-            Column("min_ns", "min", DURATION, "The shortest time of such a step.", priority=4),
-            Column("median_ns", "median step", DURATION, "The median time of such a step."),
-            Column("p99_ns", "p99", DURATION, "99 % take at most that long.", priority=3),
-            Column("gpu_ops", ops_word(report), COUNT, "The ops of all of them.", priority=5),
-            Column(
-                "attributed_ns",
-                "busy",
-                DURATION,
-                "The attributed time of these ops.",
-                priority=2,
-            ),
+            DURATION("min_ns", "min", "The shortest time of such a step.", priority=4),
+            DURATION("median_ns", "median step", "The median time of such a step."),
+            DURATION("p99_ns", "p99", "99 % take at most that long.", priority=3),
+            COUNT("gpu_ops", ops_word(report), "The ops of all of them.", priority=5),
+            DURATION("attributed_ns", "busy", "The attributed time of these ops.", priority=2),
         ),
         rows,
         total=len(report.step_kinds) + (outside_ops > 0),
@@ -133,57 +122,44 @@ def step_kinds_table(report: Report, most: int) -> Table[StepKindReport]:
 
 
 _STEP: tuple[Column[StepReport], ...] = (
-    Column(
+    PLACE(
         "index",
         "step",
-        PLACE,
         "The step's number.",
         text=lambda step: "median" if step.index == MEDIAN else f"{step.index}",
     ),
-    Column("kind", "kind", TEXT, "Decode, prefill, both in one step (mixed), draft or verify."),
-    Column("batch", "batch", COUNT, "Requests of the step.", priority=3),
-    Column("kv_tokens", "KV tokens", COUNT, "The KV lengths of all requests.", priority=4),
-    Column(
-        "time_ns",
-        "time",
-        DURATION,
-        "From its first op to that of the next step, without interruptions.",
+    TEXT("kind", "kind", "Decode, prefill, both in one step (mixed), draft or verify."),
+    COUNT("batch", "batch", "Requests of the step.", priority=3),
+    COUNT("kv_tokens", "KV tokens", "The KV lengths of all requests.", priority=4),
+    DURATION(
+        "time_ns", "time", "From its first op to that of the next step, without interruptions."
     ),
 )
 _TIMES: tuple[Column[StepReport], ...] = (
-    Column(
+    DURATION(
         "interrupted_ns",
         "interrupted",
-        DURATION,
         "Interruptions, which are not in its time.",
         lambda step: step.interrupted_ns or None,
     ),
-    Column("host_ns", "host", DURATION, "The length of the host's marker.", priority=6),
-    Column(
-        "gpu_span_ns",
-        "span",
-        DURATION,
-        "From its first op to the end of its last one.",
-        priority=7,
-    ),
-    Column(
+    DURATION("host_ns", "host", "The length of the host's marker.", priority=6),
+    DURATION("gpu_span_ns", "span", "From its first op to the end of its last one.", priority=7),
+    DURATION(
         "busy_ns",
         "busy",
-        DURATION,
         "The time of the span in which any op ran.",
         lambda step: step.busy_ns if step.gpu_ops else None,
         priority=2,
     ),
-    Column("idle_ns", "idle", DURATION, "The rest of the span.", priority=1),
-    Column("launch_calls", "launches", COUNT, "Calls that put work on a device.", priority=2),
+    DURATION("idle_ns", "idle", "The rest of the span.", priority=1),
+    COUNT("launch_calls", "launches", "Calls that put work on a device.", priority=2),
 )
 
 
 def _class_column(name: str) -> Column[StepReport]:
-    return Column(
+    return DURATION(
         f"gaps.{name}",
         name,
-        DURATION,
         f"The idle time of the class {name}.",
         lambda step: step.gaps.get(name),
         priority=DETAIL,

@@ -305,7 +305,7 @@ def _list(texts: Iterable[str]) -> str:
 
 def _markdown_table(table: Table[Any]) -> str:
     columns = table.shown()
-    rules = ["--:" if column.kind.number else ":--" for column in columns]
+    rules = ["--:" if column.number else ":--" for column in columns]
     heads = [_escaped(column.heading) for column in columns]
     rows = [[_escaped(column.cell(row)) for column in columns] for row in table.rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, rules, *rows))

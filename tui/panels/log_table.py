@@ -99,29 +99,26 @@ def _tone(line: LogLine) -> Tone:
 
 
 _COLUMNS: tuple[Column[LogLine], ...] = (
-    Column(
+    TEXT(
         "time",
         "time",
-        TEXT,
         "When it was written.",
         sort=lambda line: line.number,
         priority=2,
         tone="dim",
     ),
-    Column(
+    TEXT(
         "level",
         "level",
-        TEXT,
         "Info, warning or error.",
         sort=lambda line: _LEVELS.index(line.level),
         priority=1,
         tone=_tone,
     ),
-    Column("source", "source", TEXT, "What wrote it.", _source, priority=3, tone="dim"),
-    Column(
+    TEXT("source", "source", "What wrote it.", _source, priority=3, tone="dim"),
+    NAME(
         "text",
         "text",
-        NAME,
         "What was written.",
         text=_one_line,
         fit=lambda line, cells: _one_line(line),

@@ -208,8 +208,8 @@ def drawing_of(
 def _swatches(
     mark: Callable[[Record], Mark], glyphs: Glyphs
 ) -> tuple[Column[Record], Drawing[Record]]:
-    column: Column[Record] = Column(
-        "mark", "", TEXT, "The colour of its kind.", lambda record: mark(record).name
+    column: Column[Record] = TEXT(
+        "mark", "", "The colour of its kind.", lambda record: mark(record).name
     )
     return column, lambda record, inks, room: swatch(mark(record), inks, glyphs)
 
@@ -227,14 +227,8 @@ def _bars(
         style = None if mark is None else mark_style(mark(record), inks)
         return Cell(horizontal_bar(share, column.bar, glyphs), style)
 
-    bar: Column[Record] = Column(
-        f"{column.key}.bar",
-        column.title,
-        TEXT,
-        column.help,
-        column.figure,
-        first="down",
-        priority=DETAIL,
+    bar: Column[Record] = TEXT(
+        f"{column.key}.bar", column.title, column.help, column.figure, first="down", priority=DETAIL
     )
     return bar, draw
 
