@@ -52,6 +52,7 @@ from decodescope.analyzer.schema.run_report import (
     Interval,
     RunReport,
 )
+from decodescope.analyzer.text.formatting import counted
 
 Speeds = Callable[[str, str], SpeedRatio | None]
 Rounds = dict[int, RunReport]
@@ -155,9 +156,7 @@ def compare_runs(
             pairs=tuple(_pair(*pair, by_variant, windows) for pair in bases),
             findings=(*findings, *_findings(by_variant, windows)),
             gate=None,
-            standings=standings_of(
-                variants, lambda base, other: _speed(*_shared_rates(base, other, by_variant))
-            ),
+            standings=standings_of(variants, lambda *sides: _speed(*sides, by_variant)),
         ),
     )
 
@@ -219,24 +218,19 @@ def _pair(
     base: str, other: str, by_variant: Mapping[str, Rounds], windows: Mapping[str, Report]
 ) -> Pair:
     both = windows.get(base), windows.get(other)
-    speed = _speed(*_shared_rates(base, other, by_variant))
+    speed = _speed(base, other, by_variant)
     return pair_of((base, other), both, speed=speed, step=step_changes(*both))
 
 
-def _shared_rates(
-    base: str, other: str, by_variant: Mapping[str, Rounds]
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """tokens/s of both variants in the rounds that both have."""
+def _speed(base: str, other: str, by_variant: Mapping[str, Rounds]) -> SpeedRatio | None:
+    """From the rounds that both variants have; None without any that was timed."""
     shared = sorted(by_variant[base].keys() & by_variant[other].keys())
-    return _timed(by_variant[base], shared), _timed(by_variant[other], shared)
-
-
-def _speed(base: Sequence[float], other: Sequence[float]) -> SpeedRatio | None:
-    if not base or not other:
+    base_rates, other_rates = (_timed(by_variant[variant], shared) for variant in (base, other))
+    if not base_rates or not other_rates:
         return None
-    rounds = f"{len(base)} round" if len(base) == 1 else f"{len(base)} rounds"
-    reason = f"{rounds}: an interval needs at least {MIN_ROUNDS}"
-    return speed_ratio(sum(other) / sum(base), paired_ratio(base, other), reason)
+    reason = f"{counted(len(base_rates), 'round')}: an interval needs at least {MIN_ROUNDS}"
+    ratio = sum(other_rates) / sum(base_rates)
+    return speed_ratio(ratio, paired_ratio(base_rates, other_rates), reason)
 
 
 def _findings(by_variant: Mapping[str, Rounds], windows: Mapping[str, Report]) -> Iterator[Finding]:

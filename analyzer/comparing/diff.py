@@ -16,7 +16,7 @@ from decodescope.analyzer.comparing.pair_changes import pair_of, part_changes
 from decodescope.analyzer.comparing.step_interval import FEWEST, side_spread, times_as_many
 from decodescope.analyzer.schema.comparison_report import Diff, DiffAnswer, SideTrace
 from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding, Report
-from decodescope.analyzer.text.formatting import count
+from decodescope.analyzer.text.formatting import counted
 from decodescope.analyzer.vocabulary.words import step_ratio_text
 
 BASE, OTHER = "A", "B"
@@ -91,7 +91,7 @@ def _judged(
     """The answer with its interval and verdict from the spread of both sides, and how much more
     data would decide; from the number of steps of a side that has too few, why there is none."""
     few = [
-        f"{name} has {_counted(side, 'timed step')}"
+        f"{name} has {counted(side, 'timed step')}"
         for name, side in ((BASE, base), (OTHER, other))
         if isinstance(side, int)
     ]
@@ -165,15 +165,11 @@ def _what_decides(answer: DiffAnswer) -> str:
         (OTHER, answer.more_other, answer.other_traces),
     )
     more = [
-        f"{_counted(number, 'more trace' if len(traces) > 1 else 'more step')} of {name}"
+        f"{counted(number, 'more trace' if len(traces) > 1 else 'more step')} of {name}"
         for name, number, traces in sides
         if number
     ]
     return f"about {' and '.join(more)} would decide it"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{count(number)} {noun}" if number == 1 else f"{count(number)} {noun}s"
 
 
 def _step_findings(base: Report, other: Report) -> list[Finding]:
