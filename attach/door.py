@@ -7,8 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from decodescope.analyzer.schema.ranks_report import ServerFigures
 from decodescope.analyzer.schema.report import ObserverReport
-from decodescope.analyzer.schema.servers_report import ServerFigures
 from decodescope.attach.servers.metrics import ServerMetrics
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -252,19 +251,23 @@ def _figures(
     are as in `find_answer`."""
     main = find_main_steps(found, steps, found.interrupted_ns, found.interruptions)
     launches = launch_report(found, main.ops)
-    answer_of: Callable[[Costs], Answer] = _no_answer
-    if median.shares is not None:
-        answer_of = partial(
-            find_answer,
+    host = host_frames(found, timed_steps(found.steps, steps), found.interruptions)
+
+    def answer_of(costs: Costs) -> Answer:
+        if median.shares is None:
+            return Answer()
+        return find_answer(
             median,
             median.shares.window,
+            costs,
             steps=0 if median.step is None else len(steps),
-            host=host_frames(found, timed_steps(found.steps, steps), found.interruptions),
+            host=host,
             launches=launches,
             interruptions_ns=interruptions_ns,
             unprofiled_ns=unprofiled_ns,
             profiler_ns=profiler_ns,
         )
+
     figures = {
         "launches": launches,
         "kernels": kernel_reports(found, found.work, main.ops),
@@ -276,10 +279,6 @@ def _figures(
     return main, figures, answer_of
 
 
-def _no_answer(costs: Costs) -> Answer:
-    return Answer()
-
-
 def _by_model(
     costs: Costs, answer: Answer, trace_health: Health, findings: tuple[Finding, ...]
 ) -> dict[str, Any]:
@@ -288,16 +287,10 @@ def _by_model(
     trace_health = msgspec.structs.replace(
         trace_health, findings=(*trace_health.findings, *of_model)
     )
-    answer = _with_reservations(answer, trace_health)
-    return {"answer": answer, "health": trace_health, "step_cost": costs.step}
-
-
-def _with_reservations(answer: Answer, trace_health: Health) -> Answer:
-    """The answer, after the reason why the trace does not show the time of decode steps."""
     because, advice = why_no_answer(trace_health)
-    if not because:
-        return answer
-    return msgspec.structs.replace(answer, because=(*because, *answer.because), next=advice)
+    if because:
+        answer = msgspec.structs.replace(answer, because=(*because, *answer.because), next=advice)
+    return {"answer": answer, "health": trace_health, "step_cost": costs.step}
 
 
 def _with_captures(timeline: Timeline, captures: tuple[Trace, ...]) -> Timeline:

@@ -1,6 +1,6 @@
 """Servers that run already, as a table: what they say of themselves, and the whole group."""
 
-from decodescope.analyzer.schema.servers_report import ServerFigures
+from decodescope.analyzer.schema.ranks_report import ServerFigures
 from decodescope.analyzer.tables.columns import (
     MILLISECONDS,
     NAME,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from decodescope.analyzer.schema.servers_report import ServerFigures
+from decodescope.analyzer.schema.ranks_report import ServerFigures
 from decodescope.attach.servers.metrics import Histogram, ServerMetrics
 from decodescope.attach.servers.rates import (
     ServerRates,

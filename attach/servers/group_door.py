@@ -14,8 +14,8 @@ from decodescope.analyzer.errors import (
     MissingRequirement,
     known_error,
 )
+from decodescope.analyzer.schema.ranks_report import ServerFigures
 from decodescope.analyzer.schema.report import ObserverReport
-from decodescope.analyzer.schema.servers_report import ServerFigures
 from decodescope.attach.door import CapturedWindow, Door, ServerWindow, WindowPlan
 from decodescope.attach.servers.figures import figures
 from decodescope.attach.servers.metrics import ServerMetrics

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from decodescope.analyzer.schema.servers_report import ServerFigures
+from decodescope.analyzer.schema.ranks_report import ServerFigures
 from decodescope.analyzer.tables.servers_table import servers_table
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.panel import Panel

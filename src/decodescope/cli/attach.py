@@ -21,7 +21,7 @@ from decodescope.cli.recording import recorded, recording_writer
 if TYPE_CHECKING:
     from decodescope.analyzer.recordings.writer import RecordingWriter
     from decodescope.analyzer.reports.user_facts import Given
-    from decodescope.analyzer.schema.servers_report import ServerFigures, ServersReport
+    from decodescope.analyzer.schema.ranks_report import ServerFigures, ServersReport
     from decodescope.attach.door import CapturedWindow, Door, WindowPlan
     from decodescope.tui.model.sources import AttachSource
 
@@ -225,7 +225,7 @@ def _show(window: "CapturedWindow", facts: "Given", as_json: bool) -> None:
     """Print the report of a window, as `analyze` does that of its traces."""
     from msgspec.structs import replace as with_fields
 
-    from decodescope.analyzer.views.servers_table import servers_report_table
+    from decodescope.analyzer.views.ranks_table import servers_report_table
 
     if window.group is not None:
         print_result(_servers_report(window, window.group, facts), servers_report_table, as_json)
@@ -254,7 +254,7 @@ def _show(window: "CapturedWindow", facts: "Given", as_json: bool) -> None:
 def _servers_report(
     window: "CapturedWindow", group: "ServerFigures", facts: "Given"
 ) -> "ServersReport":
-    from decodescope.analyzer.reports.servers_analysis import ServerTraces, analyze_servers
+    from decodescope.analyzer.reports.rank_analysis import ServerTraces, analyze_servers
 
     servers = [
         ServerTraces(figures, problem=one.problem)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from decodescope.analyzer.schema.servers_report import ServerFigures
+from decodescope.analyzer.schema.ranks_report import ServerFigures
 from decodescope.attach.door import CapturedWindow, ServerWindow, WindowPlan
 from decodescope.attach.servers.metrics import ServerMetrics
 from tests.helpers.libkineto import trace
