@@ -7,6 +7,7 @@ import numpy as np
 
 from decodescope.analyzer.answer.parts import WORK, MedianStep, OpShares
 from decodescope.analyzer.attribution.ranges import Ranges, replay_sources
+from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.reports.user_facts import Given
 from decodescope.analyzer.roofline.peaks import datasheet_peak
 from decodescope.analyzer.roofline.roofline import Costs, captured_cost, limits_by_shapes
@@ -173,13 +174,18 @@ def find_costs(found: MedianStep, facts: Given) -> Costs:
         device_name = names.pop() if len(names) == 1 else ""
     peak = facts.peak or datasheet_peak(device_name)
     own_cost = None if capture is None else captured_cost(capture, facts.peak)
-    if shares is None or trace.on_cpu:
-        return Costs(own_cost)
     costs = Costs(own_cost)
-    if step is not None and facts.model is not None:
+    if shares is None or trace.on_cpu:
+        return costs
+    if step is not None and (model := facts.model) is not None:
         from decodescope.analyzer.reports.model_costs import model_costs
 
-        costs = model_costs(found, facts, facts.model, device_name, peak, own_cost)
+        try:
+            costs = model_costs(found, facts, model, device_name, peak, own_cost)
+        except InputError as error:
+            if model.source != "capture":
+                why = f"the model {model.shape.name} is not used: {error}"
+                costs = replace(costs, findings=(Finding("model_not_used", why),))
     if costs.step is not None:
         return costs
     works = limits_by_shapes(
