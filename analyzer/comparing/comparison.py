@@ -156,7 +156,7 @@ def compare_runs(
             pairs=tuple(_pair(*pair, by_variant, windows) for pair in bases),
             findings=(*findings, *_findings(by_variant, windows)),
             gate=None,
-            standings=standings_of(variants, lambda *sides: _speed(*sides, by_variant)),
+            standings=standings_of(variants, lambda base, other: _speed(base, other, by_variant)),
         ),
     )
 

@@ -14,7 +14,7 @@ from importlib.resources import files
 import msgspec
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.schema.step_report import Bandwidth, StepCost
+from decodescope.analyzer.schema.step_report import Bandwidth
 from decodescope.analyzer.text.plain import plain_line
 
 # The source of a peak that the user gave.
@@ -89,15 +89,6 @@ def bandwidth(
         datasheet_peak_bytes_per_s=datasheet_peak_bytes_per_s,
         mbu=achieved / peak if peak else None,
         mbu_of=None if not peak else ("measured" if measured_peak_bytes_per_s else "datasheet"),
-    )
-
-
-def step_bandwidth(cost: StepCost, step_ns: int) -> Bandwidth:
-    return bandwidth(
-        cost.bytes_per_step,
-        step_ns,
-        cost.measured_peak_bytes_per_s,
-        cost.datasheet_peak_bytes_per_s,
     )
 
 
