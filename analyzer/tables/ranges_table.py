@@ -129,22 +129,15 @@ def _own_ops(node: _Node, path: str | None) -> dict[str, _Node]:
     inside = [member for child in node.children.values() for member in child.members]
     if not inside or path is None:
         return {}
-    rest = {
-        figure: sum(getattr(member, figure) for member in node.members)
-        - sum(getattr(member, figure) for member in inside)
-        for figure in _SUMS
-    }
+    whole, inner = _sum(path, node.members), _sum(path, inside)
+    rest = {figure: getattr(whole, figure) - getattr(inner, figure) for figure in _SUMS}
     if rest["gpu_ops"] <= 0:
         return {}
-    classes = {
-        name: sum(member.gaps.get(name, 0) for member in node.members)
-        - sum(member.gaps.get(name, 0) for member in inside)
-        for name in GAP_CLASSES
-    }
     # Busy times may overlap, attributed times do not.
     rest["gpu_ns"] = rest["attributed_ns"]
-    gaps = {name: ns for name, ns in classes.items() if ns}
-    own = replace(_sum(path, node.members), path=f"{path}/{OWN_OPS}", gaps=gaps, **rest)
+    left_ns = {name: ns - inner.gaps.get(name, 0) for name, ns in whole.gaps.items()}
+    gaps = {name: ns for name, ns in left_ns.items() if ns}
+    own = replace(whole, path=f"{path}/{OWN_OPS}", gaps=gaps, **rest)
     return {OWN_OPS: _Node(node.depth + 1, {OWN_OPS: None}, [own])}
 
 
