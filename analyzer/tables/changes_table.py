@@ -149,13 +149,7 @@ def kernel_changes_table(
     short = ShortNames(row.name for row in rows)
     noun = "operator" if base.on_cpu else "kernel"
     columns: tuple[Column[KernelChange], ...] = (
-        RANGE(
-            "name",
-            noun,
-            "The kernel, by its short name.",
-            fit=lambda row, cells: short.of(row.name, cells),
-            least=16,
-        ),
+        RANGE("name", noun, "The kernel, by its short name.", cut=short.of, least=16),
         *_time_columns(names, ("ns.base", "ns.other", "ns.moved"), "time", lambda row: row.ns),
         *_side_columns(("count.base", "count.other"), "calls", NUMBER, "Its calls", 4),
     )

@@ -39,9 +39,9 @@ class Column(Generic[Row]):
     `write` writes one figure, None as unknown. `key` is the figure's key in JSON and CSV, `value`
     the path of the figure in a row ("roofline.bytes_per_s"; None if a part of the path is None) or
     its reader; without it, the key is the path. `text` writes a cell that shows more than the
-    figure, `fit` one of at most so many cells of a terminal, where that is not the cut text. `sort`
-    is what rows are sorted by, where that is not the figure, `first` the order at the first sort:
-    the largest number, or the first text, is on top.
+    figure. `cut` cuts a text to so many cells of a terminal, `fit` writes a cell of at most so
+    many, where that is not the cut text. `sort` is what rows are sorted by, where that is not the
+    figure, `first` the order at the first sort: the largest number, or the first text, is on top.
 
     `symbol` stands in the heading, for all figures of the column. Numbers are aligned on the right.
     A `flexible` column takes the room that the others leave; `least` are the fewest cells that it
@@ -59,6 +59,7 @@ class Column(Generic[Row]):
     help: str
     value: Callable[[Row], Any] | str | None = None
     text: Callable[[Row], str] | None = None
+    cut: Callable[[str, int], str] = cut_middle
     fit: Callable[[Row, int], str] | None = None
     sort: Callable[[Row], Any] | None = None
     first: Literal["up", "down"] = "down"
@@ -103,7 +104,7 @@ class Column(Generic[Row]):
 
     def writer(self) -> Callable[[Row, int | None], str]:
         """The writer of the text of a row, for many rows."""
-        whole, fit = self.text, self.fit
+        whole, cut, fit = self.text, self.cut, self.fit
         if whole is None:
             read, text_of = self.reader(), self.write
 
@@ -113,7 +114,7 @@ class Column(Generic[Row]):
         def write(row: Row, cells: int | None) -> str:
             if cells is None:
                 return whole(row)
-            return cut_middle(whole(row), cells) if fit is None else fit(row, cells)
+            return cut(whole(row), cells) if fit is None else fit(row, cells)
 
         return write if self.flexible else lambda row, cells: whole(row)
 

@@ -23,7 +23,6 @@ from decodescope.analyzer.tables.columns import (
 )
 from decodescope.analyzer.tables.devices_table import device_column
 from decodescope.analyzer.tables.figures import quotient
-from decodescope.analyzer.text.formatting import UNKNOWN
 from decodescope.analyzer.vocabulary.words import device_words
 
 
@@ -166,20 +165,8 @@ def gap_group_columns(idle_ns: int, names: ShortNames) -> tuple[Column[GapGroup]
             priority=2,
             bar=8,
         ),
-        RANGE(
-            "prev",
-            "after",
-            "The op before each gap.",
-            fit=lambda group, cells: names.of(group.prev, cells),
-            priority=4,
-        ),
-        RANGE(
-            "next",
-            "before",
-            "The op that ended each gap.",
-            fit=lambda group, cells: names.of(group.next, cells),
-            priority=1,
-        ),
+        RANGE("prev", "after", "The op before each gap.", cut=names.of, priority=4),
+        RANGE("next", "before", "The op that ended each gap.", cut=names.of, priority=1),
     )
 
 
@@ -201,22 +188,8 @@ def gap_columns(
         ),
         DURATION("at_ns", "at", "When, after the device's first op.", priority=7),
         DURATION("length_ns", "length", "How long.", tone="strong", least=7),
-        RANGE(
-            "prev",
-            "after",
-            "The op before the gap.",
-            fit=lambda gap, cells: names.of(gap.prev, cells),
-            least=20,
-            priority=3,
-        ),
-        RANGE(
-            "next",
-            "before",
-            "The op that ended the gap.",
-            fit=lambda gap, cells: names.of(gap.next, cells),
-            least=20,
-            priority=1,
-        ),
+        RANGE("prev", "after", "The op before the gap.", cut=names.of, least=20, priority=3),
+        RANGE("next", "before", "The op that ended the gap.", cut=names.of, least=20, priority=1),
         *_HOST,
         TEXT(
             "device",
@@ -253,7 +226,7 @@ _HOST: tuple[Column[GapReport], ...] = (
         "range",
         "range",
         "The range of the op that ended the gap.",
-        fit=lambda gap, cells: cut_start(gap.range or UNKNOWN, cells),
+        cut=cut_start,
         priority=4,
         tone="dim",
     ),

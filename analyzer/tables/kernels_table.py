@@ -46,7 +46,7 @@ def kernels_table(
         "name",
         "operator" if on_cpu else "kernel",
         "The kernel, by its short name.",
-        fit=lambda kernel, cells: names.of(kernel.name, cells),
+        cut=names.of,
         sort=lambda kernel: short_name(kernel.name).lower(),
         least=28,
     )
