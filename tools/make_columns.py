@@ -34,8 +34,8 @@ from decodescope.analyzer.tables.gaps_table import (
     interruptions_table,
     stream_gaps_table,
 )
-from decodescope.analyzer.tables.kernels_table import kernels_table
-from decodescope.analyzer.tables.launches_table import (
+from decodescope.analyzer.tables.kernels_table import (
+    kernels_table,
     launch_apis_table,
     launch_columns,
     launch_times_table,

@@ -12,7 +12,7 @@ from decodescope.analyzer.schema.communication_report import (
 )
 from decodescope.analyzer.tables.columns import DURATION, NAME, PERCENT, PLACE, TEXT, Column, Table
 from decodescope.analyzer.tables.figures import columns_of, quotient
-from decodescope.analyzer.tables.launches_table import PERCENTILES, Distribution
+from decodescope.analyzer.tables.kernels_table import PERCENTILES, Distribution
 from decodescope.analyzer.text.formatting import UNKNOWN
 
 
