@@ -132,20 +132,32 @@ def _joined_name(group: set[str]) -> str:
 
 
 def _tree(reports: Sequence[RangeReport], steps: int) -> _Siblings:
-    """The outermost ranges by name, each with its children; parents precede their children in
-    `reports`. A range's own name may contain a "/"."""
+    """The outermost ranges by name, each with its children.
+
+    A parent is the longest known path that ends before a "/", because a range's own name may
+    contain a "/" too.
+    """
     roots: _Siblings = {}
-    around = [("", "", roots)]
-    for report in reports:
-        while not report.path.startswith(around[-1][0]):
-            around.pop()
-        outer_path, prefix, siblings = around[-1]
-        name = _NUMBER.sub("*", report.path.removeprefix(outer_path))
-        node = siblings.setdefault(name, _RangeNode(prefix + name))
+    nodes: dict[str, _RangeNode] = {}
+    for report in sorted(reports, key=lambda report: len(report.path)):
+        parent = _parent(report.path, nodes)
+        siblings = nodes[parent].children if parent else roots
+        own = report.path[len(parent) + 1 :] if parent else report.path
+        name = _NUMBER.sub("*", own)
+        prefix = f"{nodes[parent].path}/" if parent else ""
+        node = nodes[report.path] = siblings.setdefault(name, _RangeNode(prefix + name))
         for figure in FIGURES:
             node.figures[figure] += getattr(report, figure) / steps
-        around.append((f"{report.path}/", f"{node.path}/", node.children))
     return roots
+
+
+def _parent(path: str, nodes: dict[str, _RangeNode]) -> str:
+    """The longest path of `nodes` above `path`, "" for none."""
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        if path in nodes:
+            return path
+    return ""
 
 
 def time_figure(pair: Pair) -> str:

@@ -64,7 +64,7 @@ def test_a_fused_range_is_compared_with_the_siblings_it_names() -> None:
 def test_a_part_that_keeps_its_own_name_joins_the_comparison() -> None:
     base = layers({"attention": 30, "post_norm": 5, "mlp": 60, "input_norm": 5})
     other = layers({"attention": 28, "attention+post_norm": 3, "mlp": 55, "mlp+input_norm": 4})
-    other.insert(2, range_of("step/layer.0/input_norm", 5))
+    other.append(range_of("step/layer.0/input_norm", 5))
     rows = rows_of(base, other)
     assert rows["step/layer.*/attention+post_norm"].gpu_ns == Change(70, 62)
     assert rows["step/layer.*/mlp+input_norm"].gpu_ns == Change(130, 123)
