@@ -13,11 +13,8 @@ _BOUNDS = np.left_shift(np.int64(1), np.arange(63, dtype=np.int64))
 
 
 def histogram(values_ns: Int64s) -> tuple[tuple[int, int], ...]:
-    """(upper bound, count) of the occupied buckets 1, 2, 4, 8, …, in order.
-
-    A value belongs to the first bucket whose bound it does not exceed, so the first bucket also
-    holds all values <= 0.
-    """
+    """(upper bound, count) of the occupied buckets 1, 2, 4, 8, …, in order: a value belongs to the
+    first bucket whose bound it does not exceed, also one <= 0."""
     if not len(values_ns):
         return ()
     counts = np.bincount(np.searchsorted(_BOUNDS, values_ns)).tolist()

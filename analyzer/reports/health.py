@@ -60,11 +60,9 @@ def health(
     interruptions: Sequence[InterruptionReport] = (),
     ranges_cut: int = 0,
 ) -> Health:
-    """Status and findings; `ranges_cut` is the number of ranges that the range tree left out.
-
-    "no_gpu_activity" without a single op; "degraded" if ops are unlinked or the reader left
-    something out; otherwise "ok".
-    """
+    """ "no_gpu_activity" without a single op; "degraded" if ops are unlinked or the reader left
+    something out; otherwise "ok". `ranges_cut` is the number of ranges that the range tree left
+    out."""
     trace = timeline.trace
     unlinked = 0 if trace.on_cpu else int(np.count_nonzero(trace.ops.launch < 0))
     findings = (
@@ -259,7 +257,6 @@ def _why(trace: Trace, captures: GraphCaptures, foreign: bool) -> str:
 
 
 def _apis(trace: Trace, chosen: Bools) -> str:
-    """The names of the chosen calls with their counts, the most frequent first."""
     names = Counter(trace.names[name] for name in trace.calls.name[chosen].tolist())
     shown = ", ".join(f"{name} {count(number)}" for name, number in names.most_common(_NAMED_APIS))
     return shown + ", …" * (len(names) > _NAMED_APIS)

@@ -191,8 +191,7 @@ def _facts(analysis: Analysis, op_rows: Int64s) -> KernelLaunches:
 def kernel_profile(
     analysis: Analysis, name: str, within: str | None = None
 ) -> KernelProfile | None:
-    """The profile of one kernel in the steps that `Report.kernels` is of, None if they (or the
-    range) do not have it."""
+    """The profile of one kernel in the main steps, None if they (or the range) do not have it."""
     kernels = analysis.report.kernels if within is None else kernels_within(analysis, within)
     report = next((kernel for kernel in kernels if kernel.name == name), None)
     if report is None:

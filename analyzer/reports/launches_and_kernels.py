@@ -40,12 +40,8 @@ def launch_report(timeline: Timeline, chosen: Bools) -> LaunchReport:
 
 
 def kernel_reports(timeline: Timeline, work: OpWork, chosen: Bools) -> tuple[KernelReport, ...]:
-    """The kernels among the `chosen` ops (in a CPU capture: the leaf operators), one row for each
-    name: longest total first; if ops overlap, longest attributed time first.
-
-    `mean_ns` is total / count rounded down, `share` total / sum of all totals, `attributed_share`
-    the same of attributed times.
-    """
+    """The kernels among the `chosen` ops, one row for each name: longest total first; if ops
+    overlap, longest attributed time first. `mean_ns` is rounded down."""
     names = timeline.trace.names
     return tuple(reports_by(timeline, work, chosen, timeline.trace.ops.name, names).values())
 

@@ -14,14 +14,9 @@ from decodescope.analyzer.trace import Bools, GpuOps, Int64s, rows_by
 
 
 def range_reports(timeline: Timeline, ranges: Ranges, main: MainSteps) -> tuple[RangeReport, ...]:
-    """The range paths that put work on a GPU in the `main` steps, parents before children, largest
-    sibling first.
-
-    `gpu_ns` is the union of the ops of the whole subtree, summed over devices; `attributed_ns` the
-    sum of their attributed times, which decides what is largest if ops overlap; `idle_ns` the time
-    of the gaps in those steps that the range's ops ended. Gaps before ops without a path are in no
-    row.
-    """
+    """The range paths that put work on a GPU in the `main` steps, parents before children, the
+    sibling with most `gpu_ns` first, or with most `attributed_ns` if ops overlap. Gaps before ops
+    without a path are in no row."""
     tree, ops, parts = ranges.tree, timeline.trace.ops, main.idle
     op_node = np.where(main.ops, ranges.op_node, NO_NODE)
     call_node = np.where(main.ops[timeline.launches.first_op], ranges.call_node, NO_NODE)

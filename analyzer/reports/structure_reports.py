@@ -32,8 +32,6 @@ _CHECKED = 0.5
 
 @dataclass(frozen=True, slots=True)
 class _Layers:
-    """Layers of one step as a report shows them."""
-
     source: StructureSource
     confidence: Confidence
     bounds: tuple[int, ...]
@@ -47,9 +45,8 @@ def structure_reports(
     step: int | None,
     shares: OpShares | None,
 ) -> tuple[StructureReport, tuple[LayerReport, ...]]:
-    """The layers of a step, the one that stands for the trace: their number and sizes, and each in
-    order, with the ops before, behind and outside of them; () without layers. `ranges` are those of
-    the trace, without inferred paths."""
+    """The layers of a step: their number and sizes, and each in order, with the ops before, behind
+    and outside of them; () without layers. `ranges` are without inferred paths."""
     rows, found_layers = structure.of_step.get(-1 if step is None else step, (None, None))
     layers = None if rows is None else _step_layers(timeline, ranges, rows, found_layers)
     if rows is None or layers is None:
@@ -200,8 +197,7 @@ def find_costs(found: MedianStep, facts: Given) -> Costs:
 
 
 def _shows_a_model(found: MedianStep) -> bool:
-    """Whether there is evidence of a model beside layers, for a guess: shapes of products, messages
-    of collectives, modules, experts or norms of Q and K."""
+    """Whether there is evidence of a model beside layers, for a guess."""
     trace = found.timeline.trace
     if not found.layers:
         return False
