@@ -93,7 +93,6 @@ def unpaired_ratio(base: Sequence[float], other: Sequence[float]) -> Interval | 
 
 
 def ratio_interval(ratio: float, base: SideSpread, other: SideSpread) -> Interval:
-    """The interval of a ratio of two sides with these spreads."""
     return _around(ratio, half_width(base, other))
 
 

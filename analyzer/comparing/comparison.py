@@ -60,8 +60,7 @@ Rounds = dict[int, RunReport]
 
 def standings_of(variants: Sequence[VariantRates], speeds: Speeds) -> tuple[Standing, ...]:
     """The variants that have tokens/s and accuracy, fastest first, each with the unbeaten ones that
-    beat it; none if fewer than two have both. `speeds(base, other)` is the ratio of tokens/s of two
-    variants."""
+    beat it; none if fewer than two have both. `speeds(base, other)` is the ratio of tokens/s."""
     accuracies = {rates.variant: rates.accuracy for rates in variants if rates.accuracy is not None}
     ranked = sorted(
         (
@@ -263,7 +262,6 @@ def _findings(by_variant: Mapping[str, Rounds], windows: Mapping[str, Report]) -
 
 
 def _output_findings(by_variant: Mapping[str, Rounds]) -> Iterator[Finding]:
-    """The first position at which a variant's generated tokens differ from the first variant's."""
     (first, reference), *others = (
         (variant, rounds[min(rounds)]) for variant, rounds in by_variant.items()
     )
@@ -281,7 +279,6 @@ def _output_findings(by_variant: Mapping[str, Rounds]) -> Iterator[Finding]:
 
 
 def _first_difference(base: list[list[int]], other: list[list[int]]) -> int | None:
-    """The first position at which any sequence of the batch differs."""
     differing = (
         at
         for sequences in zip(base, other, strict=False)

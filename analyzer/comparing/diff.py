@@ -1,5 +1,4 @@
-"""Compares two traces, or several of each side: the ratio of two step times with its interval, the
-change of each part, ranges, and findings."""
+"""Compares two traces, or several of each side."""
 
 import math
 from collections.abc import Sequence
@@ -60,8 +59,7 @@ def median_trace(reports: Sequence[Report]) -> Report:
 
 
 def diff_answer(bases: Sequence[Report], others: Sequence[Report]) -> DiffAnswer:
-    """Compares two sides of at least one trace each. The parts of the step are those of the traces
-    with the median step time, whose quotient the ratio is."""
+    """Two sides of at least one trace each, by the traces with the median step time."""
     base, other = median_trace(bases), median_trace(others)
     base_ns, other_ns = base.answer.step_ns, other.answer.step_ns
     base_traces, other_traces = _side_traces(bases), _side_traces(others)
@@ -183,8 +181,7 @@ def _step_findings(base: Report, other: Report) -> list[Finding]:
 
 
 def _side_findings(name: str, median: Report, reports: Sequence[Report]) -> list[Finding]:
-    """The traces of a side that have no steps, or are of other work than the one that stands for
-    it."""
+    """The traces of a side that have no steps, or are of other work than the median one."""
     findings = []
     for report in reports:
         if report.answer.step_ns is None and median.answer.step_ns is not None:

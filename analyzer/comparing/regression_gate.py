@@ -210,8 +210,7 @@ def _software_findings(baseline: Baseline, comparison: Comparison) -> list[Findi
 
 
 def undecided(result: Diff | Comparison) -> str:
-    """Every ratio that shows neither side faster, and why; "" if there is none. Equal step times
-    leave nothing open."""
+    """Every ratio that shows neither side faster, and why. Equal step times leave nothing open."""
     reasons = _of_diff(result) if isinstance(result, Diff) else _of_comparison(result)
     open_questions = "; ".join(reasons)
     return open_questions and f"{INCONCLUSIVE}: {open_questions}"

@@ -58,7 +58,6 @@ def tables_of(subject: str) -> ModuleType:
 
 
 def breakable(name: str) -> Markup:
-    """A name from code with line breaks allowed between its parts."""
     return Markup(re.sub(r"(::|[/_])", r"\1<wbr>", _text(name)))
 
 

@@ -172,8 +172,7 @@ class _FrontierAxes:
 
 
 def _labels(drawing: Drawing, standings: Sequence[Standing], axes: _FrontierAxes) -> None:
-    """Names at the right, fastest first as the points are, apart from each other, each with a line
-    to its point."""
+    """Names at the right, fastest first, apart from each other, each with a line to its point."""
     left = _FRONTIER_RIGHT + 24
     lowest = _FRONTIER_TOP + max(_FRONTIER_HEIGHT, len(standings) * _LABEL_PX)
     at = -math.inf

@@ -53,12 +53,9 @@ def _datasheet_peaks() -> dict[str, DatasheetPeak]:
 
 
 def datasheet_peak(device_name: str) -> DatasheetPeak | None:
-    """The vendor's figures for a device as the driver names it, None if none is certain: those of
-    the first pattern in `device_peaks.json` that is found in the name.
-
-    Laptop parts share their names with desktop parts but not their memory, so they have none. The
-    driver shows each die of an MI250 as a device of its own.
-    """
+    """The vendor's figures for a device as the driver names it, None if none is certain, as for
+    laptop parts: these share their names with desktop parts but not their memory. The driver shows
+    each die of an MI250 as a device of its own."""
     if _LAPTOP.search(device_name):
         return None
     for pattern, peak in _datasheet_peaks().items():
@@ -68,7 +65,6 @@ def datasheet_peak(device_name: str) -> DatasheetPeak | None:
 
 
 def datasheet_peak_bytes_per_s(device_name: str) -> float | None:
-    """Peak memory bandwidth in bytes/s by device name, or None."""
     peak = datasheet_peak(device_name)
     return peak.bytes_per_s if peak else None
 
@@ -93,10 +89,8 @@ def bandwidth(
 
 
 def parse_peak(text: str) -> DatasheetPeak:
-    """The peak that `--peak` gives: a bandwidth, and rates of arithmetic if there are any.
-
-    "4682GB/s"; "5.3TB/s,1307TFLOP/s", a rate for every dtype; "5.3TB/s,bf16=1307TFLOP/s,
-    fp8=2615TFLOP/s". GiB/s and TiB/s count in powers of 1024.
+    """The peak that `--peak` gives: "4682GB/s"; "5.3TB/s,1307TFLOP/s", a rate for every dtype;
+    "5.3TB/s,bf16=1307TFLOP/s,fp8=2615TFLOP/s". GiB/s and TiB/s count in powers of 1024.
 
     Raises:
         InputError: another text, no bandwidth, or a figure that cannot be.

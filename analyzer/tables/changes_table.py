@@ -51,11 +51,9 @@ def _time_columns(
     priority: int = 1,
     words: Callable[[Change], str] = relative_change_words,
 ) -> tuple[Column[Row], ...]:
-    """A time of both sides, its change, and its relative change.
-
-    `keys` and `kinds` are those of the times and of the change, `priority` is that of the other
-    side's time, `words` writes the relative change.
-    """
+    """A time of both sides, its change, and its relative change, which `words` writes. `keys` and
+    `kinds` are those of the times and of the change, `priority` is that of the other side's
+    time."""
     base_key, other_key, moved_key = keys
     kind, moved_kind = kinds
     moved = attrgetter(moved_key)
@@ -107,8 +105,7 @@ def _side_columns(
 
 
 def parts_table(step: StepChanges, names: tuple[str, str]) -> Table[PartChange]:
-    """The parts of two steps, and the steps that they add up to (without steps, the windows);
-    `names` are those of the sides."""
+    """The parts of two steps, and the steps (without steps, the windows) that they add up to."""
     base_ns = sum(row.base_ns or 0 for row in step.parts)
     other_ns = sum(row.other_ns or 0 for row in step.parts)
     noun = "window" if step.base_step_ns is None else "step"

@@ -101,8 +101,6 @@ def device_column(devices: Sequence[DeviceReport]) -> Column[Any]:
 
 
 def _class_column(name: str) -> Column[StreamRow]:
-    """The time of the gaps of one class."""
-
     def ns(row: StreamRow) -> int | None:
         return (row.stream.gaps[name].total_ns or None) if name in row.stream.gaps else None
 

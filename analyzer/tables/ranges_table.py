@@ -54,7 +54,6 @@ class RangeLine:
 
     @property
     def time_ns(self) -> int:
-        """The time of all of them."""
         return sum(self.each_ns)
 
     @property
@@ -176,8 +175,7 @@ def table_of_lines(
     total: int | None = None,
     steps: int | None = None,
 ) -> Table[RangeLine]:
-    """The lines of a tree; `folded`: a row may stand for several ranges. With `steps`, counts and
-    times are means of so many steps."""
+    """The lines of a tree; `folded`: a row may stand for several ranges."""
     return Table(
         "ranges",
         _columns(report, folded, steps),

@@ -20,8 +20,7 @@ _LEVELS = " ▁▂▃▄▅▆▇█"
 
 
 def launch_blocks(report: Report, width: int) -> Iterator[RenderableType]:
-    """The launch calls by function and by time, the queue depth over time as a line of marks, and
-    what else is known, in sentences."""
+    """The launch calls by function and by time, the queue depth over time, and sentences."""
     launches = report.launches
     yield rich_table(launch_apis_table(launches), width)
     yield ""

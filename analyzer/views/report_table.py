@@ -100,8 +100,7 @@ def shown_sections(
 @dataclass(frozen=True, slots=True)
 class Overview:
     """The lines of `before`, title, answer and findings of a report, and as many of its steps and
-    kernels as fit in `OVERVIEW_LINES`; the last line names the sections that are not shown whole.
-    """
+    kernels as fit in `OVERVIEW_LINES`."""
 
     report: Report
     before: Callable[[int], Iterable[RenderableType]] = lambda width: ()
@@ -139,8 +138,7 @@ class Overview:
 
 
 def _overview_rows(part: Section, report: Report) -> int:
-    """The most rows of a section in the overview. The title of a capture of ours says what its
-    steps are."""
+    """The most rows in the overview. The title of a capture of ours says what its steps are."""
     named = any(row.kind != "unknown" for row in report.step_kinds)
     shown = report.capture is None and (named or report.main_steps.outside_ops > 0)
     if part.name == "kinds" and not shown:
@@ -195,7 +193,6 @@ def _ranges(report: Report, width: int, most: int) -> Iterator[RenderableType]:
 
 
 def _gaps(report: Report, width: int, most: int) -> Iterator[RenderableType]:
-    """Idle time by class, and gaps by class and the ops around them."""
     yield from section("Idle gaps", rich_table(gap_classes_table(report), width))
     yield from section("Gaps", rich_table(gap_groups_table(report, most), width))
 

@@ -34,7 +34,6 @@ class Fitted:
 
 
 def plain_table() -> RichTable:
-    """A table without lines or columns."""
     return RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
 
 
