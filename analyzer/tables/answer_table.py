@@ -5,20 +5,8 @@ from operator import attrgetter
 
 from decodescope.analyzer.names.fitted_names import ShortNames, cut_start
 from decodescope.analyzer.schema.answer import Answer, AnswerPart
-from decodescope.analyzer.tables.columns import (
-    COUNT,
-    DETAIL,
-    DURATION,
-    GIGABYTES_PER_S,
-    PERCENT,
-    RANGE,
-    SIGNED_DURATION,
-    TEXT,
-    Column,
-    Mark,
-    Table,
-)
-from decodescope.analyzer.tables.figures import quotient
+from decodescope.analyzer.tables import kinds
+from decodescope.analyzer.tables.columns import DETAIL, Column, Mark, Table, quotient
 from decodescope.analyzer.vocabulary.answer_words import frame_words
 from decodescope.analyzer.vocabulary.words import ROLE_KNOWN_BY, part_words
 
@@ -32,22 +20,22 @@ def answer_table(answer: Answer, most: int | None = None) -> Table[AnswerPart]:
     limit, times and shares of the step."""
     known = answer.limit_ns is not None
     columns: tuple[Column[AnswerPart], ...] = (
-        TEXT(
+        kinds.TEXT(
             "part",
             "over the limit" if known else "part",
             "A role of the kernels, a class of idle time, communication, or copies.",
             text=lambda part: part_words(part.part),
         ),
-        DURATION("ns", "time", "Attributed time; all parts add up to the step.", "ns"),
-        DURATION(
+        kinds.DURATION("ns", "time", "Attributed time; all parts add up to the step.", "ns"),
+        kinds.DURATION(
             "limit_ns",
             "limit",
             "The least time that its bytes and FLOPs take at the device's peaks.",
             shown=known,
             priority=2,
         ),
-        SIGNED_DURATION("over_ns", "over", "Time minus limit.", shown=known, tone="strong"),
-        PERCENT(
+        kinds.SIGNED_DURATION("over_ns", "over", "Time minus limit.", shown=known, tone="strong"),
+        kinds.PERCENT(
             "over_share",
             "of window" if answer.step_ns is None else "of step",
             "The time over the limit, or the time where that is not known, ÷ the step.",
@@ -70,24 +58,24 @@ def answer_table(answer: Answer, most: int | None = None) -> Table[AnswerPart]:
 
 
 _DETAILS: tuple[Column[AnswerPart], ...] = (
-    PERCENT(
+    kinds.PERCENT(
         "share_of_limit",
         "of limit",
         "The limit ÷ the time.",
         quotient("limit_ns", "ns"),
         priority=DETAIL,
     ),
-    GIGABYTES_PER_S(
+    kinds.GIGABYTES_PER_S(
         "bytes_per_s",
         "",
         "The bytes that the part must move ÷ its time.",
         lambda part: part.bytes * 1e9 / part.ns if part.bytes is not None and part.ns else None,
         priority=DETAIL + 1,
     ),
-    COUNT(
+    kinds.COUNT(
         "ops", "ops", "The GPU ops of the part.", lambda part: part.ops or None, priority=DETAIL + 2
     ),
-    TEXT(
+    kinds.TEXT(
         "confidence",
         "known by",
         "Whether the names of its ops tell the role, or their place in the step.",
@@ -110,7 +98,7 @@ def _where(answer: Answer, most: int | None) -> Column[AnswerPart]:
             return names.of(part.kernel, cells)
         return cut_start(host.get(part.part, ""), cells)
 
-    return RANGE(
+    return kinds.RANGE(
         "kernel",
         "",
         "The kernel that takes most of it; of waiting for the host, what the host did for most of "

@@ -4,16 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from decodescope.analyzer.schema.report import CaptureInfo, Report
-from decodescope.analyzer.tables.columns import (
-    BYTES_PER_S,
-    COUNT,
-    DURATION,
-    PROSE,
-    TEXT,
-    Column,
-    Table,
-)
-from decodescope.analyzer.tables.figures import columns_of
+from decodescope.analyzer.tables import kinds
+from decodescope.analyzer.tables.columns import Column, Table, columns_of
 from decodescope.analyzer.text.formatting import weights_note
 
 
@@ -39,18 +31,20 @@ def _model(row: CaptureRow) -> str:
 
 
 _CAPTURES: tuple[Column[CaptureRow], ...] = (
-    TEXT("name", "trace", "The trace."),
+    kinds.TEXT("name", "trace", "The trace."),
     *columns_of(
         "capture",
-        PROSE("model", "model", "The model, and its weights.", text=_model, always=True),
-        TEXT("variant", "variant", "The variant."),
-        TEXT("device_name", "device", "The device."),
-        TEXT("dtype", "dtype", "The dtype."),
-        COUNT("steps", "steps", "The profiled steps."),
-        COUNT("position", "from position", "The position of the first one."),
-        BYTES_PER_S("measured_peak_bytes_per_s", "measured read peak", "Of this GPU's memory."),
-        TEXT("measured_peak_at", "measured", "When."),
-        DURATION("kernel_floor_ns", "kernel floor", "The least gap between two ops."),
-        TEXT("decodescope_version", "decodescope", "Its version."),
+        kinds.PROSE("model", "model", "The model, and its weights.", text=_model, always=True),
+        kinds.TEXT("variant", "variant", "The variant."),
+        kinds.TEXT("device_name", "device", "The device."),
+        kinds.TEXT("dtype", "dtype", "The dtype."),
+        kinds.COUNT("steps", "steps", "The profiled steps."),
+        kinds.COUNT("position", "from position", "The position of the first one."),
+        kinds.BYTES_PER_S(
+            "measured_peak_bytes_per_s", "measured read peak", "Of this GPU's memory."
+        ),
+        kinds.TEXT("measured_peak_at", "measured", "When."),
+        kinds.DURATION("kernel_floor_ns", "kernel floor", "The least gap between two ops."),
+        kinds.TEXT("decodescope_version", "decodescope", "Its version."),
     ),
 )

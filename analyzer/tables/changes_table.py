@@ -21,19 +21,8 @@ from decodescope.analyzer.schema.comparison_report import (
     StepChanges,
 )
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.tables.columns import (
-    COUNT,
-    MICROSECONDS,
-    NAME,
-    NUMBER,
-    RANGE,
-    SIGNED_MICROSECONDS,
-    WHOLE_CHANGE,
-    WHOLE_MICROSECONDS,
-    Column,
-    Row,
-    Table,
-)
+from decodescope.analyzer.tables import kinds
+from decodescope.analyzer.tables.columns import Column, Row, Table
 from decodescope.analyzer.vocabulary.words import change_text, part_words, relative_change_words
 
 _NAME_CELLS = 12
@@ -47,7 +36,7 @@ def _time_columns(
     keys: tuple[str, str, str],
     time: str,
     change_of: Callable[[Row], Change],
-    kinds: tuple[_Kind, _Kind] = (MICROSECONDS, SIGNED_MICROSECONDS),
+    kinds: tuple[_Kind, _Kind] = (kinds.MICROSECONDS, kinds.SIGNED_MICROSECONDS),
     priority: int = 1,
     words: Callable[[Change], str] = relative_change_words,
 ) -> tuple[Column[Row], ...]:
@@ -111,7 +100,7 @@ def parts_table(step: StepChanges, names: tuple[str, str]) -> Table[PartChange]:
     noun = "window" if step.base_step_ns is None else "step"
     whole = PartChange(noun, "kernels", base_ns, other_ns, other_ns - base_ns)
     columns: tuple[Column[PartChange], ...] = (
-        NAME(
+        kinds.NAME(
             "part",
             "part",
             "What takes the time in the median step of each side.",
@@ -124,9 +113,9 @@ def parts_table(step: StepChanges, names: tuple[str, str]) -> Table[PartChange]:
             ("base_ns", "other_ns", "change_ns"),
             "time",
             lambda row: Change(row.base_ns, row.other_ns),
-            (WHOLE_MICROSECONDS, WHOLE_CHANGE),
+            (kinds.WHOLE_MICROSECONDS, kinds.WHOLE_CHANGE),
         ),
-        *_side_columns(("base_ops", "other_ops"), "ops", COUNT, "Its ops", 4),
+        *_side_columns(("base_ops", "other_ops"), "ops", kinds.COUNT, "Its ops", 4),
     )
     return Table(
         "parts",
@@ -146,9 +135,9 @@ def kernel_changes_table(
     short = ShortNames(row.name for row in rows)
     noun = "operator" if base.on_cpu else "kernel"
     columns: tuple[Column[KernelChange], ...] = (
-        RANGE("name", noun, "The kernel, by its short name.", cut=short.of, least=16),
+        kinds.RANGE("name", noun, "The kernel, by its short name.", cut=short.of, least=16),
         *_time_columns(names, ("ns.base", "ns.other", "ns.moved"), "time", lambda row: row.ns),
-        *_side_columns(("count.base", "count.other"), "calls", NUMBER, "Its calls", 4),
+        *_side_columns(("count.base", "count.other"), "calls", kinds.NUMBER, "Its calls", 4),
     )
     return Table(
         f"{noun}s", columns, rows, search=lambda row: f"{row.name}\n{short_name(row.name)}"
@@ -173,7 +162,7 @@ def range_changes_table(
         return f"{own} (was {replaced})" if replaced else own
 
     columns: tuple[Column[RangeChange], ...] = (
-        RANGE(
+        kinds.RANGE(
             "path",
             "range",
             "The range; of a fused one, also the ranges of the base whose work it does.",
@@ -187,7 +176,9 @@ def range_changes_table(
             priority=0,
             words=change_text,
         ),
-        *_side_columns(keys("idle_ns"), "idle", MICROSECONDS, "The gaps that its ops ended", 3),
+        *_side_columns(
+            keys("idle_ns"), "idle", kinds.MICROSECONDS, "The gaps that its ops ended", 3
+        ),
         *_side_columns(keys("gpu_ops"), "ops", _WHOLE, "Its ops", 5),
         *_side_columns(keys("launch_calls"), "launches", _WHOLE, "Its launch calls", 7),
     )

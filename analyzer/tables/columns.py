@@ -6,15 +6,11 @@ output adds (colours, bars, sorting) it derives from the declaration.
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache
 from operator import attrgetter
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from decodescope.analyzer.names.fitted_names import cut_middle
-from decodescope.analyzer.tables.figures import path_reader
-from decodescope.analyzer.text import formatting
-from decodescope.analyzer.text.formatting import UNKNOWN
-from decodescope.analyzer.vocabulary.words import whole_change, whole_microseconds
 
 Row = TypeVar("Row")
 Tone = Literal["plain", "strong", "dim", "faint", "key", "accent", "good", "warn", "bad"]
@@ -22,14 +18,34 @@ Tone = Literal["plain", "strong", "dim", "faint", "key", "accent", "good", "warn
 DETAIL = 10
 
 
-def known(text: Callable[[Any], str]) -> Callable[[Any], str]:
-    """`text`, with a dash for None."""
-    return lambda figure: UNKNOWN if figure is None else text(figure)
+@cache
+def path_reader(path: str) -> Callable[[Any], Any]:
+    """The reader of a path of attributes; None if one of them is None."""
+    first, *others = path.split(".")
+    of_first = attrgetter(first)
+    if not others:
+        return of_first
+
+    def read(row: Any) -> Any:
+        value = of_first(row)
+        for part in others:
+            if value is None:
+                return None
+            value = getattr(value, part)
+        return value
+
+    return read
 
 
-def _signed_microseconds(ns: float) -> str:
-    sign = "+" if ns > 0 else "-" if ns < 0 else ""
-    return sign + formatting.microseconds(abs(ns))
+def quotient(part: str, whole: str) -> Callable[[Any], float | None]:
+    """The reader of `part` ÷ `whole`, two paths; None if one is unknown, or the whole is 0."""
+    read_part, read_whole = path_reader(part), path_reader(whole)
+
+    def read(row: Any) -> float | None:
+        figure, of = read_part(row), read_whole(row)
+        return None if figure is None or not of else figure / of
+
+    return read
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,33 +138,12 @@ class Column(Generic[Row]):
         return self.tone(row) if callable(self.tone) else self.tone
 
 
-# Kinds of columns: how they write a figure, and how they are laid out.
-TEXT = partial(Column, known(str), number=False, first="up")
-PLACE = partial(Column, known(str), first="up")
-COUNT = partial(Column, formatting.count)
-NUMBER = partial(Column, formatting.number)
-PERCENT = partial(Column, formatting.percent, symbol="%")
-RATIO = partial(Column, known(formatting.ratio_text))
-DURATION = partial(Column, formatting.duration)
-SIGNED_DURATION = partial(Column, formatting.signed_duration)
-MILLISECONDS = partial(Column, formatting.milliseconds, symbol="ms")
-MICROSECONDS = partial(Column, formatting.microseconds, symbol="µs")
-SIGNED_MICROSECONDS = partial(Column, known(_signed_microseconds), symbol="µs")
-WHOLE_MICROSECONDS = partial(Column, whole_microseconds, symbol="µs")
-WHOLE_CHANGE = partial(Column, known(whole_change), symbol="µs")
-BYTES = partial(Column, formatting.bytes_size)
-BYTES_PER_S = partial(Column, known(lambda figure: f"{formatting.bytes_size(figure)}/s"))
-GIGABYTES_PER_S = partial(
-    Column, known(lambda figure: formatting.significant(figure / 1e9)), symbol="GB/s"
-)
-FLOPS_PER_S = partial(Column, known(formatting.flops_rate))
-RATE = partial(Column, formatting.rate)
-EXTENT = partial(Column, formatting.extent_text, number=False)
-# Texts that take the room which the figures leave: words, sentences, and names from code.
-NAME = partial(Column, known(str), number=False, first="up", flexible=True, least=10)
-PROSE = partial(Column, known(str), number=False, first="up", flexible=True, least=24, wrap=True)
-RANGE = partial(Column, known(str), number=False, first="up", flexible=True, least=14, code=True)
-CODE = partial(Column, known(str), number=False, first="up", code=True)
+def columns_of(part: str, *columns: Column[Row]) -> tuple[Column[Row], ...]:
+    """Columns whose figures are those of a part of each row, under their keys."""
+    return tuple(
+        replace(column, value=f"{part}.{column.key}") if column.value is None else column
+        for column in columns
+    )
 
 
 def per_step(steps: int | None, *columns: Column[Row]) -> tuple[Column[Row], ...]:

@@ -8,20 +8,9 @@ from decodescope.analyzer.reports.step_figures import communication_fraction, id
 from decodescope.analyzer.schema.communication_report import CollectiveReport, CommunicationReport
 from decodescope.analyzer.schema.ranks_report import RankReport, RanksReport
 from decodescope.analyzer.schema.report import DeviceReport, Report
-from decodescope.analyzer.tables.columns import (
-    BYTES,
-    BYTES_PER_S,
-    COUNT,
-    DURATION,
-    NAME,
-    PERCENT,
-    PLACE,
-    TEXT,
-    Column,
-    Table,
-)
+from decodescope.analyzer.tables import kinds
+from decodescope.analyzer.tables.columns import Column, Table, quotient
 from decodescope.analyzer.tables.devices_table import device_column
-from decodescope.analyzer.tables.figures import quotient
 from decodescope.analyzer.vocabulary.words import bound_words
 
 
@@ -42,12 +31,12 @@ def communication_table(report: Report) -> Table[CommunicationRow]:
         "kinds",
         (
             device_column(report.devices),
-            TEXT("kind", "kind", "The library, or the way.", "name"),
-            DURATION("ns", "time", "The time in which any such op ran."),
-            PERCENT(
+            kinds.TEXT("kind", "kind", "The library, or the way.", "name"),
+            kinds.DURATION("ns", "time", "The time in which any such op ran."),
+            kinds.PERCENT(
                 "window_share", "of window", "Time ÷ window.", quotient("ns", "window_ns"), bar=12
             ),
-            PERCENT("busy_share", "of busy", "Time ÷ busy.", quotient("ns", "busy_ns")),
+            kinds.PERCENT("busy_share", "of busy", "Time ÷ busy.", quotient("ns", "busy_ns")),
         ),
         [row for device in report.devices if device.communication_ns for row in _of_device(device)],
         tone=lambda row: "strong" if row.whole else "plain",
@@ -68,7 +57,7 @@ def collectives_table(
 ) -> Table[CollectiveReport]:
     """The first `most` operations of each group, those with most time first."""
     member = communication.member
-    ranks: Column[CollectiveReport] = TEXT(
+    ranks: Column[CollectiveReport] = kinds.TEXT(
         "ranks",
         f"{member}s",
         f"The {member}s of its group.",
@@ -97,12 +86,12 @@ def _runs(collective: CollectiveReport) -> str:
 
 
 _OPERATION: tuple[Column[CollectiveReport], ...] = (
-    NAME("operation", "operation", "What the collective does."),
-    TEXT("kind", "kind", "The library.", priority=6, tone="dim"),
+    kinds.NAME("operation", "operation", "What the collective does."),
+    kinds.TEXT("kind", "kind", "The library.", priority=6, tone="dim"),
 )
 _FIGURES: tuple[Column[CollectiveReport], ...] = (
-    COUNT("matched", "matched", "The collectives that all of them recorded.", priority=2),
-    COUNT(
+    kinds.COUNT("matched", "matched", "The collectives that all of them recorded.", priority=2),
+    kinds.COUNT(
         "unmatched",
         "unmatched",
         "The ops without a partner on every one.",
@@ -110,12 +99,12 @@ _FIGURES: tuple[Column[CollectiveReport], ...] = (
         priority=7,
         tone="dim",
     ),
-    DURATION("total_ns", "total", "The sum of the durations of all ops.", priority=3),
-    DURATION("transfer_ns.p50", "transfer p50", "The transfer of one, by the median."),
-    DURATION("wait_ns.p50", "wait p50", "The wait in one, by the median."),
-    DURATION("wait_ns.p99", "wait p99", "99 % of them wait at most that long.", priority=5),
-    BYTES("message_bytes", "message", "The median size, where kernels say it.", priority=4),
-    BYTES_PER_S(
+    kinds.DURATION("total_ns", "total", "The sum of the durations of all ops.", priority=3),
+    kinds.DURATION("transfer_ns.p50", "transfer p50", "The transfer of one, by the median."),
+    kinds.DURATION("wait_ns.p50", "wait p50", "The wait in one, by the median."),
+    kinds.DURATION("wait_ns.p99", "wait p99", "99 % of them wait at most that long.", priority=5),
+    kinds.BYTES("message_bytes", "message", "The median size, where kernels say it.", priority=4),
+    kinds.BYTES_PER_S(
         "bus_bytes_per_s",
         "bus rate",
         "The median rate of the links, as nccl-tests counts it.",
@@ -133,33 +122,33 @@ def _over_devices(figure: str) -> Callable[[RankReport], int]:
 
 
 _RANKS: tuple[Column[RankReport], ...] = (
-    PLACE("rank", "rank", "The rank."),
-    NAME(
+    kinds.PLACE("rank", "rank", "The rank."),
+    kinds.NAME(
         "file",
         "file",
         "Its file.",
         lambda rank: rank.report.source.path.rpartition("/")[2],
         least=9,
     ),
-    COUNT("gpu_ops", "GPU ops", "How many ran.", _over_devices("gpu_ops"), priority=3),
-    DURATION(
+    kinds.COUNT("gpu_ops", "GPU ops", "How many ran.", _over_devices("gpu_ops"), priority=3),
+    kinds.DURATION(
         "window_ns",
         "window",
         "From the first op's start to the last one's end.",
         _over_devices("window_ns"),
         priority=2,
     ),
-    DURATION(
+    kinds.DURATION(
         "idle_ns", "idle", "Window minus busy of its devices.", _over_devices("idle_ns"), priority=4
     ),
-    PERCENT("idle_share", "idle", "Idle ÷ window.", lambda rank: idle_fraction(rank.report)),
-    PERCENT(
+    kinds.PERCENT("idle_share", "idle", "Idle ÷ window.", lambda rank: idle_fraction(rank.report)),
+    kinds.PERCENT(
         "communication_share",
         "comm",
         "Communication ÷ window.",
         lambda rank: communication_fraction(rank.report) or None,
     ),
-    TEXT(
+    kinds.TEXT(
         "answer.bound",
         "bound",
         "What limits its steps.",

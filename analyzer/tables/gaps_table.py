@@ -7,22 +7,9 @@ from dataclasses import dataclass
 from decodescope.analyzer.names.fitted_names import ShortNames, cut_start
 from decodescope.analyzer.schema.report import DeviceReport, GapGroup, GapReport, GapTotal, Report
 from decodescope.analyzer.schema.step_report import InterruptionReport
-from decodescope.analyzer.tables.columns import (
-    CODE,
-    COUNT,
-    DURATION,
-    NAME,
-    PERCENT,
-    PLACE,
-    PROSE,
-    RANGE,
-    TEXT,
-    Column,
-    Mark,
-    Table,
-)
+from decodescope.analyzer.tables import kinds
+from decodescope.analyzer.tables.columns import Column, Mark, Table, quotient
 from decodescope.analyzer.tables.devices_table import device_column
-from decodescope.analyzer.tables.figures import quotient
 from decodescope.analyzer.vocabulary.words import device_words
 
 
@@ -55,18 +42,20 @@ def gap_classes_table(report: Report) -> Table[GapClassRow]:
 def gap_class_columns(of: str = "of window") -> tuple[Column[GapClassRow], ...]:
     """The columns of classes; `of` says what shares are of."""
     return (
-        TEXT(
+        kinds.TEXT(
             "class",
             "class",
             "Why the device was idle; below host_wait, what the host did meanwhile.",
             "name",
             text=lambda row: f"  {row.name}" if row.sub else row.name,
         ),
-        COUNT(
+        kinds.COUNT(
             "count", "gaps", "How many gaps have a part of the class.", "total.count", priority=1
         ),
-        DURATION("total_ns", "total", "The time of these parts.", "total.total_ns", tone="strong"),
-        PERCENT(
+        kinds.DURATION(
+            "total_ns", "total", "The time of these parts.", "total.total_ns", tone="strong"
+        ),
+        kinds.PERCENT(
             "window_share",
             of,
             "That time ÷ the window, or the step.",
@@ -74,14 +63,16 @@ def gap_class_columns(of: str = "of window") -> tuple[Column[GapClassRow], ...]:
             priority=2,
             bar=12,
         ),
-        DURATION(
+        kinds.DURATION(
             "mean_ns",
             "mean",
             "The mean of these parts.",
             quotient("total.total_ns", "total.count"),
             priority=4,
         ),
-        DURATION("max_ns", "longest", "The longest of these parts.", "total.max_ns", priority=3),
+        kinds.DURATION(
+            "max_ns", "longest", "The longest of these parts.", "total.max_ns", priority=3
+        ),
     )
 
 
@@ -120,13 +111,13 @@ def stream_gaps_table(report: Report) -> Table[StreamGapsRow]:
         if part.count
     ]
     columns: tuple[Column[StreamGapsRow], ...] = (
-        TEXT("device", "device", "The device."),
-        TEXT("stream", "stream", "The stream of the op that ended the gap."),
-        TEXT("class", "class", "Why the device was idle.", "gap_class"),
-        TEXT("label", "label", "What the host did meanwhile, if the class is host_wait."),
-        COUNT("count", "gaps", "How many gaps.", "total.count"),
-        DURATION("total_ns", "total", "Their time.", "total.total_ns"),
-        DURATION("max_ns", "longest", "The longest.", "total.max_ns"),
+        kinds.TEXT("device", "device", "The device."),
+        kinds.TEXT("stream", "stream", "The stream of the op that ended the gap."),
+        kinds.TEXT("class", "class", "Why the device was idle.", "gap_class"),
+        kinds.TEXT("label", "label", "What the host did meanwhile, if the class is host_wait."),
+        kinds.COUNT("count", "gaps", "How many gaps.", "total.count"),
+        kinds.DURATION("total_ns", "total", "Their time.", "total.total_ns"),
+        kinds.DURATION("max_ns", "longest", "The longest.", "total.max_ns"),
     )
     return Table("classes", columns, rows)
 
@@ -147,17 +138,17 @@ def gap_groups_table(report: Report, most: int | None = None) -> Table[GapGroup]
 def gap_group_columns(idle_ns: int, names: ShortNames) -> tuple[Column[GapGroup], ...]:
     """The columns of groups of gaps; shares are of `idle_ns`, `names` has the ops around them."""
     return (
-        TEXT(
+        kinds.TEXT(
             "gap_class",
             "class",
             "Why the device was idle, and of host_wait what the host did for most of it.",
             text=group_cause,
         ),
-        COUNT("count", "gaps", "How many gaps.", priority=3),
-        DURATION("total_ns", "total", "Their time.", tone="strong"),
-        DURATION("mean_ns", "mean", "Their mean.", quotient("total_ns", "count"), priority=5),
-        DURATION("max_ns", "longest", "The longest of them.", priority=5),
-        PERCENT(
+        kinds.COUNT("count", "gaps", "How many gaps.", priority=3),
+        kinds.DURATION("total_ns", "total", "Their time.", tone="strong"),
+        kinds.DURATION("mean_ns", "mean", "Their mean.", quotient("total_ns", "count"), priority=5),
+        kinds.DURATION("max_ns", "longest", "The longest of them.", priority=5),
+        kinds.PERCENT(
             "idle_share",
             "of idle",
             "Their time ÷ the time of all gaps that are grouped.",
@@ -165,8 +156,8 @@ def gap_group_columns(idle_ns: int, names: ShortNames) -> tuple[Column[GapGroup]
             priority=2,
             bar=8,
         ),
-        RANGE("prev", "after", "The op before each gap.", cut=names.of, priority=4),
-        RANGE("next", "before", "The op that ended each gap.", cut=names.of, priority=1),
+        kinds.RANGE("prev", "after", "The op before each gap.", cut=names.of, priority=4),
+        kinds.RANGE("next", "before", "The op that ended each gap.", cut=names.of, priority=1),
     )
 
 
@@ -179,19 +170,21 @@ def gap_columns(
 ) -> tuple[Column[GapReport], ...]:
     """The columns of gaps; `names` has the ops around them, `causes` words their classes."""
     return (
-        TEXT(
+        kinds.TEXT(
             "gap_class",
             "class",
             "Why the device was idle: the class of the longest part, and how many parts follow.",
             text=causes,
             least=16,
         ),
-        DURATION("at_ns", "at", "When, after the device's first op.", priority=7),
-        DURATION("length_ns", "length", "How long.", tone="strong", least=7),
-        RANGE("prev", "after", "The op before the gap.", cut=names.of, least=20, priority=3),
-        RANGE("next", "before", "The op that ended the gap.", cut=names.of, least=20, priority=1),
+        kinds.DURATION("at_ns", "at", "When, after the device's first op.", priority=7),
+        kinds.DURATION("length_ns", "length", "How long.", tone="strong", least=7),
+        kinds.RANGE("prev", "after", "The op before the gap.", cut=names.of, least=20, priority=3),
+        kinds.RANGE(
+            "next", "before", "The op that ended the gap.", cut=names.of, least=20, priority=1
+        ),
         *_HOST,
-        TEXT(
+        kinds.TEXT(
             "device",
             "device",
             "The device.",
@@ -213,7 +206,7 @@ def host_words(gap: GapReport) -> str | None:
 
 
 _HOST: tuple[Column[GapReport], ...] = (
-    NAME(
+    kinds.NAME(
         "host",
         "host",
         "What the launching thread was in halfway through the longest part.",
@@ -221,8 +214,10 @@ _HOST: tuple[Column[GapReport], ...] = (
         least=14,
         priority=2,
     ),
-    RANGE("host.range", "host range", "The range that the launching thread was in.", priority=8),
-    RANGE(
+    kinds.RANGE(
+        "host.range", "host range", "The range that the launching thread was in.", priority=8
+    ),
+    kinds.RANGE(
         "range",
         "range",
         "The range of the op that ended the gap.",
@@ -230,8 +225,8 @@ _HOST: tuple[Column[GapReport], ...] = (
         priority=4,
         tone="dim",
     ),
-    TEXT("call", "launch call", "The call that launched that op.", priority=6, tone="dim"),
-    PLACE("step", "step", "Its step.", priority=5, tone="dim"),
+    kinds.TEXT("call", "launch call", "The call that launched that op.", priority=6, tone="dim"),
+    kinds.PLACE("step", "step", "Its step.", priority=5, tone="dim"),
 )
 
 
@@ -241,12 +236,12 @@ def interruptions_table(report: Report, most: int | None = None) -> Table[Interr
         "intervals",
         (
             device_column(report.devices),
-            DURATION("at_ns", "at", "When, after the device's first op."),
-            DURATION("ns", "interrupted", "For how much longer than usual."),
-            TEXT("cause", "cause", "The cause.", lambda row: row.cause.replace("_", " ")),
-            PLACE("step", "step", "The step, if it was in one.", priority=2),
-            CODE("call", "call", "The host call that took the time.", priority=3),
-            PROSE("evidence", "evidence", "How it differs from the other steps.", tone="dim"),
+            kinds.DURATION("at_ns", "at", "When, after the device's first op."),
+            kinds.DURATION("ns", "interrupted", "For how much longer than usual."),
+            kinds.TEXT("cause", "cause", "The cause.", lambda row: row.cause.replace("_", " ")),
+            kinds.PLACE("step", "step", "The step, if it was in one.", priority=2),
+            kinds.CODE("call", "call", "The host call that took the time.", priority=3),
+            kinds.PROSE("evidence", "evidence", "How it differs from the other steps.", tone="dim"),
         ),
         report.interruptions[:most],
         total=len(report.interruptions),

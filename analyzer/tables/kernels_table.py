@@ -9,26 +9,8 @@ from functools import partial
 from decodescope.analyzer.names.fitted_names import ShortNames
 from decodescope.analyzer.names.short_names import readable_kernel, short_name
 from decodescope.analyzer.schema.kernel_report import KernelReport, LaunchReport, Percentiles
-from decodescope.analyzer.tables.columns import (
-    BYTES,
-    COUNT,
-    DURATION,
-    EXTENT,
-    FLOPS_PER_S,
-    GIGABYTES_PER_S,
-    MICROSECONDS,
-    NAME,
-    NUMBER,
-    PERCENT,
-    PLACE,
-    RANGE,
-    TEXT,
-    Column,
-    Mark,
-    Table,
-    per_step,
-)
-from decodescope.analyzer.tables.figures import columns_of
+from decodescope.analyzer.tables import kinds
+from decodescope.analyzer.tables.columns import Column, Mark, Table, columns_of, per_step
 from decodescope.analyzer.text.formatting import UNKNOWN, extent_text
 
 # No short name is longer.
@@ -48,7 +30,7 @@ def kernels_table(
     time, and shares are of it. With `steps`, counts and times are means of so many steps."""
     rows = kernels[:most]
     names = ShortNames(kernel.name for kernel in rows)
-    name: Column[KernelReport] = RANGE(
+    name: Column[KernelReport] = kinds.RANGE(
         "name",
         "operator" if on_cpu else "kernel",
         "The kernel, by its short name.",
@@ -56,7 +38,7 @@ def kernels_table(
         sort=lambda kernel: short_name(kernel.name).lower(),
         least=28,
     )
-    short: Column[KernelReport] = TEXT(
+    short: Column[KernelReport] = kinds.TEXT(
         "short_name",
         "short name",
         "The short name of the kernel, whole.",
@@ -80,7 +62,9 @@ def _calls(
 ) -> tuple[Column[KernelReport], ...]:
     """How often kernels ran and for how long, in all or per step; the time that they are ranked by
     is first."""
-    count, time = (COUNT, DURATION) if steps is None else (NUMBER, MICROSECONDS)
+    count, time = (
+        (kinds.COUNT, kinds.DURATION) if steps is None else (kinds.NUMBER, kinds.MICROSECONDS)
+    )
     times: tuple[Column[KernelReport], ...] = (
         time(
             "total_ns",
@@ -113,7 +97,7 @@ def _calls(
         ),
         time("mean_ns", "mean", "The mean duration of a call.", priority=5),
         *(
-            PERCENT(
+            kinds.PERCENT(
                 key,
                 "share",
                 f"Its part of the {times} of all kernels.",
@@ -131,34 +115,34 @@ def _calls(
 
 
 _ROOFLINE: tuple[Column[KernelReport], ...] = (
-    GIGABYTES_PER_S(
+    kinds.GIGABYTES_PER_S(
         "roofline.bytes_per_s",
         "",
         "The bytes that its calls must move ÷ their durations.",
         priority=4,
     ),
-    FLOPS_PER_S(
+    kinds.FLOPS_PER_S(
         "roofline.flops_per_s",
         "FLOP/s",
         "The FLOPs that its calls must do ÷ their durations.",
         priority=12,
     ),
-    PERCENT(
+    kinds.PERCENT(
         "roofline.share_of_limit",
         "of limit",
         "The least time for its bytes and FLOPs at the device's peaks ÷ its duration.",
         priority=3,
     ),
-    TEXT(
+    kinds.TEXT(
         "roofline.limit",
         "bound",
         "Which takes longer at the peaks: the bytes (memory) or the FLOPs (compute).",
         priority=7,
     ),
-    COUNT("roofline.calls", "of calls", "Calls with known bytes and FLOPs.", csv_only=True),
-    DURATION("roofline.total_ns", "for", "The durations of those calls.", csv_only=True),
-    BYTES("roofline.bytes", "bytes", "The bytes that they must move.", csv_only=True),
-    NUMBER("roofline.flops", "FLOPs", "The FLOPs that they must do.", csv_only=True),
+    kinds.COUNT("roofline.calls", "of calls", "Calls with known bytes and FLOPs.", csv_only=True),
+    kinds.DURATION("roofline.total_ns", "for", "The durations of those calls.", csv_only=True),
+    kinds.BYTES("roofline.bytes", "bytes", "The bytes that they must move.", csv_only=True),
+    kinds.NUMBER("roofline.flops", "FLOPs", "The FLOPs that they must do.", csv_only=True),
 )
 
 
@@ -181,7 +165,7 @@ def _blocks(kernel: KernelReport) -> int | None:
 
 _SHAPE: tuple[Column[KernelReport], ...] = columns_of(
     "shape",
-    EXTENT(
+    kinds.EXTENT(
         "grid",
         "grid",
         "The launch grid of most calls, in blocks, and how many other launch shapes there are.",
@@ -189,10 +173,12 @@ _SHAPE: tuple[Column[KernelReport], ...] = columns_of(
         sort=_blocks,
         priority=10,
     ),
-    COUNT("registers_per_thread", "regs", "Registers of a thread.", priority=11),
-    EXTENT("block", "block", "The launch block of most calls, in threads.", csv_only=True),
-    BYTES("shared_memory_bytes", "shared memory", "The shared memory of a block.", csv_only=True),
-    COUNT("shapes", "shapes", "How many launch shapes it has.", "shapes", csv_only=True),
+    kinds.COUNT("registers_per_thread", "regs", "Registers of a thread.", priority=11),
+    kinds.EXTENT("block", "block", "The launch block of most calls, in threads.", csv_only=True),
+    kinds.BYTES(
+        "shared_memory_bytes", "shared memory", "The shared memory of a block.", csv_only=True
+    ),
+    kinds.COUNT("shapes", "shapes", "How many launch shapes it has.", "shapes", csv_only=True),
 )
 
 
@@ -218,23 +204,27 @@ class LaunchRow:
 def launch_columns(*, several_devices: bool, overlapping: bool) -> tuple[Column[LaunchRow], ...]:
     return (
         _AT("at_ns", "at", "When, after the first op of the trace.", first="up"),
-        PLACE("step", "step", "Its step.", priority=2),
-        MICROSECONDS("length_ns", "took", "Its duration."),
-        MICROSECONDS(
+        kinds.PLACE("step", "step", "Its step.", priority=2),
+        kinds.MICROSECONDS("length_ns", "took", "Its duration."),
+        kinds.MICROSECONDS(
             "attributed_ns",
             "attributed",
             "Attributed time: shared with the kernels that run at once.",
             priority=5 if overlapping else 8,
         ),
-        MICROSECONDS("gap_ns", "gap before", "The gap of the device that it ended.", priority=1),
-        MICROSECONDS("queue_ns", "queued", "From its launch call's end to its start.", priority=4),
-        MICROSECONDS(
+        kinds.MICROSECONDS(
+            "gap_ns", "gap before", "The gap of the device that it ended.", priority=1
+        ),
+        kinds.MICROSECONDS(
+            "queue_ns", "queued", "From its launch call's end to its start.", priority=4
+        ),
+        kinds.MICROSECONDS(
             "latency_ns", "call to start", "From its launch call's start to its start.", priority=6
         ),
-        PLACE("device", "device", "The device.", priority=3, shown=several_devices),
-        PLACE("stream", "stream", "The stream.", priority=9),
-        EXTENT("grid", "grid", "The launch grid in blocks.", priority=7),
-        NAME(
+        kinds.PLACE("device", "device", "The device.", priority=3, shown=several_devices),
+        kinds.PLACE("stream", "stream", "The stream.", priority=9),
+        kinds.EXTENT("grid", "grid", "The launch grid in blocks.", priority=7),
+        kinds.NAME(
             "range",
             "range",
             "The range, without what all launches of the kernel have in common.",
@@ -261,8 +251,8 @@ def launch_times_table(launches: LaunchReport) -> Table[Distribution]:
         Distribution("call to start", launches.launch_latency_ns),
     )
     name = "Of the call, from its end, or from its start to the op's start."
-    least: Column[Distribution] = DURATION("times.min", "min", "The shortest.")
-    return Table("times", (TEXT("name", "time", name), least, *PERCENTILES), rows)
+    least: Column[Distribution] = kinds.DURATION("times.min", "min", "The shortest.")
+    return Table("times", (kinds.TEXT("name", "time", name), least, *PERCENTILES), rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,12 +271,12 @@ def launch_apis_table(launches: LaunchReport) -> Table[LaunchApiRow]:
 
 
 PERCENTILES: tuple[Column[Distribution], ...] = (
-    DURATION("times.p50", "p50", "The median."),
-    DURATION("times.p90", "p90", "90 % are at most that long."),
-    DURATION("times.p99", "p99", "99 % are at most that long."),
-    DURATION("times.max", "max", "The longest."),
+    kinds.DURATION("times.p50", "p50", "The median."),
+    kinds.DURATION("times.p90", "p90", "90 % are at most that long."),
+    kinds.DURATION("times.p99", "p99", "99 % are at most that long."),
+    kinds.DURATION("times.max", "max", "The longest."),
 )
 _APIS: tuple[Column[LaunchApiRow], ...] = (
-    TEXT("name", "launched by", "The function of the API."),
-    COUNT("calls", "calls", "How often it put work on a device."),
+    kinds.TEXT("name", "launched by", "The function of the API."),
+    kinds.COUNT("calls", "calls", "How often it put work on a device."),
 )

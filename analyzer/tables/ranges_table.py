@@ -12,18 +12,8 @@ from decodescope.analyzer.attribution.range_tree import OWN_OPS, folded_name
 from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.schema.report import GAP_CLASSES, RangeReport, Report
 from decodescope.analyzer.schema.step_report import Confidence
-from decodescope.analyzer.tables.columns import (
-    COUNT,
-    DETAIL,
-    NUMBER,
-    PERCENT,
-    RANGE,
-    TEXT,
-    Column,
-    Table,
-    per_step,
-)
-from decodescope.analyzer.tables.figures import columns_of
+from decodescope.analyzer.tables import kinds
+from decodescope.analyzer.tables.columns import DETAIL, Column, Table, columns_of, per_step
 from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.vocabulary.words import ops_word
 
@@ -189,7 +179,7 @@ def table_of_lines(
 
 
 def _columns(report: Report, folded: bool, steps: int | None) -> tuple[Column[RangeLine], ...]:
-    attributed, count = report.overlapping, COUNT if steps is None else NUMBER
+    attributed, count = report.overlapping, kinds.COUNT if steps is None else kinds.NUMBER
     times: tuple[Column[RangeLine], ...] = (
         _TIME(
             "attributed_ns",
@@ -213,7 +203,7 @@ def _columns(report: Report, folded: bool, steps: int | None) -> tuple[Column[Ra
     )
     return columns_of(
         "range",
-        RANGE(
+        kinds.RANGE(
             "path",
             "range",
             "The range; ranges that differ only in their numbers may be one row.",
@@ -250,7 +240,7 @@ def _most_idle_class(line: RangeLine) -> str | None:
     return max(gaps, key=lambda name: gaps[name]) if any(gaps.values()) else None
 
 
-_SHARE: Column[RangeLine] = PERCENT(
+_SHARE: Column[RangeLine] = kinds.PERCENT(
     "share", "share", "Its time ÷ the busy time of the step.", "share", priority=1
 )
 
@@ -265,7 +255,7 @@ def _folded(steps: int | None) -> tuple[Column[RangeLine], ...]:
             priority=1,
             tone="dim",
         ),
-        PERCENT(
+        kinds.PERCENT(
             "spread",
             "spread",
             "(Longest - shortest of them) ÷ mean.",
@@ -277,7 +267,7 @@ def _folded(steps: int | None) -> tuple[Column[RangeLine], ...]:
 
 
 _CONFIDENCE: tuple[Column[RangeLine], ...] = (
-    TEXT(
+    kinds.TEXT(
         "confidence",
         "confidence",
         "Whether its ops are known exactly, and which share of a graph's replay is.",
@@ -286,13 +276,15 @@ _CONFIDENCE: tuple[Column[RangeLine], ...] = (
         priority=3,
         tone=lambda line: "dim" if line.range.confidence == "exact" else "warn",
     ),
-    TEXT(
+    kinds.TEXT(
         "most_idle_class",
         "most idle",
         "The class of most of its idle time.",
         _most_idle_class,
         priority=DETAIL + 1,
     ),
-    TEXT("kind", "kind", "A range, an operator, or an inferred range.", csv_only=True),
-    PERCENT("matched", "matched", "The share of a graph's replay that is known.", csv_only=True),
+    kinds.TEXT("kind", "kind", "A range, an operator, or an inferred range.", csv_only=True),
+    kinds.PERCENT(
+        "matched", "matched", "The share of a graph's replay that is known.", csv_only=True
+    ),
 )

@@ -1,15 +1,8 @@
 """Servers that run already, as a table: what they say of themselves, and the whole group."""
 
 from decodescope.analyzer.schema.ranks_report import ServerFigures
-from decodescope.analyzer.tables.columns import (
-    MILLISECONDS,
-    NAME,
-    NUMBER,
-    PERCENT,
-    RATE,
-    Column,
-    Table,
-)
+from decodescope.analyzer.tables import kinds
+from decodescope.analyzer.tables.columns import Column, Table
 
 
 def servers_table(group: ServerFigures) -> Table[ServerFigures]:
@@ -27,32 +20,32 @@ def _ns(seconds: float | None) -> float | None:
 
 
 _SERVERS: tuple[Column[ServerFigures], ...] = (
-    NAME(
+    kinds.NAME(
         "name",
         "server",
         "Its address, and why it does not answer.",
         text=lambda row: ": ".join(filter(None, (row.name, _why(row)))),
         least=16,
     ),
-    RATE("generated_per_s", "tok/s", "Generated tokens a second."),
-    NUMBER("running", "running", "Requests that run.", priority=1),
-    NUMBER("waiting", "waiting", "Requests that wait.", priority=2),
-    PERCENT("kv_fill", "KV", "The filled share of the KV cache.", priority=3),
-    MILLISECONDS(
+    kinds.RATE("generated_per_s", "tok/s", "Generated tokens a second."),
+    kinds.NUMBER("running", "running", "Requests that run.", priority=1),
+    kinds.NUMBER("waiting", "waiting", "Requests that wait.", priority=2),
+    kinds.PERCENT("kv_fill", "KV", "The filled share of the KV cache.", priority=3),
+    kinds.MILLISECONDS(
         "inter_token_p50_s",
         "p50",
         "The time between two tokens of a request: its median.",
         lambda row: _ns(row.inter_token_p50_s),
         priority=4,
     ),
-    MILLISECONDS(
+    kinds.MILLISECONDS(
         "inter_token_p99_s",
         "p99",
         "99 % of these times are at most that long.",
         lambda row: _ns(row.inter_token_p99_s),
         priority=5,
     ),
-    RATE("prompt_per_s", "prefill", "Prompt tokens a second.", priority=6),
+    kinds.RATE("prompt_per_s", "prefill", "Prompt tokens a second.", priority=6),
 )
 
 

@@ -8,20 +8,8 @@ from operator import attrgetter
 
 from decodescope.analyzer.comparing.sides import Side
 from decodescope.analyzer.schema.comparison_report import DiffAnswer, Pair, SpeedRatio
-from decodescope.analyzer.tables.columns import (
-    COUNT,
-    MILLISECONDS,
-    NAME,
-    NUMBER,
-    PERCENT,
-    RATE,
-    RATIO,
-    TEXT,
-    Column,
-    Table,
-    Tone,
-    known,
-)
+from decodescope.analyzer.tables import kinds
+from decodescope.analyzer.tables.columns import Column, Table, Tone
 from decodescope.analyzer.text.formatting import (
     UNKNOWN,
     accuracy_figure,
@@ -44,7 +32,7 @@ def _small(digits: int) -> Callable[[float | None], str]:
 _FILE_CELLS = 24
 _SMALL = partial(Column, _small(3))
 _PERPLEXITY = partial(Column, _small(4))
-_PERPLEXITY_RATIO = partial(Column, known("{:.4f}".format))
+_PERPLEXITY_RATIO = partial(Column, kinds.known("{:.4f}".format))
 
 
 def _scored(column: Column[Side]) -> Column[Side]:
@@ -58,7 +46,7 @@ def _scored(column: Column[Side]) -> Column[Side]:
     return replace(column, text=text)
 
 
-_VERDICT = partial(Column, known(verdict_words), number=False)
+_VERDICT = partial(Column, kinds.known(verdict_words), number=False)
 
 
 def sides_table(sides: Sequence[Side]) -> Table[Side]:
@@ -108,8 +96,8 @@ def _ratio_columns(key: str, title: str, of: str, over: str) -> tuple[Column[Sid
 
     value = f"{key}.value" if key == "ratio" else f"{key}.ratio"
     return (
-        RATIO(key, title, of, value, tone=tone),
-        RATIO(
+        kinds.RATIO(key, title, of, value, tone=tone),
+        kinds.RATIO(
             f"{key}.interval",
             "95 % of ratio",
             f"A bootstrap interval of the ratio over the {over}.",
@@ -123,14 +111,14 @@ def _ratio_columns(key: str, title: str, of: str, over: str) -> tuple[Column[Sid
 
 
 _SPEED: tuple[Column[Side], ...] = (
-    NAME(
+    kinds.NAME(
         "name",
         "variant",
         "The variant, or the trace.",
         text=lambda side: f"{side.name}  {side.about}" if side.about else side.name,
         tone="strong",
     ),
-    RATE(
+    kinds.RATE(
         "tokens_per_s",
         "tokens/s",
         "Tokens of all sequences a second, without a profiler where that was timed.",
@@ -138,7 +126,7 @@ _SPEED: tuple[Column[Side], ...] = (
         text=lambda side: "interpreted" if side.interpreted else rate(side.tokens_per_s),
         tone="strong",
     ),
-    RATE(
+    kinds.RATE(
         "interval",
         "95 % interval",
         "A bootstrap interval of their mean over the rounds.",
@@ -168,7 +156,7 @@ _ERROR: tuple[Column[Side], ...] = (
         )
     ),
     _scored(
-        PERCENT(
+        kinds.PERCENT(
             "accuracy.top1_agreement",
             "top-1",
             "How often the most likely token is the reference's (95 %).",
@@ -197,42 +185,44 @@ _BEATEN_BY: tuple[Column[Side], ...] = (
     ),
 )
 _STEP: tuple[Column[Side], ...] = (
-    MILLISECONDS(
+    kinds.MILLISECONDS(
         "step_ns",
         "step",
         "The time of a step that the rates mean, of a trace its step time.",
         priority=3,
     ),
-    RATE(
+    kinds.RATE(
         "live.tokens_per_s",
         "live tokens/s",
         "Of a recording, the rate that the run reported last before its window.",
         priority=3,
     ),
-    MILLISECONDS("live.step_p50_ns", "p50", "The median step time then.", priority=3),
-    MILLISECONDS("live.step_p99_ns", "p99", "Of 100 steps the longest then.", priority=9),
-    NUMBER("launches", "launches", "Launch calls of a profiled step.", priority=9),
-    NUMBER("gpu_ops", "GPU ops", "GPU ops of a profiled step.", priority=11),
-    PERCENT("idle", "idle", "Idle ÷ window of the profiled steps.", priority=5),
-    PERCENT("mbu", "MBU", "Bytes a step must read ÷ its time ÷ the peak.", priority=10),
-    COUNT("rounds", "rounds", "How many were measured.", priority=12),
+    kinds.MILLISECONDS("live.step_p50_ns", "p50", "The median step time then.", priority=3),
+    kinds.MILLISECONDS("live.step_p99_ns", "p99", "Of 100 steps the longest then.", priority=9),
+    kinds.NUMBER("launches", "launches", "Launch calls of a profiled step.", priority=9),
+    kinds.NUMBER("gpu_ops", "GPU ops", "GPU ops of a profiled step.", priority=11),
+    kinds.PERCENT("idle", "idle", "Idle ÷ window of the profiled steps.", priority=5),
+    kinds.PERCENT("mbu", "MBU", "Bytes a step must read ÷ its time ÷ the peak.", priority=10),
+    kinds.COUNT("rounds", "rounds", "How many were measured.", priority=12),
 )
 
 
 def speed_table(pairs: Sequence[Pair]) -> Table[Pair]:
     columns: tuple[Column[Pair], ...] = (
-        TEXT("pair", "other ÷ base", "The two sides.", lambda pair: f"{pair.other} ÷ {pair.base}"),
-        RATIO(
+        kinds.TEXT(
+            "pair", "other ÷ base", "The two sides.", lambda pair: f"{pair.other} ÷ {pair.base}"
+        ),
+        kinds.RATIO(
             "speed.value", "ratio", "tokens/s of the other side ÷ those of the base.", always=True
         ),
-        RATIO(
+        kinds.RATIO(
             "speed.interval",
             "95 % interval",
             "A bootstrap interval over the rounds.",
             text=lambda pair: _ratio_interval(pair.speed),
             always=True,
         ),
-        TEXT(
+        kinds.TEXT(
             "speed.verdict",
             "verdict",
             "What the interval shows.",

@@ -8,16 +8,8 @@ from msgspec.structs import replace
 
 from decodescope.analyzer.schema.report import GAP_CLASSES, Report, StepReport
 from decodescope.analyzer.schema.step_report import StepKindReport
-from decodescope.analyzer.tables.columns import (
-    COUNT,
-    DETAIL,
-    DURATION,
-    NAME,
-    PLACE,
-    TEXT,
-    Column,
-    Table,
-)
+from decodescope.analyzer.tables import kinds
+from decodescope.analyzer.tables.columns import DETAIL, Column, Table
 from decodescope.analyzer.vocabulary.words import counted_steps, ops_word, step_sizes
 
 # The step with the median time, as a row above all steps.
@@ -49,10 +41,10 @@ def steps_table(
         "steps",
         (
             *_STEP,
-            DURATION("over_ns", "over limit", "Its time less its limit.", over_ns),
+            kinds.DURATION("over_ns", "over limit", "Its time less its limit.", over_ns),
             *_TIMES,
-            COUNT("gpu_ops", ops_word(report), "The ops that they launched.", priority=3),
-            NAME(
+            kinds.COUNT("gpu_ops", ops_word(report), "The ops that they launched.", priority=3),
+            kinds.NAME(
                 "name",
                 "marker",
                 "The range or frame that marks the step.",
@@ -82,39 +74,41 @@ def step_kinds_table(report: Report, most: int) -> Table[StepKindReport]:
     return Table(
         "kinds of steps",
         (
-            TEXT(
+            kinds.TEXT(
                 "kind",
                 "kind",
                 "Decode, prefill, both in one step (mixed), draft or verify.",
                 text=lambda row: row.kind if row.steps else "no step",
             ),
-            COUNT("steps", "steps", "How many."),
-            COUNT(
+            kinds.COUNT("steps", "steps", "How many."),
+            kinds.COUNT(
                 "batch",
                 "batch",
                 "Requests of a step; “given”: as --batch says.",
                 text=lambda row: step_sizes(row, report)[0],
                 always=True,
             ),
-            COUNT(
+            kinds.COUNT(
                 "query_tokens",
                 "tokens computed",
                 "The tokens that a step computes, by the median.",
                 priority=1,
                 always=True,
             ),
-            COUNT(
+            kinds.COUNT(
                 "kv_tokens",
                 "KV tokens",
                 "The KV lengths of all requests, by the median; “given”: as --context says.",
                 text=lambda row: step_sizes(row, report)[1],
                 always=True,
             ),
-            DURATION("min_ns", "min", "The shortest time of such a step.", priority=4),
-            DURATION("median_ns", "median step", "The median time of such a step."),
-            DURATION("p99_ns", "p99", "99 % take at most that long.", priority=3),
-            COUNT("gpu_ops", ops_word(report), "The ops of all of them.", priority=5),
-            DURATION("attributed_ns", "busy", "The attributed time of these ops.", priority=2),
+            kinds.DURATION("min_ns", "min", "The shortest time of such a step.", priority=4),
+            kinds.DURATION("median_ns", "median step", "The median time of such a step."),
+            kinds.DURATION("p99_ns", "p99", "99 % take at most that long.", priority=3),
+            kinds.COUNT("gpu_ops", ops_word(report), "The ops of all of them.", priority=5),
+            kinds.DURATION(
+                "attributed_ns", "busy", "The attributed time of these ops.", priority=2
+            ),
         ),
         rows,
         total=len(report.step_kinds) + (outside_ops > 0),
@@ -122,42 +116,44 @@ def step_kinds_table(report: Report, most: int) -> Table[StepKindReport]:
 
 
 _STEP: tuple[Column[StepReport], ...] = (
-    PLACE(
+    kinds.PLACE(
         "index",
         "step",
         "The step's number.",
         text=lambda step: "median" if step.index == MEDIAN else f"{step.index}",
     ),
-    TEXT("kind", "kind", "Decode, prefill, both in one step (mixed), draft or verify."),
-    COUNT("batch", "batch", "Requests of the step.", priority=3),
-    COUNT("kv_tokens", "KV tokens", "The KV lengths of all requests.", priority=4),
-    DURATION(
+    kinds.TEXT("kind", "kind", "Decode, prefill, both in one step (mixed), draft or verify."),
+    kinds.COUNT("batch", "batch", "Requests of the step.", priority=3),
+    kinds.COUNT("kv_tokens", "KV tokens", "The KV lengths of all requests.", priority=4),
+    kinds.DURATION(
         "time_ns", "time", "From its first op to that of the next step, without interruptions."
     ),
 )
 _TIMES: tuple[Column[StepReport], ...] = (
-    DURATION(
+    kinds.DURATION(
         "interrupted_ns",
         "interrupted",
         "Interruptions, which are not in its time.",
         lambda step: step.interrupted_ns or None,
     ),
-    DURATION("host_ns", "host", "The length of the host's marker.", priority=6),
-    DURATION("gpu_span_ns", "span", "From its first op to the end of its last one.", priority=7),
-    DURATION(
+    kinds.DURATION("host_ns", "host", "The length of the host's marker.", priority=6),
+    kinds.DURATION(
+        "gpu_span_ns", "span", "From its first op to the end of its last one.", priority=7
+    ),
+    kinds.DURATION(
         "busy_ns",
         "busy",
         "The time of the span in which any op ran.",
         lambda step: step.busy_ns if step.gpu_ops else None,
         priority=2,
     ),
-    DURATION("idle_ns", "idle", "The rest of the span.", priority=1),
-    COUNT("launch_calls", "launches", "Calls that put work on a device.", priority=2),
+    kinds.DURATION("idle_ns", "idle", "The rest of the span.", priority=1),
+    kinds.COUNT("launch_calls", "launches", "Calls that put work on a device.", priority=2),
 )
 
 
 def _class_column(name: str) -> Column[StepReport]:
-    return DURATION(
+    return kinds.DURATION(
         f"gaps.{name}",
         name,
         f"The idle time of the class {name}.",

@@ -10,8 +10,8 @@ from decodescope.analyzer.schema.communication_report import (
     SkewReport,
     StepSkew,
 )
-from decodescope.analyzer.tables.columns import DURATION, NAME, PERCENT, PLACE, TEXT, Column, Table
-from decodescope.analyzer.tables.figures import columns_of, quotient
+from decodescope.analyzer.tables import kinds
+from decodescope.analyzer.tables.columns import Column, Table, columns_of, quotient
 from decodescope.analyzer.tables.kernels_table import PERCENTILES, Distribution
 from decodescope.analyzer.text.formatting import UNKNOWN
 
@@ -42,7 +42,7 @@ def waiting_table(
     """One row for each rank, with its file where `files` has it."""
     straggler = communication.straggler.rank if communication.straggler is not None else None
     files, member = files or {}, communication.member
-    rank: Column[WaitingRow] = PLACE(
+    rank: Column[WaitingRow] = kinds.PLACE(
         "rank",
         member,
         f"The {member}; the straggler stands out.",
@@ -70,7 +70,7 @@ def _side(row: WaitingRow) -> str:
     return row.file.side if row.file is not None else ""
 
 
-_CHOICE: Column[WaitingRow] = TEXT(
+_CHOICE: Column[WaitingRow] = kinds.TEXT(
     "chosen",
     "choose",
     "The side of a comparison that its file is on.",
@@ -83,8 +83,8 @@ _CHOICE: Column[WaitingRow] = TEXT(
     tone=lambda row: "key" if _side(row) else "plain",
 )
 _FILE: tuple[Column[WaitingRow], ...] = (
-    NAME("file", "file", "Its file.", "file.name", priority=6, tone="dim"),
-    PERCENT(
+    kinds.NAME("file", "file", "Its file.", "file.name", priority=6, tone="dim"),
+    kinds.PERCENT(
         "communication_share",
         "comm",
         "Communication ÷ window.",
@@ -95,43 +95,43 @@ _FILE: tuple[Column[WaitingRow], ...] = (
 )
 _TIMES: tuple[Column[WaitingRow], ...] = columns_of(
     "rank",
-    DURATION("transfer_ns", "transfer", "The time in which any collective transferred."),
-    DURATION("wait_ns", "wait", "The time in which all its communicating ops waited."),
-    DURATION(
+    kinds.DURATION("transfer_ns", "transfer", "The time in which any collective transferred."),
+    kinds.DURATION("wait_ns", "wait", "The time in which all its communicating ops waited."),
+    kinds.DURATION(
         "unsplit_ns",
         "not split",
         "Communication whose wait is not known.",
         lambda row: row.rank.unsplit_ns or None,
         priority=10,
     ),
-    DURATION(
+    kinds.DURATION(
         "exposed_transfer_ns",
         "exposed transfer",
         "The part of transfer in which no other op ran.",
         _matched("exposed_transfer_ns"),
         priority=5,
     ),
-    DURATION(
+    kinds.DURATION(
         "exposed_wait_ns",
         "exposed wait",
         "The part of wait in which no other op ran.",
         _matched("exposed_wait_ns"),
         priority=4,
     ),
-    PERCENT(
+    kinds.PERCENT(
         "last_share",
         "last in",
         "The share of the matched collectives that it entered last.",
         quotient("rank.last_entries", "rank.collectives"),
         tone=lambda row: "bad" if row.straggles else "plain",
     ),
-    DURATION(
+    kinds.DURATION(
         "lateness_ns.p50",
         "late p50",
         "How long after the first one it entered, by the median.",
         priority=7,
     ),
-    DURATION(
+    kinds.DURATION(
         "caused_wait_ns",
         "others waited",
         "How long the others waited for it.",
@@ -149,7 +149,7 @@ def spreads_table(skew: SkewReport) -> Table[Distribution]:
         Distribution("durations", skew.duration_spread_ns),
     )
     name = "Of starts and ends; of durations, max - min."
-    return Table("spreads", (TEXT("name", "last - first", name), *PERCENTILES), rows)
+    return Table("spreads", (kinds.TEXT("name", "last - first", name), *PERCENTILES), rows)
 
 
 def skew_table(skew: SkewReport, member: str, most: int | None = None) -> Table[StepSkew]:
@@ -162,7 +162,7 @@ def skew_table(skew: SkewReport, member: str, most: int | None = None) -> Table[
         "steps",
         (
             *_SKEW,
-            NAME(
+            kinds.NAME(
                 "last_to_start",
                 "last to start",
                 "Which one starts it last.",
@@ -170,7 +170,7 @@ def skew_table(skew: SkewReport, member: str, most: int | None = None) -> Table[
                 least=8,
                 priority=1,
             ),
-            TEXT(
+            kinds.TEXT(
                 "last_to_end",
                 "last to end",
                 "Which one ends it last.",
@@ -189,8 +189,10 @@ def _widest(step: StepSkew) -> tuple[int, int, int]:
 
 
 _SKEW: tuple[Column[StepSkew], ...] = (
-    PLACE("index", "step", "The step."),
-    DURATION("start_spread_ns", "starts", "The last start minus the first."),
-    DURATION("end_spread_ns", "ends", "The last end minus the first.", priority=2),
-    DURATION("duration_spread_ns", "durations", "The longest minus the shortest.", priority=3),
+    kinds.PLACE("index", "step", "The step."),
+    kinds.DURATION("start_spread_ns", "starts", "The last start minus the first."),
+    kinds.DURATION("end_spread_ns", "ends", "The last end minus the first.", priority=2),
+    kinds.DURATION(
+        "duration_spread_ns", "durations", "The longest minus the shortest.", priority=3
+    ),
 )

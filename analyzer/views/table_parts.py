@@ -12,8 +12,9 @@ from rich.text import Text
 
 from decodescope.analyzer.names.fitted_names import told_apart
 from decodescope.analyzer.schema.answer import Answer
+from decodescope.analyzer.tables import kinds
 from decodescope.analyzer.tables.answer_table import answer_table
-from decodescope.analyzer.tables.columns import TEXT, Column, Row, Table, Tone, kept_with_details
+from decodescope.analyzer.tables.columns import Column, Row, Table, Tone, kept_with_details
 from decodescope.analyzer.vocabulary.answer_words import AnswerLines
 
 MIN_WIDTH = 60
@@ -143,7 +144,9 @@ def _fitting(columns: Sequence[Column[Row]], natural: Sequence[int], width: int)
 def _bars(table: Table[Row]) -> list[Column[Row]]:
     """A bar of each share that has one, dropped before anything else."""
     return [
-        TEXT(f"{column.key} bar", "", column.help, text=partial(table.bar, column), priority=99)
+        kinds.TEXT(
+            f"{column.key} bar", "", column.help, text=partial(table.bar, column), priority=99
+        )
         for column in table.shown()
         if column.bar
     ]

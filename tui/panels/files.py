@@ -11,7 +11,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
-from decodescope.analyzer.tables.columns import BYTES, NAME, PLACE, TEXT, Column, Table, Tone
+from decodescope.analyzer.tables import kinds
+from decodescope.analyzer.tables.columns import Column, Table, Tone
 from decodescope.analyzer.text.formatting import bytes_size
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import commands_of
@@ -206,7 +207,7 @@ def _columns(shelf: Shelf) -> tuple[Column[FileEntry], ...]:
         return tones.get(_health(shelf, entry), "warn")
 
     return (
-        NAME(
+        kinds.NAME(
             "name",
             "file",
             "The file; “*” marks those to open together.",
@@ -216,7 +217,7 @@ def _columns(shelf: Shelf) -> tuple[Column[FileEntry], ...]:
             tone=name_tone,
         ),
         *_PLACES,
-        TEXT(
+        kinds.TEXT(
             "health",
             "health",
             "The trace health, once it was read.",
@@ -232,7 +233,7 @@ def _dull(entry: FileEntry) -> Tone:
 
 
 _PLACES: tuple[Column[FileEntry], ...] = (
-    TEXT(
+    kinds.TEXT(
         "place",
         "from",
         "Where it is, if not in the folder.",
@@ -240,8 +241,8 @@ _PLACES: tuple[Column[FileEntry], ...] = (
         priority=4,
         tone="dim",
     ),
-    TEXT("kind", "kind", "What it is.", priority=1, tone=_dull),
-    TEXT(
+    kinds.TEXT("kind", "kind", "What it is.", priority=1, tone=_dull),
+    kinds.TEXT(
         "variant",
         "variant",
         "The variant that it recorded.",
@@ -250,7 +251,7 @@ _PLACES: tuple[Column[FileEntry], ...] = (
         priority=6,
         tone="dim",
     ),
-    BYTES(
+    kinds.BYTES(
         "size_bytes",
         "size",
         "Its size.",
@@ -258,7 +259,7 @@ _PLACES: tuple[Column[FileEntry], ...] = (
         priority=3,
         always=True,
     ),
-    PLACE(
+    kinds.PLACE(
         "modified_s",
         "modified",
         "When it was written.",

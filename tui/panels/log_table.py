@@ -3,7 +3,8 @@
 from collections.abc import Hashable
 from operator import attrgetter
 
-from decodescope.analyzer.tables.columns import NAME, TEXT, Column, Table, Tone
+from decodescope.analyzer.tables import kinds
+from decodescope.analyzer.tables.columns import Column, Table, Tone
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.notices import Level, LogLine
@@ -99,7 +100,7 @@ def _tone(line: LogLine) -> Tone:
 
 
 _COLUMNS: tuple[Column[LogLine], ...] = (
-    TEXT(
+    kinds.TEXT(
         "time",
         "time",
         "When it was written.",
@@ -107,7 +108,7 @@ _COLUMNS: tuple[Column[LogLine], ...] = (
         priority=2,
         tone="dim",
     ),
-    TEXT(
+    kinds.TEXT(
         "level",
         "level",
         "Info, warning or error.",
@@ -115,8 +116,8 @@ _COLUMNS: tuple[Column[LogLine], ...] = (
         priority=1,
         tone=_tone,
     ),
-    TEXT("source", "source", "What wrote it.", _source, priority=3, tone="dim"),
-    NAME(
+    kinds.TEXT("source", "source", "What wrote it.", _source, priority=3, tone="dim"),
+    kinds.NAME(
         "text",
         "text",
         "What was written.",

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from decodescope.analyzer.reports.step_figures import communication_fraction
 from decodescope.analyzer.schema.ranks_report import RanksReport
-from decodescope.analyzer.tables.columns import COUNT, NAME, RATE, TEXT, Column, Table, Tone
+from decodescope.analyzer.tables import kinds
+from decodescope.analyzer.tables.columns import Column, Table, Tone
 from decodescope.analyzer.tables.waiting_table import RankFile, waiting_table
 from decodescope.analyzer.text.formatting import UNKNOWN, rate
 from decodescope.tui.commands import commands_of
@@ -90,7 +91,7 @@ def _dull(candidate: Candidate) -> Tone:
 
 def _candidate_columns(noun: str) -> tuple[Column[Candidate], ...]:
     return (
-        TEXT(
+        kinds.TEXT(
             "chosen",
             "choose",
             "Whether it is compared, and on which side.",
@@ -100,7 +101,7 @@ def _candidate_columns(noun: str) -> tuple[Column[Candidate], ...]:
             least=6,
             tone=lambda candidate: "key" if candidate.side else _dull(candidate),
         ),
-        NAME(
+        kinds.NAME(
             "name",
             noun,
             "What can be compared, or why it cannot.",
@@ -128,7 +129,7 @@ def _run_columns(state: ComparisonState) -> tuple[Column[Candidate], ...]:
         return "waits" if waits else ""
 
     return (
-        COUNT(
+        kinds.COUNT(
             "runs",
             "runs",
             "The complete runs.",
@@ -136,7 +137,7 @@ def _run_columns(state: ComparisonState) -> tuple[Column[Candidate], ...]:
             text=lambda candidate: f"{len(runs(candidate)) or ''}",
             priority=1,
         ),
-        RATE(
+        kinds.RATE(
             "tokens_per_s",
             "last tokens/s",
             "The rate of the last one.",
@@ -145,7 +146,7 @@ def _run_columns(state: ComparisonState) -> tuple[Column[Candidate], ...]:
             priority=2,
             always=True,
         ),
-        TEXT(
+        kinds.TEXT(
             "now",
             "now",
             "Whether it is measured now.",
