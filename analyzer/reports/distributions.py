@@ -33,13 +33,8 @@ def total_of(lengths_ns: Int64s) -> GapTotal:
 
 def shared_bounds(histograms: Sequence[Buckets]) -> list[int]:
     """All powers of two from the smallest to the largest bound that occurs; empty without any."""
-    occupied = [bound for buckets in histograms for bound, _ in buckets]
-    if not occupied:
-        return []
-    bounds = [min(occupied)]
-    while bounds[-1] < max(occupied):
-        bounds.append(bounds[-1] * 2)
-    return bounds
+    occupied = [bound.bit_length() for buckets in histograms for bound, _ in buckets]
+    return [1 << (bits - 1) for bits in range(min(occupied), max(occupied) + 1)] if occupied else []
 
 
 def percentiles(values_ns: Int64s) -> Percentiles | None:

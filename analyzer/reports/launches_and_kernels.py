@@ -59,10 +59,8 @@ def reports_by(
     kernel_rows = np.flatnonzero((trace.ops.kind == trace.kernel_kind) & chosen)
     numbers, place = np.unique(number[kernel_rows], return_inverse=True)
     times_ns = np.zeros((2, len(numbers)), dtype=np.int64)
-    for summed_ns, each_ns in zip(
-        times_ns, (trace.ops.length_ns, timeline.attributed_ns), strict=True
-    ):
-        np.add.at(summed_ns, place, each_ns[kernel_rows])
+    np.add.at(times_ns[0], place, trace.ops.length_ns[kernel_rows])
+    np.add.at(times_ns[1], place, timeline.attributed_ns[kernel_rows])
     counts = np.bincount(place, minlength=len(numbers))
     short_ops = launches.first_op[_alone_and_short(trace, launches)[1]]
     short = Counter(number[short_ops[chosen[short_ops]]].tolist())

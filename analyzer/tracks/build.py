@@ -62,6 +62,7 @@ class Tracks:
 def find_tracks(analysis: Analysis) -> Tracks:
     """Index a whole trace: O(n log n), in a thread. Nothing on a screen needs to sort again."""
     trace, steps, waits = analysis.trace, analysis.steps, analysis.op_waits()
+    busy = merged([*analysis.busy.values()]) if analysis.busy else Intervals.concatenate(())
     world = _extent(trace.ops, trace.calls, trace.cpu_ops, trace.ranges)
     launched = np.flatnonzero(steps.gpu_ops > 0)
     launched = launched[np.argsort(steps.span.start_ns[launched], kind="stable")]
@@ -88,7 +89,7 @@ def find_tracks(analysis: Analysis) -> Tracks:
         home_step=home_step,
         steps=marked,
         step=launched,
-        busy=_nameless(TrackKey("map", 0), "map", _busy(analysis)),
+        busy=_nameless(TrackKey("map", 0), "map", busy),
         waits=waits,
     )
 
@@ -107,12 +108,6 @@ def _extent(*events: Intervals) -> tuple[int, int]:
     start_ns = min(int(event_table.start_ns[0]) for event_table in shown)
     end_ns = max(int(event_table.end_ns.max()) for event_table in shown)
     return start_ns, end_ns
-
-
-def _busy(analysis: Analysis) -> Intervals:
-    if analysis.busy:
-        return merged(list(analysis.busy.values()))
-    return Intervals.concatenate(())
 
 
 def _nameless(key: TrackKey, title: str, times: Intervals) -> Track:
