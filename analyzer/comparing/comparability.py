@@ -92,9 +92,8 @@ def kv_findings(base: Report, other: Report) -> list[Finding]:
     if base.capture is not None and other.capture is not None:
         return []
     base_tokens, other_tokens = _kv_tokens(base), _kv_tokens(other)
-    if abs(base_tokens - other_tokens) <= _SIMILAR_KV * max(base_tokens, other_tokens):
-        return []
-    if not base_tokens or not other_tokens:
+    apart = abs(base_tokens - other_tokens) > _SIMILAR_KV * max(base_tokens, other_tokens)
+    if not (apart and base_tokens and other_tokens):
         return []
     message = (
         f"the steps of A have {base_tokens:,} KV tokens, those of B {other_tokens:,}: the time of "

@@ -126,11 +126,8 @@ def _standing_texts(standings: Sequence[Standing], variants: Sequence[VariantRat
     texts: list[str] = []
     for standing in standings:
         accuracy = accuracies.get(standing.variant)
-        kl = (
-            f"{standing.kl:.3g}"
-            if accuracy is None
-            else accuracy_figure(accuracy, "kl", "{:.3g}".format)
-        )
+        short = "{:.3g}".format
+        kl = short(standing.kl) if accuracy is None else accuracy_figure(accuracy, "kl", short)
         texts.append(
             f"{standing.variant}: {rate(standing.tokens_per_s)} tokens/s, KL {kl} nats, "
             f"beaten by {beaten_text(standing.beaten_by)}"

@@ -27,7 +27,6 @@ _WORD = re.compile(
     r"(?:(?P<dtype>[a-z]+[0-9]+)\s*=\s*)?(?P<number>[0-9]+(?:\.[0-9]*)?(?:e\+?[0-9]{1,2})?)\s*"
     r"(?P<prefix>[kMGTPE]i?|[kmgtpe]i?)?(?P<unit>B|b|FLOPS?|flops?)\s*(?P<time>/s|ps)?"
 )
-_PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15, "e": 1e18}
 _LEAST, _MOST = 1e6, 1e21
 
 
@@ -126,12 +125,8 @@ def _figure(word: str, text: str) -> tuple[str | None, float, bool]:
     dtype = matched["dtype"]
     if dtype is not None and (is_bandwidth or dtype not in DTYPES):
         raise _error(text, f"{dtype} is none of {', '.join(DTYPES)} with a rate of arithmetic")
-    scale = (
-        1024.0 ** " kmgtpe".index(prefix[0].lower())
-        if prefix.endswith("i")
-        else (_PREFIXES[prefix.lower()])
-    )
-    value = float(matched["number"]) * scale
+    thousand = 1024.0 if prefix.endswith("i") else 1000.0
+    value = float(matched["number"]) * thousand ** " kmgtpe".index(prefix[:1].lower())
     if not math.isfinite(value) or not _LEAST <= value <= _MOST:
         raise _error(text, f"{value:g} a second cannot be")
     return dtype, value, is_bandwidth
