@@ -39,7 +39,11 @@ def rates_svg(variants: Sequence[VariantRates]) -> Markup | None:
         x = _RATES_LEFT + at / highest * _RATES_PX
         drawing.line(x, 16, x, height, "grid")
         drawing.text(x + 3, 12, f"{at:,g}", "dim")
-    _spread_axis(drawing, spread, height)
+    middle = _SPREAD_LEFT + _SPREAD_PX / 2
+    drawing.line(middle, 16, middle, height, "axis")
+    drawing.text(middle, 12, "mean", "dim", "middle")
+    drawing.text(_SPREAD_LEFT, 12, f"-{spread * 100:.2g} %", "dim")
+    drawing.text(_SPREAD_LEFT + _SPREAD_PX, 12, f"+{spread * 100:.2g} %", "dim", "end")
     for row, variant in enumerate(variants):
         y = _AXIS_PX + (row + 0.5) * _ROW_PX
         drawing.text(0, y + 4, cut_middle(variant.variant, 18), "strong")
@@ -63,15 +67,6 @@ def _rate_bar(drawing: Drawing, variant: VariantRates, y: float, highest: float)
     _dots(drawing, variant, y, lambda value: _RATES_LEFT + value / highest * _RATES_PX)
     farthest = max([mean, *variant.tokens_per_s]) / highest * _RATES_PX
     drawing.text(_RATES_LEFT + farthest + 8, y + 4, rate(mean), "strong")
-
-
-def _spread_axis(drawing: Drawing, spread: float, height: float) -> None:
-    middle = _SPREAD_LEFT + _SPREAD_PX / 2
-    drawing.line(middle, 16, middle, height, "axis")
-    drawing.text(middle, 12, "mean", "dim", "middle")
-    for sign, anchor in ((-1, "start"), (1, "end")):
-        text = f"{'+' if sign > 0 else '-'}{spread * 100:.2g} %"
-        drawing.text(middle + sign * _SPREAD_PX / 2, 12, text, "dim", anchor)
 
 
 def _spread_row(drawing: Drawing, variant: VariantRates, y: float, spread: float) -> None:

@@ -34,17 +34,12 @@ def devices_table(report: Report) -> Table[DeviceReport]:
                 "kernel_floor_ns",
                 "floor",
                 "The least gap between two ops; “~”: estimated from the trace.",
-                text=_floor,
+                text=lambda row: "~" * row.kernel_floor_estimated + duration(row.kernel_floor_ns),
                 priority=7,
             ),
         ),
         report.devices,
     )
-
-
-def _floor(device: DeviceReport) -> str:
-    floor = duration(device.kernel_floor_ns)
-    return f"~{floor}" if device.kernel_floor_estimated else floor
 
 
 @dataclass(frozen=True, slots=True)

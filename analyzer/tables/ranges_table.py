@@ -235,11 +235,6 @@ def confidence_words(line: RangeLine) -> str:
     return figures.confidence + ("" if figures.matched is None else f" {figures.matched:.0%}")
 
 
-def _most_idle_class(line: RangeLine) -> str | None:
-    gaps = line.range.gaps
-    return max(gaps, key=lambda name: gaps[name]) if any(gaps.values()) else None
-
-
 _SHARE: Column[RangeLine] = kinds.PERCENT(
     "share", "share", "Its time ÷ the busy time of the step.", "share", priority=1
 )
@@ -280,7 +275,7 @@ _CONFIDENCE: tuple[Column[RangeLine], ...] = (
         "most_idle_class",
         "most idle",
         "The class of most of its idle time.",
-        _most_idle_class,
+        lambda line: max(line.range.gaps, key=line.range.gaps.__getitem__, default=None),
         priority=DETAIL + 1,
     ),
     kinds.TEXT("kind", "kind", "A range, an operator, or an inferred range.", csv_only=True),
