@@ -1,8 +1,13 @@
 """Servers that run already, as a table: what they say of themselves, and the whole group."""
 
+from functools import partial
+
 from decodescope.analyzer.schema.ranks_report import ServerFigures
 from decodescope.analyzer.tables import kinds
 from decodescope.analyzer.tables.columns import Column, Table
+from decodescope.analyzer.text.formatting import milliseconds
+
+_SECONDS = partial(Column, kinds.known(lambda s: milliseconds(1e9 * s)), symbol="ms")
 
 
 def servers_table(group: ServerFigures) -> Table[ServerFigures]:
@@ -13,10 +18,6 @@ def servers_table(group: ServerFigures) -> Table[ServerFigures]:
         (*group.servers, group),
         tone=lambda row: "strong" if row.servers else "bad" if row.problem else "plain",
     )
-
-
-def _ns(seconds: float | None) -> float | None:
-    return None if seconds is None else 1e9 * seconds
 
 
 _SERVERS: tuple[Column[ServerFigures], ...] = (
@@ -31,20 +32,13 @@ _SERVERS: tuple[Column[ServerFigures], ...] = (
     kinds.NUMBER("running", "running", "Requests that run.", priority=1),
     kinds.NUMBER("waiting", "waiting", "Requests that wait.", priority=2),
     kinds.PERCENT("kv_fill", "KV", "The filled share of the KV cache.", priority=3),
-    kinds.MILLISECONDS(
+    _SECONDS(
         "inter_token_p50_s",
         "p50",
         "The time between two tokens of a request: its median.",
-        lambda row: _ns(row.inter_token_p50_s),
         priority=4,
     ),
-    kinds.MILLISECONDS(
-        "inter_token_p99_s",
-        "p99",
-        "99 % of these times are at most that long.",
-        lambda row: _ns(row.inter_token_p99_s),
-        priority=5,
-    ),
+    _SECONDS("inter_token_p99_s", "p99", "99 % of these times are at most that long.", priority=5),
     kinds.RATE("prompt_per_s", "prefill", "Prompt tokens a second.", priority=6),
 )
 
