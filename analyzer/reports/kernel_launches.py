@@ -8,7 +8,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from decodescope.analyzer.attribution.range_tree import GRAPH_REPLAY, NO_NODE, folded_name
+from decodescope.analyzer.attribution.range_tree import GRAPH_REPLAY, folded_name
 from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.reports.distributions import percentiles
@@ -203,9 +203,8 @@ def kernel_profile(
         (trace.shapes[shape], times) for shape, times in _counts(trace.ops.shape[launches.op])
     ]
     node = analysis.ranges.op_node[launches.op]
-    attributed_ns = np.zeros(len(paths), dtype=np.int64)
-    inside = node != NO_NODE
-    np.add.at(attributed_ns, node[inside], launches.attributed_ns[inside])
+    attributed_ns = np.zeros(len(paths) + 1, dtype=np.int64)
+    np.add.at(attributed_ns, node, launches.attributed_ns)
     of_paths: dict[str, tuple[int, int]] = {}
     for number, times in _counts(node):
         path = folded_name(paths[number])
