@@ -283,10 +283,16 @@ def _by_model(
     trace_health = msgspec.structs.replace(
         trace_health, findings=(*trace_health.findings, *of_model)
     )
-    because, advice = why_no_answer(trace_health)
-    if because:
-        answer = msgspec.structs.replace(answer, because=(*because, *answer.because), next=advice)
+    answer = _with_reservations(answer, trace_health)
     return {"answer": answer, "health": trace_health, "step_cost": costs.step}
+
+
+def _with_reservations(answer: Answer, trace_health: Health) -> Answer:
+    """The answer, after the reason why the trace does not show the time of decode steps."""
+    because, advice = why_no_answer(trace_health)
+    if not because:
+        return answer
+    return msgspec.structs.replace(answer, because=(*because, *answer.because), next=advice)
 
 
 def _with_captures(timeline: Timeline, captures: tuple[Trace, ...]) -> Timeline:
