@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from decodescope.analyzer.schema.ranks_report import ServerFigures
 from decodescope.analyzer.schema.report import ObserverReport
-from decodescope.analyzer.schema.servers_report import ServerFigures
 from decodescope.attach.servers.metrics import ServerMetrics
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.reports.servers_analysis import ServerTraces
+    from decodescope.analyzer.reports.rank_analysis import ServerTraces
 
 
 @dataclass(frozen=True, slots=True)

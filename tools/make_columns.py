@@ -31,12 +31,11 @@ from decodescope.analyzer.tables.gaps_table import (
     gap_classes_table,
     gap_columns,
     gap_groups_table,
-    idle_by_class_table,
     interruptions_table,
     stream_gaps_table,
 )
-from decodescope.analyzer.tables.kernels_table import kernels_table
-from decodescope.analyzer.tables.launches_table import (
+from decodescope.analyzer.tables.kernels_table import (
+    kernels_table,
     launch_apis_table,
     launch_columns,
     launch_times_table,
@@ -102,7 +101,6 @@ def _of_a_trace(report: Report) -> dict[str, Table[Any]]:
         "Devices": devices_table(report),
         "Streams": streams_table(report),
         "Idle time by class": gap_classes_table(report),
-        "Idle time by class, per step": idle_by_class_table(report),
         "Idle time by stream and class": stream_gaps_table(report),
         "Groups of gaps": gap_groups_table(report),
         "Gaps": Table("gaps", gap_columns(report.devices, ShortNames(()), str), ()),

@@ -235,7 +235,7 @@ def _config(
 ) -> ComparisonConfig:
     names = ("batch", "tokens", "model", "context", "dtype", "device", "sampling")
     workload = {name: getattr(hello, name) for name in names}
-    config = WorkerConfig(variants[0], trust_remote_code=trusted, **workload)
+    config = WorkerConfig(variant=variants[0], trust_remote_code=trusted, **workload)
     if hello.settings is not None:
         config = with_settings(config, hello.settings)
     return ComparisonConfig(config, variants, rounds)

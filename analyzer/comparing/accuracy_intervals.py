@@ -62,10 +62,8 @@ class PositionScores:
 
 
 def with_intervals(accuracy: Accuracy, scores: PositionScores) -> Accuracy:
-    """`accuracy`, which has the means of `scores`, with its intervals and blocks.
-
-    There is no interval for fewer than three blocks, and none of figures that are not finite.
-    """
+    """`accuracy`, which has the means of `scores`, with its intervals and blocks; none for fewer
+    than three blocks, and none of figures that are not finite."""
     (log_ratios, kls, agreements), sizes = scores.by_block()
     with_blocks = replace(accuracy, kl_by_block=tuple((kls / sizes).tolist()))
     finite = all(map(math.isfinite, (accuracy.kl, accuracy.perplexity_ratio)))

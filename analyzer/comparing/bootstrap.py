@@ -58,10 +58,7 @@ def mean_interval(values: Sequence[float]) -> Interval | None:
     """The interval of the mean of positive values; None for fewer than three."""
     if len(values) < MIN_ROUNDS:
         return None
-    means = _resampled_means(np.array([values], dtype=np.float64))
-    return _interval(
-        float(np.mean(values)), _corrected(np.log(means[0]), len(values)), len(values) - 1
-    )
+    return _interval(float(np.mean(values)), _side_spread(values).variance, len(values) - 1)
 
 
 def paired_ratio(base: Sequence[float], other: Sequence[float]) -> Interval | None:
@@ -82,18 +79,16 @@ def unpaired_ratio(base: Sequence[float], other: Sequence[float]) -> Interval | 
     side is resampled on its own. None if a side has fewer than three values."""
     if min(len(base), len(other)) < MIN_ROUNDS:
         return None
-    spreads = (
-        SideSpread(
-            _corrected(np.log(_resampled_means(np.array([side], dtype=np.float64))[0]), len(side)),
-            len(side),
-        )
-        for side in (base, other)
-    )
-    return ratio_interval(float(np.mean(other) / np.mean(base)), *spreads)
+    ratio = float(np.mean(other) / np.mean(base))
+    return ratio_interval(ratio, _side_spread(base), _side_spread(other))
+
+
+def _side_spread(values: Sequence[float]) -> SideSpread:
+    means = _resampled_means(np.array([values], dtype=np.float64))
+    return SideSpread(_corrected(np.log(means[0]), len(values)), len(values))
 
 
 def ratio_interval(ratio: float, base: SideSpread, other: SideSpread) -> Interval:
-    """The interval of a ratio of two sides with these spreads."""
     return _around(ratio, half_width(base, other))
 
 

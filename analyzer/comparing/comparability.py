@@ -29,11 +29,8 @@ _IGNORED_CODES = frozenset(
 
 
 def workload_differences(base: object, other: object) -> tuple[str, ...]:
-    """Each difference between the workloads of two runs or captures, as "batch 1 against 4".
-
-    Speeds are comparable if there is none. Fields that one of them lacks or that are unset are
-    ignored.
-    """
+    """Each difference between the workloads of two runs or captures, as "batch 1 against 4". Fields
+    that one of them lacks or that are unset are ignored."""
     pairs = {name: (getattr(base, name, UNSET), getattr(other, name, UNSET)) for name in _FIELDS}
     return tuple(
         f"{name.replace('_', ' ')} {_word(base, name)} against {_word(other, name)}"
@@ -49,8 +46,7 @@ def _word(workload: object, name: str) -> str:
 
 def work_differences(base: Report, other: Report) -> tuple[str, ...]:
     """Each difference between the work of two steps, or between the devices that did it, as "batch
-    32 against 1"; of what is unknown on a side, there is none. Two step times say which side is
-    faster if there is none."""
+    32 against 1"; of what is unknown on a side, there is none."""
     differences: list[str] = []
     if base.capture is not None and other.capture is not None:
         differences += workload_differences(base.capture, other.capture)
@@ -96,9 +92,8 @@ def kv_findings(base: Report, other: Report) -> list[Finding]:
     if base.capture is not None and other.capture is not None:
         return []
     base_tokens, other_tokens = _kv_tokens(base), _kv_tokens(other)
-    if abs(base_tokens - other_tokens) <= _SIMILAR_KV * max(base_tokens, other_tokens):
-        return []
-    if not base_tokens or not other_tokens:
+    apart = abs(base_tokens - other_tokens) > _SIMILAR_KV * max(base_tokens, other_tokens)
+    if not (apart and base_tokens and other_tokens):
         return []
     message = (
         f"the steps of A have {base_tokens:,} KV tokens, those of B {other_tokens:,}: the time of "

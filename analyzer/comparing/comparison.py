@@ -52,6 +52,7 @@ from decodescope.analyzer.schema.run_report import (
     Interval,
     RunReport,
 )
+from decodescope.analyzer.text.formatting import counted
 
 Speeds = Callable[[str, str], SpeedRatio | None]
 Rounds = dict[int, RunReport]
@@ -59,8 +60,7 @@ Rounds = dict[int, RunReport]
 
 def standings_of(variants: Sequence[VariantRates], speeds: Speeds) -> tuple[Standing, ...]:
     """The variants that have tokens/s and accuracy, fastest first, each with the unbeaten ones that
-    beat it; none if fewer than two have both. `speeds(base, other)` is the ratio of tokens/s of two
-    variants."""
+    beat it; none if fewer than two have both. `speeds(base, other)` is the ratio of tokens/s."""
     accuracies = {rates.variant: rates.accuracy for rates in variants if rates.accuracy is not None}
     ranked = sorted(
         (
@@ -155,9 +155,7 @@ def compare_runs(
             pairs=tuple(_pair(*pair, by_variant, windows) for pair in bases),
             findings=(*findings, *_findings(by_variant, windows)),
             gate=None,
-            standings=standings_of(
-                variants, lambda base, other: _speed(*_shared_rates(base, other, by_variant))
-            ),
+            standings=standings_of(variants, lambda base, other: _speed(base, other, by_variant)),
         ),
     )
 
@@ -219,24 +217,19 @@ def _pair(
     base: str, other: str, by_variant: Mapping[str, Rounds], windows: Mapping[str, Report]
 ) -> Pair:
     both = windows.get(base), windows.get(other)
-    speed = _speed(*_shared_rates(base, other, by_variant))
+    speed = _speed(base, other, by_variant)
     return pair_of((base, other), both, speed=speed, step=step_changes(*both))
 
 
-def _shared_rates(
-    base: str, other: str, by_variant: Mapping[str, Rounds]
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """tokens/s of both variants in the rounds that both have."""
+def _speed(base: str, other: str, by_variant: Mapping[str, Rounds]) -> SpeedRatio | None:
+    """From the rounds that both variants have; None without any that was timed."""
     shared = sorted(by_variant[base].keys() & by_variant[other].keys())
-    return _timed(by_variant[base], shared), _timed(by_variant[other], shared)
-
-
-def _speed(base: Sequence[float], other: Sequence[float]) -> SpeedRatio | None:
-    if not base or not other:
+    base_rates, other_rates = (_timed(by_variant[variant], shared) for variant in (base, other))
+    if not base_rates or not other_rates:
         return None
-    rounds = f"{len(base)} round" if len(base) == 1 else f"{len(base)} rounds"
-    reason = f"{rounds}: an interval needs at least {MIN_ROUNDS}"
-    return speed_ratio(sum(other) / sum(base), paired_ratio(base, other), reason)
+    reason = f"{counted(len(base_rates), 'round')}: an interval needs at least {MIN_ROUNDS}"
+    ratio = sum(other_rates) / sum(base_rates)
+    return speed_ratio(ratio, paired_ratio(base_rates, other_rates), reason)
 
 
 def _findings(by_variant: Mapping[str, Rounds], windows: Mapping[str, Report]) -> Iterator[Finding]:
@@ -269,7 +262,6 @@ def _findings(by_variant: Mapping[str, Rounds], windows: Mapping[str, Report]) -
 
 
 def _output_findings(by_variant: Mapping[str, Rounds]) -> Iterator[Finding]:
-    """The first position at which a variant's generated tokens differ from the first variant's."""
     (first, reference), *others = (
         (variant, rounds[min(rounds)]) for variant, rounds in by_variant.items()
     )
@@ -287,7 +279,6 @@ def _output_findings(by_variant: Mapping[str, Rounds]) -> Iterator[Finding]:
 
 
 def _first_difference(base: list[list[int]], other: list[list[int]]) -> int | None:
-    """The first position at which any sequence of the batch differs."""
     differing = (
         at
         for sequences in zip(base, other, strict=False)

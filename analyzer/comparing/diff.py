@@ -1,5 +1,4 @@
-"""Compares two traces, or several of each side: the ratio of two step times with its interval, the
-change of each part, ranges, and findings."""
+"""Compares two traces, or several of each side."""
 
 import math
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from decodescope.analyzer.comparing.pair_changes import pair_of, part_changes
 from decodescope.analyzer.comparing.step_interval import FEWEST, side_spread, times_as_many
 from decodescope.analyzer.schema.comparison_report import Diff, DiffAnswer, SideTrace
 from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding, Report
-from decodescope.analyzer.text.formatting import count
+from decodescope.analyzer.text.formatting import counted
 from decodescope.analyzer.vocabulary.words import step_ratio_text
 
 BASE, OTHER = "A", "B"
@@ -60,8 +59,7 @@ def median_trace(reports: Sequence[Report]) -> Report:
 
 
 def diff_answer(bases: Sequence[Report], others: Sequence[Report]) -> DiffAnswer:
-    """Compares two sides of at least one trace each. The parts of the step are those of the traces
-    with the median step time, whose quotient the ratio is."""
+    """Two sides of at least one trace each, by the traces with the median step time."""
     base, other = median_trace(bases), median_trace(others)
     base_ns, other_ns = base.answer.step_ns, other.answer.step_ns
     base_traces, other_traces = _side_traces(bases), _side_traces(others)
@@ -91,7 +89,7 @@ def _judged(
     """The answer with its interval and verdict from the spread of both sides, and how much more
     data would decide; from the number of steps of a side that has too few, why there is none."""
     few = [
-        f"{name} has {_counted(side, 'timed step')}"
+        f"{name} has {counted(side, 'timed step')}"
         for name, side in ((BASE, base), (OTHER, other))
         if isinstance(side, int)
     ]
@@ -165,15 +163,11 @@ def _what_decides(answer: DiffAnswer) -> str:
         (OTHER, answer.more_other, answer.other_traces),
     )
     more = [
-        f"{_counted(number, 'more trace' if len(traces) > 1 else 'more step')} of {name}"
+        f"{counted(number, 'more trace' if len(traces) > 1 else 'more step')} of {name}"
         for name, number, traces in sides
         if number
     ]
     return f"about {' and '.join(more)} would decide it"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{count(number)} {noun}" if number == 1 else f"{count(number)} {noun}s"
 
 
 def _step_findings(base: Report, other: Report) -> list[Finding]:
@@ -187,8 +181,7 @@ def _step_findings(base: Report, other: Report) -> list[Finding]:
 
 
 def _side_findings(name: str, median: Report, reports: Sequence[Report]) -> list[Finding]:
-    """The traces of a side that have no steps, or are of other work than the one that stands for
-    it."""
+    """The traces of a side that have no steps, or are of other work than the median one."""
     findings = []
     for report in reports:
         if report.answer.step_ns is None and median.answer.step_ns is not None:

@@ -57,14 +57,12 @@ def part_changes(base: Answer, other: Answer) -> tuple[PartChange, ...]:
     base_parts = {part.part: part for part in base.parts}
     other_parts = {part.part: part for part in other.parts}
     rows = []
-    for name in {**base_parts, **other_parts}:
+    for name, part in (base_parts | other_parts).items():
         base_part, other_part = base_parts.get(name), other_parts.get(name)
-        some_part = base_part or other_part
-        assert some_part is not None
         rows.append(
             PartChange(
                 part=name,
-                group=some_part.group,
+                group=part.group,
                 base_ns=base_part.ns if base_part else None,
                 other_ns=other_part.ns if other_part else None,
                 change_ns=(other_part.ns if other_part else 0) - (base_part.ns if base_part else 0),

@@ -35,11 +35,9 @@ _Siblings = dict[str, _RangeNode]
 def align_ranges(
     base: Sequence[RangeReport], other: Sequence[RangeReport], base_steps: int, other_steps: int
 ) -> tuple[RangeChange, ...]:
-    """One row for each range of both sides, and for the outermost ones that only one side has.
-
-    Figures are divided by the number of steps. Parents precede their children, siblings are sorted
-    by attributed time, largest first. At each level, the rows add up to the ranges on both sides.
-    """
+    """One row for each range of both sides, and for the outermost ones that only one side has, per
+    step: parents before their children, of siblings the one with most attributed time first. At
+    each level, the rows add up to the ranges on both sides."""
     rows: list[RangeChange] = []
     pending = _matched_level("", _tree(base, base_steps), _tree(other, other_steps))[::-1]
     while pending:
@@ -123,8 +121,7 @@ def _parts(name: str) -> list[str]:
 
 
 def _joined_name(group: set[str]) -> str:
-    """The only name of a group, or the parts of all its names joined by "+", those of the longest
-    name first."""
+    """The only name of a group, or the parts of all its names, those of the longest name first."""
     if len(group) == 1:
         return next(iter(group))
     ordered = sorted(group, key=lambda name: (-len(_parts(name)), name))
@@ -166,8 +163,7 @@ def time_figure(pair: Pair) -> str:
 
 
 def innermost_ranges(pair: Pair) -> list[RangeChange]:
-    """The ranges without ranges inside, the one whose time and idle time, added up, changed most
-    first."""
+    """The ranges without ranges inside, by how much time and idle time changed."""
     figure = time_figure(pair)
     outer = {prefix for row in pair.ranges for prefix in _prefixes(row.path)}
     innermost = [row for row in pair.ranges if f"{row.path}/" not in outer]

@@ -1,4 +1,5 @@
-"""The regression gate: is anything slower than it was, by more than is allowed?
+"""The regression gate: is anything slower than it was, by more than is allowed? And the questions
+that a comparison leaves open.
 
 A variant fails if its mean tokens/s is more than the allowed share below the baseline's and the
 interval of their ratio is below 1, so noise alone fails nothing; a trace fails in the same way by
@@ -7,7 +8,7 @@ make the gate stricter. A slowdown that is not shown is a finding, which says wh
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -17,16 +18,18 @@ from msgspec.structs import replace
 from decodescope.analyzer.comparing.bootstrap import MIN_ROUNDS, unpaired_ratio
 from decodescope.analyzer.comparing.comparability import workload_differences
 from decodescope.analyzer.comparing.comparison import speed_ratio
+from decodescope.analyzer.comparing.diff import INCONCLUSIVE
 from decodescope.analyzer.comparing.saved import decode_saved
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate, SpeedRatio
 from decodescope.analyzer.schema.report import Environment, Finding, SamplingSettings
 from decodescope.analyzer.schema.run_report import RunWorkload
 from decodescope.analyzer.text.formatting import interval_text, ratio_text, significant
-from decodescope.analyzer.vocabulary.words import step_ratio_text
+from decodescope.analyzer.vocabulary.words import speed_text, step_ratio_text
 
 INCONCLUSIVE_GATE = "inconclusive_gate"
 _NEW_BASELINE = "measure a new baseline with compare --json"
+_DECIDED = ("faster", "slower")
 _SOFTWARE = ("decodescope", "torch", "triton", "transformers", "cuda", "driver")
 
 
@@ -204,3 +207,32 @@ def _software_findings(baseline: Baseline, comparison: Comparison) -> list[Findi
         return []
     message = f"other software than for the baseline {baseline.path}: {', '.join(changed)}"
     return [Finding("other_software", message)]
+
+
+def undecided(result: Diff | Comparison) -> str:
+    """Every ratio that shows neither side faster, and why. Equal step times leave nothing open."""
+    reasons = _of_diff(result) if isinstance(result, Diff) else _of_comparison(result)
+    open_questions = "; ".join(reasons)
+    return open_questions and f"{INCONCLUSIVE}: {open_questions}"
+
+
+def _of_diff(diff: Diff) -> Iterator[str]:
+    answer = diff.answer
+    for finding in diff.findings:
+        if finding.code == INCONCLUSIVE:
+            yield finding.message.removeprefix(f"{INCONCLUSIVE}: ")
+    if answer.ratio is None or answer.differences:
+        yield answer.reason or step_ratio_text(answer)
+
+
+def _of_comparison(comparison: Comparison) -> Iterator[str]:
+    result = comparison.comparison
+    for pair in result.pairs:
+        sides = f"{pair.other} against {pair.base}"
+        if pair.speed is None:
+            yield f"{sides}: no tokens/s on both sides"
+        elif pair.speed.verdict not in _DECIDED:
+            yield f"{sides}: {speed_text(pair.speed)}"
+    for finding in result.findings:
+        if finding.code == INCONCLUSIVE_GATE:
+            yield finding.message

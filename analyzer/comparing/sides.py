@@ -11,8 +11,8 @@ from decodescope.analyzer.reports.step_figures import (
     gpu_ops_per_step,
     idle_fraction,
     launch_calls_per_step,
+    window_bandwidth,
 )
-from decodescope.analyzer.roofline.peaks import step_bandwidth
 from decodescope.analyzer.schema.comparison_report import (
     Comparison,
     Diff,
@@ -106,16 +106,15 @@ def _variant(compared: Comparison, rates: VariantRates) -> Side:
 
 def _trace(diff: Diff, name: str) -> Side:
     report = diff.base if name == BASE else diff.other
-    cost, capture, step_ns = report.step_cost, report.capture, report.answer.step_ns
-    timed_ns = report.answer.unprofiled_step_ns or step_ns
+    capture, bandwidth = report.capture, window_bandwidth(report)
     file = PurePath(report.source.path).name
     return _side(
         name,
         report,
         about=f"{capture.variant} · {file}" if capture is not None else file,
         tokens_per_s=report.answer.tokens_per_s,
-        step_ns=step_ns,
-        mbu=step_bandwidth(cost, timed_ns).mbu if cost and cost.is_certain and timed_ns else None,
+        step_ns=report.answer.step_ns,
+        mbu=None if bandwidth is None else bandwidth.mbu,
         answer=diff.answer if name == OTHER else None,
         live=report.source.live,
     )

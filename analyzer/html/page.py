@@ -38,7 +38,7 @@ def table_html(table: Table[Row], label: str, classes: str = "") -> Markup:
     `label` names the frame, `classes` are those of the table: "sortable", "long"."""
     columns = table.shown()
     heads = "".join(
-        f'<th scope="col"{_class("n" if column.kind.number else "")}>{_text(column.heading)}</th>'
+        f'<th scope="col"{_class("n" if column.number else "")}>{_text(column.heading)}</th>'
         for column in columns
     )
     rows = "".join(_row(table, columns, row) for row in table.rows)
@@ -58,7 +58,6 @@ def tables_of(subject: str) -> ModuleType:
 
 
 def breakable(name: str) -> Markup:
-    """A name from code with line breaks allowed between its parts."""
     return Markup(re.sub(r"(::|[/_])", r"\1<wbr>", _text(name)))
 
 
@@ -70,23 +69,23 @@ def _row(table: Table[Row], columns: tuple[Column[Row], ...], row: Row) -> str:
 
 
 def _cell(table: Table[Row], column: Column[Row], row: Row, first: bool) -> str:
-    cut = column.kind.code or column.fit is not None
+    cut = column.code or column.fit is not None
     figure, text = column.figure(row), column.cell(row, _CODE_CELLS if cut else None)
-    shown = breakable(text) if column.kind.code else Markup(_text(text))
+    shown = breakable(text) if column.code else Markup(_text(text))
     attributes = ""
-    if column.kind.code and isinstance(figure, str):
+    if column.code and isinstance(figure, str):
         attributes = f' title="{_text(figure)}"'
     if first:
         if table.depth is not None:
             padding = f"padding-left:{table.depth(row) * _INDENT_PX}px"
             shown = Markup(f'<span class="label" style="{padding}">{shown}</span>')
         swatch = _swatch(table.mark(row)) if table.mark is not None else ""
-        name = "name" if column.kind.code else "n" if column.kind.number else ""
+        name = "name" if column.code else "n" if column.number else ""
         return f'<th scope="row"{_class(name)}{attributes}>{swatch}{shown}</th>'
-    if column.kind.code:
+    if column.code:
         return f'<td class="name"{attributes}>{shown}</td>'
-    if not column.kind.number:
-        return f"<td>{shown}</td>" if column.kind.wrap else f'<td class="nowrap">{shown}</td>'
+    if not column.number:
+        return f"<td>{shown}</td>" if column.wrap else f'<td class="nowrap">{shown}</td>'
     value = column.sorted_by(row)
     attributes = "" if value is None else f' data-v="{value}"'
     if column.bar:

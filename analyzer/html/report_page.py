@@ -1,8 +1,5 @@
-"""One offline HTML page about one or several analysed traces, and what changed between them.
-
-Every figure on it is read from a `Report`, a `Comparison` or a `Diff`; this module only chooses the
-charts and the text next to them.
-"""
+"""One offline HTML page about one or several analysed traces, and what changed between them:
+chooses the charts and the text next to them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,7 +35,6 @@ class VariantView:
 
     @property
     def step_name(self) -> str:
-        """The name of the drawn step; with several devices it includes the device."""
         if self.tracks is None or len(self.report.devices) < 2:
             return self.name
         return f"{self.name}, device {self.tracks.device}"
@@ -54,12 +50,9 @@ def html_report(
     comparison: Comparison | Diff | None,
     ranks: RanksReport | None = None,
 ) -> str:
-    """The whole page as text.
-
-    `views` are shown in their order, each with its own section. The bars and steps of several
-    views are also drawn on one scale. The two sides of a diff are named after its views.
-    `ranks` adds who waits for whom, if any rank communicates.
-    """
+    """The whole page as text: `views` in their order, each with its own section; the bars and steps
+    of several are also drawn on one scale. The two sides of a diff are named after its views.
+    `ranks` adds who waits for whom, if any rank communicates."""
     answers = {view.name: view.report.answer for view in views if view.report.answer.parts}
     lengths = [answer.whole_ns for answer in answers.values()]
     steps = [(view.step_name, view.tracks) for view in views if view.tracks is not None]
@@ -95,7 +88,6 @@ def html_report(
 
 
 def _families(view: VariantView) -> list[str]:
-    """The families of the ops of the drawn step."""
     kinds = set(view.tracks.ops.kind.tolist()) if view.tracks is not None else ()
     return [FAMILIES[kind] for kind in sorted(kinds)]
 

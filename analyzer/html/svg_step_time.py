@@ -10,7 +10,7 @@ from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.reports.distributions import Buckets, shared_bounds
 from decodescope.analyzer.schema.answer import Answer, AnswerPart
 from decodescope.analyzer.schema.kernel_report import LaunchReport, QueueDepth
-from decodescope.analyzer.tables.launches_table import launch_times_table
+from decodescope.analyzer.tables.kernels_table import launch_times_table
 from decodescope.analyzer.text.formatting import count, duration, percent
 from decodescope.analyzer.vocabulary.answer_words import limit_words
 from decodescope.analyzer.vocabulary.words import part_words

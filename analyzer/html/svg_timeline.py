@@ -50,8 +50,7 @@ def step_svg(name: str, step: StepTracks) -> Markup:
 
 
 def excerpt_svg(name: str, step: StepTracks) -> Markup | None:
-    """`EXCERPT_OPS` consecutive ops from the middle of the step, wide enough to distinguish; None
-    if the whole step has few ops."""
+    """`EXCERPT_OPS` consecutive ops from the middle of the step; None if it has few ops."""
     ops = step.ops
     if len(ops) < 2 * EXCERPT_OPS:
         return None
@@ -65,7 +64,6 @@ def excerpt_svg(name: str, step: StepTracks) -> Markup | None:
 def _drawn(
     steps: Sequence[tuple[str, StepTracks]], window_ns: tuple[int, int], title: str, about: str
 ) -> Markup:
-    """The steps below each other, between the same two times."""
     tracks = [(name, step, _tracks(step)) for name, step in steps]
     heights = [
         sum(_height(track) + _ROW_SPACE for track in rows) + _TRACK_SPACE for _, _, rows in tracks

@@ -39,7 +39,11 @@ def rates_svg(variants: Sequence[VariantRates]) -> Markup | None:
         x = _RATES_LEFT + at / highest * _RATES_PX
         drawing.line(x, 16, x, height, "grid")
         drawing.text(x + 3, 12, f"{at:,g}", "dim")
-    _spread_axis(drawing, spread, height)
+    middle = _SPREAD_LEFT + _SPREAD_PX / 2
+    drawing.line(middle, 16, middle, height, "axis")
+    drawing.text(middle, 12, "mean", "dim", "middle")
+    drawing.text(_SPREAD_LEFT, 12, f"-{spread * 100:.2g} %", "dim")
+    drawing.text(_SPREAD_LEFT + _SPREAD_PX, 12, f"+{spread * 100:.2g} %", "dim", "end")
     for row, variant in enumerate(variants):
         y = _AXIS_PX + (row + 0.5) * _ROW_PX
         drawing.text(0, y + 4, cut_middle(variant.variant, 18), "strong")
@@ -63,15 +67,6 @@ def _rate_bar(drawing: Drawing, variant: VariantRates, y: float, highest: float)
     _dots(drawing, variant, y, lambda value: _RATES_LEFT + value / highest * _RATES_PX)
     farthest = max([mean, *variant.tokens_per_s]) / highest * _RATES_PX
     drawing.text(_RATES_LEFT + farthest + 8, y + 4, rate(mean), "strong")
-
-
-def _spread_axis(drawing: Drawing, spread: float, height: float) -> None:
-    middle = _SPREAD_LEFT + _SPREAD_PX / 2
-    drawing.line(middle, 16, middle, height, "axis")
-    drawing.text(middle, 12, "mean", "dim", "middle")
-    for sign, anchor in ((-1, "start"), (1, "end")):
-        text = f"{'+' if sign > 0 else '-'}{spread * 100:.2g} %"
-        drawing.text(middle + sign * _SPREAD_PX / 2, 12, text, "dim", anchor)
 
 
 def _spread_row(drawing: Drawing, variant: VariantRates, y: float, spread: float) -> None:
@@ -126,11 +121,8 @@ def _standing_texts(standings: Sequence[Standing], variants: Sequence[VariantRat
     texts: list[str] = []
     for standing in standings:
         accuracy = accuracies.get(standing.variant)
-        kl = (
-            f"{standing.kl:.3g}"
-            if accuracy is None
-            else accuracy_figure(accuracy, "kl", "{:.3g}".format)
-        )
+        short = "{:.3g}".format
+        kl = short(standing.kl) if accuracy is None else accuracy_figure(accuracy, "kl", short)
         texts.append(
             f"{standing.variant}: {rate(standing.tokens_per_s)} tokens/s, KL {kl} nats, "
             f"beaten by {beaten_text(standing.beaten_by)}"
@@ -172,8 +164,7 @@ class _FrontierAxes:
 
 
 def _labels(drawing: Drawing, standings: Sequence[Standing], axes: _FrontierAxes) -> None:
-    """Names at the right, fastest first as the points are, apart from each other, each with a line
-    to its point."""
+    """Names at the right, fastest first, apart from each other, each with a line to its point."""
     left = _FRONTIER_RIGHT + 24
     lowest = _FRONTIER_TOP + max(_FRONTIER_HEIGHT, len(standings) * _LABEL_PX)
     at = -math.inf

@@ -55,7 +55,6 @@ class GpuMeters:
         return None if meters == Meters() else meters
 
     def close(self) -> None:
-        """Give NVML back."""
         _try(self._nvml.nvmlShutdown)
 
 

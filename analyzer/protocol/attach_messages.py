@@ -5,8 +5,8 @@ They are in recordings beside the messages of a worker (`messages.py`), and grow
 
 from msgspec import Struct
 
+from decodescope.analyzer.schema.ranks_report import ServerFigures
 from decodescope.analyzer.schema.report import ObserverReport
-from decodescope.analyzer.schema.servers_report import ServerFigures
 
 
 class Target(Struct, frozen=True, tag="target"):

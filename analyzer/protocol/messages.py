@@ -32,7 +32,20 @@ HEARTBEAT_S = 1.0
 WorkerState = Literal["loading", "building", "running", "capturing", "paused", "failed"]
 
 
-class WorkerConfig(Struct, frozen=True):
+class Settings(Struct, frozen=True):
+    """The model and the workload: the part of a `WorkerConfig` that can change while the worker
+    runs; None as there."""
+
+    batch: int
+    tokens: int
+    model: str | None = None
+    context: int | None = None
+    prompt: str | None = None
+    prompt_ids: tuple[int, ...] | None = None
+    sampling: SamplingSettings | None = None
+
+
+class WorkerConfig(Settings, frozen=True, kw_only=True):
     """The model, variant and workload to decode; `run` uses it too. The worker reads it from a JSON
     file.
 
@@ -44,29 +57,10 @@ class WorkerConfig(Struct, frozen=True):
     """
 
     variant: str
-    batch: int
-    tokens: int
-    model: str | None = None
-    context: int | None = None
     dtype: str | None = None
     device: str | None = None
     trace_dir: str = ""
-    prompt: str | None = None
-    prompt_ids: tuple[int, ...] | None = None
     trust_remote_code: bool = False
-    sampling: SamplingSettings | None = None
-
-
-class Settings(Struct, frozen=True):
-    """The part of a `WorkerConfig` that can change while the worker runs; None as there."""
-
-    batch: int
-    tokens: int
-    model: str | None = None
-    context: int | None = None
-    prompt: str | None = None
-    prompt_ids: tuple[int, ...] | None = None
-    sampling: SamplingSettings | None = None
 
 
 def settings_of(config: WorkerConfig) -> Settings:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -71,11 +70,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Analysis(FoundTrace):
-    """A report, and what it was built from, for views that draw time. `median_step` is the one that
-    the figures of a step are of, the one with the median time or a chosen one; None if no step
-    launched anything. `main_ops` says of each op whether the figures per step count it, `given`
-    what the user gave, with the model that was chosen. `gap_groups` are those of all gaps, as
-    `grouped_gaps` finds them. `model_basis` is what a report by another model follows from."""
+    """A report and what it was built from, for views that draw time. The figures of a step are of
+    `median_step`: the one with the median time, or a chosen one; None if no step launched anything.
+    `main_ops` says of each op whether the figures per step count it, `given` has the model that was
+    chosen, and `gap_groups` are those of all gaps."""
 
     median_step: int | None
     main_ops: Bools
@@ -94,8 +92,7 @@ class Analysis(FoundTrace):
         return replace(self, given=given, report=msgspec.structs.replace(self.report, **changed))
 
     def op_waits(self) -> "OpWaits | None":
-        """How long each op waited for other devices, None without two that communicate; computed
-        anew by every call."""
+        """How long each op waited for other devices, as `waits_of`."""
         from decodescope.analyzer.reports.communication import waits_of
 
         return waits_of(self) if len(self.busy) > 1 else None
@@ -200,8 +197,7 @@ def analysis_of_step(analysis: Analysis, index: int) -> Analysis:
 
 
 def step_limits_ns(analysis: Analysis, step_indices: Iterable[int]) -> dict[int, int]:
-    """The limits of steps that launched something, as `analysis_of_step` finds them; unknown ones
-    are left out."""
+    """The limits of steps that launched something; unknown ones are left out."""
     limits_ns = {}
     for index in step_indices:
         costs = find_costs(_found_step(analysis, index), _given_of(analysis, index))
@@ -247,24 +243,27 @@ def _figures(
     unprofiled_ns: int | None,
     profiler_ns: int,
 ) -> tuple[MainSteps, dict[str, Any], Callable[[Costs], Answer]]:
-    """The figures of `steps` by the names of a report's fields: totals over those that no
-    interruption touches; and the answer of the `median` one, by its costs. The others
-    are as in `find_answer`."""
+    """The figures of `steps` by the names of a report's fields, and the answer of the `median` one
+    by its costs. The others are as in `find_answer`."""
     main = find_main_steps(found, steps, found.interrupted_ns, found.interruptions)
     launches = launch_report(found, main.ops)
-    answer_of: Callable[[Costs], Answer] = _no_answer
-    if median.shares is not None:
-        answer_of = partial(
-            find_answer,
+    host = host_frames(found, timed_steps(found.steps, steps), found.interruptions)
+
+    def answer_of(costs: Costs) -> Answer:
+        if median.shares is None:
+            return Answer()
+        return find_answer(
             median,
             median.shares.window,
+            costs,
             steps=0 if median.step is None else len(steps),
-            host=host_frames(found, timed_steps(found.steps, steps), found.interruptions),
+            host=host,
             launches=launches,
             interruptions_ns=interruptions_ns,
             unprofiled_ns=unprofiled_ns,
             profiler_ns=profiler_ns,
         )
+
     figures = {
         "launches": launches,
         "kernels": kernel_reports(found, found.work, main.ops),
@@ -274,10 +273,6 @@ def _figures(
         "main_steps": main_steps_report(found, main),
     }
     return main, figures, answer_of
-
-
-def _no_answer(costs: Costs) -> Answer:
-    return Answer()
 
 
 def _by_model(
@@ -303,7 +298,6 @@ def _with_reservations(answer: Answer, trace_health: Health) -> Answer:
 
 
 def _with_captures(timeline: Timeline, captures: tuple[Trace, ...]) -> Timeline:
-    """The timeline of the trace with the captured graphs that it replays."""
     if not captures:
         return timeline
     # Few traces come with captures; the others do without this module.
@@ -315,7 +309,6 @@ def _with_captures(timeline: Timeline, captures: tuple[Trace, ...]) -> Timeline:
 
 
 def _communication(timeline: Timeline) -> CommunicationReport | None:
-    """Who waits for whom among the GPUs of the trace, None without several that communicate."""
     if len(timeline.busy) < 2:
         return None
     # Few traces have several GPUs; the others do without this module.

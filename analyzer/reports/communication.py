@@ -49,9 +49,8 @@ def communication_report(
     common_clock: bool,
     first_op_ns: int,
 ) -> CommunicationReport:
-    """The communication of each rank in `spans`, which are its steps, who waits for whom, and the
-    collectives. `common_clock` says whether the wall clocks of the ranks are one; `first_op_ns` is
-    when the first op began."""
+    """The communication of each rank in `spans`, which are its steps. `common_clock`: the wall
+    clocks of the ranks are one; `first_op_ns` is when the first op began."""
     participants, groups = matched.participants, matched.matched_groups
     entries = [entries_of(number, groups) for number in range(len(participants))]
     parts = [
@@ -133,9 +132,8 @@ def _clock_source(by_durations: bool) -> ClockSource:
 def _straggler(
     participants: Sequence[Participant], entries: Sequence[Entries], parts: Sequence[Counter[str]]
 ) -> tuple[Straggler | None, str]:
-    """The device whose lateness cost the others most, if it is a straggler by the rule above, with
-    its cost as a share of the median window of the devices; and why it is none: "" if one is
-    found."""
+    """The device whose lateness cost the others most, if it is a straggler by the rule above; and
+    why it is none, "" if it is."""
     if not any(entry.collectives for entry in entries):
         return None, "no collectives were matched"
     number = int(np.argmax([entry.cost_ns for entry in entries]))

@@ -1,7 +1,5 @@
-"""Each device and each of its streams: busy, idle and overlap time, gaps, communication.
-
-And the interruptions of the devices. Which kernels communicate is in `names/roles.toml`.
-"""
+"""Each device and each of its streams: busy, idle and overlap time, gaps, communication; and the
+interruptions of the devices."""
 
 from collections.abc import Sequence
 from operator import attrgetter
@@ -42,7 +40,6 @@ LARGEST_GAPS = 10
 
 
 def device_reports(timeline: Timeline) -> tuple[DeviceReport, ...]:
-    """The figures of each device, in order of device."""
     return tuple(
         _device_report(timeline, device, ops, np.arange(*timeline.gaps_of(device)))
         for device, ops in rows_by(timeline.trace.ops.device).items()
@@ -52,7 +49,6 @@ def device_reports(timeline: Timeline) -> tuple[DeviceReport, ...]:
 def _device_report(
     timeline: Timeline, device: int, op_rows: Int64s, gap_rows: Int64s
 ) -> DeviceReport:
-    """The figures of one device; `op_rows` are its ops, `gap_rows` its gaps."""
     trace, busy = timeline.trace, timeline.busy[device]
     kind, attributed_ns = trace.ops.kind[op_rows], timeline.attributed_ns[op_rows]
     window_ns = int(busy.end_ns[-1] - busy.start_ns[0])
@@ -111,11 +107,8 @@ def _stream_reports(
 
 def _communication(trace: Trace, ops: GpuOps) -> tuple[dict[str, int], int, int]:
     """The communication among `ops`, those of one device sorted by start, in ns: the union of the
-    ops of each kind, the longest first; that of all of them; and its exposed part.
-
-    exposed = length of the union of all ops - length of the union of the ops that do not
-    communicate.
-    """
+    ops of each kind, the longest first; that of all of them; and its exposed part, which is the
+    union of all ops - that of the ops that do not communicate."""
     used, place = np.unique(ops.name, return_inverse=True)
     kinds = [kernel_meaning(trace.names[name]).communication for name in used]
     if not any(kinds):
@@ -209,7 +202,6 @@ def gap_report(timeline: Timeline, ranges: Ranges, index: int) -> GapReport:
 
 
 def _sums(parts: GapParts, names: tuple[str, ...]) -> Int64s:
-    """The sum of the lengths of the parts of each kind."""
     sums = np.zeros(len(names), dtype=np.int64)
     np.add.at(sums, parts.kind, parts.length_ns)
     return sums

@@ -13,11 +13,8 @@ _BOUNDS = np.left_shift(np.int64(1), np.arange(63, dtype=np.int64))
 
 
 def histogram(values_ns: Int64s) -> tuple[tuple[int, int], ...]:
-    """(upper bound, count) of the occupied buckets 1, 2, 4, 8, …, in order.
-
-    A value belongs to the first bucket whose bound it does not exceed, so the first bucket also
-    holds all values <= 0.
-    """
+    """(upper bound, count) of the occupied buckets 1, 2, 4, 8, …, in order: a value belongs to the
+    first bucket whose bound it does not exceed, also one <= 0."""
     if not len(values_ns):
         return ()
     counts = np.bincount(np.searchsorted(_BOUNDS, values_ns)).tolist()
@@ -36,13 +33,8 @@ def total_of(lengths_ns: Int64s) -> GapTotal:
 
 def shared_bounds(histograms: Sequence[Buckets]) -> list[int]:
     """All powers of two from the smallest to the largest bound that occurs; empty without any."""
-    occupied = [bound for buckets in histograms for bound, _ in buckets]
-    if not occupied:
-        return []
-    bounds = [min(occupied)]
-    while bounds[-1] < max(occupied):
-        bounds.append(bounds[-1] * 2)
-    return bounds
+    occupied = [bound.bit_length() for buckets in histograms for bound, _ in buckets]
+    return [1 << (bits - 1) for bits in range(min(occupied), max(occupied) + 1)] if occupied else []
 
 
 def percentiles(values_ns: Int64s) -> Percentiles | None:

@@ -20,11 +20,9 @@ REPORTED_GROUPS = 100
 
 @dataclass(frozen=True, slots=True)
 class GapChoice:
-    """Which gaps: `within` a range path (those that one of its ops ended), during the `step` with
-    this index, with a part of `gap_class`, and with a length in one bucket of the
-    histogram, (lower, upper] ns: that of the part if there is a class, else of the gap. None is
-    any.
-    """
+    """Which gaps: `within` a range path (one of its ops ended them), during the `step` with this
+    index, with a part of `gap_class`, and with a length in (lower, upper] ns: of that part, if
+    there is a class. None is any."""
 
     within: str | None = None
     step: int | None = None
@@ -150,8 +148,7 @@ def _inside_step(timeline: Timeline, step: int) -> Bools:
 
 
 def _times_of(timeline: Timeline, step: int) -> Iterator[tuple[int, Intervals]]:
-    """The devices that a step used, each with the time from its first op there to that of the next
-    step."""
+    """The devices that a step used, each with the step's time there."""
     if 0 <= step < len(timeline.steps):
         for device, op_rows in rows_by(timeline.trace.ops.device).items():
             if device in timeline.steps.devices[step]:

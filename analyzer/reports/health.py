@@ -9,7 +9,7 @@ import numpy as np
 from decodescope.analyzer.attribution.range_tree import MAX_PATH, MAX_PATHS
 from decodescope.analyzer.schema.report import Finding, Health, HealthStatus
 from decodescope.analyzer.schema.step_report import InterruptionReport
-from decodescope.analyzer.text.formatting import count, duration
+from decodescope.analyzer.text.formatting import count, counted, duration
 from decodescope.analyzer.timing.gaps import MIN_BURST_GAPS, floor_is_hidden
 from decodescope.analyzer.timing.intervals import covered_until
 from decodescope.analyzer.timing.launches import (
@@ -62,11 +62,9 @@ def health(
     interruptions: Sequence[InterruptionReport] = (),
     ranges_cut: int = 0,
 ) -> Health:
-    """Status and findings; `ranges_cut` is the number of ranges that the range tree left out.
-
-    "no_gpu_activity" without a single op; "degraded" if ops are unlinked or the reader left
-    something out; otherwise "ok".
-    """
+    """ "no_gpu_activity" without a single op; "degraded" if ops are unlinked or the reader left
+    something out; otherwise "ok". `ranges_cut` is the number of ranges that the range tree left
+    out."""
     trace = timeline.trace
     unlinked = 0 if trace.on_cpu else int(np.count_nonzero(trace.ops.launch < 0))
     findings = (
@@ -224,7 +222,7 @@ def why_no_answer(health: Health) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _capture(trace: Trace, captures: GraphCaptures) -> str | None:
-    graphs = _some(captures.count, "graph capture")
+    graphs = counted(captures.count, "graph capture")
     recorded = (
         f"{count(captures.launches)} kernel launches were recorded into graphs and ran nothing"
     )
@@ -261,7 +259,7 @@ def _why(trace: Trace, captures: GraphCaptures, foreign: bool) -> str:
     if len(trace.calls):
         return f"none of its {count(len(trace.calls))} API calls launches or copies anything"
     host = ((trace.cpu_ops, "operator"), (trace.ranges, "range"))
-    held = " and ".join(_some(len(events), noun) for events, noun in host if len(events))
+    held = " and ".join(counted(len(events), noun) for events, noun in host if len(events))
     if not held:
         return "nothing in it is understood" if trace.source.events else "it is empty"
     option = _HOW_TO_RECORD.get(trace.source.format, "ProfilerActivity.CUDA")
@@ -269,12 +267,7 @@ def _why(trace: Trace, captures: GraphCaptures, foreign: bool) -> str:
     return f"it holds {held} of the host only{wanted}"
 
 
-def _some(number: int, noun: str) -> str:
-    return f"{count(number)} {noun}{'s' * (number != 1)}"
-
-
 def _apis(trace: Trace, chosen: Bools) -> str:
-    """The names of the chosen calls with their counts, the most frequent first."""
     names = Counter(trace.names[name] for name in trace.calls.name[chosen].tolist())
     shown = ", ".join(f"{name} {count(number)}" for name, number in names.most_common(_NAMED_APIS))
     return shown + ", …" * (len(names) > _NAMED_APIS)

@@ -8,7 +8,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from decodescope.analyzer.attribution.range_tree import GRAPH_REPLAY, NO_NODE, folded_name
+from decodescope.analyzer.attribution.range_tree import GRAPH_REPLAY, folded_name
 from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.reports.distributions import percentiles
@@ -191,8 +191,7 @@ def _facts(analysis: Analysis, op_rows: Int64s) -> KernelLaunches:
 def kernel_profile(
     analysis: Analysis, name: str, within: str | None = None
 ) -> KernelProfile | None:
-    """The profile of one kernel in the steps that `Report.kernels` is of, None if they (or the
-    range) do not have it."""
+    """The profile of one kernel in the main steps, None if they (or the range) do not have it."""
     kernels = analysis.report.kernels if within is None else kernels_within(analysis, within)
     report = next((kernel for kernel in kernels if kernel.name == name), None)
     if report is None:
@@ -204,9 +203,8 @@ def kernel_profile(
         (trace.shapes[shape], times) for shape, times in _counts(trace.ops.shape[launches.op])
     ]
     node = analysis.ranges.op_node[launches.op]
-    attributed_ns = np.zeros(len(paths), dtype=np.int64)
-    inside = node != NO_NODE
-    np.add.at(attributed_ns, node[inside], launches.attributed_ns[inside])
+    attributed_ns = np.zeros(len(paths) + 1, dtype=np.int64)
+    np.add.at(attributed_ns, node, launches.attributed_ns)
     of_paths: dict[str, tuple[int, int]] = {}
     for number, times in _counts(node):
         path = folded_name(paths[number])

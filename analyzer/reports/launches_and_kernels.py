@@ -40,12 +40,8 @@ def launch_report(timeline: Timeline, chosen: Bools) -> LaunchReport:
 
 
 def kernel_reports(timeline: Timeline, work: OpWork, chosen: Bools) -> tuple[KernelReport, ...]:
-    """The kernels among the `chosen` ops (in a CPU capture: the leaf operators), one row for each
-    name: longest total first; if ops overlap, longest attributed time first.
-
-    `mean_ns` is total / count rounded down, `share` total / sum of all totals, `attributed_share`
-    the same of attributed times.
-    """
+    """The kernels among the `chosen` ops, one row for each name: longest total first; if ops
+    overlap, longest attributed time first. `mean_ns` is rounded down."""
     names = timeline.trace.names
     return tuple(reports_by(timeline, work, chosen, timeline.trace.ops.name, names).values())
 
@@ -63,10 +59,8 @@ def reports_by(
     kernel_rows = np.flatnonzero((trace.ops.kind == trace.kernel_kind) & chosen)
     numbers, place = np.unique(number[kernel_rows], return_inverse=True)
     times_ns = np.zeros((2, len(numbers)), dtype=np.int64)
-    for summed_ns, each_ns in zip(
-        times_ns, (trace.ops.length_ns, timeline.attributed_ns), strict=True
-    ):
-        np.add.at(summed_ns, place, each_ns[kernel_rows])
+    np.add.at(times_ns[0], place, trace.ops.length_ns[kernel_rows])
+    np.add.at(times_ns[1], place, timeline.attributed_ns[kernel_rows])
     counts = np.bincount(place, minlength=len(numbers))
     short_ops = launches.first_op[_alone_and_short(trace, launches)[1]]
     short = Counter(number[short_ops[chosen[short_ops]]].tolist())

@@ -10,7 +10,7 @@ from decodescope.analyzer.modelling.step_work import (
     step_flops,
     with_fused_roles,
 )
-from decodescope.analyzer.modelling.trace_facts import TraceFacts, contradictions
+from decodescope.analyzer.modelling.trace_facts import contradictions
 from decodescope.analyzer.modelling.weights import PART_OF_ROLE, model_weights
 from decodescope.analyzer.reports.model_facts import (
     StepSizes,
@@ -49,31 +49,12 @@ def model_costs(
     peak: DatasheetPeak | None,
     own_cost: StepCost | None,
 ) -> Costs:
-    """The costs of a step by the `model`; `own_cost` is that of its capture. A model that
-    contradicts the step is not used: a finding says where."""
-    try:
-        return _costs(found, given, trace_facts(found), model, device_name, peak, own_cost)
-    except InputError as error:
-        if model.source == "capture":
-            return Costs(own_cost)
-        why = f"the model {model.shape.name} is not used: {error}"
-        return Costs(own_cost, findings=(Finding("model_not_used", why),))
-
-
-def _costs(
-    found: MedianStep,
-    given: Given,
-    facts: TraceFacts,
-    model: GivenModel,
-    device_name: str,
-    peak: DatasheetPeak | None,
-    own_cost: StepCost | None,
-) -> Costs:
-    """The costs by the chosen model.
+    """The costs of a step by the `model`; `own_cost` is that of its capture.
 
     Raises:
         InputError: the model contradicts the trace.
     """
+    facts = trace_facts(found)
     problems = contradictions(model.shape, facts, model.tensor_parallel, given.batch)
     if words := "; ".join(problems):
         raise InputError(words)

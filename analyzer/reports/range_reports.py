@@ -14,30 +14,22 @@ from decodescope.analyzer.trace import Bools, GpuOps, Int64s, rows_by
 
 
 def range_reports(timeline: Timeline, ranges: Ranges, main: MainSteps) -> tuple[RangeReport, ...]:
-    """The range paths that put work on a GPU in the `main` steps, parents before children, largest
-    sibling first.
-
-    `gpu_ns` is the union of the ops of the whole subtree, summed over devices; `attributed_ns` the
-    sum of their attributed times, which decides what is largest if ops overlap; `idle_ns` the time
-    of the gaps in those steps that the range's ops ended. Gaps before ops without a path are in no
-    row.
-    """
+    """The range paths that put work on a GPU in the `main` steps, parents before children, the
+    sibling with most `gpu_ns` first, or with most `attributed_ns` if ops overlap. Gaps before ops
+    without a path are in no row."""
     tree, ops, parts = ranges.tree, timeline.trace.ops, main.idle
     op_node = np.where(main.ops, ranges.op_node, NO_NODE)
     call_node = np.where(main.ops[timeline.launches.first_op], ranges.call_node, NO_NODE)
     gpu_ns = _gpu_ns(ops, tree, op_node)
-    idle_ns = np.zeros((len(tree), len(GAP_CLASSES)), dtype=np.int64)
-    ended_by = ranges.op_node[timeline.gaps.next[parts.gap]]
-    ended = ended_by != NO_NODE
-    np.add.at(idle_ns, (ended_by[ended], parts.kind[ended]), parts.length_ns[ended])
-    has_path = op_node != NO_NODE
-    attributed_ns = np.zeros(len(tree), dtype=np.int64)
-    np.add.at(attributed_ns, op_node[has_path], timeline.attributed_ns[has_path])
-    gpu_ops, launch_calls = (
-        np.bincount(nodes[nodes != NO_NODE], minlength=len(tree)) for nodes in (op_node, call_node)
-    )
+    # The last row, which NO_NODE is, stands for ops without a path.
+    idle_ns = np.zeros((len(tree) + 1, len(GAP_CLASSES)), dtype=np.int64)
+    np.add.at(idle_ns, (ranges.op_node[timeline.gaps.next[parts.gap]], parts.kind), parts.length_ns)
+    attributed_ns, gpu_ops, launch_calls = np.zeros((3, len(tree) + 1), dtype=np.int64)
+    np.add.at(attributed_ns, op_node, timeline.attributed_ns)
+    np.add.at(gpu_ops, op_node, 1)
+    np.add.at(launch_calls, call_node, 1)
     idle_ns, attributed_ns, gpu_ops, launch_calls = (
-        tree.add_up(column) for column in (idle_ns, attributed_ns, gpu_ops, launch_calls)
+        tree.add_up(column[:-1]) for column in (idle_ns, attributed_ns, gpu_ops, launch_calls)
     )
     reports = []
     for node in _in_order(tree, attributed_ns if timeline.overlapping else gpu_ns, gpu_ops):

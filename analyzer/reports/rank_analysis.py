@@ -1,4 +1,5 @@
-"""Reads and analyses the traces of several ranks of one run, one file for each."""
+"""Reads and analyses the traces of several ranks of one run, one file for each, or of one window of
+several servers: each trace alone, and all of them on one clock."""
 
 import os
 from collections.abc import Sequence
@@ -6,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
 from decodescope.analyzer.collectives.groups import MatchedCollectives, match_collectives
 from decodescope.analyzer.collectives.participants import find_participants
@@ -17,10 +19,19 @@ from decodescope.analyzer.reports.rank_reading import read_ranks
 from decodescope.analyzer.reports.skew_report import rank_steps
 from decodescope.analyzer.reports.user_facts import NOTHING, Given
 from decodescope.analyzer.schema.communication_report import CommunicationReport
-from decodescope.analyzer.schema.ranks_report import RankReport, RanksReport
-from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding
+from decodescope.analyzer.schema.ranks_report import (
+    RankReport,
+    RanksReport,
+    ServerFigures,
+    ServerReport,
+    ServersReport,
+)
+from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding, ObserverReport
 from decodescope.analyzer.timing.steps import Steps
 from decodescope.analyzer.trace import Trace
+
+# Servers name their ranks each from 0 on.
+_EXPECTED = ("duplicate_ranks", "missing_ranks")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,4 +134,45 @@ def _clock_findings(matched: MatchedCollectives, common_clock: bool) -> tuple[Fi
             f"{ahead_ns / 1e3:.1f} µs ahead of rank {ranks[1]}'s, longer than a transfer takes; "
             "waits are found from durations, and times across ranks are off by that much",
         ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTraces:
+    """The traces of one server, and what watching it cost; neither for the reason in `problem`."""
+
+    figures: ServerFigures
+    paths: tuple[Path, ...] = ()
+    observer: ObserverReport | None = None
+    problem: str = ""
+
+
+def analyze_servers(
+    group: ServerFigures, observer: ObserverReport, servers: Sequence[ServerTraces], facts: Given
+) -> ServersReport:
+    """The report of one window of `servers`, of which `group` and `observer` are the sums.
+
+    Raises:
+        DecodescopeError: a trace cannot be read, as in `analyze_ranks`.
+    """
+    ranks = analyze_ranks([path for server in servers for path in server.paths], facts).report
+    of_path = {rank.report.source.path: rank.report for rank in ranks.ranks}
+    return ServersReport(
+        schema_version=SCHEMA_VERSION,
+        group=group,
+        servers=tuple(
+            ServerReport(
+                server.figures,
+                tuple(
+                    RankReport(rank, replace(of_path[str(path)], observer=server.observer))
+                    for rank, path in enumerate(server.paths)
+                ),
+                server.observer,
+                server.problem,
+            )
+            for server in servers
+        ),
+        observer=observer,
+        merged=None if ranks.merged is None else replace(ranks.merged, observer=observer),
+        findings=tuple(each for each in ranks.findings if each.code not in _EXPECTED),
     )

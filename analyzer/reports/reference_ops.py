@@ -15,9 +15,8 @@ def reference_from(
 ) -> GraphReference:
     """The ops of one step of an ungraphed window, in order of their start.
 
-    Paths begin at the step's marker; an op launched while no range of the step was open has the
-    path "". `deeper` gives ops of `analysis.trace` (by index) a more precise full path from the
-    step's marker down. Bytes and FLOPs are those of the operators, if known.
+    Paths begin at the step's marker, "" while no range of the step was open; `deeper` gives ops of
+    `analysis.trace` (by index) a more precise one.
 
     Raises:
         IndexError: the window has no step of that number.

@@ -48,9 +48,8 @@ class RooflineModel:
 
 def roofline_model(report: Report) -> RooflineModel:
     """The kernels whose bytes and FLOPs are known by their shapes, else by the parts of the step
-    that are theirs, as far as they have FLOPs; and the peaks of the device: the bandwidth measured
-    with the capture, and the datasheet's figures. Compute peaks are those of the capture's dtype,
-    of every dtype if it is unknown."""
+    that are theirs; and the peaks of the device. Compute peaks are those of the capture's dtype, of
+    every dtype if it is unknown."""
     points, unknown = [], 0
     for kernel in report.kernels:
         known = kernel.roofline or _of_parts(report, kernel.name)

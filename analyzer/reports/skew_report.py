@@ -31,9 +31,8 @@ def rank_steps(trace: Trace, steps: Steps) -> RankSteps:
 def steps_by_device(
     trace: Trace, steps: Steps, participants: Sequence[Participant]
 ) -> tuple[dict[int, RankSteps], list[Participant]]:
-    """The steps of each participant's device, as if it were a rank with the device's number and the
-    steps that launched most of their ops to it; and these ranks, whose steps are numbered in
-    these."""
+    """The steps that launched most of their ops to each participant's device, as if that were a
+    rank; and these ranks, whose steps are numbered in these."""
     every = rank_steps(trace, steps)
     spans, ranks = {}, []
     for participant in participants:

@@ -5,7 +5,7 @@ MBU = bytes of a step ÷ step time ÷ peak.
 
 from typing import TYPE_CHECKING
 
-from decodescope.analyzer.roofline.peaks import bandwidth, step_bandwidth
+from decodescope.analyzer.roofline.peaks import bandwidth
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.schema.step_report import Bandwidth
 
@@ -62,4 +62,9 @@ def window_bandwidth(report: Report) -> Bandwidth | None:
     step_ns = answer.unprofiled_step_ns or answer.step_ns
     if cost is None or not cost.is_certain or report.on_cpu or not step_ns:
         return None
-    return step_bandwidth(cost, step_ns)
+    return bandwidth(
+        cost.bytes_per_step,
+        step_ns,
+        cost.measured_peak_bytes_per_s,
+        cost.datasheet_peak_bytes_per_s,
+    )

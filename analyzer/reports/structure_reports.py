@@ -7,6 +7,7 @@ import numpy as np
 
 from decodescope.analyzer.answer.parts import WORK, MedianStep, OpShares
 from decodescope.analyzer.attribution.ranges import Ranges, replay_sources
+from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.reports.user_facts import Given
 from decodescope.analyzer.roofline.peaks import datasheet_peak
 from decodescope.analyzer.roofline.roofline import Costs, captured_cost, limits_by_shapes
@@ -31,8 +32,6 @@ _CHECKED = 0.5
 
 @dataclass(frozen=True, slots=True)
 class _Layers:
-    """Layers of one step as a report shows them."""
-
     source: StructureSource
     confidence: Confidence
     bounds: tuple[int, ...]
@@ -46,9 +45,8 @@ def structure_reports(
     step: int | None,
     shares: OpShares | None,
 ) -> tuple[StructureReport, tuple[LayerReport, ...]]:
-    """The layers of a step, the one that stands for the trace: their number and sizes, and each in
-    order, with the ops before, behind and outside of them; () without layers. `ranges` are those of
-    the trace, without inferred paths."""
+    """The layers of a step: their number and sizes, and each in order, with the ops before, behind
+    and outside of them; () without layers. `ranges` are without inferred paths."""
     rows, found_layers = structure.of_step.get(-1 if step is None else step, (None, None))
     layers = None if rows is None else _step_layers(timeline, ranges, rows, found_layers)
     if rows is None or layers is None:
@@ -173,13 +171,18 @@ def find_costs(found: MedianStep, facts: Given) -> Costs:
         device_name = names.pop() if len(names) == 1 else ""
     peak = facts.peak or datasheet_peak(device_name)
     own_cost = None if capture is None else captured_cost(capture, facts.peak)
-    if shares is None or trace.on_cpu:
-        return Costs(own_cost)
     costs = Costs(own_cost)
-    if step is not None and facts.model is not None:
+    if shares is None or trace.on_cpu:
+        return costs
+    if step is not None and (model := facts.model) is not None:
         from decodescope.analyzer.reports.model_costs import model_costs
 
-        costs = model_costs(found, facts, facts.model, device_name, peak, own_cost)
+        try:
+            costs = model_costs(found, facts, model, device_name, peak, own_cost)
+        except InputError as error:
+            if model.source != "capture":
+                why = f"the model {model.shape.name} is not used: {error}"
+                costs = replace(costs, findings=(Finding("model_not_used", why),))
     if costs.step is not None:
         return costs
     works = limits_by_shapes(
@@ -194,8 +197,7 @@ def find_costs(found: MedianStep, facts: Given) -> Costs:
 
 
 def _shows_a_model(found: MedianStep) -> bool:
-    """Whether there is evidence of a model beside layers, for a guess: shapes of products, messages
-    of collectives, modules, experts or norms of Q and K."""
+    """Whether there is evidence of a model beside layers, for a guess."""
     trace = found.timeline.trace
     if not found.layers:
         return False

@@ -14,7 +14,7 @@ from importlib.resources import files
 import msgspec
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.schema.step_report import Bandwidth, StepCost
+from decodescope.analyzer.schema.step_report import Bandwidth
 from decodescope.analyzer.text.plain import plain_line
 
 # The source of a peak that the user gave.
@@ -27,7 +27,6 @@ _WORD = re.compile(
     r"(?:(?P<dtype>[a-z]+[0-9]+)\s*=\s*)?(?P<number>[0-9]+(?:\.[0-9]*)?(?:e\+?[0-9]{1,2})?)\s*"
     r"(?P<prefix>[kMGTPE]i?|[kmgtpe]i?)?(?P<unit>B|b|FLOPS?|flops?)\s*(?P<time>/s|ps)?"
 )
-_PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15, "e": 1e18}
 _LEAST, _MOST = 1e6, 1e21
 
 
@@ -53,12 +52,9 @@ def _datasheet_peaks() -> dict[str, DatasheetPeak]:
 
 
 def datasheet_peak(device_name: str) -> DatasheetPeak | None:
-    """The vendor's figures for a device as the driver names it, None if none is certain: those of
-    the first pattern in `device_peaks.json` that is found in the name.
-
-    Laptop parts share their names with desktop parts but not their memory, so they have none. The
-    driver shows each die of an MI250 as a device of its own.
-    """
+    """The vendor's figures for a device as the driver names it, None if none is certain, as for
+    laptop parts: these share their names with desktop parts but not their memory. The driver shows
+    each die of an MI250 as a device of its own."""
     if _LAPTOP.search(device_name):
         return None
     for pattern, peak in _datasheet_peaks().items():
@@ -68,7 +64,6 @@ def datasheet_peak(device_name: str) -> DatasheetPeak | None:
 
 
 def datasheet_peak_bytes_per_s(device_name: str) -> float | None:
-    """Peak memory bandwidth in bytes/s by device name, or None."""
     peak = datasheet_peak(device_name)
     return peak.bytes_per_s if peak else None
 
@@ -92,20 +87,9 @@ def bandwidth(
     )
 
 
-def step_bandwidth(cost: StepCost, step_ns: int) -> Bandwidth:
-    return bandwidth(
-        cost.bytes_per_step,
-        step_ns,
-        cost.measured_peak_bytes_per_s,
-        cost.datasheet_peak_bytes_per_s,
-    )
-
-
 def parse_peak(text: str) -> DatasheetPeak:
-    """The peak that `--peak` gives: a bandwidth, and rates of arithmetic if there are any.
-
-    "4682GB/s"; "5.3TB/s,1307TFLOP/s", a rate for every dtype; "5.3TB/s,bf16=1307TFLOP/s,
-    fp8=2615TFLOP/s". GiB/s and TiB/s count in powers of 1024.
+    """The peak that `--peak` gives: "4682GB/s"; "5.3TB/s,1307TFLOP/s", a rate for every dtype;
+    "5.3TB/s,bf16=1307TFLOP/s,fp8=2615TFLOP/s". GiB/s and TiB/s count in powers of 1024.
 
     Raises:
         InputError: another text, no bandwidth, or a figure that cannot be.
@@ -141,12 +125,8 @@ def _figure(word: str, text: str) -> tuple[str | None, float, bool]:
     dtype = matched["dtype"]
     if dtype is not None and (is_bandwidth or dtype not in DTYPES):
         raise _error(text, f"{dtype} is none of {', '.join(DTYPES)} with a rate of arithmetic")
-    scale = (
-        1024.0 ** " kmgtpe".index(prefix[0].lower())
-        if prefix.endswith("i")
-        else (_PREFIXES[prefix.lower()])
-    )
-    value = float(matched["number"]) * scale
+    thousand = 1024.0 if prefix.endswith("i") else 1000.0
+    value = float(matched["number"]) * thousand ** " kmgtpe".index(prefix[:1].lower())
     if not math.isfinite(value) or not _LEAST <= value <= _MOST:
         raise _error(text, f"{value:g} a second cannot be")
     return dtype, value, is_bandwidth

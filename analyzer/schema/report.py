@@ -119,11 +119,9 @@ class Health(Struct, frozen=True):
 
 
 class GapTotal(Struct, frozen=True):
-    """Gaps, or the parts of gaps that belong to one class; `max_ns` is the longest.
-
-    `histogram` holds (upper bound in ns, count) of the occupied buckets: 1, 2, 4, 8, … ns. A
-    length is in the first bucket whose bound it does not exceed.
-    """
+    """Gaps, or the parts of gaps that belong to one class; `max_ns` is the longest. `histogram`
+    holds (upper bound in ns, count) of the occupied buckets 1, 2, 4, 8, … ns: a length is in the
+    first bucket whose bound it does not exceed."""
 
     count: int
     total_ns: int
@@ -200,17 +198,16 @@ class DeviceReport(Struct, frozen=True):
     parts by class, at most one of a class in a gap. Both add up to `idle_ns`.
 
     `device` is the CUDA ordinal, or a string: "rank 1 GPU 3" in a report of merged ranks, "cpu" if
-    leaf operators count as GPU ops.
-    `overlap_ns` is the time during which two or more ops ran at once on one stream.
-    `host_wait` splits `gaps["host_wait"]` by what the launching thread did at each moment of it:
-    its pieces, one for each uninterrupted activity, add up to the same time.
+    leaf operators count as GPU ops. `overlap_ns` is the time during which two or more ops ran at
+    once on one stream. `host_wait` splits `gaps["host_wait"]` by what the launching thread did at
+    each moment of it: its pieces, one for each uninterrupted activity, add up to the same time.
     `communication_ns` is the time during which at least one op communicated with another device,
     `exposed_communication_ns` the part of it in which no other op ran on this one; `communication`
-    holds the time of each kind of communication that occurred, the longest first (kinds that ran
-    at once add up to more than `communication_ns`).
-    `copies_attributed_ns` is the attributed time (see `KernelReport`) of copies and fills,
-    `graphs_attributed_ns` that of graphs traced as a whole, whose kernels are unknown; over all
-    devices these two and `attributed_ns` of all kernels add up to `busy_ns`.
+    holds the time of each kind of communication that occurred, the longest first (kinds that ran at
+    once add up to more than `communication_ns`). `copies_attributed_ns` is the attributed time (see
+    `KernelReport`) of copies and fills, `graphs_attributed_ns` that of graphs traced as a whole,
+    whose kernels are unknown; over all devices these two and `attributed_ns` of all kernels add up
+    to `busy_ns`.
     """
 
     device: int | str
@@ -349,16 +346,15 @@ class ObserverReport(Struct, frozen=True):
 class Report(Struct, frozen=True):
     """Everything known about one trace; `msgspec.json.encode(report)` is `analyze --json`.
 
-    `launches`, `kernels` and `ranges` are of `main_steps`; `devices`, `largest_gaps`, `gap_groups`
-    and `attribution` are of the whole trace.
+    `launches`, `kernels` and `ranges` are of `main_steps`; `devices`, `largest_gaps` (the ten
+    longest of all devices), `gap_groups` (the hundred with the most time, of `gap_group_count`) and
+    `attribution` are of the whole trace. `interruptions` are set apart: `answer` and the times of
+    steps are without them. `communication` says who waits for whom among several GPUs of one trace;
+    null of merged ranks (see `RanksReport`) and without communication.
 
     `kernels_ranked_by` names the figure that orders `kernels`, largest first: "attributed_ns" where
     the durations of ops add up to over 2 % more than busy time, else "total_ns". Ranges beside each
-    other are then in order of `attributed_ns` too, else of `gpu_ns`. `largest_gaps` holds the ten
-    longest gaps of all devices, longest first, `gap_groups` the hundred groups with the most time,
-    of `gap_group_count`. `interruptions` are set apart: `answer` and the
-    times of steps are without them. `communication` says who waits for whom among several GPUs of
-    one trace; null of merged ranks (see `RanksReport`) and without communication.
+    other are then in order of `attributed_ns` too, else of `gpu_ns`.
     """
 
     schema_version: int

@@ -30,11 +30,10 @@ class Accuracy(Struct, frozen=True):
     """How far a variant's logits are from those of the loaded weights computed in fp32, before any
     was quantised.
 
-    Over the scored positions: `logit_rel_error` = ||logits - reference|| / ||reference||
-    (Frobenius norms), `kl` = mean KL(reference || variant) in nats, `top1_agreement` = share of
-    equal argmax, `perplexity` = exp(mean negative log-likelihood of the text's tokens),
-    `perplexity_ratio` = that ÷ the reference's. `reference` says what computed the reference,
-    `text` what was scored.
+    Over the scored positions: `logit_rel_error` = ||logits - reference|| / ||reference|| (Frobenius
+    norms), `kl` = mean KL(reference || variant) in nats, `top1_agreement` = share of equal argmax,
+    `perplexity` = exp(mean negative log-likelihood of the text's tokens), `perplexity_ratio` = that
+    ÷ the reference's. `reference` says what computed the reference, `text` what was scored.
 
     The intervals are paired by position (decodescope.analyzer.comparing.accuracy_intervals); null
     for fewer than three positions. `positions_needed` has the figures whose interval is wider than

@@ -14,11 +14,10 @@ class StepKindReport(Struct, frozen=True):
     """The steps of one kind and batch size (requests), null if unknown.
 
     `kv_tokens` is the sum of the KV lengths of all requests of a step, including the tokens that it
-    computes, `query_tokens` that of the
-    tokens it computes: each the (lower) median over those of the steps that tell, null if none
-    does. `median_ns`, `min_ns` and `p99_ns` are of the step times, by the rule of `Answer.step_ns`;
-    null if none of the steps launched an op. `gpu_ops` are the ops that the steps launched, and
-    `attributed_ns` their attributed time (see `KernelReport`).
+    computes, `query_tokens` that of the tokens it computes: each the (lower) median over those of
+    the steps that tell, null if none does. `median_ns`, `min_ns` and `p99_ns` are of the step
+    times, by the rule of `Answer.step_ns`; null if none of the steps launched an op. `gpu_ops` are
+    the ops that the steps launched, and `attributed_ns` their attributed time (see `KernelReport`).
     """
 
     kind: StepKind

@@ -1,25 +1,12 @@
 """The parts of the step that an answer is about: time, limit, and time over the limit."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from operator import attrgetter
 
 from decodescope.analyzer.names.fitted_names import ShortNames, cut_start
 from decodescope.analyzer.schema.answer import Answer, AnswerPart
-from decodescope.analyzer.tables.columns import (
-    COUNT,
-    DETAIL,
-    DURATION,
-    GIGABYTES_PER_S,
-    PERCENT,
-    RANGE,
-    SIGNED_DURATION,
-    TEXT,
-    Column,
-    Mark,
-    Table,
-)
-from decodescope.analyzer.tables.figures import quotient
+from decodescope.analyzer.tables import kinds
+from decodescope.analyzer.tables.columns import DETAIL, Column, Mark, Table, quotient
 from decodescope.analyzer.vocabulary.answer_words import frame_words
 from decodescope.analyzer.vocabulary.words import ROLE_KNOWN_BY, part_words
 
@@ -33,34 +20,24 @@ def answer_table(answer: Answer, most: int | None = None) -> Table[AnswerPart]:
     limit, times and shares of the step."""
     known = answer.limit_ns is not None
     columns: tuple[Column[AnswerPart], ...] = (
-        Column(
+        kinds.TEXT(
             "part",
             "over the limit" if known else "part",
-            TEXT,
             "A role of the kernels, a class of idle time, communication, or copies.",
             text=lambda part: part_words(part.part),
         ),
-        Column("ns", "time", DURATION, "Attributed time; all parts add up to the step.", "ns"),
-        Column(
+        kinds.DURATION("ns", "time", "Attributed time; all parts add up to the step.", "ns"),
+        kinds.DURATION(
             "limit_ns",
             "limit",
-            DURATION,
             "The least time that its bytes and FLOPs take at the device's peaks.",
             shown=known,
             priority=2,
         ),
-        Column(
-            "over_ns",
-            "over",
-            SIGNED_DURATION,
-            "Time minus limit.",
-            shown=known,
-            tone="strong",
-        ),
-        Column(
+        kinds.SIGNED_DURATION("over_ns", "over", "Time minus limit.", shown=known, tone="strong"),
+        kinds.PERCENT(
             "over_share",
             "of window" if answer.step_ns is None else "of step",
-            PERCENT,
             "The time over the limit, or the time where that is not known, ÷ the step.",
             lambda part: part.lost_ns / answer.whole_ns if answer.whole_ns else None,
             priority=3,
@@ -81,34 +58,26 @@ def answer_table(answer: Answer, most: int | None = None) -> Table[AnswerPart]:
 
 
 _DETAILS: tuple[Column[AnswerPart], ...] = (
-    Column(
+    kinds.PERCENT(
         "share_of_limit",
         "of limit",
-        PERCENT,
         "The limit ÷ the time.",
         quotient("limit_ns", "ns"),
         priority=DETAIL,
     ),
-    Column(
+    kinds.GIGABYTES_PER_S(
         "bytes_per_s",
         "",
-        GIGABYTES_PER_S,
         "The bytes that the part must move ÷ its time.",
         lambda part: part.bytes * 1e9 / part.ns if part.bytes is not None and part.ns else None,
         priority=DETAIL + 1,
     ),
-    Column(
-        "ops",
-        "ops",
-        COUNT,
-        "The GPU ops of the part.",
-        lambda part: part.ops or None,
-        priority=DETAIL + 2,
+    kinds.COUNT(
+        "ops", "ops", "The GPU ops of the part.", lambda part: part.ops or None, priority=DETAIL + 2
     ),
-    Column(
+    kinds.TEXT(
         "confidence",
         "known by",
-        TEXT,
         "Whether the names of its ops tell the role, or their place in the step.",
         lambda part: ROLE_KNOWN_BY.get(part.confidence),
         priority=DETAIL + 3,
@@ -129,15 +98,15 @@ def _where(answer: Answer, most: int | None) -> Column[AnswerPart]:
             return names.of(part.kernel, cells)
         return cut_start(host.get(part.part, ""), cells)
 
-    return Column(
+    return kinds.RANGE(
         "kernel",
         "",
-        replace(RANGE, least=16),
         "The kernel that takes most of it; of waiting for the host, what the host did for most of "
         "that time.",
         lambda part: part.kernel or host.get(part.part),
         text=lambda part: fit(part, _WHOLE_CELLS),
         fit=fit,
+        least=16,
         priority=4,
         tone="dim",
     )

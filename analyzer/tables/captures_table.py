@@ -4,16 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from decodescope.analyzer.schema.report import CaptureInfo, Report
-from decodescope.analyzer.tables.columns import (
-    BYTES_PER_S,
-    COUNT,
-    DURATION,
-    PROSE,
-    TEXT,
-    Column,
-    Table,
-)
-from decodescope.analyzer.tables.figures import columns_of
+from decodescope.analyzer.tables import kinds
+from decodescope.analyzer.tables.columns import Column, Table, columns_of
 from decodescope.analyzer.text.formatting import weights_note
 
 
@@ -39,20 +31,20 @@ def _model(row: CaptureRow) -> str:
 
 
 _CAPTURES: tuple[Column[CaptureRow], ...] = (
-    Column("name", "trace", TEXT, "The trace."),
+    kinds.TEXT("name", "trace", "The trace."),
     *columns_of(
         "capture",
-        Column("model", "model", PROSE, "The model, and its weights.", text=_model, always=True),
-        Column("variant", "variant", TEXT, "The variant."),
-        Column("device_name", "device", TEXT, "The device."),
-        Column("dtype", "dtype", TEXT, "The dtype."),
-        Column("steps", "steps", COUNT, "The profiled steps."),
-        Column("position", "from position", COUNT, "The position of the first one."),
-        Column(
-            "measured_peak_bytes_per_s", "measured read peak", BYTES_PER_S, "Of this GPU's memory."
+        kinds.PROSE("model", "model", "The model, and its weights.", text=_model, always=True),
+        kinds.TEXT("variant", "variant", "The variant."),
+        kinds.TEXT("device_name", "device", "The device."),
+        kinds.TEXT("dtype", "dtype", "The dtype."),
+        kinds.COUNT("steps", "steps", "The profiled steps."),
+        kinds.COUNT("position", "from position", "The position of the first one."),
+        kinds.BYTES_PER_S(
+            "measured_peak_bytes_per_s", "measured read peak", "Of this GPU's memory."
         ),
-        Column("measured_peak_at", "measured", TEXT, "When."),
-        Column("kernel_floor_ns", "kernel floor", DURATION, "The least gap between two ops."),
-        Column("decodescope_version", "decodescope", TEXT, "Its version."),
+        kinds.TEXT("measured_peak_at", "measured", "When."),
+        kinds.DURATION("kernel_floor_ns", "kernel floor", "The least gap between two ops."),
+        kinds.TEXT("decodescope_version", "decodescope", "Its version."),
     ),
 )

@@ -1,8 +1,9 @@
 """Changes from one side to the other: parts of the step, kernels and ranges."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from functools import partial
 from operator import attrgetter
+from typing import Any
 
 from decodescope.analyzer.comparing.pair_changes import KernelChange, kernel_changes
 from decodescope.analyzer.comparing.range_alignment import (
@@ -20,25 +21,14 @@ from decodescope.analyzer.schema.comparison_report import (
     StepChanges,
 )
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.tables.columns import (
-    COUNT,
-    MICROSECONDS,
-    NAME,
-    NUMBER,
-    RANGE,
-    SIGNED_MICROSECONDS,
-    WHOLE_CHANGE,
-    WHOLE_MICROSECONDS,
-    Column,
-    Kind,
-    Row,
-    Table,
-)
+from decodescope.analyzer.tables import kinds
+from decodescope.analyzer.tables.columns import Column, Row, Table
 from decodescope.analyzer.vocabulary.words import change_text, part_words, relative_change_words
 
 _NAME_CELLS = 12
-_TEXT_OF_NUMBER = Kind(str)
-_WHOLE = Kind(lambda figure: "" if figure is None else f"{figure:,.0f}")
+_Kind = Callable[..., Column[Any]]
+_TEXT_OF_NUMBER = partial(Column, str)
+_WHOLE = partial(Column, lambda figure: "" if figure is None else f"{figure:,.0f}")
 
 
 def _time_columns(
@@ -46,48 +36,42 @@ def _time_columns(
     keys: tuple[str, str, str],
     time: str,
     change_of: Callable[[Row], Change],
-    kinds: tuple[Kind, Kind] = (MICROSECONDS, SIGNED_MICROSECONDS),
+    kinds: tuple[_Kind, _Kind] = (kinds.MICROSECONDS, kinds.SIGNED_MICROSECONDS),
     priority: int = 1,
     words: Callable[[Change], str] = relative_change_words,
 ) -> tuple[Column[Row], ...]:
-    """A time of both sides, its change, and its relative change.
-
-    `keys` and `kinds` are those of the times and of the change, `priority` is that of the other
-    side's time, `words` writes the relative change.
-    """
+    """A time of both sides, its change, and its relative change, which `words` writes. `keys` and
+    `kinds` are those of the times and of the change, `priority` is that of the other side's
+    time."""
     base_key, other_key, moved_key = keys
     kind, moved_kind = kinds
     moved = attrgetter(moved_key)
     return (
-        Column(
+        kind(
             base_key,
             names[0],
-            kind,
             f"Its {time} in a step of the base.",
             priority=priority + 1,
             always=True,
         ),
-        Column(
+        kind(
             other_key,
             names[1],
-            kind,
             f"Its {time} in a step of the other side.",
             priority=priority,
             always=True,
         ),
-        Column(
+        moved_kind(
             moved_key,
             "change",
-            moved_kind,
             "How much more the other side takes.",
             sort=lambda row: abs(moved(row)),
             # More time is bad, less is good; the sign says so without colour.
             tone=lambda row: "bad" if moved(row) > 0 else "good" if moved(row) < 0 else "dim",
         ),
-        Column(
+        _TEXT_OF_NUMBER(
             "change",
             "change",
-            _TEXT_OF_NUMBER,
             "The same in per cent, or as a factor.",
             lambda row: change_of(row).ratio,
             text=lambda row: words(change_of(row)),
@@ -98,29 +82,27 @@ def _time_columns(
 
 
 def _side_columns(
-    keys: tuple[str, str], title: str, kind: Kind, figure: str, priority: int
+    keys: tuple[str, str], title: str, kind: _Kind, figure: str, priority: int
 ) -> tuple[Column[Row], Column[Row]]:
     """A figure of both sides; that of the base is dropped first."""
     base_key, other_key = keys
     in_base, in_other = f"{figure} in a step of the base.", f"{figure} in a step of the other side."
     return (
-        Column(base_key, title, kind, in_base, priority=priority + 1, tone="dim"),
-        Column(other_key, f"→ {title}", kind, in_other, priority=priority, tone="dim"),
+        kind(base_key, title, in_base, priority=priority + 1, tone="dim"),
+        kind(other_key, f"→ {title}", in_other, priority=priority, tone="dim"),
     )
 
 
 def parts_table(step: StepChanges, names: tuple[str, str]) -> Table[PartChange]:
-    """The parts of two steps, and the steps that they add up to (without steps, the windows);
-    `names` are those of the sides."""
+    """The parts of two steps, and the steps (without steps, the windows) that they add up to."""
     base_ns = sum(row.base_ns or 0 for row in step.parts)
     other_ns = sum(row.other_ns or 0 for row in step.parts)
     noun = "window" if step.base_step_ns is None else "step"
     whole = PartChange(noun, "kernels", base_ns, other_ns, other_ns - base_ns)
     columns: tuple[Column[PartChange], ...] = (
-        Column(
+        kinds.NAME(
             "part",
             "part",
-            NAME,
             "What takes the time in the median step of each side.",
             lambda row: part_words(row.part),
             least=16,
@@ -131,9 +113,9 @@ def parts_table(step: StepChanges, names: tuple[str, str]) -> Table[PartChange]:
             ("base_ns", "other_ns", "change_ns"),
             "time",
             lambda row: Change(row.base_ns, row.other_ns),
-            (WHOLE_MICROSECONDS, WHOLE_CHANGE),
+            (kinds.WHOLE_MICROSECONDS, kinds.WHOLE_CHANGE),
         ),
-        *_side_columns(("base_ops", "other_ops"), "ops", COUNT, "Its ops", 4),
+        *_side_columns(("base_ops", "other_ops"), "ops", kinds.COUNT, "Its ops", 4),
     )
     return Table(
         "parts",
@@ -153,11 +135,9 @@ def kernel_changes_table(
     short = ShortNames(row.name for row in rows)
     noun = "operator" if base.on_cpu else "kernel"
     columns: tuple[Column[KernelChange], ...] = (
-        Column(
-            "name", noun, replace(RANGE, least=16, fit=short.of), "The kernel, by its short name."
-        ),
+        kinds.RANGE("name", noun, "The kernel, by its short name.", cut=short.of, least=16),
         *_time_columns(names, ("ns.base", "ns.other", "ns.moved"), "time", lambda row: row.ns),
-        *_side_columns(("count.base", "count.other"), "calls", NUMBER, "Its calls", 4),
+        *_side_columns(("count.base", "count.other"), "calls", kinds.NUMBER, "Its calls", 4),
     )
     return Table(
         f"{noun}s", columns, rows, search=lambda row: f"{row.name}\n{short_name(row.name)}"
@@ -182,10 +162,9 @@ def range_changes_table(
         return f"{own} (was {replaced})" if replaced else own
 
     columns: tuple[Column[RangeChange], ...] = (
-        Column(
+        kinds.RANGE(
             "path",
             "range",
-            RANGE,
             "The range; of a fused one, also the ranges of the base whose work it does.",
             text=name,
         ),
@@ -197,7 +176,9 @@ def range_changes_table(
             priority=0,
             words=change_text,
         ),
-        *_side_columns(keys("idle_ns"), "idle", MICROSECONDS, "The gaps that its ops ended", 3),
+        *_side_columns(
+            keys("idle_ns"), "idle", kinds.MICROSECONDS, "The gaps that its ops ended", 3
+        ),
         *_side_columns(keys("gpu_ops"), "ops", _WHOLE, "Its ops", 5),
         *_side_columns(keys("launch_calls"), "launches", _WHOLE, "Its launch calls", 7),
     )

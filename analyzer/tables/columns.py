@@ -1,19 +1,16 @@
 """Declares tables: their columns and rows, for the terminal, Markdown, CSV, HTML and the app.
 
-A column is declared once, with its key in JSON and CSV, its title, its kind and its help. What an
+A column is declared once, by its kind: its key in JSON and CSV, its title and its help. What an
 output adds (colours, bars, sorting) it derives from the declaration.
 """
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from operator import attrgetter
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from decodescope.analyzer.names.fitted_names import cut_middle
-from decodescope.analyzer.tables.figures import path_reader
-from decodescope.analyzer.text import formatting
-from decodescope.analyzer.text.formatting import UNKNOWN
-from decodescope.analyzer.vocabulary.words import whole_change, whole_microseconds
 
 Row = TypeVar("Row")
 Tone = Literal["plain", "strong", "dim", "faint", "key", "accent", "good", "warn", "bad"]
@@ -21,91 +18,73 @@ Tone = Literal["plain", "strong", "dim", "faint", "key", "accent", "good", "warn
 DETAIL = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of column: how it writes a figure, and how it is laid out.
+@cache
+def path_reader(path: str) -> Callable[[Any], Any]:
+    """The reader of a path of attributes; None if one of them is None."""
+    first, *others = path.split(".")
+    of_first = attrgetter(first)
+    if not others:
+        return of_first
 
-    `text` writes one figure, None as unknown. `symbol` stands in the heading, for all figures of
-    the column. Numbers are aligned on the right. `first` is the order at the first sort.
+    def read(row: Any) -> Any:
+        value = of_first(row)
+        for part in others:
+            if value is None:
+                return None
+            value = getattr(value, part)
+        return value
 
-    A `flexible` column takes the room that the others leave, at least `least` cells; `fit` cuts a
-    text to so many cells of a terminal. `code`: names from code, which may break between their
-    parts. `wrap`: a text continues on the next line, where an output has one.
-    """
-
-    text: Callable[[Any], str]
-    symbol: str = ""
-    number: bool = True
-    first: Literal["up", "down"] = "down"
-    flexible: bool = False
-    least: int = 1
-    fit: Callable[[str, int], str] = cut_middle
-    code: bool = False
-    wrap: bool = False
+    return read
 
 
-def _known(text: Callable[[Any], str]) -> Callable[[Any], str]:
-    """`text`, with a dash for None."""
-    return lambda figure: UNKNOWN if figure is None else text(figure)
+def quotient(part: str, whole: str) -> Callable[[Any], float | None]:
+    """The reader of `part` ÷ `whole`, two paths; None if one is unknown, or the whole is 0."""
+    read_part, read_whole = path_reader(part), path_reader(whole)
 
+    def read(row: Any) -> float | None:
+        figure, of = read_part(row), read_whole(row)
+        return None if figure is None or not of else figure / of
 
-def _signed_microseconds(ns: float) -> str:
-    sign = "+" if ns > 0 else "-" if ns < 0 else ""
-    return sign + formatting.microseconds(abs(ns))
-
-
-TEXT = Kind(_known(str), number=False, first="up")
-PLACE = Kind(_known(str), first="up")
-COUNT = Kind(formatting.count)
-NUMBER = Kind(formatting.number)
-PERCENT = Kind(formatting.percent, "%")
-RATIO = Kind(_known(formatting.ratio_text))
-DURATION = Kind(formatting.duration)
-SIGNED_DURATION = Kind(formatting.signed_duration)
-MILLISECONDS = Kind(formatting.milliseconds, "ms")
-MICROSECONDS = Kind(formatting.microseconds, "µs")
-SIGNED_MICROSECONDS = Kind(_known(_signed_microseconds), "µs")
-WHOLE_MICROSECONDS = Kind(whole_microseconds, "µs")
-WHOLE_CHANGE = Kind(_known(whole_change), "µs")
-BYTES = Kind(formatting.bytes_size)
-BYTES_PER_S = Kind(_known(lambda figure: f"{formatting.bytes_size(figure)}/s"))
-GIGABYTES_PER_S = Kind(_known(lambda figure: formatting.significant(figure / 1e9)), "GB/s")
-FLOPS_PER_S = Kind(_known(formatting.flops_rate))
-RATE = Kind(formatting.rate)
-EXTENT = Kind(formatting.extent_text, number=False)
-# Texts that take the room which the figures leave: words, sentences, and names from code.
-NAME = replace(TEXT, flexible=True, least=10)
-PROSE = replace(NAME, least=24, wrap=True)
-RANGE = replace(NAME, least=14, code=True)
-CODE = replace(TEXT, code=True)
+    return read
 
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[Row]):
     """One column.
 
-    `key` is the figure's key in JSON and CSV, `value` the path of the figure in a row
-    ("roofline.bytes_per_s"; None if a part of the path is None) or its reader; without it, the key
-    is the path. `text` writes a cell that shows more than the figure, `fit` one of at most so many
-    cells of a terminal, where that is not the cut text. `sort` is what rows are sorted by, where
-    that is not the figure.
+    `write` writes one figure, None as unknown. `key` is the figure's key in JSON and CSV, `value`
+    the path of the figure in a row ("roofline.bytes_per_s"; None if a part of the path is None) or
+    its reader; without it, the key is the path. `text` writes a cell that shows more than the
+    figure. `cut` cuts a text to so many cells of a terminal, `fit` writes a cell of at most so
+    many, where that is not the cut text. `sort` is what rows are sorted by, where that is not the
+    figure, `first` the order at the first sort: the largest number, or the first text, is on top.
+
+    `symbol` stands in the heading, for all figures of the column. Numbers are aligned on the right.
+    A `flexible` column takes the room that the others leave; `least` are the fewest cells that it
+    may have in a terminal. `code`: names from code, which may break between their parts. `wrap`: a
+    text continues on the next line, where an output has one.
 
     `priority` 0 is never dropped, the highest is dropped first where room is short. A column with
     `shown` False is on no screen for this table, `csv_only` on none at all; nor is one in which no
     row has a figure, unless `always`. `bar` is how many cells a bar of a share has, 0 for none.
-    `first` and `least` replace those of the kind.
     """
 
+    write: Callable[[Any], str]
     key: str
     title: str
-    kind: Kind
     help: str
     value: Callable[[Row], Any] | str | None = None
     text: Callable[[Row], str] | None = None
+    cut: Callable[[str, int], str] = cut_middle
     fit: Callable[[Row, int], str] | None = None
     sort: Callable[[Row], Any] | None = None
-    first: Literal["up", "down"] | None = None
-    least: int | None = None
+    first: Literal["up", "down"] = "down"
+    symbol: str = ""
+    number: bool = True
+    flexible: bool = False
+    least: int = 1
+    code: bool = False
+    wrap: bool = False
     priority: int = 0
     shown: bool = True
     csv_only: bool = False
@@ -116,21 +95,11 @@ class Column(Generic[Row]):
     @property
     def heading(self) -> str:
         """The title, with the unit's symbol."""
-        return f"{self.title} {self.kind.symbol}".strip()
-
-    @property
-    def least_cells(self) -> int:
-        """The fewest cells that it may have in a terminal."""
-        return self.kind.least if self.least is None else self.least
+        return f"{self.title} {self.symbol}".strip()
 
     @property
     def align(self) -> Literal["left", "right"]:
-        return "right" if self.kind.number else "left"
-
-    @property
-    def order(self) -> Literal["up", "down"]:
-        """The order at the first sort: the largest number, or the first text, is on top."""
-        return self.first or self.kind.first
+        return "right" if self.number else "left"
 
     def figure(self, row: Row) -> Any:
         """The figure of a row, None if it is unknown."""
@@ -151,9 +120,9 @@ class Column(Generic[Row]):
 
     def writer(self) -> Callable[[Row, int | None], str]:
         """The writer of the text of a row, for many rows."""
-        whole, fit, cut = self.text, self.fit, self.kind.fit
+        whole, cut, fit = self.text, self.cut, self.fit
         if whole is None:
-            read, text_of = self.reader(), self.kind.text
+            read, text_of = self.reader(), self.write
 
             def whole(row: Row) -> str:
                 return text_of(read(row))
@@ -163,10 +132,18 @@ class Column(Generic[Row]):
                 return whole(row)
             return cut(whole(row), cells) if fit is None else fit(row, cells)
 
-        return write if self.kind.flexible else lambda row, cells: whole(row)
+        return write if self.flexible else lambda row, cells: whole(row)
 
     def tone_of(self, row: Row) -> Tone:
         return self.tone(row) if callable(self.tone) else self.tone
+
+
+def columns_of(part: str, *columns: Column[Row]) -> tuple[Column[Row], ...]:
+    """Columns whose figures are those of a part of each row, under their keys."""
+    return tuple(
+        replace(column, value=f"{part}.{column.key}") if column.value is None else column
+        for column in columns
+    )
 
 
 def per_step(steps: int | None, *columns: Column[Row]) -> tuple[Column[Row], ...]:
@@ -233,7 +210,7 @@ class Table(Generic[Row]):
         """The table with these of its columns; flexible ones have `least` cells, where that is
         given."""
         columns = tuple(
-            replace(column, least=least) if column.kind.flexible and least is not None else column
+            replace(column, least=least) if column.flexible and least is not None else column
             for column in self.columns
             if column.key in keys
         )

@@ -8,20 +8,9 @@ from decodescope.analyzer.reports.step_figures import communication_fraction, id
 from decodescope.analyzer.schema.communication_report import CollectiveReport, CommunicationReport
 from decodescope.analyzer.schema.ranks_report import RankReport, RanksReport
 from decodescope.analyzer.schema.report import DeviceReport, Report
-from decodescope.analyzer.tables.columns import (
-    BYTES,
-    BYTES_PER_S,
-    COUNT,
-    DURATION,
-    NAME,
-    PERCENT,
-    PLACE,
-    TEXT,
-    Column,
-    Table,
-)
+from decodescope.analyzer.tables import kinds
+from decodescope.analyzer.tables.columns import Column, Table, quotient
 from decodescope.analyzer.tables.devices_table import device_column
-from decodescope.analyzer.tables.figures import quotient
 from decodescope.analyzer.vocabulary.words import bound_words
 
 
@@ -42,17 +31,12 @@ def communication_table(report: Report) -> Table[CommunicationRow]:
         "kinds",
         (
             device_column(report.devices),
-            Column("kind", "kind", TEXT, "The library, or the way.", "name"),
-            Column("ns", "time", DURATION, "The time in which any such op ran."),
-            Column(
-                "window_share",
-                "of window",
-                PERCENT,
-                "Time ÷ window.",
-                quotient("ns", "window_ns"),
-                bar=12,
+            kinds.TEXT("kind", "kind", "The library, or the way.", "name"),
+            kinds.DURATION("ns", "time", "The time in which any such op ran."),
+            kinds.PERCENT(
+                "window_share", "of window", "Time ÷ window.", quotient("ns", "window_ns"), bar=12
             ),
-            Column("busy_share", "of busy", PERCENT, "Time ÷ busy.", quotient("ns", "busy_ns")),
+            kinds.PERCENT("busy_share", "of busy", "Time ÷ busy.", quotient("ns", "busy_ns")),
         ),
         [row for device in report.devices if device.communication_ns for row in _of_device(device)],
         tone=lambda row: "strong" if row.whole else "plain",
@@ -73,10 +57,9 @@ def collectives_table(
 ) -> Table[CollectiveReport]:
     """The first `most` operations of each group, those with most time first."""
     member = communication.member
-    ranks: Column[CollectiveReport] = Column(
+    ranks: Column[CollectiveReport] = kinds.TEXT(
         "ranks",
         f"{member}s",
-        TEXT,
         f"The {member}s of its group.",
         text=_runs,
         sort=lambda collective: len(collective.ranks),
@@ -103,29 +86,27 @@ def _runs(collective: CollectiveReport) -> str:
 
 
 _OPERATION: tuple[Column[CollectiveReport], ...] = (
-    Column("operation", "operation", NAME, "What the collective does."),
-    Column("kind", "kind", TEXT, "The library.", priority=6, tone="dim"),
+    kinds.NAME("operation", "operation", "What the collective does."),
+    kinds.TEXT("kind", "kind", "The library.", priority=6, tone="dim"),
 )
 _FIGURES: tuple[Column[CollectiveReport], ...] = (
-    Column("matched", "matched", COUNT, "The collectives that all of them recorded.", priority=2),
-    Column(
+    kinds.COUNT("matched", "matched", "The collectives that all of them recorded.", priority=2),
+    kinds.COUNT(
         "unmatched",
         "unmatched",
-        COUNT,
         "The ops without a partner on every one.",
         lambda collective: collective.unmatched or None,
         priority=7,
         tone="dim",
     ),
-    Column("total_ns", "total", DURATION, "The sum of the durations of all ops.", priority=3),
-    Column("transfer_ns.p50", "transfer p50", DURATION, "The transfer of one, by the median."),
-    Column("wait_ns.p50", "wait p50", DURATION, "The wait in one, by the median."),
-    Column("wait_ns.p99", "wait p99", DURATION, "99 % of them wait at most that long.", priority=5),
-    Column("message_bytes", "message", BYTES, "The median size, where kernels say it.", priority=4),
-    Column(
+    kinds.DURATION("total_ns", "total", "The sum of the durations of all ops.", priority=3),
+    kinds.DURATION("transfer_ns.p50", "transfer p50", "The transfer of one, by the median."),
+    kinds.DURATION("wait_ns.p50", "wait p50", "The wait in one, by the median."),
+    kinds.DURATION("wait_ns.p99", "wait p99", "99 % of them wait at most that long.", priority=5),
+    kinds.BYTES("message_bytes", "message", "The median size, where kernels say it.", priority=4),
+    kinds.BYTES_PER_S(
         "bus_bytes_per_s",
         "bus rate",
-        BYTES_PER_S,
         "The median rate of the links, as nccl-tests counts it.",
         priority=1,
     ),
@@ -141,46 +122,35 @@ def _over_devices(figure: str) -> Callable[[RankReport], int]:
 
 
 _RANKS: tuple[Column[RankReport], ...] = (
-    Column("rank", "rank", PLACE, "The rank."),
-    Column(
+    kinds.PLACE("rank", "rank", "The rank."),
+    kinds.NAME(
         "file",
         "file",
-        NAME,
         "Its file.",
         lambda rank: rank.report.source.path.rpartition("/")[2],
         least=9,
     ),
-    Column("gpu_ops", "GPU ops", COUNT, "How many ran.", _over_devices("gpu_ops"), priority=3),
-    Column(
+    kinds.COUNT("gpu_ops", "GPU ops", "How many ran.", _over_devices("gpu_ops"), priority=3),
+    kinds.DURATION(
         "window_ns",
         "window",
-        DURATION,
         "From the first op's start to the last one's end.",
         _over_devices("window_ns"),
         priority=2,
     ),
-    Column(
-        "idle_ns",
-        "idle",
-        DURATION,
-        "Window minus busy of its devices.",
-        _over_devices("idle_ns"),
-        priority=4,
+    kinds.DURATION(
+        "idle_ns", "idle", "Window minus busy of its devices.", _over_devices("idle_ns"), priority=4
     ),
-    Column(
-        "idle_share", "idle", PERCENT, "Idle ÷ window.", lambda rank: idle_fraction(rank.report)
-    ),
-    Column(
+    kinds.PERCENT("idle_share", "idle", "Idle ÷ window.", lambda rank: idle_fraction(rank.report)),
+    kinds.PERCENT(
         "communication_share",
         "comm",
-        PERCENT,
         "Communication ÷ window.",
         lambda rank: communication_fraction(rank.report) or None,
     ),
-    Column(
+    kinds.TEXT(
         "answer.bound",
         "bound",
-        TEXT,
         "What limits its steps.",
         lambda rank: bound_words(rank.report.answer.bound),
     ),

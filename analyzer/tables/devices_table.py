@@ -5,16 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from decodescope.analyzer.schema.report import GAP_CLASSES, DeviceReport, Report, StreamReport
-from decodescope.analyzer.tables.columns import (
-    COUNT,
-    DETAIL,
-    DURATION,
-    PERCENT,
-    TEXT,
-    Column,
-    Table,
-)
-from decodescope.analyzer.tables.figures import columns_of, quotient
+from decodescope.analyzer.tables import kinds
+from decodescope.analyzer.tables.columns import DETAIL, Column, Table, columns_of, quotient
+from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.vocabulary.words import ops_word
 
 
@@ -22,40 +15,31 @@ def devices_table(report: Report) -> Table[DeviceReport]:
     return Table(
         "devices",
         (
-            Column("device", "device", TEXT, "The device, by its CUDA ordinal; “cpu” on a CPU."),
-            Column("gpu_ops", ops_word(report), COUNT, "How many ran."),
-            Column("kernels", "kernels", COUNT, "How many of them are kernels.", priority=5),
-            Column(
-                "window_ns", "window", DURATION, "From the first op's start to the last one's end."
+            kinds.TEXT("device", "device", "The device, by its CUDA ordinal; “cpu” on a CPU."),
+            kinds.COUNT("gpu_ops", ops_word(report), "How many ran."),
+            kinds.COUNT("kernels", "kernels", "How many of them are kernels.", priority=5),
+            kinds.DURATION(
+                "window_ns", "window", "From the first op's start to the last one's end."
             ),
-            Column("busy_ns", "busy", DURATION, "The time in which any op ran."),
-            Column("idle_ns", "idle", DURATION, "Window minus busy."),
-            Column(
-                "idle_share", "idle", PERCENT, "Idle ÷ window.", quotient("idle_ns", "window_ns")
-            ),
-            Column(
+            kinds.DURATION("busy_ns", "busy", "The time in which any op ran."),
+            kinds.DURATION("idle_ns", "idle", "Window minus busy."),
+            kinds.PERCENT("idle_share", "idle", "Idle ÷ window.", quotient("idle_ns", "window_ns")),
+            kinds.DURATION(
                 "overlap_ns",
                 "overlap",
-                DURATION,
                 "The time in which two or more ops ran at once on one stream.",
                 priority=6,
             ),
-            Column(
+            kinds.DURATION(
                 "kernel_floor_ns",
                 "floor",
-                DURATION,
                 "The least gap between two ops; “~”: estimated from the trace.",
-                text=_floor,
+                text=lambda row: "~" * row.kernel_floor_estimated + duration(row.kernel_floor_ns),
                 priority=7,
             ),
         ),
         report.devices,
     )
-
-
-def _floor(device: DeviceReport) -> str:
-    floor = DURATION.text(device.kernel_floor_ns)
-    return f"~{floor}" if device.kernel_floor_estimated else floor
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +55,9 @@ def streams_table(report: Report, most: int | None = None) -> Table[StreamRow]:
         for device in report.devices
         for stream in sorted(device.streams, key=lambda stream: -stream.busy_ns)
     ]
-    stream: Column[StreamRow] = Column(
+    stream: Column[StreamRow] = kinds.TEXT(
         "stream",
         "thread" if report.on_cpu else "stream",
-        TEXT,
         "The stream; on a CPU, the thread.",
         "stream.stream",
     )
@@ -83,7 +66,7 @@ def streams_table(report: Report, most: int | None = None) -> Table[StreamRow]:
         (
             device_column(report.devices),
             stream,
-            Column("gpu_ops", ops_word(report), COUNT, "How many ran.", "stream.gpu_ops"),
+            kinds.COUNT("gpu_ops", ops_word(report), "How many ran.", "stream.gpu_ops"),
             *_STREAM_TIMES,
             *map(_class_column, GAP_CLASSES),
         ),
@@ -94,28 +77,24 @@ def streams_table(report: Report, most: int | None = None) -> Table[StreamRow]:
 
 _STREAM_TIMES: tuple[Column[StreamRow], ...] = columns_of(
     "stream",
-    Column("busy_ns", "busy", DURATION, "The time in which any of its ops ran."),
-    Column(
-        "overlap_ns", "overlap", DURATION, "When two or more of its ops ran at once.", priority=3
+    kinds.DURATION("busy_ns", "busy", "The time in which any of its ops ran."),
+    kinds.DURATION("overlap_ns", "overlap", "When two or more of its ops ran at once.", priority=3),
+    kinds.COUNT(
+        "count", "gaps", "The gaps that its ops ended.", "stream.all_gaps.count", priority=2
     ),
-    Column(
-        "count", "gaps", COUNT, "The gaps that its ops ended.", "stream.all_gaps.count", priority=2
-    ),
-    Column("idle_ns", "idle", DURATION, "The time of these gaps.", "stream.all_gaps.total_ns"),
+    kinds.DURATION("idle_ns", "idle", "The time of these gaps.", "stream.all_gaps.total_ns"),
 )
 
 
 def device_column(devices: Sequence[DeviceReport]) -> Column[Any]:
     """The device of a row, where there are several."""
-    return Column("device", "device", TEXT, "The device.", shown=len(devices) > 1, priority=1)
+    return kinds.TEXT("device", "device", "The device.", shown=len(devices) > 1, priority=1)
 
 
 def _class_column(name: str) -> Column[StreamRow]:
-    """The time of the gaps of one class."""
-
     def ns(row: StreamRow) -> int | None:
         return (row.stream.gaps[name].total_ns or None) if name in row.stream.gaps else None
 
-    return Column(
-        f"gaps.{name}", name, DURATION, f"The part of the class {name}.", ns, priority=DETAIL
+    return kinds.DURATION(
+        f"gaps.{name}", name, f"The part of the class {name}.", ns, priority=DETAIL
     )

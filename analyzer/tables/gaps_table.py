@@ -1,34 +1,16 @@
-"""Idle time by class, of each device, over all devices or by stream; groups of gaps; single gaps
-with the ops and the host around each; interruptions."""
+"""Idle time by class, of each device or by stream; groups of gaps; single gaps with the ops and the
+host around each; interruptions."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 from decodescope.analyzer.names.fitted_names import ShortNames, cut_start
 from decodescope.analyzer.schema.report import DeviceReport, GapGroup, GapReport, GapTotal, Report
 from decodescope.analyzer.schema.step_report import InterruptionReport
-from decodescope.analyzer.tables.columns import (
-    CODE,
-    COUNT,
-    DURATION,
-    MICROSECONDS,
-    NAME,
-    NUMBER,
-    PERCENT,
-    PLACE,
-    PROSE,
-    RANGE,
-    TEXT,
-    Column,
-    Mark,
-    Table,
-    Tone,
-    per_step,
-)
+from decodescope.analyzer.tables import kinds
+from decodescope.analyzer.tables.columns import Column, Mark, Table, quotient
 from decodescope.analyzer.tables.devices_table import device_column
-from decodescope.analyzer.tables.figures import quotient
-from decodescope.analyzer.vocabulary.words import CPU_GAP_MEANINGS, GAP_MEANINGS, device_words
+from decodescope.analyzer.vocabulary.words import device_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,95 +28,52 @@ class GapClassRow:
 
 def gap_classes_table(report: Report) -> Table[GapClassRow]:
     """The classes that occurred on each device, host_wait also by what the host did, and all."""
-    rows = [row for device in report.devices for row in _of_device(device)]
-    device = device_column(report.devices)
-    return _table((device, *gap_class_columns()), rows)
-
-
-def idle_by_class_table(report: Report) -> Table[GapClassRow]:
-    """The classes that occurred in the main steps, on all of their devices, the largest first;
-    counts and times are means per step, of a trace without steps totals."""
-    main = report.main_steps
-    time_ns = main.busy_ns + main.all_gaps.total_ns
-    rows = [GapClassRow(name, total, time_ns, name) for name, total in main.gaps.items()]
-    rows.sort(key=lambda row: -row.total.total_ns)
-    columns = gap_class_columns(
-        of="of step" if main.steps else "of window", steps=main.steps or 1, on_cpu=report.on_cpu
+    return Table(
+        "classes",
+        (device_column(report.devices), *gap_class_columns()),
+        [row for device in report.devices for row in _of_device(device)],
+        key=lambda row: (row.device, row.gap_class, row.name),
+        mark=lambda row: Mark("gap", "" if row.sub else row.gap_class or ""),
+        tone=lambda row: "dim" if row.sub else "plain" if row.gap_class else "strong",
+        is_total=lambda row: row.gap_class is None,
     )
-    return _table(columns, rows)
 
 
-def gap_class_columns(
-    *, of: str = "of window", steps: int | None = None, on_cpu: bool = False
-) -> tuple[Column[GapClassRow], ...]:
-    """The columns of classes; `of` says what shares are of. With `steps`, counts and times are
-    means of so many steps, and the meaning of a class is said."""
-    count, time = (COUNT, DURATION) if steps is None else (NUMBER, MICROSECONDS)
-    meanings = CPU_GAP_MEANINGS if on_cpu else GAP_MEANINGS
-    about = "How many gaps have a part of the class."
-    counted: Column[GapClassRow] = Column("count", "gaps", count, about, "total.count", priority=1)
-    summed: Column[GapClassRow] = Column(
-        "total_ns", "total", time, "The time of these parts.", "total.total_ns", tone="strong"
-    )
+def gap_class_columns(of: str = "of window") -> tuple[Column[GapClassRow], ...]:
+    """The columns of classes; `of` says what shares are of."""
     return (
-        Column(
+        kinds.TEXT(
             "class",
             "class",
-            TEXT,
             "Why the device was idle; below host_wait, what the host did meanwhile.",
             "name",
             text=lambda row: f"  {row.name}" if row.sub else row.name,
         ),
-        Column(
-            "meaning",
-            "meaning",
-            NAME,
-            "The class in words.",
-            lambda row: meanings.get(row.name),
-            shown=steps is not None,
-            least=31,
-            priority=6,
-            tone="dim",
+        kinds.COUNT(
+            "count", "gaps", "How many gaps have a part of the class.", "total.count", priority=1
         ),
-        *per_step(steps, counted, summed),
-        Column(
+        kinds.DURATION(
+            "total_ns", "total", "The time of these parts.", "total.total_ns", tone="strong"
+        ),
+        kinds.PERCENT(
             "window_share",
             of,
-            PERCENT,
             "That time ÷ the window, or the step.",
             quotient("total.total_ns", "of_ns"),
             priority=2,
             bar=12,
         ),
-        Column(
+        kinds.DURATION(
             "mean_ns",
             "mean",
-            DURATION,
             "The mean of these parts.",
             quotient("total.total_ns", "total.count"),
             priority=4,
-            shown=steps is None,
         ),
-        Column(
-            "max_ns", "longest", DURATION, "The longest of these parts.", "total.max_ns", priority=3
+        kinds.DURATION(
+            "max_ns", "longest", "The longest of these parts.", "total.max_ns", priority=3
         ),
     )
-
-
-def _table(columns: tuple[Column[Any], ...], rows: Sequence[GapClassRow]) -> Table[GapClassRow]:
-    return Table(
-        "classes",
-        columns,
-        rows,
-        key=lambda row: (row.device, row.gap_class, row.name),
-        mark=lambda row: Mark("gap", "" if row.sub else row.gap_class or ""),
-        tone=_tone,
-        is_total=lambda row: row.gap_class is None,
-    )
-
-
-def _tone(row: GapClassRow) -> Tone:
-    return "dim" if row.sub else "plain" if row.gap_class else "strong"
 
 
 def _of_device(device: DeviceReport) -> Iterator[GapClassRow]:
@@ -172,13 +111,13 @@ def stream_gaps_table(report: Report) -> Table[StreamGapsRow]:
         if part.count
     ]
     columns: tuple[Column[StreamGapsRow], ...] = (
-        Column("device", "device", TEXT, "The device."),
-        Column("stream", "stream", TEXT, "The stream of the op that ended the gap."),
-        Column("class", "class", TEXT, "Why the device was idle.", "gap_class"),
-        Column("label", "label", TEXT, "What the host did meanwhile, if the class is host_wait."),
-        Column("count", "gaps", COUNT, "How many gaps.", "total.count"),
-        Column("total_ns", "total", DURATION, "Their time.", "total.total_ns"),
-        Column("max_ns", "longest", DURATION, "The longest.", "total.max_ns"),
+        kinds.TEXT("device", "device", "The device."),
+        kinds.TEXT("stream", "stream", "The stream of the op that ended the gap."),
+        kinds.TEXT("class", "class", "Why the device was idle.", "gap_class"),
+        kinds.TEXT("label", "label", "What the host did meanwhile, if the class is host_wait."),
+        kinds.COUNT("count", "gaps", "How many gaps.", "total.count"),
+        kinds.DURATION("total_ns", "total", "Their time.", "total.total_ns"),
+        kinds.DURATION("max_ns", "longest", "The longest.", "total.max_ns"),
     )
     return Table("classes", columns, rows)
 
@@ -198,32 +137,27 @@ def gap_groups_table(report: Report, most: int | None = None) -> Table[GapGroup]
 
 def gap_group_columns(idle_ns: int, names: ShortNames) -> tuple[Column[GapGroup], ...]:
     """The columns of groups of gaps; shares are of `idle_ns`, `names` has the ops around them."""
-    kernel = replace(RANGE, least=14, fit=names.of)
     return (
-        Column(
+        kinds.TEXT(
             "gap_class",
             "class",
-            TEXT,
             "Why the device was idle, and of host_wait what the host did for most of it.",
             text=group_cause,
         ),
-        Column("count", "gaps", COUNT, "How many gaps.", priority=3),
-        Column("total_ns", "total", DURATION, "Their time.", tone="strong"),
-        Column(
-            "mean_ns", "mean", DURATION, "Their mean.", quotient("total_ns", "count"), priority=5
-        ),
-        Column("max_ns", "longest", DURATION, "The longest of them.", priority=5),
-        Column(
+        kinds.COUNT("count", "gaps", "How many gaps.", priority=3),
+        kinds.DURATION("total_ns", "total", "Their time.", tone="strong"),
+        kinds.DURATION("mean_ns", "mean", "Their mean.", quotient("total_ns", "count"), priority=5),
+        kinds.DURATION("max_ns", "longest", "The longest of them.", priority=5),
+        kinds.PERCENT(
             "idle_share",
             "of idle",
-            PERCENT,
             "Their time ÷ the time of all gaps that are grouped.",
             lambda group: group.total_ns / idle_ns if idle_ns else None,
             priority=2,
             bar=8,
         ),
-        Column("prev", "after", kernel, "The op before each gap.", priority=4),
-        Column("next", "before", kernel, "The op that ended each gap.", priority=1),
+        kinds.RANGE("prev", "after", "The op before each gap.", cut=names.of, priority=4),
+        kinds.RANGE("next", "before", "The op that ended each gap.", cut=names.of, priority=1),
     )
 
 
@@ -235,25 +169,24 @@ def gap_columns(
     devices: Sequence[DeviceReport], names: ShortNames, causes: Callable[[GapReport], str]
 ) -> tuple[Column[GapReport], ...]:
     """The columns of gaps; `names` has the ops around them, `causes` words their classes."""
-    kernel = replace(RANGE, least=20, fit=names.of)
     return (
-        Column(
+        kinds.TEXT(
             "gap_class",
             "class",
-            TEXT,
             "Why the device was idle: the class of the longest part, and how many parts follow.",
             text=causes,
             least=16,
         ),
-        Column("at_ns", "at", DURATION, "When, after the device's first op.", priority=7),
-        Column("length_ns", "length", DURATION, "How long.", tone="strong", least=7),
-        Column("prev", "after", kernel, "The op before the gap.", priority=3),
-        Column("next", "before", kernel, "The op that ended the gap.", priority=1),
+        kinds.DURATION("at_ns", "at", "When, after the device's first op.", priority=7),
+        kinds.DURATION("length_ns", "length", "How long.", tone="strong", least=7),
+        kinds.RANGE("prev", "after", "The op before the gap.", cut=names.of, least=20, priority=3),
+        kinds.RANGE(
+            "next", "before", "The op that ended the gap.", cut=names.of, least=20, priority=1
+        ),
         *_HOST,
-        Column(
+        kinds.TEXT(
             "device",
             "device",
-            TEXT,
             "The device.",
             text=lambda gap: device_words(gap.device),
             priority=2,
@@ -273,28 +206,27 @@ def host_words(gap: GapReport) -> str | None:
 
 
 _HOST: tuple[Column[GapReport], ...] = (
-    Column(
+    kinds.NAME(
         "host",
         "host",
-        NAME,
         "What the launching thread was in halfway through the longest part.",
         host_words,
         least=14,
         priority=2,
     ),
-    Column(
-        "host.range", "host range", RANGE, "The range that the launching thread was in.", priority=8
+    kinds.RANGE(
+        "host.range", "host range", "The range that the launching thread was in.", priority=8
     ),
-    Column(
+    kinds.RANGE(
         "range",
         "range",
-        replace(RANGE, fit=cut_start),
         "The range of the op that ended the gap.",
+        cut=cut_start,
         priority=4,
         tone="dim",
     ),
-    Column("call", "launch call", TEXT, "The call that launched that op.", priority=6, tone="dim"),
-    Column("step", "step", PLACE, "Its step.", priority=5, tone="dim"),
+    kinds.TEXT("call", "launch call", "The call that launched that op.", priority=6, tone="dim"),
+    kinds.PLACE("step", "step", "Its step.", priority=5, tone="dim"),
 )
 
 
@@ -304,14 +236,12 @@ def interruptions_table(report: Report, most: int | None = None) -> Table[Interr
         "intervals",
         (
             device_column(report.devices),
-            Column("at_ns", "at", DURATION, "When, after the device's first op."),
-            Column("ns", "interrupted", DURATION, "For how much longer than usual."),
-            Column("cause", "cause", TEXT, "The cause.", lambda row: row.cause.replace("_", " ")),
-            Column("step", "step", PLACE, "The step, if it was in one.", priority=2),
-            Column("call", "call", CODE, "The host call that took the time.", priority=3),
-            Column(
-                "evidence", "evidence", PROSE, "How it differs from the other steps.", tone="dim"
-            ),
+            kinds.DURATION("at_ns", "at", "When, after the device's first op."),
+            kinds.DURATION("ns", "interrupted", "For how much longer than usual."),
+            kinds.TEXT("cause", "cause", "The cause.", lambda row: row.cause.replace("_", " ")),
+            kinds.PLACE("step", "step", "The step, if it was in one.", priority=2),
+            kinds.CODE("call", "call", "The host call that took the time.", priority=3),
+            kinds.PROSE("evidence", "evidence", "How it differs from the other steps.", tone="dim"),
         ),
         report.interruptions[:most],
         total=len(report.interruptions),

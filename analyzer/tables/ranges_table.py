@@ -3,7 +3,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from dataclasses import replace as dataclasses_replace
+from functools import partial
 from operator import attrgetter
 
 from msgspec.structs import replace
@@ -12,24 +12,14 @@ from decodescope.analyzer.attribution.range_tree import OWN_OPS, folded_name
 from decodescope.analyzer.names.fitted_names import cut_middle
 from decodescope.analyzer.schema.report import GAP_CLASSES, RangeReport, Report
 from decodescope.analyzer.schema.step_report import Confidence
-from decodescope.analyzer.tables.columns import (
-    COUNT,
-    DETAIL,
-    DURATION,
-    NUMBER,
-    PERCENT,
-    RANGE,
-    TEXT,
-    Column,
-    Table,
-    per_step,
-)
-from decodescope.analyzer.tables.figures import columns_of
+from decodescope.analyzer.tables import kinds
+from decodescope.analyzer.tables.columns import DETAIL, Column, Table, columns_of, per_step
+from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.vocabulary.words import ops_word
 
 _LEAST_CERTAIN: tuple[Confidence, ...] = ("none", "partial", "exact")
 # A time of this table; whether it is 1 or 100 µs, the others stay in place.
-_TIME = dataclasses_replace(DURATION, least=7)
+_TIME = partial(Column, duration, least=7)
 _SUMS = ("gpu_ns", "gpu_ops", "launch_calls", "idle_ns", "attributed_ns")
 
 
@@ -54,7 +44,6 @@ class RangeLine:
 
     @property
     def time_ns(self) -> int:
-        """The time of all of them."""
         return sum(self.each_ns)
 
     @property
@@ -129,22 +118,15 @@ def _own_ops(node: _Node, path: str | None) -> dict[str, _Node]:
     inside = [member for child in node.children.values() for member in child.members]
     if not inside or path is None:
         return {}
-    rest = {
-        figure: sum(getattr(member, figure) for member in node.members)
-        - sum(getattr(member, figure) for member in inside)
-        for figure in _SUMS
-    }
+    whole, inner = _sum(path, node.members), _sum(path, inside)
+    rest = {figure: getattr(whole, figure) - getattr(inner, figure) for figure in _SUMS}
     if rest["gpu_ops"] <= 0:
         return {}
-    classes = {
-        name: sum(member.gaps.get(name, 0) for member in node.members)
-        - sum(member.gaps.get(name, 0) for member in inside)
-        for name in GAP_CLASSES
-    }
     # Busy times may overlap, attributed times do not.
     rest["gpu_ns"] = rest["attributed_ns"]
-    gaps = {name: ns for name, ns in classes.items() if ns}
-    own = replace(_sum(path, node.members), path=f"{path}/{OWN_OPS}", gaps=gaps, **rest)
+    left_ns = {name: ns - inner.gaps.get(name, 0) for name, ns in whole.gaps.items()}
+    gaps = {name: ns for name, ns in left_ns.items() if ns}
+    own = replace(whole, path=f"{path}/{OWN_OPS}", gaps=gaps, **rest)
     return {OWN_OPS: _Node(node.depth + 1, {OWN_OPS: None}, [own])}
 
 
@@ -183,8 +165,7 @@ def table_of_lines(
     total: int | None = None,
     steps: int | None = None,
 ) -> Table[RangeLine]:
-    """The lines of a tree; `folded`: a row may stand for several ranges. With `steps`, counts and
-    times are means of so many steps."""
+    """The lines of a tree; `folded`: a row may stand for several ranges."""
     return Table(
         "ranges",
         _columns(report, folded, steps),
@@ -198,36 +179,33 @@ def table_of_lines(
 
 
 def _columns(report: Report, folded: bool, steps: int | None) -> tuple[Column[RangeLine], ...]:
-    attributed, count = report.overlapping, COUNT if steps is None else NUMBER
+    attributed, count = report.overlapping, kinds.COUNT if steps is None else kinds.NUMBER
     times: tuple[Column[RangeLine], ...] = (
-        Column(
+        _TIME(
             "attributed_ns",
             "attributed",
-            _TIME,
             "Attributed time: shared with the kernels that run at once.",
             shown=attributed,
             tone="strong",
         ),
-        Column(
+        _TIME(
             "gpu_ns",
             "time" if report.on_cpu else "GPU time",
-            _TIME,
             "The time in which any of its ops ran.",
             priority=DETAIL if attributed else 0,
             tone="plain" if attributed else "strong",
         ),
     )
     others: tuple[Column[RangeLine], ...] = (
-        Column("idle_ns", "idle", _TIME, "The gaps that its ops ended.", priority=2),
-        Column("launch_calls", "launches", count, "The launch calls inside.", priority=5),
-        Column("gpu_ops", ops_word(report), count, "The ops launched inside.", priority=6),
+        _TIME("idle_ns", "idle", "The gaps that its ops ended.", priority=2),
+        count("launch_calls", "launches", "The launch calls inside.", priority=5),
+        count("gpu_ops", ops_word(report), "The ops launched inside.", priority=6),
     )
     return columns_of(
         "range",
-        Column(
+        kinds.RANGE(
             "path",
             "range",
-            RANGE,
             "The range; ranges that differ only in their numbers may be one row.",
             text=_label,
             fit=_label,
@@ -257,31 +235,24 @@ def confidence_words(line: RangeLine) -> str:
     return figures.confidence + ("" if figures.matched is None else f" {figures.matched:.0%}")
 
 
-def _most_idle_class(line: RangeLine) -> str | None:
-    gaps = line.range.gaps
-    return max(gaps, key=lambda name: gaps[name]) if any(gaps.values()) else None
-
-
-_SHARE: Column[RangeLine] = Column(
-    "share", "share", PERCENT, "Its time ÷ the busy time of the step.", "share", priority=1
+_SHARE: Column[RangeLine] = kinds.PERCENT(
+    "share", "share", "Its time ÷ the busy time of the step.", "share", priority=1
 )
 
 
 def _folded(steps: int | None) -> tuple[Column[RangeLine], ...]:
     return (
-        Column(
+        _TIME(
             "mean_ns",
             "each",
-            _TIME,
             "The mean time of one of several ranges in one row.",
             lambda line: line.mean_ns / (steps or 1) if len(line.each_ns) > 1 else None,
             priority=1,
             tone="dim",
         ),
-        Column(
+        kinds.PERCENT(
             "spread",
             "spread",
-            PERCENT,
             "(Longest - shortest of them) ÷ mean.",
             "spread",
             priority=7,
@@ -291,26 +262,24 @@ def _folded(steps: int | None) -> tuple[Column[RangeLine], ...]:
 
 
 _CONFIDENCE: tuple[Column[RangeLine], ...] = (
-    Column(
+    kinds.TEXT(
         "confidence",
         "confidence",
-        TEXT,
         "Whether its ops are known exactly, and which share of a graph's replay is.",
         text=confidence_words,
         sort=lambda line: _LEAST_CERTAIN.index(line.range.confidence),
         priority=3,
         tone=lambda line: "dim" if line.range.confidence == "exact" else "warn",
     ),
-    Column(
+    kinds.TEXT(
         "most_idle_class",
         "most idle",
-        TEXT,
         "The class of most of its idle time.",
-        _most_idle_class,
+        lambda line: max(line.range.gaps, key=line.range.gaps.__getitem__, default=None),
         priority=DETAIL + 1,
     ),
-    Column("kind", "kind", TEXT, "A range, an operator, or an inferred range.", csv_only=True),
-    Column(
-        "matched", "matched", PERCENT, "The share of a graph's replay that is known.", csv_only=True
+    kinds.TEXT("kind", "kind", "A range, an operator, or an inferred range.", csv_only=True),
+    kinds.PERCENT(
+        "matched", "matched", "The share of a graph's replay that is known.", csv_only=True
     ),
 )

@@ -1,15 +1,13 @@
 """Servers that run already, as a table: what they say of themselves, and the whole group."""
 
-from decodescope.analyzer.schema.servers_report import ServerFigures
-from decodescope.analyzer.tables.columns import (
-    MILLISECONDS,
-    NAME,
-    NUMBER,
-    PERCENT,
-    RATE,
-    Column,
-    Table,
-)
+from functools import partial
+
+from decodescope.analyzer.schema.ranks_report import ServerFigures
+from decodescope.analyzer.tables import kinds
+from decodescope.analyzer.tables.columns import Column, Table
+from decodescope.analyzer.text.formatting import milliseconds
+
+_SECONDS = partial(Column, kinds.known(lambda s: milliseconds(1e9 * s)), symbol="ms")
 
 
 def servers_table(group: ServerFigures) -> Table[ServerFigures]:
@@ -22,40 +20,26 @@ def servers_table(group: ServerFigures) -> Table[ServerFigures]:
     )
 
 
-def _ns(seconds: float | None) -> float | None:
-    return None if seconds is None else 1e9 * seconds
-
-
 _SERVERS: tuple[Column[ServerFigures], ...] = (
-    Column(
+    kinds.NAME(
         "name",
         "server",
-        NAME,
         "Its address, and why it does not answer.",
         text=lambda row: ": ".join(filter(None, (row.name, _why(row)))),
         least=16,
     ),
-    Column("generated_per_s", "tok/s", RATE, "Generated tokens a second."),
-    Column("running", "running", NUMBER, "Requests that run.", priority=1),
-    Column("waiting", "waiting", NUMBER, "Requests that wait.", priority=2),
-    Column("kv_fill", "KV", PERCENT, "The filled share of the KV cache.", priority=3),
-    Column(
+    kinds.RATE("generated_per_s", "tok/s", "Generated tokens a second."),
+    kinds.NUMBER("running", "running", "Requests that run.", priority=1),
+    kinds.NUMBER("waiting", "waiting", "Requests that wait.", priority=2),
+    kinds.PERCENT("kv_fill", "KV", "The filled share of the KV cache.", priority=3),
+    _SECONDS(
         "inter_token_p50_s",
         "p50",
-        MILLISECONDS,
         "The time between two tokens of a request: its median.",
-        lambda row: _ns(row.inter_token_p50_s),
         priority=4,
     ),
-    Column(
-        "inter_token_p99_s",
-        "p99",
-        MILLISECONDS,
-        "99 % of these times are at most that long.",
-        lambda row: _ns(row.inter_token_p99_s),
-        priority=5,
-    ),
-    Column("prompt_per_s", "prefill", RATE, "Prompt tokens a second.", priority=6),
+    _SECONDS("inter_token_p99_s", "p99", "99 % of these times are at most that long.", priority=5),
+    kinds.RATE("prompt_per_s", "prefill", "Prompt tokens a second.", priority=6),
 )
 
 

@@ -3,28 +3,18 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from operator import attrgetter
 
 from decodescope.analyzer.comparing.sides import Side
 from decodescope.analyzer.schema.comparison_report import DiffAnswer, Pair, SpeedRatio
-from decodescope.analyzer.tables.columns import (
-    COUNT,
-    MILLISECONDS,
-    NAME,
-    NUMBER,
-    PERCENT,
-    RATE,
-    RATIO,
-    TEXT,
-    Column,
-    Kind,
-    Table,
-    Tone,
-)
+from decodescope.analyzer.tables import kinds
+from decodescope.analyzer.tables.columns import Column, Table, Tone
 from decodescope.analyzer.text.formatting import (
     UNKNOWN,
     accuracy_figure,
     interval_text,
+    rate,
     ratio_text,
     significant,
 )
@@ -40,24 +30,23 @@ def _small(digits: int) -> Callable[[float | None], str]:
 
 # A trace is told from the other by the name of its file.
 _FILE_CELLS = 24
-_SMALL = Kind(_small(3))
-_PERPLEXITY = Kind(_small(4))
-_PERPLEXITY_RATIO = Kind(lambda value: UNKNOWN if value is None else f"{value:.4f}")
+_SMALL = partial(Column, _small(3))
+_PERPLEXITY = partial(Column, _small(4))
+_PERPLEXITY_RATIO = partial(Column, kinds.known("{:.4f}".format))
 
 
-def _scored(figure: str, title: str, kind: Kind, about: str, priority: int) -> Column[Side]:
+def _scored(column: Column[Side]) -> Column[Side]:
     """A figure of accuracy with its interval."""
+    figure = column.key.removeprefix("accuracy.")
 
     def text(side: Side) -> str:
         scored = side.accuracy
-        return UNKNOWN if scored is None else accuracy_figure(scored, figure, kind.text)
+        return UNKNOWN if scored is None else accuracy_figure(scored, figure, column.write)
 
-    return Column(f"accuracy.{figure}", title, kind, about, text=text, priority=priority)
+    return replace(column, text=text)
 
 
-_VERDICT = Kind(
-    lambda verdict: UNKNOWN if verdict is None else verdict_words(verdict), number=False
-)
+_VERDICT = partial(Column, kinds.known(verdict_words), number=False)
 
 
 def sides_table(sides: Sequence[Side]) -> Table[Side]:
@@ -107,45 +96,39 @@ def _ratio_columns(key: str, title: str, of: str, over: str) -> tuple[Column[Sid
 
     value = f"{key}.value" if key == "ratio" else f"{key}.ratio"
     return (
-        Column(key, title, RATIO, of, value, tone=tone),
-        Column(
+        kinds.RATIO(key, title, of, value, tone=tone),
+        kinds.RATIO(
             f"{key}.interval",
             "95 % of ratio",
-            RATIO,
             f"A bootstrap interval of the ratio over the {over}.",
             f"{key}.interval.low",
             text=lambda side: _ratio_interval(ratio_of(side)),
             priority=2,
             tone="dim",
         ),
-        Column(
-            f"{key}.verdict", "verdict", _VERDICT, "What the interval shows.", priority=6, tone=tone
-        ),
+        _VERDICT(f"{key}.verdict", "verdict", "What the interval shows.", priority=6, tone=tone),
     )
 
 
 _SPEED: tuple[Column[Side], ...] = (
-    Column(
+    kinds.NAME(
         "name",
         "variant",
-        NAME,
         "The variant, or the trace.",
         text=lambda side: f"{side.name}  {side.about}" if side.about else side.name,
         tone="strong",
     ),
-    Column(
+    kinds.RATE(
         "tokens_per_s",
         "tokens/s",
-        RATE,
         "Tokens of all sequences a second, without a profiler where that was timed.",
         lambda side: 0.0 if side.interpreted else side.tokens_per_s,
-        text=lambda side: "interpreted" if side.interpreted else RATE.text(side.tokens_per_s),
+        text=lambda side: "interpreted" if side.interpreted else rate(side.tokens_per_s),
         tone="strong",
     ),
-    Column(
+    kinds.RATE(
         "interval",
         "95 % interval",
-        RATE,
         "A bootstrap interval of their mean over the rounds.",
         "interval.low",
         text=lambda side: interval_text(side.interval, significant),
@@ -158,93 +141,90 @@ _STEP_RATIO = _ratio_columns(
     "answer", "step ratio", "Step time ÷ that of the first trace.", "steps, or over the traces"
 )
 _ERROR: tuple[Column[Side], ...] = (
-    Column(
+    _SMALL(
         "accuracy.logit_rel_error",
         "logit error",
-        _SMALL,
         "The error of the logits, relative to the reference.",
         priority=14,
     ),
-    _scored("kl", "KL, nats", _SMALL, "The KL divergence from the reference (95 % interval).", 1),
     _scored(
-        "top1_agreement",
-        "top-1",
-        PERCENT,
-        "How often the most likely token is the reference's (95 %).",
-        7,
+        _SMALL(
+            "accuracy.kl",
+            "KL, nats",
+            "The KL divergence from the reference (95 % interval).",
+            priority=1,
+        )
     ),
-    Column("accuracy.perplexity", "perplexity", _PERPLEXITY, "Of the text.", priority=15),
     _scored(
-        "perplexity_ratio",
-        "perplexity ratio",
-        _PERPLEXITY_RATIO,
-        "Perplexity ÷ that of the reference (95 %).",
-        16,
+        kinds.PERCENT(
+            "accuracy.top1_agreement",
+            "top-1",
+            "How often the most likely token is the reference's (95 %).",
+            priority=7,
+        )
+    ),
+    _PERPLEXITY("accuracy.perplexity", "perplexity", "Of the text.", priority=15),
+    _scored(
+        _PERPLEXITY_RATIO(
+            "accuracy.perplexity_ratio",
+            "perplexity ratio",
+            "Perplexity ÷ that of the reference (95 %).",
+            priority=16,
+        )
     ),
 )
 _BEATEN_BY: tuple[Column[Side], ...] = (
     Column(
+        beaten_text,
         "beaten_by",
         "beaten by",
-        Kind(beaten_text, number=False),
         "Which have more tokens/s or a smaller KL, and are worse in neither.",
         priority=4,
+        number=False,
         tone=lambda side: "good" if side.beaten_by == () else "dim",
     ),
 )
 _STEP: tuple[Column[Side], ...] = (
-    Column(
+    kinds.MILLISECONDS(
         "step_ns",
         "step",
-        MILLISECONDS,
         "The time of a step that the rates mean, of a trace its step time.",
         priority=3,
     ),
-    Column(
+    kinds.RATE(
         "live.tokens_per_s",
         "live tokens/s",
-        RATE,
         "Of a recording, the rate that the run reported last before its window.",
         priority=3,
     ),
-    Column("live.step_p50_ns", "p50", MILLISECONDS, "The median step time then.", priority=3),
-    Column("live.step_p99_ns", "p99", MILLISECONDS, "Of 100 steps the longest then.", priority=9),
-    Column("launches", "launches", NUMBER, "Launch calls of a profiled step.", priority=9),
-    Column("gpu_ops", "GPU ops", NUMBER, "GPU ops of a profiled step.", priority=11),
-    Column("idle", "idle", PERCENT, "Idle ÷ window of the profiled steps.", priority=5),
-    Column("mbu", "MBU", PERCENT, "Bytes a step must read ÷ its time ÷ the peak.", priority=10),
-    Column("rounds", "rounds", COUNT, "How many were measured.", priority=12),
+    kinds.MILLISECONDS("live.step_p50_ns", "p50", "The median step time then.", priority=3),
+    kinds.MILLISECONDS("live.step_p99_ns", "p99", "Of 100 steps the longest then.", priority=9),
+    kinds.NUMBER("launches", "launches", "Launch calls of a profiled step.", priority=9),
+    kinds.NUMBER("gpu_ops", "GPU ops", "GPU ops of a profiled step.", priority=11),
+    kinds.PERCENT("idle", "idle", "Idle ÷ window of the profiled steps.", priority=5),
+    kinds.PERCENT("mbu", "MBU", "Bytes a step must read ÷ its time ÷ the peak.", priority=10),
+    kinds.COUNT("rounds", "rounds", "How many were measured.", priority=12),
 )
 
 
 def speed_table(pairs: Sequence[Pair]) -> Table[Pair]:
     columns: tuple[Column[Pair], ...] = (
-        Column(
-            "pair",
-            "other ÷ base",
-            TEXT,
-            "The two sides.",
-            lambda pair: f"{pair.other} ÷ {pair.base}",
+        kinds.TEXT(
+            "pair", "other ÷ base", "The two sides.", lambda pair: f"{pair.other} ÷ {pair.base}"
         ),
-        Column(
-            "speed.value",
-            "ratio",
-            RATIO,
-            "tokens/s of the other side ÷ those of the base.",
-            always=True,
+        kinds.RATIO(
+            "speed.value", "ratio", "tokens/s of the other side ÷ those of the base.", always=True
         ),
-        Column(
+        kinds.RATIO(
             "speed.interval",
             "95 % interval",
-            RATIO,
             "A bootstrap interval over the rounds.",
             text=lambda pair: _ratio_interval(pair.speed),
             always=True,
         ),
-        Column(
+        kinds.TEXT(
             "speed.verdict",
             "verdict",
-            TEXT,
             "What the interval shows.",
             text=lambda pair: verdict_words(pair.speed.verdict if pair.speed else "unknown"),
             always=True,

@@ -8,16 +8,8 @@ from msgspec.structs import replace
 
 from decodescope.analyzer.schema.report import GAP_CLASSES, Report, StepReport
 from decodescope.analyzer.schema.step_report import StepKindReport
-from decodescope.analyzer.tables.columns import (
-    COUNT,
-    DETAIL,
-    DURATION,
-    NAME,
-    PLACE,
-    TEXT,
-    Column,
-    Table,
-)
+from decodescope.analyzer.tables import kinds
+from decodescope.analyzer.tables.columns import DETAIL, Column, Table
 from decodescope.analyzer.vocabulary.words import counted_steps, ops_word, step_sizes
 
 # The step with the median time, as a row above all steps.
@@ -49,13 +41,12 @@ def steps_table(
         "steps",
         (
             *_STEP,
-            Column("over_ns", "over limit", DURATION, "Its time less its limit.", over_ns),
+            kinds.DURATION("over_ns", "over limit", "Its time less its limit.", over_ns),
             *_TIMES,
-            Column("gpu_ops", ops_word(report), COUNT, "The ops that they launched.", priority=3),
-            Column(
+            kinds.COUNT("gpu_ops", ops_word(report), "The ops that they launched.", priority=3),
+            kinds.NAME(
                 "name",
                 "marker",
-                NAME,
                 "The range or frame that marks the step.",
                 lambda step: step.name if named else None,
                 priority=8,
@@ -83,48 +74,40 @@ def step_kinds_table(report: Report, most: int) -> Table[StepKindReport]:
     return Table(
         "kinds of steps",
         (
-            Column(
+            kinds.TEXT(
                 "kind",
                 "kind",
-                TEXT,
                 "Decode, prefill, both in one step (mixed), draft or verify.",
                 text=lambda row: row.kind if row.steps else "no step",
             ),
-            Column("steps", "steps", COUNT, "How many."),
-            Column(
+            kinds.COUNT("steps", "steps", "How many."),
+            kinds.COUNT(
                 "batch",
                 "batch",
-                COUNT,
                 "Requests of a step; “given”: as --batch says.",
                 text=lambda row: step_sizes(row, report)[0],
                 always=True,
             ),
-            Column(
+            kinds.COUNT(
                 "query_tokens",
                 "tokens computed",
-                COUNT,
                 "The tokens that a step computes, by the median.",
                 priority=1,
                 always=True,
             ),
-            Column(
+            kinds.COUNT(
                 "kv_tokens",
                 "KV tokens",
-                COUNT,
                 "The KV lengths of all requests, by the median; “given”: as --context says.",
                 text=lambda row: step_sizes(row, report)[1],
                 always=True,
             ),
-            Column("min_ns", "min", DURATION, "The shortest time of such a step.", priority=4),
-            Column("median_ns", "median step", DURATION, "The median time of such a step."),
-            Column("p99_ns", "p99", DURATION, "99 % take at most that long.", priority=3),
-            Column("gpu_ops", ops_word(report), COUNT, "The ops of all of them.", priority=5),
-            Column(
-                "attributed_ns",
-                "busy",
-                DURATION,
-                "The attributed time of these ops.",
-                priority=2,
+            kinds.DURATION("min_ns", "min", "The shortest time of such a step.", priority=4),
+            kinds.DURATION("median_ns", "median step", "The median time of such a step."),
+            kinds.DURATION("p99_ns", "p99", "99 % take at most that long.", priority=3),
+            kinds.COUNT("gpu_ops", ops_word(report), "The ops of all of them.", priority=5),
+            kinds.DURATION(
+                "attributed_ns", "busy", "The attributed time of these ops.", priority=2
             ),
         ),
         rows,
@@ -133,57 +116,46 @@ def step_kinds_table(report: Report, most: int) -> Table[StepKindReport]:
 
 
 _STEP: tuple[Column[StepReport], ...] = (
-    Column(
+    kinds.PLACE(
         "index",
         "step",
-        PLACE,
         "The step's number.",
         text=lambda step: "median" if step.index == MEDIAN else f"{step.index}",
     ),
-    Column("kind", "kind", TEXT, "Decode, prefill, both in one step (mixed), draft or verify."),
-    Column("batch", "batch", COUNT, "Requests of the step.", priority=3),
-    Column("kv_tokens", "KV tokens", COUNT, "The KV lengths of all requests.", priority=4),
-    Column(
-        "time_ns",
-        "time",
-        DURATION,
-        "From its first op to that of the next step, without interruptions.",
+    kinds.TEXT("kind", "kind", "Decode, prefill, both in one step (mixed), draft or verify."),
+    kinds.COUNT("batch", "batch", "Requests of the step.", priority=3),
+    kinds.COUNT("kv_tokens", "KV tokens", "The KV lengths of all requests.", priority=4),
+    kinds.DURATION(
+        "time_ns", "time", "From its first op to that of the next step, without interruptions."
     ),
 )
 _TIMES: tuple[Column[StepReport], ...] = (
-    Column(
+    kinds.DURATION(
         "interrupted_ns",
         "interrupted",
-        DURATION,
         "Interruptions, which are not in its time.",
         lambda step: step.interrupted_ns or None,
     ),
-    Column("host_ns", "host", DURATION, "The length of the host's marker.", priority=6),
-    Column(
-        "gpu_span_ns",
-        "span",
-        DURATION,
-        "From its first op to the end of its last one.",
-        priority=7,
+    kinds.DURATION("host_ns", "host", "The length of the host's marker.", priority=6),
+    kinds.DURATION(
+        "gpu_span_ns", "span", "From its first op to the end of its last one.", priority=7
     ),
-    Column(
+    kinds.DURATION(
         "busy_ns",
         "busy",
-        DURATION,
         "The time of the span in which any op ran.",
         lambda step: step.busy_ns if step.gpu_ops else None,
         priority=2,
     ),
-    Column("idle_ns", "idle", DURATION, "The rest of the span.", priority=1),
-    Column("launch_calls", "launches", COUNT, "Calls that put work on a device.", priority=2),
+    kinds.DURATION("idle_ns", "idle", "The rest of the span.", priority=1),
+    kinds.COUNT("launch_calls", "launches", "Calls that put work on a device.", priority=2),
 )
 
 
 def _class_column(name: str) -> Column[StepReport]:
-    return Column(
+    return kinds.DURATION(
         f"gaps.{name}",
         name,
-        DURATION,
         f"The idle time of the class {name}.",
         lambda step: step.gaps.get(name),
         priority=DETAIL,

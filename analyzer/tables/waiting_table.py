@@ -10,9 +10,10 @@ from decodescope.analyzer.schema.communication_report import (
     SkewReport,
     StepSkew,
 )
-from decodescope.analyzer.tables.columns import DURATION, NAME, PERCENT, PLACE, TEXT, Column, Table
-from decodescope.analyzer.tables.figures import columns_of, quotient
-from decodescope.analyzer.tables.launches_table import PERCENTILES, Distribution
+from decodescope.analyzer.tables import kinds
+from decodescope.analyzer.tables.columns import Column, Table, columns_of, quotient
+from decodescope.analyzer.tables.kernels_table import PERCENTILES, Distribution
+from decodescope.analyzer.text.formatting import UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +42,9 @@ def waiting_table(
     """One row for each rank, with its file where `files` has it."""
     straggler = communication.straggler.rank if communication.straggler is not None else None
     files, member = files or {}, communication.member
-    rank: Column[WaitingRow] = Column(
+    rank: Column[WaitingRow] = kinds.PLACE(
         "rank",
         member,
-        PLACE,
         f"The {member}; the straggler stands out.",
         "rank.rank",
         tone=lambda row: "bad" if row.straggles else "strong",
@@ -70,10 +70,9 @@ def _side(row: WaitingRow) -> str:
     return row.file.side if row.file is not None else ""
 
 
-_CHOICE: Column[WaitingRow] = Column(
+_CHOICE: Column[WaitingRow] = kinds.TEXT(
     "chosen",
     "choose",
-    TEXT,
     "The side of a comparison that its file is on.",
     "file.side",
     text=lambda row: f"[{_side(row) or ' '}]",
@@ -84,11 +83,10 @@ _CHOICE: Column[WaitingRow] = Column(
     tone=lambda row: "key" if _side(row) else "plain",
 )
 _FILE: tuple[Column[WaitingRow], ...] = (
-    Column("file", "file", NAME, "Its file.", "file.name", priority=6, tone="dim"),
-    Column(
+    kinds.NAME("file", "file", "Its file.", "file.name", priority=6, tone="dim"),
+    kinds.PERCENT(
         "communication_share",
         "comm",
-        PERCENT,
         "Communication ÷ window.",
         "file.communication_share",
         priority=8,
@@ -97,51 +95,45 @@ _FILE: tuple[Column[WaitingRow], ...] = (
 )
 _TIMES: tuple[Column[WaitingRow], ...] = columns_of(
     "rank",
-    Column("transfer_ns", "transfer", DURATION, "The time in which any collective transferred."),
-    Column("wait_ns", "wait", DURATION, "The time in which all its communicating ops waited."),
-    Column(
+    kinds.DURATION("transfer_ns", "transfer", "The time in which any collective transferred."),
+    kinds.DURATION("wait_ns", "wait", "The time in which all its communicating ops waited."),
+    kinds.DURATION(
         "unsplit_ns",
         "not split",
-        DURATION,
         "Communication whose wait is not known.",
         lambda row: row.rank.unsplit_ns or None,
         priority=10,
     ),
-    Column(
+    kinds.DURATION(
         "exposed_transfer_ns",
         "exposed transfer",
-        DURATION,
         "The part of transfer in which no other op ran.",
         _matched("exposed_transfer_ns"),
         priority=5,
     ),
-    Column(
+    kinds.DURATION(
         "exposed_wait_ns",
         "exposed wait",
-        DURATION,
         "The part of wait in which no other op ran.",
         _matched("exposed_wait_ns"),
         priority=4,
     ),
-    Column(
+    kinds.PERCENT(
         "last_share",
         "last in",
-        PERCENT,
         "The share of the matched collectives that it entered last.",
         quotient("rank.last_entries", "rank.collectives"),
         tone=lambda row: "bad" if row.straggles else "plain",
     ),
-    Column(
+    kinds.DURATION(
         "lateness_ns.p50",
         "late p50",
-        DURATION,
         "How long after the first one it entered, by the median.",
         priority=7,
     ),
-    Column(
+    kinds.DURATION(
         "caused_wait_ns",
         "others waited",
-        DURATION,
         "How long the others waited for it.",
         _matched("caused_wait_ns"),
         priority=9,
@@ -157,32 +149,30 @@ def spreads_table(skew: SkewReport) -> Table[Distribution]:
         Distribution("durations", skew.duration_spread_ns),
     )
     name = "Of starts and ends; of durations, max - min."
-    return Table("spreads", (Column("name", "last - first", TEXT, name), *PERCENTILES), rows)
+    return Table("spreads", (kinds.TEXT("name", "last - first", name), *PERCENTILES), rows)
 
 
 def skew_table(skew: SkewReport, member: str, most: int | None = None) -> Table[StepSkew]:
     """The first `most` of the steps with the widest starts; `member` is a rank or a GPU."""
 
     def named(rank: int | None) -> str:
-        return TEXT.text(None if rank is None else f"{member} {rank}")
+        return UNKNOWN if rank is None else f"{member} {rank}"
 
     return Table(
         "steps",
         (
             *_SKEW,
-            Column(
+            kinds.NAME(
                 "last_to_start",
                 "last to start",
-                NAME,
                 "Which one starts it last.",
                 text=lambda step: named(step.last_to_start),
                 least=8,
                 priority=1,
             ),
-            Column(
+            kinds.TEXT(
                 "last_to_end",
                 "last to end",
-                TEXT,
                 "Which one ends it last.",
                 text=lambda step: named(step.last_to_end),
                 priority=4,
@@ -199,10 +189,10 @@ def _widest(step: StepSkew) -> tuple[int, int, int]:
 
 
 _SKEW: tuple[Column[StepSkew], ...] = (
-    Column("index", "step", PLACE, "The step."),
-    Column("start_spread_ns", "starts", DURATION, "The last start minus the first."),
-    Column("end_spread_ns", "ends", DURATION, "The last end minus the first.", priority=2),
-    Column(
-        "duration_spread_ns", "durations", DURATION, "The longest minus the shortest.", priority=3
+    kinds.PLACE("index", "step", "The step."),
+    kinds.DURATION("start_spread_ns", "starts", "The last start minus the first."),
+    kinds.DURATION("end_spread_ns", "ends", "The last end minus the first.", priority=2),
+    kinds.DURATION(
+        "duration_spread_ns", "durations", "The longest minus the shortest.", priority=3
     ),
 )

@@ -52,6 +52,11 @@ def count(value: int | None, cells: int = 12) -> str:
     return plain
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 step`, `9 steps`."""
+    return f"{count(number)} {noun}{'s' * (number != 1)}"
+
+
 def percent(fraction: float | None) -> str:
     """A fraction in per cent without the sign, with one decimal; never rounded to 0 or 100."""
     if fraction is None or not math.isfinite(fraction):

@@ -34,10 +34,9 @@ class Tracks:
     `names` are the trace's, then those of the range paths' nodes, then the causes of interruptions
     and which device was waited for. `world` spans everything in the trace, `home` what to look at
     first: the step with the median time (the row `home_step` of `steps`; without one the last
-    step), else all ops, else everything; each is (start, end). `steps` are the GPU spans of the
-    steps that launched something, in order of their start, each until the next one of its thread,
-    `step` their indices. `busy` is the time in which any device was busy, as a track.
-    `waits` is how long ops waited for other devices, None without two devices that communicate.
+    step), else all ops, else everything. `steps` are the GPU spans of the steps that launched
+    something, by their start, each until the next one of its thread, `step` their indices. `busy`
+    is when any device was busy.
     """
 
     analysis: Analysis
@@ -52,7 +51,6 @@ class Tracks:
     waits: OpWaits | None
 
     def find(self, key: TrackKey | None) -> int | None:
-        """The place of a track, None if there is no such track."""
         return next((place for place, track in enumerate(self.tracks) if track.key == key), None)
 
     def path(self, label: int) -> str | None:
@@ -64,6 +62,7 @@ class Tracks:
 def find_tracks(analysis: Analysis) -> Tracks:
     """Index a whole trace: O(n log n), in a thread. Nothing on a screen needs to sort again."""
     trace, steps, waits = analysis.trace, analysis.steps, analysis.op_waits()
+    busy = merged([*analysis.busy.values()]) if analysis.busy else Intervals.concatenate(())
     world = _extent(trace.ops, trace.calls, trace.cpu_ops, trace.ranges)
     launched = np.flatnonzero(steps.gpu_ops > 0)
     launched = launched[np.argsort(steps.span.start_ns[launched], kind="stable")]
@@ -90,7 +89,7 @@ def find_tracks(analysis: Analysis) -> Tracks:
         home_step=home_step,
         steps=marked,
         step=launched,
-        busy=_nameless(TrackKey("map", 0), "map", _busy(analysis)),
+        busy=_nameless(TrackKey("map", 0), "map", busy),
         waits=waits,
     )
 
@@ -109,12 +108,6 @@ def _extent(*events: Intervals) -> tuple[int, int]:
     start_ns = min(int(event_table.start_ns[0]) for event_table in shown)
     end_ns = max(int(event_table.end_ns.max()) for event_table in shown)
     return start_ns, end_ns
-
-
-def _busy(analysis: Analysis) -> Intervals:
-    if analysis.busy:
-        return merged(list(analysis.busy.values()))
-    return Intervals.concatenate(())
 
 
 def _nameless(key: TrackKey, title: str, times: Intervals) -> Track:
@@ -205,8 +198,7 @@ def _part_tracks(stream: Track, prefix: str) -> list[Track]:
 
 
 def _overlap_track(analysis: Analysis, device: int, ops: Int64s, prefix: str) -> Iterator[Track]:
-    """When two or more ops of the device ran at once, if they did for a share of its busy time that
-    matters."""
+    """When two or more ops of the device ran at once, if that matters."""
     overlaps = overlapped(analysis.trace.ops.start_ns[ops], analysis.trace.ops.end_ns[ops])
     if int(overlaps.length_ns.sum()) > OVERLAP_SHARE * analysis.busy[device].busy_ns:
         yield _nameless(TrackKey("overlap", device), prefix + "over", overlaps)
@@ -249,7 +241,6 @@ def gap_track(parts: GapParts, device: int, prefix: str) -> Track:
 
 
 def _causes(analysis: Analysis) -> list[str]:
-    """The words for each cause of an interruption, in order."""
     return [
         f"interruption: {cause.replace('_', ' ')}"
         for cause in sorted({interruption.cause for interruption in analysis.interruptions})
@@ -257,7 +248,6 @@ def _causes(analysis: Analysis) -> list[str]:
 
 
 def _interruption_track(analysis: Analysis, device: int, prefix: str) -> Iterator[Track]:
-    """The interruptions of the device, if there are any."""
     causes = sorted({interruption.cause for interruption in analysis.interruptions})
     first = len(analysis.trace.names) + len(analysis.ranges.paths)
     columns = [
@@ -319,12 +309,8 @@ def _ancestors(analysis: Analysis) -> list[Int64s]:
 @dataclass(frozen=True, slots=True, eq=False)
 class StepTracks:
     """The streams of a device during one step and the parts of its gaps, clipped to the step, in ns
-    from its first op.
-
-    The step lasts `length_ns`, until the next step's first op: a gap after its last op is included.
-    `device` is the one in reports; the labels of ops index `names`, those of the trace, and their
-    kinds `FAMILIES`.
-    """
+    from its first op. The step lasts `length_ns`, until the next step's first op. `device` is the
+    one in reports; the labels of ops index `names`, and their kinds `FAMILIES`."""
 
     device: int | str
     length_ns: int

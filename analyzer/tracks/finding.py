@@ -115,12 +115,9 @@ def nth_largest_gap(gaps: Gaps, after: int | None, device: int | None = None) ->
 
 @dataclass(frozen=True, slots=True)
 class DeviceTotals:
-    """One device in a span: the ops that ran in it, the time they ran, and the idle time by class.
-
-    `idle_ns` are (class, ns) of the gaps inside, the longest first; `before_or_after_ns` is the
-    time before the device's first op and after its last one. With the busy time they add up to the
-    span.
-    """
+    """One device in a span. `idle_ns` are (class, ns) of the gaps inside, the longest first;
+    `before_or_after_ns` is the time before the device's first op and after its last one. With the
+    busy time they add up to the span."""
 
     label: int | str
     ops: int

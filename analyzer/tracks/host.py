@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from decodescope.analyzer.answer.host_frames import open_changes
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS, call_kinds
 from decodescope.analyzer.timing.launches import KERNEL_LAUNCH, calls_named, graph_launch_calls
 from decodescope.analyzer.trace import HostEvents, Int64s, Intervals, Trace, grouped
@@ -18,21 +19,16 @@ _LAUNCH, _OTHER = 1, 2
 def innermost(events: Intervals) -> tuple[Intervals, Int64s]:
     """The times cut where the last open event changes, and which one that is; events are sorted by
     start, then longest first."""
-    at_ns = np.sort(np.concatenate((events.start_ns, events.end_ns)))
-    # Much faster than np.unique.
-    at_ns = at_ns[np.diff(at_ns, prepend=at_ns[:1] - 1) > 0]
-    row = _open(events, at_ns, np.searchsorted(events.start_ns, at_ns, side="right"))
-    changes = np.flatnonzero(np.diff(row, prepend=-1))
-    until_ns = np.append(at_ns[changes], at_ns[-1:])[1:]
-    row, since_ns = row[changes], at_ns[changes]
+    since_ns, row = open_changes(events)
     shown = row >= 0
+    until_ns = np.append(since_ns[1:], since_ns[-1:])
     return Intervals(since_ns[shown], until_ns[shown]), row[shown]
 
 
 def depths(events: Intervals, most: int) -> Int64s:
     """How deep each event is, at most `most`: one deeper than the last event before it that is open
     at its start, 0 without one."""
-    around = _open(events, events.start_ns, np.arange(len(events)))
+    around = _around(events)
     depth = np.zeros(len(events), dtype=np.int64)
     above = around
     for _ in range(most):
@@ -42,24 +38,20 @@ def depths(events: Intervals, most: int) -> Int64s:
     return depth
 
 
-def _open(events: Intervals, at_ns: Int64s, begun: Int64s) -> Int64s:
-    """For each time the last of the first `begun` events (in order) that ends later, -1 for none.
+def _around(events: Intervals) -> Int64s:
+    """For each event the last one before it that is open at its start, -1 for none.
 
     Each step skips all that the event in between skips, so there are about log2(n) + depth steps.
     """
-    place = begun + np.arange(len(at_ns))
-    is_event = np.ones(len(events) + len(at_ns), dtype=np.bool_)
-    is_event[place] = False
-    until_ns = np.empty(len(is_event), dtype=np.int64)
-    until_ns[is_event], until_ns[place] = events.end_ns, at_ns
-    before = np.arange(-1, len(is_event) - 1, dtype=np.int64)
-    short = np.arange(len(is_event))
+    # Start and end of each event in turn: no later one is before a start, so starts are skipped.
+    until_ns = np.stack((events.start_ns, events.end_ns), axis=1).ravel()
+    before = np.arange(-1, len(until_ns) - 1, dtype=np.int64)
+    short = np.arange(len(until_ns))
     while len(short):
         earlier = before[short]
         short = short[(earlier >= 0) & (until_ns[earlier] <= until_ns[short])]
         before[short] = before[before[short]]
-    number = np.append(np.cumsum(is_event) - 1, -1)
-    return np.asarray(number[before[place]], dtype=np.int64)
+    return np.asarray(before[::2] // 2, dtype=np.int64)
 
 
 def owners(trace: Trace) -> dict[Thread, int | None]:

@@ -14,10 +14,8 @@ from decodescope.analyzer.trace import Int64s, Intervals
 
 @dataclass(frozen=True, slots=True)
 class Viewport:
-    """The time from `start_ns` on, `span_ns` long, drawn in some number of equal columns.
-
-    The columns are not part of it, so a terminal of another width shows the same time.
-    """
+    """The time from `start_ns` on, `span_ns` long, drawn in some number of equal columns, which are
+    not part of it: a terminal of another width shows the same time."""
 
     start_ns: int
     span_ns: int
@@ -34,8 +32,7 @@ class Viewport:
         return np.asarray(self.start_ns + place * whole + place * rest // max(columns, 1))
 
     def column_of(self, at_ns: int, columns: int) -> int:
-        """The last column whose edge is at or before `at_ns`; below 0 or at least `columns` if that
-        is outside."""
+        """The last column whose edge is at or before `at_ns`, also outside of the columns."""
         return -(-(at_ns - self.start_ns + 1) * columns // max(self.span_ns, 1)) - 1
 
     def zoomed(self, factor: Fraction, at_ns: int) -> Self:
@@ -50,10 +47,8 @@ class Viewport:
         return type(self)(self.start_ns + (step_ns if share > 0 else -step_ns), self.span_ns)
 
     def showing(self, start_ns: int, end_ns: int) -> Self:
-        """Moved, and if necessary zoomed out, so that [start, end] is inside.
-
-        What is outside comes to the middle.
-        """
+        """Moved, and if necessary zoomed out, so that [start, end] is inside; what was outside
+        comes to the middle."""
         if self.start_ns <= start_ns and end_ns <= self.end_ns:
             return self
         length_ns = end_ns - start_ns
@@ -74,11 +69,9 @@ def fitting(start_ns: int, end_ns: int) -> Viewport:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimeMap:
-    """A function from time to drawn time, continuous, non-decreasing and linear between its knots.
-
-    Outside of its knots it continues with slope 1. `cut` lists the pieces of time that are drawn
-    shorter, `limit_ns` is how long each of them is drawn; both are empty or 0 without compression.
-    """
+    """A function from time to drawn time, continuous, non-decreasing and linear between its knots,
+    with slope 1 outside. `cut` are the pieces of time that are drawn shorter, each `limit_ns` long;
+    empty and 0 without compression."""
 
     time_ns: Int64s
     drawn_ns: Int64s
@@ -123,12 +116,10 @@ def as_it_is(world: tuple[int, int]) -> TimeMap:
 
 
 def compressed(busy: Intervals, world: tuple[int, int]) -> TimeMap:
-    """Idle time is drawn no longer than busy time, the longest gaps cut to one length.
-
-    `busy` are disjoint intervals in order, inside `world`; the time before the first and after the
-    last counts as gaps. The length is the largest L for which the sum of min(gap, L) is at most the
-    busy time, and at least 1 ns. Without idle time beyond that, time is as it is.
-    """
+    """Idle time is drawn no longer than busy time, the longest gaps cut to one length: the largest
+    L, at least 1 ns, for which the sum of min(gap, L) is at most the busy time. `busy` are disjoint
+    intervals in order, inside `world`; the time before the first and after the last counts as
+    gaps."""
     edge = np.array(world, dtype=np.int64)
     idle = Intervals(np.append(edge[:1], busy.end_ns), np.append(busy.start_ns, edge[1:]))
     busy_ns = int(busy.length_ns.sum())

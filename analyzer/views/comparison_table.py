@@ -65,8 +65,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Everything an output shows, in its order: the title with the note on its weights, facts,
-    tables, findings and the gate."""
+    """Everything an output shows, in its order."""
 
     title: str
     weights_note: str
@@ -90,7 +89,6 @@ class Summary:
 
 
 def summary_of(compared: Comparison | Diff) -> Summary:
-    """Everything of a comparison or a diff that fits tables."""
     return _diff_summary(compared) if isinstance(compared, Diff) else _comparison_summary(compared)
 
 
@@ -193,7 +191,6 @@ def _source_line(name: str, report: Report, traces: int) -> str:
 
 
 def _change_sections(pairs: Sequence[Pair], per: str = "per step") -> Iterator[Section]:
-    """Changes of each pair: the parts of the step, and the ranges that changed most."""
     for pair in pairs:
         sides = f"{pair.base} to {pair.other}"
         if pair.step is not None:
@@ -215,8 +212,7 @@ def range_section(pair: Pair) -> Section:
 
 
 def comparison_table(compared: Comparison | Diff) -> RenderableType:
-    """Rates, ratios, accuracy, changes, ranges, waterfalls, findings and the gate; columns that do
-    not fit side by side continue below."""
+    """For a terminal; columns that do not fit side by side continue below."""
     return Fitted(partial(_parts, summary_of(compared)))
 
 
@@ -305,7 +301,7 @@ def _list(texts: Iterable[str]) -> str:
 
 def _markdown_table(table: Table[Any]) -> str:
     columns = table.shown()
-    rules = ["--:" if column.kind.number else ":--" for column in columns]
+    rules = ["--:" if column.number else ":--" for column in columns]
     heads = [_escaped(column.heading) for column in columns]
     rows = [[_escaped(column.cell(row)) for column in columns] for row in table.rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, rules, *rows))

@@ -27,12 +27,9 @@ _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def render_csv(report: Report, by: str = "kernel") -> str:
-    """CSV with a header line; `by` is "kernel", "range" or "gap".
-
-    Unknown figures are empty cells. Gaps have one row for each device, stream (that of the op that
-    ends them) and class that occurred, host_wait one for each label, so that the totals of a device
-    add up to its idle time.
-    """
+    """CSV with a header line; `by` is "kernel", "range" or "gap". Unknown figures are empty cells.
+    Gaps have one row for each device, stream (that of the op that ends them) and class that
+    occurred, host_wait one for each label: the totals of a device add up to its idle time."""
     tables: dict[str, Callable[[Report], Table[Any]]] = {
         "kernel": lambda report: kernels_table(report.kernels, attributed=report.overlapping),
         "range": ranges_table,

@@ -1,4 +1,4 @@
-"""The reports of several ranks of one run as text for a terminal."""
+"""The reports of several ranks of one run, or of several servers, as text for a terminal."""
 
 from collections.abc import Collection, Iterator
 from functools import partial
@@ -7,10 +7,18 @@ from msgspec.structs import replace
 from rich.console import RenderableType, RenderResult
 from rich.text import Text
 
-from decodescope.analyzer.schema.ranks_report import RanksReport
+from decodescope.analyzer.schema.ranks_report import RanksReport, ServersReport
 from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.tables.communication_table import ranks_table
+from decodescope.analyzer.tables.servers_table import servers_table
 from decodescope.analyzer.views.report_blocks import waiting_sections
-from decodescope.analyzer.views.report_table import SECTIONS, Overview, Section, shown_sections
+from decodescope.analyzer.views.report_table import (
+    SECTIONS,
+    Overview,
+    Section,
+    report_table,
+    shown_sections,
+)
 from decodescope.analyzer.views.table_parts import Fitted, rich_table, section
 
 _OVERVIEW_ROWS, _MOST_ROWS = 8, 1_000
@@ -42,10 +50,27 @@ def _not_merged(ranks: RanksReport, show: Collection[str], width: int) -> Render
 
 
 def _ranks(ranks: RanksReport, most: int, width: int) -> Iterator[RenderableType]:
-    from decodescope.analyzer.tables.communication_table import ranks_table
-
     yield Text(f"{len(ranks.ranks)} ranks", style="bold")
     yield rich_table(ranks_table(ranks, most), width)
     yield from (Text(finding.message, style="yellow") for finding in ranks.findings)
     if ranks.merged is not None:
         yield from section("All ranks on one clock")
+
+
+def servers_report_table(report: ServersReport) -> RenderableType:
+    """The servers in one line each, the report of each trace, and that of all on one clock."""
+    return Fitted(partial(_servers, report))
+
+
+def _servers(report: ServersReport, width: int) -> RenderResult:
+    yield Text(report.group.name, style="bold")
+    yield rich_table(servers_table(report.group), width)
+    yield from (Text(finding.message, style="yellow") for finding in report.findings)
+    for server in report.servers:
+        if server.problem:
+            yield from section(server.figures.name, Text(server.problem, style="yellow"))
+        for rank in server.ranks:
+            of = f" · rank {rank.rank}" if len(server.ranks) > 1 else ""
+            yield from section(f"{server.figures.name}{of}", report_table(rank.report))
+    if report.merged is not None:
+        yield from section("All servers on one clock", report_table(report.merged))

@@ -10,7 +10,7 @@ from rich.text import Text
 from decodescope.analyzer.schema.communication_report import CommunicationReport, SkewReport
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.tables.communication_table import collectives_table
-from decodescope.analyzer.tables.launches_table import launch_apis_table, launch_times_table
+from decodescope.analyzer.tables.kernels_table import launch_apis_table, launch_times_table
 from decodescope.analyzer.tables.waiting_table import skew_table, spreads_table, waiting_table
 from decodescope.analyzer.text.formatting import count
 from decodescope.analyzer.views.table_parts import rich_table, section
@@ -20,8 +20,7 @@ _LEVELS = " ▁▂▃▄▅▆▇█"
 
 
 def launch_blocks(report: Report, width: int) -> Iterator[RenderableType]:
-    """The launch calls by function and by time, the queue depth over time as a line of marks, and
-    what else is known, in sentences."""
+    """The launch calls by function and by time, the queue depth over time, and sentences."""
     launches = report.launches
     yield rich_table(launch_apis_table(launches), width)
     yield ""

@@ -28,17 +28,8 @@ from decodescope.analyzer.views.table_parts import (
     rich_table,
     section,
 )
+from decodescope.analyzer.vocabulary import words
 from decodescope.analyzer.vocabulary.answer_words import REFUSED, answer_lines
-from decodescope.analyzer.vocabulary.words import (
-    cost_words,
-    device_words,
-    layers_words,
-    main_steps_words,
-    ops_word,
-    overlap_words,
-    steps_words,
-    straggler_text,
-)
 
 # Lines of the overview, and rows of a table in it; the kernels have the lines that are left.
 OVERVIEW_LINES = 60
@@ -100,8 +91,7 @@ def shown_sections(
 @dataclass(frozen=True, slots=True)
 class Overview:
     """The lines of `before`, title, answer and findings of a report, and as many of its steps and
-    kernels as fit in `OVERVIEW_LINES`; the last line names the sections that are not shown whole.
-    """
+    kernels as fit in `OVERVIEW_LINES`."""
 
     report: Report
     before: Callable[[int], Iterable[RenderableType]] = lambda width: ()
@@ -139,8 +129,7 @@ class Overview:
 
 
 def _overview_rows(part: Section, report: Report) -> int:
-    """The most rows of a section in the overview. The title of a capture of ours says what its
-    steps are."""
+    """The most rows in the overview. The title of a capture of ours says what its steps are."""
     named = any(row.kind != "unknown" for row in report.step_kinds)
     shown = report.capture is None and (named or report.main_steps.outside_ops > 0)
     if part.name == "kinds" and not shown:
@@ -158,9 +147,9 @@ def _answer(report: Report, width: int, most: int) -> Iterator[RenderableType]:
     whole = most == _MOST_ROWS
     yield from answer_block(answer_lines(report), report.answer, width, None if whole else most)
     if whole and report.structure is not None and report.structure.layers:
-        yield Text(layers_words(report.structure), style="dim")
+        yield Text(words.layers_words(report.structure), style="dim")
     if whole and report.step_cost is not None:
-        yield Text(plain_line(cost_words(report.step_cost)), style="dim")
+        yield Text(plain_line(words.cost_words(report.step_cost)), style="dim")
 
 
 def _kinds(report: Report, width: int, most: int) -> Iterator[RenderableType]:
@@ -172,7 +161,7 @@ def _steps(report: Report, width: int, most: int) -> Iterator[RenderableType]:
 
 
 def _kernels(report: Report, width: int, most: int) -> Iterator[RenderableType]:
-    sentences = (main_steps_words(report), overlap_words(report))
+    sentences = (words.main_steps_words(report), words.overlap_words(report))
     steps = report.main_steps.steps
     table = kernels_table(
         report.kernels,
@@ -182,20 +171,19 @@ def _kernels(report: Report, width: int, most: int) -> Iterator[RenderableType]:
         most=most,
     )
     title = "Leaf operators" if report.on_cpu else "Kernels"
-    lines = [Text(words, style="dim") for words in sentences if words]
+    lines = [Text(line, style="dim") for line in sentences if line]
     return section(title, *lines, rich_table(table, width))
 
 
 def _ranges(report: Report, width: int, most: int) -> Iterator[RenderableType]:
     attribution, steps = report.attribution, report.main_steps.steps
-    lines = [Text(f"per step, {steps_words(report)}", style="dim")] if steps else []
+    lines = [Text(f"per step, {words.steps_words(report)}", style="dim")] if steps else []
     lines += [_attribution_line(report, attribution)] if attribution is not None else []
     table = rich_table(ranges_table(report, most, steps=steps or None), width)
     return section("Ranges", *lines, table)
 
 
 def _gaps(report: Report, width: int, most: int) -> Iterator[RenderableType]:
-    """Idle time by class, and gaps by class and the ops around them."""
     yield from section("Idle gaps", rich_table(gap_classes_table(report), width))
     yield from section("Gaps", rich_table(gap_groups_table(report, most), width))
 
@@ -251,7 +239,7 @@ def _device_names(report: Report) -> str:
     """The name of each device; with many of one name, how many they are."""
     by_name: dict[str, list[str]] = {}
     for device in report.devices:
-        by_name.setdefault(device.name or "unnamed", []).append(device_words(device.device))
+        by_name.setdefault(device.name or "unnamed", []).append(words.device_words(device.device))
     if report.on_cpu:
         return f"cpu · {next(iter(by_name))}"
     return ", ".join(
@@ -274,7 +262,7 @@ def _health(report: Report, width: int, most: int) -> Iterator[RenderableType]:
             lines.append(Text(f"and {more} more findings: --show health", style="dim"))
         yield from section(f"Trace health: {health.status.replace('_', ' ')}", *lines)
     if (waits := report.communication) is not None and waits.straggler is not None:
-        yield Text(straggler_text(waits), style="bold")
+        yield Text(words.straggler_text(waits), style="bold")
 
 
 def _attribution_line(report: Report, attribution: Attribution) -> Text:
@@ -289,7 +277,7 @@ def _attribution_line(report: Report, attribution: Attribution) -> Text:
         )
         if number
     ]
-    sentence = f"of {count(ops)} {ops_word(report)}: {', '.join(parts)} attributed"
+    sentence = f"of {count(ops)} {words.ops_word(report)}: {', '.join(parts)} attributed"
     if attribution.inferred:
         sentence += (
             f"; {percent(attribution.inferred / ops)} % have a path inferred from kernel names"

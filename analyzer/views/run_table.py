@@ -25,7 +25,6 @@ _ANSWER_WIDTH = 80
 
 
 def run_table(report: RunReport) -> RenderableType:
-    """Title, figures, answer, findings and the generated text."""
     return Group(*_parts(report))
 
 

@@ -12,8 +12,9 @@ from rich.text import Text
 
 from decodescope.analyzer.names.fitted_names import told_apart
 from decodescope.analyzer.schema.answer import Answer
+from decodescope.analyzer.tables import kinds
 from decodescope.analyzer.tables.answer_table import answer_table
-from decodescope.analyzer.tables.columns import TEXT, Column, Row, Table, Tone, kept_with_details
+from decodescope.analyzer.tables.columns import Column, Row, Table, Tone, kept_with_details
 from decodescope.analyzer.vocabulary.answer_words import AnswerLines
 
 MIN_WIDTH = 60
@@ -34,7 +35,6 @@ class Fitted:
 
 
 def plain_table() -> RichTable:
-    """A table without lines or columns."""
     return RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
 
 
@@ -84,8 +84,8 @@ def rich_table(table: Table[Row], width: int) -> RenderableType:
         for column, texts in zip(columns, cells, strict=True)
     ]
     shown = _fitting(columns, natural, width)
-    fixed = sum(natural[place] for place in shown if not columns[place].kind.flexible)
-    flexible = [place for place in shown if columns[place].kind.flexible]
+    fixed = sum(natural[place] for place in shown if not columns[place].flexible)
+    flexible = [place for place in shown if columns[place].flexible]
     room = (width - fixed - _GAP * (len(shown) - 1)) // max(len(flexible), 1)
     drawn = plain_table()
     for place in shown:
@@ -93,10 +93,10 @@ def rich_table(table: Table[Row], width: int) -> RenderableType:
         drawn.add_column(
             column.heading,
             justify=column.align,
-            no_wrap=not column.kind.wrap,
-            max_width=room if column.kind.wrap else None,
+            no_wrap=not column.wrap,
+            max_width=room if column.wrap else None,
         )
-        if column.kind.flexible and natural[place] > room:
+        if column.flexible and natural[place] > room:
             cells[place] = _cells(table, column, room)
     for number, row in enumerate(table.rows):
         style = _STYLES.get(table.tone(row)) if table.tone is not None else None
@@ -109,7 +109,7 @@ def rich_table(table: Table[Row], width: int) -> RenderableType:
 def _cells(table: Table[Row], column: Column[Row], room: int) -> list[str]:
     """The texts of a column; in a tree, the first one is indented. Texts that differ whole differ
     also where they are cut."""
-    if not column.kind.flexible or column.kind.wrap:
+    if not column.flexible or column.wrap:
         return [column.cell(row) for row in table.rows]
     depth = table.depth if column is table.columns[0] else None
     indents = ["  " * (0 if depth is None else depth(row)) for row in table.rows]
@@ -132,20 +132,20 @@ def _fitting(columns: Sequence[Column[Row]], natural: Sequence[int], width: int)
 
     def need(least: Callable[[Column[Row]], int]) -> list[int]:
         return [
-            min(cells, least(column)) if column.kind.flexible else cells
+            min(cells, least(column)) if column.flexible else cells
             for column, cells in zip(columns, natural, strict=True)
         ]
 
     comfortable = need(lambda column: _COMFORTABLE)
-    least = need(lambda column: min(column.least_cells, width // 4))
+    least = need(lambda column: min(column.least, width // 4))
     return kept_with_details(columns, least, comfortable, width, _GAP)
 
 
 def _bars(table: Table[Row]) -> list[Column[Row]]:
     """A bar of each share that has one, dropped before anything else."""
     return [
-        Column(
-            f"{column.key} bar", "", TEXT, column.help, text=partial(table.bar, column), priority=99
+        kinds.TEXT(
+            f"{column.key} bar", "", column.help, text=partial(table.bar, column), priority=99
         )
         for column in table.shown()
         if column.bar

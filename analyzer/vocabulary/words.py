@@ -11,6 +11,7 @@ from decodescope.analyzer.text.formatting import (
     UNKNOWN,
     bytes_size,
     count,
+    counted,
     duration,
     interval_text,
     number,
@@ -185,7 +186,7 @@ def steps_words(report: Report) -> str:
 def counted_steps(steps: int, kind: str = "unknown") -> str:
     """`9 decode steps`; without an unknown kind."""
     of_kind = "" if kind == "unknown" else f"{kind} "
-    return f"{count(steps)} {of_kind}step{'s' * (steps != 1)}"
+    return counted(steps, f"{of_kind}step")
 
 
 def step_words(report: Report, step: int | None) -> str:
@@ -263,21 +264,18 @@ def overlap_words(report: Report) -> str:
 def layers_words(structure: StructureReport) -> str:
     motifs = zip(structure.motif_layers, structure.layer_ops, strict=True)
     of_each = ", ".join(f"{count(layers)} of {count(ops)} ops" for layers, ops in motifs)
-    layers = "layer" if structure.layers == 1 else "layers"
     certainty = "" if structure.confidence == "exact" else ", some unlike the others"
-    before = "op" if structure.prologue_ops == 1 else "ops"
     return (
-        f"{count(structure.layers)} {layers} ({of_each}), {count(structure.prologue_ops)} {before} "
-        f"before and {count(structure.epilogue_ops)} after them, "
+        f"{counted(structure.layers, 'layer')} ({of_each}), "
+        f"{counted(structure.prologue_ops, 'op')} before and {count(structure.epilogue_ops)} "
+        f"after them, "
         f"{_LAYERS_BY.get(structure.source, structure.source)}{certainty}"
     )
 
 
 def cost_words(cost: StepCost) -> str:
     """The bytes that the step must read and its sizes, in a sentence."""
-    sizes = ["at least 1 request" if cost.batch is None else f"{count(cost.batch)} requests"]
-    if cost.batch == 1:
-        sizes = ["1 request"]
+    sizes = ["at least 1 request" if cost.batch is None else counted(cost.batch, "request")]
     sizes += [f"{count(cost.kv_tokens)} KV positions"] if cost.kv_tokens is not None else []
     formats = f" ({cost.weights})" if cost.weights else ""
     devices = f", 1 of {cost.tensor_parallel} devices" if cost.tensor_parallel > 1 else ""

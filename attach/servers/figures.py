@@ -6,7 +6,7 @@ from itertools import accumulate
 
 from msgspec.structs import replace
 
-from decodescope.analyzer.schema.servers_report import ServerFigures
+from decodescope.analyzer.schema.ranks_report import ServerFigures
 from decodescope.attach.servers.metrics import Histogram, ServerMetrics
 
 

@@ -17,8 +17,8 @@ from decodescope.analyzer.errors import (
     MissingRequirement,
     known_error,
 )
+from decodescope.analyzer.schema.ranks_report import ServerFigures
 from decodescope.analyzer.schema.report import ObserverReport
-from decodescope.analyzer.schema.servers_report import ServerFigures
 from decodescope.attach.deadline import in_daemon_thread
 from decodescope.attach.door import CapturedWindow, Door, WindowPlan
 from decodescope.attach.servers.figures import figures
@@ -26,7 +26,7 @@ from decodescope.attach.servers.metrics import ServerMetrics
 from decodescope.attach.servers.server_door import ServerDoor
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.reports.servers_analysis import ServerTraces
+    from decodescope.analyzer.reports.rank_analysis import ServerTraces
 
 # A server that answers later is shown as one that does not; it is not asked again meanwhile.
 _ANSWER_S = 2.0
@@ -261,7 +261,7 @@ def _part(
     door: ServerDoor, before: ServerFigures, take: Future[CapturedWindow] | None
 ) -> "ServerTraces":
     # Its module is slow to import, and the first message comes before a window.
-    from decodescope.analyzer.reports.servers_analysis import ServerTraces
+    from decodescope.analyzer.reports.rank_analysis import ServerTraces
 
     if take is None:
         return ServerTraces(before, problem=door.cost)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
+from decodescope.analyzer.schema.ranks_report import ServerFigures
 from decodescope.analyzer.schema.report import ObserverReport
-from decodescope.analyzer.schema.servers_report import ServerFigures
 from decodescope.attach.door import CapturedWindow, Door, WindowPlan
 from decodescope.attach.servers.client import LIMIT_S, ServerClient
 from decodescope.attach.servers.engine import EngineServer, recognise

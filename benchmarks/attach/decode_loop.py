@@ -23,7 +23,7 @@ def say(stage: str) -> None:
 
 def main(model: str, variant: str, context: int, tokens: int, clock_file: Path) -> None:
     """Decode until the process is ended."""
-    config = WorkerConfig(variant, 1, tokens, model=model, context=context)
+    config = WorkerConfig(variant=variant, batch=1, tokens=tokens, model=model, context=context)
     prepared = require_weights(prepare(config, say), variant, say)
     step = build_variant(variant, prepared.loaded, prepared.workload, prepared.device)
     step.prefill(prepared.prompt(0))

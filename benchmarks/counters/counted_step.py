@@ -114,7 +114,13 @@ def main() -> int:
     arguments = parser.parse_args()
     variant = arguments.variant
     config = WorkerConfig(
-        variant, 1, NEW_TOKENS, arguments.model, context=CONTEXT, dtype="bf16", device="cuda"
+        variant=variant,
+        batch=1,
+        tokens=NEW_TOKENS,
+        model=arguments.model,
+        context=CONTEXT,
+        dtype="bf16",
+        device="cuda",
     )
     prepared = require_weights(prepare(config, say), variant, say)
     say(f"building {variant}")

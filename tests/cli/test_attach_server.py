@@ -11,8 +11,8 @@ from decodescope.analyzer.protocol.attach_messages import ServerSample, Target, 
 from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.analyzer.reports.user_facts import Given
+from decodescope.analyzer.schema.ranks_report import ServersReport
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.schema.servers_report import ServersReport
 from decodescope.attach.servers import opening, server_door
 from decodescope.attach.servers.group_door import GroupDoor
 from decodescope.tui.model.opening import open_feed

@@ -29,8 +29,8 @@ from decodescope.analyzer.recordings.frames import (
     WindowFrame,
 )
 from decodescope.analyzer.recordings.recording import read_recording
+from decodescope.analyzer.schema.ranks_report import ServerFigures
 from decodescope.analyzer.schema.report import ObserverReport
-from decodescope.analyzer.schema.servers_report import ServerFigures
 from tests.fuzzing.case import Case
 from tests.fuzzing.damage import ODD_VALUES, as_json, damage_bytes, damage_events
 from tests.fuzzing.traces import trace_case, window

@@ -30,7 +30,7 @@ from tests.helpers.scripted import (
 
 
 def config(model: str, variant: str, batch: int, dtype: str | None = None) -> WorkerConfig:
-    return WorkerConfig(variant, batch, tokens=1, model=model, dtype=dtype)
+    return WorkerConfig(variant=variant, batch=batch, tokens=1, model=model, dtype=dtype)
 
 
 ASKED = config("llama-3.2-1b@random", "eager", 1)

@@ -8,7 +8,6 @@ from syrupy.assertion import SnapshotAssertion
 
 from decodescope.analyzer import Analysis, load
 from decodescope.analyzer.reports.analysis import analysis_of_step, analyze
-from decodescope.analyzer.tables.columns import DURATION
 from decodescope.analyzer.tables.steps_table import MEDIAN, steps_table
 from decodescope.analyzer.text.formatting import count, duration, microseconds
 from decodescope.tui.app import DecodescopeApp
@@ -150,7 +149,7 @@ def test_the_row_of_the_median_has_the_figures_of_the_answer(name: str) -> None:
     assert tuple(rest) == report.steps
     assert (first.index, first.time_ns) == (MEDIAN, report.answer.step_ns)
     for row in rest:
-        assert over.cell(row) == DURATION.text(row.time_ns - limits_ns[row.index])
+        assert over.cell(row) == duration(row.time_ns - limits_ns[row.index])
     assert over.figure(first) == report.answer.step_ns - limits_ns[report.answer.step]
     assert "over_ns" not in {column.key for column in steps_table(report).shown()}
     held = {row.index: row.interrupted_ns for row in report.steps if row.interrupted_ns}

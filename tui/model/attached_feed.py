@@ -14,7 +14,7 @@ from decodescope.analyzer.protocol.attach_messages import (
 from decodescope.analyzer.protocol.messages import Progress
 from decodescope.analyzer.recordings.frames import RecordedMessage
 from decodescope.analyzer.reports.user_facts import NOTHING, given_model
-from decodescope.analyzer.schema.servers_report import ServerFigures
+from decodescope.analyzer.schema.ranks_report import ServerFigures
 from decodescope.analyzer.text.formatting import position
 from decodescope.tui.link.base import LinkEvent
 from decodescope.tui.model import notices

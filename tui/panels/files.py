@@ -11,7 +11,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
-from decodescope.analyzer.tables.columns import BYTES, NAME, PLACE, TEXT, Column, Table, Tone
+from decodescope.analyzer.tables import kinds
+from decodescope.analyzer.tables.columns import Column, Table, Tone
+from decodescope.analyzer.text.formatting import bytes_size
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.shelf import FOLDER, UNKNOWN, FileEntry, Shelf
@@ -201,10 +203,9 @@ def _columns(shelf: Shelf) -> tuple[Column[FileEntry], ...]:
         return tones.get(_health(shelf, entry), "warn")
 
     return (
-        Column(
+        kinds.NAME(
             "name",
             "file",
-            NAME,
             "The file; “*” marks those to open together.",
             lambda entry: entry.path.name,
             text=named,
@@ -212,10 +213,9 @@ def _columns(shelf: Shelf) -> tuple[Column[FileEntry], ...]:
             tone=name_tone,
         ),
         *_PLACES,
-        Column(
+        kinds.TEXT(
             "health",
             "health",
-            TEXT,
             "The trace health, once it was read.",
             lambda entry: _health(shelf, entry),
             priority=2,
@@ -229,39 +229,35 @@ def _dull(entry: FileEntry) -> Tone:
 
 
 _PLACES: tuple[Column[FileEntry], ...] = (
-    Column(
+    kinds.TEXT(
         "place",
         "from",
-        TEXT,
         "Where it is, if not in the folder.",
         text=lambda entry: "" if entry.place == "folder" else entry.place,
         priority=4,
         tone="dim",
     ),
-    Column("kind", "kind", TEXT, "What it is.", priority=1, tone=_dull),
-    Column(
+    kinds.TEXT("kind", "kind", "What it is.", priority=1, tone=_dull),
+    kinds.TEXT(
         "variant",
         "variant",
-        TEXT,
         "The variant that it recorded.",
         lambda entry: entry.about,
         text=lambda entry: entry.variant,
         priority=6,
         tone="dim",
     ),
-    Column(
+    kinds.BYTES(
         "size_bytes",
         "size",
-        BYTES,
         "Its size.",
-        text=lambda entry: "" if entry.size_bytes is None else BYTES.text(entry.size_bytes),
+        text=lambda entry: "" if entry.size_bytes is None else bytes_size(entry.size_bytes),
         priority=3,
         always=True,
     ),
-    Column(
+    kinds.PLACE(
         "modified_s",
         "modified",
-        PLACE,
         "When it was written.",
         text=_modified,
         priority=5,

@@ -207,9 +207,8 @@ def _level(number: int, most: int, top: int) -> int:
     return 1 + round(math.log(number) / math.log(most) * (top - 1))
 
 
-def _columns(data: Classes) -> list[Column[GapClassRow]]:
-    of = "of window" if data.place == WHOLE else "of step"
-    return [column for column in gap_class_columns(of=of) if column.shown]
+def _columns(data: Classes) -> tuple[Column[GapClassRow], ...]:
+    return gap_class_columns("of window" if data.place == WHOLE else "of step")
 
 
 def _figure_cells(column: Column[GapClassRow]) -> int:

@@ -98,10 +98,8 @@ class GapRows(ColumnRows):
         names = ShortNames(trace.names[name] for name in used)
         super().__init__(gap_columns(window.report.devices, names, _causes), figures, texts)
         # Flexible columns share what is left, each above its least: the room is that of the first.
-        first = next(column.least_cells for column in self.columns if column.kind.flexible)
-        self._drawings = [
-            (drawing_of(column), column.least_cells - first) for column in self.columns[1:]
-        ]
+        first = next(column.least for column in self.columns if column.flexible)
+        self._drawings = [(drawing_of(column), column.least - first) for column in self.columns[1:]]
 
     def key(self, row: int) -> Key:
         return self._window, int(self.gaps[row])

@@ -22,8 +22,12 @@ from decodescope.analyzer.reports.kernel_launches import (
 )
 from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.tables.columns import Mark, Table
-from decodescope.analyzer.tables.kernels_table import family_of, kernels_table
-from decodescope.analyzer.tables.launches_table import LaunchRow, launch_columns
+from decodescope.analyzer.tables.kernels_table import (
+    LaunchRow,
+    family_of,
+    kernels_table,
+    launch_columns,
+)
 from decodescope.analyzer.text.formatting import UNKNOWN, extent_text
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.picks import KernelGroupPick, KernelPick, OpPick, Pick

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.style import Style
 
-from decodescope.analyzer.schema.servers_report import ServerFigures
+from decodescope.analyzer.schema.ranks_report import ServerFigures
 from decodescope.analyzer.tables.servers_table import servers_table
 from decodescope.analyzer.text.formatting import rate
 from decodescope.tui.commands import CHOICE_KEYS

@@ -3,7 +3,8 @@
 from collections.abc import Hashable
 from operator import attrgetter
 
-from decodescope.analyzer.tables.columns import NAME, TEXT, Column, Table, Tone
+from decodescope.analyzer.tables import kinds
+from decodescope.analyzer.tables.columns import Column, Table, Tone
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.notices import Level, LogLine
@@ -97,29 +98,26 @@ def _tone(line: LogLine) -> Tone:
 
 
 _COLUMNS: tuple[Column[LogLine], ...] = (
-    Column(
+    kinds.TEXT(
         "time",
         "time",
-        TEXT,
         "When it was written.",
         sort=lambda line: line.number,
         priority=2,
         tone="dim",
     ),
-    Column(
+    kinds.TEXT(
         "level",
         "level",
-        TEXT,
         "Info, warning or error.",
         sort=lambda line: _LEVELS.index(line.level),
         priority=1,
         tone=_tone,
     ),
-    Column("source", "source", TEXT, "What wrote it.", _source, priority=3, tone="dim"),
-    Column(
+    kinds.TEXT("source", "source", "What wrote it.", _source, priority=3, tone="dim"),
+    kinds.NAME(
         "text",
         "text",
-        NAME,
         "What was written.",
         text=_one_line,
         fit=lambda line, cells: _one_line(line),

@@ -165,7 +165,7 @@ class TablePanel(PromptPanel[Rows]):
             if column is not None and column == self._sorted:
                 self._down = not self._down
             else:
-                self._down = column is None or self._shown.columns[column].order == "down"
+                self._down = column is None or self._shown.columns[column].first == "down"
             self._sorted = column
             self._apply()
 

@@ -45,7 +45,7 @@ class TableLayout:
         shown = kept_with_details(columns, need, comfortable, width, _GAP)
         spare = width - sum(need[place] + _GAP for place in shown) + _GAP
         self._cells = [need[place] if place in shown else 0 for place in range(len(columns))]
-        flexible = [place for place in shown if columns[place].kind.flexible]
+        flexible = [place for place in shown if columns[place].flexible]
         # Figures stay beside the names that they belong to.
         longest = max((widest[place] for place in flexible), default=0)
         for place in flexible:
@@ -96,7 +96,7 @@ class TableLayout:
             if row.cells:
                 row.add(" " * _GAP, inks.text + over)
             style = (cell.style or inks.text) + over
-            if matches and column.kind.flexible:
+            if matches and column.flexible:
                 style += inks.match
             (row.left if column.align == "left" else row.right)(cell.text, wide, style)
         return row.add(" " * (cursor_width - row.cells), over)
@@ -119,7 +119,7 @@ def _needed(columns: Columns, widest: Sequence[int]) -> tuple[list[int], list[in
     """The cells that each column needs, and those where its names are comfortable to read."""
     need, comfortable = [], []
     for column, cells in zip(columns, widest, strict=True):
-        flexible, least = column.kind.flexible, column.least_cells
+        flexible, least = column.flexible, column.least
         need.append(least if flexible else max(least, cells))
         comfortable.append(max(least, min(cells, _COMFORTABLE)) if flexible else need[-1])
     return need, comfortable

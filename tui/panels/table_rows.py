@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from rich.cells import cell_len
 from rich.style import Style
 
-from decodescope.analyzer.tables.columns import DETAIL, TEXT, Column, Mark, Table, Tone
+from decodescope.analyzer.tables import kinds
+from decodescope.analyzer.tables.columns import DETAIL, Column, Mark, Table, Tone
 from decodescope.analyzer.trace import Int64s
 from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS, GAP_LETTERS, PART_LETTERS
 from decodescope.tui.panels.sheet import TextLine
@@ -206,8 +207,8 @@ def drawing_of(
 def _swatches(
     mark: Callable[[Record], Mark], glyphs: Glyphs
 ) -> tuple[Column[Record], Drawing[Record]]:
-    column: Column[Record] = Column(
-        "mark", "", TEXT, "The colour of its kind.", lambda record: mark(record).name
+    column: Column[Record] = kinds.TEXT(
+        "mark", "", "The colour of its kind.", lambda record: mark(record).name
     )
     return column, lambda record, inks, room: swatch(mark(record), inks, glyphs)
 
@@ -225,14 +226,8 @@ def _bars(
         style = None if mark is None else mark_style(mark(record), inks)
         return Cell(horizontal_bar(share, column.bar, glyphs), style)
 
-    bar: Column[Record] = Column(
-        f"{column.key}.bar",
-        column.title,
-        TEXT,
-        column.help,
-        column.figure,
-        first="down",
-        priority=DETAIL,
+    bar: Column[Record] = kinds.TEXT(
+        f"{column.key}.bar", column.title, column.help, column.figure, first="down", priority=DETAIL
     )
     return bar, draw
 

@@ -65,7 +65,13 @@ class Decoding:
     def config(self) -> WorkerConfig:
         """The workload, for any of the variants."""
         return WorkerConfig(
-            "", 1, self.tokens, self.model, self.context, dtype=self.dtype, device="cuda"
+            variant="",
+            batch=1,
+            tokens=self.tokens,
+            model=self.model,
+            context=self.context,
+            dtype=self.dtype,
+            device="cuda",
         )
 
 

@@ -200,7 +200,15 @@ def launch_rows(launches: Launches, layers: int) -> Iterator[Row]:
 
 
 def _step_launches(variant: str, setup: Setup) -> float | None:
-    config = WorkerConfig(variant, 1, _TOKENS, MODEL, CACHE_LENGTHS[0], DTYPE, "cuda")
+    config = WorkerConfig(
+        variant=variant,
+        batch=1,
+        tokens=_TOKENS,
+        model=MODEL,
+        context=CACHE_LENGTHS[0],
+        dtype=DTYPE,
+        device="cuda",
+    )
     return run_variant(config, None, setup.say).gpu_ops_per_step
 
 

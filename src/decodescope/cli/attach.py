@@ -215,9 +215,9 @@ def _show(window: "CapturedWindow", facts: "Given", as_json: bool) -> None:
     """Print the report of a window, as `analyze` does that of its traces."""
     from msgspec.structs import replace as with_fields
 
-    from decodescope.analyzer.reports.servers_analysis import analyze_servers
+    from decodescope.analyzer.reports.rank_analysis import analyze_servers
     from decodescope.analyzer.schema.report import Report
-    from decodescope.analyzer.views.servers_table import servers_report_table
+    from decodescope.analyzer.views.ranks_table import servers_report_table
 
     if window.group is not None:
         servers = analyze_servers(window.group, window.observer, window.servers, facts)

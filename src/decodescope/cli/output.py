@@ -102,7 +102,7 @@ def write_comparison(
 def end_comparison(result: "Comparison | Diff", as_json: bool) -> None:
     """Print a comparison, and on stderr in one line what it leaves open. Raise `RegressionFound` if
     the gate failed, with every reason on one line."""
-    from decodescope.analyzer.comparing.undecided import undecided
+    from decodescope.analyzer.comparing.regression_gate import undecided
     from decodescope.analyzer.schema.comparison_report import Diff
     from decodescope.analyzer.views.comparison_table import comparison_table
 

@@ -11,7 +11,8 @@ from rich.console import Console
 from decodescope.analyzer import analyze
 from decodescope.analyzer.names.fitted_names import MIN_CELLS, short_kernels
 from decodescope.analyzer.names.short_names import readable_kernel
-from decodescope.analyzer.tables.columns import COUNT, RANGE, Column, Table
+from decodescope.analyzer.tables import kinds
+from decodescope.analyzer.tables.columns import Column, Table
 from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.views.table_parts import rich_table
@@ -59,9 +60,9 @@ def test_what_differs_is_shown_wherever_it_stands(
 )
 def test_rows_of_any_tree_can_be_told_apart(nodes: list[tuple[int, str]], width: int) -> None:
     """Labels that differ whole differ in print; equal ones stand under different rows."""
-    column: Column[tuple[int, str]] = Column("name", "name", RANGE, "", lambda node: node[1])
+    column: Column[tuple[int, str]] = kinds.RANGE("name", "name", "", lambda node: node[1])
     wide = "a title of forty cells".ljust(40, "-")
-    figure: Column[tuple[int, str]] = Column("depth", wide, COUNT, "", lambda node: node[0])
+    figure: Column[tuple[int, str]] = kinds.COUNT("depth", wide, "", lambda node: node[0])
     table = Table("nodes", (column, figure), nodes, depth=lambda node: node[0])
     console = Console(width=width)
     with console.capture() as printed:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.analyzer.schema.servers_report import ServerFigures
+from decodescope.analyzer.schema.ranks_report import ServerFigures
 from decodescope.attach.servers.figures import figures, histogram_quantile
 from decodescope.attach.servers.metrics import Histogram, ServerMetrics
 

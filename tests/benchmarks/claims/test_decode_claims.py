@@ -171,7 +171,9 @@ def test_the_process_of_a_run_finds_the_checkout(
 ) -> None:
     for name in ("model.py", "generate.py"):
         (tmp_path / name).write_text("")
-    job = RunJob(WorkerConfig("gpt-fast", 1, 4, model="tiny", device="cpu"), None)
+    job = RunJob(
+        WorkerConfig(variant="gpt-fast", batch=1, tokens=4, model="tiny", device="cpu"), None
+    )
     with importable(tmp_path), pytest.raises(MissingRequirement) as refused:
         run_job(job, lambda _: None)
     # Without the checkout it would need that as well.

@@ -22,7 +22,9 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 
-CONFIG = WorkerConfig("eager", 1, 40, model="tiny", context=32, dtype="bf16", device="cuda")
+CONFIG = WorkerConfig(
+    variant="eager", batch=1, tokens=40, model="tiny", context=32, dtype="bf16", device="cuda"
+)
 
 
 def nothing(stage: str) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from decodescope.analyzer.reports.servers_analysis import ServerTraces
-from decodescope.analyzer.schema.servers_report import ServerFigures
+from decodescope.analyzer.reports.rank_analysis import ServerTraces
+from decodescope.analyzer.schema.ranks_report import ServerFigures
 from decodescope.attach.door import CapturedWindow, WindowPlan
 from decodescope.attach.servers.metrics import ServerMetrics
 from tests.helpers.libkineto import trace

@@ -19,8 +19,8 @@ from decodescope.analyzer.protocol.attach_messages import (
 )
 from decodescope.analyzer.protocol.messages import Bye, Failure, State
 from decodescope.analyzer.recordings.writer import RecordingWriter
+from decodescope.analyzer.schema.ranks_report import ServerFigures
 from decodescope.analyzer.schema.report import ObserverReport
-from decodescope.analyzer.schema.servers_report import ServerFigures
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.model.sources import ReplaySource, TraceSource

@@ -94,7 +94,9 @@ def failure(message: WorkerMessage) -> bool:
 
 @pytest.fixture
 def session() -> TorchSession:
-    config = WorkerConfig("eager", 1, 400, model="tiny", device="cuda", dtype="bf16", context=32)
+    config = WorkerConfig(
+        variant="eager", batch=1, tokens=400, model="tiny", device="cuda", dtype="bf16", context=32
+    )
     return open_session(config, lambda stage: None)
 
 

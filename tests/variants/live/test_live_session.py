@@ -21,7 +21,7 @@ from decodescope.variants.model.source import resolve_model, tiny_folder
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import Variant
 
-CONFIG = WorkerConfig("eager", 1, 5, device="cpu")
+CONFIG = WorkerConfig(variant="eager", batch=1, tokens=5, device="cpu")
 
 
 def hello_of(loaded: Any, workload: DecodeWorkload) -> Hello:
@@ -66,7 +66,7 @@ def test_variants_that_cannot_run_this_model_say_why(
 @pytest.fixture
 def running() -> TorchSession:
     """A session of the bundled model."""
-    config = WorkerConfig("eager", 1, 5, model="tiny", context=8, device="cpu")
+    config = WorkerConfig(variant="eager", batch=1, tokens=5, model="tiny", context=8, device="cpu")
     prepared = prepare(config, lambda stage: None)
     return TorchSession(prepared, ProfilerSession("cpu"), None)
 

@@ -27,7 +27,9 @@ def test_what_imports_made_is_frozen_and_a_model_is_loaded_with_collections(
     gc.unfreeze()
     try:
         with app, own, pytest.raises(InputError, match="enough"):
-            worker._work(Channel(own), WorkerConfig("eager", 1, 8, model="tiny"))
+            worker._work(
+                Channel(own), WorkerConfig(variant="eager", batch=1, tokens=8, model="tiny")
+            )
     finally:
         gc.unfreeze()
     assert found == [(True, True)]

@@ -58,7 +58,7 @@ def test_values_out_of_range_are_refused(wrong: dict[str, Any], message: str) ->
 
 
 def test_a_request_puts_its_sampling_into_the_workload() -> None:
-    config = WorkerConfig("eager", 1, 4, model="tiny", device="cpu")
+    config = WorkerConfig(variant="eager", batch=1, tokens=4, model="tiny", device="cpu")
     assert read_request(config).workload.sampling is None
     sampled = structs.replace(config, sampling=SAMPLING)
     assert read_request(sampled).workload.sampling == SAMPLING

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from decodescope.analyzer.reports.step_figures import communication_fraction
 from decodescope.analyzer.schema.ranks_report import RanksReport
-from decodescope.analyzer.tables.columns import COUNT, NAME, RATE, TEXT, Column, Table, Tone
+from decodescope.analyzer.tables import kinds
+from decodescope.analyzer.tables.columns import Column, Table, Tone
 from decodescope.analyzer.tables.waiting_table import RankFile, waiting_table
-from decodescope.analyzer.text.formatting import UNKNOWN
+from decodescope.analyzer.text.formatting import UNKNOWN, rate
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.candidates import Candidate, comparison_candidates
 from decodescope.tui.model.comparing import ComparisonState, MeasuredRun
@@ -84,10 +85,9 @@ def _dull(candidate: Candidate) -> Tone:
 
 def _candidate_columns(noun: str) -> tuple[Column[Candidate], ...]:
     return (
-        Column(
+        kinds.TEXT(
             "chosen",
             "choose",
-            TEXT,
             "Whether it is compared, and on which side.",
             lambda candidate: candidate.side,
             text=lambda each: f"[{each.side or ' '}]" if each.unavailable is None else UNKNOWN,
@@ -95,10 +95,9 @@ def _candidate_columns(noun: str) -> tuple[Column[Candidate], ...]:
             least=6,
             tone=lambda candidate: "key" if candidate.side else _dull(candidate),
         ),
-        Column(
+        kinds.NAME(
             "name",
             noun,
-            NAME,
             "What can be compared, or why it cannot.",
             text=_about,
             fit=lambda candidate, cells: _about(candidate),
@@ -124,29 +123,26 @@ def _run_columns(state: ComparisonState) -> tuple[Column[Candidate], ...]:
         return "waits" if waits else ""
 
     return (
-        Column(
+        kinds.COUNT(
             "runs",
             "runs",
-            COUNT,
             "The complete runs.",
             lambda candidate: len(runs(candidate)),
             text=lambda candidate: f"{len(runs(candidate)) or ''}",
             priority=1,
         ),
-        Column(
+        kinds.RATE(
             "tokens_per_s",
             "last tokens/s",
-            RATE,
             "The rate of the last one.",
             last_rate,
-            text=lambda candidate: RATE.text(last_rate(candidate)) if runs(candidate) else "",
+            text=lambda candidate: rate(last_rate(candidate)) if runs(candidate) else "",
             priority=2,
             always=True,
         ),
-        Column(
+        kinds.TEXT(
             "now",
             "now",
-            TEXT,
             "Whether it is measured now.",
             now,
             first="down",

@@ -74,7 +74,13 @@ class SwitchingChannel:
 def session(tmp_path: Path) -> TorchSession:
     # A given prompt is the same in every round, and so is the text after it.
     config = WorkerConfig(
-        "eager", 2, 60, model="tiny", device="cuda", dtype="fp32", prompt="def read(path):"
+        variant="eager",
+        batch=2,
+        tokens=60,
+        model="tiny",
+        device="cuda",
+        dtype="fp32",
+        prompt="def read(path):",
     )
     return open_session(config, lambda stage: None)
 
