@@ -17,8 +17,7 @@ and `name`.
 """
 
 import re
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -38,8 +37,9 @@ from decodescope.analyzer.trace import (
     Int64s,
 )
 
-# Kineto's take about 40 bytes; text that is kept for each shape must stay small.
-_MAX_SHAPE_BYTES = 256
+# Kineto's take about 40 bytes; text that is kept for each shape must stay small. A text of this
+# length was cut, and is no shape.
+_CUT_SHAPE_BYTES = 257
 # Numbers in broken files come as text.
 _Key = TypeVar("_Key", bound=Sequence[Any])
 _Value = TypeVar("_Value")
@@ -57,40 +57,37 @@ _values = msgspec.json.Decoder()
 
 
 class Parsed(dict[_Key, _Value]):
-    """The value of each key that is asked for, which `parse` computes once. The value of a text
-    longer than `longest` is not kept."""
+    """The value of each key that is asked for, which `parse` computes once."""
 
-    def __init__(self, parse: Callable[[_Key], _Value], longest: int = sys.maxsize) -> None:
+    def __init__(self, parse: Callable[[_Key], _Value]) -> None:
         super().__init__()
         self._parse = parse
-        self._longest = longest
 
     def __missing__(self, key: _Key) -> _Value:
-        value = self._parse(key)
-        if len(key) <= self._longest:
-            self[key] = value
+        value = self[key] = self._parse(key)
         return value
 
 
-class ShapeColumn:
-    """Numbers shapes by their text, so that each distinct one is parsed once."""
+class ShapeColumn(Shapes):
+    """Launch shapes, numbered by their text, so that each distinct one is parsed once."""
 
     def __init__(self) -> None:
-        self.shapes = Shapes()
-        self._numbers = Parsed(self._number, _MAX_SHAPE_BYTES)
+        super().__init__()
+        self._numbers = Parsed(self._number)
 
-    def index(self, args: Iterable[EventArgs]) -> Int32s:
+    def index(self, args: Sequence[EventArgs]) -> Int32s:
         """The shape of each event, `NOT_GIVEN` if it has none."""
-        texts = [
-            b"\0".join((arg.grid, arg.block, arg.registers, arg.shared_memory)) for arg in args
-        ]
-        return np.fromiter(map(self._numbers.__getitem__, texts), dtype=np.int32, count=len(texts))
+        texts = (
+            b"\0".join((arg.grid, arg.block, arg.registers, arg.shared_memory))[:_CUT_SHAPE_BYTES]
+            for arg in args
+        )
+        return np.fromiter(map(self._numbers.__getitem__, texts), dtype=np.int32, count=len(args))
 
     def _number(self, text: bytes) -> int:
-        if len(text) > _MAX_SHAPE_BYTES:
+        if len(text) == _CUT_SHAPE_BYTES:
             return NOT_GIVEN
         grid, block, registers, shared_memory = text.split(b"\0")
-        return self.shapes.of(
+        return self.of(
             decoded(_extents, grid),
             decoded(_extents, block),
             decoded(_amounts, registers),

@@ -2,6 +2,8 @@
 
 import re
 from collections import Counter
+from dataclasses import replace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -46,6 +48,7 @@ _GROUP_OF: dict[str | None, str] = {
     "python_function": "frames",
     "overhead": "overhead",
 }
+_HOST_GROUPS = ("calls", "cpu_ops", "ranges", "frames", "overhead")
 _Groups = dict[str, list[Event]]
 # Categories whose meaning is known, and which no figure needs.
 _UNUSED_CATEGORIES = frozenset(
@@ -75,10 +78,10 @@ _MARKS = frozenset("BE")
 
 
 class EventColumns:
-    """Takes batches of events; after `pairs.finish`, `gpu`, `calls`, `cpu_ops`, `ranges`, `frames`
-    (of Python) and `overhead` (the profiler's own pauses) hold their columns, `work` the
-    operators' known work, `kernels` the kernels that calls name, `annotations` those of graph
-    nodes, and `messages` what collectives exchange.
+    """Takes batches of events; after `pairs.finish`, `gpu` and `host` (by group: calls, operators,
+    ranges, Python's frames and the profiler's own pauses) hold their columns, `work` the operators'
+    known work, `kernels` the kernels that calls name, `annotations` those of graph nodes, and
+    `messages` what collectives exchange.
 
     `events` counts all events, `with_phase` those with a phase, `timed` those that last some time,
     `dropped` those without a usable time or duration, `unknown` the timed ones whose category is
@@ -90,11 +93,7 @@ class EventColumns:
         self.names = Names()
         self.shapes = ShapeColumn()
         self.gpu = Growing(GpuOps)
-        self.calls = Growing(HostEvents)
-        self.cpu_ops = Growing(HostEvents)
-        self.ranges = Growing(HostEvents)
-        self.frames = Growing(HostEvents)
-        self.overhead = Growing(HostEvents)
+        self.host = {name: Growing(HostEvents) for name in _HOST_GROUPS}
         self.work = WorkColumns()
         self.kernels = KernelColumn(self.names)
         self.annotations = AnnotationColumn()
@@ -147,14 +146,9 @@ class EventColumns:
         groups["ranges"] += modules
         if groups["gpu"]:
             self._add_gpu(groups["gpu"])
-        self._add_host(groups["calls"], self.calls, kernels=self.kernels)
-        self._add_host(groups["cpu_ops"], self.cpu_ops, self.work)
-        self._add_host(groups["ranges"], self.ranges)
-        if groups["frames"]:
-            self._add_frames(groups["frames"])
-        dropped = self.dropped
-        self._add_host(groups["overhead"], self.overhead)
-        self.dropped = dropped
+        for name in _HOST_GROUPS:
+            if groups[name]:
+                self._add_host(name, groups[name])
 
     def _add_marks(self, marks: list[Event]) -> None:
         """Begun events get columns of their own, and their ends when all marks are known."""
@@ -178,9 +172,10 @@ class EventColumns:
                     outside.append(mark.cat)
         self._count(groups, outside)
         self._add_groups(groups)
-        for name in ("gpu", "calls", "cpu_ops", "ranges", "frames", "overhead"):
-            if groups[name]:
-                self.pairs.began(getattr(self, name), [places[id(event)] for event in groups[name]])
+        for name, events in groups.items():
+            if events:
+                group: Growing[Any] = self.gpu if name == "gpu" else self.host[name]
+                self.pairs.began(group, [places[id(event)] for event in events])
 
     def _times(self, events: list[Event]) -> tuple[list[Event], Int64s, Int64s]:
         literals = [event.ts for event in events]
@@ -223,46 +218,32 @@ class EventColumns:
         self.gpu.append(part)
         self.messages.add(args, part)
 
-    def _add_host(
-        self,
-        events: list[Event],
-        group: Growing[HostEvents],
-        work: WorkColumns | None = None,
-        kernels: KernelColumn | None = None,
-    ) -> None:
-        if not events:
-            return
+    def _add_host(self, group: str, events: list[Event]) -> None:
+        dropped = self.dropped
         events, start, end = self._times(events)
-        args = [event.args or _NO_ARGS for event in events]
+        if group == "overhead":
+            self.dropped = dropped
         names = [event.name for event in events]
-        part = HostEvents(
+        if group == "frames":
+            names = [
+                _ADDRESS.sub("", name) if name and " at 0x" in name else name for name in names
+            ]
+        part = host_events(
             start_ns=start,
             end_ns=end,
             name=self.names.index(names),
             pid=self._integers([event.pid for event in events]),
             tid=self._integers([event.tid for event in events]),
-            correlation=self._integers([arg.correlation for arg in args]),
-            external_id=self._external_ids(args),
         )
-        group.append(part)
-        if work is not None:
-            work.add(names, args, part)
-        if kernels is not None:
-            kernels.add(args, part)
-
-    def _add_frames(self, events: list[Event]) -> None:
-        events, start, end = self._times(events)
-        names = [event.name or "" for event in events]
-        part = host_events(
-            start_ns=start,
-            end_ns=end,
-            name=self.names.index(
-                [_ADDRESS.sub("", name) if " at 0x" in name else name for name in names]
-            ),
-            pid=self._integers([event.pid for event in events]),
-            tid=self._integers([event.tid for event in events]),
-        )
-        self.frames.append(part)
+        if group != "frames":
+            args = [event.args or _NO_ARGS for event in events]
+            correlation = self._integers([arg.correlation for arg in args])
+            part = replace(part, correlation=correlation, external_id=self._external_ids(args))
+        self.host[group].append(part)
+        if group == "cpu_ops":
+            self.work.add(names, args, part)
+        elif group == "calls":
+            self.kernels.add(args, part)
 
     def _external_ids(self, args: list[EventArgs]) -> Int64s:
         ids = self._integers([arg.external_id for arg in args])

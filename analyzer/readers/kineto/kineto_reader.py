@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from io import BytesIO
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -88,33 +88,29 @@ def _assemble(columns: EventColumns, events: EventStream, path: str) -> Trace:
         reference = columns.annotations.reference()
     rows = stored(WORK_KEY, WorkRows, "bad_operator_work", "the operators' work")
     names, moved = columns.names.sorted_table()
-    calls = sorted_host_events(columns.calls, moved)
-    cpu_ops = sorted_host_events(columns.cpu_ops, moved)
-    ranges = sorted_host_events(columns.ranges, moved)
-    cpu_ops, ranges = _promote_profiler_steps(cpu_ops, ranges, names)
+    host: dict[str, Any] = {
+        name: sorted_host_events(group, moved) for name, group in columns.host.items()
+    }
+    host |= _promoted_profiler_steps(host["cpu_ops"], host["ranges"], names)
     if capture is not None and capture.device == "cpu" and not len(columns.gpu):
-        ops = leaf_operators(cpu_ops, names)
+        ops = leaf_operators(host["cpu_ops"], names)
     else:
-        ops = sorted_gpu_ops(_without_copied_ids(columns.gpu), moved, calls, findings)
-        ops = _without_invalid_times(ops, calls, findings)
+        ops = sorted_gpu_ops(_without_copied_ids(columns.gpu), moved, host["calls"], findings)
+        ops = _without_invalid_times(ops, host["calls"], findings)
     base_ns = usable_base(events.metadata.get("baseTimeNanoseconds"), findings)
     trace = Trace(
         source=Source(path=path, format="kineto", events=columns.events),
         names=names,
         device_names=_device_names(events.metadata, capture, ops),
         ops=ops,
-        calls=calls,
-        cpu_ops=cpu_ops,
-        ranges=ranges,
+        **host,
         findings=tuple(findings),
         capture=capture,
         base_ns=base_ns,
         reference=reference,
         work=columns.work.work() if rows is None else stored_work(rows),
         rank=_rank(events.metadata),
-        shapes=columns.shapes.shapes.table(),
-        frames=sorted_host_events(columns.frames, moved),
-        overhead=sorted_host_events(columns.overhead, moved),
+        shapes=columns.shapes.table(),
         call_kernels=columns.kernels.table(moved),
         messages=columns.messages.rows(),
         message_table=tuple(columns.messages.table),
@@ -184,7 +180,7 @@ def _reader_findings(columns: EventColumns, events: EventStream) -> Iterator[Fin
     if events.skipped:
         yield Finding("no_events", f"{events.skipped} entries of the event list are no events")
     yield from unread_findings(columns, events.metadata)
-    yield from overhead_finding(columns.overhead.rows())
+    yield from overhead_finding(columns.host["overhead"].rows())
 
 
 def _device_names(
@@ -249,17 +245,18 @@ def _without_invalid_times(ops: GpuOps, calls: HostEvents, findings: list[Findin
     return ops.take(~invalid)
 
 
-def _promote_profiler_steps(
+def _promoted_profiler_steps(
     cpu_ops: HostEvents, ranges: HostEvents, names: tuple[str, ...]
-) -> tuple[HostEvents, HostEvents]:
-    """Move the profiler's step markers to the ranges; old files list them among the operators."""
+) -> dict[str, HostEvents]:
+    """Both with the profiler's step markers among the ranges; old files list them among the
+    operators."""
     markers = [index for index, name in enumerate(names) if _PROFILER_STEP.match(name)]
     moving = np.isin(cpu_ops.name, markers)
     if not moving.any():
-        return cpu_ops, ranges
+        return {}
     joined = HostEvents.concatenate((ranges, cpu_ops.take(moving)))
     order = np.lexsort((-joined.end_ns, joined.start_ns))
-    return cpu_ops.take(~moving), joined.take(order)
+    return {"cpu_ops": cpu_ops.take(~moving), "ranges": joined.take(order)}
 
 
 def unread_findings(columns: EventColumns, metadata: Mapping[str, object]) -> Iterator[Finding]:
