@@ -96,13 +96,14 @@ def _pairs(mine: list[Int64s], other: list[Int64s]) -> list[tuple[int, int]]:
         free.remove(equal)
         pairs.append((index, equal))
     for index in sorted(unequal, key=lambda index: -len(mine[index])):
-        best = max(free, key=lambda one: (_in_common(mine[index], other[one]), -one))
+        best = max(free, key=lambda one: (in_common(mine[index], other[one]), -one))
         free.remove(best)
         pairs.append((index, best))
     return pairs
 
 
-def _in_common(left: Int64s, right: Int64s) -> int:
+def in_common(left: Int64s, right: Int64s) -> int:
+    """How many elements have a partner of their own in the other sequence, in whatever order."""
     names = int(max(left.max(initial=0), right.max(initial=0))) + 1
     counts = (np.bincount(side, minlength=names) for side in (left, right))
     return int(np.minimum(*counts).sum())
@@ -144,15 +145,16 @@ def _without_ends(
 
     `partner` is a view of the result for the elements of `left`, `offset` the index of `right[0]`.
     """
-    head = _common_start(left, right)
-    tail = _common_start(left[head:][::-1], right[head:][::-1])
+    head = common_start(left, right)
+    tail = common_start(left[head:][::-1], right[head:][::-1])
     end, other_end = len(left) - tail, len(right) - tail
     partner[:head] = np.arange(offset, offset + head)
     partner[end:] = np.arange(offset + other_end, offset + len(right))
     return partner[head:end], left[head:end], right[head:other_end], offset + head
 
 
-def _common_start(left: Int64s, right: Int64s) -> int:
+def common_start(left: Int64s, right: Int64s) -> int:
+    """How many elements both begin with."""
     shorter = min(len(left), len(right))
     different = np.flatnonzero(left[:shorter] != right[:shorter])
     return int(different[0]) if len(different) else shorter

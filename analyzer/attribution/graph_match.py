@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from decodescope.analyzer.attribution.alignment import align
+from decodescope.analyzer.attribution.alignment import align, common_start, in_common
 from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.trace import Int64s
 
@@ -77,7 +77,9 @@ def match_graph(replay: Replay, nodes: Nodes) -> GraphMatch | None:
         return GraphMatch(np.arange(len(replay.name)) + at[0], replay.ordered_by_name)
     if nodes.cut:
         return _beginning(replay.name, nodes.name)
-    if not _alike(replay.name, nodes.name):
+    # Cheap, where an alignment is not.
+    common = in_common(replay.name, nodes.name)
+    if common < max(LEAST_MATCHED * len(replay.name), LEAST_REPLAYED * len(nodes.name)):
         return None
     partner = align(replay.name, nodes.name)
     backward = align(replay.name[::-1], nodes.name[::-1])[::-1]
@@ -114,9 +116,7 @@ def consistent(replay: Replay, nodes: Nodes) -> bool:
         ):
             return False
     pairs = Counter(zip(replay.texts, nodes.callers, strict=True))
-    most: dict[str, int] = {}
-    for (text, _), number in pairs.items():
-        most[text] = max(most.get(text, 0), number)
+    most = {text: number for (text, _), number in reversed(pairs.most_common())}
     return sum(most.values()) >= LEAST_CONSISTENT * len(texts)
 
 
@@ -139,21 +139,11 @@ def _blocks(part: Int64s, whole: Int64s) -> list[int]:
 
 
 def _beginning(replay: Int64s, nodes: Int64s) -> GraphMatch | None:
-    shorter = min(len(replay), len(nodes))
-    different = np.flatnonzero(replay[:shorter] != nodes[:shorter])
-    same = int(different[0]) if len(different) else shorter
+    same = common_start(replay, nodes)
     if same < LEAST_MATCHED * len(nodes) or same == 0:
         return None
     place = np.arange(len(replay))
     return GraphMatch(np.where(place < same, place, -1), certain=False)
-
-
-def _alike(left: Int64s, right: Int64s) -> bool:
-    """Whether the two could have enough in common; cheap, where an alignment is not."""
-    names = int(max(left.max(), right.max())) + 1
-    counts = (np.bincount(side, minlength=names) for side in (left, right))
-    common = int(np.minimum(*counts).sum())
-    return common >= LEAST_MATCHED * len(left) and common >= LEAST_REPLAYED * len(right)
 
 
 def rotations(launches: Sequence[int], order: Sequence[frozenset[int]]) -> list[int]:

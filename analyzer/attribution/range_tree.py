@@ -16,7 +16,7 @@ from decodescope.analyzer.schema.report import HostActivity
 from decodescope.analyzer.timing.intervals import containing, outermost
 from decodescope.analyzer.timing.launches import threads_at
 from decodescope.analyzer.timing.step_annotations import is_step_name, step_kind
-from decodescope.analyzer.trace import Bools, HostEvents, HostTimes, Int64s, Trace
+from decodescope.analyzer.trace import Bools, HostEvents, HostTimes, Int64s, Trace, rows_in
 
 GRAPH_REPLAY = "(graph replay)"
 # Below a range, the ops that are in no range inside it.
@@ -192,14 +192,9 @@ def host_nodes(trace: Trace, tree: PathTree, times: HostTimes, below_markers: Bo
 
 def operators_of(operators: HostEvents, external_id: Int64s) -> Int64s:
     """The one operator with each external id; -1 if there is none or more than one."""
-    if not len(external_id) or not len(operators):
-        return np.full(len(external_id), -1, dtype=np.int64)
-    order = np.argsort(operators.external_id, kind="stable")
-    ids = operators.external_id[order]
-    first = np.searchsorted(ids, external_id, side="left")
-    is_unique = np.searchsorted(ids, external_id, side="right") - first == 1
-    is_unique &= external_id > 0
-    return np.where(is_unique, order[np.minimum(first, len(ids) - 1)], -1)
+    ids, row, count = np.unique(operators.external_id, return_index=True, return_counts=True)
+    single = (count == 1) & (ids > 0)
+    return np.append(row[single], -1)[rows_in(ids[single], external_id)]
 
 
 def _open(trace: Trace, events: HostEvents, at_ns: int, pid: int, tid: int) -> list[str]:

@@ -15,14 +15,14 @@ from decodescope.analyzer.trace import (
     Int64s,
     Intervals,
     Trace,
+    row_numbers,
     rows_by,
+    rows_in,
 )
 
 # No rank can leave one of these before every rank of its group has entered it. A broadcast waits
 # for its root only, a send for its receiver.
 MUTUAL = frozenset(("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"))
-# Ops that start at one time, on several devices and streams.
-_MAX_TOGETHER = 16
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -159,16 +159,10 @@ def _uses(trace: Trace) -> tuple[list[_Use], Int32s]:
 def messages_of(trace: Trace, rows: Int64s) -> Int64s:
     """The message of each of these ops, -1 for none: the one with its start, device and stream."""
     messages, ops = trace.messages, trace.ops
-    message = np.full(len(rows), -1, dtype=np.int64)
-    if not len(messages):
-        return message
-    place = np.searchsorted(messages.start_ns, ops.start_ns[rows])
-    for later in range(_MAX_TOGETHER):
-        at = np.minimum(place + later, len(messages) - 1)
-        same = (
-            (messages.start_ns[at] == ops.start_ns[rows])
-            & (messages.device[at] == ops.device[rows])
-            & (messages.stream[at] == ops.stream[rows])
-        )
-        message[same] = messages.message[at[same]]
-    return message
+    key = row_numbers(
+        np.append(messages.start_ns, ops.start_ns[rows]),
+        np.append(messages.device, ops.device[rows]),
+        np.append(messages.stream, ops.stream[rows]),
+    )
+    row = rows_in(key[: len(messages)], key[len(messages) :])
+    return np.append(messages.message, -1)[row]

@@ -164,6 +164,9 @@ def model_shape(config: Mapping[str, Any], name: str, source: str) -> ModelShape
     experts = _experts(fields, family)
     bias = fields.flag("attention_bias", "use_bias", "bias") or False
     gate = fields.flag("attn_output_gate")
+    quantization = config.get("quantization_config") or fields.get("quantization_config")
+    if quantization is not None and not isinstance(quantization, dict):
+        raise fields.error(f"quantization_config is {shown(quantization)}, not an object")
     return ModelShape(
         name=name,
         source=source,
@@ -191,7 +194,7 @@ def model_shape(config: Mapping[str, Any], name: str, source: str) -> ModelShape
         experts=experts,
         latent=latent,
         linear=_linear(fields) if "linear" in kinds else None,
-        quantization=_quantization(config, fields),
+        quantization=quantization,
     )
 
 
@@ -312,10 +315,3 @@ def _dtype(fields: Fields) -> str:
             f"known are {', '.join(_DTYPES)}",
         )
     return _DTYPES[name]
-
-
-def _quantization(config: Mapping[str, Any], fields: Fields) -> Mapping[str, Any] | None:
-    quantization = config.get("quantization_config") or fields.get("quantization_config")
-    if quantization is not None and not isinstance(quantization, dict):
-        raise fields.error(f"quantization_config is {shown(quantization)}, not an object")
-    return quantization

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.modelling.config import bundled_models, model_shape
 from decodescope.analyzer.modelling.matrices import head_matrix
-from decodescope.analyzer.modelling.shape import ModelShape
+from decodescope.analyzer.modelling.shape import ModelShape, numbered
 from decodescope.analyzer.modelling.trace_facts import (
     TraceFacts,
     contradictions,
@@ -167,7 +167,7 @@ def _explained(shape: ModelShape, facts: TraceFacts, degree: int) -> Iterator[tu
         yield "vocabulary", f"gathers of {logits:,} logits, {shape.vocabulary:,} ÷ {degree}"
     if facts.tokens is not None and facts.tokens * shape.hidden in facts.reduced:
         yield "hidden", f"all-reduces of {facts.tokens:,} x {shape.hidden:,} elements"
-    if len(set(facts.motif)) > 1 and _as_pattern(facts.motif) == shape.kinds():
+    if len(set(facts.motif)) > 1 and numbered(facts.motif) == shape.kinds():
         yield "variants", "the order of its kinds of layers"
     if "experts" in facts.roles and shape.experts is not None:
         yield "experts", "experts"
@@ -203,9 +203,3 @@ def _by_products(shape: ModelShape, facts: TraceFacts, degree: int) -> str:
     if not flops or flops < _EXPLAINED * total:
         return ""
     return f"products of width {shape.hidden:,}"
-
-
-def _as_pattern(motif: Sequence[int]) -> tuple[int, ...]:
-    """The variants numbered in order of first appearance."""
-    number = {variant: index for index, variant in enumerate(dict.fromkeys(motif))}
-    return tuple(number[variant] for variant in motif)

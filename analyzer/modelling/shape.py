@@ -1,6 +1,6 @@
 """The sizes of a decoder-only transformer and of one step that determine bytes and FLOPs."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -107,9 +107,13 @@ class ModelShape:
     def kinds(self) -> tuple[int, ...]:
         """For each layer the number of its kind, in the order of first appearance: two layers of
         the same number have the same work. gpt-oss: (0, 1, 0, 1, ...)."""
-        pairs = list(zip(self.layers, self.is_moe, strict=True))
-        known = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
-        return tuple(known[pair] for pair in pairs)
+        return numbered(list(zip(self.layers, self.is_moe, strict=True)))
+
+
+def numbered(items: Sequence[Hashable]) -> tuple[int, ...]:
+    """The number of each item in the order of first appearance; equal items share one."""
+    number = {item: place for place, item in enumerate(dict.fromkeys(items))}
+    return tuple(number[item] for item in items)
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,19 +68,15 @@ def _refuse_copies(traces: Sequence[Trace]) -> None:
     first: dict[bytes, Trace] = {}
     for trace in traces:
         if len(trace.ops):
-            other = first.setdefault(_digest_of_events(trace), trace)
+            digest = blake2b(str(trace.base_ns).encode())
+            for column in (trace.ops.start_ns, trace.ops.end_ns, trace.ops.correlation):
+                digest.update(column.tobytes())
+            other = first.setdefault(digest.digest(), trace)
             if other is not trace:
                 raise InputError(
                     f"{trace.source.path}: the same events as {other.source.path}; "
                     "give one file for each rank"
                 )
-
-
-def _digest_of_events(trace: Trace) -> bytes:
-    digest = blake2b(str(trace.base_ns).encode())
-    for column in (trace.ops.start_ns, trace.ops.end_ns, trace.ops.correlation):
-        digest.update(column.tobytes())
-    return digest.digest()
 
 
 def _numbered(traces: Sequence[Trace], findings: list[Finding]) -> list[tuple[int, Trace]]:
@@ -218,7 +214,7 @@ def _merge(ranks: Sequence[tuple[int, Trace]], findings: Sequence[Finding]) -> T
         parts.append(
             _Part(rank, trace, place, trace.base_ns - base_ns, renamed, reshaped.astype(np.int32))
         )
-    calls, call_order = _hosts(parts, [trace.calls for trace in traces])
+    calls, call_order = _hosts(parts, "calls")
     ops, device_names, device_labels = _ops(parts, call_order)
     messages, message_table = _messages(parts)
     rank_findings = [
@@ -243,29 +239,29 @@ def _merge(ranks: Sequence[tuple[int, Trace]], findings: Sequence[Finding]) -> T
         device_names=device_names,
         ops=ops,
         calls=calls,
-        cpu_ops=_hosts(parts, [trace.cpu_ops for trace in traces])[0],
-        ranges=_hosts(parts, [trace.ranges for trace in traces])[0],
+        cpu_ops=_hosts(parts, "cpu_ops")[0],
+        ranges=_hosts(parts, "ranges")[0],
         findings=(*findings, *rank_findings),
         capture=None,
         base_ns=base_ns,
         work=work.take(np.argsort(work.external_id, kind="stable")),
         device_labels=device_labels,
         shapes=tuple(shapes),
-        frames=_hosts(parts, [trace.frames for trace in traces])[0],
-        overhead=_hosts(parts, [trace.overhead for trace in traces])[0],
+        frames=_hosts(parts, "frames")[0],
+        overhead=_hosts(parts, "overhead")[0],
         messages=messages,
         message_table=message_table,
     )
 
 
-def _hosts(parts: Sequence[_Part], events: Sequence[HostEvents]) -> tuple[HostEvents, Int64s]:
-    """The events of all parts as `Trace` orders them, and their order in the concatenated parts."""
-    joined = HostEvents.concatenate(
-        [
-            replace(part.moved(own), pid=own.pid + (part.place << _ID_SHIFT))
-            for part, own in zip(parts, events, strict=True)
-        ]
-    )
+def _hosts(parts: Sequence[_Part], column: str) -> tuple[HostEvents, Int64s]:
+    """These events of all parts as `Trace` orders them, and their order in the concatenated
+    parts."""
+    moved = []
+    for part in parts:
+        own: HostEvents = getattr(part.trace, column)
+        moved.append(replace(part.moved(own), pid=own.pid + (part.place << _ID_SHIFT)))
+    joined = HostEvents.concatenate(moved)
     order = np.lexsort((joined.tid, joined.pid, -joined.end_ns, joined.start_ns))
     return joined.take(order), order
 

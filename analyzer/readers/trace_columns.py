@@ -136,8 +136,9 @@ def gpu_ops(kind: int, **columns: NDArray[np.integer]) -> GpuOps:
     """Ops of one kind with these columns; every other column is `NOT_GIVEN`."""
     missing = np.full(len(columns["start_ns"]), NOT_GIVEN, dtype=np.int64)
     filled: dict[str, Any] = {field.name: missing for field in fields(GpuOps)}
-    filled |= {"kind": np.full_like(missing, kind, dtype=np.int8), "shape": missing} | columns
-    return GpuOps(**filled | {"shape": filled["shape"].astype(np.int32)})
+    filled["kind"] = np.full_like(missing, kind, dtype=np.int8)
+    filled["shape"] = missing.astype(np.int32)
+    return GpuOps(**filled | columns)
 
 
 def host_events(**columns: NDArray[np.integer]) -> HostEvents:

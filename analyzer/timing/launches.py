@@ -200,16 +200,13 @@ def queue_depth_over_time(trace: Trace, unions: dict[int, Union]) -> QueueDepth 
     ]
     if not queues:
         return None
-    window_ns = sum(int(queue.length_ns.sum()) for queue in queues)
-    empty_ns = sum(int(queue.length_ns[queue.depth == 0].sum()) for queue in queues)
-    weighted = sum(
-        float((queue.length_ns * queue.depth.astype(np.float64)).sum()) for queue in queues
-    )
+    joined = _Queue.concatenate(queues)
+    window_ns = int(joined.length_ns.sum())
     bucket_ns, over_time = _deepest_in_parts(queues)
     return QueueDepth(
-        mean=weighted / window_ns,
+        mean=float((joined.length_ns * joined.depth.astype(np.float64)).sum()) / window_ns,
         max=max(over_time),
-        empty_share=empty_ns / window_ns,
+        empty_share=int(joined.length_ns[joined.depth == 0].sum()) / window_ns,
         over_time=over_time,
         bucket_ns=bucket_ns,
     )

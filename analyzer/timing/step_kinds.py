@@ -189,8 +189,8 @@ def _work_kinds(
     return kinds, [number or None for number in blocks.tolist()]
 
 
-def _named(trace: Trace, names: Int32s) -> tuple[Bools, Bools, Bools]:
-    """For each name of the trace that is among `names`: whether it is attention, is made for
+def _named(trace: Trace, names: Int32s) -> Bools:
+    """[3, names of the trace]: whether each one that is among `names` is attention, is made for
     decoding, and writes the KV cache with a block for each token."""
     is_named = np.zeros((3, len(trace.names)), dtype=np.bool_)
     for name in np.unique(names).tolist():
@@ -198,7 +198,7 @@ def _named(trace: Trace, names: Int32s) -> tuple[Bools, Bools, Bools]:
         is_named[0, name] = kernel_meaning(text).kind == "attention"
         is_named[1, name] = _DECODING.search(text) is not None
         is_named[2, name] = _CACHE_WRITE.search(text) is not None
-    return is_named[0], is_named[1], is_named[2]
+    return is_named
 
 
 def _signatures(trace: Trace, attention: Int64s, step: Int64s, count: int) -> Int64s:

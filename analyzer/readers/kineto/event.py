@@ -108,15 +108,13 @@ def event_of(value: object) -> Event | None:
         field.name: (_json if field.type is msgspec.Raw else _text)(known.get(field.encode_name))
         for field in _FIELDS
     }
+    texts: dict[str, Any] = {key: _text(value.get(key)) for key in ("cat", "name", "pid", "tid")}
     return Event(
         ph=_text(value.get("ph")) or "",
-        cat=_text(value.get("cat")),
-        name=_text(value.get("name")),
-        pid=_text(value.get("pid")),
-        tid=_text(value.get("tid")),
         ts=_literal(value.get("ts")),
         dur=_literal(value.get("dur")),
         args=EventArgs(**kept),
+        **texts,
     )
 
 

@@ -35,7 +35,7 @@ from decodescope.analyzer.readers.trace_columns import (
     sorted_host_events,
 )
 from decodescope.analyzer.schema.report import Finding, Source
-from decodescope.analyzer.trace import KERNEL, MEMCPY, GpuOps, HostEvents, Int64s, Trace
+from decodescope.analyzer.trace import KERNEL, MEMCPY, GpuOps, HostEvents, Int64s, Trace, rows_in
 
 _MARK = "roctxMark"
 _Record = TypeVar("_Record", bound=Record)
@@ -87,7 +87,7 @@ class ProcessColumns:
             device=_integers([self.devices.number(info.agent_id.handle) for info in infos]),
             stream=self._own([queue.handle for queue in queues], 0),
             correlation=self._own(_ids(kept), 1),
-            shape=_integers(shapes),
+            shape=np.array(shapes, dtype=np.int32),
         )
 
     def _shape(self, info: DispatchInfo, symbol: KernelSymbol | None) -> int:
@@ -211,13 +211,9 @@ def _enclosing(inner: HostEvents, outer: HostEvents) -> Int64s:
 def _launched_by(gpu: GpuOps, inner: HostEvents, outer: HostEvents) -> GpuOps:
     """The ops, with the id of `outer` in place of that of the `inner` call in the same row."""
     order = np.argsort(inner.correlation, kind="stable")
-    ids = inner.correlation[order]
-    place = np.searchsorted(ids, gpu.correlation)
-    meant = place < len(ids)
-    meant[meant] = ids[place[meant]] == gpu.correlation[meant]
-    correlation = gpu.correlation.copy()
-    correlation[meant] = outer.correlation[order[place[meant]]]
-    return replace(gpu, correlation=correlation)
+    row = rows_in(inner.correlation[order], gpu.correlation)
+    correlation = np.append(outer.correlation[order], NOT_GIVEN)[row]
+    return replace(gpu, correlation=np.where(row >= 0, correlation, gpu.correlation))
 
 
 def read_rocprof(source: ByteSource) -> Trace:

@@ -112,12 +112,9 @@ def interrupted_times(interruptions: Sequence[Interruption], devices: tuple[int,
     """The times at which each of `devices` is interrupted."""
     of_each = []
     for device in devices:
-        of_device = [
-            interruption for interruption in interruptions if interruption.device == device
-        ]
-        start_ns = np.array([interruption.start_ns for interruption in of_device], dtype=np.int64)
-        end_ns = np.array([interruption.end_ns for interruption in of_device], dtype=np.int64)
-        of_each.append(_deeper(Intervals(start_ns, end_ns), 1))
+        times_ns = [(each.start_ns, each.end_ns) for each in interruptions if each.device == device]
+        columns = np.array(times_ns, dtype=np.int64).reshape(-1, 2).T
+        of_each.append(_deeper(Intervals(*columns), 1))
     return _deeper(Intervals.concatenate(of_each), len(devices))
 
 
