@@ -93,7 +93,6 @@ def _telling_nothing(reference: GraphReference) -> Iterator[Finding]:
 def _only(
     reference: GraphReference, groups: set[int], annotated: tuple[ReferenceOp, ...]
 ) -> GraphReference:
-    """The reference with the graphs of some groups, and annotated nodes behind them."""
     ops: list[ReferenceOp] = []
     graphs: list[CapturedGraph] = []
     for graph in reference.graphs:

@@ -62,7 +62,6 @@ class _Graph:
 
     @property
     def around(self) -> tuple[int, ...]:
-        """The ranges around its begin, else those around its first node."""
         return self.nodes[0].ranges if self.began_in is None else self.began_in
 
 
@@ -91,7 +90,6 @@ def capture_reference(captures: Sequence[Trace]) -> GraphReference:
 
 
 def _graphs(trace: Trace) -> Iterator[_Graph]:
-    """The captured graphs of a trace in order, thread by thread."""
     calls = trace.calls
     begins, ends = calls_named(trace, BEGIN_CAPTURE), calls_named(trace, END_CAPTURE)
     capturing = while_capturing(trace)
@@ -154,7 +152,6 @@ def _by_group(trace: Trace, graphs: Sequence[_Graph]) -> list[list[_Graph]]:
 
 
 def _annotation(trace: Trace, graph: _Graph) -> int | None:
-    """The range around a capture by which its engine names it."""
     return next((row for row in graph.around if _CAPTURE.match(_name(trace, row))), None)
 
 
@@ -165,7 +162,6 @@ def _add(
     ops: list[ReferenceOp],
     graphs: list[CapturedGraph],
 ) -> None:
-    """Append the graphs of one group and their nodes."""
     tree, places = _tree(trace, [node for graph in group for node in graph.nodes])
     paths = (*tree.paths(), "")
     place = iter(places)

@@ -113,7 +113,6 @@ class CapturedReplays:
         return matches_of_turn
 
     def _agree(self, offers: Sequence[GraphMatch]) -> bool:
-        """Whether all offers give the ops the same paths."""
         ops = self.reference.ops
         paths = [
             [ops[node].path if node >= 0 else "" for node in match.partner.tolist()]
@@ -144,7 +143,6 @@ class CapturedReplays:
         return self._matches[kind, index]
 
     def _names(self) -> Int64s:
-        """The number of each op's name, as the reference's nodes are numbered."""
         ops = self.trace.ops
         table = [self._number(name) for name in self.trace.names]
         name = np.array(table, dtype=np.int64)[ops.name]
@@ -159,7 +157,6 @@ class CapturedReplays:
         return self._numbers.setdefault(as_node, len(self._numbers))
 
     def _kind(self, name: Int64s, launch: GraphLaunch) -> int:
-        """The number of the launch's sequence of names."""
         ops, op_rows = self.trace.ops, launch.ops
         names, device, stream = name[op_rows], ops.device[op_rows], ops.stream[op_rows]
         ordered = bool((ops.graph_node_id[op_rows] >= 0).all())

@@ -133,7 +133,6 @@ def _in_order(replay: Replay, nodes: Nodes) -> GraphMatch | None:
 
 
 def _blocks(part: Int64s, whole: Int64s) -> list[int]:
-    """The offsets at which `part` stands in `whole`."""
     last = len(whole) - len(part)
     return [at for at in range(last + 1) if np.array_equal(part, whole[at : at + len(part)])]
 

@@ -106,7 +106,6 @@ class PathTree:
         return len(self.parents) - 1
 
     def chain(self, node: int) -> list[int]:
-        """The nodes from the top down to `node`; empty for `NO_NODE`."""
         nodes = []
         while node != NO_NODE:
             nodes.append(node)
@@ -123,7 +122,6 @@ class PathTree:
         return inside
 
     def paths(self) -> tuple[str, ...]:
-        """The full path of each node, its parts joined with "/"."""
         full: list[str] = []
         for parent, name in zip(self.parents, self.names, strict=True):
             full.append(name if parent == NO_NODE else f"{full[parent]}/{name}")

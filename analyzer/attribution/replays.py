@@ -82,7 +82,6 @@ def find_partners(replays: GraphReplays) -> Partners:
 def _attribute_replays(
     replays: GraphReplays, reference: GraphReference, partners: Partners
 ) -> None:
-    """Fill in the partners among the ops of an ungraphed step."""
     op_step = replays.timeline.steps.op_step
     names, sequence = _common_names(replays.timeline.trace, reference)
     in_step = np.where(op_step >= 0, replays.node, NO_NODE)
@@ -105,7 +104,6 @@ def reference_path(reference: GraphReference, replays: GraphReplays, node: int) 
 
 
 def _reference_below(reference: GraphReference, replays: GraphReplays, top: int) -> Int64s:
-    """The reference's ops at or below the range `top`."""
     prefix = reference_path(reference, replays, top)
     if prefix is None:
         return np.zeros(0, dtype=np.int64)

@@ -175,7 +175,6 @@ class ProfilerSession:
 
 
 def _queue_burst(x: torch.Tensor) -> None:
-    """Launch short kernels that are all queued while a first one keeps the device busy."""
     torch.cuda._sleep(_BURST_DELAY_CYCLES)  # type: ignore[no-untyped-call]
     for _ in range(_BURST_KERNELS):
         x.add_(1)

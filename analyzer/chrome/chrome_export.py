@@ -129,7 +129,6 @@ def _pauses(trace: Trace, text: EventText, pid: int) -> Iterator[str]:
 
 
 def _arrows(trace: Trace, text: EventText, calls: HostEvents, pid_base: int) -> Iterator[str]:
-    """One arrow for each linked op, from the start of its launch call to its own start."""
     ops = trace.ops
     for device, device_ops in rows_by(ops.device).items():
         for stream in tracks_by_stream(trace, device_ops):

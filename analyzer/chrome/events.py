@@ -27,7 +27,6 @@ class EventText:
         return self._names[index]
 
     def quoted(self, name: str) -> str:
-        """Any other name as JSON text."""
         return _json(name)
 
     def slice(
@@ -48,7 +47,6 @@ class EventText:
         )
 
     def counter(self, name: str, pid: int, at_ns: int, value: int) -> str:
-        """A counter's value from `at_ns` on."""
         return (
             f'{{"ph":"C","name":"{name}","pid":{pid},"ts":{self._time(at_ns)},'
             f'"args":{{"{name}":{value}}}}}'

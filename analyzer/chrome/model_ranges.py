@@ -92,7 +92,6 @@ def slice_args(analysis: Analysis, range_slice: RangeSlice) -> dict[str, object]
 
 
 def op_args(analysis: Analysis, ops: Int64s) -> Iterator[dict[str, object]]:
-    """The role and the layer of each of `ops`, as far as they are known."""
     structure = analysis.structure
     for role, layer, known in rows_of((structure.role, structure.layer, structure.confidence), ops):
         args: dict[str, object] = {}
@@ -149,7 +148,6 @@ def _groups(analysis: Analysis, ops: Int64s, inferred: Bools) -> tuple[Int64s, B
 
 
 def _tops(tree: PathTree) -> Int64s:
-    """The outermost node around each node, and `NO_NODE` for `NO_NODE`."""
     top = np.full(len(tree) + 1, NO_NODE, dtype=np.int64)
     for node, parent in enumerate(tree.parents):
         top[node] = node if parent == NO_NODE else top[parent]

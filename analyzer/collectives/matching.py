@@ -83,7 +83,6 @@ def _enough(ends: Int64s, other_ends: Int64s, length_ns: Int64s) -> bool:
 
 
 def _nearest(ends: Int64s, other_ends: Int64s) -> tuple[Int64s, Int64s]:
-    """The pairs of ends that are each other's nearest, on one clock."""
     order, other_order = np.argsort(ends, kind="stable"), np.argsort(other_ends, kind="stable")
     there = _nearest_in(ends[order], other_ends[other_order])
     back = _nearest_in(other_ends[other_order], ends[order])
@@ -139,7 +138,6 @@ def _candidates(differences: Int64s, common_clock: bool) -> list[int]:
 
 
 def _agreed(ends: Int64s, other_ends: Int64s, clock_ns: int) -> int:
-    """How many ends are each other's nearest and differ by `clock_ns`, to `_CLOSE_NS`."""
     first, second = _nearest(ends, other_ends - clock_ns)
     apart_ns = np.abs(other_ends[second] - ends[first] - clock_ns)
     return int(np.count_nonzero(apart_ns <= _CLOSE_NS))

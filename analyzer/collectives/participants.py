@@ -136,7 +136,6 @@ class _Use:
 
 
 def _uses(trace: Trace) -> tuple[list[_Use], Int32s]:
-    """The ways in which the ops of a trace communicate, and each op's, -1 for none."""
     ops = trace.ops
     used = np.unique(ops.name)
     communicates = [

@@ -89,7 +89,6 @@ class OpWaits(Columns):
     caused_ns: Int64s
 
     def of_op(self, op: int) -> int | None:
-        """The row of an op, None if it is no matched collective."""
         row = int(self.op.searchsorted(op))
         return row if row < len(self) and int(self.op[row]) == op else None
 

@@ -254,7 +254,6 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def _part_of(target: Path) -> contextlib.AbstractContextManager[BinaryIO]:
-    """A temporary file next to `target`, readable by no more people than `target` is."""
     replaced = status(target)
     if replaced is None:
         return _part_in(target.parent)
@@ -310,7 +309,6 @@ def _open_through(target: Path | int) -> BinaryIO:
 
 
 def _put(temporary: Path, target: Path) -> None:
-    """Replace `target` by `temporary`, which gets its owner and permissions."""
     replaced = status(target)
     if replaced is not None:
         with contextlib.suppress(OSError):  # only root may, and not on every file system

@@ -19,7 +19,6 @@ def output_path(text: str) -> Path:
 
 
 def is_stdout(path: Path | None) -> bool:
-    """Whether what is written to `path` goes to standard output."""
     return path is not None and destination(path) == 1
 
 

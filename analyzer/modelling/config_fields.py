@@ -69,7 +69,6 @@ class Fields:
         return value
 
     def flag(self, *names: str) -> bool | None:
-        """True, False, or None if the file does not say."""
         value = self.get(*names)
         if value is not None and not isinstance(value, bool):
             raise self.error(f"{self.named(*names)} is {shown(value)}, not true or false")
@@ -197,7 +196,6 @@ def _listed_kinds(fields: Fields, types: Sequence[Any], layers: int) -> tuple[La
 
 
 def _every(number: int, between: LayerKind, layers: int) -> tuple[LayerKind, ...]:
-    """Full attention in each `number`-th layer, and `between` in the rest."""
     return tuple("full" if (index + 1) % number == 0 else between for index in range(layers))
 
 

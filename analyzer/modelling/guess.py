@@ -101,7 +101,6 @@ def class_families(classes: Sequence[str]) -> frozenset[str]:
 
 
 def shown_format(names: Collection[str]) -> WeightFormat | None:
-    """The narrowest format that names of kernels of products show, None if they show none."""
     for name, pattern in _FORMATS:
         if any(map(pattern.search, names)):
             return weight_format(name)

@@ -73,8 +73,6 @@ def head_matrix(shape: ModelShape, tensor_parallel: int = 1) -> Matrix:
 
 
 class _Split:
-    """The sizes that one of several devices has of a model."""
-
     def __init__(self, shape: ModelShape, devices: int) -> None:
         if devices < 1:
             raise InputError(f"tensor parallelism over {devices} devices; give 1 or more")

@@ -95,7 +95,6 @@ def step_bytes(work: Mapping[str, RoleWork]) -> int:
 
 
 def step_flops(work: Mapping[str, RoleWork]) -> int:
-    """FLOPs of the matrix products and the attention of a step."""
     return sum(role.flops for role in work.values())
 
 

@@ -87,7 +87,6 @@ def told_apart(
 
 
 def _fitting(labels: list[str], room: int) -> list[str]:
-    """The labels, cut to the room if they are then still distinct."""
     cut = [cut_middle(label, room) for label in labels]
     return cut if len(set(cut)) == len(labels) else labels
 
@@ -104,7 +103,6 @@ class ShortNames:
 
 
 def _alike(shown: dict[str, str]) -> Iterator[list[str]]:
-    """The names that are shown as the same text, sorted, for each such text."""
     by_text = defaultdict(list)
     for name, text in shown.items():
         by_text[text].append(name)
@@ -143,7 +141,6 @@ def _distinct(labels: Iterable[str]) -> int:
 
 
 def _common(tokens: Sequence[Sequence[str]]) -> int:
-    """How many tokens all begin with."""
     count = 0
     for column in zip(*tokens, strict=False):
         if len(set(column)) > 1:

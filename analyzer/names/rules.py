@@ -136,7 +136,6 @@ def pattern_of(text: str) -> Pattern:
 
 
 def _alternatives(pattern: str) -> list[str]:
-    """The texts between the bars outside of groups and sets."""
     alternatives, groups, in_set, escaped = [""], 0, False, False
     for char in pattern:
         if char == "|" and not (groups or in_set or escaped):

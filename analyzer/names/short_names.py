@@ -86,12 +86,10 @@ _CONVERTED: dict[str | None, Callable[[str], str]] = {
 
 @cache
 def _rules() -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Patterns, and the templates that make short names of their groups."""
     return tuple((re.compile(row["pattern"]), row["name"]) for row in bundled_document()["name"])
 
 
 def _by_rules(text: str) -> str | None:
-    """The short name by the first rule whose pattern is found, None without one."""
     for pattern, template in _rules():
         find = pattern.match if pattern.pattern.startswith("^") else pattern.search
         if match := find(text):
@@ -157,7 +155,6 @@ def _qualified(text: str) -> str:
 
 
 def _without_arguments(qualified: str) -> tuple[str, str]:
-    """A function without template arguments, and its last ones."""
     kept, arguments, start = "", "", 0
     opened: list[str] = []
     for place, character in enumerate(qualified):

@@ -157,7 +157,6 @@ def _clock_findings(ranks: Sequence[tuple[int, Trace]]) -> list[Finding]:
 
 
 def _collectives(trace: Trace) -> tuple[list[str], Int64s, Int64s]:
-    """The kind, start and end (wall clock) of each collective, in order of start."""
     ops = trace.ops
     used = np.unique(ops.name)
     operation_of = {name: _operation(trace.names[name]) for name in used.tolist()}
@@ -168,7 +167,6 @@ def _collectives(trace: Trace) -> tuple[list[str], Int64s, Int64s]:
 
 
 def _operation(name: str) -> str:
-    """The collective of a NCCL or RCCL kernel, "" of other kernels."""
     meaning = kernel_meaning(name)
     known = meaning.communication == "NCCL/RCCL" and meaning.operation in _COLLECTIVES
     return meaning.operation or "" if known else ""
@@ -300,7 +298,6 @@ def _ops(
 
 
 def _messages(parts: Sequence[_Part]) -> tuple[CollectiveMessages, tuple[CollectiveMessage, ...]]:
-    """The messages of the collectives of all parts, on the devices that `_ops` numbers."""
     table: dict[CollectiveMessage, int] = {}
     moved = []
     devices_before = 0

@@ -37,7 +37,6 @@ def usable_base(base_ns: object, findings: list[Finding]) -> int:
 
 
 def overhead_finding(pauses: Intervals) -> Iterator[Finding]:
-    """The finding on the profiler's own pauses, if there are any."""
     if len(pauses):
         yield Finding(
             "profiler_overhead",
@@ -124,7 +123,6 @@ def _amount(value: int | None) -> int | None:
 
 
 def _extent(values: Sequence[int] | None) -> tuple[int, int, int] | None:
-    """The three sizes of a grid or a block, None if one is not positive."""
     sizes = [_amount(value) for value in values or ()]
     if len(sizes) != 3 or not all(sizes):
         return None

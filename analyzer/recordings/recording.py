@@ -145,12 +145,10 @@ class Recording:
 
     @property
     def duration_ns(self) -> int:
-        """The time of the last frame; 0 without frames."""
         return self.times_ns[-1] if self.times_ns else 0
 
     @property
     def windows(self) -> tuple[RecordedFrame, ...]:
-        """The frames with a captured window, oldest first."""
         return tuple(
             frame for frame in self.events if isinstance(frame.message, TraceReady | WindowTaken)
         )

@@ -116,7 +116,6 @@ class RecordingWriter:
                 raise self._abandon(error) from error
 
     def _frame(self, t_ns: int, message: RecordedMessage) -> Frame | None:
-        """The frame of a message, None for one that is left out."""
         if isinstance(message, TraceReady):
             return self._window_frame(t_ns, message)
         if isinstance(message, WindowTaken):

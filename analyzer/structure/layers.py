@@ -144,7 +144,6 @@ def _layer_end(letters: str, after: int, until: int) -> int | None:
 
 
 def _last_norm(letters: str, begin: int, until: int) -> int | None:
-    """The last norm that has a product before it, in the feed-forward block, and one behind it."""
     first = letters.find("P", begin, until)
     last = letters.rfind("P", begin, until)
     starts = [norm.start() for norm in _NORM.finditer(letters, first + 1, last)]
@@ -183,7 +182,6 @@ def _covered(layers: Sequence[Layer]) -> int:
 def _with_motifs(
     layers: Sequence[Layer], letters: str, names: Int64s
 ) -> tuple[list[Layer], tuple[int, ...], int]:
-    """The layers with their motifs, the ops of each motif, and how many layers repeat exactly."""
     by_name = [names[layer.start : layer.end].tobytes() for layer in layers]
     by_kind = [letters[layer.start : layer.end] for layer in layers]
     keys: Sequence[str | bytes] = by_name if _repeat(by_name) else by_kind

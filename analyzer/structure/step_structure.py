@@ -175,7 +175,6 @@ class _Step:
                 self.roles[i] = role
 
     def places(self, kinds: str, start: int, end: int) -> list[int]:
-        """Where ops of these kinds are in [start, end)."""
         return [i for i in range(start, end) if self.letters[i] in kinds]
 
 
@@ -255,7 +254,6 @@ def _feed_forward(step: _Step, begin: int, last: int, end: int) -> None:
 
 
 def _experts(step: _Step, begin: int, end: int, routing: list[int]) -> int:
-    """Router and experts; returns where a dense block behind them may begin."""
     products = step.places("P", begin, routing[0])
     if products:
         normed = step.places("nN*+", begin, products[0])

@@ -92,7 +92,6 @@ def _shared(begin_ns: Int64s, end_ns: Int64s, rank: Int8s) -> Int64s:
 
 
 def _sums(values: NDArray[Any], first: Int64s, after: Int64s) -> NDArray[Any]:
-    """The sums of values[first:after]."""
     before = np.concatenate((np.zeros(1, dtype=values.dtype), np.cumsum(values)))
     return np.asarray(before[after] - before[first])
 

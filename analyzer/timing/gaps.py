@@ -71,7 +71,6 @@ class GapParts(Intervals):
     kind: Int8s
 
     def of_gaps(self, first: int, after: int) -> Self:
-        """The parts of the gaps [first, after)."""
         return self.take(slice(*np.searchsorted(self.gap, (first, after)).tolist()))
 
 
@@ -161,7 +160,6 @@ def kernel_floor_ns(trace: Trace) -> int | None:
 
 
 def _one_graph(trace: Trace, gaps: Gaps) -> Bools:
-    """Whether one graph launch launched both `prev` and `next`."""
     same_graph = (gaps.call >= 0) & (trace.ops.launch[gaps.prev] == gaps.call)
     same_graph[same_graph] = graph_launch_calls(trace)[gaps.call[same_graph]]
     return np.asarray(same_graph)
@@ -203,7 +201,6 @@ def floor_is_hidden(trace: Trace, gaps: Gaps) -> bool:
 
 
 def _floor_of_each(gaps: Gaps, floors_ns: Floors) -> Int64s:
-    """The floor of each gap's device, -1 if unknown."""
     floor_ns = np.full(len(gaps), -1, dtype=np.int64)
     for device, gap_rows in rows_by(gaps.device).items():
         if (floor := floors_ns[device]) is not None:

@@ -71,7 +71,6 @@ def _ranked(keys: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _stretches(distance: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """The longest stretches of one distance: their starts, their ends and the distance."""
     opens = np.flatnonzero(np.diff(distance, prepend=-1))
     return opens, np.append(opens[1:], len(distance)), distance[opens]
 

@@ -141,7 +141,6 @@ def _inner_annotations(trace: Trace, marker: Int64s) -> Iterable[tuple[int, list
 
 
 def _nested(ranges: HostEvents, range_rows: Int64s, is_marker: np.ndarray) -> list[tuple[int, int]]:
-    """Each outermost candidate inside a marker, of one thread, with that marker."""
     pairs, outer, until_ns, inner_until_ns = [], -1, 0, 0
     for row, marks in zip(range_rows.tolist(), is_marker.tolist(), strict=True):
         start_ns, end_ns = int(ranges.start_ns[row]), int(ranges.end_ns[row])

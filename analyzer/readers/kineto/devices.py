@@ -41,7 +41,6 @@ _MEMORY_TOLERANCE = 0.03
 
 @cache
 def _operators() -> dict[str, frozenset[str]]:
-    """The sets of operators in `operators.toml`."""
     text = files(__package__).joinpath("operators.toml").read_text(encoding="utf-8")
     return {name: frozenset(operators) for name, operators in tomllib.loads(text).items()}
 

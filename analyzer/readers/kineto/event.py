@@ -88,7 +88,6 @@ def clean_text(text: str) -> str:
 
 
 def clean(value: object) -> object:
-    """Clean every string inside a decoded JSON value."""
     if isinstance(value, str):
         return clean_text(value)
     if isinstance(value, list):

@@ -76,7 +76,6 @@ class ShapeColumn(Shapes):
         self._numbers = Parsed(self._number)
 
     def index(self, args: Sequence[EventArgs]) -> Int32s:
-        """The shape of each event, `NOT_GIVEN` if it has none."""
         texts = (
             b"\0".join((arg.grid, arg.block, arg.registers, arg.shared_memory))[:_CUT_SHAPE_BYTES]
             for arg in args
@@ -192,7 +191,6 @@ class AnnotationColumn:
         self._seen |= first_at.keys()
 
     def reference(self) -> GraphReference | None:
-        """The annotated nodes; None without any."""
         nodes = sorted(self._nodes.items())
         return GraphReference(tuple(op for _, op in nodes)) if nodes else None
 

@@ -300,7 +300,6 @@ def _cut(text: str, length: int) -> str:
 
 
 def _listed(unknown: Counter[str]) -> str:
-    """The largest categories with their counts, and whose they are."""
     largest = unknown.most_common()
     parts = [f"{n:,} events of {_cut(name, _NAME_LENGTH)}" for name, n in largest[:_LISTED]]
     if more := largest[_LISTED:]:

@@ -133,7 +133,6 @@ class EventStream:
         self._drop(1)
 
     def _pass_over_rest(self) -> None:
-        """Count what follows the document."""
         if self.broken_at is not None or self.stopped or self.truncated:
             return
         self.trailing_document = self._peek() in (b"{", b"[")
@@ -232,7 +231,6 @@ class EventStream:
         return batch, ended
 
     def _value(self) -> object:
-        """Decode and consume the value at the head of the buffer."""
         window = _WINDOW_BYTES
         while True:
             self._expect()
@@ -322,5 +320,4 @@ def _decode_at(decoder: json.JSONDecoder, text: str, position: int) -> tuple[obj
 
 
 def _byte_length(text: str, position: int) -> int:
-    """The number of bytes of the file before `position` of the text."""
     return len(text[:position].encode("utf-8", "surrogateescape"))

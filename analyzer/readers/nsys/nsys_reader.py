@@ -209,7 +209,6 @@ def _overhead(database: NsysDatabase) -> Intervals:
 
 
 def _base_ns(database: NsysDatabase) -> int:
-    """The wall clock at the file's time 0."""
     began = _first(database, "TARGET_INFO_SESSION_START_TIME", "utcEpochNs")
     if began is None:
         return 0

@@ -207,7 +207,6 @@ class Devices:
         return self._assign(handle, None) if known is None else known
 
     def way(self, source: int, target: int) -> str:
-        """From which memory to which, as other formats write it: HtoD, DtoH, DtoD, PtoP."""
         if self.is_gpu(source) and self.is_gpu(target):
             return "DtoD" if source == target else "PtoP"
         return "DtoH" if self.is_gpu(source) else "HtoD"

@@ -151,7 +151,6 @@ class ProcessColumns:
         )
 
     def _usable(self, records: Sequence[_Record]) -> tuple[list[_Record], Int64s, Int64s]:
-        """The records with a start and an end not before it, and these times."""
         start_ns = _integers([record.start_timestamp for record in records])
         end_ns = _integers([record.end_timestamp for record in records])
         usable = (start_ns > 0) & (start_ns <= end_ns) & (end_ns <= LIMIT_NS)

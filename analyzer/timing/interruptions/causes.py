@@ -107,7 +107,6 @@ class GapCauses:
 
     @cached_property
     def _first_launches(self) -> frozenset[int]:
-        """The launch calls that launched the first op of its name, and are no graph launches."""
         trace = self.timeline.trace
         _, first = np.unique(trace.ops.name, return_index=True)
         calls = trace.ops.launch[first]
@@ -188,7 +187,6 @@ class GapCauses:
         return Piece(cause, evidence, call, known, start_ns=start_ns, end_ns=end_ns)
 
     def _event(self, events: HostEvents, row: int) -> tuple[int, int, str]:
-        """Start, end and name of a call or pause."""
         name = shorten(self.timeline.trace.names[events.name[row]], NAME_CELLS)
         return int(events.start_ns[row]), int(events.end_ns[row]), name
 
@@ -284,7 +282,6 @@ class GapCauses:
         return int(parts.kind[max(place, 0)])
 
     def _is_edge(self, row: int) -> bool:
-        """Whether a gap lies before the first step with ops, or after the last one."""
         gaps, steps = self.timeline.gaps, self.timeline.steps
         launched = np.flatnonzero(steps.gpu_ops)
         if not len(launched):
@@ -299,7 +296,6 @@ class GapCauses:
 
 
 def _covered_ns(intervals: Intervals, start_ns: int, end_ns: int) -> int:
-    """How much of disjoint intervals lies in [start, end)."""
     span = Intervals(np.array([start_ns]), np.array([end_ns]))
     return int(covered_inside(intervals, span)[0])
 

@@ -93,7 +93,6 @@ def _long_gaps(
 def _few_gaps(
     timeline: Timeline, causes: GapCauses, few: Int64s, medians: StepMedians
 ) -> Iterator[Interruption]:
-    """The interruptions in the long gaps `few`, which have no instances to compare with."""
     gaps = timeline.gaps
     for device, places in rows_by(gaps.device[few]).items():
         all_ns = gaps.length_ns[slice(*timeline.gaps_of(device))]
@@ -153,7 +152,6 @@ def _recurring(timeline: Timeline, rows: Int64s) -> Bools:
 def _excess(
     timeline: Timeline, row: int, pieces: list[Piece], typical_ns: int, compared: str
 ) -> Iterator[Interruption]:
-    """The pieces of a gap as interruptions, less the typical time."""
     gaps = timeline.gaps
     spans = _without_typical(timeline, pieces, typical_ns)
     for piece, (start_ns, end_ns) in zip(pieces, spans, strict=True):
@@ -195,7 +193,6 @@ def _without_typical(
 
 
 def _long_ops(timeline: Timeline, medians: StepMedians) -> Iterator[Interruption]:
-    """Kernels that ran far longer than the others at their place, while no other op ran."""
     ops = timeline.trace.ops
     length_ns, step = ops.length_ns, timeline.steps.op_step
     long = np.flatnonzero((length_ns >= MIN_INTERRUPTION_NS) & (step >= 0) & (ops.kind == KERNEL))

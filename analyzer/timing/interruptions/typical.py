@@ -57,7 +57,6 @@ def kinds_with_names(timeline: Timeline) -> list[tuple[str, str]]:
 
 
 def step_medians(timeline: Timeline) -> StepMedians:
-    """The medians over the steps with ops."""
     steps = timeline.steps
     kinds = kinds_with_names(timeline)
     number = {name: index for index, name in enumerate(dict.fromkeys(kinds))}
