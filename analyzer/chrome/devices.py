@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 import numpy as np
 
@@ -216,11 +217,11 @@ def _interruption_slices(
         [(interruption.start_ns, interruption.end_ns) for interruption in interruptions],
         dtype=np.int64,
     )
-    tracks = first_fit(spans[:, 0], spans[:, 1], may_nest=True).tolist()
-    order = sorted(range(len(interruptions)), key=lambda place: (tracks[place], place))
+    tracks = (_INTERRUPTION_TRACK + first_fit(*spans.T, may_nest=True)).tolist()
     for track in sorted(set(tracks)):
-        yield text.thread(pid, _INTERRUPTION_TRACK + track, "interruptions")
-    for interruption, track in ((interruptions[place], tracks[place]) for place in order):
+        yield text.thread(pid, track, "interruptions")
+    on_tracks = zip(tracks, interruptions, strict=True)
+    for track, interruption in sorted(on_tracks, key=itemgetter(0)):
         args: dict[str, object] = {"cause": interruption.cause, "evidence": interruption.evidence}
         if interruption.call >= 0:
             args["call"] = trace.names[trace.calls.name[interruption.call]]
@@ -230,7 +231,7 @@ def _interruption_slices(
             "interruption",
             text.quoted(f"interruption: {interruption.cause.replace('_', ' ')}"),
             pid,
-            _INTERRUPTION_TRACK + track,
+            track,
             interruption.start_ns,
             interruption.end_ns,
             args,

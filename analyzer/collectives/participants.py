@@ -43,12 +43,12 @@ _ELEMENT_BYTES = {
 }
 
 
-def _use(name: str, message: CollectiveMessage | None) -> "_Use | None":
-    """How an op of this name communicates, None if it does not. The kernel's message names its
-    group, its bytes, and an all-to-all where NCCL's kernel is that of sends and receives."""
+def _use(name: str, message: CollectiveMessage | None) -> "_Use":
+    """How an op of this name, which communicates, does so. The kernel's message names its group,
+    its bytes, and an all-to-all where NCCL's kernel is that of sends and receives."""
     meaning = kernel_meaning(name)
-    if meaning.communication is None or meaning.operation is None:
-        return None
+    assert meaning.communication is not None
+    assert meaning.operation is not None
     operation = CollectiveOperation(meaning.operation, meaning.communication)
     if message is None:
         return _Use(name, operation, -1)
@@ -148,10 +148,12 @@ def _uses(trace: Trace) -> tuple[list[_Use], Int32s]:
     pairs, which = np.unique(
         np.stack((ops.name[rows].astype(np.int64), message)), axis=1, return_inverse=True
     )
-    for pair, (name, number) in enumerate(pairs.T.tolist()):
-        use = _use(trace.names[name], trace.message_table[number] if number >= 0 else None)
-        if use is not None:
-            kind[rows[which.ravel() == pair]] = numbers.setdefault(use, len(numbers))
+    uses = (
+        _use(trace.names[name], trace.message_table[number] if number >= 0 else None)
+        for name, number in pairs.T.tolist()
+    )
+    kinds = [numbers.setdefault(use, len(numbers)) for use in uses]
+    kind[rows] = np.array(kinds, dtype=np.int32)[which.ravel()]
     return list(numbers), kind
 
 

@@ -114,11 +114,10 @@ def _staging_copies(trace: Trace, letters: str) -> Int64s:
 def _structure_of(
     trace: Trace, rows: Int64s, meanings: list[NameMeaning], whole: Int64s
 ) -> tuple[StepLayers | None, Int8s]:
-    names = trace.ops.name[rows]
-    if len(rows) > _MOST_OPS:
-        return None, np.zeros(0, dtype=np.int8)
-    letters = "".join(meanings[name].letter for name in names.tolist())
-    layers = find_layers(letters, whole[names], trace.ops.length_ns[rows])
+    names, layers = trace.ops.name[rows], None
+    if len(rows) <= _MOST_OPS:
+        letters = "".join(meanings[name].letter for name in names.tolist())
+        layers = find_layers(letters, whole[names], trace.ops.length_ns[rows])
     if layers is None:
         return None, np.zeros(0, dtype=np.int8)
     named = [meanings[name].role for name in names.tolist()]

@@ -22,6 +22,8 @@ import numpy as np
 
 from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.schema.step_report import StepKind
+from decodescope.analyzer.timing.intervals import containing, outermost
+from decodescope.analyzer.timing.launches import threads_at
 from decodescope.analyzer.timing.step_annotations import (
     ENGINE_MARKER,
     StepAnnotation,
@@ -30,7 +32,7 @@ from decodescope.analyzer.timing.step_annotations import (
     supplemented,
 )
 from decodescope.analyzer.timing.steps import Steps
-from decodescope.analyzer.trace import Bools, HostEvents, Int32s, Int64s, Trace, grouped, rows_in
+from decodescope.analyzer.trace import Bools, Int32s, Int64s, Trace, rows_in
 
 MANY_TOKENS = 1_024
 SEVERAL = 3
@@ -125,31 +127,18 @@ def _inner_annotations(trace: Trace, marker: Int64s) -> Iterable[tuple[int, list
         for name_index in np.unique(ranges.name).tolist()
         if ENGINE_MARKER.match(trace.names[name_index])
     ]
-    is_marker = np.zeros(len(ranges), dtype=np.bool_)
-    is_marker[marker] = True
-    candidates = np.flatnonzero(np.isin(ranges.name, names) & ~is_marker)
-    if not len(candidates):
-        return []
-    step_of = dict(zip(marker.tolist(), range(len(marker)), strict=True))
+    candidates = np.setdiff1d(np.flatnonzero(np.isin(ranges.name, names)), marker)
     inner_annotations: dict[int, list[StepAnnotation]] = defaultdict(list)
-    both = np.sort(np.concatenate((candidates, marker)))
-    for range_rows in grouped(both, ranges.pid, ranges.tid):
-        for outer, inner in _nested(ranges, range_rows, is_marker[range_rows]):
-            annotation = parse_annotation(trace.names[int(ranges.name[inner])])
-            inner_annotations[step_of[outer]].append(annotation)
+    for rows, steps in threads_at(ranges, candidates, ranges.take(marker).starts):
+        step = np.append(steps, -1)[containing(ranges.take(marker[steps]), ranges.start_ns[rows])]
+        around = marker[step]
+        inside = (step >= 0) & (rows > around) & (ranges.end_ns[rows] <= ranges.end_ns[around])
+        inner, step = rows[inside], step[inside]
+        outer = outermost(ranges.take(inner))
+        for row, index in zip(inner[outer].tolist(), step[outer].tolist(), strict=True):
+            annotation = parse_annotation(trace.names[int(ranges.name[row])])
+            inner_annotations[index].append(annotation)
     return inner_annotations.items()
-
-
-def _nested(ranges: HostEvents, range_rows: Int64s, is_marker: np.ndarray) -> list[tuple[int, int]]:
-    pairs, outer, until_ns, inner_until_ns = [], -1, 0, 0
-    for row, marks in zip(range_rows.tolist(), is_marker.tolist(), strict=True):
-        start_ns, end_ns = int(ranges.start_ns[row]), int(ranges.end_ns[row])
-        if marks:
-            outer, until_ns, inner_until_ns = row, end_ns, start_ns
-        elif outer >= 0 and inner_until_ns <= start_ns and end_ns <= until_ns:
-            pairs.append((outer, row))
-            inner_until_ns = end_ns
-    return pairs
 
 
 def _work_kinds(

@@ -5,7 +5,7 @@ framework operators.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -110,38 +110,37 @@ def _kernels(database: NsysDatabase, names: Names, shapes: Shapes) -> _ProcessOp
     for column in reversed(_KERNEL_NAMES[:-1]):
         chosen = np.where(rows[column] > 0, rows[column], chosen)
     ops, global_pid = _ops(rows, named(database, names, chosen), KERNEL)
-    return replace(ops, shape=_shapes(rows, shapes)), global_pid
+
+    def shape(*packed: int) -> int:
+        grid, block, (registers, static, dynamic) = map(unpacked, packed, _SHAPE.values())
+        return shapes.of(grid, block, registers, static + dynamic)
+
+    return replace(ops, shape=_of_each(rows, _SHAPE, shape)), global_pid
 
 
-def _shapes(rows: dict[str, Int64s], shapes: Shapes) -> Int32s:
-    _, first, index = np.unique(
-        row_numbers(*(rows[column] for column in _SHAPE)), return_index=True, return_inverse=True
-    )
-    distinct = zip(*(rows[column][first].tolist() for column in _SHAPE), strict=True)
-    numbers = []
-    for values in distinct:
-        parts = map(unpacked, values, _SHAPE.values())
-        grid, block, (registers, static, dynamic) = parts
-        numbers.append(shapes.of(grid, block, registers, static + dynamic))
-    return np.array(numbers, dtype=np.int32)[index]
+def _of_each(rows: dict[str, Int64s], columns: Iterable[str], number: Callable[..., int]) -> Int32s:
+    """`number` of the values of some columns in each row, computed once for equal rows."""
+    chosen = [rows[column] for column in columns]
+    _, first, index = np.unique(row_numbers(*chosen), return_index=True, return_inverse=True)
+    distinct = zip(*(column[first].tolist() for column in chosen), strict=True)
+    return np.array([number(*values) for values in distinct], dtype=np.int32)[index]
 
 
 def _copies(database: NsysDatabase, names: Names) -> _ProcessOps:
-    rows = database.events(MEMCPY_TABLE, (*_PLACE, "copyKind", "srcKind", "dstKind"))
-    kinds = (rows["copyKind"], rows["srcKind"], rows["dstKind"])
-    _, first, index = np.unique(row_numbers(*kinds), return_index=True, return_inverse=True)
-    texts = [
-        f"Memcpy {_word(_COPIES, copy)} ({_word(_MEMORIES, source)} -> {_word(_MEMORIES, target)})"
-        for copy, source, target in zip(*(kind[first].tolist() for kind in kinds), strict=True)
-    ]
-    return _ops(rows, names.index(texts)[index], MEMCPY)
+    kinds = ("copyKind", "srcKind", "dstKind")
+    rows = database.events(MEMCPY_TABLE, (*_PLACE, *kinds))
+
+    def name(copy: int, source: int, target: int) -> int:
+        memories = f"{_word(_MEMORIES, source)} -> {_word(_MEMORIES, target)}"
+        return names[f"Memcpy {_word(_COPIES, copy)} ({memories})"]
+
+    return _ops(rows, _of_each(rows, kinds, name), MEMCPY)
 
 
 def _fills(database: NsysDatabase, names: Names) -> _ProcessOps:
     rows = database.events(MEMSET_TABLE, (*_PLACE, "memKind"))
-    distinct, index = np.unique(rows["memKind"], return_inverse=True)
-    texts = [f"Memset ({_word(_MEMORIES, kind)})" for kind in distinct.tolist()]
-    return _ops(rows, names.index(texts)[index], MEMSET)
+    name = _of_each(rows, ("memKind",), lambda kind: names[f"Memset ({_word(_MEMORIES, kind)})"])
+    return _ops(rows, name, MEMSET)
 
 
 def _graphs(database: NsysDatabase, names: Names, nodes: Sequence[_ProcessOps]) -> _ProcessOps:
@@ -154,9 +153,11 @@ def _graphs(database: NsysDatabase, names: Names, nodes: Sequence[_ProcessOps]) 
         )
         whole = ~np.isin(key[:count], key[count:])
         rows = {column: values[whole] for column, values in rows.items()}
-    distinct, index = np.unique(rows["graphExecId"], return_inverse=True)
-    texts = [f"CUDA graph {number}" if number >= 0 else "CUDA graph" for number in distinct]
-    graphs, global_pid = _ops(rows, names.index(texts)[index], GRAPH)
+
+    def name(number: int) -> int:
+        return names[f"CUDA graph {number}" if number >= 0 else "CUDA graph"]
+
+    graphs, global_pid = _ops(rows, _of_each(rows, ("graphExecId",), name), GRAPH)
     return replace(graphs, graph_id=rows["graphId"]), global_pid
 
 

@@ -3,6 +3,7 @@
 Ids, devices and streams of an export are per process; they are made unique here.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -72,13 +73,10 @@ def own_devices(
     gpu_of = _gpu_numbers(database)
     used = np.unique(np.stack((gpu_pid, gpu.device), axis=1), axis=0).tolist()
     moved, stream = gpu.device.copy(), gpu.stream.copy()
-    unmapped: dict[int, int] = {}
     for pid, device in used:
-        number = gpu_of.get((pid, device))
-        if number is None:
-            unmapped[device] = unmapped.get(device, 0) + 1
-        else:
+        if (number := gpu_of.get((pid, device))) is not None:
             moved[(gpu_pid == pid) & (gpu.device == device)] = number
+    unmapped = Counter(device for pid, device in used if (pid, device) not in gpu_of)
     for device, processes in unmapped.items():
         if processes > 1:
             findings.append(
