@@ -249,8 +249,6 @@ def _outermost_operator(trace: Trace, times: HostTimes) -> Int64s:
     """The outermost open operator that is not a wrapper, else the wrapper; -1 for none."""
     operators, at_ns = trace.cpu_ops, times.at_ns
     operator_of_time = np.full(len(at_ns), -1, dtype=np.int64)
-    if not len(at_ns) or not len(operators):
-        return operator_of_time
     wraps = np.array([bool(_WRAPPER.match(name)) for name in trace.names], dtype=np.bool_)
     is_wrapper = wraps[operators.name]
     for chosen in (is_wrapper, ~is_wrapper):

@@ -33,13 +33,11 @@ class Union(Intervals):
 def union(start_ns: Int64s, end_ns: Int64s) -> Union:
     """Union of intervals sorted by start. Intervals that touch are joined."""
     count = len(start_ns)
-    if count == 0:
-        empty = np.zeros(0, dtype=np.int64)
-        return Union(empty, empty, empty, empty)
     reach = np.maximum.accumulate(end_ns)
-    opens = np.concatenate(([True], start_ns[1:] > reach[:-1]))
+    opens = np.ones(count, dtype=np.bool_)
+    opens[1:] = start_ns[1:] > reach[:-1]
     first = np.flatnonzero(opens).astype(np.int64, copy=False)
-    last = np.append(first[1:] - 1, count - 1)
+    last = np.append(first, count)[1:] - 1
     end = reach[last]
     ends_last = end_ns == np.repeat(end, last - first + 1)
     positions = np.where(ends_last, np.arange(count, dtype=np.int64), -1)
@@ -69,8 +67,6 @@ def grouped_busy_ns(
     """
     totals = np.zeros(groups, dtype=np.int64)
     count = len(start_ns)
-    if count == 0:
-        return totals
     order = np.lexsort((start_ns, group))
     group, start_ns, end_ns = group[order].astype(np.int64), start_ns[order], end_ns[order]
     by_end = np.argsort(end_ns, kind="stable")
@@ -197,8 +193,6 @@ def depth_changes(arrive_ns: Int64s, leave_ns: Int64s) -> tuple[Int64s, Int64s]:
     steps = np.repeat(np.array([1, -1], dtype=np.int64), len(arrive_ns))
     order = np.argsort(times, kind="stable")
     distinct, first = np.unique(times[order], return_index=True)
-    if not len(distinct):
-        return distinct, distinct
     depth = np.cumsum(steps[order])
-    last = np.append(first[1:], len(times)) - 1
+    last = np.append(first, len(times))[1:] - 1
     return distinct, np.asarray(depth[last], dtype=np.int64)

@@ -27,17 +27,10 @@ _GPU_KINDS = {
     **dict.fromkeys(("gpu_memset", "Memset"), MEMSET),
     "gpu_graph": GRAPH,
 }
+_PLATFORMS = ("cuda", "hip", "xpu", "privateuse1")
 _CALL_CATEGORIES = (
-    "cuda_runtime",
-    "cuda_driver",
-    "Runtime",
-    "Driver",
-    "hip_runtime",
-    "hip_driver",
-    "xpu_runtime",
-    "xpu_driver",
-    "privateuse1_runtime",
-    "privateuse1_driver",
+    *("Runtime", "Driver"),
+    *(f"{platform}_{api}" for platform in _PLATFORMS for api in ("runtime", "driver")),
 )
 # What events of a category become; other categories have no group.
 _GROUP_OF: dict[str | None, str] = {

@@ -45,19 +45,20 @@ _ACCELERATORS = {"mtia_": "MTIA", "hpu_": "Gaudi", "glow_": "Glow"}
 
 def read_kineto(source: ByteSource) -> Trace:
     """Read a trace from JSON. Raises `TraceError` if it is none."""
-    path = source.path
     columns = EventColumns()
     events = EventStream(source)
     for batch in events.batches():
         columns.add(batch)
     columns.pairs.finish()
     if not columns.events and events.stopped:
-        raise TraceError(f"{path}: {events.stopped}, no event before; give a Chrome trace")
+        raise TraceError(f"{source.path}: {events.stopped}, no event before; give a Chrome trace")
     if not columns.events and (events.truncated or events.broken_at is not None):
-        raise TraceError(f"{path}: ends before its first complete event; record it again")
+        raise TraceError(f"{source.path}: ends before its first complete event; record it again")
     if columns.events + events.skipped > 0 and columns.with_phase == 0:
-        raise TraceError(f"{path}: JSON with no trace events in its list; give a Chrome trace")
-    return _assemble(columns, events, path)
+        raise TraceError(
+            f"{source.path}: JSON with no trace events in its list; give a Chrome trace"
+        )
+    return _assemble(columns, events, source)
 
 
 def read_kineto_bytes(data: bytes, path: str) -> Trace:
@@ -68,8 +69,8 @@ def read_kineto_bytes(data: bytes, path: str) -> Trace:
     return read_kineto(ByteSource(BytesIO(data), path))
 
 
-def _assemble(columns: EventColumns, events: EventStream, path: str) -> Trace:
-    findings = [*_reader_findings(columns, events), *columns.names.findings()]
+def _assemble(columns: EventColumns, events: EventStream, source: ByteSource) -> Trace:
+    findings = [*_reader_findings(columns, events, source), *columns.names.findings()]
 
     def stored(key: str, kind: type[_Stored], code: str, title: str) -> _Stored | None:
         """The value that decodescope wrote under `key`; a finding if it is unreadable."""
@@ -99,7 +100,7 @@ def _assemble(columns: EventColumns, events: EventStream, path: str) -> Trace:
         ops = _without_invalid_times(ops, host["calls"], findings)
     base_ns = usable_base(events.metadata.get("baseTimeNanoseconds"), findings)
     trace = Trace(
-        source=Source(path=path, format="kineto", events=columns.events),
+        source=Source(path=source.path, format="kineto", events=columns.events),
         names=names,
         device_names=_device_names(events.metadata, capture, ops),
         ops=ops,
@@ -152,7 +153,9 @@ def _without_lead(trace: Trace) -> Trace:
     )
 
 
-def _reader_findings(columns: EventColumns, events: EventStream) -> Iterator[Finding]:
+def _reader_findings(
+    columns: EventColumns, events: EventStream, source: ByteSource
+) -> Iterator[Finding]:
     used = f"the {columns.events} events before it are used"
     if events.truncated:
         message = f"the file ends early; its {columns.events} whole events are used"
@@ -169,8 +172,8 @@ def _reader_findings(columns: EventColumns, events: EventStream) -> Iterator[Fin
             message = f"another JSON document, of {size} with all that follows, is not read; "
             message += "put each document into a file of its own"
         yield Finding("trailing_data", message)
-    if events.trailing_packed_bytes:
-        message = f"{events.trailing_packed_bytes:,} bytes follow the gzip data, and are not read"
+    if source.trailing_bytes:
+        message = f"{source.trailing_bytes:,} bytes follow the gzip data, and are not read"
         yield Finding("trailing_data", message)
     if columns.dropped:
         yield Finding(

@@ -81,11 +81,6 @@ class EventStream:
         self._at = 0
         self._offset = 0
 
-    @property
-    def trailing_packed_bytes(self) -> int:
-        """Bytes after the gzip data that holds the document."""
-        return self._source.trailing_bytes
-
     def batches(self) -> Iterator[list[Event]]:
         """Batches of events in file order. Raises `TraceError` if this is not a JSON trace."""
         first = self._peek()
