@@ -72,6 +72,7 @@ class CapturedReplays:
                 known[batch, kinds_of_turn] = self._of_turn(kinds_of_turn, batch)
             for index, match in zip(turn, known[batch, kinds_of_turn], strict=True):
                 matches[index] = match
+        _follow_nodes(self.trace, launches, matches)
         return matches
 
     def _of_turn(self, kinds: Sequence[int], batch: int | None) -> list[GraphMatch | None]:
@@ -185,7 +186,7 @@ def fits(graph: CapturedGraph, batch: int | None) -> bool:
     return not usual and batch < graph.batch < 2 * batch
 
 
-def follow_nodes(
+def _follow_nodes(
     trace: Trace, launches: Sequence[GraphLaunch], matches: list[GraphMatch | None]
 ) -> None:
     """Fill in launches that lost ops: a replay that is certain tells what the nodes are."""

@@ -14,11 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from decodescope.analyzer.attribution.alignment import OpSequence, align_step
-from decodescope.analyzer.attribution.captured_replays import (
-    CapturedReplays,
-    GraphLaunch,
-    follow_nodes,
-)
+from decodescope.analyzer.attribution.captured_replays import CapturedReplays, GraphLaunch
 from decodescope.analyzer.attribution.graph_match import GraphMatch
 from decodescope.analyzer.attribution.range_tree import NO_NODE, PathTree
 from decodescope.analyzer.names.rules import kernel_meaning
@@ -215,9 +211,7 @@ def match_captured(
             op_rows = op_rows[np.argsort(ops.graph_node_id[op_rows], kind="stable")]
         launches.append(GraphLaunch(op_rows, turn, batches[top]))
     matcher = CapturedReplays(trace, reference)
-    matches = matcher.find(launches)
-    follow_nodes(trace, launches, matches)
-    return launches, matches, matcher
+    return launches, matcher.find(launches), matcher
 
 
 def batch_of(names: Sequence[str]) -> int | None:

@@ -12,19 +12,16 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from decodescope.analyzer.chrome.devices import (
-    device_events,
-    gap_pieces,
-    process_name,
-    tracks_by_stream,
-)
+from decodescope.analyzer.chrome.devices import device_events, gap_pieces, tracks_by_stream
 from decodescope.analyzer.chrome.events import EventText, known_args, rows_of
 from decodescope.analyzer.chrome.tracks import as_drawn, first_fit
 from decodescope.analyzer.io.files import replacing_stream
 from decodescope.analyzer.readers.kineto.operator_work import WORK_KEY, work_rows
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.schema.graph_reference import CAPTURE_KEY, REFERENCE_KEY
+from decodescope.analyzer.text.formatting import weights_note
 from decodescope.analyzer.trace import HostEvents, Int64s, Trace, rows_by
+from decodescope.analyzer.vocabulary.words import device_words
 
 _HOST_CATEGORIES = ("user_annotation", "cpu_op", "cuda_runtime")
 _FIRST_FREE_PID = 10_000_000
@@ -89,12 +86,24 @@ def _events(analysis: Analysis, text: EventText) -> Iterator[str]:
     ops_of = rows_by(trace.ops.device)
     for order, (device, device_ops) in enumerate(ops_of.items()):
         pid = pid_base + device
-        yield text.process(pid, process_name(trace, device), order - len(ops_of))
+        yield text.process(pid, _process_name(trace, device), order - len(ops_of))
         own = pieces.take(pieces_of.get(device, device_ops[:0]))
         yield from device_events(analysis, text, device_ops, own, pid, waits)
     if not trace.on_cpu:
         calls = drawn.take(slice(len(drawn) - len(trace.calls), None))
         yield from _arrows(trace, text, calls, pid_base)
+
+
+def _process_name(trace: Trace, device: int) -> str:
+    """The device, and the model and variant if known."""
+    name = trace.device_names.get(device, "")
+    own = device_words(trace.device_label(device))
+    label = f"device: cpu {name}" if trace.on_cpu else f"{own} {name}".strip()
+    capture = trace.capture
+    if capture is None:
+        return label
+    model = f"{capture.model} {weights_note(capture.weights)}".rstrip()
+    return f"{label}, {model}, {capture.variant}"
 
 
 def _host_events(text: EventText, events: HostEvents, category: Int64s) -> Iterator[str]:

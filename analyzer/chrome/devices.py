@@ -15,7 +15,6 @@ from decodescope.analyzer.collectives.waits import OpWaits
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.schema.kernel_report import LaunchShape
 from decodescope.analyzer.schema.report import GAP_CLASSES
-from decodescope.analyzer.text.formatting import weights_note
 from decodescope.analyzer.timing.gaps import HOST_WAIT, GapParts
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
 from decodescope.analyzer.timing.intervals import depth_changes
@@ -114,18 +113,6 @@ def device_events(
         yield from wait_slices(trace, own, text, pid, below)
     for at_ns, depth in rows_of(depth_changes(*times_in_queue(trace, device_ops))):
         yield text.counter("queue depth", pid, at_ns, depth)
-
-
-def process_name(trace: Trace, device: int) -> str:
-    """The name of a device's process: the device, and the model and variant if known."""
-    name = trace.device_names.get(device, "")
-    own = device_words(trace.device_label(device))
-    label = f"device: cpu {name}" if trace.on_cpu else f"{own} {name}".strip()
-    capture = trace.capture
-    if capture is None:
-        return label
-    model = f"{capture.model} {weights_note(capture.weights)}".rstrip()
-    return f"{label}, {model}, {capture.variant}"
 
 
 def _range_slices(

@@ -18,12 +18,7 @@ from operator import add, attrgetter
 from types import MappingProxyType
 
 from decodescope.analyzer.modelling.matrices import Matrix, head_matrix, layer_weights, norm_size
-from decodescope.analyzer.modelling.shape import (
-    LatentAttention,
-    LinearAttention,
-    ModelShape,
-    StepShape,
-)
+from decodescope.analyzer.modelling.shape import LatentAttention, ModelShape, StepShape
 from decodescope.analyzer.modelling.weights import Weights
 
 # Gated DeltaNet keeps its state in float32.
@@ -213,8 +208,7 @@ def _attention(
 ) -> Iterator[Named]:
     """Everything between the products for Q, K and V and the one for O."""
     if shape.layers[layer] == "linear":
-        assert shape.linear is not None
-        yield "attention", _delta_net(shape.linear, shape, step, devices)
+        yield "attention", _delta_net(shape, step, devices)
         return
     window = shape.sliding_window if shape.layers[layer] == "sliding" else None
     heads = shape.heads // devices
@@ -271,11 +265,11 @@ def _kv_write(width: int, tokens: int, shape: ModelShape, weights: Weights) -> R
     return RoleWork(activation_bytes=moved)
 
 
-def _delta_net(
-    linear: LinearAttention, shape: ModelShape, step: StepShape, devices: int
-) -> RoleWork:
+def _delta_net(shape: ModelShape, step: StepShape, devices: int) -> RoleWork:
     """Reads and writes the state S of each request once; a token costs S k, the update of S and
     S q: 6 FLOPs for each element."""
+    linear = shape.linear
+    assert linear is not None
     heads = linear.value_heads // devices
     keys = linear.key_heads // devices * linear.key_dim
     state = heads * linear.key_dim * linear.value_dim

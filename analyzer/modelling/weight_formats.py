@@ -11,7 +11,6 @@ bitsandbytes), those of compressed-tensors, NVIDIA ModelOpt and AMD Quark.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -24,8 +23,6 @@ Compute = Literal["bf16", "fp16", "fp32", "fp8", "fp4"]
 _GROUP = re.compile(r"(?P<name>.+?)[-_:]g(?P<group>[0-9]{1,6})$")
 _MAX_SHOWN = 40
 _Config = Mapping[str, Any]
-_NUMBER = re.compile(r"\.(\d+)\.")
-_EXCLUDED = ("modules_to_not_convert", "ignore", "ignored_layers", "exclude", "exclude_modules")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,15 +131,6 @@ def stored_format(shape: ModelShape, config: _Config) -> WeightFormat:
             "say the format with --weights"
         )
     return matrices
-
-
-def excludes(config: _Config, word: str, layers: int) -> bool:
-    """Whether the modules that keep their dtype are those called `word` of all layers: a pattern
-    for all, or a name for each; some checkpoints except single layers."""
-    lists = [config.get(name) for name in _EXCLUDED]
-    names = [str(name) for names in lists if isinstance(names, list) for name in names]
-    numbers = [_NUMBER.findall(name) for name in names if word in name]
-    return [] in numbers or len(set(chain(*numbers))) >= layers
 
 
 def _fp8(config: _Config) -> WeightFormat | None:

@@ -5,19 +5,16 @@ engines and checkpoints. MXFP4 is a format of experts: in a model that has some,
 matrices keep the dtype (as in gpt-oss).
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.modelling.shape import ModelShape
-from decodescope.analyzer.modelling.weight_formats import (
-    WeightFormat,
-    excludes,
-    stored_format,
-    weight_format,
-)
+from decodescope.analyzer.modelling.weight_formats import WeightFormat, stored_format, weight_format
 from decodescope.analyzer.text.plain import plain_line
 
 Part = Literal["attention", "mlp", "experts", "head", "embedding"]
@@ -36,6 +33,8 @@ _IN_LAYERS: tuple[Part, ...] = ("attention", "mlp", "experts")
 _KV = "kv"
 _MAX_SHOWN = 40
 _EXPERTS_ONLY = "mxfp4"
+_NUMBER = re.compile(r"\.(\d+)\.")
+_EXCLUDED = ("modules_to_not_convert", "ignore", "ignored_layers", "exclude", "exclude_modules")
 # Elements of the KV cache; scales are one for each layer or head, and are not counted.
 KV_ELEMENT_BYTES: Mapping[str, int] = MappingProxyType(
     {"bf16": 2, "fp16": 2, "fp32": 4, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "int8": 1}
@@ -109,14 +108,23 @@ def kv_element_bytes(name: str) -> int:
     return size
 
 
+def _excludes(config: Mapping[str, Any], word: str, layers: int) -> bool:
+    """Whether the modules that keep their dtype are those called `word` of all layers: a pattern
+    for all, or a name for each; some checkpoints except single layers."""
+    lists = [config.get(name) for name in _EXCLUDED]
+    names = [str(name) for names in lists if isinstance(names, list) for name in names]
+    numbers = [_NUMBER.findall(name) for name in names if word in name]
+    return [] in numbers or len(set(chain(*numbers))) >= layers
+
+
 def _with_stored(weights: Weights, shape: ModelShape, config: Mapping[str, Any]) -> Weights:
     """The weights as a `quantization_config` stores them; "mlp" are also shared experts."""
     if not config:
         return weights
     parts: set[Part] = {"experts"} if config.get("quant_method") == "mxfp4" else set(_IN_LAYERS)
-    if excludes(config, "attn", len(shape.layers)):
+    if _excludes(config, "attn", len(shape.layers)):
         parts.discard("attention")
-    if excludes(config, "shared_expert", sum(shape.is_moe) or len(shape.layers)):
+    if _excludes(config, "shared_expert", sum(shape.is_moe) or len(shape.layers)):
         parts.discard("mlp")
     if config.get("lm_head") is True:
         parts.add("head")

@@ -22,16 +22,7 @@ import numpy as np
 
 from decodescope.analyzer.timing.intervals import Union, lower_median, union
 from decodescope.analyzer.timing.launches import LaunchCalls, calls_named, graph_launch_calls
-from decodescope.analyzer.trace import (
-    KERNEL,
-    Bools,
-    Int8s,
-    Int64s,
-    Intervals,
-    Trace,
-    grouped,
-    rows_by,
-)
+from decodescope.analyzer.trace import KERNEL, Bools, Int8s, Int64s, Intervals, Trace, rows_by
 
 UNLINKED, GRAPH_INTERNAL, HOST_WAIT, LAUNCH_CALL, KERNEL_FLOOR, DEPENDENCY, LAUNCH_LATENCY = range(
     7
@@ -225,8 +216,7 @@ def _stream_wait_before(trace: Trace, launches: LaunchCalls) -> Bools:
     if not is_wait.any():
         return waited
     is_launch[launches.call] = True
-    chosen = np.flatnonzero(is_wait | is_launch)
-    for call_rows in grouped(chosen, trace.calls.pid, trace.calls.tid):
+    for call_rows in trace.calls.by_thread():
         waits_before = np.cumsum(is_wait[call_rows])
         launching = is_launch[call_rows]
         since_last = np.diff(waits_before[launching], prepend=0)

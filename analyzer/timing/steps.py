@@ -17,16 +17,7 @@ import numpy as np
 from decodescope.analyzer.timing.intervals import Union, containing, covered_inside, merged
 from decodescope.analyzer.timing.launches import LaunchCalls
 from decodescope.analyzer.timing.step_annotations import MARKERS
-from decodescope.analyzer.trace import (
-    Bools,
-    HostEvents,
-    HostTimes,
-    Int64s,
-    Intervals,
-    Trace,
-    grouped,
-    rows_by,
-)
+from decodescope.analyzer.trace import Bools, HostTimes, Int64s, Intervals, Trace, grouped, rows_by
 
 if TYPE_CHECKING:
     from decodescope.analyzer.timing.inferred_steps import FoundSteps, StepSource
@@ -83,9 +74,9 @@ def find_steps(trace: Trace, unions: dict[int, Union], launches: LaunchCalls) ->
         for markers in grouped(marker, trace.ranges.pid, trace.ranges.tid):
             of_thread = np.searchsorted(marker, markers)
             following[of_thread[:-1]] = of_thread[1:]
-        call_step = _step_at(trace.ranges, marker, trace.calls.starts)
+        call_step = _step_at(trace, marker, trace.calls.starts)
     if trace.on_cpu:
-        op_step = _step_at(trace.ranges, marker, trace.cpu_op_starts)
+        op_step = _step_at(trace, marker, trace.cpu_op_starts)
     else:
         op_step = np.append(call_step, -1)[trace.ops.launch]
     count, launching = len(host), call_step[launches.call]
@@ -161,7 +152,7 @@ def step_markers(trace: Trace) -> Int64s:
     return np.array(outermost, dtype=np.int64)
 
 
-def _step_at(ranges: HostEvents, marker: Int64s, times: HostTimes) -> Int64s:
+def _step_at(trace: Trace, marker: Int64s, times: HostTimes) -> Int64s:
     """The step whose marker contains each time, -1 for none.
 
     A marker counts for all threads of its process, unless two of them mark steps of their own at
@@ -169,9 +160,9 @@ def _step_at(ranges: HostEvents, marker: Int64s, times: HostTimes) -> Int64s:
     """
     step = np.full(len(times.at_ns), -1, dtype=np.int64)
     times_of = rows_by(times.pid)
-    for process, step_indices in rows_by(ranges.pid[marker]).items():
+    for process, step_indices in rows_by(trace.ranges.pid[marker]).items():
         inside = times_of.get(process, marker[:0])
-        markers = ranges.take(marker[step_indices])
+        markers = trace.ranges.take(marker[step_indices])
         if (markers.start_ns[1:] >= markers.end_ns[:-1]).all():
             marker_rows = containing(markers, times.at_ns[inside])
             step[inside] = np.append(step_indices, -1)[marker_rows]

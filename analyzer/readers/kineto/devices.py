@@ -17,15 +17,7 @@ from importlib.resources import files
 import numpy as np
 
 from decodescope.analyzer.readers.trace_columns import gpu_ops
-from decodescope.analyzer.trace import (
-    CPU_DEVICE,
-    CPU_OPERATOR,
-    Bools,
-    GpuOps,
-    HostEvents,
-    Int64s,
-    grouped,
-)
+from decodescope.analyzer.trace import CPU_DEVICE, CPU_OPERATOR, GpuOps, HostEvents, Int64s, grouped
 
 # (GFXIP major, minor, compute units, GiB of memory) of each device.
 _DEVICES = {
@@ -37,6 +29,7 @@ _DEVICES = {
 }
 # The driver keeps a part of the memory for itself.
 _MEMORY_TOLERANCE = 0.03
+_EARLIEST = np.iinfo(np.int64).min
 
 
 @cache
@@ -79,19 +72,12 @@ def _leaves(cpu_ops: HostEvents, names: Sequence[str]) -> Int64s:
     whole = np.array([name in operators["whole"] for name in names], dtype=np.bool_)
     working = np.flatnonzero(works[cpu_ops.name]) if len(names) else np.zeros(0, dtype=np.int64)
     order = working[np.lexsort((-cpu_ops.end_ns[working], cpu_ops.start_ns[working]))]
-    leaves = [
-        _leaves_of_thread(rows, cpu_ops, whole[cpu_ops.name[rows]])
-        for rows in grouped(order, cpu_ops.tid)
-    ]
-    return np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *leaves]))
-
-
-def _leaves_of_thread(rows: Int64s, cpu_ops: HostEvents, whole: Bools) -> Int64s:
-    """The leaves among one thread's operators, which are sorted by start and longest first."""
-    start, end = cpu_ops.start_ns[rows], cpu_ops.end_ns[rows]
-    earliest = np.iinfo(np.int64).min
-    whole_until = np.maximum.accumulate(np.where(whole, end, earliest))
-    outside = np.concatenate(([True], start[1:] >= whole_until[:-1]))
-    rows, start, end = rows[outside], start[outside], end[outside]
-    parent = np.concatenate((start[1:] < end[:-1], [False]))
-    return rows[~parent]
+    leaves = [np.zeros(0, dtype=np.int64)]
+    for rows in grouped(order, cpu_ops.tid):
+        whole_end = np.where(whole[cpu_ops.name[rows]], cpu_ops.end_ns[rows], _EARLIEST)
+        whole_until = np.maximum.accumulate(whole_end)
+        outside = cpu_ops.start_ns[rows[1:]] >= whole_until[:-1]
+        rows = rows[np.append(True, outside)]
+        parent = cpu_ops.start_ns[rows[1:]] < cpu_ops.end_ns[rows[:-1]]
+        leaves.append(rows[~np.append(parent, False)])
+    return np.sort(np.concatenate(leaves))

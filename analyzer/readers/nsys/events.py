@@ -77,14 +77,14 @@ _OPERATOR = re.compile(r"[a-z_]\w*::\w+(?:\.\w+)?$|autograd::|\w+Backward\d*$")
 
 
 def all_gpu_ops(database: NsysDatabase, names: Names, shapes: Shapes) -> _ProcessOps:
-    """All GPU ops with usable times, not yet joined with their calls, and each one's global pid.
+    """All GPU ops with usable times, not yet joined with their calls, and each one's process.
 
     A graph that was traced as a whole is one op of kind GRAPH, unless its nodes are there too.
     Device, stream and correlation are as in the file: per process.
     """
     nodes = [_kernels(database, names, shapes), _copies(database, names), _fills(database, names)]
     ops, global_pids = zip(*nodes, _graphs(database, names, nodes), strict=True)
-    return GpuOps.concatenate(ops), np.concatenate(global_pids)
+    return GpuOps.concatenate(ops), _process_of(np.concatenate(global_pids))
 
 
 def _ops(rows: dict[str, Int64s], name: Int32s, kind: int) -> _ProcessOps:
@@ -216,12 +216,12 @@ def _host_events(rows: dict[str, Int64s], name: Int32s, correlation: Int64s) -> 
         start_ns=rows["start_ns"],
         end_ns=rows["end_ns"],
         name=name,
-        pid=process_of(global_tid),
+        pid=_process_of(global_tid),
         tid=np.where(global_tid < 0, NOT_GIVEN, global_tid & 0xFFFFFF),
         correlation=correlation,
     )
 
 
-def process_of(global_id: Int64s) -> Int64s:
+def _process_of(global_id: Int64s) -> Int64s:
     """The process inside a serialized global id (hardware 8 bits, VM 8, process 24, thread 24)."""
     return np.where(global_id < 0, NOT_GIVEN, (global_id >> 24) & 0xFFFFFF)

@@ -14,13 +14,7 @@ import numpy as np
 from decodescope.analyzer.readers.byte_source import ByteSource
 from decodescope.analyzer.readers.growing_columns import Growing
 from decodescope.analyzer.readers.nsys.database import MAX_TEXT_BYTES, SQLITE_ERRORS, NsysDatabase
-from decodescope.analyzer.readers.nsys.events import (
-    GPU_TABLES,
-    all_gpu_ops,
-    api_calls,
-    nvtx_ranges,
-    process_of,
-)
+from decodescope.analyzer.readers.nsys.events import GPU_TABLES, all_gpu_ops, api_calls, nvtx_ranges
 from decodescope.analyzer.readers.trace_columns import (
     MAX_NAME,
     PROCESS_SHIFT,
@@ -132,10 +126,9 @@ def read_nsys(source: ByteSource) -> Trace:
 def _trace(database: NsysDatabase) -> Trace:
     names, shapes = Names(), Shapes()
     findings: list[Finding] = []
-    gpu, global_pid = all_gpu_ops(database, names, shapes)
+    gpu, gpu_pid = all_gpu_ops(database, names, shapes)
     calls = api_calls(database, names)
     ranges, operators, left_open = nvtx_ranges(database, names)
-    gpu_pid = process_of(global_pid)
     gpu, calls = own_correlations(gpu, gpu_pid, calls)
     gpu = own_devices(database, gpu, gpu_pid, findings)
     device_names = gpu_names(database)
