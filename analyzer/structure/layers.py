@@ -186,25 +186,19 @@ def _with_motifs(
     by_kind = [letters[layer.start : layer.end] for layer in layers]
     keys: Sequence[str | bytes] = by_name if _repeat(by_name) else by_kind
     counts = Counter(keys)
-    motifs: dict[str | bytes, int] = {}
-    for key in keys:
-        if counts[key] > 1:
-            motifs.setdefault(key, len(motifs))
-    ops = [len(by_kind[keys.index(key)]) for key in motifs]
-    kinds = [by_kind[keys.index(key)] for key in motifs]
+    repeated = [key for key in counts if counts[key] > 1]
+    kinds = [by_kind[keys.index(key)] for key in repeated]
     with_motif = []
     for layer, key, kind in zip(layers, keys, by_kind, strict=True):
-        if key not in motifs:
-            motif = _nearest(kind, kinds)
-            if motif == len(kinds):
-                kinds.append(kind)
-                ops.append(len(kind))
-            with_motif.append(replace(layer, motif=motif))
-        else:
-            with_motif.append(replace(layer, motif=motifs[key], exact=True))
+        exact = counts[key] > 1
+        motif = repeated.index(key) if exact else _nearest(kind, kinds)
+        if motif == len(kinds):
+            kinds.append(kind)
+        with_motif.append(replace(layer, motif=motif, exact=exact))
     order = list(dict.fromkeys(layer.motif for layer in with_motif))
     numbered = [replace(layer, motif=order.index(layer.motif)) for layer in with_motif]
-    return numbered, tuple(ops[place] for place in order), sum(layer.exact for layer in with_motif)
+    ops = tuple(len(kinds[motif]) for motif in order)
+    return numbered, ops, sum(layer.exact for layer in with_motif)
 
 
 def _repeat(keys: Sequence[bytes]) -> bool:

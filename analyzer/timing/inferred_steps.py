@@ -28,7 +28,7 @@ from decodescope.analyzer.names.rules import kernel_meaning
 from decodescope.analyzer.timing.intervals import Union
 from decodescope.analyzer.timing.launches import LaunchCalls
 from decodescope.analyzer.timing.repetition import Run, maximal_runs
-from decodescope.analyzer.trace import Bools, Int64s, Intervals, Trace, grouped
+from decodescope.analyzer.trace import Bools, Columns, Int64s, Intervals, Trace
 
 StepSource = Literal["markers", "frames", "graphs", "repetition", "none"]
 
@@ -54,7 +54,7 @@ class FoundSteps:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Thread:
+class _Thread(Columns):
     """The launch calls of one thread in order: `rows` in `LaunchCalls`, symbol, number of ops, and
     the ns that the device was idle before the first of them."""
 
@@ -80,7 +80,7 @@ def infer_steps(trace: Trace, unions: dict[int, Union], launches: LaunchCalls) -
     if trace.on_cpu or len(launches) < 2:
         return None
     names, first_name = _names_in_order(trace, launches)
-    threads = list(_threads(trace, unions, launches, names, first_name))
+    threads = _threads(trace, unions, launches, _symbols(names, first_name))
     sources: tuple[StepSource, ...] = ("graphs", "repetition")
     for source in sources:
         cycles = [
@@ -121,22 +121,15 @@ def _names_in_order(trace: Trace, launches: LaunchCalls) -> tuple[Int64s, Int64s
 
 
 def _threads(
-    trace: Trace,
-    unions: dict[int, Union],
-    launches: LaunchCalls,
-    names: Int64s,
-    first_name: Int64s,
-) -> Iterator[_Thread]:
-    symbol = _symbols(names, first_name)
+    trace: Trace, unions: dict[int, Union], launches: LaunchCalls, symbol: Int64s
+) -> list[_Thread]:
     idle_ns = np.zeros(len(trace.ops), dtype=np.int64)
     for busy in unions.values():
         idle_ns[busy.first[1:]] = busy.start_ns[1:] - busy.end_ns[:-1]
-    before_call_ns = idle_ns[launches.first_op]
-    pid, tid = trace.calls.pid[launches.call], trace.calls.tid[launches.call]
-    for rows in grouped(np.arange(len(launches)), pid, tid):
-        yield _Thread(
-            rows, symbol[rows], launches.ops[rows], before_call_ns[rows], launches.is_graph[rows]
-        )
+    rows, before_ns = np.arange(len(launches)), idle_ns[launches.first_op]
+    calls = _Thread(rows, symbol, launches.ops, before_ns, launches.is_graph)
+    of_threads = trace.calls.take(launches.call).by_thread()
+    return [calls.take(rows_of_thread) for rows_of_thread in of_threads]
 
 
 def _symbols(names: Int64s, first_name: Int64s) -> Int64s:

@@ -164,27 +164,12 @@ def common(annotations: list[StepAnnotation]) -> StepAnnotation:
     return StepAnnotation(**alike)
 
 
-def _of_requests(
-    engine: str,
-    prefill: int,
-    decode: int,
-    query_tokens: int | None,
-    kv_tokens: int | None,
-    pairs: int | None = None,
-) -> StepAnnotation:
-    kind: StepKind = "unknown"
+def _kind(prefill: int, decode: int) -> StepKind:
     if prefill and decode:
-        kind = "mixed"
-    elif prefill or decode:
-        kind = "prefill" if prefill else "decode"
-    return StepAnnotation(
-        kind=kind,
-        batch=prefill + decode,
-        query_tokens=query_tokens,
-        kv_tokens=kv_tokens,
-        engine=engine,
-        pairs=pairs,
-    )
+        return "mixed"
+    if prefill or decode:
+        return "prefill" if prefill else "decode"
+    return "unknown"
 
 
 def _requests(engine: str, match: re.Match[str]) -> StepAnnotation:
@@ -203,7 +188,8 @@ def _requests(engine: str, match: re.Match[str]) -> StepAnnotation:
     pairs = None if q is None or qq is None or qk is None else qk - (qq - q) // 2
     if q is None or pairs is None or not q <= pairs <= q * (k or 0):
         pairs = None
-    return _of_requests(engine, numbers["prefill"], numbers["decode"], q, k, pairs)
+    prefill, decode = numbers["prefill"], numbers["decode"]
+    return StepAnnotation(_kind(prefill, decode), prefill + decode, q, k, engine, pairs)
 
 
 def _sglang(match: re.Match[str]) -> StepAnnotation:
@@ -229,4 +215,5 @@ def _atom(match: re.Match[str]) -> StepAnnotation:
     prefill = batch if match[1] == "prefill" else values.get("p", 0)
     if prefill > batch:
         return UNKNOWN
-    return _of_requests("atom", prefill, batch - prefill, query_tokens, values.get("sk"))
+    kind = _kind(prefill, batch - prefill)
+    return StepAnnotation(kind, batch, query_tokens, values.get("sk"), "atom")
