@@ -48,9 +48,8 @@ def choose_captures(
     node = np.full(len(trace.ops), -1, dtype=np.int64)
     starts = trace.calls.starts.take(trace.ops.launch[replayed])
     node[replayed] = host_nodes(trace, tree, starts, np.zeros(len(starts), dtype=np.bool_))
-    launches, matches, matcher = match_captured(
-        GraphReplays(timeline, tree, node, replayed), reference
-    )
+    replays = GraphReplays(timeline, tree, node, replayed, reference)
+    launches, matches, matcher = match_captured(replays)
     used = {match.graph for match in matches if match is not None}
     findings = []
     for file in files:

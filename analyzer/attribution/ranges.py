@@ -32,7 +32,7 @@ from decodescope.analyzer.attribution.replays import (
     parts_below,
     reference_path,
 )
-from decodescope.analyzer.schema.graph_reference import ReplaySource
+from decodescope.analyzer.schema.graph_reference import GraphReference, ReplaySource
 from decodescope.analyzer.schema.report import Attribution
 from decodescope.analyzer.timing.launches import LaunchCalls
 from decodescope.analyzer.timing.timeline import Timeline
@@ -80,7 +80,8 @@ def find_ranges(timeline: Timeline) -> Ranges:
     row = launches.rows_of_ops(trace)
     replayed = np.append(launches.is_graph, False)[row]
     launched_at, call_node = _host_nodes(trace, launches, tree, row)
-    replays = GraphReplays(timeline, tree, launched_at, replayed)
+    reference = trace.reference or GraphReference(())
+    replays = GraphReplays(timeline, tree, launched_at, replayed, reference)
     partners = find_partners(replays)
     op_node = _enter_replays(replays, partners)
     paired = np.bincount(row[partners.reference_op >= 0], minlength=len(launches))
@@ -152,22 +153,20 @@ def _host_nodes(
 def _enter_replays(replays: GraphReplays, partners: Partners) -> Int64s:
     """Each op's node, given that of its launch: replayed ops move to their partner's path, or to
     `(graph replay)` if they have no partner."""
-    tree, node, reference = replays.tree, replays.node, replays.timeline.trace.reference
+    tree, node, of_step = replays.tree, replays.node, replays.reference.of_step
     entered = node.copy()
     paired = np.flatnonzero(partners.reference_op >= 0)
-    if reference is not None and len(paired):
-        pairs, pair = distinct_pairs(node[paired], partners.reference_op[paired])
-        nodes = []
-        of_step = reference.of_step
-        for top, partner in pairs:
-            op = reference.ops[partner]
-            above = reference_path(reference, replays, top) or "" if of_step else ""
-            below = op.path.removeprefix(above).strip("/")
-            parts = below.split("/") if below else []
-            for part in parts if of_step else parts_below(replays.names_around(top), parts):
-                top = tree.child(top, part, operator=part == op.operator)
-            nodes.append(top)
-        entered[paired] = np.array(nodes, dtype=np.int64)[pair]
+    pairs, pair = distinct_pairs(node[paired], partners.reference_op[paired])
+    nodes = []
+    for top, partner in pairs:
+        op = replays.reference.ops[partner]
+        above = reference_path(replays, top) or "" if of_step else ""
+        below = op.path.removeprefix(above).strip("/")
+        parts = below.split("/") if below else []
+        for part in parts if of_step else parts_below(replays.names_around(top), parts):
+            top = tree.child(top, part, operator=part == op.operator)
+        nodes.append(top)
+    entered[paired] = np.array(nodes, dtype=np.int64)[pair]
     lost = np.flatnonzero(replays.replayed & (partners.reference_op < 0) & (node != NO_NODE))
     tops, which = np.unique(node[lost], return_inverse=True)
     unknown = [tree.child(top, GRAPH_REPLAY) for top in tops.tolist()]

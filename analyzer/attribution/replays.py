@@ -52,13 +52,14 @@ class Partners:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GraphReplays:
-    """The ops that graph launches put on a device: `replayed` marks them among all ops. `node` is
-    the range of `tree` around each op's launch."""
+    """The ops that graph launches put on a device, and the `reference` that attributes them:
+    `replayed` marks them among all ops. `node` is the range of `tree` around each op's launch."""
 
     timeline: Timeline
     tree: PathTree
     node: Int64s
     replayed: Bools
+    reference: GraphReference
 
     def names_around(self, node: int) -> list[str]:
         """The names of a range and of those around it, outermost first."""
@@ -67,22 +68,20 @@ class GraphReplays:
 
 def find_partners(replays: GraphReplays) -> Partners:
     """Find the partner of every replayed op; without a reference, none has one."""
-    reference, count = replays.timeline.trace.reference, len(replays.node)
+    count = len(replays.node)
     partners = Partners(np.full(count, -1, dtype=np.int64), np.full(count, NONE, dtype=np.int8))
-    if reference is not None and replays.replayed.any():
-        attribute = _attribute_replays if reference.of_step else _attribute_nodes
-        attribute(replays, reference, partners)
+    if replays.reference.ops and replays.replayed.any():
+        attribute = _attribute_replays if replays.reference.of_step else _attribute_nodes
+        attribute(replays, partners)
     return partners
 
 
-def _attribute_replays(
-    replays: GraphReplays, reference: GraphReference, partners: Partners
-) -> None:
+def _attribute_replays(replays: GraphReplays, partners: Partners) -> None:
     op_step = replays.timeline.steps.op_step
-    names, sequence = _common_names(replays.timeline.trace, reference)
+    names, sequence = _common_names(replays.timeline.trace, replays.reference)
     in_step = np.where(op_step >= 0, replays.node, NO_NODE)
     for top in np.unique(in_step[replays.replayed & (in_step != NO_NODE)]).tolist():
-        below = _reference_below(reference, replays, top)
+        below = _reference_below(replays, top)
         if len(below):
             inside = (in_step != NO_NODE) & replays.tree.within([top])[in_step]
             own = replays.replayed & (in_step == top)
@@ -92,18 +91,18 @@ def _attribute_replays(
     _follow_graph_nodes(replays, partners)
 
 
-def reference_path(reference: GraphReference, replays: GraphReplays, node: int) -> str | None:
+def reference_path(replays: GraphReplays, node: int) -> str | None:
     """The node's path from the reference's step marker down; None outside such a marker."""
-    marker = next((op.path.split("/")[0] for op in reference.ops if op.path), None)
+    marker = next((op.path.split("/")[0] for op in replays.reference.ops if op.path), None)
     names = replays.names_around(node)
     return "/".join(names[names.index(marker) :]) if marker in names else None
 
 
-def _reference_below(reference: GraphReference, replays: GraphReplays, top: int) -> Int64s:
-    prefix = reference_path(reference, replays, top)
+def _reference_below(replays: GraphReplays, top: int) -> Int64s:
+    prefix = reference_path(replays, top)
     if prefix is None:
         return np.zeros(0, dtype=np.int64)
-    inside = [op.path == prefix or op.path.startswith(prefix + "/") for op in reference.ops]
+    inside = [f"{op.path}/".startswith(f"{prefix}/") for op in replays.reference.ops]
     return np.flatnonzero(inside)
 
 
@@ -178,10 +177,11 @@ def _follow_graph_nodes(replays: GraphReplays, partners: Partners) -> None:
             partners.confidence[op_rows] = np.where(at >= 0, EXACT, NONE)
 
 
-def _attribute_nodes(replays: GraphReplays, reference: GraphReference, partners: Partners) -> None:
+def _attribute_nodes(replays: GraphReplays, partners: Partners) -> None:
     """Fill in the partners among the nodes of captured graphs, else those that torch annotated."""
+    reference = replays.reference
     if reference.graphs:
-        launches, matches, _ = match_captured(replays, reference)
+        launches, matches, _ = match_captured(replays)
         for launch, match in zip(launches, matches, strict=True):
             if match is not None:
                 partners.add(launch.ops, match.partner, match.certain)
@@ -194,7 +194,7 @@ def _attribute_nodes(replays: GraphReplays, reference: GraphReference, partners:
 
 
 def match_captured(
-    replays: GraphReplays, reference: GraphReference
+    replays: GraphReplays,
 ) -> tuple[list[GraphLaunch], list[GraphMatch | None], CapturedReplays]:
     """The graph launches of a trace in the order of their calls, the captured graph that each ran,
     and what matched them."""
@@ -210,7 +210,7 @@ def match_captured(
         if (ops.graph_node_id[op_rows] >= 0).all():
             op_rows = op_rows[np.argsort(ops.graph_node_id[op_rows], kind="stable")]
         launches.append(GraphLaunch(op_rows, turn, batches[top]))
-    matcher = CapturedReplays(trace, reference)
+    matcher = CapturedReplays(trace, replays.reference)
     return launches, matcher.find(launches), matcher
 
 
