@@ -3,12 +3,12 @@
 All times are integer nanoseconds on the trace's own clock; add `Trace.base_ns` for the wall clock.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from decodescope.analyzer.schema.graph_reference import GraphReference
 from decodescope.analyzer.schema.kernel_report import LaunchShape
@@ -239,6 +239,15 @@ class Trace:
     call_kernels: CallKernels = field(default_factory=lambda: CallKernels.concatenate(()))
     messages: CollectiveMessages = field(default_factory=lambda: CollectiveMessages.concatenate(()))
     message_table: tuple[CollectiveMessage, ...] = ()
+
+    def by_name(
+        self, name: Int32s, value: Callable[[str], object], dtype: DTypeLike = np.bool_
+    ) -> NDArray[Any]:
+        """`value` of the name in each row of a `name` column, called once for each name."""
+        table = np.zeros(len(self.names), dtype=dtype)
+        for index in np.flatnonzero(np.bincount(name)).tolist():
+            table[index] = value(self.names[index])
+        return table[name]
 
     def device_label(self, device: int) -> int | str:
         """A device in reports: its ordinal, "rank 1 GPU 3" of merged ranks, or "cpu" if leaf

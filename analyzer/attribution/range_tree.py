@@ -249,9 +249,8 @@ def _outermost_operator(trace: Trace, times: HostTimes) -> Int64s:
     """The outermost open operator that is not a wrapper, else the wrapper; -1 for none."""
     operators, at_ns = trace.cpu_ops, times.at_ns
     operator_of_time = np.full(len(at_ns), -1, dtype=np.int64)
-    wraps = np.array([bool(_WRAPPER.match(name)) for name in trace.names], dtype=np.bool_)
-    is_wrapper = wraps[operators.name]
-    for chosen in (is_wrapper, ~is_wrapper):
+    wraps = trace.by_name(operators.name, is_wrapper)
+    for chosen in (wraps, ~wraps):
         for operator_rows, time_rows in threads_at(operators, np.flatnonzero(chosen), times):
             outer = operator_rows[outermost(operators.take(operator_rows))]
             inside = containing(operators.take(outer), at_ns[time_rows])

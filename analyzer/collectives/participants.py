@@ -137,11 +137,10 @@ class _Use:
 
 def _uses(trace: Trace) -> tuple[list[_Use], Int32s]:
     ops = trace.ops
-    used = np.unique(ops.name)
-    communicates = [
-        kernel_meaning(trace.names[name]).communication is not None for name in used.tolist()
-    ]
-    rows = np.flatnonzero(np.isin(ops.name, used[np.array(communicates, dtype=np.bool_)]))
+    communicates = trace.by_name(
+        ops.name, lambda name: kernel_meaning(name).communication is not None
+    )
+    rows = np.flatnonzero(communicates)
     message = messages_of(trace, rows)
     numbers: dict[_Use, int] = {}
     kind = np.full(len(ops), -1, dtype=np.int32)

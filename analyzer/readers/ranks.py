@@ -157,12 +157,8 @@ def _clock_findings(ranks: Sequence[tuple[int, Trace]]) -> list[Finding]:
 
 
 def _collectives(trace: Trace) -> tuple[list[str], Int64s, Int64s]:
-    ops = trace.ops
-    used = np.unique(ops.name)
-    operation_of = {name: _operation(trace.names[name]) for name in used.tolist()}
-    collective = [name for name, operation in operation_of.items() if operation]
-    ops = ops.take(np.isin(ops.name, collective))
-    kinds = [operation_of[name] for name in ops.name.tolist()]
+    ops = trace.ops.take(trace.by_name(trace.ops.name, lambda name: bool(_operation(name))))
+    kinds = [_operation(trace.names[name]) for name in ops.name.tolist()]
     return kinds, ops.start_ns + trace.base_ns, ops.end_ns + trace.base_ns
 
 

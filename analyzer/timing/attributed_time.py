@@ -114,9 +114,7 @@ def _rounded(
 
 def _ranks(trace: Trace, rows: Int64s) -> Int8s:
     kind, name = trace.ops.kind[rows], trace.ops.name[rows]
-    communicates = np.zeros(len(trace.names), dtype=np.bool_)
-    for name_index in np.flatnonzero(np.bincount(name)).tolist():
-        communicates[name_index] = bool(kernel_meaning(trace.names[name_index]).communication)
+    communicates = trace.by_name(name, lambda text: kernel_meaning(text).communication is not None)
     copies = (kind == MEMCPY) | (kind == MEMSET)
     rank = np.where(copies, _COPIES, _KERNELS)
-    return np.where(communicates[name], _COMMUNICATION, rank).astype(np.int8)
+    return np.where(communicates, _COMMUNICATION, rank).astype(np.int8)

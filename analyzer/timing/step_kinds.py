@@ -32,7 +32,7 @@ from decodescope.analyzer.timing.step_annotations import (
     supplemented,
 )
 from decodescope.analyzer.timing.steps import Steps
-from decodescope.analyzer.trace import Bools, Int32s, Int64s, Trace, rows_in
+from decodescope.analyzer.trace import Int64s, Trace, rows_in
 
 MANY_TOKENS = 1_024
 SEVERAL = 3
@@ -122,12 +122,8 @@ def _by_frames_or_work(trace: Trace, steps: Steps) -> tuple[StepAnnotation, ...]
 def _inner_annotations(trace: Trace, marker: Int64s) -> Iterable[tuple[int, list[StepAnnotation]]]:
     """The outermost engine annotations inside each marker that has any, but itself."""
     ranges = trace.ranges
-    names = [
-        name_index
-        for name_index in np.unique(ranges.name).tolist()
-        if ENGINE_MARKER.match(trace.names[name_index])
-    ]
-    candidates = np.setdiff1d(np.flatnonzero(np.isin(ranges.name, names)), marker)
+    annotates = trace.by_name(ranges.name, ENGINE_MARKER.match)
+    candidates = np.setdiff1d(np.flatnonzero(annotates), marker)
     inner_annotations: dict[int, list[StepAnnotation]] = defaultdict(list)
     for rows, steps in threads_at(ranges, candidates, ranges.take(marker).starts):
         step = np.append(steps, -1)[containing(ranges.take(marker[steps]), ranges.start_ns[rows])]
@@ -150,13 +146,15 @@ def _work_kinds(
     """
     ops, count = trace.ops, len(busy_ns)
     in_step = np.flatnonzero(op_step >= 0)
-    is_attention, decoding, writes_cache = _named(trace, ops.name[in_step])
-    attention = in_step[is_attention[ops.name[in_step]]]
+    name = ops.name[in_step]
+    attention = in_step[trace.by_name(name, lambda text: kernel_meaning(text).kind == "attention")]
     step = op_step[attention]
     attentions = np.bincount(step, minlength=count)
-    for_decoding = np.bincount(step[decoding[ops.name[attention]]], minlength=count)
+    decoding = trace.by_name(ops.name[attention], _DECODING.search)
+    for_decoding = np.bincount(step[decoding], minlength=count)
     signature = _signatures(trace, attention, step, count)
-    blocks = _blocks(trace, in_step[writes_cache[ops.name[in_step]]], op_step, count)
+    writes = in_step[trace.by_name(name, _CACHE_WRITE.search)]
+    blocks = _blocks(trace, writes, op_step, count)
     tokens = np.where(blocks > 0, blocks, _rows_of_products(trace, in_step, op_step, count))
 
     decode = (attentions > 0) & ((tokens == 1) | (for_decoding == attentions))
@@ -175,18 +173,6 @@ def _work_kinds(
         for decodes, prefills in zip(decode.tolist(), prefill.tolist(), strict=True)
     ]
     return kinds, [number or None for number in blocks.tolist()]
-
-
-def _named(trace: Trace, names: Int32s) -> Bools:
-    """[3, names of the trace]: whether each one that is among `names` is attention, is made for
-    decoding, and writes the KV cache with a block for each token."""
-    is_named = np.zeros((3, len(trace.names)), dtype=np.bool_)
-    for name in np.unique(names).tolist():
-        text = trace.names[name]
-        is_named[0, name] = kernel_meaning(text).kind == "attention"
-        is_named[1, name] = _DECODING.search(text) is not None
-        is_named[2, name] = _CACHE_WRITE.search(text) is not None
-    return is_named
 
 
 def _signatures(trace: Trace, attention: Int64s, step: Int64s, count: int) -> Int64s:

@@ -138,11 +138,9 @@ def by_devices(devices: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], list
 def step_markers(trace: Trace) -> Int64s:
     """Indices of the outermost ranges that mark steps, in order of start."""
     ranges, outermost = trace.ranges, []
-    present = np.unique(ranges.name).tolist()
     for pattern in MARKERS:
-        names = [name for name in present if pattern.match(trace.names[name])]
         ends_ns: dict[tuple[int, int], int] = {}
-        for row in np.flatnonzero(np.isin(ranges.name, names)).tolist():
+        for row in np.flatnonzero(trace.by_name(ranges.name, pattern.match)).tolist():
             thread = (int(ranges.pid[row]), int(ranges.tid[row]))
             if int(ranges.start_ns[row]) >= ends_ns.get(thread, -(2**62)):
                 outermost.append(row)
