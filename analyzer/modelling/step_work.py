@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from operator import add, attrgetter
-from types import MappingProxyType
 
 from decodescope.analyzer.modelling.matrices import Matrix, head_matrix, layer_weights, norm_size
 from decodescope.analyzer.modelling.shape import LatentAttention, ModelShape, StepShape
@@ -53,20 +52,18 @@ class RoleWork:
 _amounts = attrgetter("weight_bytes", "kv_bytes", "activation_bytes", "flops")
 
 # Where the work of a role is done that has no kernel of its own, the likeliest first.
-_DONE_BY: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "norm": ("qkv", "gate_up", "router", "experts", "head"),
-        "qk_norm": ("rope", "kv_write", "qkv", "attention"),
-        "rope": ("kv_write", "qk_norm", "qkv", "attention"),
-        "kv_write": ("rope", "qk_norm", "qkv", "attention"),
-        "activation": ("gate_up", "experts", "down"),
-        "gate_up": ("experts", "down"),
-        "down": ("experts", "gate_up"),
-        "router": ("experts", "gate_up"),
-        "sampling": ("head",),
-        "copy": ("norm", "qkv"),
-    }
-)
+_DONE_BY: Mapping[str, tuple[str, ...]] = {
+    "norm": ("qkv", "gate_up", "router", "experts", "head"),
+    "qk_norm": ("rope", "kv_write", "qkv", "attention"),
+    "rope": ("kv_write", "qk_norm", "qkv", "attention"),
+    "kv_write": ("rope", "qk_norm", "qkv", "attention"),
+    "activation": ("gate_up", "experts", "down"),
+    "gate_up": ("experts", "down"),
+    "down": ("experts", "gate_up"),
+    "router": ("experts", "gate_up"),
+    "sampling": ("head",),
+    "copy": ("norm", "qkv"),
+}
 
 
 def with_fused_roles(work: Mapping[str, RoleWork], present: Collection[str]) -> dict[str, RoleWork]:

@@ -11,7 +11,6 @@ bitsandbytes), those of compressed-tensors, NVIDIA ModelOpt and AMD Quark.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any, Literal
 
 from decodescope.analyzer.errors import InputError
@@ -68,7 +67,7 @@ _ALL = (
     WeightFormat("mxfp4", 4, scale_bytes=1, block_columns=32, compute="fp4"),
     WeightFormat("nvfp4", 4, scale_bytes=1, block_columns=16, compute="fp4"),
 )
-FORMATS: Mapping[str, WeightFormat] = MappingProxyType({each.name: each for each in _ALL})
+FORMATS: Mapping[str, WeightFormat] = {each.name: each for each in _ALL}
 _OTHER_NAMES = {
     "bf16": ("bfloat16",),
     "fp16": ("float16",),

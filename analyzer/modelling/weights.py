@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
-from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from decodescope.analyzer.errors import InputError
@@ -19,16 +18,14 @@ from decodescope.analyzer.text.plain import plain_line
 
 Part = Literal["attention", "mlp", "experts", "head", "embedding"]
 PARTS: tuple[Part, ...] = get_args(Part)
-PART_OF_ROLE: Mapping[str, Part] = MappingProxyType(
-    {
-        "qkv": "attention",
-        "o": "attention",
-        "gate_up": "mlp",
-        "down": "mlp",
-        "experts": "experts",
-        "head": "head",
-    }
-)
+PART_OF_ROLE: Mapping[str, Part] = {
+    "qkv": "attention",
+    "o": "attention",
+    "gate_up": "mlp",
+    "down": "mlp",
+    "experts": "experts",
+    "head": "head",
+}
 _IN_LAYERS: tuple[Part, ...] = ("attention", "mlp", "experts")
 _KV = "kv"
 _MAX_SHOWN = 40
@@ -36,9 +33,12 @@ _EXPERTS_ONLY = "mxfp4"
 _NUMBER = re.compile(r"\.(\d+)\.")
 _EXCLUDED = ("modules_to_not_convert", "ignore", "ignored_layers", "exclude", "exclude_modules")
 # Elements of the KV cache; scales are one for each layer or head, and are not counted.
-KV_ELEMENT_BYTES: Mapping[str, int] = MappingProxyType(
-    {"bf16": 2, "fp16": 2, "fp32": 4, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "int8": 1}
-)
+KV_ELEMENT_BYTES: Mapping[str, int] = {
+    "bf16": 2,
+    "fp16": 2,
+    "fp32": 4,
+    **dict.fromkeys(("fp8", "fp8_e4m3", "fp8_e5m2", "int8"), 1),
+}
 
 
 @dataclass(frozen=True, slots=True)
