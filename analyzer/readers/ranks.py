@@ -1,7 +1,7 @@
 """Merges the traces of several ranks of one run on one clock."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import TypeVar
@@ -28,6 +28,7 @@ from decodescope.analyzer.trace import (
 _WALL_CLOCK_NS = 10**18
 _ID_SHIFT = 32
 _Events = TypeVar("_Events", GpuOps, HostEvents)
+_Item = TypeVar("_Item", bound=Hashable)
 # Collectives that no rank leaves before every rank has entered.
 _COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
 
@@ -170,16 +171,21 @@ def _operation(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """One rank's trace and what changes in the merged one: its times are `later_ns` later, `names`
-    and `shapes` hold the new number of each name and launch shape (the last of `shapes` is for ops
-    without one), and process and event ids are raised by `place` * 2**32."""
+    """One rank's trace and what changes in the merged one: its times are `later_ns` later, its
+    calls stand behind `calls_before` others, its `devices` have numbers from `first_device` on.
+    `names`, `shapes` and `messages` hold the new number of each name, launch shape and message, and
+    -1 behind the last one for none. Process and event ids are raised by `place` * 2**32."""
 
     rank: int
     trace: Trace
     place: int
     later_ns: int
+    calls_before: int
+    devices: Int64s
+    first_device: int
     names: Int32s
     shapes: Int32s
+    messages: Int64s
 
     def moved(self, events: _Events) -> _Events:
         return replace(
@@ -194,23 +200,37 @@ class _Part:
     def apart(self, ids: Int64s) -> Int64s:
         return np.where((ids > 0) & (ids < 1 << _ID_SHIFT), ids + (self.place << _ID_SHIFT), ids)
 
+    def device(self, device: Int64s) -> Int64s:
+        return self.devices.searchsorted(device) + self.first_device
+
 
 def _merge(ranks: Sequence[tuple[int, Trace]], findings: Sequence[Finding]) -> Trace:
     traces = [trace for _, trace in ranks]
     base_ns = min(trace.base_ns for trace in traces)
-    names = tuple(sorted({name for trace in traces for name in trace.names}))
-    number = {name: index for index, name in enumerate(names)}
+    names = sorted({name for trace in traces for name in trace.names})
+    numbers = {name: number for number, name in enumerate(names)}
     shapes: dict[LaunchShape, int] = {}
-    parts = []
+    messages: dict[CollectiveMessage, int] = {}
+    devices: list[tuple[int, str, int]] = []
+    parts: list[_Part] = []
     for place, (rank, trace) in enumerate(ranks):
-        renamed = np.array([number[name] for name in trace.names], dtype=np.int32)
-        reshaped = np.array([*(shapes.setdefault(s, len(shapes)) for s in trace.shapes), -1])
+        own = np.unique(trace.ops.device)
         parts.append(
-            _Part(rank, trace, place, trace.base_ns - base_ns, renamed, reshaped.astype(np.int32))
+            _Part(
+                rank=rank,
+                trace=trace,
+                place=place,
+                later_ns=trace.base_ns - base_ns,
+                calls_before=sum(len(part.trace.calls) for part in parts),
+                devices=own,
+                first_device=len(devices),
+                names=_numbers(numbers, trace.names).astype(np.int32),
+                shapes=_numbers(shapes, trace.shapes).astype(np.int32),
+                messages=_numbers(messages, trace.message_table),
+            )
         )
+        devices += ((rank, trace.device_names.get(device, ""), device) for device in own.tolist())
     calls, call_order = _hosts(parts, "calls")
-    ops, device_names, device_labels = _ops(parts, call_order)
-    messages, message_table = _messages(parts)
     rank_findings = [
         msgspec.structs.replace(finding, message=f"rank {rank}: {finding.message}")
         for rank, trace in ranks
@@ -229,9 +249,9 @@ def _merge(ranks: Sequence[tuple[int, Trace]], findings: Sequence[Finding]) -> T
             format=formats.pop() if len(formats) == 1 else "kineto",
             events=sum(trace.source.events for trace in traces),
         ),
-        names=names,
-        device_names=device_names,
-        ops=ops,
+        names=tuple(names),
+        device_names={number: name for number, (_, name, _) in enumerate(devices)},
+        ops=_ops(parts, call_order),
         calls=calls,
         cpu_ops=_hosts(parts, "cpu_ops")[0],
         ranges=_hosts(parts, "ranges")[0],
@@ -239,13 +259,20 @@ def _merge(ranks: Sequence[tuple[int, Trace]], findings: Sequence[Finding]) -> T
         capture=None,
         base_ns=base_ns,
         work=work.take(np.argsort(work.external_id, kind="stable")),
-        device_labels=device_labels,
+        device_labels={
+            number: f"rank {rank} GPU {device}" for number, (rank, _, device) in enumerate(devices)
+        },
         shapes=tuple(shapes),
         frames=_hosts(parts, "frames")[0],
         overhead=_hosts(parts, "overhead")[0],
-        messages=messages,
-        message_table=message_table,
+        messages=_messages(parts),
+        message_table=tuple(messages),
     )
+
+
+def _numbers(table: dict[_Item, int], items: Iterable[_Item]) -> Int64s:
+    """The number of each item in the table, which grows with new ones, and -1 behind them."""
+    return np.array([*(table.setdefault(item, len(table)) for item in items), -1])
 
 
 def _hosts(parts: Sequence[_Part], column: str) -> tuple[HostEvents, Int64s]:
@@ -260,54 +287,24 @@ def _hosts(parts: Sequence[_Part], column: str) -> tuple[HostEvents, Int64s]:
     return joined.take(order), order
 
 
-def _ops(
-    parts: Sequence[_Part], call_order: Int64s
-) -> tuple[GpuOps, dict[int, str], dict[int, str]]:
-    """The ops of all parts, with one device for each (rank, device), and the devices' names and
-    labels."""
-    launch_moved = np.argsort(call_order)
-    names: dict[int, str] = {}
-    labels: dict[int, str] = {}
+def _ops(parts: Sequence[_Part], call_order: Int64s) -> GpuOps:
+    new_row = np.append(np.argsort(call_order), -1)
     moved = []
-    calls_before = 0
     for part in parts:
         ops = part.trace.ops
-        devices, index = np.unique(ops.device, return_inverse=True)
-        launch = np.full(len(ops), -1, dtype=np.int64)
-        linked = ops.launch >= 0
-        launch[linked] = launch_moved[ops.launch[linked] + calls_before]
-        moved.append(
-            replace(
-                part.moved(ops),
-                device=index + len(names),
-                launch=launch,
-                shape=part.shapes[ops.shape],
-            )
-        )
-        for device in devices.tolist():
-            labels[len(names)] = f"rank {part.rank} GPU {device}"
-            names[len(names)] = part.trace.device_names.get(device, "")
-        calls_before += len(part.trace.calls)
+        launch = np.where(ops.launch >= 0, ops.launch + part.calls_before, -1)
+        own = replace(part.moved(ops), launch=new_row[launch], shape=part.shapes[ops.shape])
+        moved.append(replace(own, device=part.device(ops.device)))
     joined = GpuOps.concatenate(moved)
     keys = (joined.stream, joined.device, joined.end_ns, joined.start_ns)
-    return joined.take(np.lexsort(keys)), names, labels
+    return joined.take(np.lexsort(keys))
 
 
-def _messages(parts: Sequence[_Part]) -> tuple[CollectiveMessages, tuple[CollectiveMessage, ...]]:
-    table: dict[CollectiveMessage, int] = {}
+def _messages(parts: Sequence[_Part]) -> CollectiveMessages:
     moved = []
-    devices_before = 0
     for part in parts:
-        own, devices = part.trace.messages, np.unique(part.trace.ops.device)
-        numbers = [table.setdefault(text, len(table)) for text in part.trace.message_table]
-        moved.append(
-            CollectiveMessages(
-                start_ns=own.start_ns + part.later_ns,
-                device=devices.searchsorted(own.device) + devices_before,
-                stream=own.stream,
-                message=np.array([*numbers, -1], dtype=np.int64)[own.message],
-            )
-        )
-        devices_before += len(devices)
+        own = part.trace.messages
+        start_ns, device = own.start_ns + part.later_ns, part.device(own.device)
+        moved.append(CollectiveMessages(start_ns, device, own.stream, part.messages[own.message]))
     joined = CollectiveMessages.concatenate(moved)
-    return joined.take(np.lexsort((joined.stream, joined.device, joined.start_ns))), tuple(table)
+    return joined.take(np.lexsort((joined.stream, joined.device, joined.start_ns)))
