@@ -119,16 +119,15 @@ def _range_slices(
     analysis: Analysis, text: EventText, stream: StreamTracks, pid: int
 ) -> Iterator[str]:
     slices, tree = range_slices(analysis, stream.ops), analysis.ranges.tree
-    if slices:
-        inferred = any(tree.inferred[range_slice.node] for range_slice in slices)
+    if len(slices):
+        inferred = any(tree.inferred[node] for node in slices.node.tolist())
         how = "inferred from kernel names" if inferred else "reconstructed"
         yield text.thread(pid, stream.above, f"stream {stream.stream} model ranges ({how})")
-    for range_slice in slices:
-        category = _RANGE_CATEGORIES[tree.inferred[range_slice.node]]
-        name, args = text.quoted(tree.names[range_slice.node]), slice_args(analysis, range_slice)
-        yield text.slice(
-            category, name, pid, stream.above, range_slice.start_ns, range_slice.end_ns, args
-        )
+    columns = (slices.start_ns, slices.end_ns, slices.node, slices.confidence, slices.known_by)
+    for start, end, node, *known in rows_of(columns):
+        category, name = _RANGE_CATEGORIES[tree.inferred[node]], text.quoted(tree.names[node])
+        args = slice_args(analysis, node, *known)
+        yield text.slice(category, name, pid, stream.above, start, end, args)
 
 
 def _op_slices(

@@ -8,7 +8,6 @@ always nest; a range that is cut to nothing has no slice.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import takewhile
 
 import numpy as np
 
@@ -18,76 +17,83 @@ from decodescope.analyzer.chrome.events import rows_of
 from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.structure.step_structure import BY_NAME, KNOWN_BY, NO_LAYER, UNKNOWN_ROLE
-from decodescope.analyzer.trace import Bools, Int64s
+from decodescope.analyzer.trace import Bools, Int64s, Intervals
 
 _NO_GROUP = -1
 
 
-@dataclass(slots=True)
-class RangeSlice:
-    """One range around ops; `confidence` is the worst of its ops' (see `Ranges`), or EXACT for the
-    ranges around the launch itself; `known_by` is how the roles of its ops are known at worst (see
-    `Structure`)."""
+@dataclass(frozen=True, slots=True, eq=False)
+class RangeSlices(Intervals):
+    """Ranges around ops: the `node` of each; `confidence` is the worst of its ops' (see `Ranges`),
+    or EXACT for the ranges around the launch itself; `known_by` is how the roles of its ops are
+    known at worst (see `Structure`)."""
 
-    node: int
-    start_ns: int
-    end_ns: int
-    confidence: int
-    known_by: int
+    node: Int64s
+    confidence: Int64s
+    known_by: Int64s
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """Consecutive ops of one group and one path; `outside` counts the ranges around the launch. A
-    group is a graph launch that was attributed, or what a step launched beside those."""
-
-    group: int
-    chain: tuple[int, ...]
-    outside: int
-    start_ns: int
-    end_ns: int
-    confidence: int
-    known_by: int
-
-
-def range_slices(analysis: Analysis, ops: Int64s) -> list[RangeSlice]:
+def range_slices(analysis: Analysis, ops: Int64s) -> RangeSlices:
     """The slices above those of `ops` (one stream's, by start) that attributed graph launches
-    queued, or whose steps have inferred ranges; outer slices precede the inner ones."""
-    slices: list[RangeSlice] = []
-    open_slices: list[RangeSlice] = []
-    group = None
-    for run in _runs(analysis, ops):
-        kept = 0
-        if run.group == group:
-            pairs = zip(open_slices, run.chain, strict=False)
-            kept = sum(1 for _ in takewhile(lambda pair: pair[0].node == pair[1], pairs))
-        group = run.group
-        for ended in open_slices[kept:]:
-            ended.end_ns = min(ended.end_ns, run.start_ns)
-        del open_slices[kept:]
-        for node in run.chain[kept:]:
-            open_slices.append(RangeSlice(node, run.start_ns, run.start_ns, EXACT, BY_NAME))
-            slices.append(open_slices[-1])
-        for depth, around in enumerate(open_slices):
-            around.end_ns = max(around.end_ns, run.end_ns)
-            if depth >= run.outside:
-                around.confidence = max(around.confidence, run.confidence)
-                around.known_by = max(around.known_by, run.known_by)
-    return [range_slice for range_slice in slices if range_slice.end_ns > range_slice.start_ns]
+    queued, or whose steps have inferred ranges; outer slices precede the inner ones.
+
+    Consecutive ops of one group and path make a run. A group is a graph launch that was attributed,
+    or what a step launched beside those.
+    """
+    trace, ranges, tree = analysis.trace, analysis.ranges, analysis.ranges.tree
+    inferred = np.append(tree.inferred, False).astype(np.bool_)
+    group, attributed = _groups(analysis, ops, inferred[ranges.op_node[ops]])
+    chosen = group != _NO_GROUP
+    ops, group, attributed = ops[chosen], group[chosen], attributed[chosen]
+    own, by_name = ranges.op_node[ops], inferred[ranges.op_node[ops]]
+    known = (ranges.reference_op[ops] >= 0) | by_name
+    launched_at = np.append(ranges.call_node, NO_NODE)[analysis.launches.rows_of_ops(trace)[ops]]
+    around = np.where(attributed, launched_at, _tops(tree)[own])
+    node = np.where(known, own, around)
+    first = _begins(group, node)
+    role_known_by = np.where(by_name, analysis.structure.confidence[ops], BY_NAME)
+    group, node, start_ns = group[first], node[first], trace.ops.start_ns[ops[first]]
+    end_ns = np.maximum.reduceat(trace.ops.end_ns[ops], first)
+    confidence = np.maximum.reduceat(np.where(known, ranges.confidence[ops], EXACT), first)
+    known_by = np.maximum.reduceat(role_known_by, first)
+    nodes, place = np.unique(node, return_inverse=True)
+    chains = [tree.chain(path_node) for path_node in nodes.tolist()]
+    # How many ranges are around the launch.
+    real = np.array([np.count_nonzero(~inferred[chain]) for chain in chains], dtype=np.int64)
+    depth = np.append(tree.depths, -1)
+    outside = np.where(inferred[node], real[place], depth[launched_at[first]] + 1)
+    slices, begin = [], []
+    for level in range(max(map(len, chains), default=0)):
+        of_chain = [chain[level] if level < len(chain) else NO_NODE for chain in chains]
+        at_level = np.array(of_chain)[place]
+        first = _begins(group, at_level)
+        until_ns = np.append(start_ns[first[1:]], np.iinfo(np.int64).max)
+        inside = level >= outside
+        level_slices = RangeSlices(
+            start_ns=start_ns[first],
+            end_ns=np.minimum(np.maximum.reduceat(end_ns, first), until_ns),
+            node=at_level[first],
+            confidence=np.maximum.reduceat(np.where(inside, confidence, EXACT), first),
+            known_by=np.maximum.reduceat(np.where(inside, known_by, BY_NAME), first),
+        )
+        drawn = (level_slices.node != NO_NODE) & (level_slices.length_ns > 0)
+        slices.append(level_slices.take(drawn))
+        begin.append(first[drawn])
+    order = np.argsort(np.concatenate([np.zeros(0, dtype=np.int64), *begin]), kind="stable")
+    return RangeSlices.concatenate(slices).take(order)
 
 
-def slice_args(analysis: Analysis, range_slice: RangeSlice) -> dict[str, object]:
+def slice_args(analysis: Analysis, node: int, confidence: int, known_by: int) -> dict[str, object]:
     """The arguments of a slice; an inferred one also has its source and its role."""
-    tree = analysis.ranges.tree
+    tree, name = analysis.ranges.tree, analysis.ranges.tree.names[node]
     args: dict[str, object] = {
-        "path": analysis.ranges.paths[range_slice.node],
-        "confidence": CONFIDENCES[range_slice.confidence],
+        "path": analysis.ranges.paths[node],
+        "confidence": CONFIDENCES[confidence],
     }
-    if tree.inferred[range_slice.node]:
-        name = tree.names[range_slice.node]
+    if tree.inferred[node]:
         args["inferred from"] = "kernel names"
         if name in ROLES:
-            args |= {"role": name, "role known by": KNOWN_BY[range_slice.known_by]}
+            args |= {"role": name, "role known by": KNOWN_BY[known_by]}
     return args
 
 
@@ -102,36 +108,11 @@ def op_args(analysis: Analysis, ops: Int64s) -> Iterator[dict[str, object]]:
         yield args
 
 
-def _runs(analysis: Analysis, ops: Int64s) -> Iterator[_Run]:
-    trace, ranges = analysis.trace, analysis.ranges
-    inferred = np.append(ranges.tree.inferred, False).astype(np.bool_)
-    group, attributed = _groups(analysis, ops, inferred[ranges.op_node[ops]])
-    chosen = group != _NO_GROUP
-    ops, group, attributed = ops[chosen], group[chosen], attributed[chosen]
-    if not len(ops):
-        return
-    own, by_name = ranges.op_node[ops], inferred[ranges.op_node[ops]]
-    known = (ranges.reference_op[ops] >= 0) | by_name
-    launched_at = np.append(ranges.call_node, NO_NODE)[analysis.launches.rows_of_ops(trace)[ops]]
-    around = np.where(attributed, launched_at, _tops(ranges.tree)[own])
-    node = np.where(known, own, around)
-    changes = (np.diff(group) != 0) | (np.diff(node) != 0)
-    first = np.concatenate(([0], np.flatnonzero(changes) + 1))
-    columns = (
-        *(group[first], node[first], launched_at[first], trace.ops.start_ns[ops[first]]),
-        np.maximum.reduceat(trace.ops.end_ns[ops], first),
-        np.maximum.reduceat(np.where(known, ranges.confidence[ops], EXACT), first),
-        np.maximum.reduceat(np.where(by_name, analysis.structure.confidence[ops], BY_NAME), first),
-    )
-    chains = {
-        path_node: tuple(ranges.tree.chain(path_node)) for path_node in np.unique(node).tolist()
-    }
-    for of, path, launched, start, end, worst, role in rows_of(columns):
-        chain = chains[path]
-        outside = sum(not inferred[node_in_chain] for node_in_chain in chain)
-        if chain and not inferred[chain[-1]]:
-            outside = len(ranges.tree.chain(launched))
-        yield _Run(of, chain, outside, start, end, worst, role)
+def _begins(*keys: Int64s) -> Int64s:
+    """Where stretches of equal keys begin."""
+    begins = np.ones(len(keys[0]), dtype=np.bool_)
+    begins[1:] = np.any([np.diff(key) != 0 for key in keys], axis=0)
+    return np.flatnonzero(begins)
 
 
 def _groups(analysis: Analysis, ops: Int64s, inferred: Bools) -> tuple[Int64s, Bools]:
