@@ -220,15 +220,14 @@ class Recording:
     def rates_at(self, window: RecordedFrame) -> LiveRates | None:
         """The rates that a worker reported last before a window, of its variant; None without
         any."""
-        number = bisect_left(self.offsets, window.offset)
-        first = max(number - _RECENT_RATES, 0)
-        before = (frame.message for frame in islice(self.frames(first), number - first))
         if not isinstance(window.message, TraceReady):
             return None
+        number = bisect_left(self.offsets, window.offset)
+        first = max(number - _RECENT_RATES, 0)
         rates, variant = None, window.message.capture.variant
-        for message in before:
-            if isinstance(message, Stats) and message.variant == variant:
-                rates = message.rates
+        for frame in islice(self.frames(first), number - first):
+            if isinstance(frame.message, Stats) and frame.message.variant == variant:
+                rates = frame.message.rates
         return rates
 
     def last_packed_trace(self) -> bytes:

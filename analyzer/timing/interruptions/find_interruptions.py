@@ -27,7 +27,6 @@ from decodescope.analyzer.timing.interruptions.interruption import Cause, Interr
 from decodescope.analyzer.timing.interruptions.typical import (
     FEW,
     MIN_INTERRUPTION_NS,
-    MOST,
     OUTLIER_FACTOR,
     RARE_SHARE,
     STEP_SHARE,
@@ -204,8 +203,8 @@ def _long_ops(timeline: Timeline, medians: StepMedians) -> Iterator[Interruption
         compared = f"at the same place of {other_steps} other steps"
         yield from _long_op(timeline, int(long[row]), typical_ns, compared)
     few = long[few]
-    for op in few[np.argsort(-length_ns[few], kind="stable")[:MOST]].tolist():
-        yield from _few_ops(timeline, medians, op)
+    for row in longest(length_ns[few], length_ns[few] > 0):
+        yield from _few_ops(timeline, medians, int(few[row]))
 
 
 def _few_ops(timeline: Timeline, medians: StepMedians, op: int) -> Iterator[Interruption]:
