@@ -5,10 +5,10 @@ All times are integer nanoseconds on the trace's own clock; add `Trace.base_ns` 
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from decodescope.analyzer.schema.graph_reference import GraphReference
 from decodescope.analyzer.schema.kernel_report import LaunchShape
@@ -240,14 +240,13 @@ class Trace:
     messages: CollectiveMessages = field(default_factory=lambda: CollectiveMessages.concatenate(()))
     message_table: tuple[CollectiveMessage, ...] = ()
 
-    def by_name(
-        self, name: Int32s, value: Callable[[str], object], dtype: DTypeLike = np.bool_
-    ) -> NDArray[Any]:
-        """`value` of the name in each row of a `name` column, called once for each name."""
-        table = np.zeros(len(self.names), dtype=dtype)
+    def by_name(self, name: Int32s, holds: Callable[[str], object]) -> Bools:
+        """Whether `holds` is true of the name in each row of a `name` column; called once for each
+        name."""
+        table = np.zeros(len(self.names), dtype=np.bool_)
         for index in np.flatnonzero(np.bincount(name)).tolist():
-            table[index] = value(self.names[index])
-        return table[name]
+            table[index] = bool(holds(self.names[index]))
+        return np.asarray(table[name])
 
     def device_label(self, device: int) -> int | str:
         """A device in reports: its ordinal, "rank 1 GPU 3" of merged ranks, or "cpu" if leaf

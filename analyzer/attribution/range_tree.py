@@ -249,7 +249,7 @@ def _outermost_operator(trace: Trace, times: HostTimes) -> Int64s:
     """The outermost open operator that is not a wrapper, else the wrapper; -1 for none."""
     operators, at_ns = trace.cpu_ops, times.at_ns
     operator_of_time = np.full(len(at_ns), -1, dtype=np.int64)
-    wraps = trace.by_name(operators.name, is_wrapper)
+    wraps = trace.by_name(operators.name, _WRAPPER.match)
     for chosen in (wraps, ~wraps):
         for operator_rows, time_rows in threads_at(operators, np.flatnonzero(chosen), times):
             outer = operator_rows[outermost(operators.take(operator_rows))]

@@ -153,13 +153,13 @@ def _host_nodes(
 def _enter_replays(replays: GraphReplays, partners: Partners) -> Int64s:
     """Each op's node, given that of its launch: replayed ops move to their partner's path, or to
     `(graph replay)` if they have no partner."""
-    tree, node, of_step = replays.tree, replays.node, replays.reference.of_step
+    tree, node = replays.tree, replays.node
     entered = node.copy()
     paired = np.flatnonzero(partners.reference_op >= 0)
     pairs, pair = distinct_pairs(node[paired], partners.reference_op[paired])
     nodes = []
     for top, partner in pairs:
-        op = replays.reference.ops[partner]
+        op, of_step = replays.reference.ops[partner], replays.reference.of_step
         above = reference_path(replays, top) or "" if of_step else ""
         below = op.path.removeprefix(above).strip("/")
         parts = below.split("/") if below else []

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from decodescope.analyzer.names.rules import kernel_meaning
+from decodescope.analyzer.names.rules import communicates, kernel_meaning
 from decodescope.analyzer.timing.steps import Steps
 from decodescope.analyzer.trace import (
     CollectiveMessage,
@@ -137,10 +137,7 @@ class _Use:
 
 def _uses(trace: Trace) -> tuple[list[_Use], Int32s]:
     ops = trace.ops
-    communicates = trace.by_name(
-        ops.name, lambda name: kernel_meaning(name).communication is not None
-    )
-    rows = np.flatnonzero(communicates)
+    rows = np.flatnonzero(trace.by_name(ops.name, communicates))
     message = messages_of(trace, rows)
     numbers: dict[_Use, int] = {}
     kind = np.full(len(ops), -1, dtype=np.int32)

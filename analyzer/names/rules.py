@@ -158,6 +158,11 @@ def kernel_meaning(name: str) -> NameMeaning:
     return bundled_rules().meaning(name)
 
 
+def communicates(name: str) -> bool:
+    """Whether a kernel of this name communicates, by the bundled rules."""
+    return kernel_meaning(name).communication is not None
+
+
 @cache
 def bundled_rules() -> NameRules:
     """The rules of `roles.toml`."""

@@ -158,7 +158,7 @@ def _clock_findings(ranks: Sequence[tuple[int, Trace]]) -> list[Finding]:
 
 
 def _collectives(trace: Trace) -> tuple[list[str], Int64s, Int64s]:
-    ops = trace.ops.take(trace.by_name(trace.ops.name, lambda name: bool(_operation(name))))
+    ops = trace.ops.take(trace.by_name(trace.ops.name, _operation))
     kinds = [_operation(trace.names[name]) for name in ops.name.tolist()]
     return kinds, ops.start_ns + trace.base_ns, ops.end_ns + trace.base_ns
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from decodescope.analyzer.names.rules import kernel_meaning
+from decodescope.analyzer.names.rules import communicates
 from decodescope.analyzer.timing.intervals import Union, uncovered_ns, union
 from decodescope.analyzer.trace import MEMCPY, MEMSET, Int8s, Int64s, Intervals, Trace, grouped
 
@@ -114,7 +114,7 @@ def _rounded(
 
 def _ranks(trace: Trace, rows: Int64s) -> Int8s:
     kind, name = trace.ops.kind[rows], trace.ops.name[rows]
-    communicates = trace.by_name(name, lambda text: kernel_meaning(text).communication is not None)
+    is_communication = trace.by_name(name, communicates)
     copies = (kind == MEMCPY) | (kind == MEMSET)
     rank = np.where(copies, _COPIES, _KERNELS)
-    return np.where(communicates, _COMMUNICATION, rank).astype(np.int8)
+    return np.where(is_communication, _COMMUNICATION, rank).astype(np.int8)

@@ -91,16 +91,17 @@ def lost_launches(trace: Trace, launches: LaunchCalls) -> tuple[Int64s, int]:
 
 def first_matches(trace: Trace, events: HostEvents, patterns: Sequence[re.Pattern[str]]) -> Int8s:
     """For each event, the index of the first pattern that is found in its name, -1 for none."""
-
-    def first_match(name: str) -> int:
-        return next((i for i, pattern in enumerate(patterns) if pattern.search(name)), -1)
-
-    return trace.by_name(events.name, first_match, np.int8)
+    used = np.bincount(events.name, minlength=len(trace.names))
+    matches = np.full(len(used), -1, dtype=np.int8)
+    for name in np.flatnonzero(used).tolist():
+        found_in = (i for i, pattern in enumerate(patterns) if pattern.search(trace.names[name]))
+        matches[name] = next(found_in, -1)
+    return np.asarray(matches[events.name], dtype=np.int8)
 
 
 def calls_named(trace: Trace, pattern: re.Pattern[str]) -> Bools:
     """For each host call, whether `pattern` is found in its name."""
-    return np.asarray(first_matches(trace, trace.calls, (pattern,)) == 0)
+    return trace.by_name(trace.calls.name, pattern.search)
 
 
 def graph_launch_calls(trace: Trace) -> Bools:
