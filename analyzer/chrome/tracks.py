@@ -26,21 +26,55 @@ def first_fit(start_ns: Int64s, end_ns: Int64s, *, may_nest: bool) -> Int64s:
         return track
     stacks: list[list[int]] = [[]]  # the ends of the open slices of each track
     open_slices: list[tuple[int, int]] = []  # end and track of each, as a heap
-    # The latest end that each track has room for; one that was not used yet has room for any.
-    room_until = np.full(len(track), _ANY_END)
+    room = _Room()
     for index, (start, end) in enumerate(zip(start_ns.tolist(), end_ns.tolist(), strict=True)):
         while open_slices and open_slices[0][0] <= start:
             changed = heappop(open_slices)[1]
             stacks[changed].pop()
-            room_until[changed] = stacks[changed][-1] if stacks[changed] else _ANY_END
-        free_track = int((room_until[: len(stacks) + 1] >= end).argmax())
+            room.set(changed, stacks[changed][-1] if stacks[changed] else _ANY_END)
+        free_track = room.first(end)
         if free_track == len(stacks):
             stacks.append([])
         stacks[free_track].append(end)
         heappush(open_slices, (end, free_track))
-        room_until[free_track] = end if may_nest else _NO_END
+        room.set(free_track, end if may_nest else _NO_END)
         track[index] = free_track
     return track
+
+
+class _Room:
+    """The latest end that each track has room for, as a binary tree of maxima; a track that was not
+    set yet has room for any."""
+
+    def __init__(self) -> None:
+        self._maxima = [_ANY_END, _ANY_END]
+
+    def set(self, track: int, end: int) -> None:
+        while 2 * track >= len(self._maxima):
+            self._double()
+        node = len(self._maxima) // 2 + track
+        self._maxima[node] = end
+        while node > 1:
+            node //= 2
+            self._maxima[node] = max(self._maxima[2 * node : 2 * node + 2])
+
+    def first(self, end: int) -> int:
+        """The first track with room for `end`."""
+        tracks, node = len(self._maxima) // 2, 1
+        if self._maxima[node] < end:
+            return tracks
+        while node < tracks:
+            node *= 2
+            node += self._maxima[node] < end
+        return node - tracks
+
+    def _double(self) -> None:
+        tracks = len(self._maxima) // 2
+        leaves = self._maxima[tracks:] + [_ANY_END] * tracks
+        self._maxima = [_ANY_END] * (4 * tracks)
+        self._maxima[2 * tracks :] = leaves
+        for node in range(2 * tracks - 1, 0, -1):
+            self._maxima[node] = max(self._maxima[2 * node : 2 * node + 2])
 
 
 def as_drawn(events: HostEvents) -> HostEvents:
