@@ -6,7 +6,8 @@ The bound of a step is the one cause that decides, and the figures that show it.
 - host, communication, copies, kernels: the group that has most of the time over the limit. Idle
   time between kernels (inside a graph, at the kernel floor, waiting for another stream) counts with
   the kernels, and idle time before ops whose launch call is unknown with the host.
-- unknown: the trace has no GPU op, or the kernels of most launches are missing from it.
+- unknown: the trace has no GPU op; or the host would decide, and the kernels of most launches are
+  missing, so that the device may have been busy.
 
 Without a limit, the group with most time decides. In a capture of ours, the step is judged without
 the profiler's cost. The queue depth is evidence, not a condition.

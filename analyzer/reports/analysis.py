@@ -25,7 +25,7 @@ from decodescope.analyzer.reports.device_report import (
     largest_gaps,
 )
 from decodescope.analyzer.reports.gap_list import REPORTED_GROUPS, grouped_gaps
-from decodescope.analyzer.reports.health import LOST_KERNELS, health, why_no_answer
+from decodescope.analyzer.reports.health import health, why_no_answer, with_lost_kernels
 from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, launch_report
 from decodescope.analyzer.reports.main_steps import (
     MainSteps,
@@ -289,11 +289,10 @@ def _by_model(
 
 def _with_reservations(answer: Answer, trace_health: Health) -> Answer:
     """The answer, after the reason why the trace does not show the time of decode steps."""
+    answer = with_lost_kernels(answer, trace_health)
     because, advice = why_no_answer(trace_health)
     if not because:
         return answer
-    if any(finding.code == LOST_KERNELS for finding in trace_health.findings):
-        return msgspec.structs.replace(answer, bound="unknown", because=because, next=advice)
     return msgspec.structs.replace(answer, because=(*because, *answer.because), next=advice)
 
 

@@ -4,9 +4,11 @@ steps."""
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+import msgspec
 import numpy as np
 
 from decodescope.analyzer.attribution.range_tree import MAX_PATH, MAX_PATHS
+from decodescope.analyzer.schema.answer import Answer
 from decodescope.analyzer.schema.report import Finding, Health, HealthStatus
 from decodescope.analyzer.schema.step_report import InterruptionReport
 from decodescope.analyzer.text.formatting import count, counted, duration
@@ -138,8 +140,7 @@ def _findings(timeline: Timeline, profiler_ratio: float | None, unlinked: int) -
     if 2 * (len(lost) + graph_count - with_ops) > made + graph_count:
         yield Finding(
             LOST_KERNELS,
-            "the kernels of most launches are missing: idle time may be theirs, and the bound is "
-            "not known",
+            "the kernels of most launches are missing: idle time may be theirs",
         )
     if profiler_ratio is not None and profiler_ratio > DISTORTED:
         yield Finding(
@@ -212,13 +213,24 @@ def why_no_answer(health: Health) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if "no_gpu_activity" in codes:
         reason = "no GPU activity in this trace"
         return (reason,), ("record the GPU's activity (see the trace health)",)
-    if LOST_KERNELS in codes:
-        reason = "the kernels of most launches are not in this trace: the device may have been busy"
-        return (reason,), ("record the window again (see the trace health)",)
     if "graph_capture" in codes:
         reason = "a graph capture does not show how fast its replays are"
         return (reason,), ("profile its replays, after the capture",)
     return (), ()
+
+
+def with_lost_kernels(answer: Answer, health: Health) -> Answer:
+    """The answer, without a bound where lost kernels may fill the time that the host seems to
+    take."""
+    lost = any(finding.code == LOST_KERNELS for finding in health.findings)
+    if not lost or answer.bound != "host":
+        return answer
+    return msgspec.structs.replace(
+        answer,
+        bound="unknown",
+        because=("the kernels of most launches are missing: the device may have been busy",),
+        next=("record the window again (see the trace health)",),
+    )
 
 
 def _capture(trace: Trace, captures: GraphCaptures) -> str | None:

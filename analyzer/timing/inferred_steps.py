@@ -241,8 +241,10 @@ def _cut(thread: _Thread, anchors: Int64s, run: Run, two: Int64s, inside: Bools)
     second = two[run.period : 2 * run.period] - two[0]
     longest_ns, cut = 0.0, _Cut(0, 0, int(typical[0]))
     for before in range(min(int(typical.max()), _MOST_CALLS_BEFORE) + 1):
-        there = (between >= before) & (typical >= before) & ~inside[second - before]
-        idle_ns = np.median(np.where(there, thread.idle_ns[at - before], 0), axis=0)
+        # The two cycles may have fewer calls before an anchor than is typical.
+        in_layers = inside[np.maximum(second - before, 0)]
+        there = (between >= before) & (typical >= before) & ~in_layers
+        idle_ns = np.median(np.where(there, thread.idle_ns[np.maximum(at - before, 0)], 0), axis=0)
         shift = int(idle_ns.argmax())
         if idle_ns[shift] > longest_ns:
             longest_ns = float(idle_ns[shift])

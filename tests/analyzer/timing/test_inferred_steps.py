@@ -88,6 +88,13 @@ def test_calls_around_a_graph_belong_to_the_step_cut_at_the_longest_wait() -> No
     assert analysis.report.steps[0].host_ns == 45
 
 
+def test_the_shortest_cycles_may_have_fewer_calls_than_is_typical() -> None:
+    inputs = ("copy_in",) * 6
+    launches = (plain(*inputs, wait=500) + graph(*STEP)) * 5 + graph(*STEP) * 3
+    expected = [[*inputs, *STEP]] * 5 + [[*STEP]] * 3
+    assert step_names(analysis_of(launches)) == expected
+
+
 def test_without_a_wait_steps_begin_with_the_graph_launch() -> None:
     launches = plain("prefill") + (graph(*STEP) + plain("sample")) * 4
     analysis = analyze(trace_of(*events_of(launches, gaps_ns=(0,))))
