@@ -6,7 +6,7 @@ modules and annotations that were open at its call, and below them the operator.
 """
 
 import re
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -162,7 +162,9 @@ def _add(
     ops: list[ReferenceOp],
     graphs: list[CapturedGraph],
 ) -> None:
-    paths = _paths(trace, [node for graph in group for node in graph.nodes])
+    tree, places = _tree(trace, [node for graph in group for node in graph.nodes])
+    paths = (*tree.paths(), "")
+    place = iter(places)
     label, batch = _label(trace, group[0])
     cut = any(finding.code in _CUT for finding in trace.findings)
     for graph in group:
@@ -182,7 +184,7 @@ def _add(
             ReferenceOp(
                 stream=0,
                 name=node.name if named or node.name in (MEMCPY_NODE, MEMSET_NODE) else "",
-                path=next(paths),
+                path=paths[next(place)],
                 bytes=moved,
                 flops=flops,
                 operator=_operator_name(trace, node.operator),
@@ -204,29 +206,36 @@ def _work(trace: Trace, nodes: Sequence[_Node]) -> Iterator[tuple[int | None, in
         yield int(trace.work.bytes[row]), int(trace.work.flops[row])
 
 
-def _paths(trace: Trace, nodes: Sequence[_Node]) -> Iterator[str]:
-    """The path of each node of one group."""
+def _tree(trace: Trace, nodes: Sequence[_Node]) -> tuple[PathTree, list[int]]:
+    """The paths of one group's nodes as a tree, and each node's number in it."""
     rows = {row for node in nodes for row in node.ranges}
     parts = {row: part for row in rows if (part := _part(_name(trace, row))) is not None}
-    shown = [tuple(row for row in node.ranges if row in parts) for node in nodes]
-    # The ranges of one name directly below the same ones, in order.
-    alike: dict[tuple[tuple[int, ...], str], dict[int, int]] = defaultdict(dict)
-    for around in shown:
-        for depth, row in enumerate(around):
-            instances = alike[around[:depth], parts[row]]
-            instances.setdefault(row, len(instances))
-    tree, places = PathTree(), []
-    for node, around in zip(nodes, shown, strict=True):
-        place = NO_NODE
-        for depth, row in enumerate(around):
-            name, instances = parts[row], alike[around[:depth], parts[row]]
-            name = f"{name}[{instances[row]}]" if len(instances) > 1 else name
-            place = tree.child(place, name)
-        if (operator := _operator_name(trace, node.operator)) is not None:
-            place = tree.child(place, operator, operator=True)
-        places.append(place)
-    paths = (*tree.paths(), "")
-    yield from (paths[place] for place in places)
+    instances: dict[tuple[int, int], int] = {}
+    alike: Counter[tuple[int, str]] = Counter()
+    place: list[int] = []
+    innermost = []
+    for node in nodes:
+        at = NO_NODE
+        for row in node.ranges:
+            if row not in parts:
+                continue
+            if (at, row) not in instances:
+                instances[at, row] = len(place)
+                place.append(alike[at, parts[row]])
+                alike[at, parts[row]] += 1
+            at = instances[at, row]
+        innermost.append(at)
+    tree, numbers = PathTree(), {NO_NODE: NO_NODE}
+    for (parent, row), instance in instances.items():
+        name = parts[row]
+        if alike[parent, name] > 1:
+            name = f"{name}[{place[instance]}]"
+        numbers[instance] = tree.child(numbers[parent], name)
+    nodes_of = []
+    for node, at in zip(nodes, innermost, strict=True):
+        operator, top = _operator_name(trace, node.operator), numbers[at]
+        nodes_of.append(top if operator is None else tree.child(top, operator, operator=True))
+    return tree, nodes_of
 
 
 def _label(trace: Trace, graph: _Graph) -> tuple[str, int | None]:
