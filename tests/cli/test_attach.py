@@ -117,8 +117,8 @@ def test_all_leaves_out_a_process_that_does_not_ask(
         process(socket_folder, trace_folder, "silent") as forked,
     ):
         # All processes of this user are those of other tests too.
-        found = processes.job_processes([asking.pid, forked.pid])
-        monkeypatch.setattr(processes, "all_processes", lambda: found)
+        job = processes.job_processes([asking.pid, forked.pid])
+        monkeypatch.setattr(processes, "all_processes", lambda: job)
         done = decodescope("attach", "--all", "--out", str(tmp_path), "--json")
     assert done.code == 0, done.err
     report = msgspec.json.decode(done.out, type=Report)

@@ -70,7 +70,8 @@ def needs_torch(arguments: Sequence[str]) -> bool:
     words = [word for word in arguments if word != "-u"]
     if words[:1] != ["-m"] or len(words) < 2:
         return False
-    return words[1] in _WORKERS or "".join(words[2:3]) in _COMMANDS.get(words[1], ())
+    command = words[2] if len(words) > 2 else ""
+    return words[1] in _WORKERS or command in _COMMANDS.get(words[1], ())
 
 
 class ForkServer:

@@ -65,8 +65,8 @@ def at(time_s: float, **metrics: float) -> ServerMetrics:
 
 def test_rates_are_the_planted_ones() -> None:
     before = at(10.0, generated_tokens=1000.0, prompt_tokens=50.0)
-    found = figures(before, at(12.5, generated_tokens=3500.0, prompt_tokens=300.0))
-    assert found == ServerFigures(elapsed_s=2.5, generated_per_s=1000.0, prompt_per_s=100.0)
+    between = figures(before, at(12.5, generated_tokens=3500.0, prompt_tokens=300.0))
+    assert between == ServerFigures(elapsed_s=2.5, generated_per_s=1000.0, prompt_per_s=100.0)
 
 
 @given(
@@ -82,9 +82,9 @@ def test_latencies_are_those_of_the_time_between(old: list[int], new: list[int])
 
     before = ServerMetrics(0.0, inter_token_latency=total(old))
     both = [one + other for one, other in zip(old, new, strict=True)]
-    found = figures(before, ServerMetrics(1.0, inter_token_latency=total(both)))
-    assert found.inter_token_p50_s == pytest.approx(histogram_quantile(0.5, total(new)))
-    assert found.inter_token_p99_s == pytest.approx(histogram_quantile(0.99, total(new)))
+    between = figures(before, ServerMetrics(1.0, inter_token_latency=total(both)))
+    assert between.inter_token_p50_s == pytest.approx(histogram_quantile(0.5, total(new)))
+    assert between.inter_token_p99_s == pytest.approx(histogram_quantile(0.99, total(new)))
 
 
 @pytest.mark.parametrize("name", ["generated_tokens", "prompt_tokens", "iterations"])
@@ -114,8 +114,8 @@ def test_what_the_server_does_not_say_is_none() -> None:
 def test_buckets_read_while_they_are_written_give_no_impossible_quantile() -> None:
     before = ServerMetrics(0.0, inter_token_latency=Histogram(BOUNDS, (0.0,) * 5))
     torn = Histogram(BOUNDS, (5.0, 4.0, 6.0, 5.0, 6.0))
-    found = figures(before, ServerMetrics(1.0, inter_token_latency=torn))
-    assert found.inter_token_p50_s == pytest.approx(0.006)
-    assert found.inter_token_p99_s == pytest.approx(0.025 + 0.025 * 0.94)
+    between = figures(before, ServerMetrics(1.0, inter_token_latency=torn))
+    assert between.inter_token_p50_s == pytest.approx(0.006)
+    assert between.inter_token_p99_s == pytest.approx(0.025 + 0.025 * 0.94)
     other = ServerMetrics(1.0, inter_token_latency=Histogram((1.0, math.inf), (1.0, 1.0)))
     assert figures(before, other).inter_token_p50_s is None

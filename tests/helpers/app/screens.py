@@ -170,7 +170,7 @@ def _letters_of(run: str) -> str:
 
 
 def differences(now: str, before: str) -> Iterator[str]:
-    """What differs, row by row, with the size and the look."""
+    """The differing rows, each with the size and the look."""
     new, old = read(now), read(before)
     for size in sorted({*new, *old}):
         for look in {**new.get(size, {}), **old.get(size, {})}:
