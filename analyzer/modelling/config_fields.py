@@ -13,6 +13,7 @@ import msgspec
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.modelling.shape import LayerKind, QkNorm
+from decodescope.analyzer.text.numbers import is_integer
 
 _LARGEST = 1 << 31
 _MAX_SHOWN = 60
@@ -63,7 +64,7 @@ class Fields:
         value = self.get(*names)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value < _LARGEST:
+        if not is_integer(value) or not least <= value < _LARGEST:
             wanted = f"an integer from {least} to 2^31"
             raise self.error(f"{self.named(*names)} is {shown(value)}, not {wanted}")
         return value
@@ -202,7 +203,7 @@ def _every(number: int, between: LayerKind, layers: int) -> tuple[LayerKind, ...
 def _indices(fields: Fields, name: str, layers: int) -> frozenset[int]:
     indices = fields.sequence(name) or ()
     for index in indices:
-        if not isinstance(index, int) or not 0 <= index < layers:
+        if not is_integer(index) or not 0 <= index < layers:
             raise fields.error(f"{name} has {shown(index)}, but num_hidden_layers is {layers}")
     return frozenset(indices)
 

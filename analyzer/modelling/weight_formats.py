@@ -16,6 +16,7 @@ from typing import Any, Literal
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.modelling.config_fields import shown
 from decodescope.analyzer.modelling.shape import ModelShape
+from decodescope.analyzer.text.numbers import is_integer
 from decodescope.analyzer.text.plain import plain_line
 
 Compute = Literal["bf16", "fp16", "fp32", "fp8", "fp4"]
@@ -151,7 +152,7 @@ def _grouped4(config: _Config) -> WeightFormat | None:
 
 
 def _integers(bits: Any, group: Any, zero_bits: Any) -> WeightFormat | None:
-    if not _is_size(bits) or bits not in (2, 3, 4, 8) or not isinstance(group, int):
+    if not _is_size(bits) or bits not in (2, 3, 4, 8) or not is_integer(group):
         return None
     name = f"int{bits}" if group < 1 else f"int{bits}-g{group}"
     return WeightFormat(name, bits, 2, block_columns=max(group, 0), zero_bits=zero_bits)
@@ -219,7 +220,7 @@ def _quark(config: _Config) -> WeightFormat | None:
 
 
 def _is_size(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+    return is_integer(value) and value > 0
 
 
 _READERS: Mapping[str, Callable[[_Config], WeightFormat | None]] = {

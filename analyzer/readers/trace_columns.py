@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from decodescope.analyzer.readers.growing_columns import Growing
 from decodescope.analyzer.schema.kernel_report import LaunchShape
 from decodescope.analyzer.schema.report import Finding
+from decodescope.analyzer.text.numbers import is_integer
 from decodescope.analyzer.trace import GpuOps, HostEvents, Int32s, Int64s, Intervals, row_numbers
 
 UNNAMED = "(unnamed)"
@@ -29,7 +30,7 @@ def usable_base(base_ns: object, findings: list[Finding]) -> int:
     """The wall clock at a file's time 0, as the file says it; 0 and a finding if it is no time."""
     if base_ns is None:
         return 0
-    if isinstance(base_ns, int) and abs(base_ns) < LIMIT_NS:
+    if is_integer(base_ns) and abs(base_ns) < LIMIT_NS:
         return base_ns
     message = "the wall clock of the file's time 0 is no usable time and ignored"
     findings.append(Finding("bad_base_time", message))

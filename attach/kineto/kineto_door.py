@@ -10,6 +10,7 @@ from pathlib import Path
 from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
 from decodescope.analyzer.io.work_folders import WorkFolder
 from decodescope.analyzer.schema.report import ObserverReport
+from decodescope.analyzer.text.numbers import whole_number
 from decodescope.attach.door import CapturedWindow, Door, WindowPlan
 from decodescope.attach.kineto.config_source import (
     DYNOLOG_PORT,
@@ -196,7 +197,7 @@ def _common(processes: Sequence[Process], variable: str) -> str | None:
 def _job(process: Process) -> int:
     """The job as libkineto names it to dynolog."""
     text = process.environment.get(_JOB_VARIABLE, "")
-    return int(text) if text.isascii() and text.isdigit() else 0
+    return whole_number(text) or 0
 
 
 def _title(processes: Sequence[Process]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from decodescope.analyzer.errors import InputError, MissingRequirement
+from decodescope.analyzer.text.numbers import whole_number
 
 PROC = Path("/proc")
 _LIBTORCH = re.compile(rb"/libtorch(?:_cpu|_python)?\.so")
@@ -39,7 +40,7 @@ class Process:
     def rank(self) -> int | None:
         """The rank that a launcher such as torchrun gave this process."""
         text = self.environment.get("RANK") or self.environment.get("LOCAL_RANK") or ""
-        return int(text) if text.isascii() and text.isdigit() else None
+        return whole_number(text)
 
     @property
     def title(self) -> str:

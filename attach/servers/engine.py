@@ -8,6 +8,7 @@ from msgspec import Struct
 from decodescope.analyzer.errors import InputError, MissingRequirement
 from decodescope.analyzer.modelling.config import read_model_config
 from decodescope.analyzer.text.formatting import shorten
+from decodescope.analyzer.text.numbers import is_integer
 from decodescope.attach.servers.client import Answer, ServerClient
 from decodescope.attach.servers.engines import ENGINES, Engine
 from decodescope.attach.servers.metrics import engine_of, is_prometheus
@@ -151,7 +152,7 @@ def _text(values: dict[str, Any], name: str) -> str | None:
 
 def _count(values: dict[str, Any], name: str) -> int:
     value = values.get(name)
-    return value if isinstance(value, int) and 0 < value <= 4096 else 1
+    return value if is_integer(value) and 0 < value <= 4096 else 1
 
 
 def _model(client: ServerClient, names: list[str | None]) -> str | None:

@@ -27,6 +27,7 @@ from torch import nn
 
 from decodescope.analyzer.errors import MissingRequirement, ModelError, first_line
 from decodescope.analyzer.text.formatting import bytes_size
+from decodescope.analyzer.text.numbers import is_integer
 from decodescope.variants.machine.memory import free_gpu_bytes, free_host_bytes
 from decodescope.variants.model.quantized_weights import (
     QuantizedEmbedding,
@@ -189,5 +190,5 @@ def _activation_bytes(model: Any, workload: DecodeWorkload) -> int:
     widths = 2 * int(decoder.hidden_size)
     if not any(hasattr(decoder, name) for name in _EXPERTS):
         intermediate = getattr(decoder, "intermediate_size", None)
-        widths += 2 * intermediate if isinstance(intermediate, int) else 0
+        widths += 2 * intermediate if is_integer(intermediate) else 0
     return workload.batch * (logits + widths * size * workload.context)

@@ -17,6 +17,7 @@ from importlib.resources import files
 import numpy as np
 
 from decodescope.analyzer.readers.trace_columns import gpu_ops
+from decodescope.analyzer.text.numbers import is_integer
 from decodescope.analyzer.trace import CPU_DEVICE, CPU_OPERATOR, GpuOps, HostEvents, Int64s, grouped
 
 # (GFXIP major, minor, compute units, GiB of memory) of each device.
@@ -42,7 +43,7 @@ def name_by_properties(properties: Mapping[str, object]) -> str:
     """The device that has the `computeMajor`, `computeMinor`, `numSms` and `totalGlobalMem` of an
     entry of `deviceProperties`; "" if none has, or if its warps are not those of AMD."""
     memory = properties.get("totalGlobalMem")
-    if properties.get("warpSize") != 64 or not isinstance(memory, int):
+    if properties.get("warpSize") != 64 or not is_integer(memory):
         return ""
     figures = [properties.get(key) for key in ("computeMajor", "computeMinor", "numSms")]
     for (*known, gibibytes), name in _DEVICES.items():

@@ -26,6 +26,7 @@ from decodescope.analyzer.readers.trace_columns import (
 )
 from decodescope.analyzer.schema.graph_reference import CAPTURE_KEY, REFERENCE_KEY, GraphReference
 from decodescope.analyzer.schema.report import CaptureInfo, Finding, Source
+from decodescope.analyzer.text.numbers import is_integer
 from decodescope.analyzer.timing.steps import step_markers
 from decodescope.analyzer.trace import CPU_DEVICE, KERNEL, GpuOps, HostEvents, Trace
 
@@ -194,7 +195,7 @@ def _device_names(
     names: dict[int, str] = {}
     properties = metadata.get("deviceProperties")
     for entry in properties if isinstance(properties, list) else []:
-        if isinstance(entry, dict) and isinstance(entry.get("id"), int):
+        if isinstance(entry, dict) and is_integer(entry.get("id")):
             names[entry["id"]] = str(entry.get("name") or name_by_properties(entry))
     if len(set(names.values())) == 1:
         (name,) = set(names.values())
@@ -207,7 +208,7 @@ def _device_names(
 def _rank(metadata: dict[str, object]) -> int | None:
     distributed = metadata.get("distributedInfo")
     rank = distributed.get("rank") if isinstance(distributed, dict) else None
-    return rank if isinstance(rank, int) and 0 <= rank < _MAX_RANKS else None
+    return rank if is_integer(rank) and 0 <= rank < _MAX_RANKS else None
 
 
 def _without_copied_ids(growing: Growing[GpuOps]) -> Growing[GpuOps]:

@@ -11,6 +11,7 @@ import rich_click as click
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.io.output_paths import check_writable, check_writable_in, make_folder
+from decodescope.analyzer.text.numbers import whole_number
 from decodescope.cli.analyze import analyzed, print_report
 from decodescope.cli.app import AppOptions, app_options, show_app
 from decodescope.cli.ending import current_ending
@@ -195,8 +196,9 @@ def _token(file: Path | None, variable: str | None) -> "Token | None":
 
 
 def _pid(target: str) -> int:
-    if target.isascii() and target.isdigit() and 0 < int(target) < 1 << 31:
-        return int(target)
+    pid = whole_number(target)
+    if pid is not None and 0 < pid < 1 << 31:
+        return pid
     raise InputError(
         f"{target}: neither the id of a process nor a URL; give one such as 4711 or "
         "http://127.0.0.1:8000"

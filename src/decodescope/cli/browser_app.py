@@ -12,6 +12,7 @@ from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 from textual_serve.app_service import AppService
 from textual_serve.download_manager import DownloadManager
 
+from decodescope.analyzer.text.numbers import is_integer, whole_number
 from decodescope.cli.app import MAX_CELLS
 
 # An app ends within half a second; one that hangs is ended.
@@ -23,11 +24,9 @@ _READ_BYTES = 1 << 16
 
 def cells(number: object) -> int | None:
     """A width or height of a terminal, at least 1 and at most `MAX_CELLS`; None if it is none."""
-    if isinstance(number, str) and number.isascii() and number.isdigit():
-        number = int(number[:9])
-    if isinstance(number, bool) or not isinstance(number, int):
-        return None
-    return min(max(number, 1), MAX_CELLS)
+    if isinstance(number, str):
+        number = whole_number(number)
+    return min(max(number, 1), MAX_CELLS) if is_integer(number) else None
 
 
 class BrowserApp(AppService):

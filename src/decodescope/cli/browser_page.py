@@ -2,6 +2,8 @@
 
 from string import Template
 
+from decodescope.analyzer.text.numbers import whole_number
+
 DEFAULT_FONT_PIXELS = 16
 _MIN_FONT_PIXELS, _MAX_FONT_PIXELS = 6, 40
 
@@ -48,7 +50,7 @@ p { position: absolute; width: 100%; top: 40%; margin: 0; text-align: center; z-
 
 def page(websocket: str, font_size: str | None) -> str:
     """The page whose terminal connects to the URL `websocket`; `font_size` is in pixels."""
-    pixels = int(font_size) if font_size and font_size.isascii() and font_size.isdigit() else 0
+    pixels = whole_number(font_size or "") or 0
     if not _MIN_FONT_PIXELS <= pixels <= _MAX_FONT_PIXELS:
         pixels = DEFAULT_FONT_PIXELS
     return _PAGE.substitute(websocket=websocket, font_pixels=pixels)

@@ -10,6 +10,7 @@ from typing import NoReturn
 import rich_click as click
 
 from decodescope import __version__
+from decodescope.analyzer.text.numbers import whole_number
 from decodescope.cli.analyze import analyze_command
 from decodescope.cli.attach import attach
 from decodescope.cli.compare import compare
@@ -62,8 +63,8 @@ def _forget_odd_sizes() -> None:
     """Leave the size of the terminal to the terminal where a variable names one that is none: Rich
     and Click print nothing at 0 columns, and fill memory at 99,999,999."""
     for name in ("COLUMNS", "LINES"):
-        text = os.environ.get(name, "1")
-        if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) <= _MAX_CELLS):
+        cells = whole_number(os.environ.get(name, "1"))
+        if cells is None or not 0 < cells <= _MAX_CELLS:
             del os.environ[name]
 
 
