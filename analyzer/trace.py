@@ -4,8 +4,8 @@ All times are integer nanoseconds on the trace's own clock; add `Trace.base_ns` 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Self
+from dataclasses import Field, dataclass, field
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,21 +27,22 @@ class Columns:
     """Base of the structures of arrays: every field is a column, every index a row."""
 
     __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Field[object]]]
 
     def __len__(self) -> int:
-        return len(getattr(self, fields(self)[0].name))  # type: ignore[arg-type]
+        return len(getattr(self, next(iter(self.__dataclass_fields__))))
 
     def take(self, rows: Int64s | Bools | slice) -> Self:
-        columns = {field.name: getattr(self, field.name)[rows] for field in fields(self)}  # type: ignore[arg-type]
-        return replace(self, **columns)  # type: ignore[type-var]
+        columns = {name: getattr(self, name)[rows] for name in self.__dataclass_fields__}
+        return type(self)(**columns)
 
     @classmethod
     def concatenate(cls, parts: Sequence[Self]) -> Self:
         """The rows of all parts, one after another; without parts, int64 columns of length 0."""
         columns: dict[str, NDArray[np.int64]] = {}
-        for column in fields(cls):  # type: ignore[arg-type]
-            arrays = [getattr(part, column.name) for part in parts]
-            columns[column.name] = np.concatenate(arrays or [np.zeros(0, dtype=np.int64)])
+        for name in cls.__dataclass_fields__:
+            arrays = [getattr(part, name) for part in parts]
+            columns[name] = np.concatenate(arrays or [np.zeros(0, dtype=np.int64)])
         return cls(**columns)
 
 

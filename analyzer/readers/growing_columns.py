@@ -31,7 +31,7 @@ class Growing(Generic[Rows]):
 
     def append(self, part: Rows) -> None:
         begin, self._count = self._count, self._count + len(part)
-        for field in fields(self._kind):  # type: ignore[arg-type]
+        for field in fields(self._kind):
             values = getattr(part, field.name)
             column = self._columns.setdefault(field.name, np.zeros(0, dtype=values.dtype))
             if self._count > len(column):
@@ -41,7 +41,7 @@ class Growing(Generic[Rows]):
     def rows(self) -> Rows:
         columns = {name: column[: self._count] for name, column in self._columns.items()}
         none = np.zeros(0, dtype=np.int64)
-        return self._kind(**{field.name: none for field in fields(self._kind)} | columns)  # type: ignore[arg-type]
+        return self._kind(**{field.name: none for field in fields(self._kind)} | columns)
 
     def change(self, **columns: NDArray[Any]) -> Self:
         """Put these columns in the place of those of the same names."""

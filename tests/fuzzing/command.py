@@ -17,7 +17,8 @@ from tests.fuzzing.record import Record
 from tests.fuzzing.workers import Result, run_all
 
 _SHOWN_PROBLEMS = 40
-_CASES_A_RECORD = 250
+# For each job: a new worker imports for a second what cases need.
+_CASES_A_RECORD = 500
 
 
 def main() -> int:
@@ -43,7 +44,9 @@ def main() -> int:
         left -= len(corpus())
         record.add(list(run_all(arguments.seed, list(range(-len(corpus()), 0)), 1)), 0.0)
     while left > 0:
-        numbers = list(itertools.islice(record.numbers(), min(left, _CASES_A_RECORD)))
+        numbers = list(
+            itertools.islice(record.numbers(), min(left, _CASES_A_RECORD * arguments.jobs))
+        )
         left -= len(numbers)
         began, results = time.monotonic(), []
         for result in run_all(arguments.seed, numbers, arguments.jobs):
