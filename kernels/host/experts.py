@@ -1,0 +1,52 @@
+"""A mixture of experts as the kernels read it."""
+
+from dataclasses import dataclass
+
+import torch
+
+from decodescope.kernels.host.weights import WeightMatrix
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """An MLP for each expert, of which a token uses the `chosen` whose router logits are largest.
+
+    `router` has a row for each expert. `gate_up` holds the matrices of all experts one after
+    another, in each the gate rows first, and `down` likewise. A token's weights are the softmax of
+    all its router logits, divided by the sum of the chosen ones if `normalized`.
+
+    Raises:
+        ValueError: matrices whose sizes contradict each other; more chosen than there are.
+    """
+
+    router: WeightMatrix
+    gate_up: WeightMatrix
+    down: WeightMatrix
+    chosen: int
+    normalized: bool
+
+    def __post_init__(self) -> None:
+        hidden, intermediate = self.router.columns, self.down.columns
+        if self.gate_up.data.shape != (2 * intermediate * self.count, hidden):
+            raise ValueError(
+                f"gate_up {list(self.gate_up.data.shape)}: must be {self.count} experts of "
+                f"[{2 * intermediate}, {hidden}]"
+            )
+        if self.down.rows != self.count * hidden:
+            raise ValueError(f"down of {self.down.rows} rows: must be {self.count} of {hidden}")
+        if not 1 <= self.chosen <= self.count:
+            raise ValueError(f"{self.chosen} experts of {self.count}: must be 1 to {self.count}")
+
+    @property
+    def count(self) -> int:
+        return self.router.rows
+
+    @property
+    def intermediate(self) -> int:
+        return self.down.columns
+
+    def read(self, matrix: WeightMatrix, batch: int) -> tuple[torch.Tensor, ...]:
+        """As much of `matrix`, which holds all experts, as `batch` tokens read at most: their
+        experts are known on the device alone."""
+        rows = matrix.rows // self.count * min(self.count, batch * self.chosen)
+        return tuple(tensor[:rows] for tensor in matrix.pointers if tensor is not None)

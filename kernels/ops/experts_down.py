@@ -1,0 +1,150 @@
+"""residual += sum over the used experts e of p_e (D_e x_e): the experts' down projection, weighted.
+
+Bytes moved: D of the used experts once, the activations and the router's logits once, the residual
+read and written. The products of the experts stay in registers, and so do their weights, which
+every program finds from the logits. The experts are added in the order of their logits, so that the
+same inputs give the same bits.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+
+from decodescope.kernels.device import vector_product
+from decodescope.kernels.device.overlap import allow_next, wait_for_previous
+from decodescope.kernels.device.routing import next_expert, router_keys
+from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias
+from decodescope.kernels.host.checks import check_floats, check_tensor, check_unsplit
+from decodescope.kernels.host.experts import Experts
+from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
+from decodescope.kernels.host.product import product_options
+from decodescope.kernels.host.tile import Tile
+from decodescope.kernels.host.workspace import MAX_BATCH
+from decodescope.kernels.ops.experts_gate_up import expert_matrix, used_experts
+from decodescope.kernels.ops.linear import linear_reference
+
+
+def experts_down_reference(
+    x: torch.Tensor, experts: Experts, logits: torch.Tensor, residual: torch.Tensor
+) -> torch.Tensor:
+    """residual + sum over s of p[b, s] (D_e x[b, s] + bias_e) in float64, p the softmax of
+    `logits`. x [batch, chosen, intermediate], residual [batch, hidden]."""
+    weights = logits.double().softmax(dim=-1)
+    total = residual.double()
+    for token, used in enumerate(used_experts(logits, experts).tolist()):
+        share = weights[token, used]
+        if experts.normalized:
+            share = share / share.sum()
+        for slot, expert in enumerate(used):
+            matrix = expert_matrix(experts.down, experts.count, expert)
+            total[token] += share[slot] * linear_reference(x[token, slot : slot + 1], matrix)[0]
+    return total
+
+
+@triton.jit
+def _experts_down_kernel(
+    x_ptr,
+    logits_ptr,
+    w_ptr,
+    scale_ptr,
+    bias_ptr,
+    residual_ptr,
+    N: tl.constexpr,
+    EXPERTS: tl.constexpr,
+    CHOSEN: tl.constexpr,
+    NORMALIZED: tl.constexpr,
+    K: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    AHEAD: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    allow_next(PDL)
+    block, token = tl.program_id(0), tl.program_id(1)
+    w_ptr, inside, rows = program_rows(w_ptr, block, N, K, ROWS)
+    mask = rows < N
+    wait_for_previous(PDL)
+    places = residual_ptr + token * N + rows
+    residual = tl.load(places, mask=mask, other=0.0).to(tl.float32)
+    logits, keys = router_keys(logits_ptr, token, EXPERTS)
+    # Of the largest logit it is 1, so that no sum of them is 0.
+    exponentials = tl.exp(logits - tl.max(logits, axis=0))
+    total = tl.zeros((ROWS,), tl.float32)
+    used = tl.full((), 0.0, tl.float32)
+    for slot in tl.static_range(CHOSEN):
+        expert, later_keys = next_expert(keys)
+        share = tl.sum(tl.where(keys == later_keys, 0.0, exponentials), axis=0)
+        keys = later_keys
+        matrix_ptr = w_ptr + expert * (N * K)
+        slot_ptr = x_ptr + (token * CHOSEN + slot) * K
+        first = vector_product.first_blocks(matrix_ptr, inside, None, 0, K, BLOCK, 1, AHEAD)
+        scale, bias = scale_and_bias(scale_ptr, bias_ptr, expert * N + rows, mask)
+        sums = vector_product.vector_products(
+            first, matrix_ptr, inside, slot_ptr, None, None, 0.0, 0, K, BLOCK, 1, AHEAD
+        )
+        total += share * (sums * scale + bias)
+        used += share
+    if not NORMALIZED:
+        used = tl.sum(exponentials, axis=0)
+    tl.store(places, (residual + total / used).to(residual_ptr.dtype.element_ty), mask=mask)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertsDown(KernelOperation):
+    """residual[b, n] += sum over s of p[b, s] (D_e[n] . x[b, s] + bias_e[n]), in place, rounded
+    once; e the expert of b with the s-th largest of `logits`, p its weight (`Experts`).
+
+    x [batch, chosen, intermediate], logits [batch, experts], residual [batch, hidden], contiguous,
+    of one dtype; batch 1..64.
+
+    Raises:
+        ValueError: other shapes, dtypes, layouts or devices; a tile of more than one split.
+    """
+
+    x: torch.Tensor
+    experts: Experts
+    logits: torch.Tensor
+    residual: torch.Tensor
+    tile: Tile
+
+    def launch(self, pdl: bool = False) -> Launch:
+        x, experts, residual, tile = self.x, self.experts, self.residual, self.tile
+        batch, hidden, device = len(x), experts.router.columns, x.device
+        if not 1 <= batch <= MAX_BATCH:
+            raise ValueError(f"x {list(x.shape)}: must have 1 to {MAX_BATCH} tokens")
+        check_floats("x", x, (batch, experts.chosen, experts.intermediate), device)
+        check_tensor("logits", self.logits, (batch, experts.count), x.dtype, device)
+        check_tensor("residual", residual, (batch, hidden), x.dtype, device)
+        check_unsplit(tile)
+        return launch(
+            _experts_down_kernel,
+            (triton.cdiv(hidden, tile.rows), batch),
+            x,
+            self.logits,
+            *experts.down.pointers,
+            residual,
+            N=hidden,
+            EXPERTS=experts.count,
+            CHOSEN=experts.chosen,
+            NORMALIZED=experts.normalized,
+            **product_options(x[:1, 0], experts.down, tile, pdl),
+        )
+
+    def inputs(self, position: int) -> Tensors:
+        return self.x, self.logits, *self.weights
+
+    def outputs(self, position: int) -> Tensors:
+        return ()
+
+    @property
+    def updated(self) -> Tensors:
+        return (self.residual,)
+
+    @property
+    def weights(self) -> Tensors:
+        return self.experts.read(self.experts.down, len(self.x))
+
+    def reference(self, position: int) -> Tensors:
+        return (experts_down_reference(self.x, self.experts, self.logits, self.residual),)

@@ -1,0 +1,162 @@
+"""out[s] = silu(G_e n) * (U_e n) for the experts e that a token uses, n = RMSNorm(x).
+
+Bytes moved: G and U of the used experts once, x, the norm's weight and the router's logits once,
+out once. The choice of the experts needs no launch: every program finds its own among the logits.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+
+from decodescope.kernels.device import vector_product
+from decodescope.kernels.device.elements import rounded
+from decodescope.kernels.device.overlap import allow_next, wait_for_previous
+from decodescope.kernels.device.routing import next_expert, router_keys
+from decodescope.kernels.device.weight_rows import program_pairs, scale_and_bias
+from decodescope.kernels.host.checks import check_apart, check_output, check_tensor
+from decodescope.kernels.host.experts import Experts
+from decodescope.kernels.host.operation import Launch, Tensors, launch
+from decodescope.kernels.host.product import NormedProduct, norm_arguments, product_options
+from decodescope.kernels.host.tile import Tile
+from decodescope.kernels.host.weights import Norm, WeightMatrix
+from decodescope.kernels.ops.norm_gate_up import norm_gate_up_reference
+
+
+def used_experts(logits: torch.Tensor, experts: Experts) -> torch.Tensor:
+    """The experts of each token, int64 [batch, chosen], by falling logit, then by index."""
+    order = torch.sort(logits.double(), dim=-1, descending=True, stable=True).indices
+    return order[:, : experts.chosen]
+
+
+def expert_matrix(matrix: WeightMatrix, count: int, expert: int) -> WeightMatrix:
+    """The matrix of one of `count` experts."""
+    scale, bias = matrix.scale, matrix.bias
+    return WeightMatrix(
+        matrix.data.chunk(count)[expert],
+        None if scale is None else scale.chunk(count)[expert],
+        None if bias is None else bias.chunk(count)[expert],
+    )
+
+
+def experts_gate_up_reference(
+    x: torch.Tensor, norm: Norm | None, experts: Experts, logits: torch.Tensor
+) -> torch.Tensor:
+    """silu(G_e n) * (U_e n) in float64, [batch, chosen, intermediate]. x [batch, hidden], logits
+    [batch, experts]."""
+    rows = [
+        torch.stack(
+            [
+                norm_gate_up_reference(
+                    x[token : token + 1],
+                    norm,
+                    expert_matrix(experts.gate_up, experts.count, expert),
+                )[0]
+                for expert in used
+            ]
+        )
+        for token, used in enumerate(used_experts(logits, experts).tolist())
+    ]
+    return torch.stack(rows)
+
+
+@triton.jit
+def _experts_gate_up_kernel(
+    x_ptr,
+    g_ptr,
+    logits_ptr,
+    w_ptr,
+    scale_ptr,
+    bias_ptr,
+    out_ptr,
+    eps,
+    EXPERTS: tl.constexpr,
+    CHOSEN: tl.constexpr,
+    I: tl.constexpr,  # noqa: E741 - the field's name for the intermediate size
+    K: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    AHEAD: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    allow_next(PDL)
+    slot, token = tl.program_id(1), tl.program_id(2)
+    # Which weights these are is known only now.
+    wait_for_previous(PDL)
+    _, keys = router_keys(logits_ptr, token, EXPERTS)
+    expert, keys = next_expert(keys)
+    for _ in range(slot):
+        expert, keys = next_expert(keys)
+    w_ptr += expert * (2 * I * K)
+    unit = tl.program_id(0) * (ROWS // 2)
+    w_ptr, inside, rows = program_pairs(w_ptr, unit, I, K, ROWS)
+    first = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD)
+    scale, bias = scale_and_bias(scale_ptr, bias_ptr, expert * (2 * I) + rows, None)
+    sums = vector_product.vector_products(
+        first, w_ptr, inside, x_ptr + token * K, None, g_ptr, eps, 0, K, BLOCK, 1, AHEAD
+    )
+    sums = sums * scale + bias
+    gate, up = tl.split(tl.reshape(sums, (ROWS // 2, 2)))
+    units = unit + tl.arange(0, ROWS // 2)
+    activated = rounded(gate * tl.sigmoid(gate) * up, out_ptr.dtype.element_ty)
+    tl.store(out_ptr + (token * CHOSEN + slot) * I + units, activated, mask=units < I)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertsGateUp(NormedProduct):
+    """out[b, s, i] = silu(G_e[i] . n[b]) * (U_e[i] . n[b]), e the expert of b with the s-th largest
+    of `logits`, n = RMSNorm(x), or x where `norm` is None.
+
+    x [batch, hidden], logits [batch, experts], out [batch, chosen, intermediate], contiguous, of
+    one dtype; batch 1..64. `tile.rows` counts rows of G and U, so half as many outputs. Each token
+    is multiplied by itself: experts that several tokens use are read as often.
+
+    Raises:
+        ValueError: other shapes, dtypes, layouts or devices; out in x's memory; a tile of one row
+            or of more than one split; a norm of several tokens.
+    """
+
+    x: torch.Tensor
+    norm: Norm | None
+    experts: Experts
+    logits: torch.Tensor
+    out: torch.Tensor
+    tile: Tile
+
+    x_scale = None
+
+    def launch(self, pdl: bool = False) -> Launch:
+        x, experts, out, tile = self.x, self.experts, self.out, self.tile
+        batch = self.checked_batch(experts.gate_up)
+        check_tensor("logits", self.logits, (batch, experts.count), x.dtype, x.device)
+        check_output("out", out, (batch, experts.chosen, experts.intermediate), x)
+        check_apart("out", out, x)
+        if tile.rows < 2:
+            raise ValueError("a tile of one row holds no pair of gate and up")
+        g, eps = norm_arguments(self.norm, batch)
+        return launch(
+            _experts_gate_up_kernel,
+            (triton.cdiv(experts.intermediate, tile.rows // 2), experts.chosen, batch),
+            x,
+            g,
+            self.logits,
+            *experts.gate_up.pointers,
+            out,
+            eps,
+            EXPERTS=experts.count,
+            CHOSEN=experts.chosen,
+            I=experts.intermediate,
+            **product_options(x[:1], experts.gate_up, tile, pdl),
+        )
+
+    def inputs(self, position: int) -> Tensors:
+        return self.x, self.logits, *self.weights
+
+    @property
+    def weights(self) -> Tensors:
+        norm = () if self.norm is None else (self.norm.weight,)
+        return *norm, *self.experts.read(self.experts.gate_up, len(self.x))
+
+    def reference(self, position: int) -> Tensors:
+        return (experts_gate_up_reference(self.x, self.norm, self.experts, self.logits),)

@@ -1,0 +1,186 @@
+"""The kernels of a mixture of experts against float64 and transformers."""
+
+import pytest
+import torch
+from transformers import Qwen3MoeConfig
+from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock
+
+from decodescope.kernels.host.experts import Experts
+from decodescope.kernels.host.tile import Tile
+from decodescope.kernels.host.weights import Norm, WeightMatrix
+from decodescope.kernels.ops.experts_down import ExpertsDown, experts_down_reference
+from decodescope.kernels.ops.experts_gate_up import ExpertsGateUp, experts_gate_up_reference
+from tests.helpers.refusals import refuses
+
+DTYPES = [torch.float32, torch.float16, torch.bfloat16]
+# (batch, experts, chosen, intermediate, hidden, tile)
+SHAPES = [
+    (1, 8, 2, 12, 64, Tile(4, 64)),
+    (1, 5, 3, 13, 77, Tile(8, 32, num_stages=2)),
+    (1, 1, 1, 7, 33, Tile(2, 16)),
+    (1, 3, 3, 33, 20, Tile(16, 16)),
+    (3, 6, 2, 16, 40, Tile(4, 64)),
+    (17, 9, 4, 5, 24, Tile(32, 32)),
+]
+
+
+def experts_of(make, count, chosen, intermediate, hidden, normalized=True, biased=False) -> Experts:
+    return Experts(
+        make.weight(count, hidden),
+        make.weight(count * 2 * intermediate, hidden, scaled=biased, biased=biased),
+        make.weight(count * hidden, intermediate, scaled=biased, biased=biased),
+        chosen,
+        normalized,
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("batch", "count", "chosen", "intermediate", "hidden", "tile"), SHAPES)
+def test_gated_products_of_the_used_experts(
+    batch, count, chosen, intermediate, hidden, tile, dtype, inputs, assert_close
+) -> None:
+    make = inputs(dtype)
+    experts = experts_of(make, count, chosen, intermediate, hidden, biased=chosen == 3)
+    x, logits = make.random(batch, hidden), make.random(batch, count, seed=4)
+    norm = make.norm(hidden) if batch == 1 else None
+    out, again = (make.poisoned(batch, chosen, intermediate) for _ in range(2))
+    ExpertsGateUp(x, norm, experts, logits, out, tile).launch()
+    ExpertsGateUp(x, norm, experts, logits, again, tile).launch()
+    assert_close(out, experts_gate_up_reference(x, norm, experts, logits))
+    assert torch.equal(out, again)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("normalized", [True, False])
+@pytest.mark.parametrize(("batch", "count", "chosen", "intermediate", "hidden", "tile"), SHAPES)
+def test_weighted_sums_are_added_to_the_residual(
+    batch, count, chosen, intermediate, hidden, tile, normalized, dtype, inputs, assert_close
+) -> None:
+    make = inputs(dtype)
+    experts = experts_of(make, count, chosen, intermediate, hidden, normalized, chosen == 3)
+    x, logits = make.random(batch, chosen, intermediate), 3 * make.random(batch, count, seed=4)
+    residual = make.random(batch, hidden, seed=5)
+    expected = experts_down_reference(x, experts, logits, residual)
+    again = residual.clone()
+    ExpertsDown(x, experts, logits, residual, tile).launch()
+    ExpertsDown(x, experts, logits, again, tile).launch()
+    assert_close(residual, expected)
+    assert torch.equal(residual, again)
+
+
+@pytest.mark.parametrize("normalized", [True, False])
+def test_a_mixture_agrees_with_transformers(normalized: bool, inputs) -> None:
+    make = inputs(torch.float32)
+    config = Qwen3MoeConfig(
+        hidden_size=48, moe_intermediate_size=20, num_experts=7, num_experts_per_tok=3,
+        norm_topk_prob=normalized,
+    )  # fmt: skip
+    block = Qwen3MoeSparseMoeBlock(config).to(make.device).requires_grad_(False)
+    block.gate.weight.copy_(make.random(7, 48))
+    block.experts.gate_up_proj.copy_(make.random(7, 40, 48) / 7)
+    block.experts.down_proj.copy_(make.random(7, 48, 20) / 4)
+    experts = Experts(
+        WeightMatrix(block.gate.weight),
+        WeightMatrix(block.experts.gate_up_proj.view(-1, 48)),
+        WeightMatrix(block.experts.down_proj.view(-1, 20)),
+        3,
+        normalized,
+    )
+    x = make.random(2, 48, seed=1)
+    logits, out = x @ block.gate.weight.T, make.poisoned(2, 3, 20)
+    residual = torch.zeros_like(x)
+    ExpertsGateUp(x, None, experts, logits, out, Tile(8, 64)).launch()
+    ExpertsDown(out, experts, logits, residual, Tile(8, 32)).launch()
+    torch.testing.assert_close(residual, block(x[None])[0], atol=1e-5, rtol=1e-5)
+
+
+def test_of_equal_logits_the_lowest_indices_are_used(inputs) -> None:
+    make = inputs(torch.float32)
+    experts = experts_of(make, 6, 3, 4, 16)
+    logits = torch.tensor([[1.0, 2.0, -0.0, 2.0, 0.0, 2.0]], device=make.device)
+    x, out = make.random(1, 16), make.poisoned(1, 3, 4)
+    ExpertsGateUp(x, None, experts, logits, out, Tile(8, 16)).launch()
+    gate, up = (x @ experts.gate_up.data.view(6, 8, 16)[[1, 3, 5]].mT).chunk(2, dim=-1)
+    expected = (torch.nn.functional.silu(gate) * up)[:, 0][None]
+    torch.testing.assert_close(out, expected, atol=1e-6, rtol=1e-5)
+
+
+def test_nan_in_an_expert_that_is_not_used_changes_nothing(inputs) -> None:
+    make = inputs(torch.float32)
+    experts = experts_of(make, 4, 2, 8, 16)
+    experts.gate_up.data.view(4, 16, 16)[2] = float("nan")
+    experts.down.data.view(4, 16, 8)[2] = float("nan")
+    x = make.random(2, 16)
+    logits = torch.tensor([[1.0, 3.0, 0.0, 2.0], [0.0, 1.0, 5.0, 2.0]], device=make.device)
+    out, residual = make.poisoned(2, 2, 8), torch.zeros_like(x)
+    ExpertsGateUp(x, None, experts, logits, out, Tile(4, 16)).launch()
+    ExpertsDown(out, experts, logits, residual, Tile(4, 8)).launch()
+    assert residual[0].isfinite().all()
+    assert residual[1].isnan().all()
+
+
+def test_nan_among_the_logits_reads_no_further_than_the_experts(inputs) -> None:
+    make = inputs(torch.float32)
+    experts = experts_of(make, 3, 2, 8, 16)
+    logits = torch.full((1, 3), float("nan"), device=make.device)
+    out, residual = make.poisoned(1, 2, 8), make.random(1, 16)
+    ExpertsGateUp(make.random(1, 16), None, experts, logits, out, Tile(4, 16)).launch()
+    assert out.isfinite().all()
+    ExpertsDown(out, experts, logits, residual, Tile(4, 8)).launch()
+    assert residual.isnan().all()
+
+
+def test_bytes_are_those_of_the_used_experts(inputs) -> None:
+    make = inputs(torch.float32)
+    experts = experts_of(make, 8, 2, 6, 16)
+    x, logits, out = make.random(1, 16), make.random(1, 8), make.poisoned(1, 2, 6)
+    gate_up = ExpertsGateUp(x, None, experts, logits, out, Tile(4, 16))
+    assert gate_up.bytes_moved(0) == 4 * (2 * 12 * 16 + 16 + 8 + 12)
+    down = ExpertsDown(out, experts, logits, x, Tile(4, 8))
+    assert down.bytes_moved(0) == 4 * (2 * 16 * 6 + 12 + 8 + 2 * 16)
+    many = make.random(64, 16)
+    assert sum(part.nbytes for part in experts.read(experts.down, len(many))) == 4 * 8 * 16 * 6
+
+
+def _experts(**changes) -> Experts:
+    router, gate_up = WeightMatrix(torch.zeros(4, 16)), WeightMatrix(torch.zeros(64, 16))
+    given = {"router": router, "gate_up": gate_up, "down": WeightMatrix(torch.zeros(64, 8))}
+    return Experts(**given | {"chosen": 2, "normalized": True} | changes)
+
+
+X, LOGITS, OUT, TILE = torch.zeros(1, 16), torch.zeros(1, 4), torch.zeros(1, 2, 8), Tile(4, 16)
+
+test_refuses = refuses(
+    [
+        (lambda: _experts(chosen=5), "5 experts of 4: must be 1 to 4"),
+        (lambda: _experts(chosen=0), "0 experts of 4"),
+        (lambda: _experts(gate_up=WeightMatrix(torch.zeros(60, 16))), r"4 experts of \[16, 16\]"),
+        (lambda: _experts(down=WeightMatrix(torch.zeros(60, 8))), "down of 60 rows: must be 4"),
+        *(
+            (ExpertsGateUp(x, norm, _experts(), logits, out, tile).launch, complaint)
+            for x, norm, logits, out, tile, complaint in [
+                (torch.zeros(1, 9), None, LOGITS, OUT, TILE, r"x .*\[1, 16\]"),
+                (X, None, torch.zeros(1, 5), OUT, TILE, r"logits .*\[1, 4\]"),
+                (X, None, LOGITS.half(), OUT, TILE, "logits is torch.float16"),
+                (X, None, LOGITS, torch.zeros(1, 8), TILE, r"out .*\[1, 2, 8\]"),
+                (X, None, LOGITS, X.view(1, 2, 8), TILE, "out shares memory with x"),
+                (X, None, LOGITS, OUT, Tile(1, 16), "holds no pair"),
+                (X, None, LOGITS, OUT, Tile(4, 16, splits=2), "splits"),
+                (
+                    torch.zeros(2, 16), Norm(torch.ones(16), 1e-5), torch.zeros(2, 4),
+                    torch.zeros(2, 2, 8), TILE, "a norm of 2 tokens",
+                ),
+            ]
+        ),
+        *(
+            (ExpertsDown(x, _experts(), logits, residual, tile).launch, complaint)
+            for x, logits, residual, tile, complaint in [
+                (torch.zeros(1, 8), LOGITS, X, TILE, r"x .*\[1, 2, 8\]"),
+                (torch.zeros(65, 2, 8), LOGITS, X, TILE, "1 to 64 tokens"),
+                (OUT, torch.zeros(1, 3), X, TILE, r"logits .*\[1, 4\]"),
+                (OUT, LOGITS, torch.zeros(1, 15), TILE, r"residual .*\[1, 16\]"),
+                (OUT, LOGITS, X, Tile(4, 16, splits=2), "splits"),
+            ]
+        ),
+    ]
+)  # fmt: skip
