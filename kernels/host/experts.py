@@ -45,6 +45,15 @@ class Experts:
     def intermediate(self) -> int:
         return self.down.columns
 
+    @property
+    def width(self) -> int:
+        """Elements between the two halves of the MLP of a token."""
+        return self.chosen * self.intermediate
+
+    @property
+    def matrices(self) -> tuple[WeightMatrix, ...]:
+        return self.gate_up, self.down
+
     def read(self, matrix: WeightMatrix, batch: int) -> tuple[torch.Tensor, ...]:
         """As much of `matrix`, which holds all experts, as `batch` tokens read at most: their
         experts are known on the device alone."""

@@ -77,6 +77,26 @@ FAMILIES: Mapping[str, dict[str, Any]] = {
     "qwen3-biased": _with("qwen3", attention_bias=True, tie_word_embeddings=True),
 }
 
+# Those whose MLP is a mixture of experts.
+MIXTURES: Mapping[str, dict[str, Any]] = {
+    "qwen3-moe": _with(
+        "qwen3_moe", num_experts=7, num_experts_per_tok=3, moe_intermediate_size=20,
+        norm_topk_prob=True,
+    ),
+    "qwen3-moe-of-all": _with(
+        "qwen3_moe", num_experts=2, num_experts_per_tok=2, moe_intermediate_size=33,
+        hidden_size=99, norm_topk_prob=False,
+    ),
+    "qwen3-moe-of-one": _with(
+        "qwen3_moe", num_experts=1, num_experts_per_tok=1, moe_intermediate_size=24,
+    ),
+    "mixtral": _with(
+        "mixtral", num_local_experts=4, num_experts_per_tok=2, intermediate_size=40,
+        sliding_window=WINDOW,
+    ),
+}  # fmt: skip
+CONFIGS = {**FAMILIES, **MIXTURES}
+
 
 def build(
     name: str, dtype: torch.dtype = torch.float32, seed: int = 0, device: str = "cpu"
@@ -85,9 +105,10 @@ def build(
 
     The weights do not depend on `dtype`, but for rounding.
     """
-    config = AutoConfig.for_model(**FAMILIES[name])
+    config = AutoConfig.for_model(**CONFIGS[name])
+    # Experts in groups need rows of 16 bytes each.
     # Cast afterwards, a model would round its rotary frequencies too.
-    model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+    model = AutoModelForCausalLM.from_config(config, dtype=dtype, experts_implementation="eager")
     _fill(model, torch.Generator().manual_seed(seed))
     return model.to(device).eval().requires_grad_(False)
 
@@ -104,11 +125,11 @@ def _fill(model: PreTrainedModel, generator: torch.Generator) -> None:
             # Small beside what the layers add, or a tied head would repeat its token for ever.
             values *= 0.5
         else:
-            values *= parameter.shape[1] ** -0.5
+            values *= parameter.shape[-1] ** -0.5
         parameter.copy_(values)
 
 
 def prompt_ids(name: str, batch: int, length: int, seed: int = 0) -> torch.Tensor:
     """Random ids int64 [batch, length] of the family's vocabulary, on the CPU."""
     generator = torch.Generator().manual_seed(seed)
-    return torch.randint(FAMILIES[name]["vocab_size"], (batch, length), generator=generator)
+    return torch.randint(CONFIGS[name]["vocab_size"], (batch, length), generator=generator)

@@ -17,8 +17,9 @@ def reference_step(
         keys, values = cache.layer(index)
         q = _q_and_rows(parts, layer, rope, x, keys, values, position)
         x = x + _product(layer.o, _attention(parts, layer, q, keys, values, position))
-        gate, up = _product(layer.gate_up, _normed(layer.post_attention_norm, x)).chunk(2, dim=-1)
-        x = x + _product(layer.down, gate / (1 + torch.exp(-gate)) * up)
+        normed = _normed(layer.post_attention_norm, x)
+        gate, up = _product(layer.mlp.gate_up, normed).chunk(2, dim=-1)
+        x = x + _product(layer.mlp.down, gate / (1 + torch.exp(-gate)) * up)
     return _product(parts.head, _normed(parts.final_norm, x))
 
 

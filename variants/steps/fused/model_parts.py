@@ -21,6 +21,7 @@ import torch
 from torch import nn
 
 from decodescope.analyzer.errors import ModelError
+from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
 from decodescope.kernels.ops.rope import RopeTable
 from decodescope.variants.model.quantized_weights import QuantizedMatrix
@@ -28,11 +29,28 @@ from decodescope.variants.model.workload_costs import layer_windows
 
 
 @dataclass(frozen=True, slots=True)
+class DenseMlp:
+    """down(silu(gate) * up); `gate_up` holds the gate rows first."""
+
+    gate_up: WeightMatrix
+    down: WeightMatrix
+
+    @property
+    def width(self) -> int:
+        """Elements between the two halves of the MLP of a token."""
+        return self.down.columns
+
+    @property
+    def matrices(self) -> tuple[WeightMatrix, ...]:
+        return self.gate_up, self.down
+
+
+@dataclass(frozen=True, slots=True)
 class FusedLayer:
     """One decoder layer.
 
-    `qkv` holds the rows of all Q heads, then all K heads, then all V heads; `gate_up` the gate rows
-    first. `window` is the number of tokens a query sees, its own included; None: all.
+    `qkv` holds the rows of all Q heads, then all K heads, then all V heads. `window` is the number
+    of tokens a query sees, its own included; None: all.
     """
 
     input_norm: Norm
@@ -40,13 +58,12 @@ class FusedLayer:
     qk_norm: QkNorm | None
     o: WeightMatrix
     post_attention_norm: Norm
-    gate_up: WeightMatrix
-    down: WeightMatrix
+    mlp: DenseMlp | Experts
     window: int | None
 
     @property
     def matrices(self) -> tuple[WeightMatrix, ...]:
-        return self.qkv, self.o, self.gate_up, self.down
+        return self.qkv, self.o, *self.mlp.matrices
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +94,13 @@ class FusedModel:
 
     @property
     def intermediate(self) -> int:
-        return self.layers[0].down.columns
+        return self.layers[0].mlp.width
+
+    @property
+    def experts(self) -> int:
+        """Experts of a layer; 0 if its MLP is dense."""
+        mlp = self.layers[0].mlp
+        return mlp.count if isinstance(mlp, Experts) else 0
 
     @property
     def vocab(self) -> int:
@@ -114,16 +137,29 @@ def fused_model(model: Any) -> FusedModel:
 
 
 def _layer(layer: Any, window: int | None) -> FusedLayer:
-    attention, mlp = layer.self_attn, layer.mlp
+    attention = layer.self_attn
     return FusedLayer(
         input_norm=_norm(layer.input_layernorm),
         qkv=_matrix(attention.q_proj, attention.k_proj, attention.v_proj),
         qk_norm=_qk_norm(attention),
         o=_matrix(attention.o_proj),
         post_attention_norm=_norm(layer.post_attention_layernorm),
-        gate_up=_matrix(mlp.gate_proj, mlp.up_proj),
-        down=_matrix(mlp.down_proj),
+        mlp=_mlp(layer.mlp),
         window=window,
+    )
+
+
+def _mlp(module: Any) -> DenseMlp | Experts:
+    if not hasattr(module, "experts"):
+        return DenseMlp(_matrix(module.gate_proj, module.up_proj), _matrix(module.down_proj))
+    gate_up, down = module.experts.gate_up_proj.detach(), module.experts.down_proj.detach()
+    return Experts(
+        router=WeightMatrix(module.gate.weight.detach()),
+        gate_up=WeightMatrix(gate_up.flatten(0, 1)),
+        down=WeightMatrix(down.flatten(0, 1)),
+        chosen=int(module.gate.top_k),
+        # Mixtral's router has no such field and always divides.
+        normalized=bool(getattr(module.gate, "norm_topk_prob", True)),
     )
 
 

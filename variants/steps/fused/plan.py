@@ -16,7 +16,7 @@ from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.annotations import LayerRanges
 from decodescope.variants.steps.fused.kv_cache import KvCache, new_kv_cache
-from decodescope.variants.steps.fused.model_parts import FusedModel
+from decodescope.variants.steps.fused.model_parts import DenseMlp, FusedModel
 from decodescope.variants.steps.fused.tiling.shapes import StepTiles
 from decodescope.variants.steps.fused.torch_operators import VisibleRows
 
@@ -27,10 +27,10 @@ class StepBuffers:
 
     A generation has `tokens` int64 [batch, capacity + 1], the id at each position, and `position`
     int32 [1], the number of tokens in the KV cache. A step has the residual stream `x`
-    [batch, hidden], `q` and `attended` [batch, heads, head_dim], `activation` [batch, intermediate]
-    and `logits` float32 [batch, vocabulary]. With narrow weights, norms of their own, fused
-    attention and SwiGLU give `normed_half`, `attended` and `activation` in float16, in which the
-    next product multiplies.
+    [batch, hidden], `q` and `attended` [batch, heads, head_dim], `activation`
+    [batch, intermediate], `router_logits` [batch, experts] and `logits` float32
+    [batch, vocabulary]. With narrow weights, norms of their own, fused attention and SwiGLU give
+    `normed_half`, `attended` and `activation` in float16, in which the next product multiplies.
 
     With E4M3 activations, `codes` (flat, as many as the widest product reads) and their `scales`
     float32 [batch] hold what each product reads in turn.
@@ -46,6 +46,7 @@ class StepBuffers:
     q: torch.Tensor
     attended: torch.Tensor
     activation: torch.Tensor
+    router_logits: torch.Tensor
     logits: torch.Tensor
     codes: torch.Tensor
     scales: torch.Tensor
@@ -130,6 +131,7 @@ def _new_buffers(spec: VariantSpec, parts: FusedModel, batch: int, capacity: int
             parts.heads, parts.head_dim, dtype=half if spec.uses("attention") else parts.dtype
         ),
         activation=zeros(parts.intermediate, dtype=half if spec.uses("gate_up") else parts.dtype),
+        router_logits=zeros(parts.experts),
         logits=zeros(parts.vocab, dtype=torch.float32),
         codes=zeros(widest if spec.fp8_x else 0, dtype=FP8_X).flatten(),
         scales=zeros(dtype=torch.float32),
@@ -159,7 +161,8 @@ def step_workspace(
             workspace_counters(batch, parts.heads, splits),
         ),
         split_workspace(layer.o, tiles.o, batch),
-        split_workspace(layer.down, tiles.down, batch),
     ]
+    if isinstance(layer.mlp, DenseMlp):
+        needs.append(split_workspace(layer.mlp.down, tiles.down, batch))
     floats, counters = (max(sizes) for sizes in zip(*needs, strict=True))
     return new_workspace(floats, counters, device)

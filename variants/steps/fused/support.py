@@ -17,7 +17,8 @@ from decodescope.variants.model.stored_quantization import (
 from decodescope.variants.model.workload_costs import head_dim
 from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec
 
-MODEL_TYPES = ("llama", "mistral", "qwen2", "qwen3")
+MODEL_TYPES = ("llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe")
+_MIXTURES = ("mixtral", "qwen3_moe")
 MIN_HEAD_DIM, MAX_HEAD_DIM = 32, 256
 MIN_CAPABILITY = (8, 0)
 # Triton converts E4M3 with instructions that older GPUs lack; E5M2 and INT8 need none.
@@ -45,7 +46,7 @@ def require_support(
         InputError: more sequences than they decode at once.
         MissingRequirement: Triton is not installed, or the GPU is too old.
     """
-    reason = unsupported_fields(fields)
+    reason = unsupported_fields(fields) or _variant_reason(fields, spec)
     if reason is not None:
         raise ModelError(f"{name}: the fused kernels cannot run {reason}; choose another variant")
     if batch > MAX_BATCH:
@@ -110,7 +111,26 @@ def _reasons(config: Any) -> Iterator[str]:
     rotated = config.rope_parameters.get("partial_rotary_factor")
     if rotated not in (None, 1, 1.0):
         yield f"partial_rotary_factor {rotated} (only whole heads)"
+    yield from _expert_reasons(config)
     yield from _window_reasons(config)
+
+
+def _expert_reasons(config: Any) -> Iterator[str]:
+    dense = getattr(config, "mlp_only_layers", None)
+    if dense or getattr(config, "decoder_sparse_step", 1) != 1:
+        yield "dense layers among mixtures of experts (only experts in every layer)"
+
+
+def _variant_reason(fields: Mapping[str, object], spec: VariantSpec) -> str | None:
+    """Why `spec` is no variant of a mixture of experts with this config.json; None if it is."""
+    if fields.get("model_type") not in _MIXTURES:
+        return None
+    if spec.narrow or declared_formats(fields):
+        return "experts in FP8 or INT8 (only in the run dtype)"
+    left_out = {"gate_up", "residual"} & spec.without
+    if left_out:
+        return f"experts without {' and '.join(sorted(left_out))}, which are one launch"
+    return None
 
 
 def _window_reasons(config: Any) -> Iterator[str]:

@@ -31,7 +31,7 @@ from tests.helpers.fused_steps import (
 CONTEXT = families.ORIGINAL_MAX + 3
 
 
-@pytest.mark.parametrize("family", families.FAMILIES)
+@pytest.mark.parametrize("family", families.CONFIGS)
 def test_logits_and_tokens_are_those_of_transformers(family: str, device: str) -> None:
     loaded = load_family(family, device)
     step, eager = both(loaded, DecodeWorkload(1, CONTEXT, 3, "fp32"))
@@ -40,7 +40,7 @@ def test_logits_and_tokens_are_those_of_transformers(family: str, device: str) -
     assert torch.equal(step.step(), eager.step())
 
 
-@pytest.mark.parametrize("family", ["llama-biased", "mistral", "qwen3"])
+@pytest.mark.parametrize("family", ["llama-biased", "mistral", "qwen3", "qwen3-moe", "mixtral"])
 def test_sequences_of_a_batch_do_not_mix(family: str, device: str) -> None:
     loaded = load_family(family, device)
     step, eager = both(loaded, DecodeWorkload(3, CONTEXT, 3, "fp32"))

@@ -71,6 +71,13 @@ def interpreter_tiles(shapes: StepShapes) -> StepTiles:
     return _step_tiles(Tile(1, positions), product)
 
 
+def router_tile(columns: int, batch: int) -> Tile:
+    """A row a program: a router has too few rows to fill the GPU otherwise."""
+    if batch > 1:
+        return Tile(MIN_DOT, min(256, max(MIN_DOT, power_of_2_from(columns))))
+    return Tile(1, min(2048, power_of_2_from(columns)))
+
+
 def _step_tiles(attention: Tile, product: Callable[[TiledOperation], Tile]) -> StepTiles:
     products = {name: product(name) for name in TILED_OPERATIONS if name != "attention"}
     return StepTiles(attention=attention, **products)

@@ -119,7 +119,7 @@ def step_shapes(
         weight_bytes=max(matrix.data.element_size() for matrix in matrices),
         head_bytes=model.head.data.element_size(),
         kv_bytes=1 if spec.kv_format else activation_bytes,
-        int8=model.layers[0].down.format == "int8",
+        int8=model.layers[0].mlp.down.format == "int8",
         fp8_x=spec.fp8_x,
     )
 

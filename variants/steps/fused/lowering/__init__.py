@@ -1,0 +1,1 @@
+"""From the blocks of a model to the operations of its step: fused, or part by part."""

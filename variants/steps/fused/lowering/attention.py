@@ -1,0 +1,113 @@
+"""Attention: Q, K and V with rotation and cache write, attention, the O projection."""
+
+import torch
+
+from decodescope.kernels.host.kv_cache import KvScales
+from decodescope.kernels.host.operation import Tensors
+from decodescope.kernels.host.weights import Norm
+from decodescope.kernels.ops.decode_attention import DecodeAttention
+from decodescope.kernels.ops.kv_write import KvWrite
+from decodescope.kernels.ops.norm_qkv_rope import NormQkvRope
+from decodescope.kernels.ops.rms_norm import RmsNorm
+from decodescope.kernels.ops.rope import Rotate
+from decodescope.variants.steps.fused.lowering.builder import Source, StepBuilder, row_blocks
+from decodescope.variants.steps.fused.model_parts import FusedLayer
+from decodescope.variants.steps.fused.torch_operators import static_attention
+
+Pair = tuple[torch.Tensor, torch.Tensor]
+
+
+def lower_attention(builder: StepBuilder, path: str, index: int, layer: FusedLayer) -> None:
+    """The operations of the attention of layer `index`, under `path`."""
+    added = index == 0
+    source = builder.normed(f"{path}/input_norm", layer.input_norm, layer.qkv, added)
+    path += "/attention" if source.norm is None else "/input_norm+attention"
+    rows, scales = builder.plan.cache.layer(index), builder.plan.cache.scales(index)
+    q = _queries(builder, path, layer, source, rows, scales)
+    attended = _attended(builder, f"{path}/decode_attention", layer, q, rows, scales)
+    builder.add_product(f"{path}/o_proj", attended, layer.o, builder.tiles.o)
+
+
+def _queries(
+    builder: StepBuilder,
+    path: str,
+    layer: FusedLayer,
+    source: Source,
+    rows: Pair,
+    scales: KvScales | None,
+) -> torch.Tensor:
+    """Write the new rows of K and V; returns the rotated queries [batch, heads, head_dim]."""
+    plan, buffers, position = builder.plan, builder.buffers, builder.buffers.position
+    if builder.spec.uses("rope"):
+        fused = NormQkvRope(
+            source.x,
+            source.norm,
+            layer.qkv,
+            plan.rope,
+            position,
+            buffers.q,
+            *rows,
+            builder.tiles.qkv,
+            plan.workspace,
+            layer.qk_norm,
+            scales,
+            source.scale,
+        )
+        builder.add(f"{path}/qkv+rope+kv_write", fused)
+        return buffers.q
+    q, k, v = _projected(builder, f"{path}/qkv", layer, source)
+    if (norms := layer.qk_norm) is not None:
+        builder.add(f"{path}/qk_norm", RmsNorm(q, Norm(norms.q_weight, norms.eps), q))
+        builder.add(f"{path}/qk_norm", RmsNorm(k, Norm(norms.k_weight, norms.eps), k))
+    builder.add(f"{path}/rope", Rotate(q, k, plan.rope, position))
+    builder.add(f"{path}/kv_write", KvWrite(k, v, *rows, position, scales))
+    return q
+
+
+def _projected(builder: StepBuilder, path: str, layer: FusedLayer, source: Source) -> Tensors:
+    """Q, K and V [batch, heads, head_dim] as the products give them; Q is contiguous."""
+    buffers, tile = builder.buffers, builder.tiles.qkv
+    outputs = (buffers.q, buffers.k, buffers.v)
+    if not builder.spec.uses("qkv"):
+        rows = [out[0].numel() for out in outputs]
+        for weight, out in zip(row_blocks(layer.qkv, rows), outputs, strict=True):
+            builder.linear(path, source, weight, out.flatten(1), tile)
+        return outputs
+    builder.linear(path, source, layer.qkv, buffers.qkv, tile)
+    heads = buffers.qkv.view(len(source.x), -1, builder.plan.parts.head_dim)
+    q, k, v = torch.split(heads, [out.shape[1] for out in outputs], dim=1)
+    if not q.is_contiguous():
+        builder.call(path, buffers.q.copy_, q)
+        q = buffers.q
+    return q, k, v
+
+
+def _attended(
+    builder: StepBuilder,
+    path: str,
+    layer: FusedLayer,
+    q: torch.Tensor,
+    rows: Pair,
+    scales: KvScales | None,
+) -> torch.Tensor:
+    """Attention's output, [batch, heads * head_dim]."""
+    plan, out = builder.plan, builder.buffers.attended
+    flat = out.flatten(1)
+    if not builder.spec.uses("attention"):
+        mask = plan.visible.of(layer.window)
+        builder.call(path, static_attention, q, *rows, mask, plan.parts.scale, flat)
+        return flat
+    fused = DecodeAttention(
+        q,
+        *rows,
+        builder.buffers.position,
+        plan.parts.scale,
+        out,
+        builder.tiles.attention,
+        plan.workspace,
+        layer.window,
+        layer.o if plan.prefetch else None,
+        scales,
+    )
+    builder.add(path, fused)
+    return flat

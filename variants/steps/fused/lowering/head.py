@@ -1,0 +1,70 @@
+"""The head: final norm, lm_head, and the choice of the next token."""
+
+from dataclasses import dataclass
+
+import torch
+from msgspec.structs import asdict
+
+from decodescope.analyzer.schema.report import SamplingSettings
+from decodescope.kernels.host.operation import Launch, Operation
+from decodescope.kernels.ops.norm_head import NormHead
+from decodescope.kernels.sampling.sample import sample
+from decodescope.kernels.sampling.workspace import SamplingWorkspace
+from decodescope.variants.steps.fused.lowering.builder import StepBuilder
+from decodescope.variants.steps.fused.torch_operators import choose_largest
+
+
+@dataclass(frozen=True, slots=True)
+class Sample(Operation):
+    """Draws the next tokens: `sample` on these arguments."""
+
+    logits: torch.Tensor
+    position: torch.Tensor
+    tokens: torch.Tensor
+    workspace: SamplingWorkspace
+    sampling: SamplingSettings
+
+    def run(self, pdl: bool) -> tuple[Launch, ...]:
+        memory = self.logits, self.position, self.tokens, self.workspace
+        return sample(*memory, **asdict(self.sampling), pdl=pdl)
+
+
+def lower_head(builder: StepBuilder, keep_logits: bool) -> None:
+    """The operations that end a step. With `keep_logits` the logits stay in their buffer."""
+    plan, parts, buffers = builder.plan, builder.plan.parts, builder.buffers
+    tile = builder.tiles.head
+    source = builder.normed("model/final_norm", parts.final_norm, parts.head)
+    path = "model/lm_head" if source.norm is None else "model/final_norm+lm_head"
+    if not builder.spec.uses("head"):
+        builder.linear(path, source, parts.head, buffers.model_logits, tile)
+    else:
+        greedy = plan.sampling is None
+        fused = NormHead(
+            source.x,
+            source.norm,
+            parts.head,
+            buffers.tokens,
+            buffers.position,
+            tile,
+            plan.workspace,
+            buffers.logits if keep_logits or not greedy else None,
+            greedy,
+            source.scale,
+            parts.dtype,
+        )
+        builder.add(path, fused)
+    _lower_choice(builder, keep_logits)
+
+
+def _lower_choice(builder: StepBuilder, keep_logits: bool) -> None:
+    """Choose the next tokens from the logits and move the position on, unless the head does."""
+    plan, buffers, fused = builder.plan, builder.buffers, builder.spec.uses("head")
+    logits = buffers.logits if fused else buffers.model_logits
+    if keep_logits and not fused:
+        builder.call("sampling", buffers.logits.copy_, buffers.model_logits)
+    if plan.sampling is not None:
+        assert plan.draws is not None
+        memory = logits, buffers.position, buffers.tokens, plan.draws
+        builder.add("sampling", Sample(*memory, plan.sampling))
+    elif not fused:
+        builder.call("sampling", choose_largest, logits, buffers.position, buffers.tokens)
