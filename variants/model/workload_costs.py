@@ -3,12 +3,13 @@
 Bytes of a step are the numerator of every bandwidth figure.
 Weights: every parameter once, and the elements and scales of quantised matrices, except that an
 embedding table counts one row a sequence. A table tied to the head is read entirely, as the head.
-All experts of a mixture are counted.
+Of a mixture's experts, as many as the sequences choose at most are counted: batch * chosen, or all.
 KV cache: 2 * batch * KV heads * head_dim * element size * positions, summed over the layers, where
 positions is the cache length, or the part of it in a layer's sliding window.
 
-FLOPs of a step, for dense models.
-Matrix products: 2 * batch * weight elements of every matrix that is multiplied. An embedding table
+FLOPs of a step.
+Matrix products: 2 * batch * weight elements of every matrix that is multiplied, of a mixture's
+experts those that a sequence chooses. An embedding table
 is only looked up; a table tied to the head counts once, as the head.
 Attention: 4 * batch * heads * head_dim * positions, summed over the layers: 2 for the scores and 2
 for the weighted sum of the values. The positions are those in the cache and the new one, limited to
@@ -20,6 +21,7 @@ the system ends a process that takes too much without a word.
 """
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -46,6 +48,9 @@ _FP32_BYTES = 4
 # Configurations of mixtures of experts, which compute the tokens of one expert at a time.
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 
+# transformers holds the matrices of all experts of a layer in one tensor.
+_EXPERT_DIMENSIONS = 3
+
 
 def weight_bytes_read(model: Any, batch: int) -> int:
     """Bytes of weights that a step for `batch` sequences reads from memory."""
@@ -53,8 +58,22 @@ def weight_bytes_read(model: Any, batch: int) -> int:
     head = model.get_output_embeddings()
     read = set() if head is None else {id(tensor) for tensor in weight_tensors(head)}
     looked_up = {id(tensor) for tensor in table} - read
-    total = sum(weight.nbytes for weight in weight_tensors(model) if id(weight) not in looked_up)
+    read_share = _experts_share(model, batch)
+    total = sum(
+        int(weight.nbytes * (read_share if weight.dim() == _EXPERT_DIMENSIONS else 1))
+        for weight in weight_tensors(model)
+        if id(weight) not in looked_up
+    )
     return int(total + batch * sum(part.nbytes // len(part) for part in table))
+
+
+def _experts_share(model: Any, batch: int) -> Fraction:
+    """The part of a mixture's experts that `batch` sequences choose at most; 1 without experts."""
+    decoder = model.config.get_text_config(decoder=True)
+    counts = (getattr(decoder, name, None) for name in _EXPERTS)
+    count = next(filter(None, counts), 1)
+    chosen = getattr(decoder, "num_experts_per_tok", None) or count
+    return Fraction(min(batch * chosen, count), count)
 
 
 class KvBytes:
@@ -107,14 +126,18 @@ def _cached_positions(windows: Sequence[int | None], position: int) -> int:
 
 
 def _multiplied_elements(model: nn.Module) -> int:
-    """Elements of the weight matrices of all modules but the embedding tables."""
+    """Elements of the weight matrices of all modules but the embedding tables, that one sequence
+    is multiplied by."""
     tables = nn.Embedding | QuantizedEmbedding
     weights = (
         module.data if isinstance(module, QuantizedLinear) else getattr(module, "weight", None)
         for module in model.modules()
         if not isinstance(module, tables)
     )
-    return sum(
+    experts = sum(
+        weight.numel() for weight in model.parameters() if weight.dim() == _EXPERT_DIMENSIONS
+    )
+    return int(experts * _experts_share(model, 1)) + sum(
         weight.numel()
         for weight in weights
         if isinstance(weight, torch.Tensor) and weight.dim() == 2

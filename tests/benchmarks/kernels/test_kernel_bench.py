@@ -172,8 +172,8 @@ def test_bytes_of_narrow_weights_are_those_of_elements_and_scales(device: str) -
     matrices = {
         "qkv": layer.qkv,
         "o": layer.o,
-        "gate_up": layer.gate_up,
-        "down": layer.down,
+        "gate_up": layer.mlp.gate_up,
+        "down": layer.mlp.down,
         "head": wide.parts.head,
     }
     saved = {name: one.rows * (one.columns - 4) for name, one in matrices.items()}

@@ -8,6 +8,7 @@ from transformers import AutoConfig
 from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.source import presets
 from decodescope.variants.model.workload_costs import KvBytes, layer_windows, weight_bytes_read
+from tests.helpers import families
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,18 @@ def test_weights_by_hand(build_small: Callable[..., Any], architecture: str, tie
     row = 64 * 4
     assert weight_bytes_read(model, 1) == expected + row
     assert weight_bytes_read(model, 5) == expected + 5 * row
+
+
+@pytest.mark.parametrize(("batch", "read"), [(1, 3), (2, 6), (3, 7), (64, 7)])
+def test_of_experts_those_that_can_be_chosen_are_read(batch: int, read: int) -> None:
+    model = families.build("qwen3-moe")
+    expected = batch * 96 * 4
+    for name, parameter in model.named_parameters():
+        if "experts" in name:
+            expected += parameter[:read].nbytes
+        elif "embed_tokens" not in name:
+            expected += parameter.nbytes
+    assert weight_bytes_read(model, batch) == expected
 
 
 def test_kv_bytes_by_hand() -> None:

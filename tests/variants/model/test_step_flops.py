@@ -14,6 +14,8 @@ from decodescope.variants.model.source import presets
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import StepFlops
 from decodescope.variants.steps.eager_step import EagerStep
+from tests.helpers import families
+from tests.helpers.fused_steps import load_family
 
 
 def counted(loaded: Any, workload: DecodeWorkload, steps: int) -> list[int]:
@@ -45,6 +47,13 @@ def test_flops_equal_those_that_pytorch_counts(
     flops = StepFlops(loaded.model, batch)
     found = counted(loaded, DecodeWorkload(batch, 7, 5, "fp32"), 5)
     assert found == [flops.at(position) for position in range(7, 12)]
+
+
+@pytest.mark.parametrize("family", families.MIXTURES)
+def test_flops_of_experts_are_those_of_the_chosen_ones(family: str) -> None:
+    loaded = load_family(family, "cpu")
+    found = counted(loaded, DecodeWorkload(2, 3, 3, "fp32"), 3)
+    assert found == [StepFlops(loaded.model, 2).at(position) for position in range(3, 6)]
 
 
 def test_a_sliding_window_bounds_attention(load_small: Callable[..., Any]) -> None:

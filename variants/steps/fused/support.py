@@ -116,6 +116,11 @@ def _reasons(config: Any) -> Iterator[str]:
 
 
 def _expert_reasons(config: Any) -> Iterator[str]:
+    if config.model_type not in _MIXTURES:
+        return
+    count = config.num_local_experts if config.model_type == "mixtral" else config.num_experts
+    if not 1 <= config.num_experts_per_tok <= count:
+        yield f"{config.num_experts_per_tok} experts a token of {count}"
     dense = getattr(config, "mlp_only_layers", None)
     if dense or getattr(config, "decoder_sparse_step", 1) != 1:
         yield "dense layers among mixtures of experts (only experts in every layer)"

@@ -98,8 +98,8 @@ def test_merged_matrices_are_the_models_own_memory(device: str) -> None:
         attention.q_proj: parts.layers[1].qkv.data[:192],
         attention.k_proj: parts.layers[1].qkv.data[192:288],
         attention.v_proj: parts.layers[1].qkv.data[288:],
-        mlp.gate_proj: parts.layers[1].gate_up.data[:136],
-        mlp.up_proj: parts.layers[1].gate_up.data[136:],
+        mlp.gate_proj: parts.layers[1].mlp.gate_up.data[:136],
+        mlp.up_proj: parts.layers[1].mlp.gate_up.data[136:],
     }
     for linear, view in rows.items():
         assert linear.weight.data_ptr() == view.data_ptr()
@@ -125,7 +125,7 @@ def test_parts_of_one_storage_in_another_order_are_merged_again(device: str) -> 
     backwards = torch.cat((up, gate))
     mlp.up_proj.weight.data, mlp.gate_proj.weight.data = backwards.chunk(2)
     parts = fused_model(model)
-    assert torch.equal(parts.layers[0].gate_up.data, torch.cat((gate, up)))
+    assert torch.equal(parts.layers[0].mlp.gate_up.data, torch.cat((gate, up)))
 
 
 def test_columns_of_one_storage_are_no_merged_rows(device: str) -> None:
@@ -135,7 +135,7 @@ def test_columns_of_one_storage_are_no_merged_rows(device: str) -> None:
     columns = torch.cat((gate.T, up.T))
     mlp.gate_proj.weight.data, mlp.up_proj.weight.data = (half.T for half in columns.chunk(2))
     parts = fused_model(model)
-    assert torch.equal(parts.layers[0].gate_up.data, torch.cat((gate, up)))
+    assert torch.equal(parts.layers[0].mlp.gate_up.data, torch.cat((gate, up)))
 
 
 def test_a_model_cast_after_merging_is_merged_again(device: str) -> None:
@@ -160,10 +160,12 @@ def test_sizes_windows_and_ties(device: str) -> None:
 
 def test_biases_and_qk_norms_are_where_the_model_has_them(device: str) -> None:
     biased = fused_model(build("llama-biased", device=device)).layers[0]
-    assert all(m.bias is not None for m in (biased.qkv, biased.o, biased.gate_up, biased.down))
+    assert all(
+        m.bias is not None for m in (biased.qkv, biased.o, biased.mlp.gate_up, biased.mlp.down)
+    )
     qwen2 = fused_model(build("qwen2", device=device)).layers[0]
     assert qwen2.qkv.bias is not None
-    assert (qwen2.o.bias, qwen2.gate_up.bias, qwen2.down.bias) == (None, None, None)
+    assert (qwen2.o.bias, qwen2.mlp.gate_up.bias, qwen2.mlp.down.bias) == (None, None, None)
     assert qwen2.qk_norm is None
     model = build("qwen3", device=device)
     norm = fused_model(model).layers[0].qk_norm

@@ -15,14 +15,14 @@ from decodescope.variants.steps.fused.support import (
     unsupported_fields,
     unsupported_gpu,
 )
-from tests.helpers.families import FAMILIES
+from tests.helpers.families import CONFIGS, FAMILIES
 
 LLAMA = FAMILIES["llama2"]
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", CONFIGS)
 def test_every_family_is_supported(name: str) -> None:
-    require_support(name, FAMILIES[name], 16, "cpu")
+    require_support(name, CONFIGS[name], 16, "cpu")
 
 
 @pytest.mark.parametrize("name", presets())
@@ -57,13 +57,35 @@ def test_the_config_of_a_checkpoint_is_read_as_it_is() -> None:
         ("llama2", {"sliding_window": 8}, "a sliding window in a llama model"),
         ("mistral", {"layer_types": ["sliding_attention", "full_attention"]}, "layer_types other"),
         ("qwen3", {"layer_types": ["full_attention", "chunked_attention"]}, "chunked_attention"),
+        ("qwen3-moe", {"mlp_only_layers": [1]}, "dense layers among mixtures"),
+        ("qwen3-moe", {"decoder_sparse_step": 2}, "dense layers among mixtures"),
+        ("qwen3-moe", {"num_experts_per_tok": 9}, "9 experts a token of 7"),
+        ("mixtral", {"num_experts_per_tok": 0}, "0 experts a token of 4"),
     ],
 )
 def test_what_cannot_run_is_named(family: str, changed: dict[str, Any], reason: str) -> None:
-    fields = FAMILIES[family] | changed
+    fields = CONFIGS[family] | changed
     assert (unsupported_fields(fields) or "").startswith(reason)
     with pytest.raises(ModelError, match=r"mine: the fused kernels cannot run .*another variant"):
         require_support("mine", fields, 1, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("variant", "reason"),
+    [
+        ("fused+fp8_e4m3", "experts in FP8 or INT8"),
+        ("fused+w8a8", "experts in FP8 or INT8"),
+        ("fused-gate_up-residual", "experts without gate_up and residual"),
+    ],
+)
+def test_what_experts_cannot_leave_out_is_named(variant: str, reason: str) -> None:
+    spec = VariantSpec.parse(variant)
+    with pytest.raises(ModelError, match=f"the fused kernels cannot run {reason}"):
+        require_support("mine", CONFIGS["mixtral"], 1, "cpu", spec)
+    require_support("mine", FAMILIES["mistral"], 1, "cpu", spec)
+    require_support(
+        "mine", CONFIGS["mixtral"], 1, "cpu", VariantSpec.parse("fused+kv_fp8_e4m3-qkv")
+    )
 
 
 @pytest.mark.parametrize(
