@@ -71,21 +71,29 @@ def _experts_down_kernel(
     logits, keys = router_keys(logits_ptr, token, EXPERTS)
     # Of the largest logit it is 1, so that no sum of them is 0.
     exponentials = tl.exp(logits - tl.max(logits, axis=0))
-    total = tl.zeros((ROWS,), tl.float32)
     used = tl.full((), 0.0, tl.float32)
-    for slot in tl.static_range(CHOSEN):
+    # All experts' first blocks are asked for before one is multiplied: they come together.
+    matrices, blocks, shares = (), (), ()
+    for _ in tl.static_range(CHOSEN):
         expert, later_keys = next_expert(keys)
         share = tl.sum(tl.where(keys == later_keys, 0.0, exponentials), axis=0)
         keys = later_keys
         matrix_ptr = w_ptr + expert * (N * K)
-        slot_ptr = x_ptr + (token * CHOSEN + slot) * K
         first = vector_product.first_blocks(matrix_ptr, inside, None, 0, K, BLOCK, 1, AHEAD)
         scale, bias = scale_and_bias(scale_ptr, bias_ptr, expert * N + rows, mask)
-        sums = vector_product.vector_products(
-            first, matrix_ptr, inside, slot_ptr, None, None, 0.0, 0, K, BLOCK, 1, AHEAD
-        )
-        total += share * (sums * scale + bias)
+        # Triton unpacks no tuples.
+        matrices = matrices + (matrix_ptr,)  # type: ignore[assignment]  # noqa: RUF005
+        blocks = blocks + (first,)  # type: ignore[assignment]  # noqa: RUF005
+        shares = shares + ((share, scale, bias),)  # type: ignore[assignment]  # noqa: RUF005
         used += share
+    total = tl.zeros((ROWS,), tl.float32)
+    for slot in tl.static_range(CHOSEN):
+        slot_ptr = x_ptr + (token * CHOSEN + slot) * K
+        sums = vector_product.vector_products(
+            blocks[slot], matrices[slot], inside, slot_ptr, None, None, 0.0, 0, K, BLOCK, 1, AHEAD
+        )
+        share, scale, bias = shares[slot]
+        total += share * (sums * scale + bias)
     if not NORMALIZED:
         used = tl.sum(exponentials, axis=0)
     tl.store(places, (residual + total / used).to(residual_ptr.dtype.element_ty), mask=mask)

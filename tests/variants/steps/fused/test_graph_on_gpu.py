@@ -56,7 +56,9 @@ def session() -> ProfilerSession:
 
 
 @pytest.mark.parametrize("batch", BATCHES)
-@pytest.mark.parametrize("family", ["llama-tied", "mistral", "qwen2", "qwen3"])
+@pytest.mark.parametrize(
+    "family", ["llama-tied", "mistral", "qwen2", "qwen3", "qwen3-moe", "mixtral"]
+)
 def test_a_graphs_tokens_are_those_of_transformers(family: str, batch: int) -> None:
     loaded = load_family(family, "cuda")
     workload = DecodeWorkload(batch, 5, 20, "fp32")

@@ -112,8 +112,7 @@ def test_a_second_call_finds_the_matrices_merged(device: str) -> None:
     again = fused_model(model)
     assert storages(model) == addresses
     for one, two in zip(once.layers, again.layers, strict=True):
-        for merged in ("qkv", "gate_up"):
-            a, b = getattr(one, merged), getattr(two, merged)
+        for a, b in ((one.qkv, two.qkv), (one.mlp.gate_up, two.mlp.gate_up)):
             assert (a.data.data_ptr(), a.data.shape) == (b.data.data_ptr(), b.data.shape)
             assert torch.equal(a.data, b.data)
 
