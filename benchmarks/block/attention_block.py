@@ -14,9 +14,10 @@ from decodescope.kernels.host.operation import Launch
 from decodescope.kernels.ops.linear_residual import LinearResidual
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
-from decodescope.variants.steps.fused.model_parts import FusedModel, rope_table
+from decodescope.variants.steps.fused.blocks import FusedModel
 from decodescope.variants.steps.fused.operations import step_operations
 from decodescope.variants.steps.fused.plan import step_plan
+from decodescope.variants.steps.fused.rope_tables import rope_table
 from decodescope.variants.steps.fused.tiling.shapes import StepTiles
 
 _INPUT_SEED = 1

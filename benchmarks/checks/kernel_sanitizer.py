@@ -36,7 +36,8 @@ from decodescope.cli.options import FILE
 from decodescope.kernels.device.overlap import can_overlap
 from decodescope.variants.model.quantized_weights import quantization_of, quantize_model
 from decodescope.variants.spec import VariantSpec
-from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model
+from decodescope.variants.steps.fused.blocks import FusedModel
+from decodescope.variants.steps.fused.model_parts import fused_model
 from decodescope.variants.steps.fused.tiling.rules import default_tiles
 from decodescope.variants.steps.fused.tiling.shapes import StepTiles, step_shapes
 from decodescope.variants.steps.fused.tiling.tile_limits import this_target_gpu

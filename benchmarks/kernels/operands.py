@@ -19,7 +19,7 @@ from decodescope.kernels.host.weights import (
 from decodescope.kernels.host.workspace import Workspace
 from decodescope.kernels.ops.rope import RopeTable
 from decodescope.variants.spec import VariantSpec
-from decodescope.variants.steps.fused.model_parts import FusedModel
+from decodescope.variants.steps.fused.blocks import FusedModel
 from decodescope.variants.steps.fused.plan import step_workspace
 from decodescope.variants.steps.fused.tiling.shapes import StepTiles
 

@@ -8,7 +8,8 @@ from decodescope.variants.model.quantized_loading import find_quantized
 from decodescope.variants.model.quantized_weights import quantization_of, quantize_model
 from decodescope.variants.model.source import ModelSource
 from decodescope.variants.spec import VariantSpec
-from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model
+from decodescope.variants.steps.fused.blocks import FusedModel
+from decodescope.variants.steps.fused.model_parts import fused_model
 from decodescope.variants.steps.fused.support import require_support
 from decodescope.variants.tuning.tile_tuning import built_model
 

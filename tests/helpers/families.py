@@ -70,6 +70,8 @@ FAMILIES: Mapping[str, dict[str, Any]] = {
     "rope-proportional": _rope("proportional"),
     "mistral": _with("mistral", sliding_window=WINDOW),
     "mistral-no-window": _with("mistral", sliding_window=None),
+    "phi3": _with("phi3", pad_token_id=0, sliding_window=WINDOW, num_key_value_heads=3),
+    "smollm3": _with("smollm3", pad_token_id=0, no_rope_layer_interval=2),
     "qwen2": _QWEN2 | {"tie_word_embeddings": True},
     "qwen2-mixed-window": _QWEN2
     | {"use_sliding_window": True, "sliding_window": WINDOW, "max_window_layers": 1},

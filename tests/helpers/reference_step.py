@@ -2,10 +2,13 @@
 
 import torch
 
+from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.weights import Norm, WeightMatrix
+from decodescope.kernels.ops.experts_down import experts_down_reference
+from decodescope.kernels.ops.experts_gate_up import experts_gate_up_reference
 from decodescope.kernels.ops.rope import RopeTable
+from decodescope.variants.steps.fused.blocks import FusedLayer, FusedModel
 from decodescope.variants.steps.fused.kv_cache import KvCache
-from decodescope.variants.steps.fused.model_parts import FusedLayer, FusedModel
 
 
 def reference_step(
@@ -18,8 +21,13 @@ def reference_step(
         q = _q_and_rows(parts, layer, rope, x, keys, values, position)
         x = x + _product(layer.o, _attention(parts, layer, q, keys, values, position))
         normed = _normed(layer.post_attention_norm, x)
-        gate, up = _product(layer.mlp.gate_up, normed).chunk(2, dim=-1)
-        x = x + _product(layer.mlp.down, gate / (1 + torch.exp(-gate)) * up)
+        if isinstance(layer.mlp, Experts):
+            logits = _product(layer.mlp.router, normed)
+            gated = experts_gate_up_reference(normed, None, layer.mlp, logits)
+            x = experts_down_reference(gated, layer.mlp, logits, x)
+        else:
+            gate, up = _product(layer.mlp.gate_up, normed).chunk(2, dim=-1)
+            x = x + _product(layer.mlp.down, gate / (1 + torch.exp(-gate)) * up)
     return _product(parts.head, _normed(parts.final_norm, x))
 
 
@@ -39,9 +47,11 @@ def _q_and_rows(
     if layer.qk_norm is not None:
         q = _normed(Norm(layer.qk_norm.q_weight, layer.qk_norm.eps), q)
         k = _normed(Norm(layer.qk_norm.k_weight, layer.qk_norm.eps), k)
-    keys[:, :, position] = _rotated(k, rope, position).to(keys.dtype)
+    if layer.rotates:
+        q, k = _rotated(q, rope, position), _rotated(k, rope, position)
+    keys[:, :, position] = k.to(keys.dtype)
     values[:, :, position] = v.to(values.dtype)
-    return _rotated(q, rope, position)
+    return q
 
 
 def _attention(

@@ -14,7 +14,7 @@ from benchmarks.kernels.kernel_bench import TOLERANCES
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.host.workspace import new_workspace
 from decodescope.kernels.ops.norm_qkv_rope import NormQkvRope
-from decodescope.variants.steps.fused.model_parts import rope_table
+from decodescope.variants.steps.fused.rope_tables import rope_table
 
 PYTORCH, OURS = "PyTorch", "norm_qkv_rope"
 # The projection, cosine and sine, both products, their sum.

@@ -31,7 +31,8 @@ from decodescope.variants.machine.read_peak import ReadPeak
 from decodescope.variants.model.quantized_weights import quantization_of, quantize_model
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.spec import FUSIONS, VariantSpec
-from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model
+from decodescope.variants.steps.fused.blocks import FusedModel
+from decodescope.variants.steps.fused.model_parts import fused_model
 from decodescope.variants.steps.fused.tiling.rules import default_tiles, interpreter_tiles
 from decodescope.variants.steps.fused.tiling.shapes import step_shapes
 from tests.helpers.fake_clock import FakeClock

@@ -39,6 +39,7 @@ WAYS = [
     Quantization("int8", embedding=True),
     Quantization("int8", head=False, embedding=True),
 ]
+# Of a Llama layer.
 LAYER_MATRICES = 7
 
 
@@ -71,7 +72,9 @@ def test_the_modules_compute_with_the_matrices_that_the_kernels_read(
             assert torch.equal(dense, expected.dense(torch.float32))
             # The model that computes with these numbers in fp32.
             module.weight = nn.Parameter(dense, requires_grad=False)
-    assert replaced == 2 * LAYER_MATRICES + how.head + how.embedding
+    in_layers = sum(isinstance(part, nn.Linear) for part in original.model.layers.modules())
+    assert in_layers >= 8
+    assert replaced == in_layers + how.head + how.embedding
     ids = families.prompt_ids(family, 2, 9)
     assert torch.equal(model(ids).logits, original(ids).logits)
 

@@ -25,10 +25,11 @@ from decodescope.variants.model.workload_costs import KvBytes
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.decode_step import DecodeStep
 from decodescope.variants.steps.fused.kv_cache import prefill
-from decodescope.variants.steps.fused.model_parts import fused_model, rope_table
+from decodescope.variants.steps.fused.model_parts import fused_model
 from decodescope.variants.steps.fused.operations import step_operations, weight_bytes
 from decodescope.variants.steps.fused.plan import StepPlan, step_plan, step_workspace
 from decodescope.variants.steps.fused.program import StepGraph, StepProgram
+from decodescope.variants.steps.fused.rope_tables import rope_table
 from decodescope.variants.steps.fused.tiling.rules import interpreter_tiles
 from decodescope.variants.steps.fused.tiling.shapes import StepTiles, step_shapes
 from decodescope.variants.steps.fused.tiling.tile_limits import this_target_gpu

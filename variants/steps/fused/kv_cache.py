@@ -20,7 +20,7 @@ from transformers import DynamicCache
 from decodescope.kernels.host.kv_cache import KvScales, codes
 from decodescope.kernels.host.weights import NARROW_DTYPES, largest_value
 from decodescope.variants.spec import KvFormat
-from decodescope.variants.steps.fused.model_parts import FusedModel
+from decodescope.variants.steps.fused.blocks import FusedModel
 
 _MARGIN = 2.0
 # 1 / scale must be a normal float32.

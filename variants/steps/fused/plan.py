@@ -15,8 +15,8 @@ from decodescope.kernels.sampling.workspace import SamplingWorkspace, new_sampli
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.annotations import LayerRanges
+from decodescope.variants.steps.fused.blocks import DenseMlp, FusedLayer, FusedModel
 from decodescope.variants.steps.fused.kv_cache import KvCache, new_kv_cache
-from decodescope.variants.steps.fused.model_parts import DenseMlp, FusedModel
 from decodescope.variants.steps.fused.tiling.shapes import StepTiles
 from decodescope.variants.steps.fused.torch_operators import VisibleRows
 
@@ -68,7 +68,8 @@ class StepPlan:
 
     `pdl`: kernels start while the previous one ends. `prefetch`: attention prefetches the O
     projection's weights into L2. Both are as `spec` says, if the device supports them. `ranges` are
-    shared by all plans of one built variant; `visible` is updated in steps without our own
+    shared by all plans of one built variant; `unrotated` is the table of layers that rotate nothing
+    (`rope` itself if there are none); `visible` is updated in steps without our own
     attention. `draws` is the memory of `sampling`; both are None if decoding is greedy.
     """
 
@@ -76,6 +77,7 @@ class StepPlan:
     parts: FusedModel
     cache: KvCache
     rope: RopeTable
+    unrotated: RopeTable
     buffers: StepBuffers
     tiles: StepTiles
     workspace: Workspace
@@ -85,6 +87,9 @@ class StepPlan:
     prefetch: bool
     sampling: SamplingSettings | None = None
     draws: SamplingWorkspace | None = None
+
+    def rope_of(self, layer: FusedLayer) -> RopeTable:
+        return self.rope if layer.rotates else self.unrotated
 
 
 def step_plan(
@@ -102,6 +107,7 @@ def step_plan(
         parts=parts,
         cache=new_kv_cache(parts, batch, capacity, spec.kv_format),
         rope=rope,
+        unrotated=_unrotated(parts, rope),
         buffers=_new_buffers(spec, parts, batch, capacity),
         tiles=tiles,
         workspace=step_workspace(parts, batch, tiles, device),
@@ -112,6 +118,12 @@ def step_plan(
         sampling=workload.sampling,
         draws=None if workload.sampling is None else new_sampling_workspace(batch, device),
     )
+
+
+def _unrotated(parts: FusedModel, rope: RopeTable) -> RopeTable:
+    if all(layer.rotates for layer in parts.layers):
+        return rope
+    return RopeTable(torch.ones_like(rope.cos), torch.zeros_like(rope.sin))
 
 
 def _new_buffers(spec: VariantSpec, parts: FusedModel, batch: int, capacity: int) -> StepBuffers:

@@ -16,9 +16,8 @@ from decodescope.variants.model.stored_quantization import (
 )
 from decodescope.variants.model.workload_costs import head_dim
 from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec
+from decodescope.variants.steps.fused.families import FAMILIES
 
-MODEL_TYPES = ("llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe")
-_MIXTURES = ("mixtral", "qwen3_moe")
 MIN_HEAD_DIM, MAX_HEAD_DIM = 32, 256
 MIN_CAPABILITY = (8, 0)
 # Triton converts E4M3 with instructions that older GPUs lack; E5M2 and INT8 need none.
@@ -87,8 +86,8 @@ def unsupported_fields(fields: Mapping[str, object]) -> str | None:
     the model reports that better. Raises as `unsupported_quantization`.
     """
     model_type = fields.get("model_type")
-    if model_type not in MODEL_TYPES:
-        return f"model type {model_type} (supported: {', '.join(MODEL_TYPES)})"
+    if model_type not in FAMILIES:
+        return f"model type {model_type} (supported: {', '.join(FAMILIES)})"
     try:
         config = CONFIG_MAPPING[model_type].from_dict(deepcopy(dict(fields)))
     except Exception:  # transformers raises nearly every type for a broken configuration
@@ -111,24 +110,16 @@ def _reasons(config: Any) -> Iterator[str]:
     rotated = config.rope_parameters.get("partial_rotary_factor")
     if rotated not in (None, 1, 1.0):
         yield f"partial_rotary_factor {rotated} (only whole heads)"
-    yield from _expert_reasons(config)
-    yield from _window_reasons(config)
-
-
-def _expert_reasons(config: Any) -> Iterator[str]:
-    if config.model_type not in _MIXTURES:
-        return
-    count = config.num_local_experts if config.model_type == "mixtral" else config.num_experts
-    if not 1 <= config.num_experts_per_tok <= count:
-        yield f"{config.num_experts_per_tok} experts a token of {count}"
-    dense = getattr(config, "mlp_only_layers", None)
-    if dense or getattr(config, "decoder_sparse_step", 1) != 1:
-        yield "dense layers among mixtures of experts (only experts in every layer)"
+    known = {"full_attention", "sliding_attention"}
+    if unknown := set(getattr(config, "layer_types", None) or ()) - known:
+        yield f"{', '.join(sorted(unknown))} (only full and sliding attention)"
+    else:
+        yield from FAMILIES[config.model_type].reasons(config)
 
 
 def _variant_reason(fields: Mapping[str, object], spec: VariantSpec) -> str | None:
     """Why `spec` is no variant of a mixture of experts with this config.json; None if it is."""
-    if fields.get("model_type") not in _MIXTURES:
+    if not FAMILIES[str(fields.get("model_type"))].is_mixture:
         return None
     if spec.narrow or declared_formats(fields):
         return "experts in FP8 or INT8 (only in the run dtype)"
@@ -136,18 +127,3 @@ def _variant_reason(fields: Mapping[str, object], spec: VariantSpec) -> str | No
     if left_out:
         return f"experts without {' and '.join(sorted(left_out))}, which are one launch"
     return None
-
-
-def _window_reasons(config: Any) -> Iterator[str]:
-    """Qwen's attention follows `layer_types`. Llama's has no window and Mistral's one for all
-    layers, whatever the config says, but transformers' cache follows the config."""
-    window = getattr(config, "sliding_window", None)
-    types = set(getattr(config, "layer_types", None) or ())
-    if unknown := types - {"full_attention", "sliding_attention"}:
-        yield f"{', '.join(sorted(unknown))} (only full and sliding attention)"
-    elif config.model_type == "llama" and (window is not None or "sliding_attention" in types):
-        yield "a sliding window in a llama model"
-    elif config.model_type == "mistral" and types:
-        expected = "full_attention" if window is None else "sliding_attention"
-        if types != {expected}:
-            yield f"layer_types other than {expected} in a mistral model of window {window}"

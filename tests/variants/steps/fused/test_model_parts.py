@@ -6,8 +6,9 @@ from transformers import DynamicCache
 
 from decodescope.variants.model.workload_costs import weight_bytes_read
 from decodescope.variants.steps.fused.kv_cache import new_kv_cache, prefill
-from decodescope.variants.steps.fused.model_parts import fused_model, rope_table
-from tests.helpers.families import FAMILIES, ORIGINAL_MAX, WINDOW, build, prompt_ids
+from decodescope.variants.steps.fused.model_parts import fused_model
+from decodescope.variants.steps.fused.rope_tables import rope_table
+from tests.helpers.families import CONFIGS, FAMILIES, ORIGINAL_MAX, WINDOW, build, prompt_ids
 from tests.helpers.reference_step import reference_step
 
 BATCH, CONTEXT, CAPACITY = 2, 11, 24
@@ -35,7 +36,7 @@ def test_the_steps_reach_every_length_that_changes_something() -> None:
     assert WINDOW < CONTEXT < ORIGINAL_MAX < CAPACITY
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", CONFIGS)
 def test_the_parts_say_all_that_a_step_needs(name: str, device: str) -> None:
     model = build(name, device=device)
     ids = prompt_ids(name, BATCH, CAPACITY).to(device)

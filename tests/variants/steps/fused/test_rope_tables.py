@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 import torch
 
-from decodescope.variants.steps.fused.model_parts import rope_table
+from decodescope.variants.steps.fused.rope_tables import rope_table
 from tests.helpers.families import FAMILIES, ORIGINAL_MAX, build
 
 ROPES = [name for name in FAMILIES if name.startswith("rope-")] + ["llama2", "qwen3", "mistral"]

@@ -56,6 +56,7 @@ def test_the_config_of_a_checkpoint_is_read_as_it_is() -> None:
         ),
         ("llama2", {"sliding_window": 8}, "a sliding window in a llama model"),
         ("mistral", {"layer_types": ["sliding_attention", "full_attention"]}, "layer_types other"),
+        ("phi3", {"partial_rotary_factor": 0.75}, "partial_rotary_factor 0.75"),
         ("qwen3", {"layer_types": ["full_attention", "chunked_attention"]}, "chunked_attention"),
         ("qwen3-moe", {"mlp_only_layers": [1]}, "dense layers among mixtures"),
         ("qwen3-moe", {"decoder_sparse_step": 2}, "dense layers among mixtures"),

@@ -10,8 +10,8 @@ from decodescope.kernels.ops.kv_write import KvWrite
 from decodescope.kernels.ops.norm_qkv_rope import NormQkvRope
 from decodescope.kernels.ops.rms_norm import RmsNorm
 from decodescope.kernels.ops.rope import Rotate
+from decodescope.variants.steps.fused.blocks import FusedLayer
 from decodescope.variants.steps.fused.lowering.builder import Source, StepBuilder, row_blocks
-from decodescope.variants.steps.fused.model_parts import FusedLayer
 from decodescope.variants.steps.fused.torch_operators import static_attention
 
 Pair = tuple[torch.Tensor, torch.Tensor]
@@ -43,7 +43,7 @@ def _queries(
             source.x,
             source.norm,
             layer.qkv,
-            plan.rope,
+            plan.rope_of(layer),
             position,
             buffers.q,
             *rows,
@@ -59,7 +59,7 @@ def _queries(
     if (norms := layer.qk_norm) is not None:
         builder.add(f"{path}/qk_norm", RmsNorm(q, Norm(norms.q_weight, norms.eps), q))
         builder.add(f"{path}/qk_norm", RmsNorm(k, Norm(norms.k_weight, norms.eps), k))
-    builder.add(f"{path}/rope", Rotate(q, k, plan.rope, position))
+    builder.add(f"{path}/rope", Rotate(q, k, plan.rope_of(layer), position))
     builder.add(f"{path}/kv_write", KvWrite(k, v, *rows, position, scales))
     return q
 

@@ -7,8 +7,8 @@ from decodescope.kernels.ops.experts_down import ExpertsDown
 from decodescope.kernels.ops.experts_gate_up import ExpertsGateUp
 from decodescope.kernels.ops.norm_gate_up import NormGateUp
 from decodescope.kernels.ops.swiglu import Swiglu
+from decodescope.variants.steps.fused.blocks import DenseMlp, FusedLayer
 from decodescope.variants.steps.fused.lowering.builder import Source, StepBuilder, row_blocks
-from decodescope.variants.steps.fused.model_parts import DenseMlp, FusedLayer
 from decodescope.variants.steps.fused.tiling.rules import router_tile
 from decodescope.variants.steps.fused.tiling.shapes import power_of_2_from
 

@@ -7,7 +7,7 @@ from decodescope.kernels.host.tile import Tile
 from decodescope.variants.spec import VariantSpec
 
 if TYPE_CHECKING:
-    from decodescope.variants.steps.fused.model_parts import FusedModel
+    from decodescope.variants.steps.fused.blocks import FusedModel
 
 TiledOperation = Literal["qkv", "attention", "o", "gate_up", "down", "head"]
 TILED_OPERATIONS: tuple[TiledOperation, ...] = get_args(TiledOperation)

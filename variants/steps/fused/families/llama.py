@@ -1,0 +1,50 @@
+"""Llama 2 and 3, Mistral, Qwen2 and Qwen3: separate projections, biases and QK-norm as they are."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from decodescope.kernels.host.experts import Experts
+from decodescope.variants.steps.fused.blocks import DenseMlp, FusedLayer
+from decodescope.variants.steps.fused.families.family import Family
+from decodescope.variants.steps.fused.merging import matrix_of, norm_of, qk_norm_of
+
+
+def layer_with(layer: Any, mlp: DenseMlp | Experts, window: int | None) -> FusedLayer:
+    """The layer's attention and norms around `mlp`."""
+    attention = layer.self_attn
+    return FusedLayer(
+        input_norm=norm_of(layer.input_layernorm),
+        qkv=matrix_of(attention.q_proj, attention.k_proj, attention.v_proj),
+        qk_norm=qk_norm_of(attention),
+        o=matrix_of(attention.o_proj),
+        post_attention_norm=norm_of(layer.post_attention_layernorm),
+        mlp=mlp,
+        window=window,
+    )
+
+
+def dense_layer(layer: Any, window: int | None) -> FusedLayer:
+    """A layer with one gated MLP."""
+    mlp = layer.mlp
+    dense = DenseMlp(matrix_of(mlp.gate_proj, mlp.up_proj), matrix_of(mlp.down_proj))
+    return layer_with(layer, dense, window)
+
+
+def _llama_reasons(config: Any) -> Iterator[str]:
+    """Its attention has no window whatever the config says, but transformers' cache follows it."""
+    types = getattr(config, "layer_types", None) or ()
+    if getattr(config, "sliding_window", None) is not None or "sliding_attention" in types:
+        yield "a sliding window in a llama model"
+
+
+def _mistral_reasons(config: Any) -> Iterator[str]:
+    """Its attention has one window for all layers whatever `layer_types` says."""
+    window, types = config.sliding_window, set(getattr(config, "layer_types", None) or ())
+    expected = "full_attention" if window is None else "sliding_attention"
+    if types and types != {expected}:
+        yield f"layer_types other than {expected} in a mistral model of window {window}"
+
+
+LLAMA = Family(dense_layer, _llama_reasons)
+MISTRAL = Family(dense_layer, _mistral_reasons)
+QWEN = Family(dense_layer)

@@ -1,0 +1,42 @@
+"""Mixtral and Qwen3-MoE: the attention of a dense model, and experts in every layer."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from decodescope.kernels.host.experts import Experts
+from decodescope.kernels.host.weights import WeightMatrix
+from decodescope.variants.steps.fused.blocks import FusedLayer
+from decodescope.variants.steps.fused.families.family import Family
+from decodescope.variants.steps.fused.families.llama import layer_with
+
+
+def _layer(layer: Any, window: int | None) -> FusedLayer:
+    router, experts = layer.mlp.gate, layer.mlp.experts
+    mixture = Experts(
+        router=WeightMatrix(router.weight.detach()),
+        gate_up=WeightMatrix(experts.gate_up_proj.detach().flatten(0, 1)),
+        down=WeightMatrix(experts.down_proj.detach().flatten(0, 1)),
+        chosen=int(router.top_k),
+        # Mixtral's router has no such field and always divides.
+        normalized=bool(getattr(router, "norm_topk_prob", True)),
+    )
+    return layer_with(layer, mixture, window)
+
+
+def _chosen_reasons(config: Any, count: int) -> Iterator[str]:
+    if not 1 <= config.num_experts_per_tok <= count:
+        yield f"{config.num_experts_per_tok} experts a token of {count}"
+
+
+def _mixtral_reasons(config: Any) -> Iterator[str]:
+    yield from _chosen_reasons(config, config.num_local_experts)
+
+
+def _qwen_reasons(config: Any) -> Iterator[str]:
+    yield from _chosen_reasons(config, config.num_experts)
+    if config.mlp_only_layers or config.decoder_sparse_step != 1:
+        yield "dense layers among mixtures of experts (only experts in every layer)"
+
+
+MIXTRAL = Family(_layer, _mixtral_reasons, is_mixture=True)
+QWEN3_MOE = Family(_layer, _qwen_reasons, is_mixture=True)

@@ -1,0 +1,78 @@
+"""The matrices and norms of transformers' modules.
+
+Q, K and V, and gate and up, are read as one matrix each. Nothing is stored twice: the parts are
+copied into one matrix, and the model's own parameters, or the elements and scales of its quantised
+modules, become views of its rows.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from decodescope.analyzer.errors import ModelError
+from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
+from decodescope.variants.model.quantized_weights import QuantizedMatrix
+
+
+def norm_of(module: Any) -> Norm:
+    return Norm(module.weight.detach(), float(module.variance_epsilon))
+
+
+def qk_norm_of(attention: Any) -> QkNorm | None:
+    """The norms of each head of Q and K, None if the attention has none."""
+    if not hasattr(attention, "q_norm"):
+        return None
+    q, k = norm_of(attention.q_norm), norm_of(attention.k_norm)
+    return QkNorm(q.weight, k.weight, q.eps)
+
+
+def matrix_of(*modules: nn.Module) -> WeightMatrix:
+    """All outputs of linear modules, in order, as one matrix; or an embedding table.
+
+    Raises:
+        ModelError: the modules are not stored in one format.
+    """
+    biases = [bias for part in modules if (bias := getattr(part, "bias", None)) is not None]
+    bias = torch.cat(biases) if biases else None
+    formats = {part.stored if isinstance(part, QuantizedMatrix) else None for part in modules}
+    if len(formats) > 1:
+        names = ", ".join(str(format[0]) if format else "the run dtype" for format in formats)
+        raise ModelError(
+            f"matrices of {names} in one layer, which the fused kernels read as one matrix; "
+            "choose eager or compiled, or name the quantized format in the variant"
+        )
+    if formats == {None}:
+        return WeightMatrix(_merged(modules, "weight"), bias=bias)
+    scaled = all(part.scale is not None for part in modules)
+    return WeightMatrix(
+        _merged(modules, "data"), _merged(modules, "scale") if scaled else None, bias
+    )
+
+
+def _merged(modules: Sequence[nn.Module], name: str) -> torch.Tensor:
+    """The tensors `name` of `modules` in one; they are, or become, views of it."""
+    tensors: list[torch.Tensor] = [getattr(part, name) for part in modules]
+    parts = [tensor.detach() for tensor in tensors]
+    rows = [part.shape[0] for part in parts]
+    if _are_consecutive(parts):
+        first = parts[0]
+        shape = (sum(rows), *first.shape[1:])
+        return first.as_strided(shape, first.stride(), first.storage_offset())
+    merged = torch.cat(parts)
+    for tensor, view in zip(tensors, torch.split(merged, rows), strict=True):
+        tensor.data = view
+    return merged
+
+
+def _are_consecutive(parts: Sequence[torch.Tensor]) -> bool:
+    """Whether each part begins where the previous one ends, in the same storage."""
+    storage = parts[0].untyped_storage().data_ptr()
+    offset = parts[0].storage_offset()
+    for part in parts:
+        same_storage = part.untyped_storage().data_ptr() == storage
+        if not same_storage or part.storage_offset() != offset or not part.is_contiguous():
+            return False
+        offset += part.numel()
+    return True
