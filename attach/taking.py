@@ -13,8 +13,7 @@ from decodescope.analyzer.schema.report import ObserverReport
 from decodescope.attach.door import CapturedWindow, Door, WindowPlan
 
 _MORE = 2
-# As libkineto writes them.
-_KERNEL = b'"cat": "kernel"'
+_KERNELS = (b'"cat": "kernel"', b'"cat":"kernel"')
 _LAUNCHES = (b"LaunchKernel", b"GraphLaunch")
 
 
@@ -56,7 +55,7 @@ def _lost_kernels(trace: Path) -> bool:
     kernels = launches = 0
     with suppress(DecodescopeError), open_source(str(trace)) as source:
         while piece := source.read():
-            kernels += piece.count(_KERNEL)
+            kernels += sum(map(piece.count, _KERNELS))
             launches += sum(map(piece.count, _LAUNCHES))
     return launches > 2 * kernels
 

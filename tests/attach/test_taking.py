@@ -14,6 +14,7 @@ from tests.helpers.libkineto import trace
 from tests.helpers.scripted_door import ScriptedDoor
 
 GRAPHS = b'{"traceEvents": [{"ph": "X", "cat": "cuda_runtime", "name": "cudaGraphLaunch"}]}'
+COMPACT = GRAPHS.replace(b" ", b"") + b'{"ph":"X","cat":"kernel"}'
 ON_A_CPU = b'{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm"}]}'
 
 
@@ -114,7 +115,7 @@ def test_a_servers_own_folder_keeps_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "windows"), [(GRAPHS, 3), (ON_A_CPU, 1), (b"", 1), (b"\x1f\x8bno gzip", 1)]
+    ("data", "windows"), [(GRAPHS, 3), (COMPACT, 1), (ON_A_CPU, 1), (b"", 1), (b"\x1f\x8bno gzip", 1)]
 )
 def test_what_counts_as_lost(tmp_path: Path, data: bytes, windows: int) -> None:
     def write(folder: Path, number: int) -> Sequence[Path]:
