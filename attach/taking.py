@@ -22,8 +22,8 @@ def take_window(door: Door, plan: WindowPlan, say: Callable[[str], None]) -> Cap
     one may have them.
 
     Of all these windows, the first with the fewest traces without kernels is returned, and its
-    `observer` is the cost of all. The traces of the others are removed from `plan.folder`; a folder
-    of the server's own keeps them.
+    `observer` is the cost of all. The traces of the others are removed if they are below
+    `plan.folder`; a folder of the server's own keeps them.
 
     Raises:
         DecodescopeError: as `Door.window`, for the first window.
@@ -61,10 +61,10 @@ def _lost_kernels(trace: Path) -> bool:
 
 
 def _remove(windows: Iterable[CapturedWindow], folder: Path) -> None:
-    for window in windows:
-        for trace in window.traces:
-            if trace.resolve().is_relative_to(folder.resolve()):
-                trace.unlink(missing_ok=True)
+    for trace in (trace for window in windows for trace in window.traces):
+        if trace.resolve().is_relative_to(folder.resolve()):
+            with suppress(OSError):  # a server of another user has made a folder below
+                trace.unlink()
 
 
 def _with_cost_of(windows: Sequence[CapturedWindow], kept: CapturedWindow) -> CapturedWindow:

@@ -115,7 +115,8 @@ def test_a_servers_own_folder_keeps_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "windows"), [(GRAPHS, 3), (COMPACT, 1), (ON_A_CPU, 1), (b"", 1), (b"\x1f\x8bno gzip", 1)]
+    ("data", "windows"),
+    [(GRAPHS, 3), (COMPACT, 1), (ON_A_CPU, 1), (b"", 1), (b"\x1f\x8bno gzip", 1)],
 )
 def test_what_counts_as_lost(tmp_path: Path, data: bytes, windows: int) -> None:
     def write(folder: Path, number: int) -> Sequence[Path]:
