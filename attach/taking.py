@@ -51,7 +51,8 @@ def _without_kernels(window: CapturedWindow) -> int:
 
 def _lost_kernels(trace: Path) -> bool:
     """Whether a trace has more than twice as many launches as kernels. They are counted without
-    reading the trace, which would take twenty times as long."""
+    reading the trace, which would take twenty times as long. So the capture of graphs counts as
+    lost too: its launches ran nothing."""
     kernels = launches = 0
     with suppress(DecodescopeError), open_source(str(trace)) as source:
         while piece := source.read():
