@@ -27,7 +27,8 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 run: $(READY)  ## set up and start the app (no terminal: print one run's summary); ARGS="--model ..."
 	$(PY) -m decodescope $(ARGS)
 
-# They wait for processes that ask every 5 s, so they run side by side; those of vLLM share a server.
+# They wait for processes that ask every 5 s, so they run side by side; those that keep the
+# processor busy, as vLLM does, run one after another.
 test-engines: $(READY) $(VLLM)/.ready  ## the tests of attach on real processes and servers; installs vLLM (CPU) first
 	$(PY) -m pytest -m engines -n 4 --dist loadgroup tests/attach tests/cli $(ARGS)
 

@@ -334,13 +334,15 @@ class Attribution(Struct, frozen=True):
 class ObserverReport(Struct, frozen=True):
     """The window of something that ran already: the `door` that was used, the `target` in words,
     and its tokens/s before, during and after; None where the target does not report them. Those of
-    several `servers` are sums."""
+    several `servers` are sums. Of several `windows`, of which one is reported since others lost
+    their kernels, they are before the first, the mean during all, and after the last."""
 
     door: Literal["kineto", "vllm", "sglang", "servers"]
     target: str
     before_tokens_per_s: float | None = None
     during_tokens_per_s: float | None = None
     after_tokens_per_s: float | None = None
+    windows: int = 1
 
 
 class Report(Struct, frozen=True):

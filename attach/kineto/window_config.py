@@ -22,7 +22,7 @@ class Timing:
     poll_s: float = 5.6
     lead_s: float = WARMUP_S + 1.4
     refused_s: float = 1.5
-    silent_s: float = 12.0
+    silent_s: float = 9.0
     trace_s: float = 10.0
     iterations_s: float = 60.0
 

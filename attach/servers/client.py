@@ -3,7 +3,7 @@
 import http.client
 import socket
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any, TypeVar, cast
 from urllib.parse import urljoin, urlsplit
@@ -18,7 +18,8 @@ from decodescope.attach.servers.tokens import Token
 
 T = TypeVar("T")
 
-LIMIT_S = 10.0
+# With its own start, a command says within 10 s that a server is silent.
+LIMIT_S = 9.0
 # The metrics of a large deployment are below 2 MB.
 MAX_BYTES = 16 << 20
 _CHUNK_BYTES = 64 << 10
@@ -153,11 +154,7 @@ class ServerClient:
         target = urljoin(url, moved)
         try:
             there = parse_address(target)
-            is_here = (there.scheme, there.host, there.port) == (
-                self.address.scheme,
-                self.address.host,
-                self.address.port,
-            )
+            is_here = replace(there, path=self.address.path) == self.address
         except InputError:
             is_here = False
         new_path = urlsplit(target).path if is_here else ""

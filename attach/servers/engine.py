@@ -32,7 +32,7 @@ class Models(Struct, frozen=True):
 class EngineServer(Struct, frozen=True):
     """A recognised server. `metrics_path` is None if it has no metrics; `trace_folder` is the
     folder of its profiler, if the server names it. A window has at least `ranks` files. A server
-    that `is_prefill` never decodes."""
+    that `is_prefill` never decodes. `problem` is why nothing else is known of it yet."""
 
     engine: Engine
     version: str | None
@@ -42,10 +42,13 @@ class EngineServer(Struct, frozen=True):
     trace_folder: str | None = None
     ranks: int = 1
     is_prefill: bool = False
+    problem: str = ""
 
     @property
     def title(self) -> str:
         """The engine and its version, printable."""
+        if self.problem:
+            return "a server that does not answer"
         version = f" {shorten(self.version, _MAX_SHOWN)}" if self.version else ""
         return f"{ENGINES[self.engine].title}{version}"
 

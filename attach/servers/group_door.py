@@ -74,8 +74,8 @@ class GroupDoor(Door):
 
     @property
     def model(self) -> str | None:
-        """The model that all of them name."""
-        models = {door.model for door in self._doors}
+        """The model that all of them name that have answered."""
+        models = {door.model for door in self._doors if door.is_known}
         return models.pop() if len(models) == 1 else None
 
     @property
@@ -100,6 +100,11 @@ class GroupDoor(Door):
             raise MissingRequirement(answers[0].problem)
         return ServerMetrics(time.monotonic(), servers=answers)
 
+    def look_again(self) -> None:
+        """As in `Door`, when the metrics are asked for next."""
+        for member in self._members:
+            member.is_known = False
+
     def window(self, plan: WindowPlan, say: Callable[[str], None]) -> CapturedWindow:
         """As in `Door`. A server without a window does not end those of the others.
 
@@ -107,18 +112,18 @@ class GroupDoor(Door):
             DecodescopeError: no server has a window; the reason of the first.
             InputError: two servers write their traces to one folder.
         """
-        if not self.has_windows:
-            raise MissingRequirement(self.cost)
-        plans = {door.name: self._plan_of(door, plan) for door in self._doors}
-        self._refuse_shared_folders(plans)
         say("measures tokens/s of each server")
         before = self._observed()
         doors = self._with_windows
+        if not doors:
+            raise MissingRequirement(self.cost)
+        plans = {door: self._plan_of(door, plan) for door in doors}
+        _refuse_shared_folders(plans)
         start = _Start(door.name for door in doors)
         takes: dict[str, Future[CapturedWindow]] = {}
         try:
             for door in doors:
-                take = partial(_window_from, start, door, plans[door.name], say)
+                take = partial(_window_from, start, door, plans[door], say)
                 takes[door.name] = in_daemon_thread(take)
             # A signal may reach another thread; this one then looks at it here.
             while wait(takes.values(), _TICK_S).not_done:
@@ -137,20 +142,6 @@ class GroupDoor(Door):
     def _plan_of(self, door: ServerDoor, plan: WindowPlan) -> WindowPlan:
         """A plan for one server; if it writes to the folder it is told, that is its own."""
         return replace(plan, folder=plan.folder / door.name.replace("/", "_").replace(":", "-"))
-
-    def _refuse_shared_folders(self, plans: dict[str, WindowPlan]) -> None:
-        found: dict[Path, str] = {}
-        for door in self._with_windows:
-            folder = door.trace_folder(plans[door.name])
-            if folder is None:
-                continue
-            other = found.setdefault(folder.resolve(), door.name)
-            if other != door.name:
-                raise InputError(
-                    f"{folder}: {other} and {door.name} both write their traces there, and they "
-                    "cannot be told apart; give each server a folder of its own, and name it with "
-                    "a --trace-dir for each URL"
-                )
 
     def _observed(self) -> ServerFigures:
         first = self.metrics()
@@ -195,7 +186,7 @@ class _Member:
         self._asking.set_result(None)
         self._lock = threading.Lock()
         self._is_late = False
-        self._is_known = True
+        self.is_known = door.is_known
 
     def ask(self) -> None:
         """Ask for the metrics in a thread, unless it still waits for them."""
@@ -217,14 +208,14 @@ class _Member:
     def _ask(self) -> None:
         """Ask; after a silence or a restart, look again at what the server is."""
         try:
-            if not self._is_known:
+            if not self.is_known:
                 self.door.look_again()
             metrics = self.door.metrics()
         except Exception as error:
             self._last = with_fields(self._last, problem=str(known_error(error)))
-            self._is_known = False
+            self.is_known = False
         else:
-            self._is_known = not figures(self._last, metrics).restarted
+            self.is_known = not figures(self._last, metrics).restarted
             self._last = with_fields(metrics, name=self.door.name)
 
 
@@ -257,6 +248,21 @@ def _window_from(
         start.leave(door.name)
 
 
+def _refuse_shared_folders(plans: Mapping[ServerDoor, WindowPlan]) -> None:
+    found: dict[Path, str] = {}
+    for door, plan in plans.items():
+        folder = door.trace_folder(plan)
+        if folder is None:
+            continue
+        other = found.setdefault(folder.resolve(), door.name)
+        if other != door.name:
+            raise InputError(
+                f"{folder}: {other} and {door.name} both write their traces there, and they cannot "
+                "be told apart; give each server a folder of its own, and name it with a "
+                "--trace-dir for each URL"
+            )
+
+
 def _part(
     door: ServerDoor, before: ServerFigures, take: Future[CapturedWindow] | None
 ) -> "ServerTraces":
@@ -264,7 +270,7 @@ def _part(
     from decodescope.analyzer.reports.rank_analysis import ServerTraces
 
     if take is None:
-        return ServerTraces(before, problem=door.cost)
+        return ServerTraces(before, problem=before.problem or door.cost)
     try:
         window = take.result()
     except Exception as error:

@@ -1,13 +1,15 @@
 """Opens the door into the server at a URL, or into several at once."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
-from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.errors import DecodescopeError, InputError
+from decodescope.attach.deadline import in_daemon_thread
 from decodescope.attach.door import Door
 from decodescope.attach.servers.address import parse_address
 from decodescope.attach.servers.client import ServerClient
-from decodescope.attach.servers.engine import recognise
+from decodescope.attach.servers.engine import EngineServer, recognise
 from decodescope.attach.servers.group_door import GroupDoor
 from decodescope.attach.servers.server_door import ServerDoor
 from decodescope.attach.servers.tokens import Token
@@ -26,12 +28,18 @@ def open_server(url: str, trace_dir: Path | None, token: Token | None = None) ->
     return ServerDoor(client, recognise(client), trace_dir)
 
 
-def open_servers(urls: Sequence[str], trace_dirs: Sequence[Path], token: Token | None) -> Door:
+def open_servers(
+    urls: Sequence[str],
+    trace_dirs: Sequence[Path],
+    token: Token | None,
+    say: Callable[[str], None],
+) -> Door:
     """The door into the server at one URL, or into the group of those at several. `trace_dirs` are
-    as in `open_server`, none or one for each URL; the `token` is for all.
+    as in `open_server`, none or one for each URL; the `token` is for all. A server of a group that
+    does not answer is named in a line, and asked again with the metrics.
 
     Raises:
-        DecodescopeError: as `open_server`, for any of them.
+        DecodescopeError: a URL is none, or as `open_server` of the first if none of them answers.
         InputError: a URL is named twice, or there are folders for some of them only.
     """
     if trace_dirs and len(trace_dirs) != len(urls):
@@ -40,9 +48,24 @@ def open_servers(urls: Sequence[str], trace_dirs: Sequence[Path], token: Token |
             f"{len(trace_dirs)} for {len(urls)}"
         )
     folders: Sequence[Path | None] = trace_dirs or [None] * len(urls)
-    doors = [open_server(url, folder, token) for url, folder in zip(urls, folders, strict=True)]
+    if len(urls) == 1:
+        return open_server(urls[0], folders[0], token)
+    clients = [ServerClient(parse_address(url), token) for url in urls]
+    doors, problems = list[ServerDoor](), list[DecodescopeError]()
+    found = [in_daemon_thread(partial(recognise, client)) for client in clients]
+    for client, folder, recognised in zip(clients, folders, found, strict=True):
+        try:
+            server = recognised.result()
+        except DecodescopeError as error:
+            server = EngineServer("unknown", None, None, None, None, problem=str(error))
+            problems.append(error)
+        doors.append(ServerDoor(client, server, folder))
     names = [door.name for door in doors]
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"{name}: named twice; give each server once")
-    return doors[0] if len(doors) == 1 else GroupDoor(doors)
+    if len(problems) == len(urls):
+        raise problems[0]
+    for problem in problems:
+        say(f"attached without {problem}")
+    return GroupDoor(doors)

@@ -75,7 +75,14 @@ class ServerDoor(Door):
         return self._client.address.url.partition("://")[2]
 
     @property
+    def is_known(self) -> bool:
+        """Whether the server has answered; until then, look at it again."""
+        return not self._server.problem
+
+    @property
     def cost(self) -> str:
+        if self._server.problem:
+            return self._server.problem
         cost = _COST
         if self._endpoint is None:
             cost = f"only the metrics are read: {self._no_windows()}"

@@ -1,15 +1,13 @@
 """The traces that a server writes into a folder during a window."""
 
-import gzip
 import time
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from decodescope.analyzer.errors import InputError, MissingRequirement
+from decodescope.analyzer.errors import InputError, MissingRequirement, TraceError
+from decodescope.analyzer.readers.byte_source import open_source
 
-_CHUNK_BYTES = 1 << 20
 _ENDINGS = (".json", ".json.gz")
 _POLL_S = 0.25
 
@@ -102,9 +100,9 @@ def _is_whole(path: Path) -> bool:
     """Whether the file ends as JSON of a trace does, and its compression, if any, as it should."""
     last = b""
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            while chunk := file.read(_CHUNK_BYTES):
-                last = (last + chunk)[-64:]
-    except (OSError, EOFError, zlib.error):
+        with open_source(str(path)) as source:
+            while piece := source.read():
+                last = (last + piece)[-64:]
+    except TraceError:
         return False
-    return last.rstrip().endswith((b"}", b"]"))
+    return not source.truncated and last.rstrip().endswith((b"}", b"]"))

@@ -45,6 +45,7 @@ class Held:
 
 @pytest.mark.engines
 @pytest.mark.slow
+@pytest.mark.xdist_group("busy")
 @pytest.mark.timeout(900)
 def test_a_thousand_attaches_leave_nothing(socket_folder: str, tmp_path: Path) -> None:
     traces, out = tmp_path / "traces", tmp_path / "out"

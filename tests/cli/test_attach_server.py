@@ -110,6 +110,8 @@ def test_a_window_of_several_servers_is_a_report_of_each_and_of_all(
         two.https[1].kill()
         names = two.names
         alone = decodescope(*words(two, "--json"))
+        two.https[0].kill()
+        none = decodescope(*words(two, "--json"))
     assert done.code == 0, done.err
     report = msgspec.json.decode(done.out, type=ServersReport)
     assert [server.figures.name for server in report.servers] == names
@@ -127,8 +129,62 @@ def test_a_window_of_several_servers_is_a_report_of_each_and_of_all(
     assert "2 servers  " in shown.out
     for title in (*names, "All servers on one clock"):
         assert title in shown.out.splitlines()
-    assert alone.code == 3
-    assert f"http://{names[1]}/v1/models: nothing listens there" in alone.only_line
+    assert alone.code == 0, alone.err
+    gone = f"http://{names[1]}/v1/models: nothing listens there"
+    assert alone.err.startswith(f"attached without {gone}")
+    first, second = msgspec.json.decode(alone.out, type=ServersReport).servers
+    assert len(first.ranks) == 1
+    assert second.problem.startswith(gone)
+    assert none.code == 3
+    assert f"http://{names[0]}/v1/models: nothing listens there" in none.only_line
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_window_that_lost_its_kernels_is_taken_again(
+    decodescope: Command, tmp_path: Path
+) -> None:
+    with servers(tmp_path) as two:
+        two.replicas[1].lost = 1
+        done = decodescope(*words(two, "--json", "--ms", "10"))
+    assert done.code == 0, done.err
+    again = "the window lost its kernels; taking it again (1 of 2)"
+    assert done.err.splitlines().count(again) == 1
+    report = msgspec.json.decode(done.out, type=ServersReport)
+    for server in report.servers:
+        (rank,) = server.ranks
+        assert len(rank.report.steps) == rank.report.devices[0].gpu_ops == STEPS
+        assert rank.report.source.path.endswith("rank0.2.pt.trace.json.gz")
+        assert server.observer is not None
+        assert server.observer.windows == 2
+    assert report.observer.windows == 2
+    assert [replica.windows for replica in two.replicas] == [2, 2]
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_server_that_is_another_one_is_named_and_judged_anew(
+    decodescope: Command, tmp_path: Path
+) -> None:
+    """Between the windows, the server of the first one ends and serves another model."""
+    with servers(tmp_path, 1) as alone:
+        replica = alone.replicas[0]
+        replica.served = "meta-llama/Llama-3.2-1B"
+        stop = replica._stop
+
+        def then_another(traces: Path) -> Reply:
+            reply = stop(traces)
+            replica.served = "meta-llama/Llama-3.1-8B"
+            return reply
+
+        replica._stop = then_another  # type: ignore[method-assign]
+        folder = ("--trace-dir", str(alone.folders[0]))
+        done = decodescope("attach", *alone.urls, *folder, "--windows", "3", "--json", "--ms", "10")
+    assert done.code == 0, done.err
+    reports = [msgspec.json.decode(line, type=Report) for line in done.out.splitlines()]
+    models = [report.answer.model for report in reports if report.answer is not None]
+    assert models == ["meta-llama/Llama-3.2-1B", *["meta-llama/Llama-3.1-8B"] * 2]
+    targets = [report.observer.target for report in reports if report.observer is not None]
+    assert ["8B" in target for target in targets] == [False, True, True]
+    assert done.err.splitlines().count(f"now {targets[1]}") == 1
 
 
 @pytest.mark.usefixtures("quick")

@@ -25,7 +25,7 @@ pytestmark = [
     ),
     # The server needs a minute or two to start, and starts twice.
     pytest.mark.timeout(600),
-    pytest.mark.xdist_group("vllm"),
+    pytest.mark.xdist_group("busy"),
 ]
 _STEP = re.compile(r"execute_context_(\d+)\(\d+\)_generation_(\d+)\(\d+\)")
 STEPS = 10

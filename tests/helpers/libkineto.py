@@ -37,9 +37,9 @@ def registration(pid: int, gpu: int = 0, job: int = 0) -> bytes:
     return header(b"ctxt", 16) + struct.pack("=iiq", gpu, pid, job)
 
 
-def trace(pid: int, start_ms: int, duration_ms: int) -> bytes:
+def trace(pid: int, start_ms: int, duration_ms: int, has_kernels: bool = True) -> bytes:
     """Steps of 1 ms with a kernel each, on the clock of the window; no two processes have the same
-    events."""
+    events. Without kernels it has their launches."""
     events: list[dict[str, Any]] = []
     for number in range(duration_ms):
         own = {"ph": "X", "pid": pid, "tid": pid}
@@ -51,7 +51,7 @@ def trace(pid: int, start_ms: int, duration_ms: int) -> bytes:
             "ph": "X", "cat": "kernel", "name": "gemm_kernel", "pid": 0, "tid": 7,
             "dur": 700, "args": {**link, "device": 0, "stream": 7},
         }  # fmt: skip
-        for event, after_us in ((step, 0), (launch, 10), (kernel, 20)):
+        for event, after_us in ((step, 0), (launch, 10), (kernel, 20))[: 2 + has_kernels]:
             events.append({**event, "ts": 1000.0 * number + after_us})
     return json.dumps(
         {"schemaVersion": 1, "baseTimeNanoseconds": start_ms * 1_000_000, "traceEvents": events}

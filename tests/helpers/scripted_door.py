@@ -52,6 +52,7 @@ class ScriptedDoor(Door):
     price: str = COST
     served: str | None = None
     opens: bool = True
+    is_known: bool = True
     becomes: tuple[str, str] | None = None
     asked: int = 0
     taken: int = 0

@@ -11,6 +11,7 @@ from decodescope.analyzer.protocol.attach_messages import WindowFailed, WindowTa
 from decodescope.analyzer.protocol.messages import CaptureTrace, Progress
 from decodescope.attach.deadline import in_daemon_thread
 from decodescope.attach.door import Door, WindowPlan
+from decodescope.attach.taking import take_window
 from decodescope.attach.watching import POLL_S, taken, target_of, watch
 from decodescope.tui.link.base import Link, LinkEvent, LinkMessage
 
@@ -74,7 +75,7 @@ class AttachLink(Link):
 
     def _take(self) -> None:
         try:
-            window = self._door.window(self._plan, lambda text: self._deliver(Progress(text)))
+            window = take_window(self._door, self._plan, lambda text: self._deliver(Progress(text)))
         except Exception as error:
             self._deliver(WindowFailed(str(known_error(error))))
         else:

@@ -42,12 +42,14 @@ class Attached:
 
 
 def cost_words(observer: ObserverReport) -> str:
-    """The tokens/s before, during and after a window; "" if none is known."""
+    """The tokens/s before, during and after a window, and the number of windows if it was taken
+    again; "" if nothing of it is known."""
     measured = (
         observer.before_tokens_per_s,
         observer.during_tokens_per_s,
         observer.after_tokens_per_s,
     )
-    if all(figure is None for figure in measured):
-        return ""
-    return "→".join("?" if figure is None else rate(figure) for figure in measured) + " tok/s"
+    rates = "→".join("?" if figure is None else rate(figure) for figure in measured) + " tok/s"
+    is_known = any(figure is not None for figure in measured)
+    again = f"{observer.windows} windows taken" * (observer.windows > 1)
+    return " · ".join(filter(None, (rates * is_known, again)))

@@ -124,21 +124,31 @@ def attach(
     opened = _opened(targets, everything, trace_dirs, token_file, token_variable)
     with opened as door, recording_writer(record) as writer:
         current_ending().finishing = f"{door.target}: its window is being closed"
-        facts = replace(options, model=options.model or door.model).read()
+        facts = _facts(options, door)
         make_folder(folder, "--out")
         plan = WindowPlan(folder, duration_ms or _DEFAULT_MS, iterations)
         if place is not None:
             show_app(_source(door, plan, facts, writer), place, showing)
             return
-        say(f"{door.target}: {door.cost}")
+        target = door.target
+        say(f"{target}: {door.cost}")
         began_s = time.monotonic()
         with recorded(door, plan, writer) as note:
             for number in range(windows or 1):
                 if every is not None:
                     time.sleep(max(began_s + number * every - time.monotonic(), 0))
+                if number:
+                    door.look_again()
                 window = _window(door, plan)
                 note(window)
+                if target != (target := door.target):
+                    say(f"now {target}")
+                    facts = _facts(options, door)
                 _show(window, facts, as_json)
+
+
+def _facts(options: GivenOptions, door: "Door") -> "Given":
+    return replace(options, model=options.model or door.model).read()
 
 
 def _source(
@@ -169,7 +179,7 @@ def _opened(
     if urls:
         from decodescope.attach.servers.opening import open_servers
 
-        return open_servers(urls, trace_dirs, _token(token_file, token_variable))
+        return open_servers(urls, trace_dirs, _token(token_file, token_variable), say)
     for name, value in (
         ("--trace-dir", next(iter(trace_dirs), None)),
         ("--token-file", token_file),
@@ -206,8 +216,10 @@ def _pid(target: str) -> int:
 
 
 def _window(door: "Door", plan: "WindowPlan") -> "CapturedWindow":
+    from decodescope.attach.taking import take_window
+
     with progress(say) as stage:
-        window = door.window(plan, stage)
+        window = take_window(door, plan, stage)
     for trace in window.traces:
         say(f"wrote {trace}")
     return window

@@ -10,9 +10,10 @@ import pytest
 
 from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
 from decodescope.attach.door import WindowPlan
+from decodescope.attach.servers import server_door
 from decodescope.attach.servers.address import parse_address
 from decodescope.attach.servers.client import ServerClient
-from decodescope.attach.servers.engine import recognise
+from decodescope.attach.servers.engine import EngineServer, recognise
 from decodescope.attach.servers.figures import figures
 from decodescope.attach.servers.group_door import GroupDoor
 from decodescope.attach.servers.metrics import Histogram, ServerMetrics
@@ -20,7 +21,7 @@ from decodescope.attach.servers.opening import open_server, open_servers
 from decodescope.attach.servers.server_door import ServerDoor
 from tests.helpers.scripted_door import ScriptedDoor, metrics
 from tests.helpers.servers.engines import Sglang, llama_cpp
-from tests.helpers.servers.http_server import HttpServer
+from tests.helpers.servers.http_server import HttpServer, Reply, Request
 from tests.helpers.servers.replicas import QUICK, Servers, servers
 
 BOUNDS_S = (0.01, 0.02, float("inf"))
@@ -182,18 +183,72 @@ def test_a_server_without_windows_is_measured_beside_one_that_has(
 def test_servers_that_share_a_folder_are_refused_before_a_window(
     two: Servers, tmp_path: Path
 ) -> None:
-    with open_servers(two.urls, [two.folders[0]] * 2, None) as door:
+    with open_servers(two.urls, [two.folders[0]] * 2, None, silent) as door:
         assert figures(None, door.metrics()).running == 16.0
         with pytest.raises(InputError, match="cannot be told apart; give each server a folder"):
             door.window(WindowPlan(tmp_path, 10), silent)
     assert not any(method == "POST" for server in two.https for method, _ in server.asked)
 
 
+def test_one_that_is_down_at_first_is_found_when_it_comes_up(
+    two: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_door, "Pace", lambda: QUICK)
+    is_up, said = threading.Event(), list[str]()
+
+    def answer(request: Request) -> Reply:
+        return two.replicas[1](request) if is_up.is_set() else Reply(b"loading", 503)
+
+    with HttpServer(answer) as late:
+        why = f"{late.url}/v1/models: the server answers 503: loading; its log says why"
+        urls, first = [two.urls[0], late.url], f"2 servers: vLLM 0.32.0 at {two.urls[0]}"
+        with open_servers(urls, two.folders, None, said.append) as door:
+            assert said == [f"attached without {why}"]
+            assert door.target.startswith(first)
+            assert door.target.endswith(f"; a server that does not answer at {late.url}")
+            found = figures(None, door.metrics())
+            assert (found.running, found.servers[1].problem) == (8.0, why)
+            window = door.window(WindowPlan(tmp_path, 10), silent)
+            assert [part.problem for part in window.servers] == ["", why]
+            is_up.set()
+            window = door.window(WindowPlan(tmp_path, 10), silent)
+            assert [path.parent for path in window.traces] == two.folders
+            assert door.target.startswith(first)
+            assert door.target.endswith(f"; vLLM 0.32.0 at {late.url}, serving tiny")
+            assert figures(None, door.metrics()).running == 16.0
+        is_up.clear()
+        two.https[0].kill()
+        with pytest.raises(MissingRequirement, match="nothing listens there"):
+            open_servers(urls, two.folders, None, said.append)
+    assert len(said) == 1
+
+
+def test_only_one_that_was_down_has_windows(two: Servers, tmp_path: Path) -> None:
+    """It is found by the window itself; the model is that of those that answer."""
+    client = ServerClient(parse_address(two.urls[0]))
+    down = EngineServer("unknown", None, None, None, None, problem="nothing listens there")
+    with HttpServer(llama_cpp) as other:
+        doors = [open_server(other.url, None), ServerDoor(client, down, two.folders[0], QUICK)]
+        with GroupDoor(doors, observe_s=0.05) as door:
+            assert not door.has_windows
+            assert "nothing listens there" in door.cost
+            assert len(door.window(WindowPlan(tmp_path, 10), silent).traces) == 1
+
+
+def test_the_model_is_that_of_those_that_answer(tmp_path: Path) -> None:
+    doors = [
+        ScriptedDoor(tmp_path, name=name, served=served, is_known=served is not None)
+        for name, served in (("a", "tiny"), ("b", None))
+    ]
+    assert GroupDoor(doors).model == "tiny"
+    assert GroupDoor([*doors, ScriptedDoor(tmp_path, name="c", served="other")]).model is None
+
+
 def test_urls_and_folders_that_do_not_fit_are_one_line(two: Servers, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="named twice"):
-        open_servers([two.urls[0], f"{two.urls[0]}/v1"], [], None)
+        open_servers([two.urls[0], f"{two.urls[0]}/v1"], [], None, silent)
     with pytest.raises(InputError, match=r"give one for each URL, .* these are 1 for 2"):
-        open_servers(two.urls, [tmp_path], None)
+        open_servers(two.urls, [tmp_path], None, silent)
 
 
 def test_closing_ends_the_windows_of_all(two: Servers, tmp_path: Path) -> None:
@@ -251,3 +306,6 @@ def test_one_that_was_silent_or_restarted_is_looked_at_again(tmp_path: Path) -> 
         for targets in ("a; b", "a; b", "a'; b", "a'; b'", "a'; b'"):
             door.metrics()
             assert door.target == f"2 servers: {targets}"
+        door.look_again()
+        door.metrics()
+        assert door.target == "2 servers: a''; b''"

@@ -113,12 +113,13 @@ class Vllm:
     load: Load = field(default_factory=Load)
     windows: int = 0
     ranks: int = 2
+    served: str = "tiny"
     on_metrics: Callable[["Vllm"], None] = lambda server: None
 
     def __call__(self, request: Request) -> Reply:
         match request.method, request.path:
             case "GET", "/v1/models":
-                return as_json({"object": "list", "data": [MODEL_CARD]})
+                return as_json({"object": "list", "data": [{**MODEL_CARD, "id": self.served}]})
             case "GET", "/version":
                 return as_json({"version": "0.32.0"})
             case "GET", "/metrics":

@@ -36,9 +36,11 @@ class RealClock:
 @dataclass
 class Replica(Vllm):
     """A server whose window is a trace of `STEPS` steps with a kernel each, which no other has.
-    While `hangs` is not set, it answers no request for metrics."""
+    While `hangs` is not set, it answers no request for metrics. The first `lost` windows have no
+    kernels."""
 
     number: int = 0
+    lost: int = 0
     hangs: threading.Event = field(default_factory=threading.Event)
     began_s: float = 0.0
 
@@ -58,7 +60,8 @@ class Replica(Vllm):
         if self.load.recording:
             self.load.stop()
             self.windows += 1
-            data = trace(self.number, int(self.began_s * 1000), STEPS)
+            has_kernels = self.windows > self.lost
+            data = trace(self.number, int(self.began_s * 1000), STEPS, has_kernels)
             path = traces / f"rank0.{self.windows}.pt.trace.json.gz"
             path.write_bytes(gzip.compress(data, mtime=0))
         return Reply()

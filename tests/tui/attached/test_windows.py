@@ -7,6 +7,7 @@ import pytest
 
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.tui.model.picks import OpPick
+from tests.helpers.libkineto import trace
 from tests.helpers.ranks.runs import a_run, rank_files
 from tests.helpers.scripted import settle, write_trace
 from tests.helpers.scripted_door import COST, TARGET, metrics
@@ -35,6 +36,20 @@ async def test_a_window_is_shown_when_it_comes(attachment, pilot) -> None:
     assert "1,000→640→960 tok/s" in attachment.view.choices[0].summary
     await attachment.take(pilot, 2)
     assert attachment.view.window.path.name == "w2.json"
+
+
+async def test_a_window_that_lost_its_kernels_is_taken_again(attachment, pilot, tmp_path) -> None:
+    def lost_at_first(folder: Path, number: int) -> list[Path]:
+        (path := folder / f"w{number}.json").write_bytes(trace(1, 0, 20, number > 1))
+        return [path]
+
+    attachment.door.write = lost_at_first
+    await attachment.take(pilot, 1)
+    assert attachment.view.window.path.name == "w2.json"
+    again = "window: the window lost its kernels; taking it again (1 of 2)"
+    assert [line.text for line in attachment.view.log].count(again) == 1
+    assert "1,000→640→960 tok/s · 2 windows taken" in attachment.view.choices[0].summary
+    assert not (tmp_path / "w1.json").exists()
 
 
 async def test_windows_are_switched_by_number(attachment, pilot) -> None:
