@@ -19,7 +19,7 @@ from tests.fuzzing.workers import Result
 from tests.helpers.command import Done
 
 ANALYZE = Case(("analyze", "a.json", "--json"), {"a.json": b"{}"})
-# Prints the hash of the usual cases, then runs each argument as a case, instead of the command line.
+# Prints the hash of the usual cases; then each argument is a case, instead of the command line.
 FAULTY = """
 import sys
 from tests.test_fuzzing import hash_of_cases
