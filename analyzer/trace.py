@@ -72,9 +72,10 @@ def row_numbers(*columns: NDArray[np.integer]) -> Int64s:
     """A number from 0 for each row of the columns: equal rows share one, greater rows have a
     greater one."""
     order = np.lexsort(tuple(reversed(columns)))
-    changes = np.zeros(len(order), dtype=np.int64)
+    changes = np.zeros(len(order), dtype=np.bool_)
     for column in columns:
-        changes[1:] |= np.diff(column[order]) != 0
+        ordered = column[order]
+        changes[1:] |= ordered[1:] != ordered[:-1]
     numbers = np.empty(len(order), dtype=np.int64)
     numbers[order] = np.cumsum(changes)
     return numbers

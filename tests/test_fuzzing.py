@@ -19,9 +19,11 @@ from tests.fuzzing.workers import Result
 from tests.helpers.command import Done
 
 ANALYZE = Case(("analyze", "a.json", "--json"), {"a.json": b"{}"})
-# Runs each argument as a case, instead of the command line.
+# Prints the hash of the usual cases; then each argument is a case, instead of the command line.
 FAULTY = """
 import sys
+from tests.test_fuzzing import hash_of_cases
+print(hash_of_cases(), flush=True)
 from tests.fuzzing import process, workers
 from decodescope.analyzer.errors import InputError
 from tests.fuzzing import corpus
@@ -46,34 +48,31 @@ FAULTS = {
 }
 
 
-CASES = """
-from tests.test_fuzzing import hash_of_cases
-print(hash_of_cases())
-"""
-
-
 def hash_of_cases() -> str:
     cases = repr([case_of(7, number) for number in range(80)])
     return hashlib.sha256(cases.encode()).hexdigest()
 
 
-def test_a_case_is_the_same_in_another_process(repository: Path) -> None:
-    assert {kind_of(7, number) for number in range(400)} == KINDS.keys()
-    assert case_of(7, 0) != case_of(8, 0)
-    done = subprocess.run(
-        [sys.executable, "-c", CASES],
-        cwd=repository, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert done.stdout.strip() == hash_of_cases()
-
-
-def test_faults_are_found_and_the_next_cases_run(repository: Path) -> None:
+@pytest.fixture(scope="module")
+def another_process(repository: Path) -> list[str]:
+    """The lines of one that ran the faulty cases."""
     done = subprocess.run(
         [sys.executable, "-c", FAULTY, *FAULTS],
         cwd=repository, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    found = dict(line.split(" -> ") for line in done.stdout.splitlines())
-    assert found.keys() == FAULTS.keys(), done.stderr
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_case_is_the_same_in_another_process(another_process: list[str]) -> None:
+    assert {kind_of(7, number) for number in range(400)} == KINDS.keys()
+    assert case_of(7, 0) != case_of(8, 0)
+    assert another_process[0] == hash_of_cases()
+
+
+def test_faults_are_found_and_the_next_cases_run(another_process: list[str]) -> None:
+    found = dict(line.split(" -> ") for line in another_process[1:])
+    assert found.keys() == FAULTS.keys()
     assert {body: found[body][: len(end)] for body, end in FAULTS.items()} == FAULTS
 
 
@@ -140,8 +139,8 @@ def test_a_run_goes_on_where_its_record_ends(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_cases_of_every_kind_hold(repository: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "tests/fuzz.py", "--cases", "300", "--seed", "14", "--jobs", "2"],
+        [sys.executable, "tests/fuzz.py", "--cases", "600", "--seed", "14", "--jobs", "2"],
         cwd=repository, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "300 cases" in done.stderr
+    assert "600 cases" in done.stderr

@@ -26,6 +26,14 @@ class Growing(Generic[Rows]):
         for part in parts:
             self.append(part)
 
+    @classmethod
+    def of(cls, rows: Rows) -> Self:
+        """The columns of `rows` themselves, to be sorted; nothing is appended to them."""
+        growing = cls(type(rows))
+        growing._columns = {field.name: getattr(rows, field.name) for field in fields(rows)}
+        growing._count = len(rows)
+        return growing
+
     def __len__(self) -> int:
         return self._count
 

@@ -80,16 +80,15 @@ class Names(dict[str | None, int]):
                 "their middle is left out",
             )
 
-    def texts(self) -> tuple[str, ...]:
-        """The texts in order of their numbers."""
-        return tuple(filter(None, self))
-
-    def sorted_table(self) -> tuple[tuple[str, ...], Int32s]:
-        """The names in alphabetical order, and the new number of each old one."""
-        table = tuple(sorted(self.texts()))
-        moved = np.zeros(len(table), dtype=np.int32)
-        moved[self.index(table)] = np.arange(len(table))
-        return table, moved
+    def take_sorted(self) -> tuple[tuple[str, ...], Int32s]:
+        """The names in alphabetical order, and the new number of each old one. None is left here:
+        a million names would be held twice."""
+        texts = [*filter(None, self)]
+        self.clear()
+        order = sorted(range(len(texts)), key=texts.__getitem__)
+        moved = np.empty(len(texts), dtype=np.int32)
+        moved[order] = np.arange(len(texts))
+        return tuple(map(texts.__getitem__, order)), moved
 
 
 class Shapes:

@@ -1,6 +1,9 @@
 """The page of `serve` in a real browser: it works, loads nothing from elsewhere, and no other page
 reaches it."""
 
+import base64
+import gzip
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -9,14 +12,18 @@ from pathlib import Path
 
 import pytest
 
+from decodescope.analyzer.io.files import write_atomically
 from tests.helpers.app.serving import Served, serving
 from tests.helpers.chromium import ANSWER_WITHIN_S, Browser, Tab
+from tests.helpers.kineto_events import call, document, op
 from tests.helpers.processes import children
 
 pytest.importorskip("textual_serve")
 pytestmark = pytest.mark.browser
 
 TRACE = Path(__file__).resolve().parents[1] / "data" / "cpu_two_blocks.json.gz"
+# Of kernels whose export takes longer than it takes to see that it has begun.
+NAME, TIMES_NS = "planted_gemm", range(0, 400_000, 10)
 FIRST_BYTE = "document.body.classList.contains('-first-byte')"
 
 
@@ -56,6 +63,22 @@ def until_ended(process_id: int) -> None:
         time.sleep(0.05)
 
 
+def until_drawn(tab: Tab, text: str) -> None:
+    """Wait until the app has drawn a text; the browser receives its frames as they come."""
+
+    def drawn() -> str:
+        frames = [one for one in tab.events if one["method"] == "Network.webSocketFrameReceived"]
+        answers = [frame["params"]["response"] for frame in frames]
+        data = [base64.b64decode(one["payloadData"]) for one in answers if one["opcode"] == 2]
+        return b"".join(data).decode(errors="replace")
+
+    end = time.monotonic() + ANSWER_WITHIN_S
+    while text not in drawn():
+        assert time.monotonic() < end, drawn()[-3000:]
+        tab.evaluate("1")
+        time.sleep(0.05)
+
+
 def test_a_user_drives_the_app(browser: Browser, served: Served) -> None:
     tab = Tab(browser)
     tab.open(served.address)
@@ -81,6 +104,38 @@ def test_a_page_that_is_closed_ends_its_app(browser: Browser, served: Served) ->
     tab.call("Page.navigate", url="about:blank")
     until_ended(served.process.pid)
     assert served.process.poll() is None
+
+
+def test_a_page_that_is_closed_in_an_export_leaves_a_whole_file_or_none(
+    browser: Browser, tmp_path: Path
+) -> None:
+    path, folder = tmp_path / "trace.json", tmp_path / "folder"
+    folder.mkdir()
+    pairs = ((call(at, at + 5, at), op(at + 6, at + 9, at, name=NAME)) for at in TIMES_NS)
+    path.write_bytes(document([event for pair in pairs for event in pair]))
+    with serving(str(path), folder=folder) as served:
+        tab = Tab(browser)
+        tab.open(served.address)
+        tab.until(FIRST_BYTE)
+        tab.evaluate("document.querySelector('.xterm-helper-textarea').focus()")
+        until_drawn(tab, NAME)
+        tab.press("e")
+        until_drawn(tab, "Chrome trace")
+        tab.press("\r")
+        end = time.monotonic() + ANSWER_WITHIN_S
+        while not any(folder.iterdir()):
+            assert time.monotonic() < end
+        tab.call("Page.navigate", url="about:blank")
+        until_ended(served.process.pid)
+    # What an app leaves that was ended, the next one removes when it writes there; a thread of the
+    # app may have been the last to end.
+    end = time.monotonic() + ANSWER_WITHIN_S
+    while [*folder.glob(".*")]:
+        assert time.monotonic() < end
+        write_atomically(folder / "later.csv", b"")
+    for file in folder.glob("*.gz"):
+        assert json.loads(gzip.decompress(file.read_bytes()))["traceEvents"]
+    assert {file.suffix for file in folder.iterdir()} <= {".gz", ".csv"}
 
 
 def test_no_other_page_frames_or_connects(browser: Browser, served: Served, foreign: str) -> None:

@@ -89,7 +89,7 @@ def _assemble(columns: EventColumns, events: EventStream, source: ByteSource) ->
     if reference is None:
         reference = columns.annotations.reference()
     rows = stored(WORK_KEY, WorkRows, "bad_operator_work", "the operators' work")
-    names, moved = columns.names.sorted_table()
+    names, moved = columns.names.take_sorted()
     host: dict[str, Any] = {
         name: sorted_host_events(group, moved) for name, group in columns.host.items()
     }

@@ -35,8 +35,12 @@ _NON_FINITE = re.compile(
 _NEXT_EVENT = re.compile(rb"\s*,\s*(?=\{)")
 
 
+_MAX_DIGITS = 4_000
 _batch_decoder = msgspec.json.Decoder(list[Event])
-_value_decoder = json.JSONDecoder(strict=False)
+# `int` refuses more than 4,300 digits; as a float such a number is infinite, which none is here.
+_value_decoder = json.JSONDecoder(
+    strict=False, parse_int=lambda text: int(text) if len(text) <= _MAX_DIGITS else float(text)
+)
 _event_decoder = json.JSONDecoder(
     strict=False, parse_float=str, parse_int=str, parse_constant=lambda _: None
 )

@@ -8,7 +8,7 @@ import os
 import shutil
 import sqlite3
 import struct
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from itertools import chain
 from pathlib import Path
@@ -24,8 +24,9 @@ from decodescope.analyzer.trace import Int64s
 
 _HEADER_BYTES = 100
 _MAX_PAGE = 65_536
-_CHUNK_ROWS = 20_000
-_IDS_IN_ONE_QUERY = 500
+_CHUNK_ROWS = 4_000
+# Of one query.
+MAX_IDS = 500
 # As in a JSON trace; SQLite and Python hold a text at the same time.
 MAX_TEXT_BYTES = 16 << 20
 # Of a longer text the middle is left out; `Names` leaves out more, and says so.
@@ -125,22 +126,22 @@ class NsysDatabase:
         where: str = "1",
         text: Callable[[str], int] | None = None,
         packed: Mapping[str, Packed] | None = None,
+        first: Mapping[str, Sequence[str]] | None = None,
     ) -> dict[str, Int64s]:
         """`start_ns`, `end_ns` and the given integer columns of the rows with usable times.
 
         With `text`, the column `text` holds that function's result for the row's text, -1 if the
         row has none. Each of `packed` is one column for several (`unpacked` takes it apart), which
         takes Python a fraction of the time; -1 if one of them is missing or too large for its bits.
+        Each of `first` is the first positive value of several columns, else that of the last.
         """
-        before = self.rows_read
         try:
-            return self._events(table, columns, where, text, packed or {})
+            return self._events(table, columns, where, text, packed or {}, first or {})
         except sqlite3.DataError:
             if text is None:
                 raise
             self.too_long.add(f"{table}.text")
-            self.rows_read = before
-            rows = self.events(table, columns, where, packed=packed)
+            rows = self.events(table, columns, where, packed=packed, first=first)
             return rows | {"text": np.full(len(rows["start_ns"]), -1, dtype=np.int64)}
 
     def _events(
@@ -150,27 +151,30 @@ class NsysDatabase:
         where: str,
         text: Callable[[str], int] | None,
         packed: Mapping[str, Packed],
+        first: Mapping[str, Sequence[str]],
     ) -> dict[str, Int64s]:
-        before = self.rows_read
-        names = ("start_ns", "end_ns", *columns, *packed, *(("text",) if text else ()))
-        parts: list[list[Int64s]] = [[] for _ in names]
+        rows = self.count(table, where)
+        names = ("start_ns", "end_ns", *columns, *packed, *first, *("text",) * bool(text))
+        # Pieces that are joined later would leave holes between what is allocated meanwhile.
+        read = {name: np.empty(rows, dtype=np.int64) for name in names}
+        at = 0
         if self.has(table, "start") and self.has(table, "end"):
             selected = ['"start"', '"end"', *(self._integer(table, column) for column in columns)]
             selected += (self._packed(table, parts) for parts in packed.values())
+            selected += (self._first(table, choices) for choices in first.values())
             if text:
                 selected.append('"text"' if self.has(table, "text") else "NULL")
             query = f'SELECT {", ".join(selected)} FROM "{table}" WHERE ({where}) AND {_USABLE}'
             for chunk in self._chunks(query):
-                self.rows_read += len(chunk)
-                for values, part, name in zip(zip(*chunk, strict=True), parts, names, strict=True):
+                if at + len(chunk) > rows:
+                    raise sqlite3.DatabaseError("more rows than it counts")
+                for values, name in zip(zip(*chunk, strict=True), names, strict=True):
                     numbers = _indices(values, text) if text and name == "text" else values
-                    part.append(np.array(numbers, dtype=np.int64))
-        self.dropped += self.count(table, where) - (self.rows_read - before)
-        joined = {}
-        for name, part in zip(names, parts, strict=True):
-            joined[name] = np.concatenate([np.zeros(0, dtype=np.int64), *part])
-            part.clear()
-        return joined
+                    read[name][at : at + len(chunk)] = numbers
+                at += len(chunk)
+        self.rows_read += at
+        self.dropped += rows - at
+        return {name: values[:at] for name, values in read.items()}
 
     def count(self, table: str, where: str = "1") -> int:
         if table not in self.tables:
@@ -192,19 +196,16 @@ class NsysDatabase:
         except sqlite3.DataError:
             self.too_long.add(f"{table}.{columns[-1]}")
 
-    def texts(self, ids: Iterable[int]) -> dict[int, str]:
-        """The strings of these ids that the file has."""
-        wanted = sorted(set(ids))
+    def texts(self, ids: Sequence[int]) -> dict[int, str]:
+        """The strings of these ids, at most `MAX_IDS`, that the file has."""
+        try:
+            return self._listed_texts(ids)
+        except sqlite3.DataError:
+            self.too_long.add("StringIds.value")
         texts: dict[int, str] = {}
-        for at in range(0, len(wanted), _IDS_IN_ONE_QUERY):
-            some = wanted[at : at + _IDS_IN_ONE_QUERY]
-            try:
-                texts |= self._listed_texts(some)
-            except sqlite3.DataError:
-                self.too_long.add("StringIds.value")
-                for one in some:
-                    with suppress(sqlite3.DataError):
-                        texts |= self._listed_texts([one])
+        for one in ids:
+            with suppress(sqlite3.DataError):
+                texts |= self._listed_texts([one])
         return texts
 
     def _listed_texts(self, ids: Sequence[int]) -> dict[int, str]:
@@ -220,6 +221,10 @@ class NsysDatabase:
         if not self.has(table, column):
             return "-1"
         return f'CASE typeof("{column}") WHEN \'integer\' THEN "{column}" ELSE -1 END'
+
+    def _first(self, table: str, columns: Sequence[str]) -> str:
+        *better, last = (self._integer(table, column) for column in columns)
+        return f"CASE {' '.join(f'WHEN {it} > 0 THEN {it}' for it in better)} ELSE {last} END"
 
     def _packed(self, table: str, parts: Packed) -> str:
         if not all(self.has(table, column) for column, _ in parts):

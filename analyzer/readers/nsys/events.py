@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from decodescope.analyzer.readers.nsys.database import NsysDatabase, unpacked
+from decodescope.analyzer.readers.nsys.database import MAX_IDS, NsysDatabase, unpacked
 from decodescope.analyzer.readers.trace_columns import (
     NOT_GIVEN,
     Names,
@@ -83,13 +83,21 @@ def all_gpu_ops(database: NsysDatabase, names: Names, shapes: Shapes) -> _Proces
     Device, stream and correlation are as in the file: per process.
     """
     nodes = [_kernels(database, names, shapes), _copies(database, names), _fills(database, names)]
-    ops, global_pids = zip(*nodes, _graphs(database, names, nodes), strict=True)
-    return GpuOps.concatenate(ops), _process_of(np.concatenate(global_pids))
+    parts = [part for part in (*nodes, _graphs(database, names, nodes)) if len(part[0])]
+    nodes.clear()
+    if len(parts) == 1:
+        ((ops, global_pid),) = parts
+        return ops, _process_of(global_pid)
+    return (
+        GpuOps.concatenate([ops for ops, _ in parts]),
+        _process_of(np.concatenate([pid for _, pid in parts] or [np.zeros(0, dtype=np.int64)])),
+    )
 
 
 def _ops(rows: dict[str, Int64s], name: Int32s, kind: int) -> _ProcessOps:
-    in_graph = rows["graphNodeId"] > 0
-    graph = np.where(rows["graphId"] > 0, rows["graphId"], rows["graphNodeId"] >> 32)
+    graph_id, node_id = rows.pop("graphId"), rows.pop("graphNodeId")
+    in_graph = node_id > 0
+    graph = np.where(graph_id > 0, graph_id, node_id >> 32)
     ops = gpu_ops(
         kind,
         start_ns=rows["start_ns"],
@@ -99,30 +107,31 @@ def _ops(rows: dict[str, Int64s], name: Int32s, kind: int) -> _ProcessOps:
         stream=rows["streamId"],
         correlation=rows["correlationId"],
         graph_id=np.where(in_graph, graph, NOT_GIVEN),
-        graph_node_id=np.where(in_graph, rows["graphNodeId"], NOT_GIVEN),
+        graph_node_id=np.where(in_graph, node_id, NOT_GIVEN),
     )
     return ops, rows["globalPid"]
 
 
 def _kernels(database: NsysDatabase, names: Names, shapes: Shapes) -> _ProcessOps:
-    rows = database.events(KERNEL_TABLE, (*_PLACE, *_KERNEL_NAMES), packed=_SHAPE)
-    chosen = rows[_KERNEL_NAMES[-1]]
-    for column in reversed(_KERNEL_NAMES[:-1]):
-        chosen = np.where(rows[column] > 0, rows[column], chosen)
-    ops, global_pid = _ops(rows, named(database, names, chosen), KERNEL)
+    rows = database.events(KERNEL_TABLE, _PLACE, packed=_SHAPE, first={"name": _KERNEL_NAMES})
 
     def shape(*packed: int) -> int:
         grid, block, (registers, static, dynamic) = map(unpacked, packed, _SHAPE.values())
         return shapes.of(grid, block, registers, static + dynamic)
 
-    return replace(ops, shape=_of_each(rows, _SHAPE, shape)), global_pid
+    shape_of_each = _of_each(rows, _SHAPE, shape)
+    ops, global_pid = _ops(rows, named(database, names, rows.pop("name")), KERNEL)
+    return replace(ops, shape=shape_of_each), global_pid
 
 
 def _of_each(rows: dict[str, Int64s], columns: Iterable[str], number: Callable[..., int]) -> Int32s:
-    """`number` of the values of some columns in each row, computed once for equal rows."""
-    chosen = [rows[column] for column in columns]
-    _, first, index = np.unique(row_numbers(*chosen), return_index=True, return_inverse=True)
-    distinct = zip(*(column[first].tolist() for column in chosen), strict=True)
+    """`number` of the values of some columns in each row, computed once for equal rows; the columns
+    are taken out of `rows`."""
+    chosen = [rows.pop(column) for column in columns]
+    index = row_numbers(*chosen)
+    one = np.empty(index.max(initial=-1) + 1, dtype=np.int64)
+    one[index] = np.arange(len(index))
+    distinct = zip(*(column[one].tolist() for column in chosen), strict=True)
     return np.array([number(*values) for values in distinct], dtype=np.int32)[index]
 
 
@@ -157,15 +166,20 @@ def _graphs(database: NsysDatabase, names: Names, nodes: Sequence[_ProcessOps]) 
     def name(number: int) -> int:
         return names[f"CUDA graph {number}" if number >= 0 else "CUDA graph"]
 
+    graph_id = rows["graphId"]
     graphs, global_pid = _ops(rows, _of_each(rows, ("graphExecId",), name), GRAPH)
-    return replace(graphs, graph_id=rows["graphId"]), global_pid
+    return replace(graphs, graph_id=graph_id), global_pid
 
 
 def named(database: NsysDatabase, names: Names, ids: Int64s) -> Int32s:
     """The interned number of each id's text; an id without a text is `UNNAMED`."""
-    distinct, index = np.unique(ids, return_inverse=True)
-    texts = database.texts(distinct.tolist())
-    return names.index([texts.get(number) for number in distinct.tolist()])[index]
+    distinct = np.unique(ids)
+    numbers = np.empty(len(distinct), dtype=np.int32)
+    for at in range(0, len(distinct), MAX_IDS):
+        some = distinct[at : at + MAX_IDS].tolist()
+        texts = database.texts(some)
+        numbers[at : at + MAX_IDS] = names.index([texts.get(number) for number in some])
+    return numbers[np.searchsorted(distinct, ids)]
 
 
 def _word(words: Sequence[str], index: int) -> str:
@@ -179,7 +193,7 @@ def api_calls(database: NsysDatabase, names: Names) -> HostEvents:
     rows = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
     raw = Names()
     index = named(database, raw, rows["nameId"])
-    name = names.index([_VERSION.sub("", text) for text in raw.texts()])[index]
+    name = names.index([_VERSION.sub("", text) for text in filter(None, raw)])[index]
     return _host_events(rows, name, rows["correlationId"])
 
 

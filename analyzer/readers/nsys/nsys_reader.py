@@ -27,7 +27,7 @@ from decodescope.analyzer.readers.trace_columns import (
     usable_base,
 )
 from decodescope.analyzer.schema.report import Finding, Source
-from decodescope.analyzer.trace import GRAPH, GpuOps, HostEvents, Int64s, Intervals, Trace
+from decodescope.analyzer.trace import GRAPH, GpuOps, HostEvents, Int64s, Intervals, Trace, grouped
 
 _GPU_NAME_TABLES = ("TARGET_INFO_GPU", "TARGET_INFO_CUDA_GPU")
 _DEVICE_TABLE = "TARGET_INFO_CUDA_DEVICE"
@@ -65,7 +65,10 @@ def own_devices(
     processes use the same number.
     """
     gpu_of = _gpu_numbers(database)
-    used = np.unique(np.stack((gpu_pid, gpu.device), axis=1), axis=0).tolist()
+    used = [
+        (int(gpu_pid[rows[0]]), int(gpu.device[rows[0]]))
+        for rows in grouped(np.arange(len(gpu)), gpu_pid, gpu.device)
+    ]
     moved, stream = gpu.device.copy(), gpu.stream.copy()
     for pid, device in used:
         if (number := gpu_of.get((pid, device))) is not None:
@@ -80,11 +83,11 @@ def own_devices(
                     "whether it is one GPU; its figures are those of all of them",
                 )
             )
-    for device in np.unique(moved).tolist():
+    shared = Counter(device for device, _ in {(gpu_of.get(one, one[1]), one[0]) for one in used})
+    for device in (device for device, processes in shared.items() if processes > 1):
         on_device = moved == device
-        pids, place = np.unique(gpu_pid[on_device], return_inverse=True)
-        if len(pids) > 1:
-            stream[on_device] += place << PROCESS_SHIFT
+        _, place = np.unique(gpu_pid[on_device], return_inverse=True)
+        stream[on_device] += place << PROCESS_SHIFT
     return replace(gpu, device=moved, stream=stream)
 
 
@@ -129,24 +132,27 @@ def _trace(database: NsysDatabase) -> Trace:
     gpu, gpu_pid = all_gpu_ops(database, names, shapes)
     calls = api_calls(database, names)
     ranges, operators, left_open = nvtx_ranges(database, names)
+    findings_of_names = [*names.findings()]
+    table, moved = names.take_sorted()
     gpu, calls = own_correlations(gpu, gpu_pid, calls)
     gpu = own_devices(database, gpu, gpu_pid, findings)
     device_names = gpu_names(database)
     whole_graphs = int(np.count_nonzero(gpu.kind == GRAPH))
     findings += _findings(database, left_open, whole_graphs)
-    findings += names.findings()
+    findings += findings_of_names
     base_ns = usable_base(_base_ns(database), findings)
-    table, moved = names.sorted_table()
-    host_calls = sorted_host_events(Growing(HostEvents, (calls,)), moved)
-    del calls
+    growing, grown_calls = Growing.of(gpu), Growing.of(calls)
+    # Each column is freed once it is sorted.
+    del gpu, gpu_pid, calls
+    host_calls = sorted_host_events(grown_calls, moved)
     return Trace(
         source=Source(path=database.path, format="nsys-sqlite", events=database.rows_read),
         names=table,
         device_names=device_names,
-        ops=sorted_gpu_ops(Growing(GpuOps, (gpu,)), moved, host_calls, findings),
+        ops=sorted_gpu_ops(growing, moved, host_calls, findings),
         calls=host_calls,
-        cpu_ops=sorted_host_events(Growing(HostEvents, (operators,)), moved),
-        ranges=sorted_host_events(Growing(HostEvents, (ranges,)), moved),
+        cpu_ops=sorted_host_events(Growing.of(operators), moved),
+        ranges=sorted_host_events(Growing.of(ranges), moved),
         findings=tuple(findings),
         capture=None,
         base_ns=base_ns,

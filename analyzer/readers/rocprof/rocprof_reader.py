@@ -230,7 +230,7 @@ def read_rocprof(source: ByteSource) -> Trace:
     parts = [
         ProcessColumns(process, names, shapes, place) for place, process in enumerate(processes)
     ]
-    table, moved = names.sorted_table()
+    table, moved = names.take_sorted()
     findings = [*_findings(parts)]
     calls = sorted_host_events(Growing(HostEvents, (part.calls for part in parts)), moved)
     gpu = Growing(GpuOps, (part.gpu for part in parts))

@@ -16,9 +16,9 @@ _OPENED_S, _LIVE_S, _FIRST_S = 6.0, 10.0, 40.0
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`decodescope ARGUMENTS`, in a terminal or not; the files in its folder that it writes. One
-    that takes long, or does not end by itself, is ended in its first `first_s`. A short one is
-    ended `times` as often."""
+    """`decodescope ARGUMENTS`, in a terminal or not; patterns of the files in its folder that it
+    writes. One that takes long, or does not end by itself, is ended in its first `first_s`. A short
+    one is ended `times` as often."""
 
     name: str
     arguments: tuple[str, ...]
@@ -28,8 +28,9 @@ class Case:
     times: int = 1
 
 
-def cases(inputs: Path, events: int) -> Iterator[Case]:
-    """All cases, with traces of so many events in the folder `inputs`."""
+def cases(inputs: Path, events: int, pid: int) -> Iterator[Case]:
+    """All cases, with traces of so many events in the folder `inputs`, and a process to attach to.
+    Without a GPU, `tune` only says so."""
     recording = next(one for one in bundled_recordings() if one.stem.endswith("-eager"))
     source = gzip.decompress(read_recording(recording).last_packed_trace())
     a, b, packed, dsrec = (
@@ -61,5 +62,10 @@ def cases(inputs: Path, events: int) -> Iterator[Case]:
     live = ("live", *_TINY, "--record", "r.dsrec")
     yield Case("live", live, ("r.dsrec",), True, _LIVE_S, times=2)
     yield Case("live interpreted", (*live, *fused), ("r.dsrec",), True, _LIVE_S)
+    windows = ("--windows", "2", "--ms", "300", "--out", "out", "--record", "r.dsrec")
+    traces = ("out/*.json*", "r.dsrec")
+    yield Case("attach", ("attach", str(pid), *windows), traces)
+    table = ("--table", "tiles.json", "-o", "tune.json")
+    yield Case("tune", ("tune", "--model", "tiny", *table), table[1::2], first_s=_FIRST_S)
     yield Case("doctor", ("doctor",))
     yield Case("variants", ("variants",))

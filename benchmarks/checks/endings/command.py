@@ -21,6 +21,7 @@ import rich_click as click
 
 from benchmarks.checks.endings.cases import Case, cases
 from benchmarks.checks.endings.leavings import left, not_whole
+from benchmarks.checks.endings.target import target
 from benchmarks.checks.endings.trial import Running, Trial
 from benchmarks.harness.records import RESULTS, write_record
 from decodescope.cli.options import number_option
@@ -104,8 +105,8 @@ def problems(
     finishes = number == signal.SIGTERM and "another signal" in trial.printed
     if trial.gone_s > TERM_S and not finishes:
         yield f"{at}: gone after {trial.gone_s:.1f} s: {trial.printed!r}"
-    for output in case.outputs:
-        if problem := not_whole(work / output):
+    for path in (path for output in case.outputs for path in work.glob(output)):
+        if problem := not_whole(path):
             yield f"{at}: {problem}"
     if number == signal.SIGTERM:
         # One that comes before the handlers are set ends Python at once.
@@ -153,10 +154,10 @@ def command(
 ) -> int:
     """End every command at random moments; exits with 1 if one ends late or leaves something."""
     number = signal.Signals[name]
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, target(Path(folder)) as pid:
         chosen = [
             case
-            for case in cases(Path(folder), events)
+            for case in cases(Path(folder), events, pid)
             if (case.name in only or not only) and (case.outputs or number == signal.SIGTERM)
         ]
 

@@ -35,10 +35,10 @@ def not_whole(path: Path) -> str:
 
 
 def left(folder: Path, temporary: Path, outputs: tuple[str, ...]) -> list[str]:
-    """The files and folders that are no outputs, nor the recordings of killed runs."""
-    known = {folder / output for output in outputs}
-    known |= {parent for path in known for parent in path.parents}
-    beside = {path.parent for path in known} - {folder}
+    """The files and folders that match no output, nor are the recordings of killed runs."""
+    known = {path for output in outputs for path in folder.glob(output)}
+    known |= {parent for output in outputs for parent in (folder / output).parents}
+    beside = {(folder / output).parent for output in outputs} - {folder}
     files = [
         path
         for path in folder.rglob("*")

@@ -81,6 +81,17 @@ def test_what_follows_the_gzip_data_is_said_and_how_much(rest: bytes) -> None:
     assert finding.message.startswith(f"{len(rest):,} bytes follow the gzip data")
 
 
+def test_a_number_of_any_length_beside_the_events_is_none() -> None:
+    """Python's `int` refuses more than 4,300 digits."""
+    digits = "9" * 5_000
+    keys = f'{{"baseTimeNanoseconds": {digits}, "other": [-{digits}], '
+    data = keys.encode() + document([op(0, 10)])[1:]
+    trace = read(data)
+    assert len(trace.ops) == 1
+    assert codes(trace) >= {"bad_base_time"}
+    assert "broken_json" not in codes(trace)
+
+
 @pytest.mark.parametrize("levels", [2_000, 200_000])
 def test_levels_that_cannot_be_read_are_named(levels: int) -> None:
     deep = "[" * levels + "]" * levels

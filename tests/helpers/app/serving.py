@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 
 def free_port() -> int:
@@ -25,10 +26,11 @@ class Served:
 
 
 @contextmanager
-def serving(*arguments: str) -> Iterator[Served]:
+def serving(*arguments: str, folder: Path | None = None) -> Iterator[Served]:
+    """A server of `arguments` that runs in `folder`, None for this process's."""
     port = free_port()
     command = [sys.executable, "-m", "decodescope", "serve", *arguments, "--port", str(port)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=folder)
     try:
         yield Served(process, port)
     finally:

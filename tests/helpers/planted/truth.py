@@ -27,22 +27,6 @@ HOST_CLASSES = ("host_wait", "launch_call", "launch_latency")
 
 
 @dataclass(frozen=True)
-class Truth:
-    """`kinds` counts the steps of each kind. `steps` of them are of the main kind and batch;
-    `step_ns` is their median time, `parts` are those of each step that takes so long, and
-    `interruptions_ns` is what the holds cost the devices. Without steps, `parts` are those of the
-    window of all devices."""
-
-    kinds: dict[StepKind, int]
-    kind: StepKind
-    batch: int | None
-    steps: int
-    step_ns: int | None
-    parts: tuple[Parts, ...]
-    interruptions_ns: int
-
-
-@dataclass(frozen=True)
 class _PlantedStep:
     step: Step
     recording: Recording
@@ -54,6 +38,39 @@ class _PlantedStep:
     @property
     def parts(self) -> Parts:
         return parts_between(self.recording, self.start_ns, self.start_ns + self.time_ns)
+
+
+@dataclass(frozen=True)
+class _Windows:
+    recordings: tuple[Recording, ...]
+
+    @property
+    def parts(self) -> Parts:
+        parts: Counter[str] = Counter()
+        for recording in self.recordings:
+            start_ns = min(op.start for op in recording.ops)
+            parts.update(parts_between(recording, start_ns, max(op.end for op in recording.ops)))
+        return dict(parts)
+
+
+@dataclass(frozen=True)
+class Truth:
+    """`kinds` counts the steps of each kind. `steps` of them are of the main kind and batch;
+    `step_ns` is their median time, `divided` are those that take so long, and `interruptions_ns` is
+    what the holds cost the devices. Without steps, `divided` is the window of all devices."""
+
+    kinds: dict[StepKind, int]
+    kind: StepKind
+    batch: int | None
+    steps: int
+    step_ns: int | None
+    divided: tuple[_PlantedStep | _Windows, ...]
+    interruptions_ns: int
+
+    @property
+    def parts(self) -> tuple[Parts, ...]:
+        """Those of each that is divided; takes longer than all else here."""
+        return tuple(each.parts for each in self.divided)
 
 
 def truth_of(plans: Sequence[Plan]) -> Truth:
@@ -76,18 +93,14 @@ def truth_of(plans: Sequence[Plan]) -> Truth:
         batch=batch if len({each.step.batch for each in rows}) == 1 else None,
         steps=len(rows),
         step_ns=step_ns,
-        parts=tuple(each.parts for each in followed or rows if each.time_ns == step_ns),
+        divided=tuple(each for each in followed or rows if each.time_ns == step_ns),
         interruptions_ns=sum(each.held_ns for each in planted),
     )
 
 
 def truth_of_windows(plans: Sequence[Plan]) -> Truth:
     """Truth that holds without steps."""
-    parts: Counter[str] = Counter()
-    for recording in map(record, plans):
-        start_ns = min(op.start for op in recording.ops)
-        parts.update(parts_between(recording, start_ns, max(op.end for op in recording.ops)))
-    return Truth({}, "unknown", None, 0, None, (dict(parts),), 0)
+    return Truth({}, "unknown", None, 0, None, (_Windows(tuple(map(record, plans))),), 0)
 
 
 def _steps_of(plan: Plan) -> Iterator[_PlantedStep]:
