@@ -215,13 +215,16 @@ class Panel(Widget, Generic[Data], can_focus=False):
         title = plain_line(f" {sheet.title} ") if sheet.title else ""
         if self._brush.frame == "rule":
             title = title.lstrip()
-        note_text = self._mark(room - cell_len(title) - 4).strip() or sheet.note
-        note = plain_line(f" {note_text} ") if note_text else ""
         if cell_len(title) > room:
             title = set_cell_size(title, max(room, 0))
-        if cell_len(title) + cell_len(note) + 2 > room:
-            space = room - cell_len(title) - 4
-            note = f" {set_cell_size(note[1:-1], space - 1)}… " if note and space >= 14 else ""
+        space = room - cell_len(title) - 4
+        note = plain_line(self._mark(space).strip() or sheet.note)
+        # Its first parts are those that count.
+        while cell_len(note) > space and " · " in note:
+            note = note.rpartition(" · ")[0]
+        if cell_len(note) > space:
+            note = f"{set_cell_size(note, space - 1)}…" if space >= 14 else ""
+        note = f" {note} " if note else ""
         head.add(title, inks.focused if self.has_focus else inks.title)
         head.add("─" * max(end - head.cells - cell_len(note), 0), inks.border)
         head.add(note, inks.warn + _BRIGHT if self._recorded_on else inks.dim)
