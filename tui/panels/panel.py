@@ -1,6 +1,6 @@
 """The base of all panels: lines are computed once per change, and only changed lines repaint."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -14,6 +14,7 @@ from textual.widget import Widget
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import Command, bindings, rekeyed
 from decodescope.tui.model.view import Moment, Part, View
+from decodescope.tui.panels.messages import KeysChanged
 from decodescope.tui.panels.sheet import Brush, Empty, Frame, Row, Sheet, TextLine, wrapped
 
 Data = TypeVar("Data")
@@ -87,15 +88,22 @@ class Panel(Widget, Generic[Data], can_focus=False):
 
     def show(self, view: View, moment: Moment) -> None:
         """Show `view`; does nothing if the picked data did not change."""
-        self._seen = (view, moment)
+        before, self._seen = self.keys_now, (view, moment)
         data = self.pick(view, moment)
         if data != self._data or view.recorded_on != self._recorded_on:
             self._data, self._recorded_on = data, view.recorded_on
             self._redraw()
+        if self.has_focus and self.keys_now != before:
+            self.post_message(KeysChanged())
 
     @property
     def keys_now(self) -> KeysNow:
-        return KeysNow(self.commands)
+        idle = self.idle_actions()
+        return KeysNow(tuple(command for command in self.commands if command.action not in idle))
+
+    def idle_actions(self) -> Set[str]:
+        """The actions of its commands that do nothing now, which the footer leaves out."""
+        return frozenset()
 
     def use_keys(self, keymap: Mapping[str, str]) -> None:
         """Name the user's keys in `commands`."""
