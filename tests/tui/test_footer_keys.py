@@ -17,6 +17,7 @@ async def test_keys_of_rows_are_shown_once_there_are_rows(tmp_path: Path) -> Non
     async with session.app.run_test(size=(120, 40)) as pilot:
         session.link.say(scripted.hello(), State("running", "eager"))
         await settle(pilot)
+        assert not {"open_part", "fold"} & footer(session)
         await pilot.press("3")
         await settle(pilot)
         assert not {"find", "filter", "sort"} & footer(session)
@@ -24,6 +25,9 @@ async def test_keys_of_rows_are_shown_once_there_are_rows(tmp_path: Path) -> Non
         session.link.say(scripted.ready(scripted.write_trace(tmp_path / "window.json")))
         await settle(pilot)
         assert {"find", "filter", "sort"} <= footer(session)
+        await pilot.press("1")
+        await settle(pilot)
+        assert {"open_part", "fold"} <= footer(session)
 
 
 async def test_enter_does_nothing_on_a_line_of_the_log(tmp_path: Path) -> None:

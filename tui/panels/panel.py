@@ -103,7 +103,8 @@ class Panel(Widget, Generic[Data], can_focus=False):
 
     def idle_actions(self) -> Set[str]:
         """The actions of its commands that do nothing now, which the footer leaves out."""
-        return frozenset()
+        empty = isinstance(self._data, Empty)
+        return {command.action for command in self.commands} if empty else frozenset()
 
     def use_keys(self, keymap: Mapping[str, str]) -> None:
         """Name the user's keys in `commands`."""
@@ -224,7 +225,7 @@ class Panel(Widget, Generic[Data], can_focus=False):
         if self._brush.frame == "rule":
             title = title.lstrip()
         if cell_len(title) > room:
-            title = set_cell_size(title, max(room, 0))
+            title = f"{set_cell_size(title, room - 2)}… " if room > 2 else " " * max(room, 0)
         space = room - cell_len(title) - 4
         note = plain_line(self._mark(space).strip() or sheet.note)
         # Its first parts are those that count.
