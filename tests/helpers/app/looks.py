@@ -13,6 +13,7 @@ from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from textual import screen
 from textual.color import BLACK, Color
+from textual.command import CommandPalette
 from textual.renderables.blank import Blank
 
 from decodescope.tui.app import DecodescopeApp
@@ -119,9 +120,10 @@ class Looks:
         app = pilot.app
         if theme != app.theme:
             app.theme = theme
-            await settle(pilot)
-            # A new theme leaves the palette of commands as it is, which closes for it.
-            app.stylesheet.update(app.screen, animate=False)
+            await pilot.pause()
+            if isinstance(app.screen, CommandPalette):
+                # It keeps its theme, and closes before a user changes it.
+                app.stylesheet.update(app.screen, animate=False)
 
     async def _taken(self, pilot: Any, look: Look, stop: str) -> Rows:
         await settle(pilot)
