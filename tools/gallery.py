@@ -16,7 +16,6 @@ _XTERM = """#000000 #cd0000 #00cd00 #cdcd00 #0000ee #cd00cd #00cdcd #e5e5e5
 _SHOWN = dict(zip(NAMED, _XTERM.split(), strict=True))
 _CSS_OF = {
     "bold": "font-weight:bold",
-    "dim": "opacity:.6",
     "italic": "font-style:italic",
     "underline": "text-decoration:underline",
     "strike": "text-decoration:line-through",
@@ -43,6 +42,8 @@ def _row(row: Row) -> str:
     for style, cells in groupby(row.styles):
         end = at + len(list(cells))
         text, ground = colors(style)
+        if "dim" in style.split():
+            text = f"color-mix(in srgb,{text} 60%,{ground})"
         css = [
             f"color:{text}",
             f"background:{ground}",

@@ -32,6 +32,7 @@ from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.painter import Painter
 from decodescope.tui.panels.details import DetailsPanel
 from decodescope.tui.panels.messages import AskComparison, AskFile, GoTo, PageRequest
+from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Brush
 from decodescope.tui.screens.main import MainScreen
 from decodescope.tui.style.palette import ASCII, DARK, LIGHT, PLAIN, UNICODE, Inks, themed_inks
@@ -153,7 +154,11 @@ class DecodescopeApp(TerminalApp):
         return Brush(inks, UNICODE if self._traits.unicode else ASCII)
 
     def _recolour(self, theme: Theme) -> None:
-        self._main.use(self._brush())
+        brush = self._brush()
+        self._main.use(brush)
+        for dialog in self.screen_stack[1:]:
+            for panel in dialog.query(Panel):
+                panel.use(brush)
         if self._traits.color:
             self._feeds.remember(theme=theme.name)
 

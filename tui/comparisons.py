@@ -256,7 +256,8 @@ def _compared_with(path: Path, shown: "Analysis | None", given: Given) -> Compar
 
 def _compared_files(bases: Sequence[str], others: Sequence[str], given: Given) -> Compared:
     a, b = ([_analysis(Path(path), given) for path in paths] for paths in (bases, others))
-    return _diff(a, b, f"{len(bases)} against {len(others)} files")
+    several = len(bases) + len(others) > 2
+    return _diff(a, b, f"{len(bases)} against {len(others)} files" if several else "")
 
 
 def _diff(bases: "list[Analysis]", others: "list[Analysis]", origin: str) -> Compared:

@@ -14,13 +14,13 @@ from decodescope.analyzer.vocabulary.words import counted_steps, ops_word, step_
 
 # The step with the median time, as a row above all steps.
 MEDIAN = -1
-_NO_LIMITS: Mapping[int, int | None] = MappingProxyType({})
+NO_LIMITS: Mapping[int, int] = MappingProxyType({})
 
 
 def steps_table(
     report: Report,
     most: int | None = None,
-    limits_ns: Mapping[int, int | None] = _NO_LIMITS,
+    limits_ns: Mapping[int, int] = NO_LIMITS,
     with_median: bool = False,
 ) -> Table[StepReport]:
     """The first `most` steps, below the median one if that is wanted; `limits_ns` are those that
@@ -30,11 +30,10 @@ def steps_table(
     if with_median and answer.step is not None:
         kind = f"of {counted_steps(answer.steps, answer.kind)}"
         rows = (replace(report.steps[answer.step], index=MEDIAN, kind=kind), *rows)
-    limits_ns = {**limits_ns, MEDIAN: limits_ns.get(answer.step or 0)}
     named = len({step.name for step in report.steps}) > 1
 
     def over_ns(step: StepReport) -> int | None:
-        limit_ns = limits_ns.get(step.index)
+        limit_ns = limits_ns.get(answer.step or 0 if step.index == MEDIAN else step.index)
         return None if limit_ns is None or step.time_ns is None else step.time_ns - limit_ns
 
     return Table(

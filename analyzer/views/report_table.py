@@ -1,8 +1,9 @@
 """A report as text for a terminal: an overview of at most 60 lines, or the sections that `--show`
 names."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.text import Text
@@ -18,7 +19,7 @@ from decodescope.analyzer.tables.gaps_table import (
 )
 from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.analyzer.tables.ranges_table import ranges_table
-from decodescope.analyzer.tables.steps_table import step_kinds_table, steps_table
+from decodescope.analyzer.tables.steps_table import NO_LIMITS, step_kinds_table, steps_table
 from decodescope.analyzer.text.formatting import count, percent, weights_note
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.views.table_parts import (
@@ -36,7 +37,7 @@ OVERVIEW_LINES = 60
 _OVERVIEW_ROWS = {"kinds": 4, "steps": 5, "kernels": 30}
 _OVERVIEW_PARTS, _OVERVIEW_FINDINGS, _LEAST_KERNEL_LINES = 8, 5, 10
 # Rows of a table that was asked for.
-_MOST_ROWS = 1_000
+MOST_ROWS = 1_000
 _DEVICES_BY_NAME = 4
 
 Draw = Callable[[Report, int, int], Iterator[RenderableType]]
@@ -67,9 +68,16 @@ def chosen_sections(show: str | None, sections: Sequence[Section]) -> tuple[str,
     return names if "all" in chosen else chosen
 
 
-def report_table(report: Report, show: Collection[str] = ()) -> RenderableType:
-    """The overview of a report, or all rows of the sections named in `show`."""
-    return shown_sections(report, show, SECTIONS) if show else Overview(report)
+def report_table(
+    report: Report, show: Collection[str] = (), limits_ns: Mapping[int, int] = NO_LIMITS
+) -> RenderableType:
+    """The overview of a report, or all rows of the sections named in `show`, with the limits of
+    steps that are known, by the step's index."""
+    if not show:
+        return Overview(report)
+    steps = partial(_steps, limits_ns=limits_ns)
+    parts = [replace(part, draw=steps) if part.name == "steps" else part for part in SECTIONS]
+    return shown_sections(report, show, parts)
 
 
 def shown_sections(
@@ -81,7 +89,7 @@ def shown_sections(
         yield _title(report, width)
         for part in sections:
             if part.name in show and part.rows(report):
-                yield from part.draw(report, width, _MOST_ROWS)
+                yield from part.draw(report, width, MOST_ROWS)
             elif part.name in show and len(show) < len(sections):
                 yield from section(part.name.capitalize(), Text("none in this trace", style="dim"))
 
@@ -144,7 +152,7 @@ def _more(sections: Sequence[Section]) -> Text:
 
 def _answer(report: Report, width: int, most: int) -> Iterator[RenderableType]:
     """The answer; asked for, with all parts, the layers of the step, and the work that it has."""
-    whole = most == _MOST_ROWS
+    whole = most == MOST_ROWS
     yield from answer_block(answer_lines(report), report.answer, width, None if whole else most)
     if whole and report.structure is not None and report.structure.layers:
         yield Text(words.layers_words(report.structure), style="dim")
@@ -156,8 +164,10 @@ def _kinds(report: Report, width: int, most: int) -> Iterator[RenderableType]:
     return section("Kinds of steps", rich_table(step_kinds_table(report, most), width))
 
 
-def _steps(report: Report, width: int, most: int) -> Iterator[RenderableType]:
-    return section("Steps", rich_table(steps_table(report, most), width))
+def _steps(
+    report: Report, width: int, most: int, limits_ns: Mapping[int, int] = NO_LIMITS
+) -> Iterator[RenderableType]:
+    return section("Steps", rich_table(steps_table(report, most, limits_ns), width))
 
 
 def _kernels(report: Report, width: int, most: int) -> Iterator[RenderableType]:
@@ -253,7 +263,7 @@ def _device_names(report: Report) -> str:
 def _health(report: Report, width: int, most: int) -> Iterator[RenderableType]:
     """The first `most` findings, and who is waited for. The overview has refused a model before."""
     health, findings = report.health, report.health.findings
-    if most < _MOST_ROWS:
+    if most < MOST_ROWS:
         findings = tuple(finding for finding in findings if finding.code != REFUSED)
     if findings:
         style = "" if health.status == "ok" else "yellow"

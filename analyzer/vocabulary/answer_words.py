@@ -67,7 +67,7 @@ def _host_words(host: Sequence[HostFrame]) -> str:
 def frame_words(host: HostFrame) -> str:
     """The Python frame, else the operator and call, that the host was in."""
     recorded = host.frame or " · ".join(filter(None, (host.operator, host.call)))
-    return recorded or "code outside of recorded events"
+    return recorded or "code without an event"
 
 
 def _reasons(answer: Answer) -> Iterator[str]:
@@ -107,13 +107,16 @@ def _limit_and_source(answer: Answer, tensor_parallel: int) -> Iterator[str]:
     if answer.limit_ns is None:
         yield limit_words(answer)
         return
-    known_by = "shapes in the trace"
-    if answer.model is not None:
-        known_by = answer.model + "?" * (answer.model_source == "guessed")
+    known_by = []
+    if answer.model is None:
+        known_by.append("shapes in the trace")
+    elif answer.model_source != "capture":
+        # The title of a capture names its model.
+        known_by.append(answer.model + "?" * (answer.model_source == "guessed"))
     if tensor_parallel > 1:
-        known_by += f", TP {tensor_parallel}"
+        known_by.append(f"TP {tensor_parallel}")
     at_most = "at most " if answer.limit_is_lower_bound else ""
-    yield f"{limit_words(answer)} ({known_by})"
+    yield limit_words(answer) + (f" ({', '.join(known_by)})" if known_by else "")
     judged_ns = sum(part.ns for part in answer.parts if part.group != "profiler")
     if answer.limit_ns and judged_ns:
         yield f"{at_most}x{significant(judged_ns / answer.limit_ns)} over"

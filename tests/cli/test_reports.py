@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.schema.comparison_report import Diff
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import Report
+from tests.helpers.app.recorded import write_window
 from tests.helpers.command import Command
 from tests.helpers.foreign import rocprof_files
 from tests.helpers.kineto_events import call, document, op
@@ -172,3 +174,15 @@ def test_files_that_are_not_traces(
     done = decodescope("analyze", str(path))
     assert done.code == 2
     assert name in done.only_line
+
+
+def test_steps_have_the_time_over_their_limits(decodescope: Command, tmp_path: Path) -> None:
+    path = str(write_window(tmp_path, "fused+graph"))
+    report = msgspec.json.decode(decodescope("analyze", path, "--json").out, type=Report)
+    shown = decodescope("analyze", path, "--show", "steps").out
+    titles, *rows = shown.split("Steps\n")[1].splitlines()
+    assert "over limit" in titles
+    for row in rows:
+        time_us, over_us = map(int, re.findall(r"(\d+) µs", row)[:2])
+        # The KV cache grows, and figures are rounded.
+        assert time_us - over_us == pytest.approx(report.answer.limit_ns / 1000, abs=1.5)

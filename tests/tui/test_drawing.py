@@ -33,7 +33,7 @@ from decodescope.tui.panels.live_run import (
     switches,
 )
 from decodescope.tui.panels.panel import Panel
-from decodescope.tui.panels.sheet import Brush, Empty, wrapped_tail
+from decodescope.tui.panels.sheet import Brush, Empty, wrapped, wrapped_tail
 from decodescope.tui.style.palette import ASCII, UNICODE, Inks, column, horizontal_bar
 
 fractions = st.floats(0, 1)
@@ -81,6 +81,15 @@ def test_wrapped_text_fits_and_ends_with_the_end(text, width, height):
     for line in lines:
         assert cell_len(line) <= max(width, 2)
         assert line.isprintable()
+
+
+def test_a_figure_stays_with_its_unit():
+    assert wrapped("median 10.7 µs, 3,141 GB/s, 5 starts", 12) == [
+        "median",
+        "10.7 µs,",
+        "3,141 GB/s,",
+        "5 starts",
+    ]
 
 
 def test_wrapping_breaks_between_words_and_keeps_indentation():

@@ -6,6 +6,7 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
+from rich.color import ColorSystem
 from textual.color import Color
 
 from decodescope.analyzer.vocabulary.class_colors import (
@@ -67,3 +68,17 @@ async def test_a_terminal_of_sixteen_colours_gets_letters(tmp_path: Path, trace_
         shown = scripted.text_of(session.app)
     assert "h host_wait" in shown
     assert "■ host_wait" not in shown
+
+
+@pytest.mark.parametrize("theme", [DARK, LIGHT])
+def test_of_sixteen_colours_red_is_for_errors_and_text_can_be_read(theme) -> None:
+    inks = themed_inks(theme.to_color_system().generate(), theme.dark, few_colors=True)
+    shown = {color: inks.hue(color).color for color in ALL}
+    numbers = {
+        color: one.downgrade(ColorSystem.STANDARD).number % 8 for color, one in shown.items()
+    }
+    assert {color for color, number in numbers.items() if number == 1} == {STATE_COLORS["bad"]}
+    for name, number in {"host_wait": 3, "launch_latency": 3, "dependency": 5}.items():
+        assert numbers[GAP_COLORS[name]] == number
+    ground = Color.parse("black" if theme.dark else "white")
+    assert all(contrast(Color.parse(one.name), ground) >= 3 for one in shown.values())

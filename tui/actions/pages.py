@@ -156,7 +156,7 @@ class PageController:
         local = screen.focused.commands if isinstance(screen.focused, Panel) else ()
         columns = screen.focused.column_help() if isinstance(screen.focused, TablePanel) else ()
         everywhere = reachable(local, rekeyed(offered(self._feeds.view()), "app", screen.keymap))
-        self._app.push_screen(HelpScreen(screen.brush.inks, local, everywhere, columns))
+        self._app.push_screen(HelpScreen(local, everywhere, columns))
 
 
 def no_markup(text: str) -> str:

@@ -22,7 +22,7 @@ class LogTablePanel(TablePanel):
     """Follows the end of the log until the cursor leaves it; filtered by level."""
 
     NAME = "log"
-    COMMANDS = commands_of("rows", "open", "log")
+    COMMANDS = commands_of("rows", "log")
 
     _least = 0
 

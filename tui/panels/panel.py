@@ -1,6 +1,6 @@
 """The base of all panels: lines are computed once per change, and only changed lines repaint."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -14,6 +14,7 @@ from textual.widget import Widget
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import Command, bindings, rekeyed
 from decodescope.tui.model.view import Moment, Part, View
+from decodescope.tui.panels.messages import KeysChanged
 from decodescope.tui.panels.sheet import Brush, Empty, Frame, Row, Sheet, TextLine, wrapped
 
 Data = TypeVar("Data")
@@ -87,15 +88,23 @@ class Panel(Widget, Generic[Data], can_focus=False):
 
     def show(self, view: View, moment: Moment) -> None:
         """Show `view`; does nothing if the picked data did not change."""
-        self._seen = (view, moment)
+        before, self._seen = self.keys_now, (view, moment)
         data = self.pick(view, moment)
         if data != self._data or view.recorded_on != self._recorded_on:
             self._data, self._recorded_on = data, view.recorded_on
             self._redraw()
+        if self.has_focus and self.keys_now != before:
+            self.post_message(KeysChanged())
 
     @property
     def keys_now(self) -> KeysNow:
-        return KeysNow(self.commands)
+        idle = self.idle_actions()
+        return KeysNow(tuple(command for command in self.commands if command.action not in idle))
+
+    def idle_actions(self) -> Set[str]:
+        """The actions of its commands that do nothing now, which the footer leaves out."""
+        empty = isinstance(self._data, Empty)
+        return {command.action for command in self.commands} if empty else frozenset()
 
     def use_keys(self, keymap: Mapping[str, str]) -> None:
         """Name the user's keys in `commands`."""
@@ -215,13 +224,16 @@ class Panel(Widget, Generic[Data], can_focus=False):
         title = plain_line(f" {sheet.title} ") if sheet.title else ""
         if self._brush.frame == "rule":
             title = title.lstrip()
-        note_text = self._mark(room - cell_len(title) - 4).strip() or sheet.note
-        note = plain_line(f" {note_text} ") if note_text else ""
         if cell_len(title) > room:
-            title = set_cell_size(title, max(room, 0))
-        if cell_len(title) + cell_len(note) + 2 > room:
-            space = room - cell_len(title) - 4
-            note = f" {set_cell_size(note[1:-1], space - 1)}… " if note and space >= 14 else ""
+            title = f"{set_cell_size(title, room - 2)}… " if room > 2 else " " * max(room, 0)
+        space = room - cell_len(title) - 4
+        note = plain_line(self._mark(space).strip() or sheet.note)
+        # Its first parts are those that count.
+        while cell_len(note) > space and " · " in note:
+            note = note.rpartition(" · ")[0]
+        if cell_len(note) > space:
+            note = f"{set_cell_size(note, space - 1)}…" if space >= 14 else ""
+        note = f" {note} " if note else ""
         head.add(title, inks.focused if self.has_focus else inks.title)
         head.add("─" * max(end - head.cells - cell_len(note), 0), inks.border)
         head.add(note, inks.warn + _BRIGHT if self._recorded_on else inks.dim)

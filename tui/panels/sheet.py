@@ -110,11 +110,17 @@ def wrapped_tail(text: str, width: int, height: int) -> list[str]:
     return lines[-height:]
 
 
+# A figure and its unit are one. The first word keeps its indentation, and each word the spaces
+# after it.
+_WORD = re.compile(
+    r" *(?:[\d.,]*\d (?=(?:[nµm]?s|%|[kMGT]?B(?:/s)?|[kMGTP]?FLOPs?(?:/s)?)(?![\w/])))?[^ ]+ *"
+)
+
+
 def wrapped(line: str, width: int) -> list[str]:
     """`line` broken between words into lines of at most `width` cells."""
     lines, current = [], ""
-    # The first word keeps its indentation, and each word the spaces after it.
-    for word in re.findall(r" *[^ ]+ *", line) or [line]:
+    for word in _WORD.findall(line) or [line]:
         if current and cell_len(current) + cell_len(word.rstrip()) > width:
             lines.append(current.rstrip())
             current = word.lstrip()

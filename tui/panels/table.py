@@ -1,7 +1,7 @@
 """The table of all pages: sorts, filters, searches and scrolls; only visible rows are formatted."""
 
 from array import array
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Sequence, Set
 
 from textual import events
 
@@ -16,6 +16,7 @@ from decodescope.tui.panels.table_rows import Rows, smart_pattern, text_lines
 
 # Terminals accept some 100 kB for the clipboard.
 _MOST_COPIED = 1_000
+_OF_ROWS = frozenset(command.action for command in commands_of("rows", "open"))
 
 
 class TablePanel(PromptPanel[Rows]):
@@ -68,6 +69,9 @@ class TablePanel(PromptPanel[Rows]):
         """Enter was pressed on the row with this key, or it was clicked twice."""
 
     # Panel
+
+    def idle_actions(self) -> Set[str]:
+        return _OF_ROWS if isinstance(self._shown, Empty) else frozenset()
 
     def pick(self, view: View, moment: Moment) -> Rows | Empty:
         source = self.source(view)

@@ -6,17 +6,18 @@ from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import ClassVar
 
-from rich.table import Table
-from rich.text import Text
+from rich.style import Style
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.widgets import Static
+from textual.geometry import Size
+from textual.strip import Strip
+from textual.widget import Widget
 
 from decodescope.analyzer.vocabulary.terms import read_terms
 from decodescope.tui.commands import Command
+from decodescope.tui.panels.sheet import Row, wrapped
 from decodescope.tui.screens.dialogs import Dialog, framed
-from decodescope.tui.style.palette import Inks
 
 # What the header, the tracks and tables write; terms are in docs/terms.md.
 _SIGNS = (
@@ -34,8 +35,37 @@ _SIGNS = (
 )
 
 
-_LEAST_CELLS = 14
+_LEAST_CELLS, _SPACE = 14, 2
 _LETTERS = string.ascii_letters + string.digits
+# A title, and names with what they mean.
+Section = tuple[str, Sequence[tuple[str, str]]]
+
+
+class _Sections(Widget):
+    """Sections below each other, wrapped once for a width."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"help--title", "help--name"}
+
+    def __init__(self, sections: Sequence[Section]) -> None:
+        super().__init__()
+        self._sections = sections
+        self._wrapped: tuple[int, list[tuple[str, str, str]]] = (0, [])
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self._lines(width))
+
+    def render_line(self, y: int) -> Strip:
+        title, name, text = self._lines(self.size.width)[y]
+        row = Row().add(title, self.get_component_rich_style("help--title"))
+        row.add(name, self.get_component_rich_style("help--name")).add(text, Style.null())
+        return row.strip(self.size.width, self.rich_style)
+
+    def _lines(self, width: int) -> list[tuple[str, str, str]]:
+        """Of each line the title, the name and the text."""
+        if width != self._wrapped[0]:
+            lines = [line for section in self._sections for line in _lines(width, *section)]
+            self._wrapped = (width, lines[1:])
+        return self._wrapped[1]
 
 
 class HelpScreen(Dialog[None]):
@@ -49,7 +79,6 @@ class HelpScreen(Dialog[None]):
 
     def __init__(
         self,
-        inks: Inks,
         local: tuple[Command, ...],
         everywhere: tuple[Command, ...],
         columns: Sequence[tuple[str, str]] = (),
@@ -57,7 +86,6 @@ class HelpScreen(Dialog[None]):
         """`local` are the commands of the focused panel, `everywhere` those of the app, `columns`
         the titles of the focused table with what they mean."""
         super().__init__()
-        self._inks = inks
         self._local = local
         self._everywhere = everywhere
         self._columns = columns
@@ -65,7 +93,7 @@ class HelpScreen(Dialog[None]):
     def compose(self) -> ComposeResult:
         pages = ("1\u20139", "Show that page")
         focus = ("tab", "Give the keys to the next panel of the page")
-        sections: list[tuple[str, Sequence[tuple[str, str]]]] = [
+        sections: list[Section] = [
             ("Keys of this panel", _keys(self._local)),
             ("Keys everywhere", [pages, focus, *_keys(self._everywhere)]),
             ("Columns of this table", self._columns),
@@ -73,25 +101,24 @@ class HelpScreen(Dialog[None]):
         ]
         for title, terms in groupby(read_terms(), key=attrgetter("section")):
             sections.append((f"Terms: {title}", [(term.name, term.definition) for term in terms]))
+        told = [section for section in sections if section[1]]
         with framed(VerticalScroll(), "decodescope help", "esc closes"):
-            before = ""
-            for title, rows in sections:
-                if rows:
-                    yield from self._section(f"{before}{title}", rows)
-                    before = "\n"
+            yield _Sections(told)
 
     def action_scroll(self, lines: int) -> None:
         self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
 
-    def _section(self, title: str, rows: Sequence[tuple[str, str]]) -> Iterator[Static]:
-        table = Table.grid(padding=(0, 2))
-        width = max(_LEAST_CELLS, *(len(row[0]) for row in rows))
-        table.add_column(width=width, no_wrap=True, style=self._inks.key)
-        table.add_column(style=self._inks.text)
-        for row in rows:
-            table.add_row(*row)
-        yield Static(Text(title, style=self._inks.title))
-        yield Static(table)
+
+def _lines(
+    width: int, title: str, entries: Sequence[tuple[str, str]]
+) -> Iterator[tuple[str, str, str]]:
+    yield "", "", ""
+    yield title, "", ""
+    start = max(_LEAST_CELLS, *(len(name) for name, _ in entries)) + _SPACE
+    for name, meaning in entries:
+        for line in wrapped(meaning, max(width - start, 1)):
+            yield "", name.ljust(start), line
+            name = ""
 
 
 def _keys(commands: Sequence[Command]) -> list[tuple[str, str]]:

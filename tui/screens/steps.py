@@ -2,15 +2,14 @@
 
 import asyncio
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 
 from textual.app import ComposeResult
 
 from decodescope.analyzer.reports.analysis import step_limits_ns
 from decodescope.analyzer.schema.report import StepReport
-from decodescope.analyzer.tables.steps_table import MEDIAN, steps_table
+from decodescope.analyzer.tables.steps_table import MEDIAN, NO_LIMITS, steps_table
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.messages import ChooseStep
 from decodescope.tui.panels.sheet import Brush, Empty
@@ -41,7 +40,7 @@ class StepTablePanel(TablePanel):
     _title = "Steps"
     _note = "enter chooses · f filter · s sort · esc"
 
-    limits_ns: Mapping[int, int] = MappingProxyType({})
+    limits_ns = NO_LIMITS
 
     def source(self, view: View) -> object:
         return view.window, len(self.limits_ns)

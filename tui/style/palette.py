@@ -8,8 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 
+from rich._palettes import STANDARD_PALETTE
 from rich.style import Style
-from textual.color import Color, ColorParseError
+from textual.color import WHITE, Color, ColorParseError
 from textual.theme import BUILTIN_THEMES, Theme
 
 from decodescope.analyzer.vocabulary.class_colors import (
@@ -23,6 +24,12 @@ from decodescope.analyzer.vocabulary.class_colors import (
 _OTHER = FAMILY_COLORS["other"]
 _MIN_CONTRAST = 3.0
 _SHADES = 20
+# Numbers of `STANDARD_PALETTE`, by the hue in degrees that each ends at. Cyan is no text on white.
+_RED, _GREEN, _YELLOW, _BLUE, _MAGENTA, _CYAN, _WHITE, _BRIGHT_BLACK = range(1, 9)
+_SKY, _BRIGHT = -1, 8
+_HUES = ((5, _RED), (70, _YELLOW), (165, _GREEN), (190, _CYAN), (215, _SKY), (255, _BLUE),
+         (355, _MAGENTA), (360, _RED))  # fmt: skip
+_LEAST_SATURATION = 0.25
 
 DARK = Theme(
     name="decodescope-dark",
@@ -53,14 +60,15 @@ LIGHT = Theme(
     dark=False,
 )
 _ANSI = BUILTIN_THEMES["ansi-dark"]
-# Without colours, a list's row and an input's cell at the cursor are reversed.
+# Without colours, a list's row at the cursor is underlined (Textual drops `reverse` there), and an
+# input's cell is reversed.
 PLAIN = replace(
     _ANSI,
     name="decodescope-plain",
     variables={
         **_ANSI.variables,
-        "block-cursor-text-style": "bold reverse",
-        "block-cursor-blurred-text-style": "reverse",
+        "block-cursor-text-style": "bold underline",
+        "block-cursor-blurred-text-style": "underline",
         "input-cursor-text-style": "reverse",
     },
 )
@@ -82,7 +90,9 @@ def contrast(color: Color, other: Color) -> float:
 
 
 @cache
-def _hue(color: str, background: Color) -> Style:
+def _hue(color: str, background: Color, sixteen: bool) -> Style:
+    if sixteen:
+        return Style(color=_of_sixteen(color, background.get_contrast_text(1.0) == WHITE))
     return Style(color=readable(color, background))
 
 
@@ -94,6 +104,19 @@ def readable(color: str, background: Color) -> str:
         (shade.hex for shade in shades if contrast(shade, background) >= _MIN_CONTRAST),
         towards.hex6,
     )
+
+
+def _of_sixteen(color: str, dark: bool) -> str:
+    """What sixteen colours have for `color` by its hue: grey, bright or not as `color` is, and
+    never bright on a light ground. Red is for errors alone."""
+    hue, saturation, lightness = Color.parse(color).hsl
+    if saturation < _LEAST_SATURATION:
+        return STANDARD_PALETTE[_WHITE if dark else _BRIGHT_BLACK].hex
+    number = next(number for end, number in _HUES if hue * 360 <= end)
+    if number == _SKY:
+        number = _CYAN if dark else _BLUE
+    bright = dark and (lightness >= 0.5 or number == _BLUE)
+    return STANDARD_PALETTE[number + _BRIGHT * bright].hex
 
 
 _PLAIN, _BOLD, _DIM = Style(), Style(bold=True), Style(dim=True)
@@ -134,7 +157,7 @@ class Inks:
 
     def hue(self, color: str) -> Style:
         """A palette colour as a foreground; plain text without colours."""
-        return _hue(color, self.ground) if self.color else self.text
+        return _hue(color, self.ground, self.letters) if self.color else self.text
 
     def variant(self, index: int) -> Style:
         return self.hue(VARIANT_COLORS[index % len(VARIANT_COLORS)])
@@ -182,7 +205,7 @@ def themed_inks(variables: dict[str, str], dark: bool, few_colors: bool = False)
         cursor = Style(color=background.hex6, bgcolor=foreground.hex6)
 
     def state(name: str, bold: bool = False) -> Style:
-        return Style(color=readable(STATE_COLORS[name], ground), bold=bold)
+        return _hue(STATE_COLORS[name], ground, few_colors) + Style(bold=bold)
 
     return Inks(
         color=True,

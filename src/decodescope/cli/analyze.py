@@ -1,8 +1,9 @@
 """`analyze`: the report of one trace, or of the ranks of one run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
@@ -69,7 +70,19 @@ def analyze_command(
 
         click.echo(analysis_page(analysed), nl=False)
     else:
-        print_report(analysed.report, as_json, sections)
+        limits_ns = _step_limits_ns(analysed) if "steps" in sections else {}
+        print_report(analysed.report, as_json, sections, limits_ns)
+
+
+def _step_limits_ns(analysed: "Analysis | RanksAnalysis") -> dict[int, int]:
+    """The limits of the steps that the table of steps shows; ranks have no such table."""
+    from decodescope.analyzer.reports.analysis import Analysis, step_limits_ns
+    from decodescope.analyzer.views.report_table import MOST_ROWS
+
+    if not isinstance(analysed, Analysis):
+        return {}
+    shown = analysed.report.steps[:MOST_ROWS]
+    return step_limits_ns(analysed, (step.index for step in shown if step.gpu_ops))
 
 
 def analyzed(files: Sequence[Path], facts: "Given") -> "Analysis | RanksAnalysis":
@@ -82,9 +95,13 @@ def analyzed(files: Sequence[Path], facts: "Given") -> "Analysis | RanksAnalysis
 
 
 def print_report(
-    report: "Report | RanksReport", as_json: bool, sections: tuple[str, ...] = ()
+    report: "Report | RanksReport",
+    as_json: bool,
+    sections: tuple[str, ...] = (),
+    limits_ns: Mapping[int, int] = MappingProxyType({}),
 ) -> None:
-    """Print a report as JSON, or as a table with `sections` of it whole."""
+    """Print a report as JSON, or as a table with `sections` of it whole, with the limits of its
+    steps that are known."""
     from decodescope.analyzer.schema.report import Report
 
     if as_json:
@@ -92,7 +109,7 @@ def print_report(
     elif isinstance(report, Report):
         from decodescope.analyzer.views.report_table import report_table
 
-        print_table(report, partial(report_table, show=sections))
+        print_table(report, partial(report_table, show=sections, limits_ns=limits_ns))
     else:
         from decodescope.analyzer.views.ranks_table import ranks_report_table
 

@@ -42,6 +42,7 @@ def test_the_headline_says_step_limit_and_how_far_over_it() -> None:
         "limit ≥ 10.5 ms (llama-3-70b?) · at most x1.80 over"
     )
     assert headline(limit_ns=None, model=None).endswith("a step · limit not known")
+    assert headline(model_source="capture").endswith(" · limit 10.5 ms · x1.80 over")
     assert "10.5 ms (shapes in the trace) · x" in headline(model=None, model_source="shapes")
 
 

@@ -3,13 +3,17 @@
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import pytest
+from rich._palettes import STANDARD_PALETTE
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from textual import screen
 from textual.color import BLACK, Color
+from textual.command import CommandPalette
 from textual.renderables.blank import Blank
 
 from decodescope.tui.app import DecodescopeApp
@@ -21,7 +25,6 @@ from tests.helpers.scripted import settle
 # The frames of panels are lines at the first two sizes, and boxes at the others. The last one is
 # that of keys.
 SIZES = ((60, 16), (80, 24), (200, 50), (120, 40))
-FRAMES = ((60, 16), (120, 40))
 Act = Callable[[Any], Awaitable[None]]
 
 
@@ -31,12 +34,13 @@ class Look:
 
     name: str
     traits: TerminalTraits
-    sizes: tuple[tuple[int, int], ...] = FRAMES
+    sizes: tuple[tuple[int, int], ...] = SIZES
     theme: str | None = None
 
 
+# Themes on the same kind of terminal follow each other: the app changes them while it runs.
 LOOKS = (
-    Look("dark", TerminalTraits(), SIZES),
+    Look("dark", TerminalTraits()),
     Look("light", TerminalTraits(), theme=LIGHT.name),
     Look("16 colours", TerminalTraits(few_colors=True)),
     Look("NO_COLOR", TerminalTraits(color=False)),
@@ -82,8 +86,8 @@ class Looks:
         with pytest.MonkeyPatch.context() as patch:
             # What is behind a dialog costs more to draw than the dialog, and is drawn some time.
             patch.setattr(screen, "BackgroundScreen", lambda *_: Blank(BLACK))
-            for look in self._looks:
-                await self._walk(app_on(look.traits), look, stops, taken)
+            for traits, looks in groupby(self._looks, attrgetter("traits")):
+                await self._walk(app_on(traits), tuple(looks), stops, taken)
         wrong = []
         for stop, screens in taken.items():
             if not self._snapshot(name=stop) == screens:  # noqa: SIM201
@@ -93,31 +97,41 @@ class Looks:
     async def _walk(
         self,
         app: DecodescopeApp,
-        look: Look,
+        looks: tuple[Look, ...],
         stops: Mapping[str, Act],
         taken: dict[str, dict[str, dict[str, Rows]]],
     ) -> None:
         async with app.run_test(size=(120, 40)) as pilot:
-            if look.theme is not None:
-                app.theme = look.theme
+            themes = {look: look.theme or app.theme for look in looks}
             for stop, act in stops.items():
                 await act(pilot)
-                for size, rows in await self._taken(pilot, look, stop):
-                    taken[stop].setdefault(size, {})[look.name] = rows
+                for field in app.screen.query("Input, TextArea"):
+                    field.cursor_blink = False
+                for size in looks[0].sizes:
+                    await pilot.resize_terminal(*size)
+                    # The theme that is shown comes first.
+                    for look in sorted(looks, key=lambda look: themes[look] != app.theme):
+                        await self._restyle(pilot, themes[look])
+                        rows = await self._taken(pilot, look, stop)
+                        taken[stop].setdefault("{}x{}".format(*size), {})[look.name] = rows
         assert app.crash is None
 
-    async def _taken(self, pilot: Any, look: Look, stop: str) -> list[tuple[str, Rows]]:
-        app, taken = pilot.app, []
-        for field in app.screen.query("Input, TextArea"):
-            field.cursor_blink = False
-        for width, height in look.sizes:
-            await pilot.resize_terminal(width, height)
-            await settle(pilot)
-            strips = app.screen._compositor.render_strips()
-            rows = rows_of(strips, width, look.traits.few_colors)
-            check(f"{stop} {width}x{height}", look, rows)
-            taken.append((f"{width}x{height}", rows))
-        return taken
+    async def _restyle(self, pilot: Any, theme: str) -> None:
+        app = pilot.app
+        if theme != app.theme:
+            app.theme = theme
+            await pilot.pause()
+            if isinstance(app.screen, CommandPalette):
+                # It keeps its theme, and closes before a user changes it.
+                app.stylesheet.update(app.screen, animate=False)
+
+    async def _taken(self, pilot: Any, look: Look, stop: str) -> Rows:
+        await settle(pilot)
+        width, height = pilot.app.size
+        strips = pilot.app.screen._compositor.render_strips()
+        rows = rows_of(strips, width, look.traits.few_colors)
+        check(f"{stop} {width}x{height}", look, rows)
+        return rows
 
 
 def check(place: str, look: Look, rows: Rows) -> None:
@@ -142,12 +156,13 @@ def colors_of(style: str) -> frozenset[str]:
 
 @cache
 def is_faint(style: str) -> bool:
-    """Whether text does not stand out from its ground; named colours must only differ."""
+    """Whether text does not stand out from its ground."""
     text, _, ground = style.partition(" on ")
-    pair = (text.split()[0], ground.split()[0])
-    if pair[0] in NAMED:
-        return pair[0] == pair[1]
-    return contrast(*map(Color.parse, pair)) < LEAST
+    return contrast(*(_shown(side.split()[0]) for side in (text, ground))) < LEAST
+
+
+def _shown(name: str) -> Color:
+    return Color(*STANDARD_PALETTE[NAMED.index(name)]) if name in NAMED else Color.parse(name)
 
 
 def after(*keys: str) -> Act:

@@ -60,6 +60,9 @@ class ComparisonStatusPanel(Panel[tuple[Line, ...]]):
                     bar = horizontal_bar(line.share, _bar_cells(width), self._brush.glyphs)
                     row.add(bar, inks.accent).add(" ", inks.text)
                 rows.append(row.add(text, getattr(inks, line.tone)))
+        if len(rows) > height > 0:
+            last = rows[height - 1]
+            rows[height - 1] = Row().row(last, min(last.cells, width - 2)).add(" …", inks.faint)
         return Sheet(rows)
 
     def _wrapped(self, line: Line, width: int) -> list[str]:

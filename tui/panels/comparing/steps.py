@@ -1,5 +1,6 @@
 """The median steps of both sides, one above the other: the same layer begins at the same column."""
 
+from collections.abc import Set
 from fractions import Fraction
 
 import numpy as np
@@ -13,7 +14,7 @@ from decodescope.analyzer.tracks.viewport import Viewport
 from decodescope.analyzer.vocabulary.class_colors import PART_LETTERS
 from decodescope.tui.commands import commands_of
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.comparing.tables import ComparisonKeys
+from decodescope.tui.panels.comparing.tables import ComparisonKeys, without_comparison
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine
 
@@ -35,6 +36,9 @@ class ComparisonStepsPanel(Panel[AlignedSteps], ComparisonKeys):
     _steps: AlignedSteps | None = None
     _at_ns = 0
     _viewport = Viewport(0, 1)
+
+    def idle_actions(self) -> Set[str]:
+        return without_comparison(self._seen[0])
 
     def pick(self, view: View, moment: Moment) -> AlignedSteps | Empty:
         steps = view.comparison.steps

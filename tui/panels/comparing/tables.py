@@ -1,7 +1,7 @@
 """The tables of the comparison page: its sides, what changed between two of them, and of ranks or
 GPUs who waits for whom, in which collectives, and the skew of steps."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Set
 from typing import Any, ClassVar
 
 from textual.widget import Widget
@@ -62,10 +62,18 @@ class ComparisonKeys(Widget):
         self.post_message(AskComparison("end_worker"))
 
 
+def without_comparison(view: View) -> frozenset[str]:
+    """The keys that do nothing while none is measured."""
+    return frozenset() if view.comparison.measuring else frozenset({"cancel"})
+
+
 class ComparisonTable(TablePanel, ComparisonKeys):
     """A table of the comparison page. Its rows select nothing on other pages."""
 
     COMMANDS = commands_of("comparison", "rows")
+
+    def idle_actions(self) -> Set[str]:
+        return super().idle_actions() | without_comparison(self._seen[0])
 
     def wanted_rows(self, width: int) -> int | None:
         return 1 + len(self._shown) if isinstance(self._shown, Rows) else 0
