@@ -52,8 +52,8 @@ def open_servers(
         return open_server(urls[0], folders[0], token)
     clients = [ServerClient(parse_address(url), token) for url in urls]
     doors, problems = list[ServerDoor](), list[DecodescopeError]()
-    found = [in_daemon_thread(partial(recognise, client)) for client in clients]
-    for client, folder, recognised in zip(clients, folders, found, strict=True):
+    answers = [in_daemon_thread(partial(recognise, client)) for client in clients]
+    for client, folder, recognised in zip(clients, folders, answers, strict=True):
         try:
             server = recognised.result()
         except DecodescopeError as error:

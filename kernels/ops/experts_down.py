@@ -32,7 +32,7 @@ def experts_down_reference(
     """residual + sum over s of p[b, s] (D_e x[b, s] + bias_e) in float64, p the softmax of
     `logits`. x [batch, chosen, intermediate], residual [batch, hidden]."""
     weights = logits.double().softmax(dim=-1)
-    total = residual.double()
+    total = residual.double().clone()
     for token, used in enumerate(used_experts(logits, experts).tolist()):
         share = weights[token, used]
         if experts.normalized:

@@ -27,8 +27,16 @@ _SHADES = 20
 # Numbers of `STANDARD_PALETTE`, by the hue in degrees that each ends at. Cyan is no text on white.
 _RED, _GREEN, _YELLOW, _BLUE, _MAGENTA, _CYAN, _WHITE, _BRIGHT_BLACK = range(1, 9)
 _SKY, _BRIGHT = -1, 8
-_HUES = ((5, _RED), (70, _YELLOW), (165, _GREEN), (190, _CYAN), (215, _SKY), (255, _BLUE),
-         (355, _MAGENTA), (360, _RED))  # fmt: skip
+_HUES = (
+    (5, _RED),
+    (70, _YELLOW),
+    (165, _GREEN),
+    (190, _CYAN),
+    (215, _SKY),
+    (255, _BLUE),
+    (355, _MAGENTA),
+    (360, _RED),
+)
 _LEAST_SATURATION = 0.25
 
 DARK = Theme(

@@ -141,7 +141,8 @@ def attach(
                     door.look_again()
                 window = _window(door, plan)
                 note(window)
-                if target != (target := door.target):
+                if door.target != target:
+                    target = door.target
                     say(f"now {target}")
                     facts = _facts(options, door)
                 _show(window, facts, as_json)

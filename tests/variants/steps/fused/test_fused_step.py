@@ -79,6 +79,15 @@ def test_what_is_left_out_changes_no_token(left_out: str, device: str) -> None:
     assert torch.equal(step.step(), eager.step())
 
 
+@pytest.mark.parametrize("left_out", sorted({*FUSIONS} - {"gate_up", "residual"}))
+def test_what_is_left_out_around_experts_changes_no_token(left_out: str, device: str) -> None:
+    loaded = load_family("qwen3-moe", device)
+    step, eager = both(loaded, DecodeWorkload(1, CONTEXT, 2, "fp32"), f"fused-{left_out}")
+    ids = ids_of(loaded, 1, seed=7)
+    assert_logits_agree(step.forced_step(ids), eager.forced_step(ids))
+    assert torch.equal(step.step(), eager.step())
+
+
 @pytest.mark.parametrize("left_out", ["rope", "attention-head"])
 def test_what_is_left_out_of_a_batch_changes_no_token(left_out: str, device: str) -> None:
     loaded = load_family("mistral", device)
