@@ -65,9 +65,7 @@ def _experts_down_kernel(
     block, token = tl.program_id(0), tl.program_id(1)
     w_ptr, inside, rows = program_rows(w_ptr, block, N, K, ROWS)
     mask = rows < N
-    wait_for_previous(PDL)
-    places = residual_ptr + token * N + rows
-    residual = tl.load(places, mask=mask, other=0.0).to(tl.float32)
+    # Not written by the previous kernel, which starts this one only when they are complete.
     logits, keys = router_keys(logits_ptr, token, EXPERTS)
     # Of the largest logit it is 1, so that no sum of them is 0.
     exponentials = tl.exp(logits - tl.max(logits, axis=0))
@@ -86,6 +84,9 @@ def _experts_down_kernel(
         blocks = blocks + (first,)  # type: ignore[assignment]  # noqa: RUF005
         shares = shares + ((share, scale, bias),)  # type: ignore[assignment]  # noqa: RUF005
         used += share
+    wait_for_previous(PDL)
+    places = residual_ptr + token * N + rows
+    residual = tl.load(places, mask=mask, other=0.0).to(tl.float32)
     total = tl.zeros((ROWS,), tl.float32)
     for slot in tl.static_range(CHOSEN):
         slot_ptr = x_ptr + (token * CHOSEN + slot) * K

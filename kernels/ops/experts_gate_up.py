@@ -80,10 +80,11 @@ def _experts_gate_up_kernel(
     AHEAD: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    allow_next(PDL)
     slot, token = tl.program_id(1), tl.program_id(2)
     # Which weights these are is known only now.
     wait_for_previous(PDL)
+    # The next kernel, `experts_down`, may read the router's logits as soon as it starts.
+    allow_next(PDL)
     _, keys = router_keys(logits_ptr, token, EXPERTS)
     expert, keys = next_expert(keys)
     for _ in range(slot):
