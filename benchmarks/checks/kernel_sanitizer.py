@@ -38,9 +38,9 @@ from decodescope.variants.model.quantized_weights import quantization_of, quanti
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.blocks import FusedModel
 from decodescope.variants.steps.fused.model_parts import fused_model
-from decodescope.variants.steps.fused.tiling.rules import default_tiles
 from decodescope.variants.steps.fused.tiling.shapes import StepTiles, step_shapes
-from decodescope.variants.steps.fused.tiling.tile_limits import this_target_gpu
+from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
+from decodescope.variants.steps.fused.tiling.tiles import default_tiles
 
 TOOLS = ("memcheck", "racecheck")
 DEFAULT_PATH = Path("/usr/local/cuda/bin/compute-sanitizer")
@@ -123,11 +123,13 @@ def tiles_to_try(parts: FusedModel, batch: int, spec: VariantSpec) -> Iterator[S
         tiles,
         attention=replace(tiles.attention, splits=3),
         o=replace(tiles.o, splits=2),
-        down=replace(tiles.down, splits=3),
+        down=tiles.down and replace(tiles.down, splits=3),
     )
     yield splitting
     if batch > 1 and parts.hidden % 16 == 0:
-        for name in ("qkv", "o", "gate_up", "down", "head"):
+        for name in filter(shapes.is_batched, shapes.operations):
+            if name == "attention":
+                continue
             wide = replace(splitting.of(name), rows=64, columns=64)
             splitting = splitting.with_tile(name, wide)
         yield splitting

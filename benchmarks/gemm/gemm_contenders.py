@@ -26,7 +26,7 @@ from benchmarks.harness.errors import relative_error
 from decodescope.kernels.host.operation import KernelOperation
 from decodescope.kernels.host.tile import MIN_DOT
 from decodescope.kernels.host.weights import FORMATS, WeightMatrix
-from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu
+from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
 from decodescope.variants.steps.fused.tiling.tile_table import GemmKind
 
 Launch = Callable[[bool], object]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from decodescope.kernels.host.tile import Tile, padded_tokens
 from decodescope.variants.steps.fused.tiling.shapes import power_of_2_from
-from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu
+from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
 from decodescope.variants.steps.fused.tiling.tile_table import (
     GemmKind,
     TileKey,

@@ -23,7 +23,7 @@ from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import FUSIONS, Part, VariantSpec
 from decodescope.variants.steps.fused.operations import step_operations
 from decodescope.variants.steps.fused.plan import step_plan
-from decodescope.variants.steps.fused.tiling.shapes import TILED_OPERATIONS
+from decodescope.variants.steps.fused.tiling.shapes import tiled_operations
 
 # All kernels but attention touch one row of a cache, whatever its length: a short one is enough.
 SHORT_CONTEXT = 3
@@ -62,7 +62,7 @@ def kernel_cases(operands: Operands) -> Iterator[KernelCase]:
     spec = operands.spec
     embedding, *others = _operations(operands, spec, SHORT_CONTEXT)
     _, *in_context = _operations(operands, spec, operands.context)
-    names = list(TILED_OPERATIONS)
+    names = list(tiled_operations(operands.parts.experts > 0))
     for short, long in zip(others, in_context, strict=True):
         operation = long if isinstance(long, DecodeAttention) else short
         launches = 1 if names[0] == "head" else len(operands.parts.layers)

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from decodescope.variants.model.source import presets
 from decodescope.variants.steps.fused.tiling.shapes import StepShapes
-from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu
+from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
 
 H200 = TargetGpu("NVIDIA H200", 132, 232_448, "580.95.05", "3.6.0", "0.1")
 # What every GPU of compute capability 8.6 or 8.9 has; others have more.
@@ -21,7 +21,7 @@ def preset_shapes(
         heads=config["num_attention_heads"],
         kv_heads=config["num_key_value_heads"],
         head_dim=config["head_dim"],
-        intermediate=config["intermediate_size"],
+        intermediate=config.get("moe_intermediate_size", config["intermediate_size"]),
         vocab=config["vocab_size"],
         batch=batch,
         capacity=capacity,
@@ -29,6 +29,8 @@ def preset_shapes(
         weight_bytes=element_bytes,
         head_bytes=element_bytes,
         kv_bytes=max(2, element_bytes),
+        experts=config.get("num_experts", 0),
+        chosen=config.get("num_experts_per_tok", 0),
     )
 
 
@@ -38,6 +40,7 @@ def any_shapes(draw: st.DrawFn) -> StepShapes:
     kv_heads = draw(st.integers(1, 32))
     activation_bytes = draw(st.sampled_from((2, 4)))
     sizes = st.sampled_from((1, activation_bytes))
+    experts = draw(st.one_of(st.just(0), st.integers(1, 300)))
     return StepShapes(
         hidden=draw(st.integers(1, 20_000)),
         heads=kv_heads * draw(st.integers(1, 32)),
@@ -51,4 +54,6 @@ def any_shapes(draw: st.DrawFn) -> StepShapes:
         weight_bytes=draw(sizes),
         head_bytes=draw(sizes),
         kv_bytes=draw(sizes),
+        experts=experts,
+        chosen=draw(st.integers(1, experts)) if experts else 0,
     )

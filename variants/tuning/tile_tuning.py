@@ -34,13 +34,12 @@ from decodescope.variants.steps.fused.fused_step import FusedStep, build_fused
 from decodescope.variants.steps.fused.model_parts import fused_model
 from decodescope.variants.steps.fused.support import require_support
 from decodescope.variants.steps.fused.tiling.shapes import (
-    TILED_OPERATIONS,
     StepShapes,
     StepTiles,
     TiledOperation,
     step_shapes,
 )
-from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu, this_target_gpu
+from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu, this_target_gpu
 from decodescope.variants.steps.fused.tiling.tile_table import (
     TileTable,
     decode_table,
@@ -90,8 +89,8 @@ def run_tuning(
     parts, gpu = fused_model(loaded.model), this_target_gpu()
     shapes = step_shapes(parts, workload.batch, workload.cache_length, spec)
     start = tiles_for(shapes, gpu)
-    operations = start.unmeasured or TILED_OPERATIONS
-    measured = [name for name in TILED_OPERATIONS if name not in operations]
+    operations = start.unmeasured or shapes.operations
+    measured = [name for name in shapes.operations if name not in operations]
     if measured:
         say(f"measured before: {', '.join(measured)}")
     position = workload.context + workload.new_tokens // 2

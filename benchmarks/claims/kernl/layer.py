@@ -14,7 +14,7 @@ from decodescope.kernels.host.weights import Norm, WeightMatrix
 from decodescope.kernels.ops.rms_norm import RmsNorm
 from decodescope.kernels.ops.rope import RopeTable
 from decodescope.variants.steps.fused.tiling.shapes import StepShapes, TiledOperation
-from decodescope.variants.steps.fused.tiling.tile_limits import this_target_gpu
+from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
 from decodescope.variants.steps.fused.tiling.tile_table import ChosenTiles, TileSource, tiles_for
 
 DTYPE = torch.float16

@@ -38,9 +38,9 @@ from decodescope.kernels.host.workspace import MAX_BATCH, new_workspace
 from decodescope.kernels.ops.dequantize_rows import DequantizeRows
 from decodescope.kernels.ops.linear import Linear, linear_reference
 from decodescope.variants.machine.cache_folder import cache_folder
-from decodescope.variants.steps.fused.tiling.candidates import tile_candidates
 from decodescope.variants.steps.fused.tiling.shapes import StepShapes
-from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu, this_target_gpu
+from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu, this_target_gpu
+from decodescope.variants.steps.fused.tiling.tiles import tile_candidates
 from decodescope.variants.tuning.report import RoundSpread
 
 CUBLAS, INT_MM, CONVERTED = "cublas_fp16", "int_mm", "converted_weights"

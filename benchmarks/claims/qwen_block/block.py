@@ -30,7 +30,7 @@ from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DType
 from decodescope.variants.steps.fused.model_parts import fused_model
 from decodescope.variants.steps.fused.tiling.shapes import step_shapes
-from decodescope.variants.steps.fused.tiling.tile_limits import this_target_gpu
+from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
 from decodescope.variants.steps.fused.tiling.tile_table import tiles_for
 from decodescope.variants.tuning.report import RoundSpread
 

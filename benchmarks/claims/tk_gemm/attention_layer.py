@@ -27,7 +27,7 @@ from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.analyzer.text.formatting import duration, percent
 from decodescope.variants.model.source import ModelSource, presets
 from decodescope.variants.steps.fused.model_parts import fused_model
-from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu, this_target_gpu
+from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu, this_target_gpu
 from decodescope.variants.tuning.report import RoundSpread
 
 EAGER, GRAPH = "one_by_one", "cuda_graph"

@@ -30,7 +30,7 @@ from benchmarks.gemm.gemm_tuner import ranked
 from decodescope.analyzer.text.formatting import bytes_size, duration, significant
 from decodescope.kernels.host.operation import KernelOperation
 from decodescope.variants.machine.cache_folder import cache_folder
-from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu, this_target_gpu
+from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu, this_target_gpu
 from decodescope.variants.tuning.report import RoundSpread
 
 SIZE = 8192

@@ -13,7 +13,7 @@ from decodescope.kernels.host.tile import Tile, padded_tokens
 from decodescope.kernels.host.weights import FP8_X, WeightMatrix, largest_value, quantized_rows
 from decodescope.kernels.host.workspace import Workspace, new_workspace
 from decodescope.variants.machine.cache_folder import cache_folder
-from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu
+from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
 
 DTYPE = torch.bfloat16
 

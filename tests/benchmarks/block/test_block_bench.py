@@ -26,8 +26,8 @@ from decodescope.analyzer.errors import ModelError
 from decodescope.variants.model.source import ModelSource, presets
 from decodescope.variants.model.workload import DType
 from decodescope.variants.steps.fused.model_parts import fused_model
-from decodescope.variants.steps.fused.tiling.rules import interpreter_tiles
 from decodescope.variants.steps.fused.tiling.shapes import step_shapes
+from decodescope.variants.steps.fused.tiling.tiles import interpreter_tiles
 from tests.helpers.fake_clock import FakeClock
 from tests.helpers.families import build
 

@@ -33,8 +33,8 @@ from decodescope.variants.model.source import resolve_model
 from decodescope.variants.spec import FUSIONS, VariantSpec
 from decodescope.variants.steps.fused.blocks import FusedModel
 from decodescope.variants.steps.fused.model_parts import fused_model
-from decodescope.variants.steps.fused.tiling.rules import default_tiles, interpreter_tiles
 from decodescope.variants.steps.fused.tiling.shapes import step_shapes
+from decodescope.variants.steps.fused.tiling.tiles import default_tiles, interpreter_tiles
 from tests.helpers.fake_clock import FakeClock
 from tests.helpers.families import FAMILIES
 

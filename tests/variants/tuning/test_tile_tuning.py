@@ -17,13 +17,12 @@ from decodescope.variants.model.source import ModelSource
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.fused_step import build_fused
-from decodescope.variants.steps.fused.tiling.rules import interpreter_tiles
 from decodescope.variants.steps.fused.tiling.shapes import (
-    TILED_OPERATIONS,
     StepShapes,
     StepTiles,
     TiledOperation,
     step_shapes,
+    tiled_operations,
 )
 from decodescope.variants.steps.fused.tiling.tile_table import (
     ChosenTiles,
@@ -32,6 +31,7 @@ from decodescope.variants.steps.fused.tiling.tile_table import (
     encode_table,
     tiles_by_key,
 )
+from decodescope.variants.steps.fused.tiling.tiles import interpreter_tiles
 from decodescope.variants.steps.fused.tiling.tuner import REPLAYS, TunedTiles
 from decodescope.variants.tuning import tile_tuning
 from decodescope.variants.tuning.report import TuningReport
@@ -91,7 +91,7 @@ def test_each_pass_starts_from_the_last_until_nothing_changes(
     monkeypatch.setattr(tile_tuning, "tune_model", tuner)
     start = replace(START, head=Tile(rows, 64))
     tiles, results = tune_in_passes(
-        lambda _: lambda: None, start, TILED_OPERATIONS, None, H200, silent
+        lambda _: lambda: None, start, tiled_operations(), None, H200, silent
     )
     assert tiles.head.rows == end
     assert len(results) == passes
@@ -123,7 +123,7 @@ def test_steps_are_launched_at_one_position_over_random_rows(spec: str, device: 
 
 def measured_tiles(shapes: StepShapes, gpu: object) -> ChosenTiles:
     """Tiles that the interpreter runs in a moment."""
-    return ChosenTiles(interpreter_tiles(shapes), dict.fromkeys(TILED_OPERATIONS, "table"))
+    return ChosenTiles(interpreter_tiles(shapes), dict.fromkeys(tiled_operations(), "table"))
 
 
 @pytest.fixture
@@ -168,7 +168,9 @@ def test_measured_operations_are_measured_again_only_if_all_are(
     unmeasured: tuple[TiledOperation, ...],
 ) -> None:
     def chosen(shapes: StepShapes, gpu: object) -> ChosenTiles:
-        sources = {name: "default" if name in unmeasured else "table" for name in TILED_OPERATIONS}
+        sources = {
+            name: "default" if name in unmeasured else "table" for name in tiled_operations()
+        }
         return ChosenTiles(interpreter_tiles(shapes), sources)  # type: ignore[arg-type]
 
     tuner, table = Passes(), tmp_path / "tiles.json"
@@ -176,7 +178,7 @@ def test_measured_operations_are_measured_again_only_if_all_are(
     monkeypatch.setattr(tile_tuning, "tune_model", tuner)
     said: list[str] = []
     run_tuning("llama-3.2-1b@random", WORKLOAD, FUSED, table, said.append)
-    expected = set(unmeasured or TILED_OPERATIONS)
+    expected = set(unmeasured or tiled_operations())
     assert set(*tuner.operations) == expected
     assert {key.operation for key in cached_tiles(H200, tmp_path / "cache")} == expected
     written = decode_table(table.read_bytes())[H200.name]

@@ -30,10 +30,10 @@ from decodescope.variants.steps.fused.operations import step_operations, weight_
 from decodescope.variants.steps.fused.plan import StepPlan, step_plan, step_workspace
 from decodescope.variants.steps.fused.program import StepGraph, StepProgram
 from decodescope.variants.steps.fused.rope_tables import rope_table
-from decodescope.variants.steps.fused.tiling.rules import interpreter_tiles
 from decodescope.variants.steps.fused.tiling.shapes import StepTiles, step_shapes
-from decodescope.variants.steps.fused.tiling.tile_limits import this_target_gpu
+from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
 from decodescope.variants.steps.fused.tiling.tile_table import report_unmeasured, tiles_for
+from decodescope.variants.steps.fused.tiling.tiles import interpreter_tiles
 
 # From Triton, from its compiler's passes, and from the driver that loads a kernel.
 _RUNTIME_ERRORS = ("Failed to find C", "PassManager::run", "kernel image", "PTX")

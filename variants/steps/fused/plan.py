@@ -175,6 +175,6 @@ def step_workspace(
         split_workspace(layer.o, tiles.o, batch),
     ]
     if isinstance(layer.mlp, DenseMlp):
-        needs.append(split_workspace(layer.mlp.down, tiles.down, batch))
+        needs.append(split_workspace(layer.mlp.down, tiles.of("down"), batch))
     floats, counters = (max(sizes) for sizes in zip(*needs, strict=True))
     return new_workspace(floats, counters, device)

@@ -25,8 +25,8 @@ from benchmarks.claims.report import ClaimResult, ClaimsReport, Source
 from benchmarks.harness import cold_graphs
 from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.variants.steps.fused.model_parts import fused_model
-from decodescope.variants.steps.fused.tiling.rules import interpreter_tiles
 from decodescope.variants.steps.fused.tiling.shapes import step_shapes
+from decodescope.variants.steps.fused.tiling.tiles import interpreter_tiles
 from decodescope.variants.tuning.report import RoundSpread
 from tests.helpers.fake_clock import FakeClock
 from tests.helpers.families import build

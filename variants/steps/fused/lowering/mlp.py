@@ -1,7 +1,5 @@
 """The MLP of a layer, dense or a mixture of experts."""
 
-from dataclasses import replace
-
 from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.ops.experts_down import ExpertsDown
 from decodescope.kernels.ops.experts_gate_up import ExpertsGateUp
@@ -9,8 +7,6 @@ from decodescope.kernels.ops.norm_gate_up import NormGateUp
 from decodescope.kernels.ops.swiglu import Swiglu
 from decodescope.variants.steps.fused.blocks import DenseMlp, FusedLayer
 from decodescope.variants.steps.fused.lowering.builder import Source, StepBuilder, row_blocks
-from decodescope.variants.steps.fused.tiling.rules import router_tile
-from decodescope.variants.steps.fused.tiling.shapes import power_of_2_from
 
 _NORM = "post_attention_norm"
 
@@ -28,7 +24,7 @@ def lower_mlp(builder: StepBuilder, path: str, layer: FusedLayer) -> None:
 
 
 def _dense(builder: StepBuilder, path: str, source: Source, mlp: DenseMlp) -> None:
-    buffers, tile = builder.buffers, builder.tiles.gate_up
+    buffers, tile = builder.buffers, builder.tiles.of("gate_up")
     if builder.spec.uses("gate_up"):
         fused = NormGateUp(
             source.x, source.norm, mlp.gate_up, buffers.activation, tile, source.scale
@@ -39,21 +35,17 @@ def _dense(builder: StepBuilder, path: str, source: Source, mlp: DenseMlp) -> No
         for weight, out in zip(halves, (buffers.gate, buffers.up), strict=True):
             builder.linear(f"{path}/gate_up", source, weight, out, tile)
         builder.add(f"{path}/silu", Swiglu(buffers.gate, buffers.up, buffers.activation))
-    builder.add_product(f"{path}/down_proj", buffers.activation, mlp.down, builder.tiles.down)
+    down = builder.tiles.of("down")
+    builder.add_product(f"{path}/down_proj", buffers.activation, mlp.down, down)
 
 
 def _experts(builder: StepBuilder, path: str, source: Source, mlp: Experts) -> None:
     """The router's product, and two launches in which every program finds its experts itself."""
-    buffers, batch = builder.buffers, len(source.x)
-    logits = buffers.router_logits
-    tile = router_tile(mlp.router.columns, batch)
-    builder.linear(f"{path}/router", source, mlp.router, logits, tile)
-    activation = buffers.activation.view(batch, mlp.chosen, mlp.intermediate)
-    gate_up, down = builder.tiles.gate_up, builder.tiles.down
-    gated = ExpertsGateUp(source.x, source.norm, mlp, logits, activation, gate_up)
+    buffers, tiles, logits = builder.buffers, builder.tiles, builder.buffers.router_logits
+    builder.linear(f"{path}/router", source, mlp.router, logits, tiles.of("router"))
+    activation = buffers.activation.view(len(source.x), mlp.chosen, mlp.intermediate)
+    tile = tiles.of("experts_gate_up")
+    gated = ExpertsGateUp(source.x, source.norm, mlp, logits, activation, tile)
     builder.add(f"{path}/experts_gate_up+silu", gated)
-    # A block is of one expert.
-    columns = min(down.columns, power_of_2_from(mlp.intermediate))
-    down = replace(down, columns=columns, splits=1)
-    weighted = ExpertsDown(activation, mlp, logits, buffers.x, down)
+    weighted = ExpertsDown(activation, mlp, logits, buffers.x, tiles.of("experts_down"))
     builder.add(f"{path}/experts_down+residual", weighted)

@@ -1,32 +1,56 @@
-"""The operations of a decode step that have a tile: what they read, and one tile for each."""
+"""The sizes that tiles depend on, and the operations of a decode step that have a tile."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
+from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.spec import VariantSpec
 
 if TYPE_CHECKING:
     from decodescope.variants.steps.fused.blocks import FusedModel
 
-TiledOperation = Literal["qkv", "attention", "o", "gate_up", "down", "head"]
-TILED_OPERATIONS: tuple[TiledOperation, ...] = get_args(TiledOperation)
+TiledOperation = Literal[
+    "qkv",
+    "attention",
+    "o",
+    "gate_up",
+    "down",
+    "router",
+    "experts_gate_up",
+    "experts_down",
+    "head",
+]
+_DENSE: tuple[TiledOperation, ...] = ("gate_up", "down")
+_MIXTURE: tuple[TiledOperation, ...] = ("router", "experts_gate_up", "experts_down")
 _FUSED = VariantSpec("fused")
+
+
+def tiled_operations(mixture: bool = False) -> tuple[TiledOperation, ...]:
+    """The operations of a dense model or of a mixture of experts that have a tile, in the order of
+    the step."""
+    missing = _DENSE if mixture else _MIXTURE
+    return tuple(name for name in get_args(TiledOperation) if name not in missing)
 
 
 @dataclass(frozen=True, slots=True)
 class StepTiles:
-    """One tile for each kind of launch of a step; all layers share them."""
+    """One tile for each kind of launch of a step; all layers share them. None: not in the step."""
 
     qkv: Tile
     attention: Tile
     o: Tile
-    gate_up: Tile
-    down: Tile
+    gate_up: Tile | None
+    down: Tile | None
     head: Tile
+    router: Tile | None = None
+    experts_gate_up: Tile | None = None
+    experts_down: Tile | None = None
 
     def of(self, operation: TiledOperation) -> Tile:
-        tile: Tile = getattr(self, operation)
+        tile: Tile | None = getattr(self, operation)
+        assert tile is not None, f"a step without {operation}"
         return tile
 
     def with_tile(self, operation: TiledOperation, tile: Tile) -> "StepTiles":
@@ -40,21 +64,24 @@ class Shape:
     `unit` rows belong together: those of a head for qkv, a gate and its up row for gate_up, 1 for
     others. Attention reads K and V: kv_heads * head_dim rows (unit: head_dim) over `columns`
     positions, rounded up to a power of two, because a tile suits a range of cache lengths.
+    `matrices` of that shape are read, those of the experts of a token.
     """
 
     rows: int
     columns: int
     unit: int = 1
+    matrices: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class StepShapes:
     """The sizes of a model and its workload that tiles depend on.
 
-    `capacity` is the length of the KV cache. The sizes of one element are those of activations (in
-    the model's dtype), of the layers' matrices, of lm_head, and of K and V. `int8`: narrow weights
-    are integers, whose conversion takes more instructions than that of FP8. `fp8_x`: products with
-    narrow weights read E4M3 activations.
+    `intermediate` is that of an MLP or of an expert; a token uses `chosen` of `experts`, 0 of 0 in
+    a dense model. `capacity` is the length of the KV cache. The sizes of one element are those of
+    activations (in the model's dtype), of the layers' matrices, of lm_head, and of K and V. `int8`:
+    narrow weights are integers, whose conversion takes more instructions than that of FP8. `fp8_x`:
+    products with narrow weights read E4M3 activations.
     """
 
     hidden: int
@@ -71,29 +98,81 @@ class StepShapes:
     kv_bytes: int
     int8: bool = False
     fp8_x: bool = False
+    experts: int = 0
+    chosen: int = 0
+
+    @property
+    def operations(self) -> tuple[TiledOperation, ...]:
+        """The operations of the step that have a tile."""
+        return tiled_operations(self.experts > 0)
+
+    def is_batched(self, operation: TiledOperation) -> bool:
+        """Whether the product of several tokens runs on the tensor cores; of experts, each token is
+        multiplied by itself."""
+        return self.batch > 1 and operation not in ("experts_gate_up", "experts_down")
 
     def element_bytes(self, operation: TiledOperation) -> int:
         """The size of one element of what `operation` reads: weights, or K and V."""
-        special = {"attention": self.kv_bytes, "head": self.head_bytes}
+        special: Mapping[TiledOperation, int] = {
+            "attention": self.kv_bytes,
+            "head": self.head_bytes,
+            "router": self.activation_bytes,
+        }
         return special.get(operation, self.weight_bytes)
 
     def shape(self, operation: TiledOperation) -> Shape:
         """The shape that `operation` reads in one layer (the head: in one step)."""
-        match operation:
-            case "qkv":
-                rows = (self.heads + 2 * self.kv_heads) * self.head_dim
-                return Shape(rows, self.hidden, self.head_dim)
-            case "attention":
-                columns = power_of_2_from(self.capacity)
-                return Shape(self.kv_heads * self.head_dim, columns, self.head_dim)
-            case "o":
-                return Shape(self.hidden, self.heads * self.head_dim)
-            case "gate_up":
-                return Shape(2 * self.intermediate, self.hidden, 2)
-            case "down":
-                return Shape(self.hidden, self.intermediate)
-            case "head":
-                return Shape(self.vocab, self.hidden)
+        return DECLARATIONS[operation].shape(self)
+
+
+@dataclass(frozen=True, slots=True)
+class TileDeclaration:
+    """An operation with a tile: what it reads, and what its kernel asks of the tile.
+
+    `thread_bytes` and `program_bytes` are what its default tile reads at batch 1, of elements of 2
+    bytes: what won on an H200 at the shapes of Llama 3.2 1B, and of Qwen3-30B-A3B for experts.
+    `least_rows` are the fewest at batch 1. One that `splits` may share an output between programs.
+    """
+
+    shape: Callable[[StepShapes], Shape]
+    program_bytes: int = 0
+    thread_bytes: int = 256
+    least_rows: int = 1
+    splits: bool = False
+
+
+def _qkv(sizes: StepShapes) -> Shape:
+    rows = (sizes.heads + 2 * sizes.kv_heads) * sizes.head_dim
+    return Shape(rows, sizes.hidden, sizes.head_dim)
+
+
+def _attention(sizes: StepShapes) -> Shape:
+    rows = sizes.kv_heads * sizes.head_dim
+    return Shape(rows, power_of_2_from(sizes.capacity), sizes.head_dim)
+
+
+def _gate_up(sizes: StepShapes) -> Shape:
+    return Shape(2 * sizes.intermediate, sizes.hidden, 2, max(1, sizes.chosen))
+
+
+def _down(sizes: StepShapes) -> Shape:
+    return Shape(sizes.hidden, sizes.intermediate, 1, max(1, sizes.chosen))
+
+
+_KB = 1024
+DECLARATIONS: Mapping[TiledOperation, TileDeclaration] = {
+    "qkv": TileDeclaration(_qkv, 32 * _KB, least_rows=2),
+    "attention": TileDeclaration(_attention),
+    "o": TileDeclaration(
+        lambda sizes: Shape(sizes.hidden, sizes.heads * sizes.head_dim), 16 * _KB, splits=True
+    ),
+    "gate_up": TileDeclaration(_gate_up, 32 * _KB, least_rows=2),
+    "down": TileDeclaration(_down, 64 * _KB, splits=True),
+    "head": TileDeclaration(lambda sizes: Shape(sizes.vocab, sizes.hidden), 32 * _KB),
+    "router": TileDeclaration(lambda sizes: Shape(sizes.experts, sizes.hidden), 4 * _KB, 64),
+    "experts_gate_up": TileDeclaration(_gate_up, 8 * _KB, least_rows=2),
+    "experts_down": TileDeclaration(_down, 24 * _KB, 768),
+}
 
 
 def step_shapes(
@@ -106,12 +185,14 @@ def step_shapes(
     """
     activation_bytes = model.dtype.itemsize
     matrices = (matrix for layer in model.layers for matrix in layer.matrices)
+    mlp = model.layers[0].mlp
+    experts, chosen = (mlp.count, mlp.chosen) if isinstance(mlp, Experts) else (0, 0)
     return StepShapes(
         hidden=model.hidden,
         heads=model.heads,
         kv_heads=model.kv_heads,
         head_dim=model.head_dim,
-        intermediate=model.intermediate,
+        intermediate=mlp.down.columns,
         vocab=model.vocab,
         batch=batch,
         capacity=capacity,
@@ -119,8 +200,10 @@ def step_shapes(
         weight_bytes=max(matrix.data.element_size() for matrix in matrices),
         head_bytes=model.head.data.element_size(),
         kv_bytes=1 if spec.kv_format else activation_bytes,
-        int8=model.layers[0].mlp.down.format == "int8",
+        int8=mlp.down.format == "int8",
         fp8_x=spec.fp8_x,
+        experts=experts,
+        chosen=chosen,
     )
 
 

@@ -8,11 +8,11 @@ a list of entries. An entry has what was measured, `key`, and the best tile for 
                       "tile": {"rows": 2, "columns": 8192, "num_warps": 8, "num_stages": 1,
                                "splits": 1, "max_registers": 128}}]}
 
-rows, columns and unit are those of `Shape`; batch is rounded up to a power of two; element_bytes is
-the size of a weight, or of an element of K and V: 1 for FP8 and INT8, 2 for bf16 and fp16, 4 for
-fp32; `"int8": true` tells integers from FP8, and `"fp8_x": true` that x is E4M3 as well. Keys are
-unique. A GEMM by itself has `unit` 1, and its tokens are `batch`. Tiles measured on this machine
-are kept in the user's cache folder, a file for each kind of GPU.
+rows, columns, unit and matrices (1 if it is missing) are those of `Shape`; batch is rounded up to a
+power of two; element_bytes is the size of a weight, or of an element of K and V: 1 for FP8 and
+INT8, 2 for bf16 and fp16, 4 for fp32; `"int8": true` tells integers from FP8, and `"fp8_x": true`
+that x is E4M3 as well. Keys are unique. A GEMM by itself has `unit` 1, and its tokens are `batch`.
+Tiles measured on this machine are kept in the user's cache folder, a file for each kind of GPU.
 """
 
 import re
@@ -33,15 +33,14 @@ from decodescope.kernels.host.tile import Tile
 from decodescope.variants.machine.cache_folder import cache_folder, keep_measured, kept_measured
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
-from decodescope.variants.steps.fused.tiling.candidates import tile_candidates
 from decodescope.variants.steps.fused.tiling.shapes import (
-    TILED_OPERATIONS,
     StepShapes,
     StepTiles,
     TiledOperation,
     power_of_2_from,
 )
-from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu, tile_fits
+from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
+from decodescope.variants.steps.fused.tiling.tiles import default_tiles, tile_candidates, tile_fits
 
 # A GEMM by itself (`benchmarks/gemm/split_k_gemm.py`), whose tiles the bundled table holds.
 GemmKind = Literal["gemm_w8a8", "gemm_w8a16", "gemm_int8"]
@@ -57,6 +56,7 @@ class TileKey(Struct, frozen=True, order=True, forbid_unknown_fields=True, omit_
     unit: int
     batch: int
     element_bytes: int
+    matrices: int = 1
     int8: bool = False
     fp8_x: bool = False
 
@@ -84,7 +84,7 @@ class ChosenTiles:
 
     @property
     def unmeasured(self) -> tuple[TiledOperation, ...]:
-        return tuple(name for name in TILED_OPERATIONS if self.sources[name] == "default")
+        return tuple(name for name, source in self.sources.items() if source == "default")
 
 
 def tiles_for(shapes: StepShapes, gpu: TargetGpu, folder: Path | None = None) -> ChosenTiles:
@@ -100,9 +100,9 @@ def tiles_for(shapes: StepShapes, gpu: TargetGpu, folder: Path | None = None) ->
         "cache": cached_tiles(gpu, folder or cache_folder()),
         "table": shipped_table().get(gpu.name, {}),
     }
-    tiles: dict[TiledOperation, Tile] = {}
+    tiles = default_tiles(shapes, gpu.multiprocessors)
     sources: dict[TiledOperation, TileSource] = {}
-    for operation in TILED_OPERATIONS:
+    for operation in shapes.operations:
         key = tile_key(operation, shapes)
         fitting = (
             (source, known[key])
@@ -110,8 +110,9 @@ def tiles_for(shapes: StepShapes, gpu: TargetGpu, folder: Path | None = None) ->
             if key in known and tile_fits(known[key], operation, shapes, gpu)
         )
         default: tuple[TileSource, Tile] = ("default", tile_candidates(operation, shapes, gpu)[0])
-        sources[operation], tiles[operation] = next(fitting, default)
-    return ChosenTiles(StepTiles(**tiles), sources)
+        sources[operation], tile = next(fitting, default)
+        tiles = tiles.with_tile(operation, tile)
+    return ChosenTiles(tiles, sources)
 
 
 def report_unmeasured(
@@ -148,15 +149,17 @@ def tile_key(operation: TiledOperation, shapes: StepShapes) -> TileKey:
         shape.unit,
         batch=power_of_2_from(shapes.batch),
         element_bytes=element_bytes,
+        matrices=shape.matrices,
         int8=shapes.int8 and narrow,
         fp8_x=shapes.fp8_x and narrow,
     )
 
 
 def tiles_by_key(
-    shapes: StepShapes, tiles: StepTiles, operations: Iterable[TiledOperation] = TILED_OPERATIONS
+    shapes: StepShapes, tiles: StepTiles, operations: Iterable[TiledOperation] | None = None
 ) -> dict[TileKey, Tile]:
-    return {tile_key(name, shapes): tiles.of(name) for name in operations}
+    """The tiles of `operations`, None for all of the step's, by what they were measured for."""
+    return {tile_key(name, shapes): tiles.of(name) for name in operations or shapes.operations}
 
 
 def table_with(table: TileTable, gpu: str, tiles: MeasuredTiles) -> TileTable:

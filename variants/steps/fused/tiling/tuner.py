@@ -13,12 +13,22 @@ from triton.runtime.errors import OutOfResources, PTXASError
 from decodescope.kernels.host.tile import MAX_REGISTERS, Tile
 from decodescope.variants.machine.clock import DeviceClock
 from decodescope.variants.machine.compile_ahead import launch_all
-from decodescope.variants.steps.fused.tiling.candidates import tile_candidates
 from decodescope.variants.steps.fused.tiling.shapes import StepShapes, StepTiles, TiledOperation
-from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu
+from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
+from decodescope.variants.steps.fused.tiling.tiles import tile_candidates
 
-# By the bytes that they read in a step: the first one matters most.
-TUNING_ORDER: tuple[TiledOperation, ...] = ("head", "gate_up", "down", "qkv", "o", "attention")
+# By the bytes that they read in a step: those of the first one matter most.
+TUNING_ORDER: tuple[TiledOperation, ...] = (
+    "head",
+    "gate_up",
+    "experts_gate_up",
+    "down",
+    "experts_down",
+    "qkv",
+    "o",
+    "attention",
+    "router",
+)
 
 # One of two equal tiles that are measured four times each wins every time in 2 of 70 cases.
 DUEL_ROUNDS = 4

@@ -6,8 +6,8 @@ import pytest
 
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.model.source import presets
-from decodescope.variants.steps.fused.tiling.rules import default_tiles
 from decodescope.variants.steps.fused.tiling.shapes import StepTiles, TiledOperation
+from decodescope.variants.steps.fused.tiling.tiles import default_tiles
 from tests.helpers.sizes import preset_shapes
 
 
@@ -21,6 +21,15 @@ def test_the_tiles_measured_on_the_h200_are_the_defaults_there() -> None:
         down=Tile(4, 8192, 8, max_registers=128),
         head=Tile(8, 2048, 4),
     )
+
+
+def test_the_tiles_measured_of_experts_are_the_defaults() -> None:
+    tiles = default_tiles(preset_shapes("qwen3-30b-a3b"), 132)
+    assert (tiles.gate_up, tiles.down) == (None, None)
+    assert tiles.router == Tile(1, 2048, 2)
+    assert tiles.experts_gate_up == Tile(2, 2048, 1)
+    # One warp holds two rows of eight experts, each in three blocks.
+    assert tiles.experts_down == Tile(2, 256, 1, 3)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +118,9 @@ def test_multiprocessors_have_work_if_the_shapes_allow_it(name: str, batch: int)
     shapes = preset_shapes(name, batch)
     tiles = default_tiles(shapes, 132)
     busy = 132 if batch == 1 else 66
-    for operation in ("qkv", "o", "gate_up", "down", "head"):
-        tile = tiles.of(operation)
-        programs = -(-shapes.shape(operation).rows // tile.rows) * tile.splits
+    # A router has fewer rows than there are multiprocessors.
+    for operation in set(shapes.operations) - {"attention", "router"}:
+        tile, shape = tiles.of(operation), shapes.shape(operation)
+        each = shape.matrices if operation == "experts_gate_up" else 1
+        programs = -(-shape.rows // tile.rows) * tile.splits * each
         assert programs >= busy or tile.rows == 16

@@ -18,15 +18,21 @@ from decodescope.kernels.ops.linear_residual import (
     split_workspace,
 )
 from decodescope.variants.model.source import presets
-from decodescope.variants.steps.fused.tiling.candidates import MAX_CANDIDATES, tile_candidates
-from decodescope.variants.steps.fused.tiling.rules import default_tiles, interpreter_tiles
 from decodescope.variants.steps.fused.tiling.shapes import (
-    TILED_OPERATIONS,
     StepShapes,
     TiledOperation,
+    tiled_operations,
 )
-from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu, shared_bytes, tile_fits
+from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
 from decodescope.variants.steps.fused.tiling.tile_table import tile_key
+from decodescope.variants.steps.fused.tiling.tiles import (
+    MAX_CANDIDATES,
+    default_tiles,
+    interpreter_tiles,
+    shared_bytes,
+    tile_candidates,
+    tile_fits,
+)
 from tests.helpers.sizes import H200, SMALL_GPU, any_shapes, preset_shapes
 
 
@@ -42,17 +48,22 @@ def check_accepted(tile: Tile, operation: TiledOperation, shapes: StepShapes) ->
         assert block // (32 * tile.num_warps) <= (512 if shapes.kv_bytes == 2 else 256)
         return
     assert tile.splits == 1 or operation in ("o", "down")
-    if shapes.batch > 1:
+    if shapes.is_batched(operation):
         assert tile.rows >= 16
         assert tile.columns >= 16
         return
-    assert tile.rows >= (2 if operation in ("qkv", "gate_up") else 1)
+    assert tile.rows >= (2 if operation in ("qkv", "gate_up", "experts_gate_up") else 1)
     assert tile.columns < 2 * columns or columns == 1
     # A thread's 255 registers hold the blocks in flight and the sums, and where there are several
     # blocks in flight the products of one.
     blocks = -(-columns // (tile.columns * tile.splits))
     elements = tile.rows * tile.columns // (32 * tile.num_warps)
     held = elements * shapes.element_bytes(operation) * min(tile.num_stages, blocks) // 4
+    if operation == "experts_down":
+        # A warp holds the rows of all experts, unless they are too many for any tile.
+        assert elements <= 32
+        assert held * shapes.chosen <= max(192, 4 * shapes.chosen)
+        return
     sums = elements * (1 if min(tile.num_stages, blocks) == 1 else 2)
     # Narrow elements are added to sums of few as they are converted.
     assert held + (sums // 2 if shapes.element_bytes(operation) == 1 else sums) <= 192
@@ -221,7 +232,7 @@ def test_defaults_of_public_models_run_on_every_supported_gpu(
     for capacity in (1, 513, 8192):
         shapes = preset_shapes(name, batch, capacity, element_bytes)
         tiles = default_tiles(shapes, SMALL_GPU.multiprocessors)
-        for operation in TILED_OPERATIONS:
+        for operation in shapes.operations:
             check_accepted(tiles.of(operation), operation, shapes)
             assert tile_fits(tiles.of(operation), operation, shapes, SMALL_GPU)
 
@@ -231,7 +242,7 @@ def test_defaults_of_any_sizes_are_accepted_and_fit(
     shapes: StepShapes, multiprocessors: int
 ) -> None:
     tiles = default_tiles(shapes, multiprocessors)
-    for operation in TILED_OPERATIONS:
+    for operation in shapes.operations:
         check_accepted(tiles.of(operation), operation, shapes)
         assert tile_fits(tiles.of(operation), operation, shapes, SMALL_GPU)
 
@@ -241,10 +252,11 @@ def test_candidates_begin_with_the_default_and_are_few_and_accepted(
     shapes: StepShapes, gpu: TargetGpu
 ) -> None:
     tiles = default_tiles(shapes, gpu.multiprocessors)
-    for operation in TILED_OPERATIONS:
+    for operation in shapes.operations:
         found = tile_candidates(operation, shapes, gpu)
         assert found[0] == tiles.of(operation)
-        limits = 2 if shapes.batch == 1 and operation != "attention" else 1
+        vector = not shapes.is_batched(operation) and operation != "attention"
+        limits = 2 if vector else 1
         assert len(set(found)) == len(found) <= MAX_CANDIDATES * limits
         assert len({replace(tile, max_registers=255) for tile in found}) * limits == len(found)
         for tile in found:
@@ -255,7 +267,7 @@ def test_candidates_begin_with_the_default_and_are_few_and_accepted(
 @given(any_shapes())
 def test_the_interpreter_gets_few_programs(shapes: StepShapes) -> None:
     tiles = interpreter_tiles(shapes)
-    for operation in TILED_OPERATIONS:
+    for operation in shapes.operations:
         tile, shape = tiles.of(operation), shapes.shape(operation)
         assert tile.splits == 1
         assert tile.columns >= min(shape.columns, 256)
@@ -266,7 +278,7 @@ def test_the_interpreter_gets_few_programs(shapes: StepShapes) -> None:
 def test_shapes_are_those_of_the_matrices() -> None:
     shapes = preset_shapes("llama-3.2-1b", capacity=600)
     sizes = {
-        name: (shapes.shape(name).rows, shapes.shape(name).columns) for name in TILED_OPERATIONS
+        name: (shapes.shape(name).rows, shapes.shape(name).columns) for name in shapes.operations
     }
     assert sizes == {
         "qkv": (3072, 2048),
@@ -282,7 +294,7 @@ def test_with_tile_changes_one_operation_only() -> None:
     tiles = default_tiles(preset_shapes("llama-3.2-1b"), 132)
     changed = tiles.with_tile("down", Tile(1, 256))
     assert changed.down == Tile(1, 256)
-    assert all(changed.of(name) == tiles.of(name) for name in TILED_OPERATIONS if name != "down")
+    assert all(changed.of(name) == tiles.of(name) for name in tiled_operations() if name != "down")
 
 
 def test_too_little_shared_memory_is_reported_with_the_limit() -> None:

@@ -15,15 +15,14 @@ from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.fused_step import FusedStep, build_fused
 from decodescope.variants.steps.fused.tiling import tuner
-from decodescope.variants.steps.fused.tiling.candidates import tile_candidates
-from decodescope.variants.steps.fused.tiling.rules import default_tiles
 from decodescope.variants.steps.fused.tiling.shapes import (
-    TILED_OPERATIONS,
     StepTiles,
     TiledOperation,
     step_shapes,
+    tiled_operations,
 )
-from decodescope.variants.steps.fused.tiling.tile_limits import this_target_gpu
+from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
+from decodescope.variants.steps.fused.tiling.tiles import default_tiles, tile_candidates
 from decodescope.variants.steps.fused.tiling.tuner import (
     TUNING_ORDER,
     graph_step_ns,
@@ -35,7 +34,7 @@ from tests.helpers.sizes import H200, preset_shapes
 
 SHAPES = preset_shapes("llama-3.2-1b")
 START = default_tiles(SHAPES, 132)
-CHOICES = {operation: tile_candidates(operation, SHAPES, H200) for operation in TILED_OPERATIONS}
+CHOICES = {operation: tile_candidates(operation, SHAPES, H200) for operation in tiled_operations()}
 
 
 def silent(_: str) -> None:
@@ -55,21 +54,23 @@ class Separable:
 
     def __call__(self, tiles: StepTiles) -> float:
         self.measured.append(tiles)
-        saved = (self.saved_ns.get((name, tiles.of(name)), 0) for name in TILED_OPERATIONS)
+        saved = (self.saved_ns.get((name, tiles.of(name)), 0) for name in tiled_operations())
         return (6e5 - sum(saved)) * (1 + self.random.gauss(0, self.noise))
 
 
 def one_best_each() -> dict[tuple[TiledOperation, Tile], float]:
     """For each operation one tile that is not the first is best, and another one is good."""
-    best = {(name, CHOICES[name][-1]): 2e4 for name in TILED_OPERATIONS}
-    return best | {(name, CHOICES[name][1]): 1e4 for name in TILED_OPERATIONS}
+    best = {(name, CHOICES[name][-1]): 2e4 for name in tiled_operations()}
+    return best | {(name, CHOICES[name][1]): 1e4 for name in tiled_operations()}
 
 
 @pytest.mark.parametrize("noise", [0, 0.001])
 def test_the_best_of_a_separable_time_is_found(noise: float) -> None:
     found = tune_tiles(START, CHOICES, Separable(one_best_each(), noise), silent)
-    assert found.tiles == StepTiles(**{name: CHOICES[name][-1] for name in TILED_OPERATIONS})
-    assert [tuned.operation for tuned in found.operations] == list(TUNING_ORDER)
+    assert found.tiles == StepTiles(**{name: CHOICES[name][-1] for name in tiled_operations()})
+    assert [tuned.operation for tuned in found.operations] == [
+        name for name in TUNING_ORDER if name in CHOICES
+    ]
     for index, tuned in enumerate(found.operations):
         assert tuned.gain == pytest.approx(2e4 / (6e5 - index * 2e4), abs=0.005)
         times = [trial.step_ns for trial in tuned.ranking]
@@ -81,14 +82,14 @@ def test_a_tile_is_measured_in_the_step_that_the_earlier_choices_made() -> None:
     timer = Separable(one_best_each())
     found = tune_tiles(START, CHOICES, timer, silent)
     for tiles in timer.measured:
-        changed = [name for name in TUNING_ORDER if tiles.of(name) != START.of(name)]
+        changed = [name for name in CHOICES if tiles.of(name) != START.of(name)]
         # What comes after the last changed operation is still as it was at the start.
         before_last = TUNING_ORDER[: TUNING_ORDER.index(changed[-1])] if changed else ()
         assert all(tiles.of(name) == found.tiles.of(name) for name in before_last)
 
 
 def test_the_start_is_kept_if_nothing_is_faster() -> None:
-    slower = {(name, tile): -1.0 for name in TILED_OPERATIONS for tile in CHOICES[name][1:]}
+    slower = {(name, tile): -1.0 for name in tiled_operations() for tile in CHOICES[name][1:]}
     found = tune_tiles(START, CHOICES, Separable(slower), silent)
     assert found.tiles == START
     assert all(tuned.gain == 0 and tuned.rival_ns == () for tuned in found.operations)
@@ -199,12 +200,12 @@ def test_a_model_is_tuned_over_all_candidates(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(tuner, "graph_step_ns", timed)
     said: list[str] = []
-    found = tune_model(launch_with, START, TILED_OPERATIONS, SHAPES, H200, said.append)
-    assert found.tiles == StepTiles(**{name: CHOICES[name][-1] for name in TILED_OPERATIONS})
+    found = tune_model(launch_with, START, tiled_operations(), SHAPES, H200, said.append)
+    assert found.tiles == StepTiles(**{name: CHOICES[name][-1] for name in tiled_operations()})
     number = sum(len(tiles) for tiles in CHOICES.values())
-    names = ", ".join(TILED_OPERATIONS)
+    names = ", ".join(tiled_operations())
     assert said[0] == f"compiling and measuring {number} tiles of {names} on NVIDIA H200"
-    assert len(said) == 1 + len(TILED_OPERATIONS)
+    assert len(said) == 1 + len(tiled_operations())
     assert "of the step saved" in said[1]
 
 
@@ -216,7 +217,7 @@ def test_a_real_step_is_tuned_and_decodes_the_same_tokens() -> None:
     step = build_fused(VariantSpec.parse("fused"), loaded, workload, "cuda")
     shapes = step_shapes(step.plan.parts, 1, workload.cache_length)
     gpu = this_target_gpu()
-    choices = {name: tile_candidates(name, shapes, gpu)[:3] for name in TILED_OPERATIONS}
+    choices = {name: tile_candidates(name, shapes, gpu)[:3] for name in tiled_operations()}
     clock = DeviceClock()
 
     def step_ns(tiles: StepTiles) -> float:

@@ -1,0 +1,93 @@
+"""The default tiles of a step, those that are worth measuring, and whether a tile fits a GPU.
+
+The defaults are what was measured at batch 1 on one H200, and reasoning elsewhere. They need no GPU
+and always give tiles that run. `tuner` finds better ones, and `tile_table` keeps them.
+"""
+
+from collections.abc import Callable
+
+from decodescope.analyzer.errors import MissingRequirement
+from decodescope.kernels.host.tile import MIN_DOT, Tile
+from decodescope.variants.steps.fused.tiling.attention_tiles import AttentionTiles
+from decodescope.variants.steps.fused.tiling.batched_tiles import BatchedTiles
+from decodescope.variants.steps.fused.tiling.shapes import (
+    DECLARATIONS,
+    StepShapes,
+    StepTiles,
+    TiledOperation,
+    power_of_2_from,
+)
+from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
+from decodescope.variants.steps.fused.tiling.tile_kind import TileKind
+from decodescope.variants.steps.fused.tiling.vector_tiles import NarrowTiles, VectorTiles
+
+MAX_CANDIDATES = 24
+
+
+def default_tiles(shapes: StepShapes, multiprocessors: int) -> StepTiles:
+    return _step_tiles(
+        shapes, lambda name: _kind(name, shapes).default(name, shapes, multiprocessors)
+    )
+
+
+def interpreter_tiles(shapes: StepShapes) -> StepTiles:
+    """Tiles for Triton's interpreter, where a program costs far more than its elements do."""
+
+    def tile(operation: TiledOperation) -> Tile:
+        if operation == "attention":
+            return Tile(1, min(256, max(MIN_DOT, power_of_2_from(shapes.capacity))))
+        shape = shapes.shape(operation)
+        rows = shape.unit if operation == "qkv" else min(shape.rows, 1024)
+        columns = max(MIN_DOT, power_of_2_from(shape.columns))
+        least = MIN_DOT if shapes.is_batched(operation) else DECLARATIONS[operation].least_rows
+        return Tile(max(least, power_of_2_from(rows)), columns)
+
+    return _step_tiles(shapes, tile)
+
+
+def tile_candidates(
+    operation: TiledOperation, shapes: StepShapes, gpu: TargetGpu
+) -> tuple[Tile, ...]:
+    """Tiles to measure, the default first, then the most promising: at most `MAX_CANDIDATES`, each
+    with the limits of registers that its kind has.
+
+    Raises:
+        MissingRequirement: none fits the GPU's shared memory; names the limit.
+    """
+    kind = _kind(operation, shapes)
+    start = kind.default(operation, shapes, gpu.multiprocessors)
+    tiles = dict.fromkeys((start, *kind.around(start, operation, shapes)))
+    fitting = [tile for tile in tiles if tile_fits(tile, operation, shapes, gpu)]
+    if not fitting:
+        least = min(kind.shared_bytes(tile, operation, shapes) for tile in tiles)
+        raise MissingRequirement(
+            f"no tile for {operation} fits: {gpu.name} has {gpu.shared_bytes} bytes of shared "
+            f"memory for a program, and the smallest tile needs {least}"
+        )
+    return tuple(limited for tile in fitting[:MAX_CANDIDATES] for limited in kind.limits(tile))
+
+
+def tile_fits(tile: Tile, operation: TiledOperation, shapes: StepShapes, gpu: TargetGpu) -> bool:
+    """Whether the kernel can run with this tile and one of its programs fits on the GPU."""
+    kind = _kind(operation, shapes)
+    fits = kind.fits(tile, operation, shapes)
+    return fits and kind.shared_bytes(tile, operation, shapes) <= gpu.shared_bytes
+
+
+def shared_bytes(tile: Tile, operation: TiledOperation, shapes: StepShapes) -> int:
+    """Upper bound of the shared memory of one program of the operation."""
+    return _kind(operation, shapes).shared_bytes(tile, operation, shapes)
+
+
+def _kind(operation: TiledOperation, shapes: StepShapes) -> TileKind:
+    if operation == "attention":
+        return AttentionTiles()
+    if shapes.is_batched(operation):
+        return BatchedTiles()
+    narrow = shapes.element_bytes(operation) == 1 and shapes.activation_bytes == 2
+    return NarrowTiles() if narrow else VectorTiles()
+
+
+def _step_tiles(shapes: StepShapes, tile: Callable[[TiledOperation], Tile]) -> StepTiles:
+    tiles: dict[str, Tile | None] = dict.fromkeys(("gate_up", "down"))
+    return StepTiles(**tiles | {name: tile(name) for name in shapes.operations})  # type: ignore[arg-type]
