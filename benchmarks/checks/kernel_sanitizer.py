@@ -127,7 +127,7 @@ def tiles_to_try(parts: FusedModel, batch: int, spec: VariantSpec) -> Iterator[S
     )
     yield splitting
     if batch > 1 and parts.hidden % 16 == 0:
-        for name in filter(shapes.is_batched, shapes.operations):
+        for name in shapes.operations:
             if name == "attention":
                 continue
             wide = replace(splitting.of(name), rows=64, columns=64)

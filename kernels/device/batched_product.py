@@ -80,11 +80,43 @@ def batched_products(
     SPLITS: tl.constexpr,
     WORDS: tl.constexpr,
 ):
-    """sums[r, b] = sum over k of W[r, k] x[b, k] (float32), times x_scale[b] if x is E4M3.
+    """`gathered_products` of the tokens x [BATCH, K], padded to TOKENS."""
+    token = tl.arange(0, TOKENS)
+    return gathered_products(
+        w_ptr,
+        rows,
+        x_ptr,
+        x_scale_ptr,
+        tl.minimum(token, BATCH - 1),
+        token < BATCH,
+        split,
+        K,
+        BLOCK,
+        SPLITS,
+        WORDS,
+    )
 
-    rows [R] are row numbers from w_ptr on, all inside W; x [BATCH, K]. Result [R, TOKENS], zero for
-    the padding. `split` of SPLITS takes its part of k. With WORDS, W is loaded as words of four
-    narrow elements. Call it after `wait_for_previous`.
+
+@triton.jit
+def gathered_products(
+    w_ptr,
+    rows,
+    x_ptr,
+    x_scale_ptr,
+    token,
+    present,
+    split,
+    K: tl.constexpr,
+    BLOCK: tl.constexpr,
+    SPLITS: tl.constexpr,
+    WORDS: tl.constexpr,
+):
+    """sums[r, t] = sum over k of W[r, k] x[token[t], k] (float32), times x_scale[token[t]] if x is
+    E4M3, and 0 where `present` is false.
+
+    rows [R] are row numbers from w_ptr on, all inside W, `token` row numbers of x, all inside x.
+    `split` of SPLITS takes its part of k. With WORDS, W is loaded as words of four narrow elements.
+    Call it after `wait_for_previous`.
     """
     STEPS: tl.constexpr = (K + SPLITS * BLOCK - 1) // (SPLITS * BLOCK)
     EVEN: tl.constexpr = K % BLOCK == 0
@@ -96,18 +128,17 @@ def batched_products(
     wide: tl.constexpr = tl.float32 if INTERPRETED and dtype == tl.bfloat16 else dtype
     operand: tl.constexpr = tl.float16 if NARROW else wide
     WORD: tl.constexpr = 4 if WORDS else 1
-    token = tl.arange(0, TOKENS)
     lane = tl.arange(0, BLOCK)
     words = tl.arange(0, BLOCK // WORD)
-    present = (token < BATCH)[:, None]
     if WORDS:
         w_ptr = w_ptr.to(tl.pointer_type(tl.int32))
     w_rows = w_ptr + rows[:, None] * (K // WORD)
-    x_rows = x_ptr + tl.minimum(token, BATCH - 1)[:, None] * K
-    sums = tl.zeros((rows.shape[0], TOKENS), dtype=tl.float32)
+    x_rows = x_ptr + token[:, None] * K
+    sums = tl.zeros((rows.shape[0], token.shape[0]), dtype=tl.float32)
     first = split * (STEPS * BLOCK)
     if x_scale_ptr is not None:
-        x_scale = tl.load(x_scale_ptr + token, mask=token < BATCH, other=0.0)
+        x_scale = tl.load(x_scale_ptr + token, mask=present, other=0.0)
+    present = present[:, None]
     for start in range(first, tl.minimum(first + STEPS * BLOCK, K), BLOCK):
         columns = start + lane
         w_columns = start // WORD + words

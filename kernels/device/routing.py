@@ -1,7 +1,7 @@
 """The experts of a token, found by each program from the router's logits.
 
 Of equal logits the expert with the lowest index comes first. NaN without a sign is the largest, so
-that an index is always that of an expert.
+that an index is always that of an expert. A token's slots are its chosen experts in that order.
 """
 
 import torch
@@ -12,17 +12,30 @@ from decodescope.kernels.device.choice import NO_KEY, choice_keys, chosen_index
 
 _LEAST = tl.constexpr(torch.finfo(torch.float32).min)
 _NO_SHORT_KEY = tl.constexpr(torch.iinfo(torch.int32).min)
+# Logits of several tokens that are compared at once.
+_COMPARED = tl.constexpr(2048)
+
+
+@triton.jit
+def _keys(logits, expert):
+    """Integers in the order of the experts. Those of 16-bit logits have 32 bits, of which a warp
+    finds the largest in one instruction."""
+    if logits.dtype.primitive_bitwidth == 16:
+        bits = tl.where(logits == 0.0, 0.0, logits).to(tl.int16, bitcast=True).to(tl.int32)
+        keys = (tl.where(bits < 0, bits ^ 0x7FFF, bits) << 16) | (0xFFFF - expert)
+    else:
+        keys = choice_keys(logits, expert)
+    return keys
 
 
 @triton.jit
 def router_keys(logits_ptr, token, EXPERTS: tl.constexpr):
-    """A token's router logits in float32 and their keys, both [EXPERTS rounded up to 2^n]; logits
-    past the end are the least finite number, their keys below all others.
+    """exp(logit - the largest logit) of each expert of a token, and the keys, both [EXPERTS rounded
+    up to 2^n]; past the end 0 and below all keys.
 
-    Keys of 16-bit logits have 32 bits, of which a warp finds the largest in one instruction.
+    The softmax's shares are the first divided by their sum; the largest is 1, so that no sum is 0.
     """
-    lanes: tl.constexpr = triton.next_power_of_2(EXPERTS)
-    expert = tl.arange(0, lanes)
+    expert = tl.arange(0, triton.next_power_of_2(EXPERTS))
     inside = expert < EXPERTS
     # A program may load them before it waits for the previous kernel: not from an L1 cache, which
     # may hold those of an earlier layer.
@@ -30,23 +43,43 @@ def router_keys(logits_ptr, token, EXPERTS: tl.constexpr):
         logits_ptr + token * EXPERTS + expert, mask=inside, other=0.0, cache_modifier=".cg"
     )
     logits = tl.where(inside, stored.to(tl.float32), _LEAST)
-    if logits_ptr.dtype.element_ty.primitive_bitwidth == 16:
-        bits = tl.where(stored == 0.0, 0.0, stored).to(tl.int16, bitcast=True).to(tl.int32)
-        ordered = tl.where(bits < 0, bits ^ 0x7FFF, bits)
-        keys = tl.where(inside, (ordered << 16) | (0xFFFF - expert), _NO_SHORT_KEY)
+    keys = _keys(stored, expert)
+    if keys.dtype == tl.int32:
+        keys = tl.where(inside, keys, _NO_SHORT_KEY)
     else:
-        keys = tl.where(inside, choice_keys(logits, expert), NO_KEY)
-    return logits, keys
+        keys = tl.where(inside, keys, NO_KEY)
+    return tl.exp(logits - tl.max(logits, axis=0)), keys
 
 
 @triton.jit
-def next_expert(keys):
-    """The expert of the largest key, as int64, and the keys without it."""
+def next_expert(exponentials, keys):
+    """The expert of the largest key, as int64, its exponential, and the keys without it."""
     largest = tl.max(keys, axis=0)
+    share = tl.sum(tl.where(keys == largest, exponentials, 0.0), axis=0)
     if keys.dtype == tl.int32:
         expert = (0xFFFF - (largest & 0xFFFF)).to(tl.int64)
         keys = tl.where(keys == largest, _NO_SHORT_KEY, keys)
     else:
         expert = chosen_index(largest)
         keys = tl.where(keys == largest, NO_KEY, keys)
-    return expert, keys
+    return expert, share, keys
+
+
+@triton.jit
+def slots_of_expert(
+    logits_ptr, expert, BATCH: tl.constexpr, TOKENS: tl.constexpr, EXPERTS: tl.constexpr
+):
+    """The slot that each token has the expert in, int32 [TOKENS]: the experts that come before it,
+    so that it is chosen if they are fewer than the token's slots. EXPERTS for the padding."""
+    token = tl.arange(0, TOKENS)
+    rows = logits_ptr + tl.minimum(token, BATCH - 1) * EXPERTS
+    own = _keys(tl.load(rows + expert), expert)
+    CHUNK: tl.constexpr = min(triton.next_power_of_2(EXPERTS), _COMPARED // TOKENS)
+    slots = tl.zeros((TOKENS,), tl.int32)
+    for start in tl.static_range(0, EXPERTS, CHUNK):
+        other = (start + tl.arange(0, CHUNK))[None, :]
+        inside = other < EXPERTS
+        logits = tl.load(rows[:, None] + other, mask=inside, other=0.0)
+        before = inside & (_keys(logits, other) > own[:, None])
+        slots += tl.sum(before.to(tl.int32), axis=1)
+    return tl.where(token < BATCH, slots, EXPERTS)

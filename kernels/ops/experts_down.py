@@ -1,4 +1,5 @@
-"""residual += sum over the used experts e of p_e (D_e x_e): the experts' down projection, weighted.
+"""residual += sum over the used experts e of p_e (D_e x_e): the experts' down projection, weighted,
+of one token.
 
 Bytes moved: D of the used experts once, the activations and the router's logits once, the residual
 read and written. The products of the experts stay in registers, and so do their weights, which
@@ -21,26 +22,17 @@ from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
 from decodescope.kernels.host.product import product_options
 from decodescope.kernels.host.tile import Tile
-from decodescope.kernels.host.workspace import MAX_BATCH
-from decodescope.kernels.ops.experts_gate_up import expert_matrix, used_experts
-from decodescope.kernels.ops.linear import linear_reference
+from decodescope.kernels.ops.experts_combine import experts_combine_reference
+from decodescope.kernels.ops.experts_down_products import experts_down_products_reference
 
 
 def experts_down_reference(
     x: torch.Tensor, experts: Experts, logits: torch.Tensor, residual: torch.Tensor
 ) -> torch.Tensor:
-    """residual + sum over s of p[b, s] (D_e x[b, s] + bias_e) in float64, p the softmax of
-    `logits`. x [batch, chosen, intermediate], residual [batch, hidden]."""
-    weights = logits.double().softmax(dim=-1)
-    total = residual.double().clone()
-    for token, used in enumerate(used_experts(logits, experts).tolist()):
-        share = weights[token, used]
-        if experts.normalized:
-            share = share / share.sum()
-        for slot, expert in enumerate(used):
-            matrix = expert_matrix(experts.down, experts.count, expert)
-            total[token] += share[slot] * linear_reference(x[token, slot : slot + 1], matrix)[0]
-    return total
+    """residual + sum over s of p[b, s] (D_e x[b, s] + bias_e) in float64. x [batch, chosen,
+    intermediate], residual [batch, hidden]."""
+    products = experts_down_products_reference(x, experts, logits)
+    return experts_combine_reference(products, experts, logits, residual)
 
 
 @triton.jit
@@ -62,20 +54,15 @@ def _experts_down_kernel(
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
-    block, token = tl.program_id(0), tl.program_id(1)
-    w_ptr, inside, rows = program_rows(w_ptr, block, N, K, ROWS)
+    w_ptr, inside, rows = program_rows(w_ptr, tl.program_id(0), N, K, ROWS)
     mask = rows < N
     # Not written by the previous kernel, which starts this one only when they are complete.
-    logits, keys = router_keys(logits_ptr, token, EXPERTS)
-    # Of the largest logit it is 1, so that no sum of them is 0.
-    exponentials = tl.exp(logits - tl.max(logits, axis=0))
+    exponentials, keys = router_keys(logits_ptr, 0, EXPERTS)
     used = tl.full((), 0.0, tl.float32)
     # All experts' first blocks are asked for before one is multiplied: they come together.
     matrices, blocks, shares = (), (), ()
     for _ in tl.static_range(CHOSEN):
-        expert, later_keys = next_expert(keys)
-        share = tl.sum(tl.where(keys == later_keys, 0.0, exponentials), axis=0)
-        keys = later_keys
+        expert, share, keys = next_expert(exponentials, keys)
         matrix_ptr = w_ptr + expert * (N * K)
         first = vector_product.first_blocks(matrix_ptr, inside, None, 0, K, BLOCK, 1, AHEAD)
         scale, bias = scale_and_bias(scale_ptr, bias_ptr, expert * N + rows, mask)
@@ -85,11 +72,11 @@ def _experts_down_kernel(
         shares = shares + ((share, scale, bias),)  # type: ignore[assignment]  # noqa: RUF005
         used += share
     wait_for_previous(PDL)
-    places = residual_ptr + token * N + rows
+    places = residual_ptr + rows
     residual = tl.load(places, mask=mask, other=0.0).to(tl.float32)
     total = tl.zeros((ROWS,), tl.float32)
     for slot in tl.static_range(CHOSEN):
-        slot_ptr = x_ptr + (token * CHOSEN + slot) * K
+        slot_ptr = x_ptr + slot * K
         sums = vector_product.vector_products(
             blocks[slot], matrices[slot], inside, slot_ptr, None, None, 0.0, 0, K, BLOCK, 1, AHEAD
         )
@@ -102,11 +89,11 @@ def _experts_down_kernel(
 
 @dataclass(frozen=True, slots=True)
 class ExpertsDown(KernelOperation):
-    """residual[b, n] += sum over s of p[b, s] (D_e[n] . x[b, s] + bias_e[n]), in place, rounded
-    once; e the expert of b with the s-th largest of `logits`, p its weight (`Experts`).
+    """residual[n] += sum over s of p[s] (D_e[n] . x[s] + bias_e[n]), in place, rounded once; e the
+    expert with the s-th largest of `logits`, p its weight (`Experts`).
 
-    x [batch, chosen, intermediate], logits [batch, experts], residual [batch, hidden], contiguous,
-    of one dtype; batch 1..64.
+    x [1, chosen, intermediate], logits [1, experts], residual [1, hidden], contiguous, of one
+    dtype. Launched with overlap, it must come after `ExpertsGateUp` on the same logits.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; a tile of more than one split.
@@ -120,16 +107,14 @@ class ExpertsDown(KernelOperation):
 
     def launch(self, pdl: bool = False) -> Launch:
         x, experts, residual, tile = self.x, self.experts, self.residual, self.tile
-        batch, hidden, device = len(x), experts.router.columns, x.device
-        if not 1 <= batch <= MAX_BATCH:
-            raise ValueError(f"x {list(x.shape)}: must have 1 to {MAX_BATCH} tokens")
-        check_floats("x", x, (batch, experts.chosen, experts.intermediate), device)
-        check_tensor("logits", self.logits, (batch, experts.count), x.dtype, device)
-        check_tensor("residual", residual, (batch, hidden), x.dtype, device)
+        hidden, device = experts.router.columns, x.device
+        check_floats("x", x, (1, experts.chosen, experts.intermediate), device)
+        check_tensor("logits", self.logits, (1, experts.count), x.dtype, device)
+        check_tensor("residual", residual, (1, hidden), x.dtype, device)
         check_unsplit(tile)
         return launch(
             _experts_down_kernel,
-            (triton.cdiv(hidden, tile.rows), batch),
+            (triton.cdiv(hidden, tile.rows),),
             x,
             self.logits,
             *experts.down.pointers,
@@ -138,7 +123,7 @@ class ExpertsDown(KernelOperation):
             EXPERTS=experts.count,
             CHOSEN=experts.chosen,
             NORMALIZED=experts.normalized,
-            **product_options(x[:1, 0], experts.down, tile, pdl),
+            **product_options(x[:, 0], experts.down, tile, pdl),
         )
 
     def inputs(self, position: int) -> Tensors:
@@ -153,7 +138,7 @@ class ExpertsDown(KernelOperation):
 
     @property
     def weights(self) -> Tensors:
-        return self.experts.read(self.experts.down, len(self.x))
+        return self.experts.read(self.experts.down, 1)
 
     def reference(self, position: int) -> Tensors:
         return (experts_down_reference(self.x, self.experts, self.logits, self.residual),)

@@ -2,6 +2,9 @@
 
 Bytes moved: G and U of the used experts once, x, the norm's weight and the router's logits once,
 out once. The choice of the experts needs no launch: every program finds its own among the logits.
+At batch 1 a program has rows of the expert of one slot. Of a batch it has rows of one expert, if a
+token uses that expert: it multiplies them by all tokens, as the tensor cores would anyway, and
+stores the products of those that do.
 """
 
 from dataclasses import dataclass
@@ -10,10 +13,10 @@ import torch
 import triton
 import triton.language as tl
 
-from decodescope.kernels.device import vector_product
+from decodescope.kernels.device import batched_product, vector_product
 from decodescope.kernels.device.elements import rounded
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.device.routing import next_expert, router_keys
+from decodescope.kernels.device.routing import next_expert, router_keys, slots_of_expert
 from decodescope.kernels.device.weight_rows import program_pairs, scale_and_bias
 from decodescope.kernels.host.checks import check_apart, check_output, check_tensor
 from decodescope.kernels.host.experts import Experts
@@ -80,28 +83,73 @@ def _experts_gate_up_kernel(
     AHEAD: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    slot, token = tl.program_id(1), tl.program_id(2)
+    slot = tl.program_id(1)
     # Which weights these are is known only now.
     wait_for_previous(PDL)
     # The next kernel, `experts_down`, may read the router's logits as soon as it starts.
     allow_next(PDL)
-    _, keys = router_keys(logits_ptr, token, EXPERTS)
-    expert, keys = next_expert(keys)
+    exponentials, keys = router_keys(logits_ptr, 0, EXPERTS)
+    expert, _, keys = next_expert(exponentials, keys)
     for _ in range(slot):
-        expert, keys = next_expert(keys)
+        expert, _, keys = next_expert(exponentials, keys)
     w_ptr += expert * (2 * I * K)
     unit = tl.program_id(0) * (ROWS // 2)
     w_ptr, inside, rows = program_pairs(w_ptr, unit, I, K, ROWS)
     first = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD)
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, expert * (2 * I) + rows, None)
     sums = vector_product.vector_products(
-        first, w_ptr, inside, x_ptr + token * K, None, g_ptr, eps, 0, K, BLOCK, 1, AHEAD
+        first, w_ptr, inside, x_ptr, None, g_ptr, eps, 0, K, BLOCK, 1, AHEAD
     )
     sums = sums * scale + bias
     gate, up = tl.split(tl.reshape(sums, (ROWS // 2, 2)))
     units = unit + tl.arange(0, ROWS // 2)
     activated = rounded(gate * tl.sigmoid(gate) * up, out_ptr.dtype.element_ty)
-    tl.store(out_ptr + (token * CHOSEN + slot) * I + units, activated, mask=units < I)
+    tl.store(out_ptr + slot * I + units, activated, mask=units < I)
+
+
+@triton.jit
+def _experts_gate_up_batched_kernel(
+    x_ptr,
+    g_ptr,
+    logits_ptr,
+    w_ptr,
+    scale_ptr,
+    bias_ptr,
+    out_ptr,
+    eps,
+    EXPERTS: tl.constexpr,
+    CHOSEN: tl.constexpr,
+    I: tl.constexpr,  # noqa: E741 - the field's name for the intermediate size
+    BATCH: tl.constexpr,
+    TOKENS: tl.constexpr,
+    K: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    WORDS: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    allow_next(PDL)
+    expert = tl.program_id(1)
+    wait_for_previous(PDL)
+    slots = slots_of_expert(logits_ptr, expert, BATCH, TOKENS, EXPERTS)
+    used = slots < CHOSEN
+    if tl.max(used.to(tl.int32), axis=0) > 0:
+        unit = tl.program_id(0) * (ROWS // 2)
+        w_ptr += expert.to(tl.int64) * (2 * I * K)
+        w_ptr, inside, rows = program_pairs(w_ptr, unit, I, K, ROWS)
+        rows = (expert * (2 * I) + rows)[:, None]
+        scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows, None)
+        token = tl.arange(0, TOKENS)
+        sums = batched_product.gathered_products(
+            w_ptr, inside, x_ptr, None, tl.minimum(token, BATCH - 1), used, 0, K, BLOCK, 1, WORDS
+        )
+        gate, up = batched_product.split_pairs(sums * scale + bias)
+        units = (unit + tl.arange(0, ROWS // 2))[:, None]
+        tl.store(
+            out_ptr + (token * CHOSEN + slots)[None, :] * I + units,
+            rounded(gate * tl.sigmoid(gate) * up, out_ptr.dtype.element_ty),
+            mask=(units < I) & used[None, :],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +158,12 @@ class ExpertsGateUp(NormedProduct):
     of `logits`, n = RMSNorm(x), or x where `norm` is None.
 
     x [batch, hidden], logits [batch, experts], out [batch, chosen, intermediate], contiguous, of
-    one dtype; batch 1..64. `tile.rows` counts rows of G and U, so half as many outputs. Each token
-    is multiplied by itself: experts that several tokens use are read as often.
+    one dtype; batch 1..64. `tile.rows` counts rows of G and U, so half as many outputs.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; out in x's memory; a tile of one row
-            or of more than one split; a norm of several tokens.
+            or of more than one split, or for a batch a tile below 16 x 16; a norm of several
+            tokens.
     """
 
     x: torch.Tensor
@@ -136,9 +184,13 @@ class ExpertsGateUp(NormedProduct):
         if tile.rows < 2:
             raise ValueError("a tile of one row holds no pair of gate and up")
         g, eps = norm_arguments(self.norm, batch)
+        batched = batch > 1
         return launch(
-            _experts_gate_up_kernel,
-            (triton.cdiv(experts.intermediate, tile.rows // 2), experts.chosen, batch),
+            _experts_gate_up_batched_kernel if batched else _experts_gate_up_kernel,
+            (
+                triton.cdiv(experts.intermediate, tile.rows // 2),
+                experts.count if batched else experts.chosen,
+            ),
             x,
             g,
             self.logits,
@@ -148,7 +200,7 @@ class ExpertsGateUp(NormedProduct):
             EXPERTS=experts.count,
             CHOSEN=experts.chosen,
             I=experts.intermediate,
-            **product_options(x[:1], experts.gate_up, tile, pdl),
+            **product_options(x, experts.gate_up, tile, pdl),
         )
 
     def inputs(self, position: int) -> Tensors:

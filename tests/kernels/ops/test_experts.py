@@ -8,7 +8,9 @@ from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBl
 from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
+from decodescope.kernels.ops.experts_combine import ExpertsCombine
 from decodescope.kernels.ops.experts_down import ExpertsDown, experts_down_reference
+from decodescope.kernels.ops.experts_down_products import ExpertsDownProducts
 from decodescope.kernels.ops.experts_gate_up import ExpertsGateUp, experts_gate_up_reference
 from tests.helpers.refusals import refuses
 
@@ -19,9 +21,23 @@ SHAPES = [
     (1, 5, 3, 13, 77, Tile(8, 32, num_stages=2)),
     (1, 1, 1, 7, 33, Tile(2, 16)),
     (1, 3, 3, 33, 20, Tile(16, 16)),
-    (3, 6, 2, 16, 40, Tile(4, 64)),
+    (3, 6, 2, 16, 40, Tile(16, 64)),
     (17, 9, 4, 5, 24, Tile(32, 32)),
+    (2, 40, 40, 3, 16, Tile(16, 16)),
+    # More experts than are compared at once.
+    (33, 70, 2, 9, 30, Tile(16, 16, num_stages=2)),
 ]
+
+
+def run_down(x, experts, logits, residual, tile) -> None:
+    """Adds the weighted outputs of the experts to `residual`."""
+    if len(x) == 1:
+        ExpertsDown(x, experts, logits, residual, tile).launch()
+        return
+    size = (*x.shape[:2], residual.shape[1])
+    products = torch.full(size, torch.nan, dtype=torch.float32, device=x.device)
+    ExpertsDownProducts(x, experts, logits, products, tile).launch()
+    ExpertsCombine(products, experts, logits, residual).launch()
 
 
 def experts_of(make, count, chosen, intermediate, hidden, normalized=True, biased=False) -> Experts:
@@ -62,10 +78,21 @@ def test_weighted_sums_are_added_to_the_residual(
     residual = make.random(batch, hidden, seed=5)
     expected = experts_down_reference(x, experts, logits, residual)
     again = residual.clone()
-    ExpertsDown(x, experts, logits, residual, tile).launch()
-    ExpertsDown(x, experts, logits, again, tile).launch()
+    run_down(x, experts, logits, residual, tile)
+    run_down(x, experts, logits, again, tile)
     assert_close(residual, expected)
     assert torch.equal(residual, again)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_products_of_a_batch_are_those_of_its_slots(dtype, inputs, assert_close) -> None:
+    make = inputs(dtype)
+    experts = experts_of(make, 6, 2, 16, 40, biased=True)
+    x, logits = make.random(3, 2, 16), make.random(3, 6, seed=4)
+    out = torch.full((3, 2, 40), torch.nan, dtype=torch.float32, device=make.device)
+    operation = ExpertsDownProducts(x, experts, logits, out, Tile(16, 16))
+    operation.launch()
+    assert_close(out.to(dtype), *operation.reference(0))
 
 
 @pytest.mark.parametrize("normalized", [True, False])
@@ -89,8 +116,8 @@ def test_a_mixture_agrees_with_transformers(normalized: bool, inputs) -> None:
     x = make.random(2, 48, seed=1)
     logits, out = x @ block.gate.weight.T, make.poisoned(2, 3, 20)
     residual = torch.zeros_like(x)
-    ExpertsGateUp(x, None, experts, logits, out, Tile(8, 64)).launch()
-    ExpertsDown(out, experts, logits, residual, Tile(8, 32)).launch()
+    ExpertsGateUp(x, None, experts, logits, out, Tile(16, 64)).launch()
+    run_down(out, experts, logits, residual, Tile(16, 32))
     torch.testing.assert_close(residual, block(x[None])[0], atol=1e-6, rtol=1e-5)
 
 
@@ -113,8 +140,8 @@ def test_nan_in_an_expert_that_is_not_used_changes_nothing(inputs) -> None:
     x = make.random(2, 16)
     logits = torch.tensor([[1.0, 3.0, 0.0, 2.0], [0.0, 1.0, 5.0, 2.0]], device=make.device)
     out, residual = make.poisoned(2, 2, 8), torch.zeros_like(x)
-    ExpertsGateUp(x, None, experts, logits, out, Tile(4, 16)).launch()
-    ExpertsDown(out, experts, logits, residual, Tile(4, 8)).launch()
+    ExpertsGateUp(x, None, experts, logits, out, Tile(16, 16)).launch()
+    run_down(out, experts, logits, residual, Tile(16, 16))
     assert residual[0].isfinite().all()
     assert residual[1].isnan().all()
 
@@ -149,6 +176,7 @@ def _experts(**changes) -> Experts:
 
 
 X, LOGITS, OUT, TILE = torch.zeros(1, 16), torch.zeros(1, 4), torch.zeros(1, 2, 8), Tile(4, 16)
+TWO = torch.zeros(2, 2, 8)
 
 test_refuses = refuses(
     [
@@ -176,11 +204,15 @@ test_refuses = refuses(
             (ExpertsDown(x, _experts(), logits, residual, tile).launch, complaint)
             for x, logits, residual, tile, complaint in [
                 (torch.zeros(1, 8), LOGITS, X, TILE, r"x .*\[1, 2, 8\]"),
-                (torch.zeros(65, 2, 8), LOGITS, X, TILE, "1 to 64 tokens"),
+                (torch.zeros(65, 2, 8), LOGITS, X, TILE, "must be torch.float32 .1, 2, 8."),
                 (OUT, torch.zeros(1, 3), X, TILE, r"logits .*\[1, 4\]"),
                 (OUT, LOGITS, torch.zeros(1, 15), TILE, r"residual .*\[1, 16\]"),
                 (OUT, LOGITS, X, Tile(4, 16, splits=2), "splits"),
             ]
         ),
+        (ExpertsDownProducts(OUT, _experts(), LOGITS, X, TILE).launch, "2 to 64 tokens"),
+        (ExpertsDownProducts(TWO, _experts(), LOGITS, TWO, TILE).launch, r"logits .*\[2, 4\]"),
+        (ExpertsCombine(TWO, _experts(), LOGITS, X).launch, r"x .*\[2, 2, 16\]"),
+        (ExpertsCombine(torch.zeros(1, 2, 16), _experts(), X, X).launch, r"logits .*\[1, 4\]"),
     ]
 )  # fmt: skip

@@ -84,5 +84,11 @@ class FusedModel:
         return mlp.count if isinstance(mlp, Experts) else 0
 
     @property
+    def chosen(self) -> int:
+        """Experts that a token uses; 0 if the MLP is dense."""
+        mlp = self.layers[0].mlp
+        return mlp.chosen if isinstance(mlp, Experts) else 0
+
+    @property
     def vocab(self) -> int:
         return self.head.rows

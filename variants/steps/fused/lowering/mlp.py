@@ -1,7 +1,9 @@
 """The MLP of a layer, dense or a mixture of experts."""
 
 from decodescope.kernels.host.experts import Experts
+from decodescope.kernels.ops.experts_combine import ExpertsCombine
 from decodescope.kernels.ops.experts_down import ExpertsDown
+from decodescope.kernels.ops.experts_down_products import ExpertsDownProducts
 from decodescope.kernels.ops.experts_gate_up import ExpertsGateUp
 from decodescope.kernels.ops.norm_gate_up import NormGateUp
 from decodescope.kernels.ops.swiglu import Swiglu
@@ -40,12 +42,21 @@ def _dense(builder: StepBuilder, path: str, source: Source, mlp: DenseMlp) -> No
 
 
 def _experts(builder: StepBuilder, path: str, source: Source, mlp: Experts) -> None:
-    """The router's product, and two launches in which every program finds its experts itself."""
+    """The router's product, and launches in which every program finds its experts itself. Those of
+    a batch leave the sum over a token's experts to a launch of its own."""
     buffers, tiles, logits = builder.buffers, builder.tiles, builder.buffers.router_logits
     builder.linear(f"{path}/router", source, mlp.router, logits, tiles.of("router"))
     activation = buffers.activation.view(len(source.x), mlp.chosen, mlp.intermediate)
     tile = tiles.of("experts_gate_up")
     gated = ExpertsGateUp(source.x, source.norm, mlp, logits, activation, tile)
     builder.add(f"{path}/experts_gate_up+silu", gated)
-    weighted = ExpertsDown(activation, mlp, logits, buffers.x, tiles.of("experts_down"))
-    builder.add(f"{path}/experts_down+residual", weighted)
+    tile = tiles.of("experts_down")
+    if len(source.x) == 1:
+        weighted = ExpertsDown(activation, mlp, logits, buffers.x, tile)
+        builder.add(f"{path}/experts_down+residual", weighted)
+        return
+    outputs = buffers.expert_outputs
+    products = ExpertsDownProducts(activation, mlp, logits, outputs, tile)
+    builder.add(f"{path}/experts_down", products)
+    combined = ExpertsCombine(outputs, mlp, logits, buffers.x)
+    builder.add(f"{path}/experts_combine+residual", combined)

@@ -63,7 +63,7 @@ class BatchedTiles(TileKind):
             # Each split of this many steps still fills the pipeline.
             deep = shape.columns // (columns * _STAGES)
             most = min(_MAX_SPLITS, max(1, deep)) if splits_inside else 1
-            if rows <= least or shape.rows // rows * most >= enough:
+            if rows <= least or shape.rows // rows * most * shape.matrices >= enough:
                 break
             rows //= 2
         splits = max(1, min(most, programs // -(-shape.rows // rows)))

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
-from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.spec import VariantSpec
 
@@ -64,7 +63,7 @@ class Shape:
     `unit` rows belong together: those of a head for qkv, a gate and its up row for gate_up, 1 for
     others. Attention reads K and V: kv_heads * head_dim rows (unit: head_dim) over `columns`
     positions, rounded up to a power of two, because a tile suits a range of cache lengths.
-    `matrices` of that shape are read, those of the experts of a token.
+    `matrices` of that shape are read at most, those of the experts that the tokens use.
     """
 
     rows: int
@@ -105,11 +104,6 @@ class StepShapes:
     def operations(self) -> tuple[TiledOperation, ...]:
         """The operations of the step that have a tile."""
         return tiled_operations(self.experts > 0)
-
-    def is_batched(self, operation: TiledOperation) -> bool:
-        """Whether the product of several tokens runs on the tensor cores; of experts, each token is
-        multiplied by itself."""
-        return self.batch > 1 and operation not in ("experts_gate_up", "experts_down")
 
     def element_bytes(self, operation: TiledOperation) -> int:
         """The size of one element of what `operation` reads: weights, or K and V."""
@@ -152,11 +146,16 @@ def _attention(sizes: StepShapes) -> Shape:
 
 
 def _gate_up(sizes: StepShapes) -> Shape:
-    return Shape(2 * sizes.intermediate, sizes.hidden, 2, max(1, sizes.chosen))
+    return Shape(2 * sizes.intermediate, sizes.hidden, 2, _matrices(sizes))
 
 
 def _down(sizes: StepShapes) -> Shape:
-    return Shape(sizes.hidden, sizes.intermediate, 1, max(1, sizes.chosen))
+    return Shape(sizes.hidden, sizes.intermediate, 1, _matrices(sizes))
+
+
+def _matrices(sizes: StepShapes) -> int:
+    """Experts that the tokens use at most; 1 of a dense model."""
+    return max(1, min(sizes.experts, sizes.batch * sizes.chosen))
 
 
 _KB = 1024
@@ -186,7 +185,6 @@ def step_shapes(
     activation_bytes = model.dtype.itemsize
     matrices = (matrix for layer in model.layers for matrix in layer.matrices)
     mlp = model.layers[0].mlp
-    experts, chosen = (mlp.count, mlp.chosen) if isinstance(mlp, Experts) else (0, 0)
     return StepShapes(
         hidden=model.hidden,
         heads=model.heads,
@@ -202,8 +200,8 @@ def step_shapes(
         kv_bytes=1 if spec.kv_format else activation_bytes,
         int8=mlp.down.format == "int8",
         fp8_x=spec.fp8_x,
-        experts=experts,
-        chosen=chosen,
+        experts=model.experts,
+        chosen=model.chosen,
     )
 
 

@@ -39,7 +39,7 @@ def interpreter_tiles(shapes: StepShapes) -> StepTiles:
         shape = shapes.shape(operation)
         rows = shape.unit if operation == "qkv" else min(shape.rows, 1024)
         columns = max(MIN_DOT, power_of_2_from(shape.columns))
-        least = MIN_DOT if shapes.is_batched(operation) else DECLARATIONS[operation].least_rows
+        least = MIN_DOT if shapes.batch > 1 else DECLARATIONS[operation].least_rows
         return Tile(max(least, power_of_2_from(rows)), columns)
 
     return _step_tiles(shapes, tile)
@@ -82,7 +82,7 @@ def shared_bytes(tile: Tile, operation: TiledOperation, shapes: StepShapes) -> i
 def _kind(operation: TiledOperation, shapes: StepShapes) -> TileKind:
     if operation == "attention":
         return AttentionTiles()
-    if shapes.is_batched(operation):
+    if shapes.batch > 1:
         return BatchedTiles()
     narrow = shapes.element_bytes(operation) == 1 and shapes.activation_bytes == 2
     return NarrowTiles() if narrow else VectorTiles()

@@ -1,7 +1,6 @@
 """Tiles of a product of one token: the weights of a few rows, loaded at once.
 
-Those of experts too, of any batch: each token is multiplied by itself, and a program of the down
-projection holds the rows of all experts of its token.
+A program of the experts' down projection holds the rows of all experts of its token.
 """
 
 from collections.abc import Iterator
@@ -194,7 +193,7 @@ class NarrowTiles(VectorTiles):
 def most_rows(operation: TiledOperation, shapes: StepShapes) -> int:
     """The most rows of a tile of this operation, such that more than half of them are used."""
     shape = shapes.shape(operation)
-    least = MIN_DOT if shapes.is_batched(operation) else DECLARATIONS[operation].least_rows
+    least = MIN_DOT if shapes.batch > 1 else DECLARATIONS[operation].least_rows
     return max(least, power_of_2_from(shape.unit if operation == "qkv" else shape.rows))
 
 

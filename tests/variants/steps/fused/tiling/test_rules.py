@@ -121,6 +121,6 @@ def test_multiprocessors_have_work_if_the_shapes_allow_it(name: str, batch: int)
     # A router has fewer rows than there are multiprocessors.
     for operation in set(shapes.operations) - {"attention", "router"}:
         tile, shape = tiles.of(operation), shapes.shape(operation)
-        each = shape.matrices if operation == "experts_gate_up" else 1
+        each = 1 if operation == "experts_down" and batch == 1 else shape.matrices
         programs = -(-shape.rows // tile.rows) * tile.splits * each
         assert programs >= busy or tile.rows == 16

@@ -48,7 +48,7 @@ def check_accepted(tile: Tile, operation: TiledOperation, shapes: StepShapes) ->
         assert block // (32 * tile.num_warps) <= (512 if shapes.kv_bytes == 2 else 256)
         return
     assert tile.splits == 1 or operation in ("o", "down")
-    if shapes.is_batched(operation):
+    if shapes.batch > 1:
         assert tile.rows >= 16
         assert tile.columns >= 16
         return
@@ -255,7 +255,7 @@ def test_candidates_begin_with_the_default_and_are_few_and_accepted(
     for operation in shapes.operations:
         found = tile_candidates(operation, shapes, gpu)
         assert found[0] == tiles.of(operation)
-        vector = not shapes.is_batched(operation) and operation != "attention"
+        vector = shapes.batch == 1 and operation != "attention"
         limits = 2 if vector else 1
         assert len(set(found)) == len(found) <= MAX_CANDIDATES * limits
         assert len({replace(tile, max_registers=255) for tile in found}) * limits == len(found)

@@ -1,0 +1,120 @@
+"""residual += sum over the slots s of p_s x_s: the outputs of a batch's experts, weighted.
+
+Bytes moved: x and the router's logits once, the residual read and written. The slots are added in
+the order of their logits, so that the same inputs give the same bits.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+
+from decodescope.kernels.device.overlap import allow_next, wait_for_previous
+from decodescope.kernels.device.routing import next_expert, router_keys
+from decodescope.kernels.host.checks import check_floats, check_tensor
+from decodescope.kernels.host.experts import Experts
+from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
+
+_BLOCK = 512
+
+
+def expert_shares(logits: torch.Tensor, experts: Experts) -> torch.Tensor:
+    """The weights of each token's chosen experts in float64, [batch, chosen], by falling logit."""
+    shares = logits.double().softmax(dim=-1).topk(experts.chosen, dim=-1).values
+    return shares / shares.sum(dim=-1, keepdim=True) if experts.normalized else shares
+
+
+def experts_combine_reference(
+    x: torch.Tensor, experts: Experts, logits: torch.Tensor, residual: torch.Tensor
+) -> torch.Tensor:
+    """residual + sum over s of p[b, s] x[b, s] in float64. x [batch, chosen, hidden]."""
+    shares = expert_shares(logits, experts)
+    return residual.double() + (shares[..., None] * x.double()).sum(dim=1)
+
+
+@triton.jit
+def _experts_combine_kernel(
+    x_ptr,
+    logits_ptr,
+    residual_ptr,
+    N: tl.constexpr,
+    EXPERTS: tl.constexpr,
+    CHOSEN: tl.constexpr,
+    NORMALIZED: tl.constexpr,
+    BLOCK: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    allow_next(PDL)
+    token = tl.program_id(1)
+    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = column < N
+    wait_for_previous(PDL)
+    places = residual_ptr + token * N + column
+    residual = tl.load(places, mask=mask, other=0.0).to(tl.float32)
+    exponentials, keys = router_keys(logits_ptr, token, EXPERTS)
+    used = tl.full((), 0.0, tl.float32)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for slot in tl.static_range(CHOSEN):
+        _, share, keys = next_expert(exponentials, keys)
+        x = tl.load(x_ptr + (token * CHOSEN + slot) * N + column, mask=mask, other=0.0)
+        total += share * x
+        used += share
+    if not NORMALIZED:
+        used = tl.sum(exponentials, axis=0)
+    tl.store(places, (residual + total / used).to(residual_ptr.dtype.element_ty), mask=mask)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertsCombine(KernelOperation):
+    """residual[b, n] += sum over s of p[b, s] x[b, s, n], in place, rounded once; p the weight of
+    the expert of b with the s-th largest of `logits` (`Experts`).
+
+    x float32 [batch, chosen, hidden], logits [batch, experts] and residual [batch, hidden] of one
+    dtype, contiguous.
+
+    Raises:
+        ValueError: other shapes, dtypes, layouts or devices.
+    """
+
+    x: torch.Tensor
+    experts: Experts
+    logits: torch.Tensor
+    residual: torch.Tensor
+
+    def launch(self, pdl: bool = False) -> Launch:
+        x, experts, residual = self.x, self.experts, self.residual
+        batch, hidden, device = len(x), experts.router.columns, x.device
+        check_tensor("x", x, (batch, experts.chosen, hidden), torch.float32, device)
+        check_floats("residual", residual, (batch, hidden), device)
+        check_tensor("logits", self.logits, (batch, experts.count), residual.dtype, device)
+        return launch(
+            _experts_combine_kernel,
+            (triton.cdiv(hidden, _BLOCK), batch),
+            x,
+            self.logits,
+            residual,
+            N=hidden,
+            EXPERTS=experts.count,
+            CHOSEN=experts.chosen,
+            NORMALIZED=experts.normalized,
+            BLOCK=_BLOCK,
+            PDL=pdl,
+        )
+
+    def inputs(self, position: int) -> Tensors:
+        return self.x, self.logits
+
+    def outputs(self, position: int) -> Tensors:
+        return ()
+
+    @property
+    def updated(self) -> Tensors:
+        return (self.residual,)
+
+    @property
+    def weights(self) -> Tensors:
+        return ()
+
+    def reference(self, position: int) -> Tensors:
+        return (experts_combine_reference(self.x, self.experts, self.logits, self.residual),)
