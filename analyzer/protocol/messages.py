@@ -133,13 +133,25 @@ class State(Struct, frozen=True, tag="state"):
     variant: str
 
 
+class ExpertsBalance(Struct, frozen=True):
+    """How evenly a mixture uses the `experts` of a layer.
+
+    Means over the layers: `distinct` experts that the tokens of a step choose, and the share of all
+    choices that the busiest one has.
+    """
+
+    experts: int
+    distinct: float
+    busiest_share: float
+
+
 class Stats(Struct, frozen=True, tag="stats"):
     """Figures over the unprofiled steps of about the last second; only the latest matters.
 
     `tokens` counts all sequences since the worker started, `position` is the KV-cache length,
     `round` counts generations since the variant was built (each starts again at the prompt), and
     `text` is the tail of sequence 0 of this round ("" without a tokenizer). An interpreted variant
-    has no rates.
+    has no rates. `balance` is that of a mixture whose variant shows its router's choices.
     """
 
     seq: int
@@ -154,6 +166,7 @@ class Stats(Struct, frozen=True, tag="stats"):
     step_p99_ns: int | None
     bytes_per_step: int
     text: str
+    balance: ExpertsBalance | None = None
 
     @property
     def rates(self) -> LiveRates | None:

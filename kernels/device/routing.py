@@ -38,7 +38,7 @@ def router_keys(logits_ptr, token, EXPERTS: tl.constexpr):
     expert = tl.arange(0, triton.next_power_of_2(EXPERTS))
     inside = expert < EXPERTS
     # A program may load them before it waits for the previous kernel: not from an L1 cache, which
-    # may hold those of an earlier layer.
+    # may hold those of an earlier step.
     stored = tl.load(
         logits_ptr + token * EXPERTS + expert, mask=inside, other=0.0, cache_modifier=".cg"
     )

@@ -29,6 +29,7 @@ class FakeClock:
 
 class FakeStep:
     weight_bytes_read = 1_000
+    router_choice = None
 
     def __init__(self, session: "FakeSession", variant: str) -> None:
         self._session = session

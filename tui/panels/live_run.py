@@ -10,9 +10,10 @@ from typing import Any
 
 from rich.style import Style
 
+from decodescope.analyzer.protocol.messages import ExpertsBalance
 from decodescope.analyzer.schema.ranks_report import ServerFigures
 from decodescope.analyzer.tables.servers_table import servers_table
-from decodescope.analyzer.text.formatting import rate
+from decodescope.analyzer.text.formatting import number, percent, rate
 from decodescope.tui.commands import CHOICE_KEYS
 from decodescope.tui.model.view import Choice, Moment, SpeedSample, View
 from decodescope.tui.panels.panel import Panel
@@ -31,11 +32,22 @@ _SLICES_S = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 8.0, 10.0, 15.0, 20.0, 30.0, 60
 @dataclass(frozen=True, slots=True)
 class HistoryData:
     """The history, the choices that its samples belong to, and the tokens/s at the median and at
-    the 99th percentile of the step time (tokens of a step ÷ step time) with their names."""
+    the 99th percentile of the step time (tokens of a step ÷ step time) with their names. `balance`
+    is that of a mixture of experts."""
 
     samples: tuple[SpeedSample, ...]
     choices: tuple[Choice, ...]
     lines: tuple[tuple[str, float], ...] = ()
+    balance: ExpertsBalance | None = None
+
+    @property
+    def experts(self) -> str:
+        """How evenly a step uses its experts, in words; "" without any."""
+        if (balance := self.balance) is None:
+            return ""
+        distinct = number(round(balance.distinct, 1))
+        busiest = percent(balance.busiest_share)
+        return f"{distinct} of {balance.experts} experts a layer, the busiest {busiest} %"
 
 
 def slice_seconds(samples: tuple[SpeedSample, ...], columns: int) -> float:
@@ -107,7 +119,8 @@ class HistoryPanel(Panel[HistoryData]):
         if rates and view.hello is not None and rates.step_p99_ns:
             tokens_ns = view.hello.batch * 1e9
             lines = (("p50", tokens_ns / rates.step_p50_ns), ("p99", tokens_ns / rates.step_p99_ns))
-        return HistoryData(view.samples, view.choices, lines)
+        balance = stats.balance if stats else None
+        return HistoryData(view.samples, view.choices, lines, balance)
 
     def wanted_rows(self, width: int) -> int | None:
         return 0 if isinstance(self._data, Empty) else 1
@@ -126,7 +139,8 @@ class HistoryPanel(Panel[HistoryData]):
             self._mark_lines(rows, data.lines, top)
         if height > 1:
             rows.append(Row().to(_AXIS_CELLS).row(self._marks(slices, data.choices, cells), cells))
-        return Sheet(rows, "tok/s", f"last {span}")
+        notes = data.experts, f"last {span}"
+        return Sheet(rows, "tok/s", " · ".join(filter(None, notes)))
 
     def _bars(self, slices: list[SpeedSample | None], top: float, height: int) -> list[Row]:
         inks, glyphs = self._brush.inks, self._brush.glyphs

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from decodescope.analyzer.protocol.messages import Stats
 from decodescope.analyzer.reports.distributions import step_times, tokens_per_s
+from decodescope.variants.live.experts_tally import ExpertsTally
 from decodescope.variants.live.session import TorchSession
 from decodescope.variants.steps.decode_step import DecodeStep
 
@@ -41,6 +42,7 @@ class Decoding:
         self._generation = self._tokens = self._collect_at_ns = 0
         self.left = 0
         self.step: DecodeStep | None = None
+        self._tally: ExpertsTally | None = None
 
     @property
     def step_ns(self) -> int | None:
@@ -50,6 +52,8 @@ class Decoding:
     def begin(self, step: DecodeStep) -> None:
         """Decode with `step` from now on, from the session's first prompt."""
         self.step = step
+        choice = step.router_choice
+        self._tally = None if choice is None else ExpertsTally(*choice)
         self._generation = self.left = 0
         self._times_ns.clear()
         self._text = TextTail(self._session.decode)
@@ -58,7 +62,7 @@ class Decoding:
         """Forget the step; what it still computes is thrown away."""
         self._session.pacer.drain()
         self._session.tap.clear()
-        self.step = None
+        self.step = self._tally = None
 
     def run_for(self, duration_ns: int) -> int:
         """Step for `duration_ns`, or until the generation ends; returns the number of steps."""
@@ -155,6 +159,7 @@ class Decoding:
             step_p99_ns=times.p99 if timed else None,
             bytes_per_step=self.step.weight_bytes_read + self.step.kv_bytes_read(position),
             text=self._text.text,
+            balance=None if self._tally is None else self._tally.look(),
         )
 
     def _read(self, ids: list[int]) -> None:

@@ -82,6 +82,12 @@ class DecodeStep(ABC):
             InputError: this cache cannot go back that far.
         """
 
+    @property
+    def router_choice(self) -> tuple[torch.Tensor, int] | None:
+        """The router's logits in the last step [layers, batch, experts], and how many experts a
+        token chooses; None where they are not kept, or there is no router."""
+        return None
+
     @torch.no_grad()
     def prefill(self, ids: torch.Tensor) -> torch.Tensor:
         """Fill the cache from prompt `ids` [batch, context]; returns the first new ids [batch].

@@ -98,6 +98,11 @@ class FusedStep(DecodeStep):
         element_bytes = plan.cache.k.element_size()
         self._kv_bytes = KvBytes(loaded.model.config, workload.batch, element_bytes)
 
+    @property
+    def router_choice(self) -> tuple[torch.Tensor, int] | None:
+        parts = self.plan.parts
+        return (self.plan.buffers.router_logits, parts.chosen) if parts.experts else None
+
     def kv_bytes_read(self, position: int) -> int:
         """Bytes of K and V, and of their scales, that a step at cache length `position` reads."""
         scales = self.plan.cache.all_scales or ()

@@ -28,10 +28,10 @@ class StepBuffers:
     A generation has `tokens` int64 [batch, capacity + 1], the id at each position, and `position`
     int32 [1], the number of tokens in the KV cache. A step has the residual stream `x`
     [batch, hidden], `q` and `attended` [batch, heads, head_dim], `activation`
-    [batch, intermediate], `router_logits` [batch, experts], `expert_outputs` float32 [batch,
-    chosen, hidden] of a batch, and `logits` float32 [batch, vocabulary]. With narrow weights, norms
-    of their own, fused attention and SwiGLU give `normed_half`, `attended` and `activation` in
-    float16, in which the next product multiplies.
+    [batch, intermediate], `router_logits` [layers, batch, experts], `expert_outputs` float32
+    [batch, chosen, hidden] of a batch, and `logits` float32 [batch, vocabulary]. With narrow
+    weights, norms of their own, fused attention and SwiGLU give `normed_half`, `attended` and
+    `activation` in float16, in which the next product multiplies.
 
     With E4M3 activations, `codes` (flat, as many as the widest product reads) and their `scales`
     float32 [batch] hold what each product reads in turn.
@@ -145,7 +145,9 @@ def _new_buffers(spec: VariantSpec, parts: FusedModel, batch: int, capacity: int
             parts.heads, parts.head_dim, dtype=half if spec.uses("attention") else parts.dtype
         ),
         activation=zeros(parts.intermediate, dtype=half if spec.uses("gate_up") else parts.dtype),
-        router_logits=zeros(parts.experts),
+        router_logits=torch.zeros(
+            len(parts.layers), batch, parts.experts, dtype=parts.dtype, device=parts.device
+        ),
         expert_outputs=zeros(parts.chosen if batch > 1 else 0, parts.hidden, dtype=torch.float32),
         logits=zeros(parts.vocab, dtype=torch.float32),
         codes=zeros(widest if spec.fp8_x else 0, dtype=FP8_X).flatten(),

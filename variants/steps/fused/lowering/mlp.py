@@ -13,14 +13,14 @@ from decodescope.variants.steps.fused.lowering.builder import Source, StepBuilde
 _NORM = "post_attention_norm"
 
 
-def lower_mlp(builder: StepBuilder, path: str, layer: FusedLayer) -> None:
-    """The operations of a layer's MLP, under `path`."""
+def lower_mlp(builder: StepBuilder, path: str, index: int, layer: FusedLayer) -> None:
+    """The operations of the MLP of layer `index`, under `path`."""
     mlp = layer.mlp
     first = mlp.router if isinstance(mlp, Experts) else mlp.gate_up
     source = builder.normed(f"{path}/{_NORM}", layer.post_attention_norm, first)
     path += "/mlp" if source.norm is None else f"/{_NORM}+mlp"
     if isinstance(mlp, Experts):
-        _experts(builder, path, source, mlp)
+        _experts(builder, path, index, source, mlp)
     else:
         _dense(builder, path, source, mlp)
 
@@ -41,10 +41,11 @@ def _dense(builder: StepBuilder, path: str, source: Source, mlp: DenseMlp) -> No
     builder.add_product(f"{path}/down_proj", buffers.activation, mlp.down, down)
 
 
-def _experts(builder: StepBuilder, path: str, source: Source, mlp: Experts) -> None:
+def _experts(builder: StepBuilder, path: str, index: int, source: Source, mlp: Experts) -> None:
     """The router's product, and launches in which every program finds its experts itself. Those of
     a batch leave the sum over a token's experts to a launch of its own."""
-    buffers, tiles, logits = builder.buffers, builder.tiles, builder.buffers.router_logits
+    buffers, tiles = builder.buffers, builder.tiles
+    logits = buffers.router_logits[index]
     builder.linear(f"{path}/router", source, mlp.router, logits, tiles.of("router"))
     activation = buffers.activation.view(len(source.x), mlp.chosen, mlp.intermediate)
     tile = tiles.of("experts_gate_up")

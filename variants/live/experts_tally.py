@@ -1,0 +1,52 @@
+"""How evenly a mixture's router uses its experts, sampled while it decodes."""
+
+import torch
+
+from decodescope.analyzer.protocol.messages import ExpertsBalance
+
+
+class ExpertsTally:
+    """Counts the choices of the steps that are looked at.
+
+    `logits` [layers, batch, experts] are those of the router in the last step, of which each token
+    chooses the `chosen` largest. On "cuda" a look never synchronises: its figures arrive with a
+    later one.
+    """
+
+    def __init__(self, logits: torch.Tensor, chosen: int) -> None:
+        self._logits = logits
+        self._chosen = chosen
+        layers, _, self._experts = logits.shape
+        self._choices = torch.zeros(layers, self._experts, device=logits.device)
+        self._arriving: tuple[torch.Tensor, torch.cuda.Event | None] | None = None
+        self._balance: ExpertsBalance | None = None
+
+    def look(self) -> ExpertsBalance | None:
+        """Count the choices of the last step; the figures that have arrived, None before any."""
+        if self._arriving is not None:
+            figures, done = self._arriving
+            if done is not None and not done.query():  # type: ignore[no-untyped-call]
+                return self._balance
+            distinct, busiest = figures.tolist()
+            self._balance = ExpertsBalance(self._experts, distinct, busiest)
+        figures = self._counted()
+        if not figures.is_cuda:
+            self._arriving = figures, None
+            return self._balance
+        host = torch.empty(figures.shape, dtype=figures.dtype, pin_memory=True)
+        host.copy_(figures, non_blocking=True)
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record()
+        self._arriving = host, event
+        return self._balance
+
+    def _counted(self) -> torch.Tensor:
+        """Distinct experts of a layer in the last step, and the busiest one's share of a layer's
+        choices so far; both are means over the layers."""
+        used = self._logits.topk(self._chosen, dim=-1).indices.flatten(1)
+        ones = torch.ones(used.shape, device=used.device)
+        choices = torch.zeros_like(self._choices).scatter_add_(1, used, ones)
+        self._choices += choices
+        distinct = (choices > 0).sum(dim=1).float().mean()
+        busiest = (self._choices.max(dim=1).values / self._choices.sum(dim=1)).mean()
+        return torch.stack((distinct, busiest))
