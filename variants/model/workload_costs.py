@@ -32,9 +32,11 @@ from decodescope.analyzer.text.formatting import bytes_size
 from decodescope.analyzer.text.numbers import is_integer
 from decodescope.variants.machine.memory import free_gpu_bytes, free_host_bytes
 from decodescope.variants.model.quantized_weights import (
+    EXPERT_DIMENSIONS,
     QuantizedEmbedding,
     QuantizedLinear,
     dequantized_bytes,
+    expert_tensors,
     quantization_of,
     quantized_bytes,
     weight_tensors,
@@ -48,9 +50,6 @@ _FP32_BYTES = 4
 # Configurations of mixtures of experts, which compute the tokens of one expert at a time.
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 
-# transformers holds the matrices of all experts of a layer in one tensor.
-_EXPERT_DIMENSIONS = 3
-
 
 def weight_bytes_read(model: Any, batch: int) -> int:
     """Bytes of weights that a step for `batch` sequences reads from memory."""
@@ -58,16 +57,16 @@ def weight_bytes_read(model: Any, batch: int) -> int:
     head = model.get_output_embeddings()
     read = set() if head is None else {id(tensor) for tensor in weight_tensors(head)}
     looked_up = {id(tensor) for tensor in table} - read
-    read_share = _experts_share(model, batch)
+    experts, read_share = {id(tensor) for tensor in expert_tensors(model)}, _share(model, batch)
     total = sum(
-        int(weight.nbytes * (read_share if weight.dim() == _EXPERT_DIMENSIONS else 1))
+        int(weight.nbytes * (read_share if id(weight) in experts else 1))
         for weight in weight_tensors(model)
         if id(weight) not in looked_up
     )
     return int(total + batch * sum(part.nbytes // len(part) for part in table))
 
 
-def _experts_share(model: Any, batch: int) -> Fraction:
+def _share(model: Any, batch: int) -> Fraction:
     """The part of a mixture's experts that `batch` sequences choose at most; 1 without experts."""
     decoder = model.config.get_text_config(decoder=True)
     counts = (getattr(decoder, name, None) for name in _EXPERTS)
@@ -135,9 +134,9 @@ def _multiplied_elements(model: nn.Module) -> int:
         if not isinstance(module, tables)
     )
     experts = sum(
-        weight.numel() for weight in model.parameters() if weight.dim() == _EXPERT_DIMENSIONS
+        tensor.numel() for tensor in expert_tensors(model) if tensor.dim() == EXPERT_DIMENSIONS
     )
-    return int(experts * _experts_share(model, 1)) + sum(
+    return int(experts * _share(model, 1)) + sum(
         weight.numel()
         for weight in weights
         if isinstance(weight, torch.Tensor) and weight.dim() == 2
