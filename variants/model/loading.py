@@ -34,6 +34,7 @@ from decodescope.variants.model.checkpoint import (
     require_shapes,
     stored_tensors,
 )
+from decodescope.variants.model.experts import set_prompt_way
 from decodescope.variants.model.hub import fetch_weights, find_config
 from decodescope.variants.model.quantized_weights import (
     Quantization,
@@ -328,6 +329,7 @@ def _load_checkpoint(
             )
             findings = require_complete(source.name, info)
             model = model.to(device)
+    set_prompt_way(model)
     require_finite(source.name, model)
     require_decoding(source.name, model)
     tokenizer = _load_tokenizer(source, files, options)

@@ -31,6 +31,7 @@ from decodescope.analyzer.errors import MissingRequirement, ModelError, first_li
 from decodescope.analyzer.text.formatting import bytes_size
 from decodescope.analyzer.text.numbers import is_integer
 from decodescope.variants.machine.memory import free_gpu_bytes, free_host_bytes
+from decodescope.variants.model.experts import EXPERTS, expert_counts
 from decodescope.variants.model.quantized_weights import (
     EXPERT_DIMENSIONS,
     QuantizedEmbedding,
@@ -47,8 +48,6 @@ from decodescope.variants.spec import VariantSpec
 # CPython: an entry of a list and its integer. Ids of the prompt and the output become lists.
 _LISTED_ID_BYTES = 36
 _FP32_BYTES = 4
-# Configurations of mixtures of experts, which compute the tokens of one expert at a time.
-_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 
 
 def weight_bytes_read(model: Any, batch: int) -> int:
@@ -68,10 +67,7 @@ def weight_bytes_read(model: Any, batch: int) -> int:
 
 def _share(model: Any, batch: int) -> Fraction:
     """The part of a mixture's experts that `batch` sequences choose at most; 1 without experts."""
-    decoder = model.config.get_text_config(decoder=True)
-    counts = (getattr(decoder, name, None) for name in _EXPERTS)
-    count = next(filter(None, counts), 1)
-    chosen = getattr(decoder, "num_experts_per_tok", None) or count
+    count, chosen = expert_counts(model.config)
     return Fraction(min(batch * chosen, count), count)
 
 
@@ -210,7 +206,7 @@ def _activation_bytes(model: Any, workload: DecodeWorkload) -> int:
     logits = int(decoder.vocab_size) * (size + _FP32_BYTES)
     # A layer reads the residual stream and writes the new one; an MLP multiplies gate and up.
     widths = 2 * int(decoder.hidden_size)
-    if not any(hasattr(decoder, name) for name in _EXPERTS):
+    if not any(hasattr(decoder, name) for name in EXPERTS):
         intermediate = getattr(decoder, "intermediate_size", None)
         widths += 2 * intermediate if is_integer(intermediate) else 0
     return workload.batch * (logits + widths * size * workload.context)
