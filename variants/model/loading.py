@@ -270,7 +270,7 @@ def _skeleton(
             skeleton = AutoModelForCausalLM.from_config(
                 config, dtype=dtype, trust_remote_code=trust_remote_code
             )
-    require_kv_cache(source.name, skeleton)
+        require_kv_cache(source.name, skeleton)
     return skeleton
 
 

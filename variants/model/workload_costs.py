@@ -5,7 +5,8 @@ Weights: every parameter once, and the elements and scales of quantised matrices
 embedding table counts one row a sequence. A table tied to the head is read entirely, as the head.
 Of a mixture's experts, as many as the sequences choose at most are counted: batch * chosen, or all.
 KV cache: 2 * batch * KV heads * head_dim * element size * positions, summed over the layers, where
-positions is the cache length, or the part of it in a layer's sliding window.
+positions is the cache length, or the part of it in a layer's sliding window. Of latent attention
+the latents are counted.
 
 FLOPs of a step.
 Matrix products: 2 * batch * weight elements of every matrix that is multiplied, of a mixture's
@@ -21,6 +22,7 @@ the system ends a process that takes too much without a word.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -75,14 +77,46 @@ class KvBytes:
     """Bytes of K and V that a step reads at a cache length, from the model's configuration."""
 
     def __init__(self, config: Any, batch: int, element_bytes: int) -> None:
-        decoder = config.get_text_config(decoder=True)
-        self._windows = layer_windows(decoder)
-        kv_heads = getattr(decoder, "num_key_value_heads", None) or decoder.num_attention_heads
-        self._layer_position_bytes = 2 * batch * kv_heads * head_dim(decoder) * element_bytes
+        self._layers = _attention_layers(config.get_text_config(decoder=True))
+        self._element_bytes = batch * element_bytes
 
     def at(self, position: int) -> int:
         """Bytes read at cache length `position`, all sequences and layers."""
-        return int(self._layer_position_bytes * _cached_positions(self._windows, position))
+        elements = (each.kv_elements * each.cached(position) for each in self._layers)
+        return self._element_bytes * sum(elements)
+
+
+@dataclass(frozen=True, slots=True)
+class _Attention:
+    """The attention of one layer, by its elements for one position: those in the cache, and those
+    of K and V that all heads of Q are multiplied by."""
+
+    window: int | None
+    kv_elements: int
+    products: int
+
+    def cached(self, position: int) -> int:
+        """Positions before `position` that a query sees."""
+        return position if self.window is None else min(position, self.window - 1)
+
+
+def _attention_layers(decoder: Any) -> tuple[_Attention, ...]:
+    """Every layer's attention, from the decoder's configuration: some families have other heads in
+    some layers. Of latent attention the cache holds a latent, and a part of K that is rotated."""
+    layers = []
+    for config, window in zip(_layer_configs(decoder), layer_windows(decoder), strict=True):
+        heads, width = int(config.num_attention_heads), 2 * head_dim(config)
+        kv_elements = (getattr(config, "num_key_value_heads", None) or heads) * width
+        if latent := getattr(config, "kv_lora_rank", None):
+            kv_elements = latent + config.qk_rope_head_dim
+            width = config.qk_nope_head_dim + config.qk_rope_head_dim + config.v_head_dim
+        layers.append(_Attention(window, int(kv_elements), heads * int(width)))
+    return tuple(layers)
+
+
+def _layer_configs(decoder: Any) -> Sequence[Any]:
+    layers: Sequence[Any] | None = getattr(decoder, "per_layer_config", None)
+    return [decoder] * int(decoder.num_hidden_layers) if layers is None else layers
 
 
 def head_dim(decoder: Any) -> int:
@@ -93,31 +127,24 @@ def head_dim(decoder: Any) -> int:
 
 def layer_windows(decoder: Any) -> tuple[int | None, ...]:
     """Each layer's sliding window in tokens, the new one included; None if it sees all."""
-    window: int | None = getattr(decoder, "sliding_window", None)
-    types = getattr(decoder, "layer_types", None)
-    if types is None:
-        return (window,) * int(decoder.num_hidden_layers)
-    return tuple(window if kind == "sliding_attention" else None for kind in types)
+    windows = [getattr(config, "sliding_window", None) for config in _layer_configs(decoder)]
+    types = getattr(decoder, "layer_types", None) or ["sliding_attention"] * len(windows)
+    kinds = zip(windows, types, strict=True)
+    return tuple(window if kind == "sliding_attention" else None for window, kind in kinds)
 
 
 class StepFlops:
     """FLOPs of a step at a cache length; a multiply-add counts as two."""
 
     def __init__(self, model: Any, batch: int) -> None:
-        decoder = model.config.get_text_config(decoder=True)
         self._products = 2 * batch * _multiplied_elements(model)
-        self._windows = layer_windows(decoder)
-        self._per_position = 4 * batch * int(decoder.num_attention_heads) * head_dim(decoder)
+        self._layers = _attention_layers(model.config.get_text_config(decoder=True))
+        self._batch = batch
 
     def at(self, position: int) -> int:
         """FLOPs of the step that decodes at cache length `position`."""
-        seen = _cached_positions(self._windows, position) + len(self._windows)
-        return self._products + self._per_position * seen
-
-
-def _cached_positions(windows: Sequence[int | None], position: int) -> int:
-    """Positions before `position` that a query sees in layers with these windows, all layers."""
-    return sum(position if window is None else min(position, window - 1) for window in windows)
+        elements = (each.products * (each.cached(position) + 1) for each in self._layers)
+        return self._products + 2 * self._batch * sum(elements)
 
 
 def _multiplied_elements(model: nn.Module) -> int:
@@ -168,7 +195,7 @@ def require_memory(
             quantising = weight_bytes + model_bytes(model.model.layers[0])
         prefill = _activation_bytes(model, workload) + dequantized_bytes(model, quantization)
         on_device = max(stored + kv + prefill, quantising)
-    except (AttributeError, TypeError) as error:
+    except (AttributeError, TypeError, ValueError) as error:
         raise ModelError(
             f"{name}: the K and V that a model of type {model.config.model_type} reads cannot be "
             f"counted ({first_line(error)}); only models whose layers all have the same heads can "
