@@ -34,7 +34,7 @@ from decodescope.variants.model.checkpoint import (
     require_shapes,
     stored_tensors,
 )
-from decodescope.variants.model.experts import set_prompt_way
+from decodescope.variants.model.experts import require_experts, set_prompt_way
 from decodescope.variants.model.hub import fetch_weights, find_config
 from decodescope.variants.model.quantized_weights import (
     Quantization,
@@ -300,6 +300,8 @@ def _check_files(
         with broken_checkpoint(source.name):
             quantized = find_quantized(source.name, files.config, skeleton, tensors)
     require_shapes(source.name, skeleton, tensors)
+    shapes = {key: stored.shape for key, stored in tensors.items()}
+    require_experts(source.name, skeleton, shapes)
     return quantized
 
 
