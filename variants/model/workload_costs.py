@@ -22,6 +22,7 @@ the system ends a process that takes too much without a word.
 """
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -47,6 +48,8 @@ from decodescope.variants.model.quantized_weights import (
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
 
+_LESS = "lower --batch, --context or --tokens, or choose a smaller model"
+_NARROW = VariantSpec("fused", weight_format="fp8_e4m3")
 # CPython: an entry of a list and its integer. Ids of the prompt and the output become lists.
 _LISTED_ID_BYTES = 36
 _FP32_BYTES = 4
@@ -187,39 +190,90 @@ def require_memory(
         ModelError: an architecture whose K and V cannot be counted.
     """
     try:
-        size = 1 if spec and spec.kv_format else model.dtype.itemsize
-        kv = KvBytes(model.config, workload.batch, size).at(workload.cache_length)
-        stored, quantising = weight_bytes, 0
-        if (quantization := quantization_of(spec)) is not None:
-            stored += quantized_bytes(model, quantization) - model_bytes(model)
-            quantising = weight_bytes + model_bytes(model.model.layers[0])
-        prefill = _activation_bytes(model, workload) + dequantized_bytes(model, quantization)
-        on_device = max(stored + kv + prefill, quantising)
+        need = _need(model, workload, weight_bytes, spec)
     except (AttributeError, TypeError, ValueError) as error:
         raise ModelError(
             f"{name}: the K and V that a model of type {model.config.model_type} reads cannot be "
-            f"counted ({first_line(error)}); only models whose layers all have the same heads can "
+            f"counted ({first_line(error)}); only models whose configuration names their heads can "
             "be decoded"
         ) from error
-    weights = bytes_size(max(stored, 0))
-    if quantising and weight_bytes:
-        weights = f"{bytes_size(weight_bytes)}, quantised {weights}"
     on_host = _LISTED_ID_BYTES * workload.batch * workload.cache_length
     if device == "cuda":
         needs = [
-            ("GPU memory", on_device, free_gpu_bytes()),
+            ("GPU memory", need.on_device, free_gpu_bytes()),
             ("memory", on_host, free_host_bytes()),
         ]
     else:
-        needs = [("memory", on_device + on_host, free_host_bytes())]
+        needs = [("memory", need.on_device + on_host, free_host_bytes())]
     for memory, needed, free in needs:
         if free is not None and needed > free:
+            weights = bytes_size(max(need.stored, 0))
+            if need.quantising and weight_bytes:
+                weights = f"{bytes_size(weight_bytes)}, quantised {weights}"
+            if experts := sum(tensor.nbytes for tensor in expert_tensors(model)):
+                weights += f", experts {bytes_size(experts)} of them"
+            advice = _LESS
+            if needed >= need.on_device:
+                others = needed - need.on_device
+                advice = _what_fits(model, workload, device, spec, free, others)
             raise MissingRequirement(
                 f"not enough {memory} for {name} in {workload.dtype}: batch {workload.batch:,} of "
                 f"{workload.cache_length:,} positions needs at least {bytes_size(needed)} (weights "
-                f"{weights}, K and V {bytes_size(kv)}), {bytes_size(free)} are free; lower "
-                "--batch, --context or --tokens, or choose a smaller model"
+                f"{weights}, K and V {bytes_size(need.kv)}), {bytes_size(free)} are free; "
+                f"{advice}"
             )
+
+
+@dataclass(frozen=True, slots=True)
+class _Need:
+    """Bytes that a workload needs: of its weights, of K and V, and of all on the device. While
+    weights are quantised it is `quantising`, 0 if none are."""
+
+    stored: int
+    kv: int
+    on_device: int
+    quantising: int
+
+
+def _need(
+    model: Any, workload: DecodeWorkload, weight_bytes: int, spec: VariantSpec | None
+) -> _Need:
+    size = 1 if spec and spec.kv_format else model.dtype.itemsize
+    kv = KvBytes(model.config, workload.batch, size).at(workload.cache_length)
+    stored, quantising = weight_bytes, 0
+    if (quantization := quantization_of(spec)) is not None:
+        stored += quantized_bytes(model, quantization) - model_bytes(model)
+        quantising = weight_bytes + model_bytes(model.model.layers[0])
+    prefill = _activation_bytes(model, workload) + dequantized_bytes(model, quantization)
+    return _Need(stored, kv, max(stored + kv + prefill, quantising), quantising)
+
+
+def _what_fits(
+    model: Any,
+    workload: DecodeWorkload,
+    device: str,
+    spec: VariantSpec | None,
+    free: int,
+    on_host: int,
+) -> str:
+    """What to do if a workload, and `on_host` bytes beside it, do not fit in `free` bytes: another
+    format, if one fits."""
+    if model.device.type != "meta":
+        return _LESS
+    others = []
+    if model.dtype == torch.float32:
+        others.append(("--dtype bf16", deepcopy(model).to(torch.bfloat16), spec))
+    layered = hasattr(getattr(model, "model", None), "layers")
+    if device == "cuda" and layered and quantization_of(spec) is None:
+        others.append(("--variant fp8 (if the fused kernels run this model)", model, _NARROW))
+    fitting = [
+        words
+        for words, other, how in others
+        if _need(other, workload, model_bytes(other), how).on_device + on_host <= free
+    ]
+    if all(model_bytes(each) > free for each in (model, *(other for _, other, _ in others))):
+        return "no format fits; choose a smaller model"
+    return ", ".join((*fitting, _LESS))
 
 
 def model_bytes(model: Any) -> int:
