@@ -17,7 +17,7 @@ from decodescope.kernels.device import vector_product
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.routing import next_expert, router_keys
 from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias
-from decodescope.kernels.host.checks import check_floats, check_tensor, check_unsplit
+from decodescope.kernels.host.checks import check_floats, check_output, check_tensor, check_unsplit
 from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
 from decodescope.kernels.host.product import product_options
@@ -92,8 +92,9 @@ class ExpertsDown(KernelOperation):
     """residual[n] += sum over s of p[s] (D_e[n] . x[s] + bias_e[n]), in place, rounded once; e the
     expert with the s-th largest of `logits`, p its weight (`Experts`).
 
-    x [1, chosen, intermediate], logits [1, experts], residual [1, hidden], contiguous, of one
-    dtype. Launched with overlap, it must come after `ExpertsGateUp` on the same logits.
+    x [1, chosen, intermediate], logits [1, experts], residual [1, hidden], contiguous; logits and
+    residual of one dtype, which `check_output` allows beside x. Launched with overlap, it must come
+    after `ExpertsGateUp` on the same logits.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; a tile of more than one split.
@@ -109,8 +110,8 @@ class ExpertsDown(KernelOperation):
         x, experts, residual, tile = self.x, self.experts, self.residual, self.tile
         hidden, device = experts.router.columns, x.device
         check_floats("x", x, (1, experts.chosen, experts.intermediate), device)
-        check_tensor("logits", self.logits, (1, experts.count), x.dtype, device)
-        check_tensor("residual", residual, (1, hidden), x.dtype, device)
+        check_output("residual", residual, (1, hidden), x)
+        check_tensor("logits", self.logits, (1, experts.count), residual.dtype, device)
         check_unsplit(tile)
         return launch(
             _experts_down_kernel,

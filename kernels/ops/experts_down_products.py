@@ -14,7 +14,7 @@ from decodescope.kernels.device import batched_product
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.routing import slots_of_expert
 from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias
-from decodescope.kernels.host.checks import check_floats, check_tensor, check_unsplit
+from decodescope.kernels.host.checks import check_floats, check_output, check_tensor, check_unsplit
 from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
 from decodescope.kernels.host.product import product_options
@@ -84,8 +84,8 @@ class ExpertsDownProducts(KernelOperation):
     """out[b, s, n] = D_e[n] . x[b, s] + bias_e[n], e the expert of b with the s-th largest of
     `logits`.
 
-    x [batch, chosen, intermediate] and logits [batch, experts] of one dtype, out float32 [batch,
-    chosen, hidden], contiguous; batch 1..64.
+    x [batch, chosen, intermediate] and logits [batch, experts] of dtypes that `goes_with` allows,
+    out float32 [batch, chosen, hidden], contiguous; batch 2..64.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; a tile of more than one split or below
@@ -104,7 +104,7 @@ class ExpertsDownProducts(KernelOperation):
         if not 2 <= batch <= MAX_BATCH:
             raise ValueError(f"x {list(x.shape)}: must have 2 to {MAX_BATCH} tokens")
         check_floats("x", x, (batch, experts.chosen, experts.intermediate), device)
-        check_tensor("logits", self.logits, (batch, experts.count), x.dtype, device)
+        check_output("logits", self.logits, (batch, experts.count), x)
         check_tensor("out", self.out, (batch, experts.chosen, hidden), torch.float32, device)
         check_unsplit(tile)
         return launch(

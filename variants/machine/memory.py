@@ -24,7 +24,7 @@ def memory_errors(doing: str, device: str) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        if not _is_out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
         # The traceback's frames keep the tensors of the failed block alive.
         error.__traceback__ = None
@@ -77,7 +77,7 @@ def free_memory(device: str) -> None:
         torch.cuda.empty_cache()
 
 
-def _is_out_of_memory(error: RuntimeError | MemoryError) -> bool:
+def is_out_of_memory(error: RuntimeError | MemoryError) -> bool:
     if isinstance(error, torch.OutOfMemoryError) or _is_on_host(error):
         return True
     words = str(error).lower()

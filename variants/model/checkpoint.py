@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 from transformers.utils import logging as transformers_logging
 
 from decodescope.analyzer.errors import DecodescopeError, ModelError, first_line
@@ -199,13 +200,18 @@ def require_finite(name: str, model: Any) -> None:
 
 
 def require_kv_cache(name: str, skeleton: Any) -> None:
-    """Refuse architectures that keep a recurrent state: no step of them can be repeated.
+    """Refuse architectures that keep more than K and V: no step of them can be repeated.
 
     Raises:
         ModelError: `skeleton`, which may be without memory, is one of them.
     """
     if getattr(skeleton, "_is_stateful", False):
         raise _not_decoded(name, skeleton, "keeps a recurrent state")
+    kinds = {type(layer) for layer in DynamicCache(config=skeleton.config).layers}
+    if others := sorted(
+        kind.__name__ for kind in kinds - {DynamicLayer, DynamicSlidingWindowLayer}
+    ):
+        raise _not_decoded(name, skeleton, f"keeps more than K and V ({', '.join(others)})")
 
 
 @torch.no_grad()

@@ -34,6 +34,7 @@ from decodescope.variants.model.checkpoint import (
     require_shapes,
     stored_tensors,
 )
+from decodescope.variants.model.experts import require_experts, set_prompt_way
 from decodescope.variants.model.hub import fetch_weights, find_config
 from decodescope.variants.model.quantized_weights import (
     Quantization,
@@ -269,7 +270,7 @@ def _skeleton(
             skeleton = AutoModelForCausalLM.from_config(
                 config, dtype=dtype, trust_remote_code=trust_remote_code
             )
-    require_kv_cache(source.name, skeleton)
+        require_kv_cache(source.name, skeleton)
     return skeleton
 
 
@@ -299,6 +300,8 @@ def _check_files(
         with broken_checkpoint(source.name):
             quantized = find_quantized(source.name, files.config, skeleton, tensors)
     require_shapes(source.name, skeleton, tensors)
+    shapes = {key: stored.shape for key, stored in tensors.items()}
+    require_experts(source.name, skeleton, shapes)
     return quantized
 
 
@@ -328,6 +331,7 @@ def _load_checkpoint(
             )
             findings = require_complete(source.name, info)
             model = model.to(device)
+    set_prompt_way(model)
     require_finite(source.name, model)
     require_decoding(source.name, model)
     tokenizer = _load_tokenizer(source, files, options)

@@ -1,13 +1,15 @@
 """FP8 and INT8 weights: the modules that hold them, and quantising those of a model in place.
 
-The modules take the place of nn.Linear and nn.Embedding in a transformers model, and hold the very
-tensors that the fused kernels read. Each output channel has one scale.
+The modules take the place of nn.Linear, nn.Embedding and the stacked matrices of experts in a
+transformers model, and hold the very tensors that the fused kernels read. Each output channel has
+one scale. The router of a mixture of experts stays as it is: it is tiny, and decides.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -20,12 +22,14 @@ from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec
 
 # The element type, and whether there are scales.
 Stored = tuple[torch.dtype, bool]
-# Elements [rows, columns], their scales [rows] or None, and a dtype: W in that dtype.
+# Elements [..., rows, columns], their scales [..., rows] or None, and a dtype: W in that dtype.
 Convert = Callable[[torch.Tensor, torch.Tensor | None, torch.dtype], torch.Tensor]
 
 # The modules of a model that the fused kernels run (`steps.fused.model_parts`).
 _LAYERS, _HEAD, _TABLE = "model.layers.", "lm_head", "model.embed_tokens"
 _SCALE_BYTES = 4
+# transformers holds the matrices of all experts of a layer in one tensor.
+EXPERT_DIMENSIONS = 3
 # Elements that are quantised at once: `quantized_rows` takes 8 bytes of memory for each.
 _BLOCK = 1 << 23
 
@@ -33,7 +37,8 @@ _BLOCK = 1 << 23
 class QuantizedMatrix(nn.Module):
     """W [rows, columns]: W[r, k] = data[r, k] * scale[r], as `kernels.host.weights.WeightMatrix`.
 
-    `data` is FP8 or INT8, `scale` float32 [rows], None where every scale is 1. They are no
+    `data` is FP8 or INT8, `scale` float32 [rows], None where every scale is 1; of experts, both
+    have a dimension more, the first. They are no
     parameters: what casts or upcasts a model moves them with it, and leaves their types alone.
     """
 
@@ -78,31 +83,56 @@ class QuantizedLinear(QuantizedMatrix):
         return F.linear(x, self.convert(self.data, self.scale, x.dtype), self.bias)
 
 
-class QuantizedEmbedding(QuantizedMatrix):
-    """W[ids] in `dtype`, that of the model."""
+class _Indexed(QuantizedMatrix):
+    """A table of rows or of experts, read in `dtype`, that of the model."""
 
     def __init__(self, data: torch.Tensor, scale: torch.Tensor | None, dtype: torch.dtype) -> None:
         super().__init__(data, scale)
         self.dtype = dtype
 
+    def _entries(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+        # Not every device can index FP8.
+        data = self.data.view(torch.int8)[ids].view(self.data.dtype)
+        return data, None if self.scale is None else self.scale[ids]
+
+
+class QuantizedEmbedding(_Indexed):
+    """W[ids]."""
+
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """ids [...] -> [..., columns]."""
-        # Not every device can index FP8.
-        rows = self.data.view(torch.int8)[ids].view(self.data.dtype)
-        return scaled(rows, None if self.scale is None else self.scale[ids], self.dtype)
+        return scaled(*self._entries(ids), self.dtype)
+
+
+class QuantizedExperts(_Indexed):
+    """The matrices of all experts of a layer, in the place of their parameter: it does what
+    transformers does with that one. `convert` makes the matrices that are asked for anew."""
+
+    def __init__(self, data: torch.Tensor, scale: torch.Tensor | None, dtype: torch.dtype) -> None:
+        super().__init__(data, scale, dtype)
+        self.convert: Convert = scaled
+
+    def __getitem__(self, experts: torch.Tensor) -> torch.Tensor:
+        """experts [...] -> their matrices [..., rows, columns]."""
+        return self.convert(*self._entries(experts), self.dtype)
+
+    def transpose(self, first: int, second: int) -> torch.Tensor:
+        """The matrices of all experts with two dimensions exchanged."""
+        return self.convert(self.data, self.scale, self.dtype).transpose(first, second)
 
 
 @contextmanager
 def converting_with(convert: Convert, model: nn.Module) -> Iterator[None]:
-    """Within it, the quantised linear layers of `model` make their W with `convert`."""
-    linears = [module for module in model.modules() if isinstance(module, QuantizedLinear)]
-    for linear in linears:
-        linear.convert = convert
+    """Within it, the quantised linear layers and experts of `model` make their W with `convert`."""
+    kinds = QuantizedLinear | QuantizedExperts
+    modules = [module for module in model.modules() if isinstance(module, kinds)]
+    for module in modules:
+        module.convert = convert
     try:
         yield
     finally:
-        for linear in linears:
-            linear.convert = scaled
+        for module in modules:
+            module.convert = scaled
 
 
 def quantized_formats(model: nn.Module) -> dict[str, Stored]:
@@ -131,8 +161,8 @@ def scaled(data: torch.Tensor, scale: torch.Tensor | None, dtype: torch.dtype) -
 
 @dataclass(frozen=True, slots=True)
 class Quantization:
-    """The weights of a narrow format: the matrices of the layers, lm_head with `head`, and the
-    embedding table with `embedding`. Without `scaled` every scale is 1."""
+    """The weights of a narrow format: the matrices of the layers, experts included, lm_head with
+    `head`, and the embedding table with `embedding`. Without `scaled` every scale is 1."""
 
     format: NarrowFormat
     scaled: bool = True
@@ -195,36 +225,67 @@ def quantized_bytes(model: Any, quantization: Quantization | None) -> int:
     # A tied table may be stored twice: as it is for the embedding, quantised for the head.
     sizes: dict[tuple[int, bool], int] = {}
     for path, module in model.named_modules():
-        to_do = path in planned and not isinstance(module, QuantizedMatrix)
-        for tensor in weight_tensors(module, recurse=False):
-            if to_do and tensor is module.weight:
-                has_scales = quantization is not None and quantization.scaled
-                scale_bytes = _SCALE_BYTES * len(tensor) if has_scales else 0
-                sizes[id(tensor), True] = tensor.numel() + scale_bytes
-            else:
-                sizes[id(tensor), False] = tensor.nbytes
+        for name, weight in module.named_parameters(recurse=False):
+            to_do = f"{path}.{name}" in planned or (path in planned and name == "weight")
+            has_scales = to_do and quantization is not None and quantization.scaled
+            scale_bytes = _SCALE_BYTES * weight[..., 0].numel() if has_scales else 0
+            sizes[id(weight), to_do] = weight.numel() + scale_bytes if to_do else weight.nbytes
+        if isinstance(module, QuantizedMatrix):
+            sizes |= {(id(tensor), False): tensor.nbytes for tensor in module.tensors}
     return sum(sizes.values())
 
 
 def dequantized_bytes(model: Any, quantization: Quantization | None) -> int:
-    """Bytes of the largest matrix that the prefill makes from a quantised one, at a time."""
-    planned = frozenset(_paths(model, quantization) if quantization else ())
-    sizes = [
-        (module.data if isinstance(module, QuantizedLinear) else module.weight).numel()
-        for path, module in model.named_modules()
-        if isinstance(module, QuantizedLinear) or (path in planned and path != _TABLE)
+    """Bytes of the largest matrix, or of all experts', that the prefill makes from quantised
+    elements at a time."""
+    made = [
+        module.data.numel()
+        for module in model.modules()
+        if isinstance(module, QuantizedLinear | QuantizedExperts)
     ]
-    return max(sizes, default=0) * int(model.dtype.itemsize)
+    if quantization is not None:
+        paths = (path for path in _paths(model, quantization) if path != _TABLE)
+        made += [_elements(attrgetter(path)(model)).numel() for path in paths]
+    return max(made, default=0) * int(model.dtype.itemsize)
+
+
+def _elements(part: Any) -> torch.Tensor:
+    """The elements of a matrix as it is in a model: a module, or a parameter."""
+    if isinstance(part, torch.Tensor):
+        return part
+    elements: torch.Tensor = part.data if isinstance(part, QuantizedMatrix) else part.weight
+    return elements
 
 
 def _paths(model: Any, quantization: Quantization) -> list[str]:
-    """The modules that are stored so: of the layers first, in their order."""
-    paths = [
-        path
-        for path, module in model.named_modules()
-        if path.startswith(_LAYERS) and isinstance(module, nn.Linear | QuantizedLinear)
-    ]
+    """The matrices that are stored so: of the layers first, in their order."""
+    paths = []
+    for path, module in model.named_modules():
+        if path.startswith(_LAYERS):
+            if isinstance(module, nn.Linear | QuantizedLinear | QuantizedExperts):
+                paths.append(path)
+            paths += [f"{path}.{name}" for name in stacked_experts(module)]
     return paths + [_TABLE] * quantization.embedding + [_HEAD] * quantization.head
+
+
+def stacked_experts(module: nn.Module) -> list[str]:
+    """The parameters of `module` itself that hold a matrix for each expert, [experts, rows,
+    columns]."""
+    if isinstance(module, nn.Conv1d):
+        return []
+    named = module.named_parameters(recurse=False)
+    return [name for name, weight in named if weight.dim() == EXPERT_DIMENSIONS]
+
+
+def expert_tensors(model: nn.Module) -> list[torch.Tensor]:
+    """The weights of all experts, their scales and biases: a token needs those of few experts."""
+    tensors: list[torch.Tensor] = []
+    for module in model.modules():
+        if isinstance(module, QuantizedExperts):
+            tensors += module.tensors
+        elif stacked_experts(module):
+            tensors += module.parameters(recurse=False)
+    return tensors
 
 
 def _layer(path: str) -> int | None:
@@ -232,20 +293,26 @@ def _layer(path: str) -> int | None:
 
 
 def _quantize(name: str, model: Any, path: str, quantization: Quantization) -> None:
-    module = model.get_submodule(path)
-    if isinstance(module, QuantizedMatrix):
-        if module.stored != quantization.stored:
+    parent, _, leaf = path.rpartition(".")
+    owner = model.get_submodule(parent)
+    part = getattr(owner, leaf)
+    if isinstance(part, QuantizedMatrix):
+        if part.stored != quantization.stored:
             raise ModelError(
-                f"{name}: {path} is stored in {module.data.dtype}, and no longer in the model's "
+                f"{name}: {path} is stored in {part.data.dtype}, and no longer in the model's "
                 f"dtype; it cannot become {quantization.format}"
             )
         return
-    weight = module.weight
+    weight = _elements(part)
     data, scale = _narrow(weight, quantization, f"{name}: {path}")
-    if not isinstance(module, nn.Embedding):
-        model.set_submodule(path, QuantizedLinear(data, scale, module.bias))
+    if weight is part:
+        delattr(owner, leaf)
+        setattr(owner, leaf, QuantizedExperts(data, scale, weight.dtype))
         return
-    model.set_submodule(path, QuantizedEmbedding(data, scale, weight.dtype))
+    if not isinstance(part, nn.Embedding):
+        setattr(owner, leaf, QuantizedLinear(data, scale, part.bias))
+        return
+    setattr(owner, leaf, QuantizedEmbedding(data, scale, weight.dtype))
     head = model.get_submodule(_HEAD)
     if quantization.head and getattr(head, "weight", None) is weight:
         model.set_submodule(_HEAD, QuantizedLinear(data, scale, head.bias))
@@ -254,15 +321,16 @@ def _quantize(name: str, model: Any, path: str, quantization: Quantization) -> N
 def _narrow(
     weight: torch.Tensor, quantization: Quantization, where: str
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Elements and scales of `weight` [rows, columns], made a block of rows at a time."""
-    rows, columns = weight.shape
-    data = torch.empty_like(weight, dtype=NARROW_DTYPES[quantization.format])
+    """Elements and scales of `weight` [..., rows, columns], made a block of rows at a time."""
+    matrix = weight.flatten(0, -2)
+    rows, columns = matrix.shape
+    data = torch.empty_like(matrix, dtype=NARROW_DTYPES[quantization.format])
     scale = torch.empty(rows, dtype=torch.float32, device=weight.device)
     step = max(1, _BLOCK // columns)
     # A model without memory has no values.
     for first in range(0, 0 if weight.is_meta else rows, step):
         block = slice(first, first + step)
-        rows_of = weight[block]
+        rows_of = matrix[block]
         broken = ~rows_of.isfinite().all(dim=1)
         if bool(broken.any()):
             raise ModelError(
@@ -272,4 +340,5 @@ def _narrow(
         data[block], scales = quantized_rows(rows_of, quantization.format, quantization.scaled)
         if scales is not None:
             scale[block] = scales
-    return data, scale if quantization.scaled else None
+    shape = weight.shape
+    return data.view(shape), scale.view(shape[:-1]) if quantization.scaled else None

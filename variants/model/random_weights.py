@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from decodescope.variants.model.experts import set_prompt_way
 from decodescope.variants.model.source import Preset
 
 RANDOM_SEED = 0
@@ -21,6 +22,7 @@ def build_random(preset: Preset, device: str, dtype: torch.dtype) -> Any:
     config = AutoConfig.for_model(**deepcopy(preset.config))
     with torch.device(device):
         model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+    set_prompt_way(model)
     if device != "meta":
         _fill_random(model, device)
     return model

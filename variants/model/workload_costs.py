@@ -5,7 +5,8 @@ Weights: every parameter once, and the elements and scales of quantised matrices
 embedding table counts one row a sequence. A table tied to the head is read entirely, as the head.
 Of a mixture's experts, as many as the sequences choose at most are counted: batch * chosen, or all.
 KV cache: 2 * batch * KV heads * head_dim * element size * positions, summed over the layers, where
-positions is the cache length, or the part of it in a layer's sliding window.
+positions is the cache length, or the part of it in a layer's sliding window. Of latent attention
+the latents are counted.
 
 FLOPs of a step.
 Matrix products: 2 * batch * weight elements of every matrix that is multiplied, of a mixture's
@@ -21,6 +22,8 @@ the system ends a process that takes too much without a word.
 """
 
 from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -31,10 +34,13 @@ from decodescope.analyzer.errors import MissingRequirement, ModelError, first_li
 from decodescope.analyzer.text.formatting import bytes_size
 from decodescope.analyzer.text.numbers import is_integer
 from decodescope.variants.machine.memory import free_gpu_bytes, free_host_bytes
+from decodescope.variants.model.experts import EXPERTS, expert_counts
 from decodescope.variants.model.quantized_weights import (
+    EXPERT_DIMENSIONS,
     QuantizedEmbedding,
     QuantizedLinear,
     dequantized_bytes,
+    expert_tensors,
     quantization_of,
     quantized_bytes,
     weight_tensors,
@@ -42,14 +48,11 @@ from decodescope.variants.model.quantized_weights import (
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
 
+_LESS = "lower --batch, --context or --tokens, or choose a smaller model"
+_NARROW = VariantSpec("fused", weight_format="fp8_e4m3")
 # CPython: an entry of a list and its integer. Ids of the prompt and the output become lists.
 _LISTED_ID_BYTES = 36
 _FP32_BYTES = 4
-# Configurations of mixtures of experts, which compute the tokens of one expert at a time.
-_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
-
-# transformers holds the matrices of all experts of a layer in one tensor.
-_EXPERT_DIMENSIONS = 3
 
 
 def weight_bytes_read(model: Any, batch: int) -> int:
@@ -58,21 +61,18 @@ def weight_bytes_read(model: Any, batch: int) -> int:
     head = model.get_output_embeddings()
     read = set() if head is None else {id(tensor) for tensor in weight_tensors(head)}
     looked_up = {id(tensor) for tensor in table} - read
-    read_share = _experts_share(model, batch)
+    experts, read_share = {id(tensor) for tensor in expert_tensors(model)}, _share(model, batch)
     total = sum(
-        int(weight.nbytes * (read_share if weight.dim() == _EXPERT_DIMENSIONS else 1))
+        int(weight.nbytes * (read_share if id(weight) in experts else 1))
         for weight in weight_tensors(model)
         if id(weight) not in looked_up
     )
     return int(total + batch * sum(part.nbytes // len(part) for part in table))
 
 
-def _experts_share(model: Any, batch: int) -> Fraction:
+def _share(model: Any, batch: int) -> Fraction:
     """The part of a mixture's experts that `batch` sequences choose at most; 1 without experts."""
-    decoder = model.config.get_text_config(decoder=True)
-    counts = (getattr(decoder, name, None) for name in _EXPERTS)
-    count = next(filter(None, counts), 1)
-    chosen = getattr(decoder, "num_experts_per_tok", None) or count
+    count, chosen = expert_counts(model.config)
     return Fraction(min(batch * chosen, count), count)
 
 
@@ -80,14 +80,46 @@ class KvBytes:
     """Bytes of K and V that a step reads at a cache length, from the model's configuration."""
 
     def __init__(self, config: Any, batch: int, element_bytes: int) -> None:
-        decoder = config.get_text_config(decoder=True)
-        self._windows = layer_windows(decoder)
-        kv_heads = getattr(decoder, "num_key_value_heads", None) or decoder.num_attention_heads
-        self._layer_position_bytes = 2 * batch * kv_heads * head_dim(decoder) * element_bytes
+        self._layers = _attention_layers(config.get_text_config(decoder=True))
+        self._element_bytes = batch * element_bytes
 
     def at(self, position: int) -> int:
         """Bytes read at cache length `position`, all sequences and layers."""
-        return int(self._layer_position_bytes * _cached_positions(self._windows, position))
+        elements = (each.kv_elements * each.cached(position) for each in self._layers)
+        return self._element_bytes * sum(elements)
+
+
+@dataclass(frozen=True, slots=True)
+class _Attention:
+    """The attention of one layer, by its elements for one position: those in the cache, and those
+    of K and V that all heads of Q are multiplied by."""
+
+    window: int | None
+    kv_elements: int
+    products: int
+
+    def cached(self, position: int) -> int:
+        """Positions before `position` that a query sees."""
+        return position if self.window is None else min(position, self.window - 1)
+
+
+def _attention_layers(decoder: Any) -> tuple[_Attention, ...]:
+    """Every layer's attention, from the decoder's configuration: some families have other heads in
+    some layers. Of latent attention the cache holds a latent, and a part of K that is rotated."""
+    layers = []
+    for config, window in zip(_layer_configs(decoder), layer_windows(decoder), strict=True):
+        heads, width = int(config.num_attention_heads), 2 * head_dim(config)
+        kv_elements = (getattr(config, "num_key_value_heads", None) or heads) * width
+        if latent := getattr(config, "kv_lora_rank", None):
+            kv_elements = latent + config.qk_rope_head_dim
+            width = config.qk_nope_head_dim + config.qk_rope_head_dim + config.v_head_dim
+        layers.append(_Attention(window, int(kv_elements), heads * int(width)))
+    return tuple(layers)
+
+
+def _layer_configs(decoder: Any) -> Sequence[Any]:
+    layers: Sequence[Any] | None = getattr(decoder, "per_layer_config", None)
+    return [decoder] * int(decoder.num_hidden_layers) if layers is None else layers
 
 
 def head_dim(decoder: Any) -> int:
@@ -98,31 +130,24 @@ def head_dim(decoder: Any) -> int:
 
 def layer_windows(decoder: Any) -> tuple[int | None, ...]:
     """Each layer's sliding window in tokens, the new one included; None if it sees all."""
-    window: int | None = getattr(decoder, "sliding_window", None)
-    types = getattr(decoder, "layer_types", None)
-    if types is None:
-        return (window,) * int(decoder.num_hidden_layers)
-    return tuple(window if kind == "sliding_attention" else None for kind in types)
+    windows = [getattr(config, "sliding_window", None) for config in _layer_configs(decoder)]
+    types = getattr(decoder, "layer_types", None) or ["sliding_attention"] * len(windows)
+    kinds = zip(windows, types, strict=True)
+    return tuple(window if kind == "sliding_attention" else None for window, kind in kinds)
 
 
 class StepFlops:
     """FLOPs of a step at a cache length; a multiply-add counts as two."""
 
     def __init__(self, model: Any, batch: int) -> None:
-        decoder = model.config.get_text_config(decoder=True)
         self._products = 2 * batch * _multiplied_elements(model)
-        self._windows = layer_windows(decoder)
-        self._per_position = 4 * batch * int(decoder.num_attention_heads) * head_dim(decoder)
+        self._layers = _attention_layers(model.config.get_text_config(decoder=True))
+        self._batch = batch
 
     def at(self, position: int) -> int:
         """FLOPs of the step that decodes at cache length `position`."""
-        seen = _cached_positions(self._windows, position) + len(self._windows)
-        return self._products + self._per_position * seen
-
-
-def _cached_positions(windows: Sequence[int | None], position: int) -> int:
-    """Positions before `position` that a query sees in layers with these windows, all layers."""
-    return sum(position if window is None else min(position, window - 1) for window in windows)
+        elements = (each.products * (each.cached(position) + 1) for each in self._layers)
+        return self._products + 2 * self._batch * sum(elements)
 
 
 def _multiplied_elements(model: nn.Module) -> int:
@@ -135,9 +160,9 @@ def _multiplied_elements(model: nn.Module) -> int:
         if not isinstance(module, tables)
     )
     experts = sum(
-        weight.numel() for weight in model.parameters() if weight.dim() == _EXPERT_DIMENSIONS
+        tensor.numel() for tensor in expert_tensors(model) if tensor.dim() == EXPERT_DIMENSIONS
     )
-    return int(experts * _experts_share(model, 1)) + sum(
+    return int(experts * _share(model, 1)) + sum(
         weight.numel()
         for weight in weights
         if isinstance(weight, torch.Tensor) and weight.dim() == 2
@@ -165,39 +190,90 @@ def require_memory(
         ModelError: an architecture whose K and V cannot be counted.
     """
     try:
-        size = 1 if spec and spec.kv_format else model.dtype.itemsize
-        kv = KvBytes(model.config, workload.batch, size).at(workload.cache_length)
-        stored, quantising = weight_bytes, 0
-        if (quantization := quantization_of(spec)) is not None:
-            stored += quantized_bytes(model, quantization) - model_bytes(model)
-            quantising = weight_bytes + model_bytes(model.model.layers[0])
-        prefill = _activation_bytes(model, workload) + dequantized_bytes(model, quantization)
-        on_device = max(stored + kv + prefill, quantising)
-    except (AttributeError, TypeError) as error:
+        need = _need(model, workload, weight_bytes, spec)
+    except (AttributeError, TypeError, ValueError) as error:
         raise ModelError(
             f"{name}: the K and V that a model of type {model.config.model_type} reads cannot be "
-            f"counted ({first_line(error)}); only models whose layers all have the same heads can "
+            f"counted ({first_line(error)}); only models whose configuration names their heads can "
             "be decoded"
         ) from error
-    weights = bytes_size(max(stored, 0))
-    if quantising and weight_bytes:
-        weights = f"{bytes_size(weight_bytes)}, quantised {weights}"
     on_host = _LISTED_ID_BYTES * workload.batch * workload.cache_length
     if device == "cuda":
         needs = [
-            ("GPU memory", on_device, free_gpu_bytes()),
+            ("GPU memory", need.on_device, free_gpu_bytes()),
             ("memory", on_host, free_host_bytes()),
         ]
     else:
-        needs = [("memory", on_device + on_host, free_host_bytes())]
+        needs = [("memory", need.on_device + on_host, free_host_bytes())]
     for memory, needed, free in needs:
         if free is not None and needed > free:
+            weights = bytes_size(max(need.stored, 0))
+            if need.quantising and weight_bytes:
+                weights = f"{bytes_size(weight_bytes)}, quantised {weights}"
+            if experts := sum(tensor.nbytes for tensor in expert_tensors(model)):
+                weights += f", experts {bytes_size(experts)} of them"
+            advice = _LESS
+            if needed >= need.on_device:
+                others = needed - need.on_device
+                advice = _what_fits(model, workload, device, spec, free, others)
             raise MissingRequirement(
                 f"not enough {memory} for {name} in {workload.dtype}: batch {workload.batch:,} of "
                 f"{workload.cache_length:,} positions needs at least {bytes_size(needed)} (weights "
-                f"{weights}, K and V {bytes_size(kv)}), {bytes_size(free)} are free; lower "
-                "--batch, --context or --tokens, or choose a smaller model"
+                f"{weights}, K and V {bytes_size(need.kv)}), {bytes_size(free)} are free; "
+                f"{advice}"
             )
+
+
+@dataclass(frozen=True, slots=True)
+class _Need:
+    """Bytes that a workload needs: of its weights, of K and V, and of all on the device. While
+    weights are quantised it is `quantising`, 0 if none are."""
+
+    stored: int
+    kv: int
+    on_device: int
+    quantising: int
+
+
+def _need(
+    model: Any, workload: DecodeWorkload, weight_bytes: int, spec: VariantSpec | None
+) -> _Need:
+    size = 1 if spec and spec.kv_format else model.dtype.itemsize
+    kv = KvBytes(model.config, workload.batch, size).at(workload.cache_length)
+    stored, quantising = weight_bytes, 0
+    if (quantization := quantization_of(spec)) is not None:
+        stored += quantized_bytes(model, quantization) - model_bytes(model)
+        quantising = weight_bytes + model_bytes(model.model.layers[0])
+    prefill = _activation_bytes(model, workload) + dequantized_bytes(model, quantization)
+    return _Need(stored, kv, max(stored + kv + prefill, quantising), quantising)
+
+
+def _what_fits(
+    model: Any,
+    workload: DecodeWorkload,
+    device: str,
+    spec: VariantSpec | None,
+    free: int,
+    on_host: int,
+) -> str:
+    """What to do if a workload, and `on_host` bytes beside it, do not fit in `free` bytes: another
+    format, if one fits."""
+    if model.device.type != "meta":
+        return _LESS
+    others = []
+    if model.dtype == torch.float32:
+        others.append(("--dtype bf16", deepcopy(model).to(torch.bfloat16), spec))
+    layered = hasattr(getattr(model, "model", None), "layers")
+    if device == "cuda" and layered and quantization_of(spec) is None:
+        others.append(("--variant fp8 (if the fused kernels run this model)", model, _NARROW))
+    fitting = [
+        words
+        for words, other, how in others
+        if _need(other, workload, model_bytes(other), how).on_device + on_host <= free
+    ]
+    if all(model_bytes(each) > free for each in (model, *(other for _, other, _ in others))):
+        return "no format fits; choose a smaller model"
+    return ", ".join((*fitting, _LESS))
 
 
 def model_bytes(model: Any) -> int:
@@ -211,7 +287,7 @@ def _activation_bytes(model: Any, workload: DecodeWorkload) -> int:
     logits = int(decoder.vocab_size) * (size + _FP32_BYTES)
     # A layer reads the residual stream and writes the new one; an MLP multiplies gate and up.
     widths = 2 * int(decoder.hidden_size)
-    if not any(hasattr(decoder, name) for name in _EXPERTS):
+    if not any(hasattr(decoder, name) for name in EXPERTS):
         intermediate = getattr(decoder, "intermediate_size", None)
         widths += 2 * intermediate if is_integer(intermediate) else 0
     return workload.batch * (logits + widths * size * workload.context)

@@ -14,7 +14,8 @@ from torch import fx
 from transformers import StaticCache
 from transformers.cache_utils import StaticLayer
 
-from decodescope.analyzer.errors import MissingRequirement
+from decodescope.analyzer.errors import MissingRequirement, ModelError, first_line
+from decodescope.variants.machine.memory import is_out_of_memory
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.annotations import range_paths
@@ -33,6 +34,7 @@ def build_compiled(loaded: LoadedModel, workload: DecodeWorkload, device: str) -
 
     Raises:
         MissingRequirement: `device` is not "cuda".
+        ModelError: torch.compile cannot capture the model.
     """
     if device != "cuda":
         raise MissingRequirement("variant compiled: CUDA graphs need a CUDA device")
@@ -51,6 +53,8 @@ class StaticStep(TransformersStep):
     is kept in device counters of the cache, so that one graph serves every position; rows after it
     are masked, then overwritten. `cache` is another step's cache, to be shared.
     """
+
+    _captured = True
 
     def __init__(
         self,
@@ -153,12 +157,26 @@ def reduce_overhead(forward: Forward) -> Forward:
 
 def compile_and_record(step: DecodeStep, workload: DecodeWorkload) -> None:
     """Decode a few meaningless tokens: the first calls of a compiled function compile it and record
-    its graphs. The step must be given a prompt before it goes on."""
+    its graphs. The step must be given a prompt before it goes on.
+
+    Raises:
+        ModelError: torch.compile cannot capture the model.
+    """
+    from torch._dynamo.exc import TorchDynamoException
+
     step.prefill(torch.zeros((workload.batch, workload.context), dtype=torch.int64))
-    with without_tf32_advice():
-        for _ in range(_WARM_UP_STEPS):
-            step.step()
-            step.reset(workload.context)
+    try:
+        with without_tf32_advice():
+            for _ in range(_WARM_UP_STEPS):
+                step.step()
+                step.reset(workload.context)
+    except TorchDynamoException as error:
+        if is_out_of_memory(error):
+            raise
+        raise ModelError(
+            "variant compiled: torch.compile cannot capture this model "
+            f"({first_line(error)}); choose another variant"
+        ) from error
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import torch
 from transformers import DynamicCache
 
 from decodescope.analyzer.errors import InputError
+from decodescope.variants.model.experts import multiplying_by_experts, step_way
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.annotations import LayerRanges
@@ -13,7 +14,12 @@ from decodescope.variants.steps.decode_step import DecodeStep
 
 
 class TransformersStep(DecodeStep):
-    """Prefills and decodes on `cache`, one of transformers' KV caches. Subclasses rewind it."""
+    """Prefills and decodes on `cache`, one of transformers' KV caches. Subclasses rewind it.
+
+    Of a mixture of experts, a step takes the fastest way of transformers, `_captured` or not.
+    """
+
+    _captured = False
 
     def __init__(
         self,
@@ -24,6 +30,7 @@ class TransformersStep(DecodeStep):
     ) -> None:
         super().__init__(loaded, workload, ranges)
         self._cache = cache
+        self._experts_way = step_way(loaded.model, workload.batch, self._captured)
 
     def _prefill(self, ids: torch.Tensor) -> torch.Tensor:
         logits = self._forward(ids, self._cache)
@@ -31,7 +38,8 @@ class TransformersStep(DecodeStep):
 
     @torch.no_grad()
     def _advance(self, ids: torch.Tensor, forced: bool) -> tuple[torch.Tensor, torch.Tensor]:
-        with self._ranges.open("model"):
+        way = multiplying_by_experts(self._model, self._experts_way)
+        with self._ranges.open("model"), way:
             logits = self._decode(ids[:, None])[:, -1]
         with self._ranges.open("sampling"):
             return self._choose(logits, self.position), logits

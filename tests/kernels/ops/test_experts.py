@@ -7,11 +7,12 @@ from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBl
 
 from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.tile import Tile
-from decodescope.kernels.host.weights import Norm, WeightMatrix
+from decodescope.kernels.host.weights import NARROW_DTYPES, Norm, WeightMatrix
 from decodescope.kernels.ops.experts_combine import ExpertsCombine
 from decodescope.kernels.ops.experts_down import ExpertsDown, experts_down_reference
 from decodescope.kernels.ops.experts_down_products import ExpertsDownProducts
 from decodescope.kernels.ops.experts_gate_up import ExpertsGateUp, experts_gate_up_reference
+from tests.helpers.kernel_inputs import relative_error
 from tests.helpers.refusals import refuses
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
@@ -93,6 +94,47 @@ def test_products_of_a_batch_are_those_of_its_slots(dtype, inputs, assert_close)
     operation = ExpertsDownProducts(x, experts, logits, out, Tile(16, 16))
     operation.launch()
     assert_close(out.to(dtype), *operation.reference(0))
+
+
+@pytest.mark.parametrize("format", NARROW_DTYPES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("batch", "intermediate", "hidden", "tile"),
+    [
+        (1, 37, 100, Tile(16, 64, num_stages=2)),
+        (1, 37, 100, Tile(8, 64)),
+        (3, 37, 100, Tile(32, 64)),
+        # In words of four elements.
+        (3, 48, 96, Tile(64, 32)),
+    ],
+)
+def test_narrow_experts_pass_float16_on(
+    batch: int, intermediate: int, hidden: int, tile: Tile, dtype, format, inputs
+) -> None:
+    """On the tensor cores from 16 rows on. Experts end inside the tiles, with scales of their
+    own."""
+    make = inputs(dtype)
+    count, chosen = 5, 3
+    experts = Experts(
+        make.weight(count, hidden),
+        make.narrow(count * 2 * intermediate, hidden, format),
+        make.narrow(count * hidden, intermediate, format),
+        chosen,
+        normalized=True,
+    )
+    x, logits = make.random(batch, hidden), make.random(batch, count, seed=4)
+    norm = make.norm(hidden) if batch == 1 else None
+    out = make.poisoned(batch, chosen, intermediate, dtype=torch.float16)
+    ExpertsGateUp(x, norm, experts, logits, out, tile).launch()
+    expected = experts_gate_up_reference(x, norm, experts, logits)
+    # The error of gate counts again in silu.
+    assert relative_error(out, expected) < 4 * 2.0**-11
+    residual, again = (make.random(batch, hidden, seed=5) for _ in range(2))
+    expected = experts_down_reference(out, experts, logits, residual)
+    run_down(out, experts, logits, residual, tile)
+    run_down(out, experts, logits, again, tile)
+    assert relative_error(residual, expected) < (2.0**-7 if dtype == torch.bfloat16 else 2.0**-11)
+    assert torch.equal(residual, again)
 
 
 @pytest.mark.parametrize("normalized", [True, False])

@@ -10,6 +10,8 @@ import torch
 from transformers import (
     GPT2Config,
     GPT2LMHeadModel,
+    Lfm2Config,
+    Lfm2ForCausalLM,
     MambaConfig,
     MambaForCausalLM,
     MixtralConfig,
@@ -92,6 +94,15 @@ DECODED: dict[str, Callable[[], PreTrainedModel]] = {
         MixtralConfig(**SIZES, **HEADS, num_key_value_heads=2, num_local_experts=4)
     ),
 }
+
+
+def test_a_model_with_convolutions_among_its_layers_is_refused(tmp_path: Path) -> None:
+    kinds = ["conv", "full_attention"]
+    Lfm2ForCausalLM(Lfm2Config(**SIZES, layer_types=kinds)).save_pretrained(tmp_path)
+    with pytest.raises(
+        ModelError, match=r"type lfm2 keeps more than K and V \(LinearAttentionLayer"
+    ):
+        load_model(resolve_model(str(tmp_path)), "cpu", "fp32")
 
 
 def test_a_recurrent_model_is_refused_though_it_is_whole(tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ from decodescope.analyzer.errors import MissingRequirement, ModelError
 from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.variants.measuring.preparation import prepare
 from decodescope.variants.model import workload_costs
+from decodescope.variants.model.loading import torch_dtype
 from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.source import presets
-from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.model.workload import DecodeWorkload, DType
 from decodescope.variants.model.workload_costs import model_bytes, require_memory
 from decodescope.variants.spec import VariantSpec
 
@@ -97,6 +98,29 @@ def test_a_quantised_variant_needs_less_to_decode_and_room_to_quantise(
     assert refused(large, high, None) is None
     assert refused(large, high - less) is None
     assert refused(large, high - less - 1) is not None
+
+
+@pytest.mark.parametrize(
+    ("dtype", "gpu", "advice"),
+    [
+        # 61.1 GB in bf16, 31 GB with FP8 weights, which are made of those in bf16.
+        ("fp32", 100, "; --dtype bf16, lower --batch, --context or --tokens, or choose a smaller"),
+        ("bf16", 64, "; --variant fp8 (if the fused kernels run this model), lower --batch,"),
+        ("bf16", 60, "; no format fits; choose a smaller model"),
+    ],
+)
+def test_experts_that_do_not_fit_and_the_format_that_would(
+    dtype: DType, gpu: int, advice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workload_costs, "free_gpu_bytes", lambda: gpu * GB)
+    monkeypatch.setattr(workload_costs, "free_host_bytes", lambda: 500 * GB)
+    workload = DecodeWorkload(32, 4000, 1000, dtype)
+    model = build_random(presets()["qwen3-30b-a3b"], "meta", torch_dtype(dtype))
+    with pytest.raises(MissingRequirement) as raised:
+        require_memory("m", model, workload, "cuda", model_bytes(model))
+    experts = {"fp32": "116", "bf16": "58.0"}[dtype]
+    assert f", experts {experts} GB of them, K and V " in str(raised.value)
+    assert advice in str(raised.value)
 
 
 @pytest.mark.parametrize("field", ["num_attention_heads", "num_hidden_layers", "hidden_size"])

@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from operator import attrgetter
 from typing import Any, get_args
 
 import pytest
@@ -20,7 +21,9 @@ from decodescope.variants.model import quantized_weights
 from decodescope.variants.model.quantized_weights import (
     Quantization,
     QuantizedEmbedding,
+    QuantizedExperts,
     QuantizedLinear,
+    dequantized_bytes,
     is_quantized,
     quantization_of,
     quantize_model,
@@ -117,18 +120,19 @@ def test_a_product_rounds_each_weight_once(how: Quantization, dtype: torch.dtype
 
 
 @pytest.mark.parametrize("how", WAYS, ids=str)
-@pytest.mark.parametrize("family", ["llama-tied", "llama2", "qwen2", "llama-biased"])
+@pytest.mark.parametrize("family", ["llama-tied", "llama2", "qwen2", "llama-biased", "qwen3-moe"])
 def test_bytes_are_those_that_are_held(family: str, how: Quantization) -> None:
-    config = AutoConfig.for_model(**families.FAMILIES[family])
+    config = AutoConfig.for_model(**families.CONFIGS[family])
     with torch.device("meta"):
         skeleton = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
-    planned = quantized_bytes(skeleton, how)
+    planned, made = quantized_bytes(skeleton, how), dequantized_bytes(skeleton, how)
     model = families.build(family, torch.bfloat16)
     assert quantized_bytes(model, None) == model_bytes(model) == held_bytes(model)
     quantize_model(family, model, how)
     assert planned == model_bytes(model) == held_bytes(model) == quantized_bytes(model, how)
+    assert made == dequantized_bytes(model, None) > 0
     # Elements of one byte, and their scales.
-    one = model.model.layers[0].mlp.down_proj
+    one = model.model.layers[0].self_attn.o_proj
     assert sum(t.nbytes for t in one.tensors) == one.data.numel() + 4 * how.scaled * len(one.data)
 
 
@@ -181,6 +185,45 @@ def test_each_weight_is_freed_before_the_next_layer(
     # Each layer leaves the memory for its own elements behind.
     assert peaks[LAYER_MATRICES] < before
     assert all(weight() is None for weight in weights.values())
+
+
+@pytest.mark.parametrize("way", ["eager", "batched_mm", "grouped_mm"])
+@pytest.mark.parametrize("format", get_args(NarrowFormat))
+def test_quantised_experts_are_what_transformers_multiplies_by(
+    format: NarrowFormat, way: str
+) -> None:
+    """Every way of transformers gives the logits of the same matrices in fp32."""
+    dense = families.build("mixtral")
+    model = families.build("mixtral")
+    quantize_model("m", model, Quantization(format))
+    for path, module in model.named_modules():
+        if isinstance(module, QuantizedExperts):
+            assert module.data.shape[0] == 4
+            matrix = module.data.float() * module.scale[..., None]
+            attrgetter(path)(dense).copy_(matrix)
+        elif isinstance(module, QuantizedLinear):
+            matrix = WeightMatrix(module.data, module.scale).dense(torch.float32)
+            dense.get_submodule(path).weight.copy_(matrix)
+    assert isinstance(model.model.layers[0].mlp.gate.weight, nn.Parameter)
+    ids = families.prompt_ids("mixtral", 2, 5)
+    for one in (model, dense):
+        one.set_experts_implementation(way)
+    assert torch.equal(model(ids).logits, dense(ids).logits)
+
+
+def test_the_experts_of_a_layer_are_freed_before_the_next_layer() -> None:
+    model, before = families.build("qwen3-moe"), families.build("qwen3-moe")
+    experts = [weakref.ref(layer.mlp.experts.gate_up_proj) for layer in model.model.layers]
+    alive = []
+
+    def say(stage: str) -> None:
+        alive.append([weight() is not None for weight in experts])
+
+    quantize_model("m", model, Quantization("int8"), say)
+    assert alive == [[True, True], [False, True], [False, False]]
+    down, was = (m.model.layers[1].mlp.experts.down_proj for m in (model, before))
+    assert down.scale.shape == (7, 96)
+    torch.testing.assert_close(down.scale, was.abs().amax(-1) / 127)
 
 
 def test_progress_names_layer_and_format() -> None:

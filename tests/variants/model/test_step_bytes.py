@@ -5,9 +5,15 @@ import pytest
 import torch
 from transformers import AutoConfig
 
+from decodescope.variants.model.quantized_weights import Quantization, quantize_model
 from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.source import presets
-from decodescope.variants.model.workload_costs import KvBytes, layer_windows, weight_bytes_read
+from decodescope.variants.model.workload_costs import (
+    KvBytes,
+    StepFlops,
+    layer_windows,
+    weight_bytes_read,
+)
 from tests.helpers import families
 
 
@@ -36,6 +42,14 @@ def test_weights_by_hand(build_small: Callable[..., Any], architecture: str, tie
 @pytest.mark.parametrize(("batch", "read"), [(1, 3), (2, 6), (3, 7), (64, 7)])
 def test_of_experts_those_that_can_be_chosen_are_read(batch: int, read: int) -> None:
     model = families.build("qwen3-moe")
+    narrow = families.build("qwen3-moe")
+    quantize_model("m", narrow, Quantization("fp8_e4m3", head=False))
+    # Two layers of seven experts, and of attention: a byte for each element, four for each row.
+    experts = 2 * read * (40 * (96 + 4) + 96 * (20 + 4))
+    attention = 2 * (160 * (96 + 4) + 96 * (96 + 4))
+    others = 4 * (5 * 96 + 4 * 32 + 2 * 7 * 96 + (101 + batch) * 96)
+    assert weight_bytes_read(narrow, batch) == experts + attention + others
+    assert StepFlops(narrow, batch).at(9) == StepFlops(model, batch).at(9)
     expected = batch * 96 * 4
     for name, parameter in model.named_parameters():
         if "experts" in name:

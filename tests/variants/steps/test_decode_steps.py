@@ -12,6 +12,8 @@ from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.compiled_step import StaticStep, build_compiled, compile_and_record
 from decodescope.variants.steps.decode_step import DecodeStep
 from decodescope.variants.steps.eager_step import EagerStep
+from tests.helpers import families
+from tests.helpers.fused_steps import load_family
 from tests.variants.step_builds import BUILDS, Build, static
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "mistral")
@@ -51,6 +53,28 @@ def generated(loaded: Any, prompt: torch.Tensor, tokens: int) -> torch.Tensor:
 
 def decoded(step: Any, count: int) -> torch.Tensor:
     return torch.stack([step.step() for _ in range(count)], dim=1)
+
+
+def copying(loaded: Any, workload: DecodeWorkload) -> EagerStep:
+    """As the eager variant on a GPU."""
+    step = EagerStep(loaded, workload)
+    step._experts_way = "batched_mm"
+    return step
+
+
+@pytest.mark.parametrize("build", [copying, static, traced])
+@pytest.mark.parametrize("family", ["qwen3-moe", "qwen3-moe-of-all"])
+def test_every_way_to_multiply_by_experts_gives_the_same_tokens(family: str, build: Build) -> None:
+    torch.compiler.reset()
+    loaded = load_family(family, "cpu")
+    workload = DecodeWorkload(2, 5, 8, "fp32")
+    prompt = families.prompt_ids(family, 2, 5)
+    expected, step = EagerStep(loaded, workload), build(loaded, workload)
+    assert step._experts_way == "batched_mm"
+    assert expected._experts_way is None
+    assert torch.equal(step.prefill(prompt), expected.prefill(prompt))
+    assert torch.equal(decoded(step, 8), decoded(expected, 8))
+    assert loaded.model.config._experts_implementation == "eager"
 
 
 @pytest.fixture

@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch import fx
 
+from decodescope.analyzer.errors import ModelError
 from decodescope.variants.comparing.accuracy import forced_logits
 from decodescope.variants.comparing.accuracy_text import ScoredText
 from decodescope.variants.model.workload import DecodeWorkload
-from decodescope.variants.steps.compiled_step import StaticStep
+from decodescope.variants.steps.compiled_step import StaticStep, compile_and_record
 
 CONTEXT, POSITIONS = 7, 5
 Load = Callable[..., Any]
@@ -21,6 +22,17 @@ def _nothing_compiled() -> Iterator[None]:
     torch.compiler.reset()
     yield
     torch.compiler.reset()
+
+
+def test_a_model_that_cannot_be_captured_is_one_line(load_small: Load) -> None:
+    def branches(ids: torch.Tensor, cache: Any) -> torch.Tensor:
+        return ids if ids.sum() > 0 else -ids
+
+    workload = DecodeWorkload(1, CONTEXT, POSITIONS, "fp32")
+    compiled = torch.compile(branches, backend="eager", fullgraph=True)
+    step = StaticStep(load_small("llama"), workload, lambda forward: compiled)
+    with pytest.raises(ModelError, match=r"^variant compiled: torch\.compile cannot capture this"):
+        compile_and_record(step, workload)
 
 
 @pytest.mark.parametrize("batch", [1, 2])

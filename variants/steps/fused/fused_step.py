@@ -198,9 +198,10 @@ def weights_on(device: torch.device) -> Convert:
 
 def dequantized(data: torch.Tensor, scale: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor:
     """data * scale in `dtype`, as `scaled`."""
-    out = torch.empty(data.shape, dtype=dtype, device=data.device)
-    DequantizeRows(WeightMatrix(data, scale), out).launch()
-    return out
+    rows, scales = data.flatten(0, -2), None if scale is None else scale.flatten()
+    out = torch.empty(rows.shape, dtype=dtype, device=data.device)
+    DequantizeRows(WeightMatrix(rows, scales), out).launch()
+    return out.view(data.shape)
 
 
 def compile_failure(spec: VariantSpec, error: Exception) -> MissingRequirement | None:

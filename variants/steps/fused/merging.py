@@ -13,7 +13,7 @@ from torch import nn
 
 from decodescope.analyzer.errors import ModelError
 from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
-from decodescope.variants.model.quantized_weights import QuantizedMatrix
+from decodescope.variants.model.quantized_weights import QuantizedExperts, QuantizedMatrix
 
 
 def norm_of(module: Any) -> Norm:
@@ -49,6 +49,16 @@ def matrix_of(*modules: nn.Module) -> WeightMatrix:
     return WeightMatrix(
         _merged(modules, "data"), _merged(modules, "scale") if scaled else None, bias
     )
+
+
+def experts_of(part: Any) -> WeightMatrix:
+    """The matrices of all experts, one after another: `part` is their parameter or what takes its
+    place."""
+    if isinstance(part, QuantizedExperts):
+        return WeightMatrix(
+            part.data.flatten(0, 1), None if part.scale is None else part.scale.flatten()
+        )
+    return WeightMatrix(part.detach().flatten(0, 1))
 
 
 def _merged(modules: Sequence[nn.Module], name: str) -> torch.Tensor:

@@ -121,8 +121,10 @@ def _variant_reason(fields: Mapping[str, object], spec: VariantSpec) -> str | No
     """Why `spec` is no variant of a mixture of experts with this config.json; None if it is."""
     if not FAMILIES[str(fields.get("model_type"))].is_mixture:
         return None
-    if spec.narrow or declared_formats(fields):
-        return "experts in FP8 or INT8 (only in the run dtype)"
+    if declared_formats(fields):
+        return "experts stored in FP8 or INT8 (only those that a variant quantises)"
+    if spec.fp8_x:
+        return "experts with activations in FP8"
     left_out = {"gate_up", "residual"} & spec.without
     if left_out:
         return f"experts without {' and '.join(sorted(left_out))}, which are one launch"

@@ -58,7 +58,13 @@ def test_float16_is_no_worse_than_eagers(family: str, device: str) -> None:
 
 @pytest.mark.parametrize(
     ("family", "format", "batch"),
-    [("llama-tied", "fp8_e4m3", 17), ("qwen3", "int8", 64), ("mistral", "fp8_e5m2", 3)],
+    [
+        ("llama-tied", "fp8_e4m3", 17),
+        ("qwen3", "int8", 64),
+        ("mistral", "fp8_e5m2", 3),
+        ("mixtral", "fp8_e4m3", 1),
+        ("qwen3-moe", "int8", 3),
+    ],
 )
 def test_narrow_weights_in_float16_are_no_worse_than_eagers(
     family: str, format: str, batch: int, device: str
@@ -68,7 +74,7 @@ def test_narrow_weights_in_float16_are_no_worse_than_eagers(
 
 # The interpreter truncates to bf16, which no GPU does.
 @pytest.mark.gpu
-@pytest.mark.parametrize("family", families.FAMILIES)
+@pytest.mark.parametrize("family", families.CONFIGS)
 def test_bfloat16_is_no_worse_than_eagers(family: str) -> None:
     assert_no_worse_than_eager(family, "cuda", "bf16", batch=1, steps=12)
 
@@ -81,7 +87,7 @@ def test_a_batch_in_bfloat16_is_no_worse_than_eagers(family: str, batch: int) ->
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("family", ["llama-tied", "mistral", "qwen2", "qwen3"])
+@pytest.mark.parametrize("family", ["llama-tied", "mistral", "qwen2", "qwen3", "qwen3-moe"])
 @pytest.mark.parametrize("format", ["fp8_e4m3", "fp8_e5m2", "int8"])
 @pytest.mark.parametrize("batch", [1, 2, 17, 64])
 def test_narrow_weights_in_bfloat16_are_no_worse_than_eagers(

@@ -6,6 +6,7 @@ import torch
 from decodescope.kernels.host.weights import NARROW_DTYPES, quantized_rows
 from decodescope.variants.model.quantized_weights import (
     Convert,
+    QuantizedExperts,
     QuantizedLinear,
     converting_with,
     scaled,
@@ -32,11 +33,21 @@ class Counted:
         return dequantized(data, scale, dtype)
 
 
-@pytest.mark.parametrize("format", ["fp8_e4m3", "fp8_e5m2_cast", "int8"])
+@pytest.mark.parametrize(
+    ("family", "format"),
+    [
+        ("llama-tied", "fp8_e4m3"),
+        ("llama-tied", "fp8_e5m2_cast"),
+        ("llama-tied", "int8"),
+        ("mixtral", "fp8_e4m3"),
+    ],
+)
 def test_the_prefill_takes_its_matrices_from_the_kernel(
-    format: str, device: str, monkeypatch: pytest.MonkeyPatch
+    family: str, format: str, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loaded = load_family("llama-tied", device)
+    loaded = load_family(family, device)
+    # All experts of a layer at once.
+    loaded.model.config._experts_implementation = "grouped_mm"
     workload = DecodeWorkload(2, CONTEXT, 3, "fp32")
     step = fused(loaded, workload, f"fused+{format}")
     prompt = torch.arange(3, 3 + 2 * CONTEXT).view(2, CONTEXT) % 97
@@ -48,7 +59,8 @@ def test_the_prefill_takes_its_matrices_from_the_kernel(
 
     for found, expected in zip(prefilled(counted), prefilled(scaled), strict=True):
         assert torch.equal(found, expected)
-    linears = [one for one in loaded.model.modules() if isinstance(one, QuantizedLinear)]
+    kinds = QuantizedLinear | QuantizedExperts
+    linears = [one for one in loaded.model.modules() if isinstance(one, kinds)]
     assert counted.dtypes == [torch.float32] * len(linears)
     assert {one.convert for one in linears} == {scaled}
 

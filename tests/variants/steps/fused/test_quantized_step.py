@@ -35,8 +35,23 @@ def test_every_family_in_every_format(format: str, family: str, device: str) -> 
     assert_agrees(family, f"fused+{format}", 1, device, steps=1)
 
 
+@pytest.mark.parametrize(
+    ("family", "format", "batch"),
+    [
+        *(("qwen3-moe", format, 1) for format in FORMATS),
+        ("qwen3-moe", "fp8_e4m3", 3),
+        ("qwen3-moe-of-all", "int8", 1),
+        ("qwen3-moe-of-one", "fp8_e5m2", 1),
+        ("mixtral", "fp8_e4m3", 1),
+        ("mixtral", "int8", 5),
+    ],
+)
+def test_experts(family: str, format: str, batch: int, device: str) -> None:
+    assert_agrees(family, f"fused+{format}", batch, device, steps=1)
+
+
 @pytest.mark.gpu
-@pytest.mark.parametrize("family", families.FAMILIES)
+@pytest.mark.parametrize("family", families.CONFIGS)
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("batch", [1, 5])
 def test_every_family_as_a_graph(format: str, family: str, batch: int) -> None:
@@ -63,7 +78,7 @@ def test_a_batch(family: str, format: str, batch: int, device: str) -> None:
 
 
 @pytest.mark.parametrize("words", ["", "+head16", "+embedding8"])
-@pytest.mark.parametrize("family", ["llama-tied", "qwen2", "llama-biased", "llama2"])
+@pytest.mark.parametrize("family", ["llama-tied", "qwen2", "llama-biased", "llama2", "qwen3-moe"])
 def test_a_step_counts_the_bytes_that_are_stored(family: str, words: str, device: str) -> None:
     loaded = load_family(family, device, torch.bfloat16)
     step = fused(loaded, DecodeWorkload(3, 4, 5, "bf16"), f"fused+fp8_e4m3{words}")

@@ -74,8 +74,7 @@ def test_what_cannot_run_is_named(family: str, changed: dict[str, Any], reason: 
 @pytest.mark.parametrize(
     ("variant", "reason"),
     [
-        ("fused+fp8_e4m3", "experts in FP8 or INT8"),
-        ("fused+w8a8", "experts in FP8 or INT8"),
+        ("fused+w8a8", "experts with activations in FP8"),
         ("fused-gate_up-residual", "experts without gate_up and residual"),
     ],
 )
@@ -84,9 +83,14 @@ def test_what_experts_cannot_leave_out_is_named(variant: str, reason: str) -> No
     with pytest.raises(ModelError, match=f"the fused kernels cannot run {reason}"):
         require_support("mine", CONFIGS["mixtral"], 1, "cpu", spec)
     require_support("mine", FAMILIES["mistral"], 1, "cpu", spec)
-    require_support(
-        "mine", CONFIGS["mixtral"], 1, "cpu", VariantSpec.parse("fused+kv_fp8_e4m3-qkv")
-    )
+    for runs in ("fused+kv_fp8_e4m3-qkv", "fused+fp8_e4m3", "fused+int8+head16"):
+        require_support("mine", CONFIGS["mixtral"], 1, "cpu", VariantSpec.parse(runs))
+
+
+def test_experts_that_are_stored_narrow_are_refused() -> None:
+    fields = CONFIGS["qwen3-moe"] | {"quantization_config": {"quant_method": "fbgemm_fp8"}}
+    with pytest.raises(ModelError, match="cannot run experts stored in FP8 or INT8"):
+        require_support("mine", fields, 1, "cpu")
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,15 @@ from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.variants.steps.fused.blocks import FusedLayer
 from decodescope.variants.steps.fused.families.family import Family
 from decodescope.variants.steps.fused.families.llama import layer_with
+from decodescope.variants.steps.fused.merging import experts_of
 
 
 def _layer(layer: Any, window: int | None) -> FusedLayer:
     router, experts = layer.mlp.gate, layer.mlp.experts
     mixture = Experts(
         router=WeightMatrix(router.weight.detach()),
-        gate_up=WeightMatrix(experts.gate_up_proj.detach().flatten(0, 1)),
-        down=WeightMatrix(experts.down_proj.detach().flatten(0, 1)),
+        gate_up=experts_of(experts.gate_up_proj),
+        down=experts_of(experts.down_proj),
         chosen=int(router.top_k),
         # Mixtral's router has no such field and always divides.
         normalized=bool(getattr(router, "norm_topk_prob", True)),

@@ -151,6 +151,16 @@ _NARROW_CHOICES = (
     (16, 1024, 2),
     (16, 512, 4),
 )
+# Of experts also small programs, which win with 16-bit weights.
+_NARROW_EXPERTS = (
+    (4, 256, 1),
+    (2, 256, 1),
+    (8, 256, 2),
+    (16, 128, 2),
+    (2, 2048, 1),
+    (4, 2048, 1),
+    (16, 256, 1),
+)
 
 
 class NarrowTiles(VectorTiles):
@@ -183,8 +193,10 @@ class NarrowTiles(VectorTiles):
 
     def around(self, start: Tile, operation: TiledOperation, shapes: StepShapes) -> Iterator[Tile]:
         columns = shapes.shape(operation).columns
+        of_experts = operation in ("experts_gate_up", "experts_down")
+        choices = (*(_NARROW_EXPERTS if of_experts else ()), *_NARROW_CHOICES)
         for split_choices in ((4, 1), (2,)) if DECLARATIONS[operation].splits else ((1,),):
-            for (rows, block, warps), splits in product(_NARROW_CHOICES, split_choices):
+            for (rows, block, warps), splits in product(choices, split_choices):
                 tile = Tile(rows, min(block, power_of_2_from(columns)), warps, splits=splits)
                 if splits == 1 or columns > 4 * block:
                     yield _with_blocks_ahead(tile, operation, shapes)

@@ -7,8 +7,8 @@ import pytest
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.model.source import presets
 from decodescope.variants.steps.fused.tiling.shapes import StepTiles, TiledOperation
-from decodescope.variants.steps.fused.tiling.tiles import default_tiles
-from tests.helpers.sizes import preset_shapes
+from decodescope.variants.steps.fused.tiling.tiles import default_tiles, tile_candidates
+from tests.helpers.sizes import H200, preset_shapes
 
 
 def test_the_tiles_measured_on_the_h200_are_the_defaults_there() -> None:
@@ -30,6 +30,14 @@ def test_the_tiles_measured_of_experts_are_the_defaults() -> None:
     assert tiles.experts_gate_up == Tile(2, 2048, 1)
     # One warp holds two rows of eight experts, each in three blocks.
     assert tiles.experts_down == Tile(2, 256, 1, 3)
+    narrow = preset_shapes("qwen3-30b-a3b", element_bytes=1)
+    tiles = default_tiles(narrow, 132)
+    assert tiles.router == Tile(1, 2048, 2)
+    assert tiles.experts_gate_up == Tile(16, 1024, 4, 2)
+    assert tiles.experts_down == Tile(16, 256, 4, 3)
+    small = {"experts_gate_up": Tile(4, 2048, 1), "experts_down": Tile(4, 256, 1, 3)}
+    for operation, tile in small.items():
+        assert tile in tile_candidates(operation, narrow, H200)
 
 
 @pytest.mark.parametrize(
