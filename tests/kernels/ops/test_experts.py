@@ -1,5 +1,7 @@
 """The kernels of a mixture of experts against float64 and transformers."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from transformers import Qwen3MoeConfig
@@ -163,22 +165,39 @@ def test_a_mixture_agrees_with_transformers(normalized: bool, inputs) -> None:
     torch.testing.assert_close(residual, block(x[None])[0], atol=1e-6, rtol=1e-5)
 
 
-def test_of_equal_logits_the_lowest_indices_are_used(inputs) -> None:
-    make = inputs(torch.float32)
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize(
+    ("logits", "used"),
+    [
+        ([1.0, 2.0, 0.5, 2.0, 0.5, 2.0], [1, 3, 5]),
+        ([-1.0, -0.0, -2.0, 0.0, -0.0, 0.0], [1, 3, 4]),
+        ([-3.0] * 6, [0, 1, 2]),
+    ],
+)
+def test_of_equal_logits_the_lowest_indices_are_used(logits, used, dtype, batch, inputs) -> None:
+    make = inputs(dtype)
     experts = experts_of(make, 6, 3, 4, 16)
-    logits = torch.tensor([[1.0, 2.0, -0.0, 2.0, 0.0, 2.0]], device=make.device)
-    x, out = make.random(1, 16), make.poisoned(1, 3, 4)
-    ExpertsGateUp(x, None, experts, logits, out, Tile(8, 16)).launch()
-    gate, up = (x @ experts.gate_up.data.view(6, 8, 16)[[1, 3, 5]].mT).chunk(2, dim=-1)
-    expected = (torch.nn.functional.silu(gate) * up)[:, 0][None]
-    torch.testing.assert_close(out, expected, atol=1e-6, rtol=1e-5)
+    of_each = torch.tensor([logits] * batch, dtype=dtype, device=make.device)
+    x, out = make.random(batch, 16), make.poisoned(batch, 3, 4)
+    ExpertsGateUp(x, None, experts, of_each, out, Tile(16, 16)).launch()
+    matrices = experts.gate_up.data.view(6, 8, 16)[used].float()
+    gate, up = (x.float() @ matrices.mT).chunk(2, dim=-1)
+    expected = (torch.nn.functional.silu(gate) * up).transpose(0, 1)
+    torch.testing.assert_close(out.float(), expected, atol=1e-3, rtol=1e-3)
 
 
-def test_nan_in_an_expert_that_is_not_used_changes_nothing(inputs) -> None:
+@pytest.mark.parametrize("is_narrow", [False, True])
+def test_nan_in_an_expert_that_is_not_used_changes_nothing(is_narrow: bool, inputs) -> None:
     make = inputs(torch.float32)
     experts = experts_of(make, 4, 2, 8, 16)
-    experts.gate_up.data.view(4, 16, 16)[2] = float("nan")
-    experts.down.data.view(4, 16, 8)[2] = float("nan")
+    if is_narrow:
+        gate_up, down = make.narrow(64, 16, "fp8_e4m3"), make.narrow(64, 8, "fp8_e4m3")
+        experts = replace(experts, gate_up=gate_up, down=down)
+    for matrix in experts.matrices:
+        code = 0x7F if is_narrow else 0xFF
+        matrix.data.view(torch.uint8).view(4, 16, -1)[2] = code
+        assert matrix.data.float().view(4, 16, -1)[2].isnan().all()
     x = make.random(2, 16)
     logits = torch.tensor([[1.0, 3.0, 0.0, 2.0], [0.0, 1.0, 5.0, 2.0]], device=make.device)
     out, residual = make.poisoned(2, 2, 8), torch.zeros_like(x)
@@ -188,14 +207,17 @@ def test_nan_in_an_expert_that_is_not_used_changes_nothing(inputs) -> None:
     assert residual[1].isnan().all()
 
 
-def test_nan_among_the_logits_reads_no_further_than_the_experts(inputs) -> None:
-    make = inputs(torch.float32)
+@pytest.mark.parametrize("nan", [torch.nan, -torch.nan])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_nan_among_the_logits_reads_no_further_than_the_experts(batch, dtype, nan, inputs) -> None:
+    make = inputs(dtype)
     experts = experts_of(make, 3, 2, 8, 16)
-    logits = torch.full((1, 3), float("nan"), device=make.device)
-    out, residual = make.poisoned(1, 2, 8), make.random(1, 16)
-    ExpertsGateUp(make.random(1, 16), None, experts, logits, out, Tile(4, 16)).launch()
+    logits = torch.full((batch, 3), nan, dtype=dtype, device=make.device)
+    out, residual = make.poisoned(batch, 2, 8), make.random(batch, 16)
+    ExpertsGateUp(make.random(batch, 16), None, experts, logits, out, Tile(16, 16)).launch()
     assert out.isfinite().all()
-    ExpertsDown(out, experts, logits, residual, Tile(4, 8)).launch()
+    run_down(out, experts, logits, residual, Tile(16, 16))
     assert residual.isnan().all()
 
 
