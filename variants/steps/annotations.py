@@ -24,6 +24,7 @@ _LAYER_PARTS = {
     "ln_2": "post_attention_norm",
     "mlp": "mlp",
     "feed_forward": "mlp",
+    "block_sparse_moe": "mlp",
 }
 _MODEL_PARTS = {
     "embed_tokens": "embedding",

@@ -19,6 +19,7 @@ from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import build_variant
 from decodescope.variants.steps.annotations import range_paths
 from decodescope.variants.steps.compiled_step import _TracedStep
+from tests.helpers.fused_steps import load_family
 
 pytestmark = [
     pytest.mark.gpu,
@@ -137,6 +138,29 @@ def test_the_kernel_floor_repeats() -> None:
         assert session.kernel_floor_ns is not None
         floors.append(session.kernel_floor_ns)
     assert max(floors) < 2 * min(floors)
+
+
+@pytest.mark.parametrize("batch", [1, 5])
+@pytest.mark.parametrize(
+    ("dtype", "way", "limit"),
+    [(torch.float32, "batched_mm", 1e-4), (torch.bfloat16, "grouped_mm", 0.05)],
+)
+def test_experts_are_captured(
+    dtype: torch.dtype, way: str, limit: float, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = load_family("mixtral", "cuda", dtype)
+    workload = DecodeWorkload(batch, CONTEXT, 4)
+    monkeypatch.setattr(torch._dynamo.config, "error_on_recompile", True)
+    logits = {}
+    for name in ("eager", "compiled"):
+        step: Any = build_variant(name, loaded, workload, "cuda")
+        copies = "batched_mm" if batch == 1 else None
+        assert step._experts_way == (copies if name == "eager" else way)
+        step.prefill(torch.arange(3, 3 + batch * CONTEXT).view(batch, CONTEXT) % 97)
+        ids = torch.arange(7, 7 + batch)
+        logits[name] = torch.stack([step.forced_step(ids) for _ in range(3)]).float()
+    error = (logits["compiled"] - logits["eager"]).norm() / logits["eager"].norm()
+    assert error < limit
 
 
 @pytest.mark.parametrize("architecture", ["llama", "mistral"])

@@ -9,6 +9,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import KvBytes
+from decodescope.variants.steps.annotations import range_paths
 from decodescope.variants.steps.eager_step import EagerStep
 from tests.variants.step_builds import static
 
@@ -53,6 +54,7 @@ def test_steps_give_the_logits_of_a_whole_forward_pass(family: str) -> None:
         expected = model(torch.cat([prompt, forced[:, None]], 1), use_cache=False).logits
         assert torch.equal(first, expected[:, 11].argmax(-1))
         torch.testing.assert_close(logits, expected[:, 12], atol=1e-5, rtol=1e-4)
+    assert {"layer.3/attention", "layer.3/mlp"} <= set(range_paths(model).values())
     # Short enough for every window.
     held = static(loaded, DecodeWorkload(2, 3, 4, "fp32"))
     held.prefill(prompt[:, :3])
