@@ -104,8 +104,9 @@ def capture_info(
 
 
 def mean_bytes_read(step: DecodeStep, positions: range) -> int:
-    """Mean bytes that the steps at these cache lengths must read, weights and K and V."""
-    return step.weight_bytes_read + sum(map(step.kv_bytes_read, positions)) // len(positions)
+    """Mean bytes that the steps at these cache lengths must read, weights and K and V. Of experts
+    those that the last step used, where they are known."""
+    return step.chosen_weight_bytes() + sum(map(step.kv_bytes_read, positions)) // len(positions)
 
 
 def capture_window(

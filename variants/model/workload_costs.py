@@ -3,7 +3,8 @@
 Bytes of a step are the numerator of every bandwidth figure.
 Weights: every parameter once, and the elements and scales of quantised matrices, except that an
 embedding table counts one row a sequence. A table tied to the head is read entirely, as the head.
-Of a mixture's experts, as many as the sequences choose at most are counted: batch * chosen, or all.
+Of a mixture's E experts those are counted that `batch` sequences use in expectation, if each
+chooses k of them uniformly: E (1 - (1 - k / E)^batch), which is k of one sequence.
 KV cache: 2 * batch * KV heads * head_dim * element size * positions, summed over the layers, where
 positions is the cache length, or the part of it in a layer's sliding window. Of latent attention
 the latents are counted.
@@ -61,19 +62,22 @@ def weight_bytes_read(model: Any, batch: int) -> int:
     head = model.get_output_embeddings()
     read = set() if head is None else {id(tensor) for tensor in weight_tensors(head)}
     looked_up = {id(tensor) for tensor in table} - read
-    experts, read_share = {id(tensor) for tensor in expert_tensors(model)}, _share(model, batch)
+    experts, (count, chosen) = (
+        {id(tensor) for tensor in expert_tensors(model)},
+        expert_counts(model.config),
+    )
+    read_share = expected_experts(count, chosen, batch) / count
     total = sum(
-        int(weight.nbytes * (read_share if id(weight) in experts else 1))
+        weight.nbytes * (read_share if id(weight) in experts else 1)
         for weight in weight_tensors(model)
         if id(weight) not in looked_up
     )
     return int(total + batch * sum(part.nbytes // len(part) for part in table))
 
 
-def _share(model: Any, batch: int) -> Fraction:
-    """The part of a mixture's experts that `batch` sequences choose at most; 1 without experts."""
-    count, chosen = expert_counts(model.config)
-    return Fraction(min(batch * chosen, count), count)
+def expected_experts(count: int, chosen: int, batch: int) -> Fraction:
+    """Of `count` experts, those that `batch` sequences use if each chooses uniformly."""
+    return count * (1 - (1 - Fraction(chosen, count)) ** batch)
 
 
 class KvBytes:
@@ -162,7 +166,8 @@ def _multiplied_elements(model: nn.Module) -> int:
     experts = sum(
         tensor.numel() for tensor in expert_tensors(model) if tensor.dim() == EXPERT_DIMENSIONS
     )
-    return int(experts * _share(model, 1)) + sum(
+    count, chosen = expert_counts(model.config)
+    return experts * chosen // count + sum(
         weight.numel()
         for weight in weights
         if isinstance(weight, torch.Tensor) and weight.dim() == 2

@@ -39,9 +39,10 @@ class DecodeStep(ABC):
     it with events. No method changes the model's weights: other variants are scored with them.
 
     `position` is the KV-cache length before the next step. `weight_bytes_read` are the bytes of
-    weights that one step must read (one embedding row a sequence, not the table). `ranges` are
-    opened around the step's parts; without them only what the variant opens itself is annotated.
-    `findings` are what limits the figures of this step; they go into its report.
+    weights that one step must read (one embedding row a sequence, not the table; experts in
+    expectation). `ranges` are opened around the step's parts; without them only what the variant
+    opens itself is annotated. `findings` are what limits the figures of this step; they go into its
+    report.
     """
 
     def __init__(
@@ -155,6 +156,11 @@ class DecodeStep(ABC):
         self._rewind(position)
         del self._ids[position - first + 1 :]
         self.position = position
+
+    def chosen_weight_bytes(self) -> int:
+        """`weight_bytes_read`, of a mixture with the experts that the last step used instead of
+        those it uses in expectation, where they are known. Waits for the device."""
+        return self.weight_bytes_read
 
     def kv_bytes_read(self, position: int) -> int:
         """Bytes of K and V that a step at cache length `position` must read."""

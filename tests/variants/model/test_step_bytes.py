@@ -1,16 +1,19 @@
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import pytest
 import torch
 from transformers import AutoConfig
 
+from decodescope.analyzer.modelling.step_work import touched_experts
 from decodescope.variants.model.quantized_weights import Quantization, quantize_model
 from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.source import presets
 from decodescope.variants.model.workload_costs import (
     KvBytes,
     StepFlops,
+    expected_experts,
     layer_windows,
     weight_bytes_read,
 )
@@ -39,8 +42,14 @@ def test_weights_by_hand(build_small: Callable[..., Any], architecture: str, tie
     assert weight_bytes_read(model, 5) == expected + 5 * row
 
 
-@pytest.mark.parametrize(("batch", "read"), [(1, 3), (2, 6), (3, 7), (64, 7)])
-def test_of_experts_those_that_can_be_chosen_are_read(batch: int, read: int) -> None:
+@pytest.mark.parametrize(
+    # Of 7 experts a sequence leaves out 4.
+    ("batch", "read"),
+    [(1, Fraction(3)), (2, 7 - Fraction(16, 7)), (3, 7 - Fraction(64, 49))],
+)
+def test_of_experts_those_that_are_chosen_in_expectation_are_read(
+    batch: int, read: Fraction
+) -> None:
     model = families.build("qwen3-moe")
     narrow = families.build("qwen3-moe")
     quantize_model("m", narrow, Quantization("fp8_e4m3", head=False))
@@ -48,15 +57,17 @@ def test_of_experts_those_that_can_be_chosen_are_read(batch: int, read: int) -> 
     experts = 2 * read * (40 * (96 + 4) + 96 * (20 + 4))
     attention = 2 * (160 * (96 + 4) + 96 * (96 + 4))
     others = 4 * (5 * 96 + 4 * 32 + 2 * 7 * 96 + (101 + batch) * 96)
-    assert weight_bytes_read(narrow, batch) == experts + attention + others
+    assert weight_bytes_read(narrow, batch) == int(experts + attention + others)
     assert StepFlops(narrow, batch).at(9) == StepFlops(model, batch).at(9)
-    expected = batch * 96 * 4
+    expected = Fraction(batch * 96 * 4)
     for name, parameter in model.named_parameters():
         if "experts" in name:
-            expected += parameter[:read].nbytes
+            expected += read * parameter[0].nbytes
         elif "embed_tokens" not in name:
             expected += parameter.nbytes
-    assert weight_bytes_read(model, batch) == expected
+    assert weight_bytes_read(model, batch) == int(expected)
+    assert expected_experts(7, 3, batch) == read
+    assert float(read) == pytest.approx(touched_experts(7, 3, batch))
 
 
 def test_kv_bytes_by_hand() -> None:

@@ -1,6 +1,8 @@
 """The decode step of the fused variants: our kernels on a static KV cache, launched or replayed."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from subprocess import CalledProcessError
 
 import torch
@@ -9,6 +11,7 @@ from triton.runtime.errors import OutOfResources
 
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.schema.report import Finding
+from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.ops.dequantize_rows import DequantizeRows
 from decodescope.variants.machine.compile_ahead import compile_reason
@@ -21,7 +24,7 @@ from decodescope.variants.model.quantized_weights import (
     scaled,
 )
 from decodescope.variants.model.workload import DecodeWorkload
-from decodescope.variants.model.workload_costs import KvBytes
+from decodescope.variants.model.workload_costs import KvBytes, expected_experts
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.decode_step import DecodeStep
 from decodescope.variants.steps.fused.kv_cache import prefill
@@ -94,7 +97,9 @@ class FusedStep(DecodeStep):
         self._graphed = graphed
         # One with the logits kept, for forced steps, and one without; each is made when needed.
         self._programs: dict[bool, StepProgram] = {}
-        self.weight_bytes_read = weight_bytes(step_operations(plan))
+        parts, batch = plan.parts, workload.batch
+        expected = parts.experts and expected_experts(parts.experts, parts.chosen, batch)
+        self.weight_bytes_read = self._weight_bytes([expected] * len(parts.layers))
         element_bytes = plan.cache.k.element_size()
         self._kv_bytes = KvBytes(loaded.model.config, workload.batch, element_bytes)
 
@@ -102,6 +107,22 @@ class FusedStep(DecodeStep):
     def router_choice(self) -> tuple[torch.Tensor, int] | None:
         parts = self.plan.parts
         return (self.plan.buffers.router_logits, parts.chosen) if parts.experts else None
+
+    def chosen_weight_bytes(self) -> int:
+        if self.router_choice is None:
+            return self.weight_bytes_read
+        logits, chosen = self.router_choice
+        return self._weight_bytes(distinct_experts(logits, chosen).tolist())
+
+    def _weight_bytes(self, used: Sequence[Fraction | int]) -> int:
+        """Bytes of weights of a step whose tokens use so many experts in each layer."""
+        total = Fraction(weight_bytes(step_operations(self.plan)))
+        for layer, experts in zip(self.plan.parts.layers, used, strict=True):
+            if isinstance(layer.mlp, Experts):
+                counted = min(layer.mlp.count, self._workload.batch * layer.mlp.chosen)
+                size = sum(matrix.bytes_read for matrix in layer.mlp.matrices)
+                total -= (counted - experts) * Fraction(size, layer.mlp.count)
+        return int(total)
 
     def kv_bytes_read(self, position: int) -> int:
         """Bytes of K and V, and of their scales, that a step at cache length `position` reads."""
@@ -188,6 +209,14 @@ class FusedStep(DecodeStep):
                 program = StepProgram(operations, plan.ranges, plan.pdl)
             self._programs[keep_logits] = program
         return self._programs[keep_logits]
+
+
+def distinct_experts(logits: torch.Tensor, chosen: int) -> torch.Tensor:
+    """The experts of each layer that some token uses, int64 [layers]. logits [layers, batch,
+    experts]."""
+    used = torch.zeros(logits.shape[0], logits.shape[2], dtype=torch.bool, device=logits.device)
+    used.scatter_(1, logits.topk(chosen, dim=-1).indices.flatten(1), True)
+    return used.sum(dim=1)
 
 
 def weights_on(device: torch.device) -> Convert:

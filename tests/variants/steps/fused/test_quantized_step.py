@@ -87,6 +87,21 @@ def test_a_step_counts_the_bytes_that_are_stored(family: str, words: str, device
     assert step.kv_bytes_read(7) == 7 * (cache.k[..., 0, :].nbytes + cache.v[..., 0, :].nbytes)
 
 
+def test_bytes_are_those_of_the_experts_that_the_last_step_used(device: str) -> None:
+    loaded = load_family("qwen3-moe", device)
+    step = fused(loaded, DecodeWorkload(2, 4, 5, "fp32"), "fused+fp8_e4m3")
+    step.prefill(torch.tensor([[5, 6, 7, 8], [8, 9, 3, 2]]))
+    step.step()
+    logits = step.plan.buffers.router_logits
+    used = [{int(i) for row in layer for i in row.topk(3).indices} for layer in logits]
+    expert = 40 * (96 + 4) + 96 * (20 + 4)
+    others = step.weight_bytes_read - 2 * (7 - 16 / 7) * expert
+    found = step.chosen_weight_bytes()
+    assert found == pytest.approx(others + sum(map(len, used)) * expert, abs=1)
+    dense = fused(load_family("qwen3", device), DecodeWorkload(2, 4, 5, "fp32"))
+    assert dense.chosen_weight_bytes() == dense.weight_bytes_read
+
+
 def test_bytes_by_hand(device: str) -> None:
     """llama-tied: hidden 100, 4 heads and 2 KV heads of 32, intermediate 136, vocabulary 101."""
     loaded = load_family("llama-tied", device, torch.bfloat16)
