@@ -151,16 +151,7 @@ _NARROW_CHOICES = (
     (16, 1024, 2),
     (16, 512, 4),
 )
-# Of experts also small programs, which win with 16-bit weights.
-_NARROW_EXPERTS = (
-    (4, 256, 1),
-    (2, 256, 1),
-    (8, 256, 2),
-    (16, 128, 2),
-    (2, 2048, 1),
-    (4, 2048, 1),
-    (16, 256, 1),
-)
+_OF_EXPERTS: tuple[TiledOperation, ...] = ("experts_gate_up", "experts_down")
 
 
 class NarrowTiles(VectorTiles):
@@ -168,7 +159,10 @@ class NarrowTiles(VectorTiles):
 
     def default(self, operation: TiledOperation, shapes: StepShapes, multiprocessors: int) -> Tile:
         """Small programs, so that many are under way at once: what won, or came close to it, on an
-        H200 at the shapes of Llama 2 7B, 3.1 8B and 3.2 1B."""
+        H200 at the shapes of Llama 2 7B, 3.1 8B and 3.2 1B. Those of experts are as small with
+        16-bit weights."""
+        if operation in _OF_EXPERTS:
+            return super().default(operation, shapes, multiprocessors)
         shape = shapes.shape(operation)
         splits = 1
         if DECLARATIONS[operation].splits and shape.columns >= _LONG_ROW:
@@ -184,8 +178,6 @@ class NarrowTiles(VectorTiles):
             rows, columns, warps = 16, 1024, 4
         rows = min(rows, most_rows(operation, shapes))
         columns = min(columns, power_of_2_from(shape.columns))
-        while rows * columns > 32 * warps * _most_elements(operation, shapes, 1):
-            columns //= 2
         # Less than a load of 16 bytes a thread would be loaded twice.
         warps = max(1, min(warps, rows * columns // (32 * LOAD_BYTES)))
         splits = min(splits, -(-shape.columns // columns))
@@ -193,10 +185,10 @@ class NarrowTiles(VectorTiles):
 
     def around(self, start: Tile, operation: TiledOperation, shapes: StepShapes) -> Iterator[Tile]:
         columns = shapes.shape(operation).columns
-        of_experts = operation in ("experts_gate_up", "experts_down")
-        choices = (*(_NARROW_EXPERTS if of_experts else ()), *_NARROW_CHOICES)
+        if operation in _OF_EXPERTS:
+            yield from super().around(start, operation, shapes)
         for split_choices in ((4, 1), (2,)) if DECLARATIONS[operation].splits else ((1,),):
-            for (rows, block, warps), splits in product(choices, split_choices):
+            for (rows, block, warps), splits in product(_NARROW_CHOICES, split_choices):
                 tile = Tile(rows, min(block, power_of_2_from(columns)), warps, splits=splits)
                 if splits == 1 or columns > 4 * block:
                     yield _with_blocks_ahead(tile, operation, shapes)

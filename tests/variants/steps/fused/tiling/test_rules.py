@@ -33,11 +33,10 @@ def test_the_tiles_measured_of_experts_are_the_defaults() -> None:
     narrow = preset_shapes("qwen3-30b-a3b", element_bytes=1)
     tiles = default_tiles(narrow, 132)
     assert tiles.router == Tile(1, 2048, 2)
-    assert tiles.experts_gate_up == Tile(16, 1024, 4, 2)
-    assert tiles.experts_down == Tile(16, 256, 4, 3)
-    small = {"experts_gate_up": Tile(4, 2048, 1), "experts_down": Tile(4, 256, 1, 3)}
-    for operation, tile in small.items():
-        assert tile in tile_candidates(operation, narrow, H200)
+    assert tiles.experts_gate_up == Tile(4, 2048, 1)
+    assert tiles.experts_down == Tile(4, 256, 1, 3)
+    # The tensor cores are worth a try.
+    assert Tile(16, 1024, 4, 2) in tile_candidates("experts_gate_up", narrow, H200)
 
 
 @pytest.mark.parametrize(
