@@ -170,6 +170,23 @@ def test_norms_of_a_batch_are_launches_of_their_own(
     assert found == [(path, dtype) for path in (paths[-norms:] if norms else [])]
 
 
+@pytest.mark.parametrize(
+    ("family", "launches"),
+    [
+        ("llama2", 5 * 2 + 2),
+        ("phi3-partial", 5 * 2 + 2),
+        ("granite", 5 * 2 + 2),
+        ("olmo3", 7 * 2 + 2),
+        ("gemma2", 7 * 2 + 2),
+        ("glm4", 7 * 2 + 2),
+        ("cohere2", 6 * 2 + 3),
+    ],
+)
+def test_a_token_takes_as_few_launches_as_documented(family: str, launches: int) -> None:
+    step = fused(load_family(family, "cpu"), DecodeWorkload(1, 3, 4, "fp32"))
+    assert len(step_operations(step.plan)) == launches
+
+
 def test_going_back_repeats_the_same_bits(device: str) -> None:
     loaded = load_family("qwen2", device)
     workload = DecodeWorkload(1, 5, 3, "fp32")
