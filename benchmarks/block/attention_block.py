@@ -132,7 +132,7 @@ class FusedBlock:
         workload = DecodeWorkload(len(inputs.x), inputs.length, 1)
         rope = rope_table(subject.model, workload.cache_length, inputs.x.device)
         one_layer = replace(parts, layers=parts.layers[:1])
-        plan = step_plan(VariantSpec("fused"), one_layer, rope, workload, subject.tiles)
+        plan = step_plan(VariantSpec("fused"), one_layer, {"": rope}, workload, subject.tiles)
         keys, values = plan.cache.layer(0)
         keys.copy_(_with_free_row(inputs.keys))
         values.copy_(_with_free_row(inputs.values))

@@ -98,7 +98,7 @@ def _operations(operands: Operands, spec: VariantSpec, context: int) -> list[Ker
     angles = torch.empty(context + 1, parts.head_dim // 2, device="meta")
     one_layer = replace(parts, layers=parts.layers[:1])
     workload = DecodeWorkload(batch, context, 1)
-    plan = step_plan(spec, one_layer, RopeTable(angles, angles), workload, operands.tiles)
+    plan = step_plan(spec, one_layer, {"": RopeTable(angles, angles)}, workload, operands.tiles)
     operations = (placed.operation for placed in step_operations(plan))
     return [one for one in operations if isinstance(one, KernelOperation)]
 

@@ -104,7 +104,7 @@ class Operands:
             case RopeTable():
                 angles = torch.empty(value.cos.shape, device=self.device)
                 angles.uniform_(0.0, 2.0 * torch.pi, generator=self._generator)
-                return RopeTable(angles.cos(), angles.sin())
+                return RopeTable(angles.cos(), angles.sin(), value.distance)
             case KvScales():
                 scales = (self._norm_weight(one).abs() + 0.1 for one in (value.k, value.v))
                 return KvScales(*scales)

@@ -14,6 +14,7 @@ Source: FlashAttention-2 (arXiv 2307.08691), section 3.
 import triton
 import triton.language as tl
 
+from decodescope.kernels.device.activations import soft_capped
 from decodescope.kernels.device.elements import (
     INTERPRETED,
     as_float16,
@@ -125,9 +126,18 @@ def _dot(a, b, acc):
 
 
 @triton.jit
-def row_scores(q, k_row, scale_log2):
+def _capped(scores, cap_log2):
+    """Scores in units of log2, with a soft cap unless that is None."""
+    if cap_log2 is not None:
+        scores = soft_capped(scores, cap_log2)
+    return scores
+
+
+@triton.jit
+def row_scores(q, k_row, scale_log2, cap_log2):
     """The scores [queries] of one row of K."""
-    return tl.sum(q.to(tl.float32) * as_float32(k_row)[None, :], axis=1) * scale_log2
+    scores = tl.sum(q.to(tl.float32) * as_float32(k_row)[None, :], axis=1) * scale_log2
+    return _capped(scores, cap_log2)
 
 
 @triton.jit
@@ -137,6 +147,7 @@ def attend_block(
     v,
     visible,
     scale_log2,
+    cap_log2,
     m,
     l,  # noqa: E741
     acc,
@@ -148,7 +159,8 @@ def attend_block(
     k_halves = _block_halves(k, STORED)
     for half in tl.static_range(len(q)):
         scores = _dot(q[half], tl.trans(k_halves[half]), scores)
-    scores = tl.where(visible[None, :], scores * scale_log2, float("-inf"))
+    scores = _capped(scores * scale_log2, cap_log2)
+    scores = tl.where(visible[None, :], scores, float("-inf"))
     largest = tl.maximum(m, tl.max(scores, axis=1))
     # Without a single visible row, -inf - -inf would be NaN.
     anchor = tl.where(largest == float("-inf"), 0.0, largest)

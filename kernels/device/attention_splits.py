@@ -181,6 +181,7 @@ def combine_when_counted(
     position,
     written,
     scale_log2,
+    cap_log2,
     GROUP: tl.constexpr,
     D: tl.constexpr,
     LANES: tl.constexpr,
@@ -212,7 +213,7 @@ def combine_when_counted(
     )
     q = operand(q, k_ptr.dtype.element_ty)
     v_scale = head_scale(v_scale_ptr, kv_head)
-    score = row_scores(q, k_new, scale_log2 * head_scale(k_scale_ptr, kv_head))
+    score = row_scores(q, k_new, scale_log2 * head_scale(k_scale_ptr, kv_head), cap_log2)
     anchor = tl.ceil(score)
     share = tl.exp2(score - anchor)
 

@@ -1,12 +1,44 @@
 """The rows of one head of Q, K or V: where a program stores them, and QK-norm with rotation.
 
-A row is handled as its halves `low` and `high`, because rotation pairs element i with i + D/2.
+A row is handled as its pairs, whose elements `low` and `high` are rotated together. They lie
+DISTANCE apart: D/2 where the whole head is rotated, R/2 where only its first R elements are, and 1
+where neighbours are. All elements of a head belong to a pair; the last pairs may not turn.
 """
 
 import triton
 import triton.language as tl
 
 from decodescope.kernels.device.elements import rounded
+from decodescope.kernels.device.weight_rows import program_pairs
+
+
+@triton.jit
+def partners(pairs, D: tl.constexpr, DISTANCE: tl.constexpr):
+    """The elements of a head that `pairs`, numbers below D/2, consist of: low and high."""
+    low = pairs
+    high = pairs + D // 2
+    if DISTANCE == 1:
+        low = 2 * pairs
+        high = low + 1
+    elif DISTANCE != D // 2:
+        # What is not rotated has pairs of its own, half of its length apart.
+        rest = pairs >= DISTANCE
+        low = tl.where(rest, pairs + DISTANCE, pairs)
+        high = low + tl.where(rest, D // 2 - DISTANCE, DISTANCE)
+    return low, high
+
+
+@triton.jit
+def program_partners(w_ptr, first, D: tl.constexpr, K: tl.constexpr, ROWS, DISTANCE: tl.constexpr):
+    """As `program_pairs`, the rows of the pairs of one head, which w_ptr points to."""
+    w_ptr, inside, rows = program_pairs(w_ptr, first, D // 2, K, ROWS)
+    if DISTANCE != D // 2:
+        lane = tl.arange(0, ROWS)
+        low, high = partners(tl.minimum(first + lane // 2, D // 2 - 1), D, DISTANCE)
+        rows = tl.where(lane % 2 == 0, low, high)
+        w_ptr -= first.to(tl.int64) * K
+        inside = rows
+    return w_ptr, inside, rows
 
 
 @triton.jit
@@ -55,26 +87,46 @@ def rotated(low, high, cos, sin):
 
 
 @triton.jit
-def store_halves(places, low, high, mask, D: tl.constexpr):
-    """Store `low` at `places` and `high` half a head further."""
-    dtype: tl.constexpr = places.dtype.element_ty
-    tl.store(places, rounded(low, dtype), mask=mask)
-    tl.store(places + D // 2, rounded(high, dtype), mask=mask)
+def store_pairs(rows, pairs, low, high, mask, D: tl.constexpr, DISTANCE: tl.constexpr):
+    """Store the two elements of `pairs` in `rows`."""
+    dtype: tl.constexpr = rows.dtype.element_ty
+    low_place, high_place = partners(pairs, D, DISTANCE)
+    tl.store(rows + low_place, rounded(low, dtype), mask=mask)
+    tl.store(rows + high_place, rounded(high, dtype), mask=mask)
+
+
+@triton.jit
+def load_pairs(row_ptr, pairs, mask, D: tl.constexpr, DISTANCE: tl.constexpr):
+    """The two elements of `pairs` in float32, zeros where the mask is off."""
+    low_place, high_place = partners(pairs, D, DISTANCE)
+    low = tl.load(row_ptr + low_place, mask=mask, other=0.0).to(tl.float32)
+    high = tl.load(row_ptr + high_place, mask=mask, other=0.0).to(tl.float32)
+    return low, high
 
 
 @triton.jit
 def store_head(
-    rows, pairs, low, high, mask, cached, inverse, STORED: tl.constexpr, D: tl.constexpr
+    rows,
+    pairs,
+    low,
+    high,
+    mask,
+    cached,
+    inverse,
+    STORED: tl.constexpr,
+    D: tl.constexpr,
+    DISTANCE: tl.constexpr,
 ):
-    """Store the halves of these pairs in `rows` of `head_rows`: those of a query, or, if `cached`,
-    times `inverse` in the type STORED of the caches."""
+    """Store the elements of these pairs in `rows` of `head_rows`: of a query as they are, or, if
+    `cached`, times `inverse` in the type STORED of the caches."""
     if rows.dtype.element_ty == STORED:
-        store_halves(rows + pairs, low, high, mask, D)
+        store_pairs(rows, pairs, low, high, mask, D, DISTANCE)
     elif cached:
         cache_rows = rows.to(tl.pointer_type(STORED), bitcast=True)
-        store_halves(cache_rows + pairs, low * inverse, high * inverse, mask, D)
+        low, high = low * inverse, high * inverse
+        store_pairs(cache_rows, pairs, low, high, mask, D, DISTANCE)
     else:
-        store_halves(rows + pairs, low, high, mask, D)
+        store_pairs(rows, pairs, low, high, mask, D, DISTANCE)
 
 
 @triton.jit
@@ -90,21 +142,67 @@ def store_normed_head(
     eps,
     STORED: tl.constexpr,
     D: tl.constexpr,
+    DISTANCE: tl.constexpr,
     HALF_BLOCK: tl.constexpr,
 ):
     """Norm, rotate and store one whole head from its raw sums, float32 [D]: its first `written`
     pairs. The rest is as in `store_head`."""
     pairs = tl.arange(0, HALF_BLOCK)
     mask = pairs < D // 2
-    low = tl.load(raw_ptr + pairs, mask=mask, other=0.0)
-    high = tl.load(raw_ptr + D // 2 + pairs, mask=mask, other=0.0)
+    low, high = load_pairs(raw_ptr, pairs, mask, D, DISTANCE)
     rstd = tl.rsqrt((tl.sum(low * low, axis=0) + tl.sum(high * high, axis=0)) / D + eps)
-    low *= rstd * tl.load(weight_ptr + pairs, mask=mask, other=0.0).to(tl.float32)
-    high *= rstd * tl.load(weight_ptr + D // 2 + pairs, mask=mask, other=0.0).to(tl.float32)
+    low_weight, high_weight = load_pairs(weight_ptr, pairs, mask, D, DISTANCE)
+    low *= rstd * low_weight
+    high *= rstd * high_weight
     cos = tl.load(cos_ptr + pairs, mask=mask, other=0.0)
     sin = tl.load(sin_ptr + pairs, mask=mask, other=0.0)
     low, high = rotated(low, high, cos, sin)
-    store_head(row_ptr, pairs, low, high, pairs < written, cached, inverse, STORED, D)
+    store_head(row_ptr, pairs, low, high, pairs < written, cached, inverse, STORED, D, DISTANCE)
+
+
+@triton.jit
+def store_normed_together(
+    raw_ptr,
+    weight_ptr,
+    cos_ptr,
+    sin_ptr,
+    row_ptr,
+    row_stride,
+    heads,
+    written,
+    cached,
+    scale_ptr,
+    eps,
+    STORED: tl.constexpr,
+    D: tl.constexpr,
+    DISTANCE: tl.constexpr,
+    HEADS_BLOCK: tl.constexpr,
+    HALF_BLOCK: tl.constexpr,
+):
+    """As `store_normed_head`, all heads of Q or of K, from their raw sums [heads, D], with one norm
+    for all: into rows that lie `row_stride` apart. `scale_ptr` has the scales of a cache."""
+    pairs = tl.arange(0, HALF_BLOCK)[None, :]
+    head = tl.arange(0, HEADS_BLOCK)[:, None]
+    inside = pairs < D // 2
+    mask = inside & (head < heads)
+    low, high = load_pairs(raw_ptr + head * D, pairs, mask, D, DISTANCE)
+    square_sum = tl.sum(tl.sum(low * low + high * high, axis=1), axis=0)
+    rstd = tl.rsqrt(square_sum / (heads * D) + eps)
+    low_weight, high_weight = load_pairs(weight_ptr + head * D, pairs, mask, D, DISTANCE)
+    low *= rstd * low_weight
+    high *= rstd * high_weight
+    cos = tl.load(cos_ptr + pairs, mask=inside, other=0.0)
+    sin = tl.load(sin_ptr + pairs, mask=inside, other=0.0)
+    low, high = rotated(low, high, cos, sin)
+    inverse = inverse_scale(scale_ptr, head, head < tl.where(cached, heads, 0))
+    offsets = head.to(tl.int64) * row_stride
+    if cached:
+        cache_row = row_ptr.to(tl.pointer_type(STORED), bitcast=True)
+        rows = (cache_row + offsets).to(row_ptr.dtype, bitcast=True)
+    else:
+        rows = row_ptr + offsets
+    mask &= pairs < written
+    store_head(rows, pairs, low, high, mask, cached, inverse, STORED, D, DISTANCE)
 
 
 @triton.jit
@@ -121,6 +219,7 @@ def store_normed_heads(
     STORED: tl.constexpr,
     BATCH: tl.constexpr,
     D: tl.constexpr,
+    DISTANCE: tl.constexpr,
     HALF_BLOCK: tl.constexpr,
 ):
     """As `store_normed_head`, from raw sums [BATCH, D] into `rows` [tokens]: of the first
@@ -130,16 +229,15 @@ def store_normed_heads(
     inside = pairs < D // 2
     cos = tl.load(cos_ptr + pairs, mask=inside, other=0.0)
     sin = tl.load(sin_ptr + pairs, mask=inside, other=0.0)
-    low_weight = tl.load(weight_ptr + pairs, mask=inside, other=0.0).to(tl.float32)
-    high_weight = tl.load(weight_ptr + D // 2 + pairs, mask=inside, other=0.0).to(tl.float32)
-    places = raw_ptr + token * D + pairs[:, None]
+    low_weight, high_weight = load_pairs(weight_ptr, pairs, inside, D, DISTANCE)
     mask = inside[:, None] & (token < BATCH)
-    low = tl.load(places, mask=mask, other=0.0)
-    high = tl.load(places + D // 2, mask=mask, other=0.0)
+    low, high = load_pairs(raw_ptr + token * D, pairs[:, None], mask, D, DISTANCE)
     square_sum = tl.sum(low * low + high * high, axis=0)
     rstd = tl.rsqrt(square_sum / D + eps)[None, :]
     low *= rstd * low_weight[:, None]
     high *= rstd * high_weight[:, None]
     low, high = rotated(low, high, cos[:, None], sin[:, None])
     written = inside[:, None] & (token < tokens_written)
-    store_head(rows[None, :], pairs[:, None], low, high, written, cached, inverse, STORED, D)
+    store_head(
+        rows[None, :], pairs[:, None], low, high, written, cached, inverse, STORED, D, DISTANCE
+    )

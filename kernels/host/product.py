@@ -77,7 +77,7 @@ class NormedProduct(Product):
         programs: int,
         weight: WeightMatrix,
         tensors: tuple[torch.Tensor | None, ...],
-        numbers: tuple[float, ...],
+        numbers: tuple[float | None, ...],
         pdl: bool,
         **constants: Any,
     ) -> Launch:
@@ -126,12 +126,15 @@ def norm_arguments(
     """The norm's weight and eps as kernel arguments.
 
     Raises:
-        ValueError: a norm of several tokens, or with scales of x, which are those of normalised x.
+        ValueError: a norm of several tokens, one that is centered, or with scales of x, which are
+            those of normalised x.
     """
     if norm is not None and x_scale is not None:
         raise ValueError("a norm with x_scale: the launch that quantises x applies the norm")
     if norm is not None and batch > 1:
         raise ValueError(f"a norm of {batch} tokens: needs a launch of its own, RmsNorm")
+    if norm is not None and norm.centered:
+        raise ValueError("a centered norm: needs a launch of its own, RmsNorm")
     return (None, 0.0) if norm is None else (norm.weight, norm.eps)
 
 

@@ -109,15 +109,18 @@ class WeightMatrix:
 
 @dataclass(frozen=True, slots=True)
 class Norm:
-    """RMSNorm before a product: x / sqrt(mean(x^2) + eps) * weight. `weight` is [features]."""
+    """RMSNorm: x / sqrt(mean(x^2) + eps) * weight. `weight` is [features]. `centered`: LayerNorm
+    without a bias, which subtracts the mean of x first."""
 
     weight: torch.Tensor
     eps: float
+    centered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class QkNorm:
-    """RMSNorm over each head of Q and of K, before the rotation. Weights [head_dim]."""
+    """RMSNorm over each head of Q and of K, before the rotation: weights [head_dim]. Or over all
+    heads of Q and over all of K: weights [heads * head_dim] and [kv_heads * head_dim]."""
 
     q_weight: torch.Tensor
     k_weight: torch.Tensor

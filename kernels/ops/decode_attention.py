@@ -64,8 +64,10 @@ def decode_attention_reference(
     scale: float,
     window: int | None = None,
     scales: KvScales | None = None,
+    cap: float | None = None,
 ) -> torch.Tensor:
-    """softmax(scale q K^T) V over the visible rows up to `position`, in float64 [B, heads, D]."""
+    """softmax(scale q K^T) V over the visible rows up to `position`, in float64 [B, heads, D]; with
+    a soft cap of the scores if `cap` is given."""
     first = 0 if window is None else max(0, position - window + 1)
     group = q.shape[1] // k_cache.shape[1]
     k, v = (
@@ -73,6 +75,8 @@ def decode_attention_reference(
         for cache, scales_of in zip((k_cache, v_cache), scales or (None, None), strict=True)
     )
     scores = scale * torch.einsum("bhd,bhtd->bht", q.double(), k)
+    if cap is not None:
+        scores = cap * (scores / cap).tanh()
     return torch.einsum("bht,bhtd->bhd", scores.softmax(dim=-1), v)
 
 
@@ -93,6 +97,7 @@ def _decode_attention_kernel(
     capacity,
     window,
     scale_log2,
+    cap_log2,
     GROUP: tl.constexpr,
     QUERIES: tl.constexpr,
     D: tl.constexpr,
@@ -145,6 +150,7 @@ def _decode_attention_kernel(
                     position,
                     written,
                     scale_log2,
+                    cap_log2,
                     GROUP,
                     D,
                     LANES,
@@ -186,7 +192,7 @@ def _decode_attention_kernel(
         v_new = tl.load(v_ptr + new, mask=lane < D, other=0.0, cache_modifier=".cg")
         k_new = tl.load(k_ptr + new, mask=lane < D, other=0.0, cache_modifier=".cg")
         q = operand(tl.load(q_ptr + heads, mask=inside, other=0.0), STORED)
-        m = row_scores(q, k_new, scale_log2)
+        m = row_scores(q, k_new, scale_log2, cap_log2)
         l = tl.zeros((QUERIES,), tl.float32) + 1.0  # noqa: E741
         acc = tl.zeros((QUERIES, LANES), tl.float32) + as_float32(v_new)[None, :]
     else:
@@ -197,7 +203,8 @@ def _decode_attention_kernel(
 
     q, acc = halves(q, STORED), halves(acc, STORED)
     if first < end:
-        m, l, acc = attend_block(q, k, v, first + row < end, scale_log2, m, l, acc, STORED)  # noqa: E741
+        visible = first + row < end
+        m, l, acc = attend_block(q, k, v, visible, scale_log2, cap_log2, m, l, acc, STORED)  # noqa: E741
     if LATER_BLOCK > 0:
         later = tl.arange(0, LATER_BLOCK)
         # Without the test, programs with one block would compute the first copies' addresses too.
@@ -207,7 +214,7 @@ def _decode_attention_kernel(
                 v_later = cache_block(v_words, start, end, capacity, word, D // WORD, LATER_BLOCK)
                 visible = start + later < end
                 m, l, acc = attend_block(  # noqa: E741
-                    q, k_later, v_later, visible, scale_log2, m, l, acc, STORED
+                    q, k_later, v_later, visible, scale_log2, cap_log2, m, l, acc, STORED
                 )
 
     acc = joined(acc)
@@ -238,7 +245,8 @@ class DecodeAttention(KernelOperation):
     block of KV positions, at least 16, and `tile.num_stages` is 1; `tile.splits` programs share a
     KV head and need a workspace of `workspace_floats` and `workspace_counters`
     (attention_splits.py). `prefetch` is a matrix that extra programs prefetch into L2
-    (l2_prefetch.py); needs compute capability 9.0.
+    (l2_prefetch.py); needs compute capability 9.0. With a `cap` a score s becomes
+    cap * tanh(s / cap).
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices, too small a workspace or block, more
@@ -257,6 +265,7 @@ class DecodeAttention(KernelOperation):
     window: int | None = None
     prefetch: WeightMatrix | None = None
     scales: KvScales | None = None
+    cap: float | None = None
 
     def launch(self, pdl: bool = False) -> Launch:
         q, tile, prefetch = self.q, self.tile, self.prefetch
@@ -294,6 +303,7 @@ class DecodeAttention(KernelOperation):
             capacity,
             visible,
             self.scale * math.log2(math.e),
+            None if self.cap is None else self.cap * math.log2(math.e),
             GROUP=group,
             QUERIES=max(16, triton.next_power_of_2(group)),
             D=head_dim,
@@ -364,7 +374,14 @@ class DecodeAttention(KernelOperation):
 
     def reference(self, position: int) -> Tensors:
         out = decode_attention_reference(
-            self.q, self.k_cache, self.v_cache, position, self.scale, self.window, self.scales
+            self.q,
+            self.k_cache,
+            self.v_cache,
+            position,
+            self.scale,
+            self.window,
+            self.scales,
+            self.cap,
         )
         return (out,)
 

@@ -1,5 +1,7 @@
 """residual += W x + bias: the output projection of attention and the down projection of the MLP.
 
+Where a norm comes before the addition, the sum of products replaces what `residual` holds.
+
 Bytes moved: W and bias once, x once, the residual read and written. A separate addition would read
 and write the residual again. With splits, a batch also writes and reads
 `split_workspace` floats of partial sums.
@@ -49,6 +51,7 @@ def _linear_residual_kernel(
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
     SPLITS: tl.constexpr,
+    ADDS: tl.constexpr,
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
@@ -61,14 +64,17 @@ def _linear_residual_kernel(
     wait_for_previous(PDL)
     # Loaded before the sums, so that the end of the kernel does not wait for it. Only the last
     # program of a block writes here, after all of them have arrived.
-    residual = tl.load(residual_ptr + rows, mask=mask, other=0.0).to(tl.float32)
+    if ADDS:
+        residual = tl.load(residual_ptr + rows, mask=mask, other=0.0).to(tl.float32)
     sums = vector_product.vector_products(
         first, w_ptr, inside, x_ptr, x_scale_ptr, None, 0.0, split, K, BLOCK, SPLITS, AHEAD
     )
     column, finishes = split_sums(sums[:, None], partial_ptr, counter_ptr, block, split, SPLITS)
     sums = tl.reshape(column, (ROWS,))
     if finishes:
-        total = sums * scale + bias + residual
+        total = sums * scale + bias
+        if ADDS:
+            total += residual
         tl.store(residual_ptr + rows, total.to(residual_ptr.dtype.element_ty), mask=mask)
 
 
@@ -89,6 +95,7 @@ def _linear_residual_batched_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     SPLITS: tl.constexpr,
+    ADDS: tl.constexpr,
     WORDS: tl.constexpr,
     PDL: tl.constexpr,
 ):
@@ -104,13 +111,16 @@ def _linear_residual_batched_kernel(
     places = residual_ptr + token[None, :] * N + rows[:, None]
     # Loaded before the loop, so that the end of the kernel does not wait for it. Only the last
     # program of a block writes here, after all of them have arrived.
-    residual = tl.load(places, mask=mask, other=0.0)
+    if ADDS:
+        residual = tl.load(places, mask=mask, other=0.0)
     sums = batched_product.batched_products(
         w_ptr, inside, x_ptr, x_scale_ptr, split, BATCH, TOKENS, K, BLOCK, SPLITS, WORDS
     )
     sums, finishes = split_sums(sums, partial_ptr, counter_ptr, block, split, SPLITS)
     if finishes:
-        sums = sums * scale + bias + residual.to(tl.float32)
+        sums = sums * scale + bias
+        if ADDS:
+            sums += residual.to(tl.float32)
         tl.store(places, sums.to(residual_ptr.dtype.element_ty), mask=mask)
 
 
@@ -126,7 +136,8 @@ def split_workspace(weight: WeightMatrix, tile: Tile, batch: int) -> tuple[int, 
 
 @dataclass(frozen=True, slots=True)
 class LinearResidual(Product):
-    """residual[b, n] += sum over k of W[n, k] x[b, k] + bias[n], in place, rounded once.
+    """residual[b, n] += sum over k of W[n, k] x[b, k] + bias[n], in place, rounded once. Unless it
+    `adds`, what was there is neither read nor kept.
 
     x [batch, columns], residual [batch, rows], contiguous, of dtypes that `check_output` allows;
     batch 1..64; or x E4M3 with `x_scale` and FP8 weights (`Product`). With more than one split the
@@ -143,6 +154,7 @@ class LinearResidual(Product):
     tile: Tile
     workspace: Workspace
     x_scale: torch.Tensor | None = None
+    adds: bool = True
 
     def launch(self, pdl: bool = False) -> Launch:
         x, weight, residual, tile = self.x, self.weight, self.residual, self.tile
@@ -163,15 +175,18 @@ class LinearResidual(Product):
             self.workspace.counters,
             N=weight.rows,
             SPLITS=tile.splits,
+            ADDS=self.adds,
             **options,
         )
 
     def outputs(self, position: int) -> Tensors:
-        return ()
+        return () if self.adds else (self.residual,)
 
     @property
     def updated(self) -> Tensors:
-        return (self.residual,)
+        return (self.residual,) if self.adds else ()
 
     def reference(self, position: int) -> Tensors:
+        if not self.adds:
+            return (linear_reference(self.values, self.weight),)
         return (linear_residual_reference(self.values, self.weight, self.residual),)

@@ -1,4 +1,4 @@
-"""out = silu(G n) * (U n), n = RMSNorm(x): the first half of the MLP in one launch.
+"""out = silu(G n) * (U n), n = RMSNorm(x): the first half of the MLP in one launch. Or with GELU.
 
 Bytes moved: G and U once, x and the norm's weight once, out once. The launches that it replaces
 also write and read n, both products and silu's result.
@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 
 from decodescope.kernels.device import batched_product, vector_product
+from decodescope.kernels.device.activations import gated
 from decodescope.kernels.device.elements import rounded
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.weight_rows import program_pairs, scale_and_bias
@@ -20,14 +21,15 @@ from decodescope.kernels.host.product import NormedProduct
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
 from decodescope.kernels.ops.linear import linear_reference
+from decodescope.kernels.ops.swiglu import Activation, swiglu_reference
 
 
 def norm_gate_up_reference(
-    x: torch.Tensor, norm: Norm | None, gate_up: WeightMatrix
+    x: torch.Tensor, norm: Norm | None, gate_up: WeightMatrix, activation: Activation = "silu"
 ) -> torch.Tensor:
-    """silu(G n) * (U n) in float64. x [batch, hidden], gate_up [2 * intermediate, hidden]."""
+    """activation(G n) * (U n) in float64. x [batch, hidden], gate_up [2 * intermediate, hidden]."""
     gate, up = linear_reference(x, gate_up, norm).chunk(2, dim=-1)
-    return torch.nn.functional.silu(gate) * up
+    return swiglu_reference(gate, up, activation)
 
 
 @triton.jit
@@ -45,6 +47,7 @@ def _norm_gate_up_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
+    GELU: tl.constexpr,
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
@@ -60,7 +63,7 @@ def _norm_gate_up_kernel(
     sums = sums * scale + bias
     gate, up = tl.split(tl.reshape(sums, (ROWS // 2, 2)))
     units = unit + tl.arange(0, ROWS // 2)
-    activated = gate * tl.sigmoid(gate) * up
+    activated = gated(gate, up, GELU)
     tl.store(out_ptr + units, rounded(activated, out_ptr.dtype.element_ty), mask=units < I)
 
 
@@ -81,6 +84,7 @@ def _norm_gate_up_batched_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     WORDS: tl.constexpr,
+    GELU: tl.constexpr,
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
@@ -98,14 +102,15 @@ def _norm_gate_up_batched_kernel(
     token = tl.arange(0, TOKENS)
     tl.store(
         out_ptr + token[None, :] * I + units[:, None],
-        rounded(gate * tl.sigmoid(gate) * up, out_ptr.dtype.element_ty),
+        rounded(gated(gate, up, GELU), out_ptr.dtype.element_ty),
         mask=(units < I)[:, None] & (token < BATCH)[None, :],
     )
 
 
 @dataclass(frozen=True, slots=True)
 class NormGateUp(NormedProduct):
-    """out[b, i] = silu(G[i] . n[b]) * (U[i] . n[b]), n = RMSNorm(x), or x where `norm` is None.
+    """out[b, i] = activation(G[i] . n[b]) * (U[i] . n[b]), n = RMSNorm(x), or x where `norm` is
+    None.
 
     x [batch, hidden], out [batch, intermediate], contiguous, of one dtype, or out in float16 for
     narrow weights (`check_output`); batch 1..64; or x E4M3 with `x_scale` and FP8 weights
@@ -123,6 +128,7 @@ class NormGateUp(NormedProduct):
     out: torch.Tensor
     tile: Tile
     x_scale: torch.Tensor | None = None
+    activation: Activation = "silu"
 
     def launch(self, pdl: bool = False) -> Launch:
         gate_up, out = self.gate_up, self.out
@@ -136,7 +142,8 @@ class NormGateUp(NormedProduct):
             raise ValueError("a tile of one row holds no pair of gate and up")
         kernels = _norm_gate_up_kernel, _norm_gate_up_batched_kernel
         programs = triton.cdiv(intermediate, self.tile.rows // 2)
-        return self.launched(kernels, programs, gate_up, (out,), (), pdl, I=intermediate)
+        gelu = self.activation == "gelu_tanh"
+        return self.launched(kernels, programs, gate_up, (out,), (), pdl, I=intermediate, GELU=gelu)
 
     def reference(self, position: int) -> Tensors:
-        return (norm_gate_up_reference(self.values, self.norm, self.gate_up),)
+        return (norm_gate_up_reference(self.values, self.norm, self.gate_up, self.activation),)

@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 
 from decodescope.kernels.device import batched_product, vector_product
+from decodescope.kernels.device.activations import soft_capped
 from decodescope.kernels.device.choice import NO_KEY, choice_keys, chosen_index
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias
@@ -44,6 +45,7 @@ def _norm_head_kernel(
     counter_ptr,
     eps,
     capacity,
+    cap,
     V: tl.constexpr,
     K: tl.constexpr,
     ROWS: tl.constexpr,
@@ -63,6 +65,8 @@ def _norm_head_kernel(
         first, w_ptr, inside, x_ptr, x_scale_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD
     )
     sums = sums * scale + bias
+    if cap is not None:
+        sums = soft_capped(sums, cap)
     # transformers chooses among logits of the model's dtype; ties there go to the lowest index.
     logits = sums.to(DTYPE).to(tl.float32)
     if logits_ptr is not None:
@@ -96,6 +100,7 @@ def _norm_head_batched_kernel(
     counter_ptr,
     eps,
     capacity,
+    cap,
     V: tl.constexpr,
     BATCH: tl.constexpr,
     TOKENS: tl.constexpr,
@@ -117,6 +122,8 @@ def _norm_head_batched_kernel(
         w_ptr, inside, x_ptr, x_scale_ptr, 0, BATCH, TOKENS, K, BLOCK, 1, WORDS
     )
     sums = sums * scale + bias
+    if cap is not None:
+        sums = soft_capped(sums, cap)
     logits = sums.to(DTYPE).to(tl.float32)
     token = tl.arange(0, TOKENS)
     present = token < BATCH
@@ -150,7 +157,8 @@ class NormHead(NormedProduct):
     (`Product`); tokens int64 [batch, capacity + 1]; position int32 [1]. At a position outside
     `tokens` no token is written, and the position still advances. The logits, rounded to the
     model's `dtype` (None: x's) as transformers rounds them, are written to `logits` (float32
-    [batch, vocabulary]) if given; with `choose` off nothing else happens.
+    [batch, vocabulary]) if given; with `choose` off nothing else happens. With a `cap` a logit y
+    becomes cap * tanh(y / cap).
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices, too small a workspace, a tile of more
@@ -169,6 +177,7 @@ class NormHead(NormedProduct):
     choose: bool = True
     x_scale: torch.Tensor | None = None
     dtype: torch.dtype | None = None
+    cap: float | None = None
 
     def launch(self, pdl: bool = False) -> Launch:
         x, head, tokens, logits = self.x, self.head, self.tokens, self.logits
@@ -190,7 +199,7 @@ class NormHead(NormedProduct):
             triton.cdiv(head.rows, self.tile.rows),
             head,
             (logits, tokens, self.position, self.workspace.keys, self.workspace.counters),
-            (int(tokens.shape[1]) - 1,),
+            (int(tokens.shape[1]) - 1, self.cap),
             pdl,
             V=head.rows,
             DTYPE=_DTYPES[dtype],
@@ -202,4 +211,5 @@ class NormHead(NormedProduct):
 
     def reference(self, position: int) -> Tensors:
         """The logits, not the chosen tokens."""
-        return (linear_reference(self.values, self.head, self.norm),)
+        logits = linear_reference(self.values, self.head, self.norm)
+        return (logits if self.cap is None else self.cap * (logits / self.cap).tanh(),)

@@ -4,12 +4,14 @@ Bytes moved: the projections' weights once, x and the norm's weight once, q, the
 once; with QK-norm also 8 * batch bytes for each row of Q and K, through the workspace. The seven or
 more launches that it replaces write and read all of them several times.
 
-Rotation pairs element i of a head with i + D/2 (Hugging Face's half rotation), so a program has
-rows i and i + D/2 of one head: its tile's rows alternate between the halves. With QK-norm a head's
+Rotation turns pairs of a head's elements (`RopeTable.distance`), so a program has both rows of its
+pairs: its tile's rows alternate between the two. With QK-norm a head's
 statistic needs all its rows, but a program per head would leave most multiprocessors idle: programs
-write their raw rows to the workspace, and the last of a head normalises, rotates and stores it.
+write their raw rows to the workspace, and the last of a head normalises, rotates and stores it. If
+one norm covers all heads of Q, and one all of K, the last of Q and the last of K do that (batch 1).
 
-Sources: RoFormer (arXiv 2104.09864); QK-norm as in Qwen3 (transformers, modeling_qwen3.py).
+Sources: RoFormer (arXiv 2104.09864); QK-norm as in Qwen3 and OLMo 2 (transformers,
+modeling_qwen3.py and modeling_olmo2.py).
 """
 
 from dataclasses import dataclass
@@ -22,14 +24,16 @@ from decodescope.kernels.device import batched_product, vector_product
 from decodescope.kernels.device.head_rows import (
     head_rows,
     inverse_scales,
+    program_partners,
     rotated,
-    store_halves,
     store_head,
     store_normed_head,
     store_normed_heads,
+    store_normed_together,
+    store_pairs,
 )
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.device.weight_rows import program_pairs, scale_and_bias
+from decodescope.kernels.device.weight_rows import scale_and_bias
 from decodescope.kernels.host.checks import (
     check_apart,
     check_floats,
@@ -62,8 +66,11 @@ def norm_qkv_rope_reference(
     every = linear_reference(x, qkv, norm).view(x.shape[0], heads + 2 * kv_heads, -1)
     q, k, v = every.split([heads, kv_heads, kv_heads], dim=1)
     if qk_norm is not None:
-        q = rms_norm_reference(q, Norm(qk_norm.q_weight, qk_norm.eps))
-        k = rms_norm_reference(k, Norm(qk_norm.k_weight, qk_norm.eps))
+        q, k = (
+            rms_norm_reference(one.reshape(len(x), -1, len(weight)), Norm(weight, qk_norm.eps))
+            for one, weight in ((q, qk_norm.q_weight), (k, qk_norm.k_weight))
+        )
+        q, k = q.view(len(x), heads, -1), k.view(len(x), kv_heads, -1)
     return rotated_reference(q, rope, position), rotated_reference(k, rope, position), v
 
 
@@ -94,10 +101,12 @@ def _norm_qkv_rope_kernel(
     HEADS: tl.constexpr,
     KV_HEADS: tl.constexpr,
     D: tl.constexpr,
+    DISTANCE: tl.constexpr,
     K: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
+    HEADS_BLOCK: tl.constexpr,
     HALF_BLOCK: tl.constexpr,
     PDL: tl.constexpr,
 ):
@@ -115,7 +124,8 @@ def _norm_qkv_rope_kernel(
     cos = tl.load(cos_ptr + row * (D // 2) + pairs, mask=turned, other=0.0)
     sin = tl.load(sin_ptr + row * (D // 2) + pairs, mask=turned, other=0.0)
     inverse = inverse_scales(k_scale_ptr, v_scale_ptr, head, 0, True, HEADS, KV_HEADS)
-    w_ptr, inside, rows = program_pairs(w_ptr + head.to(tl.int64) * (D * K), first, D // 2, K, ROWS)
+    w_ptr += head.to(tl.int64) * (D * K)
+    w_ptr, inside, rows = program_partners(w_ptr, first, D, K, ROWS, DISTANCE)
     blocks = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD)
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, head * D + rows, None)
     wait_for_previous(PDL)
@@ -130,32 +140,62 @@ def _norm_qkv_rope_kernel(
     written = tl.where((head < HEADS) | fits, D // 2, 0)
     if q_norm_ptr is not None and rotates:
         raw_ptr += head * D
-        store_halves(raw_ptr + pairs, low, high, pairs < D // 2, D)
+        store_pairs(raw_ptr, pairs, low, high, pairs < D // 2, D, DISTANCE)
         # One thread counts for all: their stores must be done.
         tl.debug_barrier()
-        arrived = tl.atomic_add(counter_ptr + head, 1, sem="acq_rel")
-        if arrived == CHUNKS - 1:
-            weight_ptr = q_norm_ptr if head < HEADS else k_norm_ptr
-            store_normed_head(
-                raw_ptr,
-                weight_ptr,
-                cos_ptr + row * (D // 2),
-                sin_ptr + row * (D // 2),
-                target,
-                written,
-                head >= HEADS,
-                inverse,
-                qk_eps,
-                STORED,
-                D,
-                HALF_BLOCK,
-            )
-            tl.store(counter_ptr + head, 0)
+        if HEADS_BLOCK > 0:
+            first_head = tl.where(head < HEADS, 0, HEADS)
+            heads = tl.where(head < HEADS, HEADS, KV_HEADS)
+            arrived = tl.atomic_add(counter_ptr + first_head, 1, sem="acq_rel")
+            if arrived == heads * CHUNKS - 1:
+                store_normed_together(
+                    raw_ptr + (first_head - head) * D,
+                    q_norm_ptr if head < HEADS else k_norm_ptr,
+                    cos_ptr + row * (D // 2),
+                    sin_ptr + row * (D // 2),
+                    head_rows(
+                        q_ptr, k_ptr, v_ptr, first_head, 0, position, HEADS, KV_HEADS, capacity, D
+                    ),
+                    tl.where(head < HEADS, 1, capacity).to(tl.int64) * D,
+                    heads,
+                    written,
+                    head >= HEADS,
+                    k_scale_ptr,
+                    qk_eps,
+                    STORED,
+                    D,
+                    DISTANCE,
+                    HEADS_BLOCK,
+                    HALF_BLOCK,
+                )
+                tl.store(counter_ptr + first_head, 0)
+        else:
+            arrived = tl.atomic_add(counter_ptr + head, 1, sem="acq_rel")
+            if arrived == CHUNKS - 1:
+                weight_ptr = q_norm_ptr if head < HEADS else k_norm_ptr
+                store_normed_head(
+                    raw_ptr,
+                    weight_ptr,
+                    cos_ptr + row * (D // 2),
+                    sin_ptr + row * (D // 2),
+                    target,
+                    written,
+                    head >= HEADS,
+                    inverse,
+                    qk_eps,
+                    STORED,
+                    D,
+                    DISTANCE,
+                    HALF_BLOCK,
+                )
+                tl.store(counter_ptr + head, 0)
     else:
         # V is not turned by cos 1 and sin 0: an infinite value times 0 would be NaN.
         if rotates:
             low, high = rotated(low, high, cos, sin)
-        store_head(target, pairs, low, high, pairs < written, head >= HEADS, inverse, STORED, D)
+        store_head(
+            target, pairs, low, high, pairs < written, head >= HEADS, inverse, STORED, D, DISTANCE
+        )
 
 
 @triton.jit
@@ -187,6 +227,7 @@ def _norm_qkv_rope_batched_kernel(
     HEADS: tl.constexpr,
     KV_HEADS: tl.constexpr,
     D: tl.constexpr,
+    DISTANCE: tl.constexpr,
     K: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -199,7 +240,8 @@ def _norm_qkv_rope_batched_kernel(
     CHUNKS: tl.constexpr = (D // 2 + PAIRS - 1) // PAIRS
     head = tl.program_id(0) // CHUNKS
     first = (tl.program_id(0) % CHUNKS) * PAIRS
-    w_ptr, inside, rows = program_pairs(w_ptr + head.to(tl.int64) * (D * K), first, D // 2, K, ROWS)
+    w_ptr += head.to(tl.int64) * (D * K)
+    w_ptr, inside, rows = program_partners(w_ptr, first, D, K, ROWS, DISTANCE)
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, (head * D + rows)[:, None], None)
     batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL)
     position = tl.load(position_ptr)
@@ -225,8 +267,8 @@ def _norm_qkv_rope_batched_kernel(
     present = (pairs < D // 2)[:, None]
     if q_norm_ptr is not None and rotates:
         raw_ptr += head * (BATCH * D)
-        raw = raw_ptr + token * D + pairs[:, None]
-        store_halves(raw, low, high, present & (token < BATCH), D)
+        mask = present & (token < BATCH)
+        store_pairs(raw_ptr + token * D, pairs[:, None], low, high, mask, D, DISTANCE)
         # One thread counts for all: their stores must be done.
         tl.debug_barrier()
         if tl.atomic_add(counter_ptr + head, 1, sem="acq_rel") == CHUNKS - 1:
@@ -244,6 +286,7 @@ def _norm_qkv_rope_batched_kernel(
                 STORED,
                 BATCH,
                 D,
+                DISTANCE,
                 HALF_BLOCK,
             )
             tl.store(counter_ptr + head, 0)
@@ -251,7 +294,9 @@ def _norm_qkv_rope_batched_kernel(
         if rotates:
             low, high = rotated(low, high, cos[:, None], sin[:, None])
         written, cached = present & (token < tokens_written), head >= HEADS
-        store_head(rows[None, :], pairs[:, None], low, high, written, cached, inverse, STORED, D)
+        store_head(
+            rows[None, :], pairs[:, None], low, high, written, cached, inverse, STORED, D, DISTANCE
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +308,7 @@ class NormQkvRope(NormedProduct):
     of one dtype (q of one that `check_output` allows; x may also be E4M3 with `x_scale` and FP8
     weights, `Product`), or the caches of float8 (kv_cache.py: divided by `scales`, rounded,
     saturating); `qkv` [(heads + 2 kv_heads) * D, hidden] holds the rows of Q, K, V in this order;
-    position int32 [1] on the device. `tile.rows` counts rows of both halves of a head. At a
+    position int32 [1] on the device. `tile.rows` counts both rows of a pair. At a
     position outside the cache only q is written, rotated as at the nearest position of the table.
     QK-norm needs a float of workspace for each row of Q and K and each token, and a counter for
     each of their heads.
@@ -271,7 +316,7 @@ class NormQkvRope(NormedProduct):
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; q in x's memory; a table of fewer
             positions than the cache; a tile of one row or of more than one split, or for a batch
-            below 16 x 16; too small a workspace.
+            below 16 x 16; too small a workspace; one norm for all heads of a batch.
     """
 
     x: torch.Tensor
@@ -298,6 +343,10 @@ class NormQkvRope(NormedProduct):
         norms = (None, None) if qk_norm is None else (qk_norm.q_weight, qk_norm.k_weight)
         qk_eps = 0.0 if qk_norm is None else qk_norm.eps
         rotation = rope.cos, rope.sin, self.position
+        # Only the kernel of one token has one norm for all heads.
+        blocks = {"HEADS_BLOCK": triton.next_power_of_2(heads) if self._norms_together else 0}
+        if batch > 1:
+            blocks = {}
         outputs = self.q, self.k_cache, self.v_cache, *(self.scales or (None, None))
         return self.launched(
             (_norm_qkv_rope_kernel, _norm_qkv_rope_batched_kernel),
@@ -309,6 +358,8 @@ class NormQkvRope(NormedProduct):
             HEADS=heads,
             KV_HEADS=kv_heads,
             D=head_dim,
+            DISTANCE=rope.distance,
+            **blocks,
             HALF_BLOCK=triton.next_power_of_2(head_dim // 2),
         )
 
@@ -339,11 +390,22 @@ class NormQkvRope(NormedProduct):
         check_caches(*caches, shape, q.dtype, device)
         check_position(self.position, device)
         if (qk_norm := self.qk_norm) is not None:
-            check_floats("q norm weight", qk_norm.q_weight, (head_dim,), device)
-            check_floats("k norm weight", qk_norm.k_weight, (head_dim,), device)
+            together = self._norms_together
+            sizes = (heads * head_dim, kv_heads * head_dim) if together else (head_dim, head_dim)
+            check_floats("q norm weight", qk_norm.q_weight, sizes[:1], device)
+            check_floats("k norm weight", qk_norm.k_weight, sizes[1:], device)
+            if together and batch > 1:
+                raise ValueError(
+                    f"one norm for all heads of {batch} tokens: needs launches, RmsNorm"
+                )
         if self.tile.rows < 2:
             raise ValueError("a tile of one row holds no rotation pair")
         return batch
+
+    @property
+    def _norms_together(self) -> bool:
+        """Whether one norm covers all heads of Q, and one all of K."""
+        return self.qk_norm is not None and self.qk_norm.q_weight.numel() != self.q.shape[2]
 
     def inputs(self, position: int) -> Tensors:
         matrix = *parameters(self.norm), *parameters(self.qkv)

@@ -88,7 +88,7 @@ def _quantize_rows_kernel(
     wait_for_previous(PDL)
     n = tl.load(x_ptr + start + column, mask=mask, other=0.0).to(tl.float32)
     if g_ptr is not None:
-        n = normed(n, g, features, eps)
+        n = normed(n, g, mask, features, eps, False)
     # A NaN is a NaN code and leaves the scale to the others. An infinite value counts as the
     # largest float32, because a finite scale keeps zeros zero.
     magnitude = tl.where(n != n, 0.0, tl.minimum(tl.abs(n), _MOST))

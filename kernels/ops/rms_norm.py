@@ -1,5 +1,7 @@
 """out = x / sqrt(mean(x^2) + eps) * weight: RMSNorm of hidden states, or of heads (QK-norm).
 
+A centered norm subtracts the mean of x first: LayerNorm without a bias.
+
 Bytes moved: x read, out written, the weight: rows * features * 2 * itemsize + the weight's bytes.
 One program holds one row in registers, so x is read once.
 
@@ -24,12 +26,16 @@ MAX_FEATURES = 65536
 def rms_norm_reference(x: torch.Tensor, norm: Norm) -> torch.Tensor:
     """x / sqrt(mean(x^2) + eps) * weight over the last dimension, in float64. x [..., features]."""
     x = x.double()
+    if norm.centered:
+        x = x - x.mean(-1, keepdim=True)
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + norm.eps) * norm.weight.double()
 
 
 @triton.jit
-def normed(x, weight, features, eps):
-    """RMSNorm of a row x [block] (float32, zero past its features) with `weight`."""
+def normed(x, weight, mask, features, eps, CENTERED: tl.constexpr):
+    """RMSNorm of a row x [block] (float32, zero outside the mask) with `weight`."""
+    if CENTERED:
+        x = tl.where(mask, x - tl.sum(x, axis=0) / features, 0.0)
     mean_square = tl.sum(x * x, axis=0) / features
     return x * tl.rsqrt(mean_square + eps) * weight
 
@@ -46,6 +52,7 @@ def _rms_norm_kernel(
     out_group_stride,
     out_row_stride,
     BLOCK: tl.constexpr,
+    CENTERED: tl.constexpr,
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
@@ -58,7 +65,7 @@ def _rms_norm_kernel(
     x_ptr += group * x_group_stride + row * x_row_stride
     out_ptr += group * out_group_stride + row * out_row_stride
     x = tl.load(x_ptr + column, mask=mask, other=0.0).to(tl.float32)
-    out = normed(x, weight, features, eps)
+    out = normed(x, weight, mask, features, eps, CENTERED)
     tl.store(out_ptr + column, rounded(out, out_ptr.dtype.element_ty), mask=mask)
 
 
@@ -103,6 +110,7 @@ class RmsNorm(KernelOperation):
             out.stride(0) if batched else 0,
             out.stride(-2),
             BLOCK=block,
+            CENTERED=norm.centered,
             PDL=pdl,
             num_warps=row_warps(block),
         )

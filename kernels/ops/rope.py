@@ -4,7 +4,8 @@ Bytes moved: q and k read and written, one row of each table: 2 * batch * (Hq + 
 + 4 * D.
 
 The elements of a pair are half a head apart, as in the checkpoints of Hugging Face's Llama, Qwen
-and Mistral. Source: RoFormer (arXiv 2104.09864), where they are neighbours.
+and Mistral, half of the head's rotated part (Phi-4-mini), or neighbours (GLM, Cohere) as in the
+source: RoFormer (arXiv 2104.09864).
 """
 
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import torch
 import triton
 import triton.language as tl
 
-from decodescope.kernels.device.head_rows import rotated, store_halves
+from decodescope.kernels.device.head_rows import load_pairs, rotated, store_pairs
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.checks import check_float, check_position, check_tensor
 from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
@@ -23,16 +24,22 @@ from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors,
 class RopeTable:
     """cos[p, i] and sin[p, i] of position p and pair i, both float32 [positions, head_dim / 2].
 
-    A model's attention scaling (YaRN, LongRoPE) is multiplied into both.
+    A model's attention scaling (YaRN, LongRoPE) is multiplied into both. Pair i consists of the
+    elements i and i + `distance` for i below it, and of 2 i and 2 i + 1 at a distance of 1 (0: half
+    a head). Where the first 2 `distance` elements are not the whole head, the pairs of the others
+    have cos 1 and sin 0.
 
     Raises:
-        ValueError: tables that are not two contiguous float32 matrices of one shape and device.
+        ValueError: tables that are not two contiguous float32 matrices of one shape and device, or
+            a distance beyond half a head.
     """
 
     cos: torch.Tensor
     sin: torch.Tensor
+    distance: int = 0
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "distance", self.distance or self.cos.shape[-1])
         if self.cos.dim() != 2 or 0 in self.cos.shape:
             raise ValueError(
                 f"cos is {list(self.cos.shape)}: must be [positions, head_dim / 2], not empty"
@@ -40,6 +47,8 @@ class RopeTable:
         shape = (int(self.cos.shape[0]), int(self.cos.shape[1]))
         check_tensor("cos", self.cos, shape, torch.float32, self.cos.device)
         check_tensor("sin", self.sin, shape, torch.float32, self.cos.device)
+        if not 1 <= self.distance <= shape[1]:
+            raise ValueError(f"a distance of {self.distance}: must be 1 to {shape[1]}, half a head")
 
     @property
     def positions(self) -> int:
@@ -53,11 +62,20 @@ class RopeTable:
 def rotated_reference(x: torch.Tensor, table: RopeTable, position: int) -> torch.Tensor:
     """Every head of x [..., D] rotated to `position`, in float64.
 
-    out[i] = x[i] cos - x[i + D/2] sin, out[i + D/2] = x[i + D/2] cos + x[i] sin.
+    out[low] = x[low] cos - x[high] sin, out[high] = x[high] cos + x[low] sin for each pair.
     """
     cos, sin = table.cos[position].double(), table.sin[position].double()
-    low, high = x.double().chunk(2, dim=-1)
-    return torch.cat((low * cos - high * sin, high * cos + low * sin), dim=-1)
+    order = torch.arange(x.shape[-1], device=x.device)
+    if table.distance == 1:
+        pairs = order.view(-1, 2).T
+    else:
+        turned, rest = order[: 2 * table.distance], order[2 * table.distance :]
+        pairs = torch.cat((turned.view(2, -1), rest.view(2, -1)), dim=1)
+    low, high = (x.double()[..., elements] for elements in pairs)
+    out = torch.empty_like(x, dtype=torch.float64)
+    out[..., pairs[0]] = low * cos - high * sin
+    out[..., pairs[1]] = high * cos + low * sin
+    return out
 
 
 @triton.jit
@@ -74,6 +92,7 @@ def _rotate_kernel(
     k_batch_stride,
     k_head_stride,
     HALF: tl.constexpr,
+    DISTANCE: tl.constexpr,
     BLOCK: tl.constexpr,
     PDL: tl.constexpr,
 ):
@@ -92,11 +111,10 @@ def _rotate_kernel(
         head_ptr = q_ptr + sequence * q_batch_stride + head * q_head_stride
     else:
         head_ptr = k_ptr + sequence * k_batch_stride + (head - q_heads) * k_head_stride
-    low = tl.load(head_ptr + pair, mask=mask, other=0.0).to(tl.float32)
-    high = tl.load(head_ptr + HALF + pair, mask=mask, other=0.0).to(tl.float32)
+    low, high = load_pairs(head_ptr, pair, mask, 2 * HALF, DISTANCE)
     if known:
         low, high = rotated(low, high, cos, sin)
-        store_halves(head_ptr + pair, low, high, mask, 2 * HALF)
+        store_pairs(head_ptr, pair, low, high, mask, 2 * HALF, DISTANCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +161,7 @@ class Rotate(KernelOperation):
             *q.stride()[:2],
             *k.stride()[:2],
             HALF=head_dim // 2,
+            DISTANCE=rope.distance,
             BLOCK=triton.next_power_of_2(head_dim // 2),
             PDL=pdl,
             num_warps=1,

@@ -1,4 +1,4 @@
-"""out = silu(gate) * up: the activation of SwiGLU.
+"""out = silu(gate) * up: the activation of SwiGLU, or that of GEGLU with GELU by tanh.
 
 Bytes moved: gate and up read, out written: rows * features * 3 * itemsize.
 
@@ -6,22 +6,30 @@ Source: Shazeer, GLU Variants Improve Transformer (arXiv 2002.05202).
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 import triton
 import triton.language as tl
 
+from decodescope.kernels.device.activations import gated
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.checks import check_float, check_tensor
 from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
+
+Activation = Literal["silu", "gelu_tanh"]
 
 BLOCK = 1024
 NUM_WARPS = 4
 
 
-def swiglu_reference(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
-    """silu(gate) * up in float64, silu(g) = g / (1 + exp(-g)); any one shape."""
-    return torch.nn.functional.silu(gate.double()) * up.double()
+def swiglu_reference(
+    gate: torch.Tensor, up: torch.Tensor, activation: Activation = "silu"
+) -> torch.Tensor:
+    """activation(gate) * up in float64, silu(g) = g / (1 + exp(-g)); any one shape."""
+    if activation == "silu":
+        return torch.nn.functional.silu(gate.double()) * up.double()
+    return torch.nn.functional.gelu(gate.double(), approximate="tanh") * up.double()
 
 
 @triton.jit
@@ -35,6 +43,7 @@ def _swiglu_kernel(
     up_stride,
     out_stride,
     BLOCK: tl.constexpr,
+    GELU: tl.constexpr,
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
@@ -45,13 +54,13 @@ def _swiglu_kernel(
     wait_for_previous(PDL)
     gate = tl.load(gate_ptr + row * gate_stride + column, mask=mask, other=0.0).to(tl.float32)
     up = tl.load(up_ptr + row * up_stride + column, mask=mask, other=0.0).to(tl.float32)
-    out = gate * tl.sigmoid(gate) * up
+    out = gated(gate, up, GELU)
     tl.store(out_ptr + row * out_stride + column, out.to(out_ptr.dtype.element_ty), mask=mask)
 
 
 @dataclass(frozen=True, slots=True)
 class Swiglu(KernelOperation):
-    """out = silu(gate) * up, computed in float32 and rounded once.
+    """out = activation(gate) * up, computed in float32 and rounded once.
 
     gate, up, out [rows, features] of one dtype; rows may be strided, like the halves of one gate/up
     product. out may be gate or up itself.
@@ -60,6 +69,7 @@ class Swiglu(KernelOperation):
     gate: torch.Tensor
     up: torch.Tensor
     out: torch.Tensor
+    activation: Activation = "silu"
 
     def launch(self, pdl: bool = False) -> Launch:
         gate, up = self.gate, self.up
@@ -82,6 +92,7 @@ class Swiglu(KernelOperation):
             up.stride(0),
             self.out.stride(0),
             BLOCK=BLOCK,
+            GELU=self.activation == "gelu_tanh",
             PDL=pdl,
             num_warps=NUM_WARPS,
         )
@@ -90,4 +101,4 @@ class Swiglu(KernelOperation):
         return self.gate, self.up
 
     def reference(self, position: int) -> Tensors:
-        return (swiglu_reference(self.gate, self.up),)
+        return (swiglu_reference(self.gate, self.up, self.activation),)

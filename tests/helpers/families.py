@@ -38,6 +38,17 @@ def _rope(rope_type: str, **parameters: Any) -> dict[str, Any]:
 # Qwen2's configuration has no head_dim: it is hidden_size / num_attention_heads.
 _QWEN2 = {key: value for key, value in _with("qwen2").items() if key != "head_dim"}
 
+_GEMMA = _with(
+    "gemma2", pad_token_id=0, query_pre_attn_scalar=24, sliding_window=WINDOW,
+    tie_word_embeddings=True, hidden_size=99, num_attention_heads=3,
+)  # fmt: skip
+
+# OLMo's neither: hidden_size is a multiple of the heads.
+_OLMO2 = _with(
+    "olmo2", pad_token_id=0, num_attention_heads=4, num_key_value_heads=2, hidden_size=120,
+    head_dim=40,
+)  # fmt: skip
+
 # Name -> config.json. The rope types that depend on length change at ORIGINAL_MAX.
 FAMILIES: Mapping[str, dict[str, Any]] = {
     "llama2": _with("llama", num_key_value_heads=3),
@@ -68,9 +79,80 @@ FAMILIES: Mapping[str, dict[str, Any]] = {
         high_freq_factor=4.0,
     ),
     "rope-proportional": _rope("proportional"),
+    "glm": _with("glm", pad_token_id=0, attention_bias=True),
+    "glm4": _with(
+        "glm4",
+        pad_token_id=0,
+        head_dim=44,
+        attention_bias=True,
+        rope_parameters={
+            "rope_type": "default",
+            "rope_theta": 500.0,
+            "partial_rotary_factor": 0.6,
+        },
+    ),
+    "granite": _with(
+        "granite",
+        pad_token_id=0,
+        mlp_bias=True,
+        attention_bias=True,
+        embedding_multiplier=3.0,
+        residual_multiplier=0.6,
+        attention_multiplier=0.3,
+        logits_scaling=1.7,
+        tie_word_embeddings=True,
+    ),
     "mistral": _with("mistral", sliding_window=WINDOW),
     "mistral-no-window": _with("mistral", sliding_window=None),
     "phi3": _with("phi3", pad_token_id=0, sliding_window=WINDOW, num_key_value_heads=3),
+    "cohere2": _with(
+        "cohere2",
+        pad_token_id=0,
+        layer_types=["sliding_attention", "full_attention"],
+        sliding_window=WINDOW,
+        logit_scale=0.7,
+        hidden_size=99,
+    ),
+    "gemma2": _GEMMA
+    | {
+        "model_type": "gemma2",
+        "layer_types": ["sliding_attention", "full_attention"],
+        "attn_logit_softcapping": 3.0,
+        "final_logit_softcapping": 5.0,
+    },
+    "gemma2-no-caps": _GEMMA
+    | {
+        "model_type": "gemma2",
+        "attn_logit_softcapping": None,
+        "final_logit_softcapping": None,
+    },
+    "gemma3": _GEMMA
+    | {
+        "model_type": "gemma3_text",
+        "sliding_window_pattern": 2,
+        "rope_parameters": {
+            "sliding_attention": {"rope_type": "default", "rope_theta": 500.0},
+            "full_attention": {"rope_type": "linear", "rope_theta": 9000.0, "factor": 8.0},
+        },
+    },
+    "olmo2": _OLMO2,
+    "olmo2-one-head": _OLMO2 | {"num_attention_heads": 1, "num_key_value_heads": 1},
+    "olmo3": _OLMO2
+    | {
+        "model_type": "olmo3",
+        "sliding_window": WINDOW,
+        "layer_types": ["sliding_attention", "full_attention"],
+        "rope_parameters": {
+            "sliding_attention": {"rope_type": "default", "rope_theta": 500.0},
+            "full_attention": {
+                "rope_type": "yarn",
+                "rope_theta": 500.0,
+                "factor": 4.0,
+                "original_max_position_embeddings": ORIGINAL_MAX,
+            },
+        },
+    },
+    "phi3-partial": _with("phi3", pad_token_id=0, head_dim=40, partial_rotary_factor=0.75),
     "smollm3": _with("smollm3", pad_token_id=0, no_rope_layer_interval=2),
     "qwen2": _QWEN2 | {"tie_word_embeddings": True},
     "qwen2-mixed-window": _QWEN2
@@ -111,6 +193,8 @@ def build(
     # Experts in groups need rows of 16 bytes each.
     # Cast afterwards, a model would round its rotary frequencies too.
     model = AutoModelForCausalLM.from_config(config, dtype=dtype, experts_implementation="eager")
+    if getattr(config, "attn_logit_softcapping", None) is not None:
+        model.set_attn_implementation("eager")
     _fill(model, torch.Generator().manual_seed(seed))
     return model.to(device).eval().requires_grad_(False)
 
@@ -122,7 +206,7 @@ def _fill(model: PreTrainedModel, generator: torch.Generator) -> None:
         if name.endswith("bias"):
             values *= 0.3
         elif parameter.dim() == 1:
-            values = 1.0 + 0.2 * values
+            values = parameter.mean() + 0.2 * values
         elif "embed_tokens" in name:
             # Small beside what the layers add, or a tied head would repeat its token for ever.
             values *= 0.5

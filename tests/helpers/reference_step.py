@@ -9,26 +9,43 @@ from decodescope.kernels.ops.experts_gate_up import experts_gate_up_reference
 from decodescope.kernels.ops.rope import RopeTable
 from decodescope.variants.steps.fused.blocks import FusedLayer, FusedModel
 from decodescope.variants.steps.fused.kv_cache import KvCache
+from decodescope.variants.steps.fused.rope_tables import Ropes
+
+_ACTIVATIONS = {
+    "silu": lambda x: x / (1 + torch.exp(-x)),
+    "gelu_tanh": lambda x: (
+        0.5 * x * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (x + 0.044715 * x**3)))
+    ),
+}
 
 
 def reference_step(
-    parts: FusedModel, rope: RopeTable, cache: KvCache, ids: torch.Tensor, position: int
+    parts: FusedModel, ropes: Ropes, cache: KvCache, ids: torch.Tensor, position: int
 ) -> torch.Tensor:
     """Logits [batch, vocabulary] in float64 of `ids` [batch] at `position`; fills that row."""
-    x = parts.embedding.dense()[ids]
+    table = parts.embedding
+    x = table.data[ids].double()
+    x = x if table.scale is None else x * table.scale[ids].double()[:, None]
     for index, layer in enumerate(parts.layers):
         keys, values = cache.layer(index)
-        q = _q_and_rows(parts, layer, rope, x, keys, values, position)
-        x = x + _product(layer.o, _attention(parts, layer, q, keys, values, position))
-        normed = _normed(layer.post_attention_norm, x)
+        q = _q_and_rows(parts, layer, ropes[layer.rope], x, keys, values, position)
+        attention_input = _normed(layer.input_norm, x)
+        attended = _product(layer.o, _attention(parts, layer, q, keys, values, position))
+        x = x + _normed(layer.attention_output_norm, attended)
+        normed = attention_input if layer.parallel else _normed(layer.mlp_norm, x)
         if isinstance(layer.mlp, Experts):
             logits = _product(layer.mlp.router, normed)
             gated = experts_gate_up_reference(normed, None, layer.mlp, logits)
             x = experts_down_reference(gated, layer.mlp, logits, x)
         else:
             gate, up = _product(layer.mlp.gate_up, normed).chunk(2, dim=-1)
-            x = x + _product(layer.mlp.down, gate / (1 + torch.exp(-gate)) * up)
-    return _product(parts.head, _normed(parts.final_norm, x))
+            down = _product(layer.mlp.down, _ACTIVATIONS[layer.mlp.activation](gate) * up)
+            x = x + _normed(layer.mlp_output_norm, down)
+    return _capped(_product(parts.head, _normed(parts.final_norm, x)), parts.logit_cap)
+
+
+def _capped(x: torch.Tensor, cap: float | None) -> torch.Tensor:
+    return x if cap is None else cap * torch.tanh(x / cap)
 
 
 def _q_and_rows(
@@ -45,10 +62,9 @@ def _q_and_rows(
     heads = rows.view(len(x), parts.heads + 2 * parts.kv_heads, parts.head_dim)
     q, k, v = heads.split([parts.heads, parts.kv_heads, parts.kv_heads], dim=1)
     if layer.qk_norm is not None:
-        q = _normed(Norm(layer.qk_norm.q_weight, layer.qk_norm.eps), q)
-        k = _normed(Norm(layer.qk_norm.k_weight, layer.qk_norm.eps), k)
-    if layer.rotates:
-        q, k = _rotated(q, rope, position), _rotated(k, rope, position)
+        q = _heads_normed(layer.qk_norm.q_weight, layer.qk_norm.eps, q)
+        k = _heads_normed(layer.qk_norm.k_weight, layer.qk_norm.eps, k)
+    q, k = _rotated(q, rope, position), _rotated(k, rope, position)
     keys[:, :, position] = k.to(keys.dtype)
     values[:, :, position] = v.to(values.dtype)
     return q
@@ -66,7 +82,7 @@ def _attention(
     group = parts.heads // parts.kv_heads
     k = keys[:, :, first : position + 1].double().repeat_interleave(group, dim=1)
     v = values[:, :, first : position + 1].double().repeat_interleave(group, dim=1)
-    scores = torch.einsum("bhd,bhtd->bht", q, k) * parts.scale
+    scores = _capped(torch.einsum("bhd,bhtd->bht", q, k) * parts.scale, parts.score_cap)
     return torch.einsum("bht,bhtd->bhd", scores.softmax(-1), v).flatten(1)
 
 
@@ -75,11 +91,27 @@ def _product(matrix: WeightMatrix, x: torch.Tensor) -> torch.Tensor:
     return product if matrix.bias is None else product + matrix.bias.double()
 
 
-def _normed(norm: Norm, x: torch.Tensor) -> torch.Tensor:
+def _heads_normed(weight: torch.Tensor, eps: float, heads: torch.Tensor) -> torch.Tensor:
+    """Each head of heads [batch, heads, head_dim] normed, or all together, as `weight` is long."""
+    rows = heads if len(weight) == heads.shape[2] else heads.flatten(1)
+    return _normed(Norm(weight, eps), rows).view(heads.shape)
+
+
+def _normed(norm: Norm | None, x: torch.Tensor) -> torch.Tensor:
+    if norm is None:
+        return x
+    if norm.centered:
+        x = x - x.mean(-1, keepdim=True)
     return x / (x.square().mean(-1, keepdim=True) + norm.eps).sqrt() * norm.weight.double()
 
 
 def _rotated(x: torch.Tensor, rope: RopeTable, position: int) -> torch.Tensor:
     cos, sin = rope.cos[position].double(), rope.sin[position].double()
-    low, high = x.chunk(2, dim=-1)
-    return torch.cat((low * cos - high * sin, high * cos + low * sin), dim=-1)
+    if rope.distance == 1:
+        low, high = x[..., ::2], x[..., 1::2]
+        turned = (low * cos - high * sin, high * cos + low * sin)
+        return torch.stack(turned, dim=-1).flatten(-2)
+    rest = x[..., 2 * rope.distance :]
+    low, high = x[..., : 2 * rope.distance].chunk(2, dim=-1)
+    cos, sin = cos[: rope.distance], sin[: rope.distance]
+    return torch.cat((low * cos - high * sin, high * cos + low * sin, rest), dim=-1)

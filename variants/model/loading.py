@@ -235,6 +235,9 @@ def loaded_model(
 ) -> LoadedModel:
     """`model` in evaluation mode, without gradients, and what the others need to know of it."""
     model.eval().requires_grad_(False)
+    if getattr(model.config, "attn_logit_softcapping", None) is not None:
+        # PyTorch's attention has no soft cap; some releases of transformers leave it out silently.
+        model.set_attn_implementation("eager")
     limit = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
     formats = quantized_formats(model)
     return LoadedModel(

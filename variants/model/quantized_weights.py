@@ -97,11 +97,22 @@ class _Indexed(QuantizedMatrix):
 
 
 class QuantizedEmbedding(_Indexed):
-    """W[ids]."""
+    """W[ids], times `factor` if there is one (Gemma)."""
+
+    def __init__(
+        self,
+        data: torch.Tensor,
+        scale: torch.Tensor | None,
+        dtype: torch.dtype,
+        factor: float | None = None,
+    ) -> None:
+        super().__init__(data, scale, dtype)
+        self.factor = factor
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """ids [...] -> [..., columns]."""
-        return scaled(*self._entries(ids), self.dtype)
+        values = scaled(*self._entries(ids), self.dtype)
+        return values if self.factor is None else values * torch.tensor(self.factor).to(values)
 
 
 class QuantizedExperts(_Indexed):
@@ -312,7 +323,8 @@ def _quantize(name: str, model: Any, path: str, quantization: Quantization) -> N
     if not isinstance(part, nn.Embedding):
         setattr(owner, leaf, QuantizedLinear(data, scale, part.bias))
         return
-    setattr(owner, leaf, QuantizedEmbedding(data, scale, weight.dtype))
+    factor = getattr(part, "scalar_embed_scale", None)
+    setattr(owner, leaf, QuantizedEmbedding(data, scale, weight.dtype, factor))
     head = model.get_submodule(_HEAD)
     if quantization.head and getattr(head, "weight", None) is weight:
         model.set_submodule(_HEAD, QuantizedLinear(data, scale, head.bias))

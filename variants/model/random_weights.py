@@ -16,8 +16,9 @@ RANDOM_STD = 0.02
 def build_random(preset: Preset, device: str, dtype: torch.dtype) -> Any:
     """The preset's model with random weights, built in place on `device`.
 
-    Drawn on the device with a fixed seed: normal with standard deviation 0.02, norm weights 1,
-    biases 0. The same device and version give the same weights. On "meta" there are none.
+    Drawn on the device with a fixed seed: normal with standard deviation 0.02, biases 0, norms as
+    their class makes them: 1, or 0 where it adds 1. The same device and version give the same
+    weights. On "meta" there are none.
     """
     config = AutoConfig.for_model(**deepcopy(preset.config))
     with torch.device(device):
@@ -36,5 +37,3 @@ def _fill_random(model: Any, device: str) -> None:
             parameter.normal_(0.0, RANDOM_STD, generator=generator)
         elif name.endswith("bias"):
             parameter.zero_()
-        else:
-            parameter.fill_(1.0)

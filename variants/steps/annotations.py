@@ -1,8 +1,8 @@
 """Ranges around the parts of a transformers model, opened by hooks that can be removed.
 
 Names: `embedding` and `rotary`; `layer.N`, in it `input_norm`, `attention`, `post_attention_norm`,
-`mlp`; after the layers `final_norm` and `lm_head`. `decode_step`, `model` and `sampling` are opened
-by the code that runs them.
+`pre_mlp_norm`, `mlp`, `post_mlp_norm`; after the layers `final_norm` and `lm_head`. `decode_step`,
+`model` and `sampling` are opened by the code that runs them.
 """
 
 from collections.abc import Iterator
@@ -22,6 +22,10 @@ _LAYER_PARTS = {
     "attention": "attention",
     "post_attention_layernorm": "post_attention_norm",
     "ln_2": "post_attention_norm",
+    "post_self_attn_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "pre_mlp_norm",
+    "post_feedforward_layernorm": "post_mlp_norm",
+    "post_mlp_layernorm": "post_mlp_norm",
     "mlp": "mlp",
     "feed_forward": "mlp",
     "block_sparse_moe": "mlp",

@@ -132,14 +132,14 @@ def measure_rms_norm_residual(setup: Setup, tokens: int = TOKENS, hidden: int = 
     kept = [RmsNormResidual(one.x, one.residual, norm, one.out) for one in alone]
 
     def sequence(one: RmsNormResidual) -> Tensors:
-        return (eager_rms_norm(one.x + one.residual, one.norm),)
+        return (eager_rms_norm(one.x + one.residual, norm),)
 
     def sequence_kept(one: RmsNormResidual) -> Tensors:
         total = one.x + one.residual
-        return eager_rms_norm(total, one.norm), total
+        return eager_rms_norm(total, norm), total
 
     def ligers(one: RmsNormResidual) -> Tensors:
-        weight, eps = one.norm.weight, one.norm.eps
+        weight, eps = norm.weight, norm.eps
         out, total = _liger_sum_norm(one.x, one.residual, weight, eps, 0.0, "llama", False)
         return out, total
 

@@ -39,6 +39,7 @@ class Attention:
     tile: Tile
     out: torch.Tensor
     workspace: Workspace
+    cap: float | None = None
 
     @property
     def scale(self) -> float:
@@ -57,12 +58,13 @@ class Attention:
             self.workspace,
             self.window,
             prefetch,
+            cap=self.cap,
         ).launch(pdl)
         return self.out
 
     def reference(self) -> torch.Tensor:
         return decode_attention_reference(
-            self.q, self.k, self.v, self.position, self.scale, self.window
+            self.q, self.k, self.v, self.position, self.scale, self.window, cap=self.cap
         )
 
 
@@ -111,6 +113,18 @@ def assert_right(case: Attention) -> None:
     out = case.run()
     assert error(out, case.reference()) < TOLERANCE[out.dtype]
     assert not case.workspace.counters.any()
+
+
+@pytest.mark.parametrize("splits", [1, 3])
+@pytest.mark.parametrize("cap", [0.5, 40.0])
+def test_scores_have_a_soft_cap(cap: float, splits: int, device: str) -> None:
+    case = replace(attention(device, batch=2, kv_heads=2, splits=splits), cap=cap)
+    case.q *= 5
+    assert_right(case)
+    scores = torch.einsum("bhd,bhtd->bht", case.q, case.k[:, :, :71].repeat_interleave(2, dim=1))
+    weights = (torch.tanh(scores * case.scale / cap) * cap).softmax(-1)
+    expected = torch.einsum("bht,bhtd->bhd", weights, case.v[:, :, :71].repeat_interleave(2, dim=1))
+    torch.testing.assert_close(case.out, expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("window", [None, 1, 3, 9, 10, 40])

@@ -41,6 +41,18 @@ def test_adds_the_product(
     assert torch.equal(residual, again)
 
 
+@pytest.mark.parametrize(("batch", "splits"), [(1, 1), (1, 3), (3, 1), (3, 2)])
+def test_what_does_not_add_overwrites(batch: int, splits: int, inputs, assert_close) -> None:
+    make = inputs(torch.float32)
+    x, weight = make.random(batch, 100), make.weight(9, 100, scaled=True, biased=True)
+    out, workspace = make.poisoned(batch, 9), make.workspace(2000, 2)
+    tile = Tile(16, 16, splits=splits)
+    operation = LinearResidual(x, weight, out, tile, workspace, adds=False)
+    operation.launch()
+    assert_close(out, operation.reference(0)[0])
+    assert (operation.outputs(0), operation.updated) == ((out,), ())
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("splits", [2, 3, 5])
 @pytest.mark.parametrize(

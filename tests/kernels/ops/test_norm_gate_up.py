@@ -1,6 +1,7 @@
 import pytest
 import torch
 from transformers import LlamaConfig
+from transformers.activations import ACT2FN
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm
 
 from decodescope.kernels.host.tile import Tile
@@ -65,6 +66,18 @@ def test_gate_rows_of_a_batch_come_before_up_rows(inputs) -> None:
     silu = 2.0 / (1.0 + torch.exp(torch.tensor(-2.0)).item())
     expected = silu * data[3:, 1].expand(2, 3)
     torch.testing.assert_close(out, expected, rtol=1e-6, atol=0.0)
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_gelu_gate_agrees_with_transformers_in_fp32(batch: int, inputs) -> None:
+    make = inputs(torch.float32)
+    x, gate_up, out = make.random(batch, 64) * 3, make.weight(40, 64), make.poisoned(batch, 20)
+    NormGateUp(x, None, gate_up, out, Tile(16, 32), activation="gelu_tanh").launch()
+    gate, up = (x @ gate_up.dense(torch.float32).T).chunk(2, dim=-1)
+    expected = ACT2FN["gelu_pytorch_tanh"](gate) * up
+    torch.testing.assert_close(out, expected, atol=3e-6, rtol=1e-5)
+    reference = norm_gate_up_reference(x, None, gate_up, "gelu_tanh")
+    torch.testing.assert_close(reference.float(), expected, atol=3e-6, rtol=1e-5)
 
 
 def test_agrees_with_transformers_in_fp32(inputs) -> None:

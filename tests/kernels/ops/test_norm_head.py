@@ -70,6 +70,20 @@ def test_agrees_with_transformers_in_fp32(inputs) -> None:
     assert tokens[0, 1] == expected.argmax()
 
 
+@pytest.mark.parametrize("batch", [1, 2])
+def test_logits_have_a_soft_cap(batch: int, inputs) -> None:
+    make = inputs(torch.float32)
+    x, head = make.random(batch, 64) * 9, make.weight(30, 64)
+    tokens, logits = history(2, make.device, batch), make.poisoned(batch, 30)
+    memory = tokens, make.position(0), Tile(16, 64), make.workspace(0, 1)
+    operation = NormHead(x, None, head, *memory, logits, cap=3.0)
+    operation.launch()
+    expected = torch.tanh(linear_reference(x, head) / 3) * 3
+    torch.testing.assert_close(logits.double(), expected, atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(operation.reference(0)[0], expected)
+    assert torch.equal(tokens[:, 1], logits.argmax(-1))
+
+
 def chosen(head: WeightMatrix, x: torch.Tensor, make) -> int:
     tokens, workspace = history(2, make.device), make.workspace(0, 1)
     NormHead(x, None, head, tokens, make.position(0), Tile(8, 16), workspace).launch()

@@ -29,6 +29,7 @@ class Shape:
     capacity: int
     tile: Tile
     batch: int = 1
+    distance: int = 0
 
     @property
     def rows(self) -> int:
@@ -48,6 +49,10 @@ SHAPES = [
     Shape(51, 3, 1, 42, 3, Tile(32, 32), batch=16),
     Shape(51, 2, 1, 42, 3, Tile(32, 64), batch=17),
     Shape(40, 1, 1, 32, 3, Tile(16, 64), batch=64),
+    Shape(50, 2, 1, 40, 3, Tile(16, 64), distance=15),
+    Shape(40, 1, 1, 34, 3, Tile(16, 64), distance=1),
+    Shape(50, 1, 1, 40, 3, Tile(32, 64), batch=3, distance=13),
+    Shape(40, 2, 1, 34, 3, Tile(16, 64), batch=2, distance=1),
 ]
 
 
@@ -64,7 +69,7 @@ class Case:
         self.qkv = make.weight(shape.rows, shape.hidden, scaled=odd, biased=shape.kv_heads == 1)
         # All angles differ, and the attention scaling is not 1.
         angles = make.random(shape.capacity, shape.head_dim // 2, dtype=torch.float32) * 3
-        self.rope = RopeTable(1.2 * angles.cos(), 1.2 * angles.sin())
+        self.rope = RopeTable(1.2 * angles.cos(), 1.2 * angles.sin(), shape.distance)
         self.qk_norm = make.qk_norm(shape.head_dim) if qk else None
         heads = shape.heads + shape.kv_heads
         self.workspace = make.workspace(heads * shape.head_dim * shape.batch, heads)
@@ -209,6 +214,35 @@ def test_infinite_values_are_stored_as_they_are(batch: int, inputs) -> None:
     assert v_cache[0, 0, 1, 1:].isfinite().all()
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        Shape(33, 3, 1, 32, 3, Tile(16, 64)),
+        Shape(40, 4, 4, 20, 3, Tile(16, 64)),
+        Shape(77, 6, 2, 34, 3, Tile(64, 128), distance=1),
+    ],
+)
+def test_one_norm_for_all_heads(
+    shape: Shape, dtype: torch.dtype, inputs, assert_close, assert_reset
+) -> None:
+    make = inputs(dtype)
+    case, at = Case(make, shape, 1, normed=False), 1
+    q_weight, k_weight = (
+        make.norm(heads * shape.head_dim, seed=7 + heads).weight
+        for heads in (shape.heads, shape.kv_heads)
+    )
+    case.qk_norm = QkNorm(q_weight, k_weight, 1e-3)
+    q, k_cache, v_cache = case.run()
+    new_rows = (q, k_cache[:, :, at], v_cache[:, :, at])
+    for out, expected in zip(new_rows, case.expected(at), strict=True):
+        assert_close(out, expected)
+    assert others(k_cache, at).isnan().all()
+    assert_reset(case.workspace)
+    for one, other in zip((q, k_cache, v_cache), case.run(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
+
+
 @pytest.mark.parametrize("qk", [False, True])
 def test_large_activations_in_fp16(qk: bool, inputs, assert_close) -> None:
     case = Case(inputs(torch.float16), SHAPES[2], 1, qk=qk, size=15_000.0)
@@ -302,7 +336,7 @@ test_refuses = refuses(
         ({"v_cache": CACHE.to("meta")}, "v_cache .* on meta"),
         ({"tile": Tile(1, 8)}, "tile of one row"),
         ({"tile": Tile(4, 8, splits=2)}, "tile of 2 splits"),
-        ({"qk_norm": QkNorm(torch.ones(8), HEAD_WEIGHT, 1e-6)}, r"q norm weight .*\[4\]"),
+        ({"qk_norm": QkNorm(torch.ones(8), HEAD_WEIGHT, 1e-6)}, r"q norm weight .*\[12\]"),
         ({"qk_norm": QkNorm(HEAD_WEIGHT, HEAD_WEIGHT.int(), 1e-6)}, "k norm weight is torch.int32"),
         ({"qk_norm": QkNorm(HEAD_WEIGHT, HEAD_WEIGHT.to("meta"), 1e-6)}, "k norm .* on meta"),
         ({"workspace": new_workspace(19, 5, "cpu")}, "needs 20 and 5"),

@@ -35,6 +35,14 @@ def test_agrees_with_transformers_in_fp32(device: str) -> None:
         torch.testing.assert_close(out, llama(x), atol=1e-6, rtol=1e-6)
 
 
+def test_a_centered_norm_is_a_layer_norm_without_bias(device: str) -> None:
+    x = random(5, 77, dtype=torch.float32, device=device) + 3
+    weight, out = random(77, seed=1, dtype=torch.float32, device=device), poisoned(x)
+    RmsNorm(x, Norm(weight, 1e-3, centered=True), out).launch()
+    expected = torch.nn.functional.layer_norm(x, (77,), weight, eps=1e-3)
+    torch.testing.assert_close(out, expected, atol=2e-6, rtol=2e-6)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_heads_of_a_fused_projection_in_place(dtype: torch.dtype, device: str) -> None:
     batch, heads, head_dim = 3, 5, 48

@@ -29,6 +29,25 @@ def test_sum_and_norm(rows: int, features: int, dtype: torch.dtype, device: str)
     assert torch.equal(out, again)
 
 
+@pytest.mark.parametrize("dtype", list(LIMITS))
+@pytest.mark.parametrize(("rows", "features"), [(1, 7), (5, 577), (16, 96)])
+@pytest.mark.parametrize("centered", [False, True])
+def test_what_is_added_is_normed_first(
+    rows: int, features: int, centered: bool, dtype: torch.dtype, device: str
+) -> None:
+    x = random(rows, features, dtype=dtype, device=device)
+    residual = random(rows, features, seed=1, dtype=dtype, device=device) * 4 + 1
+    weights = (random(features, seed=seed, dtype=dtype, device=device) for seed in (2, 3))
+    added_norm, norm = Norm(next(weights), 1e-3), Norm(next(weights), 1e-5, centered)
+    only_added, both, out = residual.clone(), residual.clone(), poisoned(x)
+    total, _ = rms_norm_residual_reference(x, residual, norm, added_norm)
+    RmsNormResidual(x, only_added, None, None, added_norm).launch()
+    RmsNormResidual(x, both, norm, out, added_norm).launch()
+    assert relative_error(only_added, total) < LIMITS[dtype]
+    assert torch.equal(both, only_added)
+    assert relative_error(out, rms_norm_reference(both, norm)) < LIMITS[dtype]
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_the_sum_is_bitwise_that_of_pytorch(dtype: torch.dtype, device: str) -> None:
     x = random(3, 100, dtype=dtype, device=device)
@@ -61,7 +80,15 @@ def test_out_may_be_x(device: str) -> None:
 
 
 ROWS = torch.zeros(2, 8)
+CENTERED = Norm(torch.zeros(8), 1e-6, centered=True)
 
+
+test_refuses_norms = refuses(
+    [
+        (RmsNormResidual(torch.zeros(2, 8), ROWS, CENTERED, None).launch, "both given, or both"),
+        (RmsNormResidual(torch.zeros(2, 8), ROWS, None, None, CENTERED).launch, "a centered norm"),
+    ]
+)
 
 test_refuses = refuses(
     (RmsNormResidual(x, residual, Norm(weight, 1e-6), out).launch, complaint)

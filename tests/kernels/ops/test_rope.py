@@ -2,7 +2,9 @@ from functools import partial
 
 import pytest
 import torch
+from transformers.models.glm4.modeling_glm4 import apply_rotary_pos_emb as glm_rotation
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
+from transformers.models.phi3.modeling_phi3 import apply_rotary_pos_emb as partial_rotation
 
 from decodescope.kernels.ops.rope import RopeTable, Rotate, rotated_reference
 from tests.helpers.kernel_inputs import at, random, relative_error
@@ -12,11 +14,13 @@ from tests.helpers.refusals import refuses
 LIMITS = {torch.float32: 3e-7, torch.float16: 5e-4, torch.bfloat16: 8e-3}
 
 
-def table(positions: int, head_dim: int, device: str, scaling: float = 1.0) -> RopeTable:
+def table(
+    positions: int, head_dim: int, device: str, scaling: float = 1.0, distance: int = 0
+) -> RopeTable:
     frequencies = 10000.0 ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
     angles = torch.arange(positions, dtype=torch.float64)[:, None] * frequencies
     cos, sin = angles.cos() * scaling, angles.sin() * scaling
-    return RopeTable(cos.float().to(device), sin.float().to(device))
+    return RopeTable(cos.float().to(device), sin.float().to(device), distance)
 
 
 @pytest.mark.parametrize("dtype", list(LIMITS))
@@ -57,6 +61,26 @@ def test_agrees_with_transformers_in_fp32(device: str) -> None:
     Rotate(q, k, rope, at(5, device)).launch()
     torch.testing.assert_close(q, expected[0][:, :, 0], atol=1e-6, rtol=1e-6)
     torch.testing.assert_close(k, expected[1][:, :, 0], atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("head_dim", "rotary"), [(32, 24), (40, 2), (32, 32)])
+@pytest.mark.parametrize("neighbours", [False, True])
+def test_a_part_of_a_head_and_neighbours_turn_as_in_transformers(
+    head_dim: int, rotary: int, neighbours: bool, device: str
+) -> None:
+    apply = glm_rotation if neighbours else partial_rotation
+    angles = random(6, rotary // 2, device=device)
+    cos, sin = torch.ones(6, head_dim // 2), torch.zeros(6, head_dim // 2)
+    cos[:, : rotary // 2], sin[:, : rotary // 2] = angles.cos(), angles.sin()
+    rope = RopeTable(cos.to(device), sin.to(device), 1 if neighbours else rotary // 2)
+    q, k = random(2, 4, head_dim, device=device), random(2, 2, head_dim, device=device)
+    row = (torch.cat((angles[5:], angles[5:]), dim=-1)[None]).to(device)
+    expected = apply(q[:, :, None], k[:, :, None], row.cos(), row.sin())
+    references = rotated_reference(q, rope, 5), rotated_reference(k, rope, 5)
+    Rotate(q, k, rope, at(5, device)).launch()
+    for out, theirs, reference in zip((q, k), expected, references, strict=True):
+        torch.testing.assert_close(out, theirs[:, :, 0], atol=1e-6, rtol=1e-6)
+        torch.testing.assert_close(reference.float(), theirs[:, :, 0], atol=1e-6, rtol=1e-6)
 
 
 def test_rotations_keep_lengths_and_add_up(device: str) -> None:
@@ -132,6 +156,9 @@ test_refuses_tables = refuses(
         (torch.zeros(3, 2), torch.zeros(3, 3), r"sin .*\[3, 2\]"),
         (torch.zeros(3, 2), torch.zeros(2, 3).T, "contiguous"),
     ]
+)
+test_refuses_distances = refuses(
+    [(partial(RopeTable, *torch.zeros(2, 3, 4), 5), "a distance of 5: must be 1 to 4")]
 )
 
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from transformers.activations import ACT2FN
 
-from decodescope.kernels.ops.swiglu import BLOCK, Swiglu, swiglu_reference
+from decodescope.kernels.ops.swiglu import BLOCK, Activation, Swiglu, swiglu_reference
 from tests.helpers.kernel_inputs import LIMITS, poisoned, random, relative_error
 from tests.helpers.refusals import refuses
 
@@ -20,11 +20,16 @@ def test_halves_of_one_product(rows: int, features: int, dtype: torch.dtype, dev
     assert torch.equal(out, again)
 
 
-def test_agrees_with_transformers_in_fp32(device: str) -> None:
+@pytest.mark.parametrize(
+    ("activation", "name"), [("silu", "silu"), ("gelu_tanh", "gelu_pytorch_tanh")]
+)
+def test_agrees_with_transformers_in_fp32(activation: Activation, name: str, device: str) -> None:
     gate, up = random(2, 200, device=device) * 4, random(2, 200, device=device)
     out = poisoned(gate)
-    Swiglu(gate, up, out).launch()
-    torch.testing.assert_close(out, ACT2FN["silu"](gate) * up, atol=1e-6, rtol=1e-6)
+    operation = Swiglu(gate, up, out, activation)
+    operation.launch()
+    torch.testing.assert_close(out, ACT2FN[name](gate) * up, atol=1e-6, rtol=1e-6)
+    assert relative_error(out, operation.reference(0)[0]) < LIMITS[torch.float32]
 
 
 def test_a_closed_gate_lets_nothing_through(device: str) -> None:

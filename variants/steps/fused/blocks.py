@@ -6,14 +6,16 @@ import torch
 
 from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
+from decodescope.kernels.ops.swiglu import Activation
 
 
 @dataclass(frozen=True, slots=True)
 class DenseMlp:
-    """down(silu(gate) * up); `gate_up` holds the gate rows first."""
+    """down(activation(gate) * up); `gate_up` holds the gate rows first."""
 
     gate_up: WeightMatrix
     down: WeightMatrix
+    activation: Activation = "silu"
 
     @property
     def width(self) -> int:
@@ -27,20 +29,26 @@ class DenseMlp:
 
 @dataclass(frozen=True, slots=True)
 class FusedLayer:
-    """One decoder layer.
+    """One decoder layer. Norms are before its two parts, after them (before what they give is added
+    to the residual stream), or both.
 
     `qkv` holds the rows of all Q heads, then all K heads, then all V heads. `window` is the number
-    of tokens a query sees, its own included; None: all. Without `rotates` Q and K have no rotation.
+    of tokens a query sees, its own included; None: all. `rope` is the kind of layers, as in
+    `layer_types`, with whose rotation Q and K turn: "" where all layers have one, None: no turn.
+    In a `parallel` layer the MLP reads what attention reads.
     """
 
-    input_norm: Norm
+    input_norm: Norm | None
     qkv: WeightMatrix
     qk_norm: QkNorm | None
     o: WeightMatrix
-    post_attention_norm: Norm
+    mlp_norm: Norm | None
     mlp: DenseMlp | Experts
     window: int | None
-    rotates: bool = True
+    rope: str | None = ""
+    attention_output_norm: Norm | None = None
+    mlp_output_norm: Norm | None = None
+    parallel: bool = False
 
     @property
     def matrices(self) -> tuple[WeightMatrix, ...]:
@@ -50,7 +58,8 @@ class FusedLayer:
 @dataclass(frozen=True, slots=True)
 class FusedModel:
     """A whole decoder. `embedding` is the table [vocabulary, hidden]; if they are tied, `head`
-    reads the same memory. `scale` multiplies q·k before the softmax."""
+    reads the same memory. `scale` multiplies q·k before the softmax. `dtype` is that of
+    activations. A soft cap c makes x to c * tanh(x / c): `score_cap` scores, `logit_cap` logits."""
 
     embedding: WeightMatrix
     layers: tuple[FusedLayer, ...]
@@ -60,10 +69,9 @@ class FusedModel:
     kv_heads: int
     head_dim: int
     scale: float
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.final_norm.weight.dtype
+    dtype: torch.dtype
+    score_cap: float | None = None
+    logit_cap: float | None = None
 
     @property
     def device(self) -> torch.device:

@@ -32,7 +32,7 @@ from decodescope.variants.steps.fused.model_parts import fused_model
 from decodescope.variants.steps.fused.operations import step_operations, weight_bytes
 from decodescope.variants.steps.fused.plan import StepPlan, step_plan, step_workspace
 from decodescope.variants.steps.fused.program import StepGraph, StepProgram
-from decodescope.variants.steps.fused.rope_tables import rope_table
+from decodescope.variants.steps.fused.rope_tables import rope_tables
 from decodescope.variants.steps.fused.tiling.shapes import StepTiles, step_shapes
 from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
 from decodescope.variants.steps.fused.tiling.tile_table import report_unmeasured, tiles_for
@@ -63,7 +63,7 @@ def build_fused(
     if (quantization := quantization_of(spec)) is not None:
         quantize_model(loaded.name, loaded.model, quantization)
     parts = fused_model(loaded.model)
-    rope = rope_table(loaded.model, workload.cache_length, parts.device)
+    ropes = rope_tables(loaded.model, parts, workload.cache_length)
     findings: tuple[Finding, ...] = ()
     if tiles is None:
         shapes = step_shapes(parts, workload.batch, workload.cache_length, spec)
@@ -74,7 +74,7 @@ def build_fused(
             findings = report_unmeasured(chosen, gpu, loaded.name, workload, spec)
         else:
             tiles = interpreter_tiles(shapes)
-    plan = step_plan(spec, parts, rope, workload, tiles)
+    plan = step_plan(spec, parts, ropes, workload, tiles)
     step = FusedStep(loaded, workload, plan, graphed=spec.cuda_graph)
     step.findings = findings
     if device == "cuda":
@@ -140,7 +140,7 @@ class FusedStep(DecodeStep):
 
         Give a prompt to whichever of the two goes on.
         """
-        device = self.plan.rope.cos.device
+        device = self.plan.parts.device
         workspace = step_workspace(self.plan.parts, self._workload.batch, tiles, device)
         plan = replace(self.plan, tiles=tiles, workspace=workspace)
         return FusedStep(self._loaded, self._workload, plan)

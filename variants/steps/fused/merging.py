@@ -5,7 +5,7 @@ copied into one matrix, and the model's own parameters, or the elements and scal
 modules, become views of its rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -20,12 +20,25 @@ def norm_of(module: Any) -> Norm:
     return Norm(module.weight.detach(), float(module.variance_epsilon))
 
 
-def qk_norm_of(attention: Any) -> QkNorm | None:
-    """The norms of each head of Q and K, None if the attention has none."""
+def norm_plus_one(module: Any) -> Norm:
+    """A norm that multiplies by weight + 1, in a vector of its own that is not rounded."""
+    return Norm(1.0 + module.weight.detach().float(), float(module.eps))
+
+
+def qk_norm_of(attention: Any, norm: Callable[[Any], Norm] = norm_of) -> QkNorm | None:
+    """The norms of Q and K, None if the attention has none."""
     if not hasattr(attention, "q_norm"):
         return None
-    q, k = norm_of(attention.q_norm), norm_of(attention.k_norm)
+    q, k = norm(attention.q_norm), norm(attention.k_norm)
     return QkNorm(q.weight, k.weight, q.eps)
+
+
+def scaled_rows(matrix: WeightMatrix, factor: float) -> WeightMatrix:
+    """`factor` times the matrix and its bias: the same elements with other scales."""
+    data, scale, bias = matrix.pointers
+    if scale is None:
+        scale = torch.ones(matrix.rows, dtype=torch.float32, device=data.device)
+    return WeightMatrix(data, scale * factor, None if bias is None else bias * factor)
 
 
 def matrix_of(*modules: nn.Module) -> WeightMatrix:

@@ -7,7 +7,7 @@ import torch
 from decodescope.variants.model.workload_costs import layer_windows
 from decodescope.variants.steps.fused.blocks import FusedModel
 from decodescope.variants.steps.fused.families import FAMILIES
-from decodescope.variants.steps.fused.merging import matrix_of, norm_of
+from decodescope.variants.steps.fused.merging import matrix_of
 
 
 def fused_model(model: Any) -> FusedModel:
@@ -22,18 +22,21 @@ def fused_model(model: Any) -> FusedModel:
     """
     decoder = model.model
     windows = layer_windows(model.config)
-    layers = tuple(map(FAMILIES[model.config.model_type].layer, decoder.layers, windows))
+    family = FAMILIES[model.config.model_type]
+    layers = tuple(map(family.layer, decoder.layers, windows))
     if model.device.type == "cuda":
         # The old memory fits no other layer's matrix: as much as the model would stay reserved.
         torch.cuda.empty_cache()
     attention = decoder.layers[0].self_attn
-    return FusedModel(
+    parts = FusedModel(
         embedding=matrix_of(decoder.embed_tokens),
         layers=layers,
-        final_norm=norm_of(decoder.norm),
+        final_norm=family.norm(decoder.norm),
         head=matrix_of(model.lm_head),
         heads=int(model.config.num_attention_heads),
         kv_heads=int(model.config.num_key_value_heads),
         head_dim=int(attention.head_dim),
         scale=float(attention.scaling),
+        dtype=model.dtype,
     )
+    return family.whole(model.config, parts)

@@ -10,13 +10,13 @@ from decodescope.kernels.device.overlap import can_overlap
 from decodescope.kernels.host.weights import FP8_X
 from decodescope.kernels.host.workspace import Workspace, new_workspace
 from decodescope.kernels.ops.linear_residual import split_workspace
-from decodescope.kernels.ops.rope import RopeTable
 from decodescope.kernels.sampling.workspace import SamplingWorkspace, new_sampling_workspace
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.annotations import LayerRanges
-from decodescope.variants.steps.fused.blocks import DenseMlp, FusedLayer, FusedModel
+from decodescope.variants.steps.fused.blocks import DenseMlp, FusedModel
 from decodescope.variants.steps.fused.kv_cache import KvCache, new_kv_cache
+from decodescope.variants.steps.fused.rope_tables import Ropes
 from decodescope.variants.steps.fused.tiling.shapes import StepTiles
 from decodescope.variants.steps.fused.torch_operators import VisibleRows
 
@@ -70,16 +70,15 @@ class StepPlan:
 
     `pdl`: kernels start while the previous one ends. `prefetch`: attention prefetches the O
     projection's weights into L2. Both are as `spec` says, if the device supports them. `ranges` are
-    shared by all plans of one built variant; `unrotated` is the table of layers that rotate nothing
-    (`rope` itself if there are none); `visible` is updated in steps without our own
-    attention. `draws` is the memory of `sampling`; both are None if decoding is greedy.
+    shared by all plans of one built variant; `ropes` are the tables by `FusedLayer.rope`; `visible`
+    is updated in steps without our own attention. `draws` is the memory of `sampling`; both are
+    None if decoding is greedy.
     """
 
     spec: VariantSpec
     parts: FusedModel
     cache: KvCache
-    rope: RopeTable
-    unrotated: RopeTable
+    ropes: Ropes
     buffers: StepBuffers
     tiles: StepTiles
     workspace: Workspace
@@ -90,26 +89,22 @@ class StepPlan:
     sampling: SamplingSettings | None = None
     draws: SamplingWorkspace | None = None
 
-    def rope_of(self, layer: FusedLayer) -> RopeTable:
-        return self.rope if layer.rotates else self.unrotated
-
 
 def step_plan(
     spec: VariantSpec,
     parts: FusedModel,
-    rope: RopeTable,
+    ropes: Ropes,
     workload: DecodeWorkload,
     tiles: StepTiles,
 ) -> StepPlan:
-    """A plan with a cache and buffers of its own for this workload, on the device of `rope`."""
-    device, batch, capacity = rope.cos.device, workload.batch, workload.cache_length
+    """A plan with a cache and buffers of its own for this workload, on the model's device."""
+    device, batch, capacity = parts.device, workload.batch, workload.cache_length
     overlaps = can_overlap(device)
     return StepPlan(
         spec=spec,
         parts=parts,
         cache=new_kv_cache(parts, batch, capacity, spec.kv_format),
-        rope=rope,
-        unrotated=_unrotated(parts, rope),
+        ropes=ropes,
         buffers=_new_buffers(spec, parts, batch, capacity),
         tiles=tiles,
         workspace=step_workspace(parts, batch, tiles, device),
@@ -120,12 +115,6 @@ def step_plan(
         sampling=workload.sampling,
         draws=None if workload.sampling is None else new_sampling_workspace(batch, device),
     )
-
-
-def _unrotated(parts: FusedModel, rope: RopeTable) -> RopeTable:
-    if all(layer.rotates for layer in parts.layers):
-        return rope
-    return RopeTable(torch.ones_like(rope.cos), torch.zeros_like(rope.sin))
 
 
 def _new_buffers(spec: VariantSpec, parts: FusedModel, batch: int, capacity: int) -> StepBuffers:

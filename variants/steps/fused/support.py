@@ -10,6 +10,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.kernels.host.workspace import MAX_BATCH
+from decodescope.kernels.ops.swiglu import Activation
 from decodescope.variants.model.stored_quantization import (
     declared_formats,
     unsupported_quantization,
@@ -24,7 +25,10 @@ MIN_CAPABILITY = (8, 0)
 MIN_E4M3_CAPABILITY = (8, 9)
 
 _E4M3 = {word for word, stored in NARROW_WEIGHTS.items() if stored.elements == "fp8_e4m3"}
-_SILU = ("silu", "swish")
+_ACTIVATIONS: Mapping[Activation, tuple[str, ...]] = {
+    "silu": ("silu", "swish"),
+    "gelu_tanh": ("gelu_pytorch_tanh",),
+}
 _FUSED = VariantSpec("fused")
 
 
@@ -97,8 +101,11 @@ def unsupported_fields(fields: Mapping[str, object]) -> str | None:
 
 
 def _reasons(config: Any) -> Iterator[str]:
-    if config.hidden_act not in _SILU:
-        yield f"the activation {config.hidden_act} (only silu)"
+    # Gemma's field; transformers ignores hidden_act there.
+    activation = getattr(config, "hidden_activation", None) or config.hidden_act
+    names = _ACTIVATIONS[FAMILIES[config.model_type].activation]
+    if activation not in names:
+        yield f"the activation {activation} (only {names[0]})"
     size = head_dim(config)
     if size % 2 or not MIN_HEAD_DIM <= size <= MAX_HEAD_DIM:
         yield f"head_dim {size} (only even ones from {MIN_HEAD_DIM} to {MAX_HEAD_DIM})"
@@ -107,9 +114,12 @@ def _reasons(config: Any) -> Iterator[str]:
             f"{config.num_attention_heads} heads on {config.num_key_value_heads} KV heads "
             "(must be a multiple)"
         )
-    rotated = config.rope_parameters.get("partial_rotary_factor")
-    if rotated not in (None, 1, 1.0):
+    # Some families have parameters for each kind of layer, without a part.
+    rotated = config.rope_parameters.get("partial_rotary_factor") or 1.0
+    if rotated != 1 and not FAMILIES[config.model_type].rotates_part:
         yield f"partial_rotary_factor {rotated} (only whole heads)"
+    elif int(size * rotated) not in range(2, size + 1, 2):
+        yield f"partial_rotary_factor {rotated} of head_dim {size} (only of an even part)"
     known = {"full_attention", "sliding_attention"}
     if unknown := set(getattr(config, "layer_types", None) or ()) - known:
         yield f"{', '.join(sorted(unknown))} (only full and sliding attention)"

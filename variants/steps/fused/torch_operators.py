@@ -55,13 +55,21 @@ def static_attention(
     v_cache: torch.Tensor,
     mask: torch.Tensor,
     scale: float,
+    cap: float | None,
     out: torch.Tensor,
 ) -> None:
-    """out = softmax(scale q K^T) V over the rows that `mask` shows, [batch, heads * head_dim].
+    """out = softmax(scale q K^T) V over the rows that `mask` shows, [batch, heads * head_dim]; with
+    a `cap`, PyTorch's attention lacks it.
 
     q [batch, heads, head_dim], caches [batch, KV heads, capacity, head_dim]. Nothing is copied:
     `out` becomes the tensor that PyTorch allocates for the result.
     """
+    if cap is not None:
+        heads = q.view(len(q), k_cache.shape[1], -1, q.shape[2])
+        scores = cap * (heads @ k_cache.mT * (scale / cap)).tanh()
+        weights = scores.masked_fill(~mask, -torch.inf).softmax(-1, torch.float32).to(q.dtype)
+        out.set_((weights @ v_cache).reshape(len(q), -1))  # type: ignore[call-overload]
+        return
     result = scaled_dot_product_attention(
         q[:, :, None],
         k_cache,
@@ -79,3 +87,8 @@ def choose_largest(logits: torch.Tensor, position: torch.Tensor, tokens: torch.T
     chosen = logits.argmax(-1, keepdim=True)
     position.add_(1)
     tokens.index_copy_(1, position.long(), chosen)
+
+
+def cap_softly(logits: torch.Tensor, cap: float) -> None:
+    """cap * tanh(logits / cap) in place."""
+    logits.div_(cap).tanh_().mul_(cap)

@@ -1,6 +1,8 @@
 """The fused step against transformers: same tokens, same logits, with any part left out."""
 
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +17,7 @@ from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import weight_bytes_read
 from decodescope.variants.spec import FUSIONS
 from decodescope.variants.steps.eager_step import EagerStep
+from decodescope.variants.steps.fused.fused_step import FusedStep
 from decodescope.variants.steps.fused.operations import step_operations, weight_bytes
 from tests.helpers import families
 from tests.helpers.fused_steps import (
@@ -40,7 +43,23 @@ def test_logits_and_tokens_are_those_of_transformers(family: str, device: str) -
     assert torch.equal(step.step(), eager.step())
 
 
-@pytest.mark.parametrize("family", ["llama-biased", "mistral", "qwen3", "qwen3-moe", "mixtral"])
+@pytest.mark.parametrize(
+    "family",
+    [
+        "llama-biased",
+        "mistral",
+        "phi3-partial",
+        "qwen3",
+        "olmo3",
+        "gemma2",
+        "gemma3",
+        "glm4",
+        "granite",
+        "cohere2",
+        "qwen3-moe",
+        "mixtral",
+    ],
+)
 def test_sequences_of_a_batch_do_not_mix(family: str, device: str) -> None:
     loaded = load_family(family, device)
     step, eager = both(loaded, DecodeWorkload(3, CONTEXT, 3, "fp32"))
@@ -71,8 +90,9 @@ def test_awkward_positions_up_to_the_caches_end(context: int, new_tokens: int, d
 
 
 @pytest.mark.parametrize("left_out", [*FUSIONS, "norm-residual", "-".join(FUSIONS)])
-def test_what_is_left_out_changes_no_token(left_out: str, device: str) -> None:
-    loaded = load_family("qwen3-biased", device)
+@pytest.mark.parametrize("family", ["qwen3-biased", "olmo3", "gemma2", "cohere2"])
+def test_what_is_left_out_changes_no_token(family: str, left_out: str, device: str) -> None:
+    loaded = load_family(family, device)
     step, eager = both(loaded, DecodeWorkload(1, CONTEXT, 2, "fp32"), f"fused-{left_out}")
     ids = ids_of(loaded, 1, seed=7)
     assert_logits_agree(step.forced_step(ids), eager.forced_step(ids))
@@ -150,6 +170,23 @@ def test_norms_of_a_batch_are_launches_of_their_own(
     assert found == [(path, dtype) for path in (paths[-norms:] if norms else [])]
 
 
+@pytest.mark.parametrize(
+    ("family", "launches"),
+    [
+        ("llama2", 5 * 2 + 2),
+        ("phi3-partial", 5 * 2 + 2),
+        ("granite", 5 * 2 + 2),
+        ("olmo3", 7 * 2 + 2),
+        ("gemma2", 7 * 2 + 2),
+        ("glm4", 7 * 2 + 2),
+        ("cohere2", 6 * 2 + 3),
+    ],
+)
+def test_a_token_takes_as_few_launches_as_documented(family: str, launches: int) -> None:
+    step = fused(load_family(family, "cpu"), DecodeWorkload(1, 3, 4, "fp32"))
+    assert len(step_operations(step.plan)) == launches
+
+
 def test_going_back_repeats_the_same_bits(device: str) -> None:
     loaded = load_family("qwen2", device)
     workload = DecodeWorkload(1, 5, 3, "fp32")
@@ -216,6 +253,17 @@ def test_bytes_read_are_those_of_any_variant(family: str, left_out: str) -> None
     assert step.ungraphed() is None
 
 
+def folded_bytes(step: FusedStep, model: Any) -> int:
+    """What vectors that the step has of its own take, beyond those of the model that it leaves."""
+
+    def vectors(tensors: Iterable[torch.Tensor]) -> dict[int, int]:
+        """Their bytes, by address."""
+        return {one.data_ptr(): one.nbytes for one in tensors if one.dim() == 1}
+
+    read = vectors(one for placed in step_operations(step.plan) for one in placed.operation.weights)
+    return sum(read.values()) - sum(vectors(model.parameters()).values())
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("family", families.FAMILIES)
 def test_the_matrices_a_step_reads_are_the_models(family: str, dtype: torch.dtype) -> None:
@@ -223,7 +271,7 @@ def test_the_matrices_a_step_reads_are_the_models(family: str, dtype: torch.dtyp
     workload = DecodeWorkload(3, 5, 3)
     model_bytes = weight_bytes_read(loaded.model, 3)
     step = fused(loaded, workload)
-    assert step.weight_bytes_read == model_bytes
+    assert step.weight_bytes_read == model_bytes + folded_bytes(step, loaded.model)
     assert step.kv_bytes_read(9) == EagerStep(loaded, workload).kv_bytes_read(9)
 
 

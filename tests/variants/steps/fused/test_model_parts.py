@@ -7,7 +7,7 @@ from transformers import DynamicCache
 from decodescope.variants.model.workload_costs import weight_bytes_read
 from decodescope.variants.steps.fused.kv_cache import new_kv_cache, prefill
 from decodescope.variants.steps.fused.model_parts import fused_model
-from decodescope.variants.steps.fused.rope_tables import rope_table
+from decodescope.variants.steps.fused.rope_tables import rope_tables
 from tests.helpers.families import CONFIGS, FAMILIES, ORIGINAL_MAX, WINDOW, build, prompt_ids
 from tests.helpers.reference_step import reference_step
 
@@ -43,7 +43,7 @@ def test_the_parts_say_all_that_a_step_needs(name: str, device: str) -> None:
     expected = forced_logits(model, ids)
 
     parts = fused_model(model)
-    rope = rope_table(model, CAPACITY, device)
+    ropes = rope_tables(model, parts, CAPACITY)
     cache = new_kv_cache(parts, BATCH, CAPACITY)
     cache.k.fill_(torch.nan)
     cache.v.fill_(torch.nan)
@@ -52,7 +52,7 @@ def test_the_parts_say_all_that_a_step_needs(name: str, device: str) -> None:
     torch.testing.assert_close(first, expected[0], rtol=0, atol=0)
     assert len(expected) == 1 + CAPACITY - CONTEXT
     for position in range(CONTEXT, CAPACITY):
-        logits = reference_step(parts, rope, cache, ids[:, position], position)
+        logits = reference_step(parts, ropes, cache, ids[:, position], position)
         theirs = expected[1 + position - CONTEXT].double()
         error = (logits - theirs).norm(dim=-1) / theirs.norm(dim=-1)
         assert error.max() < 1e-5, f"position {position}: {error.tolist()}"

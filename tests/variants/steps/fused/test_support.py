@@ -40,7 +40,9 @@ def test_the_config_of_a_checkpoint_is_read_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("family", "changed", "reason"),
     [
-        ("llama2", {"model_type": "gemma2"}, "model type gemma2"),
+        ("llama2", {"model_type": "gemma"}, "model type gemma"),
+        ("gemma3", {"hidden_activation": "silu"}, "the activation silu (only gelu_pytorch_tanh)"),
+        ("gemma2", {"use_bidirectional_attention": True}, "use_bidirectional_attention"),
         ("llama2", {"model_type": "no-such-type"}, "model type no-such-type"),
         ("llama2", {"model_type": None}, "model type None"),
         ("llama2", {"hidden_act": "gelu"}, "the activation gelu"),
@@ -56,7 +58,7 @@ def test_the_config_of_a_checkpoint_is_read_as_it_is() -> None:
         ),
         ("llama2", {"sliding_window": 8}, "a sliding window in a llama model"),
         ("mistral", {"layer_types": ["sliding_attention", "full_attention"]}, "layer_types other"),
-        ("phi3", {"partial_rotary_factor": 0.75}, "partial_rotary_factor 0.75"),
+        ("phi3", {"partial_rotary_factor": 0.29}, "partial_rotary_factor 0.29 of head_dim 32"),
         ("qwen3", {"layer_types": ["full_attention", "chunked_attention"]}, "chunked_attention"),
         ("qwen3-moe", {"mlp_only_layers": [1]}, "dense layers among mixtures"),
         ("qwen3-moe", {"decoder_sparse_step": 2}, "dense layers among mixtures"),

@@ -4,14 +4,30 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from decodescope.variants.steps.fused.blocks import FusedLayer
+from decodescope.kernels.host.weights import Norm
+from decodescope.kernels.ops.swiglu import Activation
+from decodescope.variants.steps.fused.blocks import FusedLayer, FusedModel
+from decodescope.variants.steps.fused.merging import norm_of
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
     """`layer` reads a decoder layer of transformers, given its window. `reasons` says which options
-    of a configuration the family has and the kernels lack, to follow "cannot run"."""
+    of a configuration the family has and the kernels lack, to follow "cannot run". `norm` reads
+    the final norm, and `whole` adds to a model what is not in its layers. `activation` is the one
+    that `layer` reads.
+
+    `rotates_part`: RoPE may leave the last elements of a head as they are. `rotates_neighbours`:
+    its pairs are neighbours, otherwise half of what is rotated apart. `repeats_angles`: the rotary
+    module gives each angle twice in a row, otherwise all angles and then all again.
+    """
 
     layer: Callable[[Any, int | None], FusedLayer]
     reasons: Callable[[Any], Iterator[str]] = lambda config: iter(())
+    norm: Callable[[Any], Norm] = norm_of
+    whole: Callable[[Any, FusedModel], FusedModel] = lambda config, parts: parts
     is_mixture: bool = False
+    activation: Activation = "silu"
+    rotates_part: bool = False
+    rotates_neighbours: bool = False
+    repeats_angles: bool = False

@@ -17,7 +17,7 @@ def layer_with(layer: Any, mlp: DenseMlp | Experts, window: int | None) -> Fused
         qkv=matrix_of(attention.q_proj, attention.k_proj, attention.v_proj),
         qk_norm=qk_norm_of(attention),
         o=matrix_of(attention.o_proj),
-        post_attention_norm=norm_of(layer.post_attention_layernorm),
+        mlp_norm=norm_of(layer.post_attention_layernorm),
         mlp=mlp,
         window=window,
     )

@@ -1,4 +1,4 @@
-"""Phi-3 and Phi-4: Q, K and V in one matrix, gate and up in another."""
+"""Phi-3 and Phi-4: Q, K and V in one matrix, gate and up in another; partial RoPE."""
 
 from typing import Any
 
@@ -13,10 +13,10 @@ def _layer(layer: Any, window: int | None) -> FusedLayer:
         qkv=matrix_of(layer.self_attn.qkv_proj),
         qk_norm=None,
         o=matrix_of(layer.self_attn.o_proj),
-        post_attention_norm=norm_of(layer.post_attention_layernorm),
+        mlp_norm=norm_of(layer.post_attention_layernorm),
         mlp=DenseMlp(matrix_of(layer.mlp.gate_up_proj), matrix_of(layer.mlp.down_proj)),
         window=window,
     )
 
 
-PHI3 = Family(_layer)
+PHI3 = Family(_layer, rotates_part=True)

@@ -9,7 +9,7 @@ from decodescope.variants.steps.fused.families.llama import dense_layer
 
 
 def _layer(layer: Any, window: int | None) -> FusedLayer:
-    return replace(dense_layer(layer, window), rotates=bool(layer.self_attn.use_rope))
+    return replace(dense_layer(layer, window), rope="" if layer.self_attn.use_rope else None)
 
 
 SMOLLM3 = Family(_layer)

@@ -19,13 +19,14 @@ Pair = tuple[torch.Tensor, torch.Tensor]
 
 def lower_attention(builder: StepBuilder, path: str, index: int, layer: FusedLayer) -> None:
     """The operations of the attention of layer `index`, under `path`."""
-    added = index == 0
-    source = builder.normed(f"{path}/input_norm", layer.input_norm, layer.qkv, added)
+    source = builder.normed(f"{path}/input_norm", layer.input_norm, layer.qkv, layer.parallel)
+    norm_path = f"{path}/post_attention_norm"
     path += "/attention" if source.norm is None else "/input_norm+attention"
     rows, scales = builder.plan.cache.layer(index), builder.plan.cache.scales(index)
     q = _queries(builder, path, layer, source, rows, scales)
     attended = _attended(builder, f"{path}/decode_attention", layer, q, rows, scales)
-    builder.add_product(f"{path}/o_proj", attended, layer.o, builder.tiles.o)
+    norm = layer.attention_output_norm
+    builder.add_product(f"{path}/o_proj", attended, layer.o, builder.tiles.o, norm, norm_path)
 
 
 def _queries(
@@ -38,12 +39,15 @@ def _queries(
 ) -> torch.Tensor:
     """Write the new rows of K and V; returns the rotated queries [batch, heads, head_dim]."""
     plan, buffers, position = builder.plan, builder.buffers, builder.buffers.position
-    if builder.spec.uses("rope"):
+    norms = layer.qk_norm
+    # Of a batch, no kernel has one norm for all heads.
+    together = norms is not None and len(norms.q_weight) != plan.parts.head_dim
+    if builder.spec.uses("rope") and not (together and len(source.x) > 1):
         fused = NormQkvRope(
             source.x,
             source.norm,
             layer.qkv,
-            plan.rope_of(layer),
+            plan.ropes[layer.rope],
             position,
             buffers.q,
             *rows,
@@ -56,10 +60,11 @@ def _queries(
         builder.add(f"{path}/qkv+rope+kv_write", fused)
         return buffers.q
     q, k, v = _projected(builder, f"{path}/qkv", layer, source)
-    if (norms := layer.qk_norm) is not None:
-        builder.add(f"{path}/qk_norm", RmsNorm(q, Norm(norms.q_weight, norms.eps), q))
-        builder.add(f"{path}/qk_norm", RmsNorm(k, Norm(norms.k_weight, norms.eps), k))
-    builder.add(f"{path}/rope", Rotate(q, k, plan.rope_of(layer), position))
+    if norms is not None:
+        for rows_of, weight in ((q, norms.q_weight), (k, norms.k_weight)):
+            normed = rows_of.flatten(1) if together else rows_of
+            builder.add(f"{path}/qk_norm", RmsNorm(normed, Norm(weight, norms.eps), normed))
+    builder.add(f"{path}/rope", Rotate(q, k, plan.ropes[layer.rope], position))
     builder.add(f"{path}/kv_write", KvWrite(k, v, *rows, position, scales))
     return q
 
@@ -92,10 +97,10 @@ def _attended(
 ) -> torch.Tensor:
     """Attention's output, [batch, heads * head_dim]."""
     plan, out = builder.plan, builder.buffers.attended
-    flat = out.flatten(1)
+    flat, cap = out.flatten(1), plan.parts.score_cap
     if not builder.spec.uses("attention"):
         mask = plan.visible.of(layer.window)
-        builder.call(path, static_attention, q, *rows, mask, plan.parts.scale, flat)
+        builder.call(path, static_attention, q, *rows, mask, plan.parts.scale, cap, flat)
         return flat
     fused = DecodeAttention(
         q,
@@ -108,6 +113,7 @@ def _attended(
         layer.window,
         layer.o if plan.prefetch else None,
         scales,
+        cap,
     )
     builder.add(path, fused)
     return flat

@@ -29,6 +29,14 @@ class Source:
     scale: torch.Tensor | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What a product left in `StepBuffers.added`, to be added by a launch under `path`, normed."""
+
+    path: str
+    norm: Norm | None
+
+
 class StepBuilder:
     """Adds the operations of `plan` to a list, each under the path of its ranges."""
 
@@ -38,6 +46,8 @@ class StepBuilder:
         self.spec = plan.spec
         self.buffers = plan.buffers
         self.tiles = plan.tiles
+        self._left: _Left | None = None
+        self._read = Source(plan.buffers.x)
         self._single = len(plan.buffers.x) == 1
         # In a product, every program would norm all tokens of a batch.
         self._norm_inside = plan.spec.uses("norm") and (self._single or plan.spec.fp8_x)
@@ -48,21 +58,46 @@ class StepBuilder:
     def call(self, path: str, function: Callable[..., object], *arguments: object) -> None:
         self.add(path, TorchOperator(partial(function, *arguments)))
 
-    def normed(self, path: str, norm: Norm, weight: WeightMatrix, added: bool = False) -> Source:
+    def normed(
+        self, path: str, norm: Norm | None, weight: WeightMatrix, keep: bool = False
+    ) -> Source:
         """The inputs that the product with `weight` reads of the residual stream after `norm`.
 
-        `path` is that of a norm in a launch of its own. Unless `added`, the output of the
-        projection before is not in the residual stream yet if additions are left to the norms.
+        `path` is that of a norm in a launch of its own. What the projection before has left is
+        added first, in the launch of the norm if there is one. `keep`: `kept` will give them again.
         """
-        buffers, x = self.buffers, self.buffers.x
-        if self._norm_inside and (self._single or weight.data.element_size() == 1):
-            return self.quantized(f"{path}/quantize", Source(x, norm), weight)
-        out = buffers.normed_half if weight.data.element_size() == 1 else buffers.normed
-        if not (added or self._norm_inside or self.spec.uses("residual")):
-            self.add(path, RmsNormResidual(buffers.added, x, norm, out))
+        buffers, x, left = self.buffers, self.buffers.x, self._left
+        narrow = weight.data.element_size() == 1
+        out = buffers.normed_half if narrow else buffers.normed
+        inside = self._norm_inside and (self._single or narrow)
+        apart = norm is not None and (keep or norm.centered or not inside)
+        self._read = Source(out)
+        if left is not None and (apart if left.norm is None else norm and self.spec.uses("norm")):
+            self._left = None
+            path_of_both = path if left.norm is None else left.path
+            both = RmsNormResidual(buffers.added, x, norm, out, left.norm)
+            self.add(path_of_both, both)
         else:
-            self.add(path, RmsNorm(x, norm, out))
-        return self.quantized(f"{path}/quantize", Source(out), weight)
+            self.add_left()
+            if norm is not None and apart:
+                self.add(path, RmsNorm(x, norm, out))
+            else:
+                self._read = Source(x, norm)
+        return self.kept(path, weight)
+
+    def kept(self, path: str, weight: WeightMatrix) -> Source:
+        """What the last product of the residual stream read, for the one with `weight`."""
+        return self.quantized(f"{path}/quantize", self._read, weight)
+
+    def add_left(self) -> None:
+        """Add what a product has left, if any, to the residual stream."""
+        left, self._left = self._left, None
+        buffers = self.buffers
+        if left is not None and left.norm is None:
+            self.call(left.path, buffers.x.add_, buffers.added)
+        elif left is not None:
+            added = RmsNormResidual(buffers.added, buffers.x, None, None, left.norm)
+            self.add(left.path, added)
 
     def quantized(self, path: str, source: Source, weight: WeightMatrix) -> Source:
         """`source` with the norm applied, in E4M3, if the product with `weight` takes it so."""
@@ -79,17 +114,32 @@ class StepBuilder:
         unsplit = replace(tile, splits=1)
         self.add(path, Linear(source.x, weight, out, unsplit, source.norm, source.scale))
 
-    def add_product(self, path: str, x: torch.Tensor, weight: WeightMatrix, tile: Tile) -> None:
-        """Add W x to the residual stream, or leave that to the norm that comes next."""
-        buffers = self.buffers
+    def add_product(
+        self,
+        path: str,
+        x: torch.Tensor,
+        weight: WeightMatrix,
+        tile: Tile,
+        norm: Norm | None = None,
+        norm_path: str = "",
+    ) -> None:
+        """Add W x, or its `norm`, to the residual stream, or leave that to what comes next."""
+        buffers, workspace = self.buffers, self.plan.workspace
+        self.add_left()
         source = self.quantized(f"{path.rpartition('/')[0]}/quantize", Source(x), weight)
-        if self.spec.uses("residual"):
-            memory = buffers.x, tile, self.plan.workspace
+        if not self.spec.uses("residual"):
+            self.linear(path, source, weight, buffers.added, tile)
+            if norm is not None:
+                self.add(norm_path, RmsNorm(buffers.added, norm, buffers.added))
+            self._left = _Left(f"{path.rpartition('/')[0]}/residual", None)
+        elif norm is not None:
+            memory = buffers.added, tile, workspace
+            product = LinearResidual(source.x, weight, *memory, source.scale, adds=False)
+            self.add(path, product)
+            self._left = _Left(norm_path, norm)
+        else:
+            memory = buffers.x, tile, workspace
             self.add(f"{path}+residual", LinearResidual(source.x, weight, *memory, source.scale))
-            return
-        self.linear(path, source, weight, buffers.added, tile)
-        if self._norm_inside:
-            self.call(f"{path.rpartition('/')[0]}/residual", buffers.x.add_, buffers.added)
 
 
 def row_blocks(weight: WeightMatrix, rows: list[int]) -> Iterator[WeightMatrix]:

@@ -11,7 +11,7 @@ from decodescope.kernels.ops.norm_head import NormHead
 from decodescope.kernels.sampling.sample import sample
 from decodescope.kernels.sampling.workspace import SamplingWorkspace
 from decodescope.variants.steps.fused.lowering.builder import StepBuilder
-from decodescope.variants.steps.fused.torch_operators import choose_largest
+from decodescope.variants.steps.fused.torch_operators import cap_softly, choose_largest
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,8 @@ def lower_head(builder: StepBuilder, keep_logits: bool) -> None:
     path = "model/lm_head" if source.norm is None else "model/final_norm+lm_head"
     if not builder.spec.uses("head"):
         builder.linear(path, source, parts.head, buffers.model_logits, tile)
+        if parts.logit_cap is not None:
+            builder.call(path, cap_softly, buffers.model_logits, parts.logit_cap)
     else:
         greedy = plan.sampling is None
         fused = NormHead(
@@ -51,6 +53,7 @@ def lower_head(builder: StepBuilder, keep_logits: bool) -> None:
             greedy,
             source.scale,
             parts.dtype,
+            parts.logit_cap,
         )
         builder.add(path, fused)
     _lower_choice(builder, keep_logits)

@@ -1,5 +1,7 @@
 """The MLP of a layer, dense or a mixture of experts."""
 
+import torch
+
 from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.ops.experts_combine import ExpertsCombine
 from decodescope.kernels.ops.experts_down import ExpertsDown
@@ -17,28 +19,42 @@ def lower_mlp(builder: StepBuilder, path: str, index: int, layer: FusedLayer) ->
     """The operations of the MLP of layer `index`, under `path`."""
     mlp = layer.mlp
     first = mlp.router if isinstance(mlp, Experts) else mlp.gate_up
-    source = builder.normed(f"{path}/{_NORM}", layer.post_attention_norm, first)
+    if layer.parallel:
+        source = builder.kept(f"{path}/mlp", first)
+    else:
+        source = builder.normed(f"{path}/{_NORM}", layer.mlp_norm, first)
+    norm_path = f"{path}/post_mlp_norm"
     path += "/mlp" if source.norm is None else f"/{_NORM}+mlp"
     if isinstance(mlp, Experts):
         _experts(builder, path, index, source, mlp)
     else:
-        _dense(builder, path, source, mlp)
+        activation = _gated(builder, path, source, mlp)
+        memory = activation, mlp.down, builder.tiles.of("down")
+        builder.add_product(f"{path}/down_proj", *memory, layer.mlp_output_norm, norm_path)
 
 
-def _dense(builder: StepBuilder, path: str, source: Source, mlp: DenseMlp) -> None:
+def _gated(builder: StepBuilder, path: str, source: Source, mlp: DenseMlp) -> torch.Tensor:
+    """The activation that the down projection reads."""
     buffers, tile = builder.buffers, builder.tiles.of("gate_up")
+    function = mlp.activation.removesuffix("_tanh")
     if builder.spec.uses("gate_up"):
         fused = NormGateUp(
-            source.x, source.norm, mlp.gate_up, buffers.activation, tile, source.scale
+            source.x,
+            source.norm,
+            mlp.gate_up,
+            buffers.activation,
+            tile,
+            source.scale,
+            mlp.activation,
         )
-        builder.add(f"{path}/gate_up+silu", fused)
+        builder.add(f"{path}/gate_up+{function}", fused)
     else:
         halves = row_blocks(mlp.gate_up, [mlp.width] * 2)
         for weight, out in zip(halves, (buffers.gate, buffers.up), strict=True):
             builder.linear(f"{path}/gate_up", source, weight, out, tile)
-        builder.add(f"{path}/silu", Swiglu(buffers.gate, buffers.up, buffers.activation))
-    down = builder.tiles.of("down")
-    builder.add_product(f"{path}/down_proj", buffers.activation, mlp.down, down)
+        halves_of = buffers.gate, buffers.up, buffers.activation
+        builder.add(f"{path}/{function}", Swiglu(*halves_of, mlp.activation))
+    return buffers.activation
 
 
 def _experts(builder: StepBuilder, path: str, index: int, source: Source, mlp: Experts) -> None:

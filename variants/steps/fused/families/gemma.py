@@ -1,0 +1,70 @@
+"""Gemma 2 and Gemma 3: norms with weight + 1 before and after the parts of a layer, GELU, scaled
+embeddings; soft caps, and in Gemma 3 QK-norm and a rotation for each kind of layer."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from decodescope.variants.steps.fused.blocks import DenseMlp, FusedLayer, FusedModel
+from decodescope.variants.steps.fused.families.family import Family
+from decodescope.variants.steps.fused.merging import (
+    matrix_of,
+    norm_plus_one,
+    qk_norm_of,
+    scaled_rows,
+)
+
+
+def _layer(layer: Any, window: int | None) -> FusedLayer:
+    attention, mlp = layer.self_attn, layer.mlp
+    return FusedLayer(
+        input_norm=norm_plus_one(layer.input_layernorm),
+        qkv=matrix_of(attention.q_proj, attention.k_proj, attention.v_proj),
+        qk_norm=qk_norm_of(attention, norm_plus_one),
+        o=matrix_of(attention.o_proj),
+        mlp_norm=norm_plus_one(layer.pre_feedforward_layernorm),
+        mlp=DenseMlp(matrix_of(mlp.gate_proj, mlp.up_proj), matrix_of(mlp.down_proj), "gelu_tanh"),
+        window=window,
+        attention_output_norm=norm_plus_one(layer.post_attention_layernorm),
+        mlp_output_norm=norm_plus_one(layer.post_feedforward_layernorm),
+    )
+
+
+def _layer_of_a_kind(layer: Any, window: int | None) -> FusedLayer:
+    return replace(_layer(layer, window), rope=layer.self_attn.layer_type)
+
+
+def _whole(config: Any, parts: FusedModel, caps_scores: bool) -> FusedModel:
+    # transformers rounds the factor to the model's dtype.
+    factor = float(torch.tensor(config.hidden_size**0.5, dtype=parts.dtype))
+    return replace(
+        parts,
+        embedding=scaled_rows(parts.embedding, factor),
+        score_cap=config.attn_logit_softcapping if caps_scores else None,
+        logit_cap=config.final_logit_softcapping,
+    )
+
+
+def _reasons(config: Any) -> Iterator[str]:
+    if config.use_bidirectional_attention:
+        yield "use_bidirectional_attention (only attention to earlier tokens)"
+
+
+GEMMA2 = Family(
+    _layer,
+    _reasons,
+    norm_plus_one,
+    partial(_whole, caps_scores=True),
+    activation="gelu_tanh",
+)
+GEMMA3 = Family(
+    _layer_of_a_kind,
+    _reasons,
+    norm_plus_one,
+    # Its attention has the field and does not use it.
+    partial(_whole, caps_scores=False),
+    activation="gelu_tanh",
+)

@@ -1,0 +1,34 @@
+"""OLMo 2 and OLMo 3: norms after attention and MLP, and one norm for all heads of Q and of K.
+
+OLMo 3 has sliding windows, and a rotation for each kind of layer.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from decodescope.variants.steps.fused.blocks import DenseMlp, FusedLayer
+from decodescope.variants.steps.fused.families.family import Family
+from decodescope.variants.steps.fused.merging import matrix_of, norm_of, qk_norm_of
+
+
+def _layer(layer: Any, window: int | None) -> FusedLayer:
+    attention, mlp = layer.self_attn, layer.mlp
+    return FusedLayer(
+        input_norm=None,
+        qkv=matrix_of(attention.q_proj, attention.k_proj, attention.v_proj),
+        qk_norm=qk_norm_of(attention),
+        o=matrix_of(attention.o_proj),
+        mlp_norm=None,
+        mlp=DenseMlp(matrix_of(mlp.gate_proj, mlp.up_proj), matrix_of(mlp.down_proj)),
+        window=window,
+        attention_output_norm=norm_of(layer.post_attention_layernorm),
+        mlp_output_norm=norm_of(layer.post_feedforward_layernorm),
+    )
+
+
+def _layer_of_a_kind(layer: Any, window: int | None) -> FusedLayer:
+    return replace(_layer(layer, window), rope=layer.self_attn.attention_type)
+
+
+OLMO2 = Family(_layer)
+OLMO3 = Family(_layer_of_a_kind)
