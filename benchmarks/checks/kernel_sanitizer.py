@@ -69,6 +69,19 @@ _WORDS = _SMALL | {"model_type": "qwen2", "hidden_size": 336, "intermediate_size
 _QK_NORMED = _SMALL | {"model_type": "qwen3", "head_dim": 48}
 _WINDOWED = _SMALL | {"model_type": "mistral", "sliding_window": 77}
 
+_MIXTURE = _SMALL | {
+    "model_type": "qwen3_moe",
+    "num_experts": 7,
+    "num_experts_per_tok": 3,
+    "moe_intermediate_size": 37,
+}
+_CAPPED = _SMALL | {"model_type": "gemma2", "sliding_window": 77}
+_PARALLEL = _SMALL | {
+    "model_type": "cohere2",
+    "sliding_window": 77,
+    "layer_types": ["sliding_attention"],
+}
+
 # Not every pair: each one compiles all kernels.
 MODELS = (
     (_BIASED, torch.float32, "fused"),
@@ -82,6 +95,10 @@ MODELS = (
     (_WORDS, torch.bfloat16, "fused+w8a8"),
     (_BIASED, torch.bfloat16, "fused+w8a8+head16"),
     (_WINDOWED, torch.bfloat16, "fused+fp8_e5m2_cast+head16+kv_fp8_e5m2"),
+    (_MIXTURE, torch.bfloat16, "fused"),
+    (_MIXTURE, torch.bfloat16, "fused+fp8_e4m3"),
+    (_CAPPED, torch.bfloat16, "fused"),
+    (_PARALLEL, torch.bfloat16, "fused"),
 )
 
 # Each runs in a process of its own: one for each model, and one for the GEMMs of `gemm`.
