@@ -10,7 +10,7 @@ from decodescope.analyzer.modelling.config import read_model_config
 from decodescope.analyzer.text.formatting import shorten
 from decodescope.analyzer.text.numbers import is_integer
 from decodescope.attach.servers.client import Answer, ServerClient
-from decodescope.attach.servers.engines import ENGINES, Engine
+from decodescope.attach.servers.engines import Engine, engines
 from decodescope.attach.servers.metrics import engine_of, is_prometheus
 
 _MAX_SHOWN = 80
@@ -50,7 +50,7 @@ class EngineServer(Struct, frozen=True):
         if self.problem:
             return "a server that does not answer"
         version = f" {shorten(self.version, _MAX_SHOWN)}" if self.version else ""
-        return f"{ENGINES[self.engine].title}{version}"
+        return f"{engines()[self.engine].title}{version}"
 
     @property
     def serving(self) -> str:
@@ -68,7 +68,7 @@ def recognise(client: ServerClient) -> EngineServer:
     path, text = _metrics(client)
     engine = engine_of(text)
     if engine is None and model is not None:
-        owned = (name for name, facts in ENGINES.items() if facts.owner == model.owned_by)
+        owned = (name for name, facts in engines().items() if facts.owner == model.owned_by)
         engine = next(owned, "unknown")
     if engine is None and path is None:
         models.required()

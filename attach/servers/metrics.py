@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from msgspec import Struct
 
 from decodescope.analyzer.errors import InputError, MissingRequirement
-from decodescope.attach.servers.engines import ENGINES, Engine, Series
+from decodescope.attach.servers.engines import Engine, engines
 
 Labels = Mapping[str, str]
 Samples = Mapping[str, list[tuple[Labels, float]]]
@@ -58,7 +58,7 @@ def is_prometheus(text: bytes) -> bool:
 
 def engine_of(text: bytes) -> Engine | None:
     """The engine whose prefix begins a name of a metric; None if no known engine's does."""
-    for engine, facts in ENGINES.items():
+    for engine, facts in engines().items():
         if engine != "unknown" and re.search(rb"^" + facts.prefix.encode(), text, re.MULTILINE):
             return engine
     return None
@@ -71,10 +71,10 @@ def read_metrics(text: bytes, engine: Engine, time_s: float, url: str) -> Server
         InputError: no Prometheus text.
         MissingRequirement: `prometheus_client` is not installed.
     """
-    names = ENGINES[engine]
+    names = engines()[engine]
     samples = _samples(text, engine, url)
 
-    def figure(series: Iterable[Series], join: Callable[[list[float]], float]) -> float | None:
+    def figure(series: Iterable[str], join: Callable[[list[float]], float]) -> float | None:
         return next((join(found) for each in series if (found := _values(samples, each))), None)
 
     fill = figure(names.kv_fill, lambda values: sum(values) / len(values))
@@ -94,7 +94,7 @@ def read_metrics(text: bytes, engine: Engine, time_s: float, url: str) -> Server
 
 
 def _samples(text: bytes, engine: Engine, url: str) -> Samples:
-    """The samples of the engine's own metrics by name; an unknown engine's prefix is left out."""
+    """The samples of the engine's own metrics, by their name without its prefix."""
     try:
         from prometheus_client.parser import text_string_to_metric_families
     except ImportError as error:
@@ -102,7 +102,7 @@ def _samples(text: bytes, engine: Engine, url: str) -> Samples:
             "attach: the metrics of a server need prometheus-client, which is not installed; "
             "install it from a checkout with: pip install '.[attach]'"
         ) from error
-    prefix = ENGINES[engine].prefix
+    prefix = engines()[engine].prefix
     lines = text.decode(errors="replace").splitlines()
     if engine != "unknown":  # most lines of a server are other metrics
         lines = [line for line in lines if line.startswith(prefix)]
@@ -110,9 +110,7 @@ def _samples(text: bytes, engine: Engine, url: str) -> Samples:
     try:
         for family in text_string_to_metric_families("\n".join(lines) + "\n"):
             for sample in family.samples:
-                name = sample.name
-                if engine == "unknown":
-                    name = f":{name.rpartition(':')[2]}"
+                name = sample.name.rpartition(prefix)[2]
                 if math.isfinite(sample.value) and sample.value >= 0:
                     found.setdefault(name, []).append((sample.labels, sample.value))
     except (ValueError, IndexError, KeyError, RecursionError):
@@ -120,13 +118,14 @@ def _samples(text: bytes, engine: Engine, url: str) -> Samples:
     return found
 
 
-def _values(samples: Samples, series: Series) -> list[float]:
-    """The values of a series, one a replica."""
-    label = series.label
+def _values(samples: Samples, series: str) -> list[float]:
+    """The values of a series, "name" or "name{label=value}", one a replica."""
+    name, _, chosen = series.rstrip("}").partition("{")
+    label, _, of_label = chosen.partition("=")
     return _of_replicas(
         (labels, value)
-        for labels, value in samples.get(series.name, ())
-        if label is None or labels.get(label[0]) == label[1]
+        for labels, value in samples.get(name, ())
+        if not label or labels.get(label) == of_label
     )
 
 

@@ -14,7 +14,7 @@ from decodescope.analyzer.schema.report import ObserverReport
 from decodescope.attach.door import CapturedWindow, Door, WindowPlan
 from decodescope.attach.servers.client import LIMIT_S, ServerClient
 from decodescope.attach.servers.engine import EngineServer, recognise
-from decodescope.attach.servers.engines import ENGINES
+from decodescope.attach.servers.engines import engines
 from decodescope.attach.servers.figures import figures
 from decodescope.attach.servers.metrics import ServerMetrics, read_metrics
 from decodescope.attach.servers.trace_files import TraceFolder
@@ -87,7 +87,7 @@ class ServerDoor(Door):
         if self._endpoint is None:
             cost = f"only the metrics are read: {self._no_windows()}"
         if self._server.metrics_path is None:
-            option = ENGINES[self._server.engine].metrics_option
+            option = engines()[self._server.engine].metrics_option
             cost += f"; tokens/s is not known, as the server has to be started with {option}"
         return cost
 
@@ -264,7 +264,7 @@ class ServerDoor(Door):
             )
 
     def _no_windows(self) -> str:
-        why = ENGINES[self._server.engine].by_hand
+        why = engines()[self._server.engine].by_hand
         return f"{self._client.address.url}: {self._server.title} {why}, as docs/engines.md says"
 
 
