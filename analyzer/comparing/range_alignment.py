@@ -172,12 +172,6 @@ def innermost_ranges(pair: Pair) -> list[RangeChange]:
     )
 
 
-def shared_prefix(rows: Sequence[RangeChange]) -> str:
-    """The longest path, with its "/", that all rows are in."""
-    shared = set.intersection(*(set(_prefixes(row.path)) for row in rows)) if rows else set()
-    return max(shared, key=len, default="")
-
-
 def _prefixes(path: str) -> Iterator[str]:
     while "/" in path:
         path = path.rpartition("/")[0]

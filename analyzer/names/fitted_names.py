@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import zip_longest
+from itertools import takewhile, zip_longest
 
 from rich.cells import cell_len
 
@@ -115,10 +115,9 @@ def _differences(names: Sequence[str]) -> list[str]:
     """The tokens of each name that tell it from the others, the first that do; gaps are shown by
     "…"."""
     tokens = [_TOKEN.findall(name)[:_MAX_TOKENS] for name in names]
-    first = _common(tokens)
-    last = _common(
-        [tokens_of_name[: first - 1 if first else None : -1] for tokens_of_name in tokens]
-    )
+    first = common_length(tokens)
+    backwards = [tokens_of_name[: first - 1 if first else None : -1] for tokens_of_name in tokens]
+    last = common_length(backwards)
     middles = [tokens_of_name[first : len(tokens_of_name) - last] for tokens_of_name in tokens]
     labels = [""] * len(names)
     before = -1
@@ -140,10 +139,13 @@ def _distinct(labels: Iterable[str]) -> int:
     return len({label.strip(_BLANK) for label in labels})
 
 
-def _common(tokens: Sequence[Sequence[str]]) -> int:
-    count = 0
-    for column in zip(*tokens, strict=False):
-        if len(set(column)) > 1:
-            break
-        count += 1
-    return count
+def common_length(sequences: Sequence[Sequence[str]]) -> int:
+    """How many elements all sequences begin with."""
+    columns = zip(*sequences, strict=False)
+    return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, columns))
+
+
+def path_around(paths: Iterable[str]) -> str:
+    """The longest path, with its "/", that all paths are in; "" without one."""
+    outer = [path.split("/")[:-1] for path in paths]
+    return "".join(f"{part}/" for part in next(iter(outer), [])[: common_length(outer)])

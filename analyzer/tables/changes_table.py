@@ -6,12 +6,8 @@ from operator import attrgetter
 from typing import Any
 
 from decodescope.analyzer.comparing.pair_changes import KernelChange, kernel_changes
-from decodescope.analyzer.comparing.range_alignment import (
-    innermost_ranges,
-    shared_prefix,
-    time_figure,
-)
-from decodescope.analyzer.names.fitted_names import ShortNames
+from decodescope.analyzer.comparing.range_alignment import innermost_ranges, time_figure
+from decodescope.analyzer.names.fitted_names import ShortNames, path_around
 from decodescope.analyzer.names.short_names import short_name
 from decodescope.analyzer.schema.comparison_report import (
     Change,
@@ -151,7 +147,7 @@ def range_changes_table(
     path that they share; `names` are those of the sides."""
     ranges = innermost_ranges(pair)
     rows = ranges[:most]
-    prefix, figure = shared_prefix(rows), time_figure(pair)
+    prefix, figure = path_around(row.path for row in rows), time_figure(pair)
 
     def keys(figure: str) -> tuple[str, str]:
         return f"{figure}.base", f"{figure}.other"
@@ -194,7 +190,7 @@ def range_changes_table(
 
 def range_notes(table: Table[RangeChange], overlapping: bool) -> str:
     """The path that the ranges share, how many changed less, and which time it is."""
-    prefix = shared_prefix(table.rows)
+    prefix = path_around(row.path for row in table.rows)
     notes = [
         f"all in {prefix[:-1]}" if prefix else "",
         f"{table.more} more changed less" if table.more else "",

@@ -7,13 +7,14 @@ import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import islice, takewhile
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.io.files import growing_file
+from decodescope.analyzer.names.fitted_names import common_length
 from decodescope.analyzer.readers.reading import format_of
 from decodescope.analyzer.recordings.bundled import recording_head
 from decodescope.analyzer.recordings.following import is_being_written
@@ -86,9 +87,8 @@ class Shelf:
         if not self.typed or not matches:
             return self.typed
         prefix = os.path.split(self.typed)[1]
-        names = zip(*(entry.path.name for entry in matches), strict=False)
-        shared = takewhile(lambda chars: len(set(chars)) == 1, names)
-        common = "".join(chars[0] for chars in shared)
+        names = [entry.path.name for entry in matches]
+        common = names[0][: common_length(names)]
         if len(common) < len(prefix):
             return self.typed
         ending = os.sep if len(matches) == 1 and matches[0].kind == FOLDER else ""

@@ -3,13 +3,12 @@
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from itertools import takewhile
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from decodescope.analyzer.names.fitted_names import cut_start, short_kernel
+from decodescope.analyzer.names.fitted_names import cut_start, path_around, short_kernel
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.reports.kernel_launches import (
     KernelGroup,
@@ -74,7 +73,7 @@ class LaunchRows(ColumnRows):
         several, overlapping = len(analysis.busy) > 1, analysis.overlapping
         columns = launch_columns(several_devices=several, overlapping=overlapping)
         super().__init__(columns, self._launches | ranks, texts)
-        self._around = _around([paths[place] for place in set(node.tolist()) - {-1}])
+        self._around = path_around(paths[place] for place in set(node.tolist()) - {-1})
         self._drawings = [drawing_of(column) for column in self.columns]
 
     def key(self, row: int) -> Hashable:
@@ -99,13 +98,6 @@ class LaunchRows(ColumnRows):
         figures["grid"] = trace.shapes[shape].grid if shape >= 0 else None
         figures["range"] = self._analysis.ranges.paths[node] if node >= 0 else None
         return LaunchRow(**figures, around=self._around)
-
-
-def _around(paths: Sequence[str]) -> str:
-    """The path of the range around all these ranges, with a "/" at its end; "" if there is none."""
-    outer = (path.split("/")[:-1] for path in paths)
-    common = takewhile(lambda parts: len(set(parts)) == 1, zip(*outer, strict=False))
-    return "".join(f"{parts[0]}/" for parts in common)
 
 
 _TITLE_CELLS = 48

@@ -46,7 +46,7 @@ RunJobs = Callable[[Job, Callable[[str], None]], Result]
 class CompareRequest:
     """The variants to compare. `config` says what is decoded; its `variant` is ignored.
 
-    `text` is scored for accuracy (None: `accuracy_text.scored_text` chooses one). Traces are kept
+    `text` is scored for accuracy (None: `accuracy.scored_text` chooses one). Traces are kept
     in the folder `keep`, created if missing, as <variant>-round<i>.json.gz; with None they are
     deleted. The workload of a `baseline` must be the same. With
     `each_round`, the runs so far are compared after each complete round too.
