@@ -19,7 +19,6 @@ from decodescope.analyzer.reports.user_facts import Given
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 from decodescope.tui.link.comparison import ComparisonLink
 from decodescope.tui.model.candidates import (
-    chosen_names,
     comparison_candidates,
     next_side,
     opened_paths,
@@ -126,10 +125,10 @@ class Comparisons:
             await self._link.close()
 
     async def _start(self, cursor: str, view: View, feed: Feed) -> None:
-        names, (bases, others) = (
-            chosen_names(view),
-            sides_to_compare(comparison_candidates(view), cursor),
-        )
+        candidates = comparison_candidates(view)
+        # The first is the base.
+        names = tuple(each.name for each in candidates if each.side == "x")
+        bases, others = sides_to_compare(candidates, cursor)
         if self.state.busy:
             self._say("The comparison is running already. x cancels it.")
         elif view.kind == "live" and view.hello is not None and len(names) > 1:

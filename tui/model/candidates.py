@@ -94,8 +94,3 @@ def sides_to_compare(
     if not sides["B"] and sides["A"]:
         sides["B"] = [cursor] if cursor in free else free[:1]
     return tuple(sides["A"]), tuple(sides["B"])
-
-
-def chosen_names(view: View) -> tuple[str, ...]:
-    """The variants that are chosen; the first is the base."""
-    return tuple(each.name for each in comparison_candidates(view) if each.side == "x")
