@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -47,22 +46,15 @@ def chosen_gaps(timeline: Timeline, ranges: Ranges, choice: GapChoice) -> Int64s
     return np.flatnonzero(chosen)
 
 
-class IdleTable(NamedTuple):
-    """The totals of some gaps, and the time that their shares are of."""
-
-    totals: IdleTotals
-    of_ns: int
-
-
-def idle_table(timeline: Timeline, ranges: Ranges, choice: GapChoice) -> IdleTable:
-    """The totals of the chosen gaps, by class. Shares are of the windows of all devices, in a step
-    of its time on each of its devices."""
+def idle_table(timeline: Timeline, ranges: Ranges, choice: GapChoice) -> tuple[IdleTotals, int]:
+    """The totals of the chosen gaps, by class, and the time that their shares are of, in ns: the
+    windows of all devices, or the time of the step on each of its devices."""
     totals = idle_totals(timeline, chosen_gaps(timeline, ranges, choice))
     if choice.step is None:
         of_ns = sum(int(busy.end_ns[-1] - busy.start_ns[0]) for busy in timeline.busy.values())
     else:
         of_ns = sum(int(time.length_ns.sum()) for _, time in _times_of(timeline, choice.step))
-    return IdleTable(totals, of_ns)
+    return totals, of_ns
 
 
 def longest_first(timeline: Timeline, chosen: Int64s) -> Int64s:

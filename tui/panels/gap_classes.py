@@ -230,8 +230,7 @@ def _classes(window: Window, within: str | None) -> Classes | None:
     analysis = window.analysis
     if not len(analysis.gaps):
         return None
-    table = idle_table(analysis, analysis.ranges, GapChoice(within, window.step))
-    totals, of_ns = table.totals, table.of_ns
+    totals, of_ns = idle_table(analysis, analysis.ranges, GapChoice(within, window.step))
     lines = [GapClassRow("all idle", totals.all_gaps, of_ns)]
     for name, total in sorted(totals.gaps.items(), key=lambda item: -item[1].total_ns):
         if total.count:
