@@ -132,3 +132,16 @@ def test_the_package_stays_readable(repository: Path) -> None:
     assert len(files) <= MAX_PACKAGE_FILES
     lines = sum(len((repository / path).read_text().splitlines()) for path in files)
     assert lines <= MAX_PACKAGE_LINES
+
+
+def test_processes_of_ours_import_nothing_from_the_current_folder(repository: Path) -> None:
+    """`-P` keeps the folder that a user stands in, maybe a download, out of sys.path."""
+    commands = [
+        (path, [ast.unparse(element) for element in node.elts])
+        for path in python_files(repository, *PACKAGE)
+        for node in ast.walk(ast.parse((repository / path).read_text()))
+        if isinstance(node, ast.List | ast.Tuple)
+    ]
+    started = [command for command in commands if command[1][:1] == ["sys.executable"]]
+    assert len(started) >= 4
+    assert [command for command in started if command[1][1] != "'-P'"] == []

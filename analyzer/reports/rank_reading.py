@@ -116,7 +116,14 @@ def _file_bytes(path: str) -> int:
 
 def _started(paths: Sequence[str], share: _Share) -> AbstractContextManager[_Process]:
     return running(
-        [sys.executable, "-c", _START, json.dumps(sys.path), *(paths[place] for place in share)],
+        [
+            sys.executable,
+            "-P",
+            "-c",
+            _START,
+            json.dumps(sys.path),
+            *(paths[place] for place in share),
+        ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         # Ctrl-C in a terminal goes to this process only, which then ends them.

@@ -47,7 +47,7 @@ class ProcessLink:
     quit_grace_s = _QUIT_GRACE_S
 
     def __init__(self, argv: tuple[str, ...] | None = None) -> None:
-        self._argv = argv or (sys.executable, "-u", "-m", self.MODULE)
+        self._argv = argv or (sys.executable, "-P", "-u", "-m", self.MODULE)
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._decoder = FrameDecoder(self.MESSAGES)

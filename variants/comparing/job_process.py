@@ -24,7 +24,7 @@ from decodescope.analyzer.schema.report import Finding
 from decodescope.analyzer.schema.run_report import Accuracy, RunReport
 
 ACCURACY_MISSING = "accuracy_missing"
-WORKER = (sys.executable, "-m", "decodescope.variants.comparing.job_worker")
+WORKER = (sys.executable, "-P", "-m", "decodescope.variants.comparing.job_worker")
 
 _ERRORS = {kind.exit_code: kind for kind in (InputError, InternalError)}
 _PIPES = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)

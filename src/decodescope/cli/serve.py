@@ -41,4 +41,5 @@ def serve(files: tuple[Path, ...], port: int) -> None:
 
 def open_command(files: Iterable[Path]) -> list[str]:
     """The command that opens `files` in an app."""
-    return [sys.executable, "-m", "decodescope", "open", *(str(file.absolute()) for file in files)]
+    names = (str(file.absolute()) for file in files)
+    return [sys.executable, "-P", "-m", "decodescope", "open", *names]

@@ -46,6 +46,19 @@ def started_here(before: list[int]) -> list[int]:
 
 
 @pytest.mark.usefixtures("processes")
+def test_processes_import_nothing_from_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Traces of strangers may lie beside modules of strangers."""
+    paths = files(tmp_path, 3)
+    for name in ("json", "msgspec", "sitecustomize"):
+        (tmp_path / f"{name}.py").write_text("open('imported', 'w').close()")
+    monkeypatch.chdir(tmp_path)
+    assert len(read_ranks(paths)) == 3
+    assert not Path("imported").exists()
+
+
+@pytest.mark.usefixtures("processes")
 def test_processes_read_what_this_one_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
