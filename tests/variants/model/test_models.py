@@ -180,3 +180,13 @@ def test_own_modules_hold_the_same_weights(format: NarrowFormat | None) -> None:
     assert torch.equal(model(ids).logits, expected)
     assert model.config.rms_norm_eps != 3.0
     assert loaded.can_store(None)
+
+
+@pytest.mark.parametrize(("family", "chosen"), [("gemma2", ["eager"]), ("gemma2-no-caps", [])])
+def test_scores_with_a_soft_cap_are_not_left_to_an_attention_without(
+    family: str, chosen: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, asked = families.build(family), []
+    monkeypatch.setattr(model, "set_attn_implementation", asked.append)
+    loaded_model(model, None, "random", family)
+    assert asked == chosen

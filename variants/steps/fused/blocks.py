@@ -35,7 +35,7 @@ class FusedLayer:
     `qkv` holds the rows of all Q heads, then all K heads, then all V heads. `window` is the number
     of tokens a query sees, its own included; None: all. `rope` is the kind of layers, as in
     `layer_types`, with whose rotation Q and K turn: "" where all layers have one, None: no turn.
-    In a `parallel` layer the MLP reads what attention reads.
+    In a `parallel` layer the MLP reads what attention reads, after a centered norm.
     """
 
     input_norm: Norm | None

@@ -19,7 +19,7 @@ Pair = tuple[torch.Tensor, torch.Tensor]
 
 def lower_attention(builder: StepBuilder, path: str, index: int, layer: FusedLayer) -> None:
     """The operations of the attention of layer `index`, under `path`."""
-    source = builder.normed(f"{path}/input_norm", layer.input_norm, layer.qkv, layer.parallel)
+    source = builder.normed(f"{path}/input_norm", layer.input_norm, layer.qkv)
     norm_path = f"{path}/post_attention_norm"
     path += "/attention" if source.norm is None else "/input_norm+attention"
     rows, scales = builder.plan.cache.layer(index), builder.plan.cache.scales(index)

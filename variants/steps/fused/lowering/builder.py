@@ -58,19 +58,17 @@ class StepBuilder:
     def call(self, path: str, function: Callable[..., object], *arguments: object) -> None:
         self.add(path, TorchOperator(partial(function, *arguments)))
 
-    def normed(
-        self, path: str, norm: Norm | None, weight: WeightMatrix, keep: bool = False
-    ) -> Source:
+    def normed(self, path: str, norm: Norm | None, weight: WeightMatrix) -> Source:
         """The inputs that the product with `weight` reads of the residual stream after `norm`.
 
         `path` is that of a norm in a launch of its own. What the projection before has left is
-        added first, in the launch of the norm if there is one. `keep`: `kept` will give them again.
+        added first, in the launch of the norm if there is one.
         """
         buffers, x, left = self.buffers, self.buffers.x, self._left
         narrow = weight.data.element_size() == 1
         out = buffers.normed_half if narrow else buffers.normed
         inside = self._norm_inside and (self._single or narrow)
-        apart = norm is not None and (keep or norm.centered or not inside)
+        apart = norm is not None and (norm.centered or not inside)
         self._read = Source(out)
         if left is not None and (apart if left.norm is None else norm and self.spec.uses("norm")):
             self._left = None
@@ -86,7 +84,8 @@ class StepBuilder:
         return self.kept(path, weight)
 
     def kept(self, path: str, weight: WeightMatrix) -> Source:
-        """What the last product of the residual stream read, for the one with `weight`."""
+        """What the last product of the residual stream read after a norm in a launch of its own,
+        for the one with `weight`."""
         return self.quantized(f"{path}/quantize", self._read, weight)
 
     def add_left(self) -> None:
