@@ -417,4 +417,5 @@ def test_without_textual_serve_the_line_to_install_it(
 
 def test_the_served_command_opens_the_files_whatever_their_names(tmp_path: Path) -> None:
     names = [tmp_path / name for name in ("-x.json", "a b'c\"d$(e).json", "\n")]
-    assert open_command(names) == [sys.executable, "-P", "-m", "decodescope", "open", *map(str, names)]
+    start = [sys.executable, "-P", "-m", "decodescope", "open"]
+    assert open_command(names) == [*start, *map(str, names)]
