@@ -54,24 +54,46 @@ def _leave_unused_checks_out() -> None:
         interpreter.interpreter_builder.options = replace(options, sanitize_overflow=False)
 
 
+def _call_builtins_directly() -> None:
+    """Two functions around each function of the language say that it needs the interpreter, which
+    always gives it: a tenth of the time."""
+    from triton.language.core import builtin
+    from triton.runtime import interpreter
+
+    around = builtin(len).__code__
+
+    def patch(obj: Any, name: str, member: Any, builder: Any, scope: Any) -> None:
+        inner = member.__wrapped__ if member.__code__ is around else member
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            kwargs["_semantic"] = interpreter.interpreter_semantic
+            return inner(*args, **kwargs)
+
+        scope.set_attr(obj, name, call)
+
+    interpreter._patch_attr = patch
+
+
 def _remember_types() -> None:
     """The interpreter makes the type and the shape of every value anew, of a dozen objects: a third
-    of the time. Few differ, and none changes, so values share them."""
+    of the time. Few differ, and none changes, so there is one of each."""
     from triton.language import core
     from triton.language.semantic import TritonSemantic
 
     make_type, make_value = core.block_type.__init__, core.tensor.__init__
-    broadcast = TritonSemantic.broadcast_impl_value
-    types: dict[tuple[Any, ...], dict[str, Any]] = {}
+    broadcast, is_equal = TritonSemantic.broadcast_impl_value, core.dtype.__eq__
+    unwrap, wraps = core._unwrap_if_constexpr, (core.constexpr, core.tuple, tuple, list)
+    types: dict[tuple[Any, ...], Any] = {}
     values: dict[tuple[int, ...], dict[str, Any]] = {}
 
-    def block_type(self: Any, element_ty: Any, shape: Any) -> None:
-        sizes = tuple(one.value if isinstance(one, core.constexpr) else one for one in shape)
-        key = (element_ty.name, *sizes)
-        if key not in types:
-            make_type(self, element_ty, shape)
-            types[key] = self.__dict__ | {"sizes": sizes}
-        self.__dict__.update(types[key], element_ty=element_ty)
+    def block_type(cls: Any, element_ty: Any, shape: Any) -> Any:
+        sizes = tuple([one.value if isinstance(one, core.constexpr) else one for one in shape])
+        key = (element_ty.name, sizes)
+        if key not in types or types[key].element_ty is not element_ty:
+            types[key] = object.__new__(cls)
+            make_type(types[key], element_ty, shape)
+            types[key].sizes = sizes
+        return types[key]
 
     def tensor(self: Any, handle: Any, type: Any) -> None:
         sizes = type.sizes if type.is_block() else ()
@@ -83,8 +105,64 @@ def _remember_types() -> None:
     def broadcast_once(self: Any, left: Any, right: Any) -> Any:
         return (left, right) if left.shape is right.shape else broadcast(self, left, right)
 
-    core.block_type.__init__, core.tensor.__init__ = block_type, tensor
+    core.block_type.__new__, core.block_type.__init__ = block_type, lambda *_: None
+    core.tensor.__init__ = tensor
+    core.dtype.__eq__ = lambda self, other: (
+        self.name == other.name if isinstance(other, core.dtype) else is_equal(self, other)
+    )
+    core._unwrap_if_constexpr = lambda value: unwrap(value) if isinstance(value, wraps) else value
     TritonSemantic.broadcast_impl_value = broadcast_once
+
+
+def _remember_operands() -> None:
+    """The interpreter makes a block of every number that meets one, and applies the rules of casts
+    to operands that need none: a quarter of the time."""
+    from triton.language import core
+    from triton.language.semantic import TritonSemantic
+
+    check = TritonSemantic.binary_op_type_checking_impl
+    replaced: dict[tuple[Any, ...], list[Any]] = {}
+
+    def check_once(self: Any, left: Any, right: Any, *flags: bool, **named: bool) -> Any:
+        operands = (left, right)
+        is_number = [not isinstance(each, core.tensor) for each in operands]
+        # A number is told from others by its text: 0.0 from -0.0.
+        names = [
+            (type(each), repr(each)) if number else each.type.name
+            for each, number in zip(operands, is_number, strict=True)
+        ]
+        key = (*names, flags, *named)
+        if key not in replaced:
+            checked = check(self, left, right, *flags, **named)
+            new = [
+                None if after is before else after
+                for before, after in zip(operands, checked, strict=True)
+            ]
+            if any(each is not None and not is_number[i] for i, each in enumerate(new)):
+                return checked
+            replaced[key] = new
+        return [
+            given if each is None else each
+            for given, each in zip(operands, replaced[key], strict=True)
+        ]
+
+    TritonSemantic.binary_op_type_checking_impl = check_once
+
+
+def _check_sizes_once() -> None:
+    """The interpreter compares the bits of an element with its type's for every value."""
+    from triton.runtime.interpreter import TensorHandle
+
+    check = TensorHandle.__post_init__
+    right: set[tuple[int, str]] = set()
+
+    def check_once(self: Any) -> None:
+        key = (self.data.itemsize, self.dtype.name)
+        if key not in right:
+            check(self)
+            right.add(key)
+
+    TensorHandle.__post_init__ = check_once
 
 
 def _remember_dtypes() -> None:
@@ -118,7 +196,10 @@ def _remember_dtypes() -> None:
 if "TRITON_INTERPRET" in os.environ:
     _patch_language_once()
     _leave_unused_checks_out()
+    _call_builtins_directly()
     _remember_types()
+    _remember_operands()
+    _check_sizes_once()
     _remember_dtypes()
 
 
