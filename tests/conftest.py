@@ -22,6 +22,8 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 # torch reads this once, here and in child processes. Its threads spin while they wait: on busy
 # cores a layer of the bundled model took 15 ms with two threads and under 1 ms with one.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# No test asks the hub. Set here, child processes can be forks of one that was started with it.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 # pytest imports readline, which sets these for child processes, and so for workers of pytest-xdist.
 for name in ("COLUMNS", "LINES"):

@@ -1,6 +1,5 @@
 """The command as scripts use it: in this process, and where that matters in one of its own."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -28,7 +27,7 @@ def decodescope(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[st
 
 @pytest.fixture(scope="session")
 def fresh_decodescope() -> Command:
-    """The command in a process of its own, offline; no terminal."""
+    """The command in a process of its own; no terminal."""
 
     def run(*arguments: str, cwd: Path | None = None) -> Done:
         done = subprocess.run(
@@ -37,7 +36,6 @@ def fresh_decodescope() -> Command:
             text=True,
             check=False,
             cwd=cwd,
-            env={**os.environ, "HF_HUB_OFFLINE": "1"},
         )
         return Done(done.returncode, done.stdout, done.stderr)
 

@@ -30,7 +30,8 @@ _COMMANDS = {
     "decodescope": ("run", "compare", "tune", "live"),
     "benchmarks": ("compare-variants", "live-overhead", "revisions"),
 }
-_WORKERS = (
+_MODULES = (
+    "pytest",
     "decodescope.variants.live.worker",
     "decodescope.variants.comparing.live_comparison",
     "decodescope.variants.comparing.job_worker",
@@ -71,7 +72,7 @@ def needs_torch(arguments: Sequence[str]) -> bool:
     if words[:1] != ["-m"] or len(words) < 2:
         return False
     command = words[2] if len(words) > 2 else ""
-    return words[1] in _WORKERS or command in _COMMANDS.get(words[1], ())
+    return words[1] in _MODULES or command in _COMMANDS.get(words[1], ())
 
 
 class ForkServer:

@@ -31,13 +31,6 @@ def build_static(loaded, workload, device):
 STATIC = Variant("static", "a cache of fixed size", False, build_static)
 """
 ENTRY_POINTS = "[decodescope.variants]\nstatic = mine:STATIC\n"
-INTERRUPTED = """
-import signal
-# A test session in a shell's background ignores Ctrl-C, and so would this process.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from decodescope.cli.main import main
-main()
-"""
 COMMAND = (
     "compare", "--model", "tiny", "--device", "cpu", "--variants", "eager,static", "--json",
     "--batch", "2", "--tokens", "20", "--context", "16", "--repeats", "50", "--out",
@@ -68,7 +61,7 @@ def test_an_interrupt_keeps_whole_rounds_and_leaves_no_process(
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "compiled"))
-    arguments = [sys.executable, "-c", INTERRUPTED, *COMMAND, str(out)]
+    arguments = [sys.executable, "-m", "decodescope", *COMMAND, str(out)]
     said = ""
     with subprocess.Popen(
         arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
