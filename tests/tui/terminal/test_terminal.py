@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -27,11 +28,7 @@ def start(tmp_path):
         terminal.child.close(force=True)
 
 
-@pytest.mark.parametrize(
-    ("way", "code"),
-    [("q", 0), ("ctrl+c", 0), ("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)],
-)
-def test_start_resize_and_leave(start, way, code):
+def test_every_size_is_drawn(start):
     terminal = start()
     terminal.until(lambda: terminal.shows("47.2") and terminal.shows("host-bound"))
     terminal.resize(120, 40)
@@ -40,6 +37,15 @@ def test_start_resize_and_leave(start, way, code):
     terminal.until(lambda: not terminal.shows("Step "))
     terminal.resize(80, 24)
     terminal.until(lambda: terminal.shows("Where the step goes"))
+
+
+@pytest.mark.parametrize(
+    ("way", "code"),
+    [("q", 0), ("ctrl+c", 0), ("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)],
+)
+def test_start_and_leave(start, way, code):
+    terminal = start()
+    terminal.until(lambda: terminal.shows("47.2"))
     if way.startswith("SIG"):
         terminal.child.kill(signal.Signals[way])
     else:
@@ -97,13 +103,28 @@ def test_copying_uses_osc_52(start):
     terminal.until(lambda: b"\x1b]52;c;" in terminal.raw)
 
 
-@pytest.mark.slow
+# A program in place of Python: what a worker says, and no model.
+WORKER = """
+import signal, socket, sys
+from decodescope.analyzer.protocol.messages import State, encode_frame
+from tests.helpers.scripted import hello, stats
+control = socket.socket(fileno=int(sys.argv[-2]))
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+for message in (hello(), State("running", "eager"), stats(1)):
+    control.sendall(encode_frame(message))
+while control.recv(4096):
+    pass
+"""
+
+
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc")
-def test_the_command_survives_the_death_of_a_real_worker():
-    pytest.importorskip("torch")
-    command = ["live", "--model", "tiny", "--device", "cpu", "--context", "16"]
-    terminal = Terminal(["-m", "decodescope", *command], 100, 30)
-    try:
+def test_the_command_survives_the_death_of_its_worker(tmp_path):
+    """A real worker is killed in tests/tui/worker/test_worker_link.py."""
+    program = tmp_path / "python"
+    program.write_text(f"#!{sys.executable}\n{WORKER}")
+    program.chmod(0o755)
+    terminal = Terminal(["-c", live_with(str(program))], 100, 30)
+    with closing(terminal.child):
         terminal.until(lambda: terminal.shows("running") and terminal.shows("def "))
         (worker,) = children(terminal.child.pid)
         os.kill(worker, signal.SIGKILL)
@@ -117,17 +138,19 @@ def test_the_command_survives_the_death_of_a_real_worker():
         assert terminal.child.exitstatus == 0
         assert restored(terminal.raw)
         assert not Path(f"/proc/{restarted}").exists()
-    finally:
-        terminal.child.close(force=True)
+
+
+def live_with(executable: str) -> str:
+    """The command `live` in Python, whose worker is started by `executable`."""
+    live = ["decodescope", "live", "--model", "tiny", "--device", "cpu"]
+    return (
+        f"import runpy, sys; sys.executable = {executable!r}; sys.argv = {live}; "
+        "runpy.run_module('decodescope', run_name='__main__')"
+    )
 
 
 def test_a_live_run_without_a_process_stays_open_for_another_try():
-    live = ["decodescope", "live", "--model", "tiny", "--device", "cpu"]
-    program = (
-        f"import runpy, sys; sys.executable = '/no/python'; sys.argv = {live}; "
-        "runpy.run_module('decodescope', run_name='__main__')"
-    )
-    terminal = Terminal(["-c", program], 100, 30)
+    terminal = Terminal(["-c", live_with("/no/python")], 100, 30)
     with closing(terminal.child):
         terminal.until(lambda: terminal.shows("/no/python"))
         terminal.child.send("R")
