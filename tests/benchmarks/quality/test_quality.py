@@ -66,7 +66,7 @@ def tiny() -> LoadedModel:
 @pytest.fixture(scope="module")
 def windows(tiny: LoadedModel) -> torch.Tensor:
     """Some windows of the text that this Python has."""
-    return text_windows(tiny, read_validation(STDLIB), 8)
+    return text_windows(tiny, read_validation(STDLIB), 3)
 
 
 def arguments(*given: str, **changes: object) -> object:
