@@ -8,6 +8,7 @@ server.
 """
 
 import array
+import atexit
 import ctypes
 import gc
 import importlib
@@ -18,7 +19,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,8 +30,9 @@ ROOT = Path(__file__).resolve().parents[2]
 # `children` does not count servers.
 NAME = "forkserver"
 _COMMANDS = {
-    "decodescope": ("run", "compare", "tune", "live"),
+    "decodescope": ("run", "compare", "tune", "live", "variants"),
     "benchmarks": ("compare-variants", "live-overhead", "revisions"),
+    "tools.ways": ("run",),
 }
 _MODULES = (
     "pytest",
@@ -235,8 +239,6 @@ def become(command: Command, files: list[int]) -> None:
     for file, fd in zip(moved, (0, 1, 2, *command.fds), strict=True):
         os.dup2(file, fd, inheritable=True)
         os.close(file)
-    # Frozen objects would count as leaked at the end.
-    gc.unfreeze()
     os.environ.clear()
     os.environ.update(command.environment)
     os.chdir(command.folder)
@@ -268,8 +270,29 @@ def run(connection: socket.socket) -> Any:
     command, files = serve(connection)
     become(command, files)
     install(nested(command))
-    runpy.run_module(command.module, run_name="__main__", alter_sys=True)
-    raise SystemExit
+    code: Any = None
+    try:
+        runpy.run_module(command.module, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        code = end.code
+    except BaseException:
+        # Frozen objects would count as leaked at the end.
+        gc.unfreeze()
+        raise
+    end_with(code or 0)
+
+
+def end_with(code: Any) -> Any:
+    """As the interpreter ends, but without a look at every object, which takes a second."""
+    if not isinstance(code, int):
+        sys.stderr.write(f"{code}\n")
+        code = 1
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(ValueError):
+            stream.flush()
+    os._exit(code & 0xFF)
 
 
 _INHERITED = os.environ.get("PYTHONPATH", "").split(os.pathsep)
