@@ -14,7 +14,7 @@ from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decodescope.analyzer.protocol.messages import State
@@ -261,6 +261,7 @@ async def test_a_malformed_message_ends_the_connection_in_silence(served: Served
     assert said.strip() == ""
 
 
+@settings(max_examples=25)
 @given(st.recursive(st.none() | st.integers() | st.text() | st.booleans() | st.floats(),
                     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))  # fmt: skip
 def test_only_a_message_of_the_page_is_passed_on(value: object) -> None:

@@ -140,7 +140,7 @@ def test_time_before_the_first_op_of_a_step_belongs_to_the_step_before() -> None
 
 
 @given(st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_parts_of_any_steps_add_up(data: st.DataObject) -> None:
     events: list[Event] = []
     at, correlation = 0, 0

@@ -203,7 +203,7 @@ def test_a_capture_that_was_cut_names_the_beginning_only() -> None:
     assert [pytest.approx(8 / len(FULL))] * len(shares) == list(shares)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_no_op_ever_gets_the_path_of_another_layer(data: st.DataObject) -> None:
     """A stretch lost from the capture, or from the replay, costs paths and gives no wrong one."""

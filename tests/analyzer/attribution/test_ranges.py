@@ -92,7 +92,7 @@ def nested_spans(draw: st.DrawFn) -> list[tuple[int, int, int]]:
     nested_spans(),
     st.lists(st.tuples(st.integers(0, 62), st.integers(1, 2)), min_size=1, max_size=12),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_ranges_match_a_slow_reference(
     spans: list[tuple[int, int, int]], calls: list[tuple[int, int]]
 ) -> None:
@@ -211,7 +211,7 @@ def test_ranges_of_a_cpu_capture_go_by_the_operators_start() -> None:
         min_size=1, max_size=14,
     ),
 )  # fmt: skip
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_busy_and_idle_of_every_range_match_a_slow_reference(
     spans: list[tuple[int, int, int]], ops: list[tuple[int, int, int, int, int, int]]
 ) -> None:

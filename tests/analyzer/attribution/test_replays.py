@@ -217,7 +217,7 @@ def test_a_cut_replay_follows_its_graphs_nodes() -> None:
     st.lists(st.tuples(st.sampled_from((7, 8)), st.sampled_from("abc")), max_size=8),
     st.sampled_from(([7] * 8, [7, 8] * 4)),
 )
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=65)
 def test_whatever_the_reference_every_op_has_one_path(
     replays: list[list[str]], rows: list[tuple[int, str]], streams: list[int]
 ) -> None:

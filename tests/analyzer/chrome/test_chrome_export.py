@@ -219,7 +219,9 @@ def test_ranges_of_a_partially_known_replay_are_marked(tmp_path: Path) -> None:
     ),
     st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(PATHS)), max_size=9),
 )  # fmt: skip
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_slices_nest_and_no_op_is_lost_whatever_overlaps(
     tmp_path: Path, names: str, starts: list[tuple[int, int, int]], rows: list[tuple[str, str]]
 ) -> None:

@@ -4,7 +4,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decodescope.analyzer.trace import Trace
@@ -370,6 +370,7 @@ def any_ranks(draw: st.DrawFn) -> list[Trace]:
     return traces
 
 
+@settings(max_examples=20)
 @given(any_ranks())
 def test_parts_add_up_whatever_runs(traces: list[Trace]) -> None:
     found = figures(traces)

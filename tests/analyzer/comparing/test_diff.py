@@ -66,7 +66,7 @@ def test_one_step_ten_times_as_slow_does_not_decide(side: int) -> None:
 
 
 @given(TIMES, TIMES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_ratio_parts_and_step_times_agree(base: list[int], other: list[int]) -> None:
     answer = diff_reports(steps(*base), steps(*other)).answer
     assert answer.base_step_ns == sorted(base)[(len(base) - 1) // 2]

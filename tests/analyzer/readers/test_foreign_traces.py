@@ -164,7 +164,7 @@ def document(path: Path) -> Document:
 
 
 @given(st.integers(0, 2**64))
-@settings(max_examples=80, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 def test_damaged_ones_are_refused_or_add_up(foreign_traces: Path, seed: int) -> None:
     rng = random.Random(seed)
     found = document(path_of(foreign_traces, rng.choice(ALL)))

@@ -196,7 +196,7 @@ def survives(data: bytes) -> None:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_mutated_bytes_give_a_trace_or_a_trace_error(data: st.DataObject) -> None:
     mutated = bytearray(RECORDED)
     for _ in range(data.draw(st.integers(1, 6))):

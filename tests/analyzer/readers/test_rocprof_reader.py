@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decodescope.analyzer import analyze, load
@@ -235,6 +235,7 @@ def test_figures_agree_with_a_count_over_the_json(
     )
 
 
+@settings(max_examples=25)
 @given(st.randoms(use_true_random=False))
 def test_the_order_of_records_changes_nothing(
     tmp_path_factory: pytest.TempPathFactory, rng: random.Random

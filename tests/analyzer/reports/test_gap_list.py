@@ -53,7 +53,7 @@ def test_nothing_is_in_a_step_or_range_that_is_not_there(foreign_traces):
 
 
 @given(windows())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_classes_and_order_are_those_of_the_largest_gaps(
     window: tuple[list[Op], list[Call]],
 ) -> None:
@@ -67,7 +67,7 @@ def test_classes_and_order_are_those_of_the_largest_gaps(
 
 
 @given(windows(), st.sampled_from((None, *GAP_CLASSES)), st.integers(0, 20))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_a_class_and_a_bucket_find_what_the_histogram_counts(
     window: tuple[list[Op], list[Call]], gap_class: str | None, power: int
 ) -> None:
@@ -83,7 +83,7 @@ def test_a_class_and_a_bucket_find_what_the_histogram_counts(
 
 
 @given(windows(), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_groups_are_those_of_a_plain_count(
     window: tuple[list[Op], list[Call]], data: st.DataObject
 ) -> None:

@@ -1,7 +1,7 @@
 """An analysis by another model is what `analyze` makes of the trace with it."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decodescope.analyzer import load
@@ -23,6 +23,7 @@ def analyses() -> list[Analysis]:
     return [analyze(trace) for trace in traces]
 
 
+@settings(max_examples=20)
 @given(
     st.none() | st.sampled_from(["auto", "none", "llama-3.1-70b", "llama-3.2-1b", "gpt-oss-20b"]),
     st.none() | st.sampled_from(["fp8", "int4", "bf16,kv=fp8"]),

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decodescope.analyzer import analyze, analyze_ranks
@@ -195,6 +195,7 @@ def some_traces(draw: st.DrawFn) -> list[Trace]:
     return traces
 
 
+@settings(max_examples=25)
 @given(some_traces())
 def test_nothing_is_lost_and_everything_is_sorted(traces: list[Trace]) -> None:
     ranks = merge_ranks(traces)

@@ -86,7 +86,7 @@ def test_a_capture_holds_the_device_up(foreign_traces: Path) -> None:
 
 
 @given(st.sampled_from(RECORDINGS), st.data())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_a_hold_of_the_host_in_our_recordings(path: Path, data: st.DataObject) -> None:
     analysis = clean(path)
     name, ns = data.draw(st.sampled_from(list(CAUSES))), data.draw(st.integers(50, 2_000)) * 10**6

@@ -116,7 +116,7 @@ def test_each_instant_is_shared_by_the_streams_that_run_in_it(
 
 
 @given(rows_of_ops)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_attributed_times_add_up_to_busy_time(rows: list[Row]) -> None:
     assert_adds_up(analyze(trace_of(*events_of(rows))))
 
@@ -163,7 +163,7 @@ def test_parts_of_windows_add_up_to_the_busy_time_in_them() -> None:
 
 
 @given(rows_of_ops, st.integers(0, 10**9), st.randoms(use_true_random=False))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_the_clock_the_names_and_the_order_of_a_file_change_nothing(
     rows: list[Row], later: int, random: Any
 ) -> None:

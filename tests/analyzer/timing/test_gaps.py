@@ -41,7 +41,7 @@ def pieces(analysis: Analysis, gap: int) -> tuple[Piece, ...]:
 
 
 @given(windows())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_parts_follow_the_definitions(window: tuple[list[Op], list[Call]]) -> None:
     ops, calls = window
     analysis = analysed(ops, calls)
@@ -55,7 +55,7 @@ def test_parts_follow_the_definitions(window: tuple[list[Op], list[Call]]) -> No
 
 
 @given(windows())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_parts_add_up_to_idle(window: tuple[list[Op], list[Call]]) -> None:
     ops, calls = window
     report = analysed(ops, calls).report
@@ -78,7 +78,7 @@ def test_parts_add_up_to_idle(window: tuple[list[Op], list[Call]]) -> None:
 
 
 @given(windows(), st.integers(-10_000_000, 1 << 53), st.randoms(use_true_random=False))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=35, deadline=None)
 def test_the_clock_and_the_order_of_events_change_nothing(
     window: tuple[list[Op], list[Call]], shift_ns: int, random: Random
 ) -> None:

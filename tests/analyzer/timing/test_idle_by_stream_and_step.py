@@ -19,7 +19,7 @@ def covered_ns(ops: list[Op], start: int, end: int) -> int:
 
 
 @given(windows())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_gaps_of_streams_add_up_to_those_of_their_device(
     window: tuple[list[Op], list[Call]],
 ) -> None:
@@ -51,7 +51,7 @@ def test_gaps_of_streams_add_up_to_those_of_their_device(
 
 
 @given(windows(), st.lists(st.integers(0, 160), min_size=2, max_size=5, unique=True))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_idle_of_a_step_has_classes_that_add_up_on_any_number_of_devices(
     window: tuple[list[Op], list[Call]], edges: list[int]
 ) -> None:

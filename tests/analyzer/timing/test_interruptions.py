@@ -1,7 +1,7 @@
 """Interruptions in hand-made traces: each cause, and what must not be found."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decodescope.analyzer.readers.kineto.kineto_reader import read_kineto_bytes
@@ -231,6 +231,7 @@ def test_the_parts_are_those_of_a_step_without_interruptions(place: int) -> None
     assert sum(part.ns for part in report.answer.parts) <= 11 * MS
 
 
+@settings(max_examples=25)
 @given(st.integers(1, 24), st.integers(3, 3_000), st.sampled_from(["cudaMalloc", None, "in"]))
 def test_it_is_found_once_wherever_and_however_long(place: int, ms: int, how: str | None) -> None:
     trace = trace_of(*steps(5))

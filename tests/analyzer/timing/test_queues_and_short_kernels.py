@@ -38,7 +38,7 @@ def slow_queue_depth(ops: list[Op], calls: list[Call]) -> QueueDepth | None:
 
 
 @given(windows())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=65, deadline=None)
 def test_queue_depth_over_time(window: tuple[list[Op], list[Call]]) -> None:
     ops, calls = window
     found = analysed(ops, calls).report.launches.queue_depth
@@ -80,7 +80,7 @@ def test_a_report_without_depths_over_time_still_decodes() -> None:
 
 
 @given(windows())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_short_kernels_ran_for_less_time_than_their_call(
     window: tuple[list[Op], list[Call]],
 ) -> None:

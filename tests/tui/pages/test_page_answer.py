@@ -297,7 +297,7 @@ def test_every_size_is_drawn_with_the_headline(variant, brush, width, height, un
 
 
 @given(st.sampled_from(VARIANTS), st.sampled_from(BRUSHES), widths, heights)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_the_timeline_of_the_step_is_drawn_at_every_size(variant, brush, width, height) -> None:
     panel = StepTimelinePanel(brush, view_of(window(variant)), Moment(0.0))
     sheet = panel.draw(panel._data, width, height)
@@ -321,7 +321,7 @@ def test_the_wanted_rows_suffice_for_everything(variant, brush, width, unfolded)
 
 
 @given(st.sampled_from(VARIANTS), st.integers(30, 150), st.integers(2, 30))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_reasons_that_go_on_say_so_in_full_and_parts_are_counted(variant, width, height) -> None:
     shown = window(variant)
     panel = panel_of(shown)

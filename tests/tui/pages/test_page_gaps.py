@@ -386,7 +386,7 @@ def gap_rows(drawn_window: tuple[list[Op], list[Call]]) -> GapRows:
 
 
 @given(windows(), st.data(), st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_the_rows_are_ordered_as_by_hand(drawn_window, data: st.DataObject, down: bool) -> None:
     rows = gap_rows(drawn_window)
     keys = [column.key for column in rows.columns]
@@ -403,7 +403,7 @@ def test_the_rows_are_ordered_as_by_hand(drawn_window, data: st.DataObject, down
 
 
 @given(windows(), st.sampled_from(("kernel", "cuda(Malloc|Graph)", "host_wait|unlinked", "x^")))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_a_search_finds_the_gaps_whose_words_match(drawn_window, text: str) -> None:
     rows, pattern = gap_rows(drawn_window), re.compile(text)
     expected = set()
