@@ -16,7 +16,6 @@ import pytest
 
 from decodescope.analyzer.comparing.diff import diff_reports
 from decodescope.analyzer.exporting import html_page
-from decodescope.analyzer.readers.reading import load
 from decodescope.analyzer.reports.analysis import Analysis, analyze
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.text.formatting import UNKNOWN, duration
@@ -31,6 +30,7 @@ from tests.helpers.app.shown_figures import Row, tables
 from tests.helpers.app.shown_figures import shown as read_figure
 from tests.helpers.kineto_events import DATA, read
 from tests.helpers.planted.situations import SITUATIONS, situation
+from tests.helpers.read_once import analysed_once
 from tests.helpers.rich_report import text_of
 from tests.helpers.scripted import StillClock, settle
 from tests.helpers.scripted import text_of as screen_of
@@ -49,7 +49,7 @@ _TAG = re.compile(r"<[^>]*>")
 def analysis_of(name: str) -> Analysis:
     if name in SITUATIONS:
         return analyze(read(situation(name, 0).traces[0]))
-    return analyze(load(DATA / f"{name}.json.gz"))
+    return analysed_once(DATA / f"{name}.json.gz")
 
 
 @cache

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from decodescope.analyzer import analyze, load
 from decodescope.analyzer.answer.advice import Circumstances, known_better, next_steps
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from tests.helpers.answers import part_of
 from tests.helpers.comparison_reports import capture_of
+from tests.helpers.read_once import analysed_once
 
 KERNELS = (part_of("gate_up", 900, 2, 600), part_of("host_wait", 100))
 
@@ -122,7 +122,7 @@ def test_idle_time_of_unknown_cause_asks_for_the_hosts_calls() -> None:
 def test_the_known_better_kernels_are_those_of_the_bundled_recording() -> None:
     """Their figures have the provenance of the recording: GPU, versions, commit."""
     path = next(p for p in bundled_recordings() if p.stem == "h200-llama-3.2-1b-fused+graph")
-    parts = {part.part: part for part in analyze(load(path)).report.answer.parts}
+    parts = {part.part: part for part in analysed_once(path).report.answer.parts}
     for name, better in known_better().items():
         part = parts[name]
         assert part.limit_ns is not None

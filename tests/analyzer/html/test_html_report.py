@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from decodescope.analyzer import analyze, load
+from decodescope.analyzer import analyze
 from decodescope.analyzer.html.report_page import VariantView, html_report
 from decodescope.analyzer.schema.answer import Answer, AnswerPart
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate
@@ -29,6 +29,7 @@ from tests.helpers.html_samples import (
     sample_view,
 )
 from tests.helpers.kineto_events import event, op, prelaunched, trace_of
+from tests.helpers.read_once import analysed_once
 
 RECORDINGS = Path(__file__).resolve().parents[3] / "analyzer" / "recordings"
 
@@ -372,7 +373,7 @@ def test_thousands_of_ops_stay_a_small_file() -> None:
 
 @pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*.dsrec")), ids=lambda path: path.stem)
 def test_the_bundled_recordings_make_a_page(path: Path) -> None:
-    analysis = analyze(load(path))
+    analysis = analysed_once(path)
     text = html_report(
         path.name, [VariantView("it", analysis.report, step_tracks(analysis, 1))], None
     )

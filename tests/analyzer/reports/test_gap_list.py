@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decodescope.analyzer import Analysis, analyze, load
+from decodescope.analyzer import Analysis
 from decodescope.analyzer.answer.advice import gap_advice
 from decodescope.analyzer.reports.analysis import analysis_of_step
 from decodescope.analyzer.reports.device_report import gap_report, idle_totals
@@ -20,6 +20,7 @@ from decodescope.analyzer.reports.gap_list import (
 )
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from tests.helpers.drawn_windows import Call, Op, analysed, windows
+from tests.helpers.read_once import analysed_once
 
 
 def times(analysis: Analysis, choice: GapChoice) -> dict[str, int]:
@@ -29,7 +30,7 @@ def times(analysis: Analysis, choice: GapChoice) -> dict[str, int]:
 
 
 def test_all_gaps_of_a_step_and_of_a_range_are_those_of_the_report(foreign_traces):
-    analysis = analyze(load(str(foreign_traces / "h200_llama1b_hf_eager.json.gz")))
+    analysis = analysed_once(str(foreign_traces / "h200_llama1b_hf_eager.json.gz"))
     report = analysis.report
     device = report.devices[0]
     every = idle_totals(analysis, chosen_gaps(analysis, analysis.ranges, GapChoice()))
@@ -47,7 +48,7 @@ def test_all_gaps_of_a_step_and_of_a_range_are_those_of_the_report(foreign_trace
 
 
 def test_nothing_is_in_a_step_or_range_that_is_not_there(foreign_traces):
-    analysis = analyze(load(str(foreign_traces / "h200_llama1b_hf_eager.json.gz")))
+    analysis = analysed_once(str(foreign_traces / "h200_llama1b_hf_eager.json.gz"))
     for choice in (GapChoice(within="decode_step/none"), GapChoice(step=3), GapChoice(step=-1)):
         assert not len(chosen_gaps(analysis, analysis.ranges, choice))
 
@@ -117,7 +118,7 @@ def test_groups_are_those_of_a_plain_count(
 
 
 def test_the_groups_of_the_report_add_up_to_the_idle_time(foreign_traces):
-    report = analyze(load(str(foreign_traces / "h200_llama1b_hf_eager.json.gz"))).report
+    report = analysed_once(str(foreign_traces / "h200_llama1b_hf_eager.json.gz")).report
     assert report.gap_group_count == len(report.gap_groups) == 72
     assert sum(group.total_ns for group in report.gap_groups) == report.devices[0].idle_ns
     largest = report.gap_groups[0]

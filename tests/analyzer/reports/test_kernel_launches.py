@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.analyzer import analyze, load
+from decodescope.analyzer import analyze
 from decodescope.analyzer.attribution.range_tree import folded_name
 from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.recordings.bundled import bundled_recordings
@@ -25,6 +25,7 @@ from decodescope.analyzer.reports.kernel_launches import (
     op_groups,
 )
 from tests.helpers.kineto_events import DATA, call, op, span, trace_of
+from tests.helpers.read_once import analysed_once
 
 OURS = ("cpu_two_blocks", "h200_compiled_replays", "h200_compiled_ungraphed", "h200_graph_replays")
 TRACES = [DATA / f"{name}.json.gz" for name in OURS]
@@ -113,7 +114,7 @@ SUMS = ("count", "total_ns", "attributed_ns", "short_calls")
     "path", [*TRACES, *bundled_recordings()], ids=lambda path: path.name.split(".")[0]
 )
 def test_groups_of_kernels_are_the_sums_of_their_rows(path: Path) -> None:
-    analysis = analyze(load(str(path)))
+    analysis = analysed_once(str(path))
     trace, node = analysis.trace, analysis.ranges.op_node
     ops = np.flatnonzero(analysis.main_ops & (trace.ops.kind == trace.kernel_kind))
     for by in groupings(analysis):

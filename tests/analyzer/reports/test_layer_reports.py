@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from decodescope.analyzer import Analysis, analyze, load
+from decodescope.analyzer import Analysis, analyze
 from decodescope.analyzer.comparing.pair_changes import step_changes
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.trace import GpuOps, Trace
 from tests.helpers.planted.step_reports import assert_adds_up, bundled
+from tests.helpers.read_once import analysed_once
 
 FOREIGN = (
     "mi300x_vllm_decode_graph.json.gz", "h200_llama1b_hf_eager.json.gz",
@@ -63,12 +64,12 @@ def by_hand(found: Analysis) -> dict[int | str, int]:
 
 @pytest.mark.parametrize("path", bundled_recordings(), ids=lambda path: path.stem)
 def test_layers_of_recordings(path: Path) -> None:
-    check(analyze(load(path)))
+    check(analysed_once(path))
 
 
 @pytest.mark.parametrize("name", FOREIGN)
 def test_layers_of_foreign_traces(name: str, foreign_traces: Path) -> None:
-    check(analyze(load(foreign_traces / name)))
+    check(analysed_once(foreign_traces / name))
 
 
 def on_two_devices(trace: Trace, alike: bool) -> Trace:
@@ -118,4 +119,4 @@ def test_an_op_of_the_step_before_is_outside() -> None:
 
 
 def test_without_layers_there_are_no_rows(foreign_traces: Path) -> None:
-    assert analyze(load(foreign_traces / "v100_cuda_graph.json.gz")).report.layers == ()
+    assert analysed_once(foreign_traces / "v100_cuda_graph.json.gz").report.layers == ()

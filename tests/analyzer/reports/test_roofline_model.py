@@ -3,17 +3,17 @@
 import msgspec
 import pytest
 
-from decodescope.analyzer import analyze, load
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.reports.roofline_model import roofline_model
 from decodescope.analyzer.reports.step_figures import live_bandwidth, window_bandwidth
 from decodescope.analyzer.text.formatting import bytes_size, duration
 from tests.helpers import scripted
+from tests.helpers.read_once import analysed_once
 
 
 def recorded(variant):
     path = next(path for path in bundled_recordings() if path.stem.endswith(f"-{variant}"))
-    return analyze(load(path)).report
+    return analysed_once(path).report
 
 
 @pytest.fixture(scope="module")

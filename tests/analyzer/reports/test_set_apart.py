@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decodescope.analyzer import Analysis, analyze, load
+from decodescope.analyzer import Analysis, analyze
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.trace import Trace
 from tests.helpers.planted.holds import (
@@ -18,6 +18,7 @@ from tests.helpers.planted.holds import (
     launching_calls,
     ran_long,
 )
+from tests.helpers.read_once import analysed_once
 from tests.helpers.reports import check_report
 
 RECORDINGS = sorted((Path(__file__).parents[3] / "analyzer" / "recordings").glob("*.dsrec"))
@@ -38,7 +39,7 @@ JITTER_NS = 25_000
 
 @cache
 def clean(path: Path) -> Analysis:
-    return analyze(load(path))
+    return analysed_once(path)
 
 
 def planted(analysis: Analysis, held: Trace, ns: int, cause: str | set[str]) -> Report:

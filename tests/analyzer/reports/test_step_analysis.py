@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from decodescope.analyzer import Analysis, analyze, load
+from decodescope.analyzer import Analysis, analyze
 from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.reports.analysis import analysis_of_step, step_limits_ns
@@ -15,6 +15,7 @@ from decodescope.analyzer.reports.gap_list import GapChoice, chosen_gaps, idle_t
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from tests.helpers.kineto_events import DATA, read
 from tests.helpers.planted.situations import SITUATIONS, situation
+from tests.helpers.read_once import analysed_once
 
 RECORDED = ("h200_compiled_replays", "h200_graph_replays", "cpu_two_blocks")
 VARIANTS = ("eager", "fused+graph")
@@ -26,9 +27,9 @@ def analysis_of(name: str) -> Analysis:
     if name in SITUATIONS:
         return analyze(read(situation(name, 0).traces[0]))
     if name in RECORDED:
-        return analyze(load(DATA / f"{name}.json.gz"))
+        return analysed_once(DATA / f"{name}.json.gz")
     (path,) = (path for path in bundled_recordings() if path.stem.endswith(f"-1b-{name}"))
-    return analyze(load(path))
+    return analysed_once(path)
 
 
 def launched(analysis: Analysis) -> list[int]:

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from decodescope.analyzer import load
 from decodescope.analyzer.modelling.config import read_model_config
 from decodescope.analyzer.modelling.weights import model_weights
 from decodescope.analyzer.recordings.bundled import bundled_recordings
@@ -13,6 +12,7 @@ from decodescope.analyzer.reports.user_facts import Given, GivenModel
 from decodescope.analyzer.roofline.peaks import parse_peak
 from decodescope.analyzer.schema.report import Report
 from tests.helpers.kineto_events import call, op, span, trace_of
+from tests.helpers.read_once import analysed_once, loaded_once
 
 RECORDINGS = {path.stem: path for path in bundled_recordings()}
 OWN = RECORDINGS["h200-llama-3.2-1b-fused+graph"]
@@ -25,7 +25,7 @@ def given(name: str, weights: str | None = None, **more: object) -> Given:
 
 
 def engine(foreign_traces: Path, what: Given) -> Report:
-    return analyze(load(foreign_traces / "mi300x_vllm_decode_graph.json.gz"), what).report
+    return analyze(loaded_once(foreign_traces / "mi300x_vllm_decode_graph.json.gz"), what).report
 
 
 def test_a_foreign_step_has_limits(foreign_traces: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_model_that_contradicts_is_not_used(
 def test_what_the_trace_does_not_say_makes_a_lower_bound(
     foreign_traces: Path, more: dict[str, int], positions: int | None
 ) -> None:
-    trace = load(foreign_traces / "h200_llama1b_hf_eager.json.gz")
+    trace = loaded_once(foreign_traces / "h200_llama1b_hf_eager.json.gz")
     cost = analyze(trace, given("llama-3.2-1b", **more)).report.step_cost
     assert cost is not None
     assert cost.is_lower_bound == (len(more) < 2)
@@ -135,7 +135,7 @@ def test_what_the_trace_does_not_say_makes_a_lower_bound(
 
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_our_own_runs_have_the_work_of_their_model(name: str) -> None:
-    report = analyze(load(RECORDINGS[name])).report
+    report = analysed_once(RECORDINGS[name]).report
     capture, cost = report.capture, report.step_cost
     assert capture is not None
     assert cost is not None
@@ -149,7 +149,7 @@ def test_our_own_runs_have_the_work_of_their_model(name: str) -> None:
 
 
 def test_half_the_weight_bytes_halve_the_limit() -> None:
-    trace = load(OWN)
+    trace = loaded_once(OWN)
     wide, narrow = (
         {
             part.part: part

@@ -3,7 +3,6 @@
 import msgspec
 import pytest
 
-from decodescope.analyzer import analyze, load
 from decodescope.analyzer.reports.step_figures import (
     gpu_ops_per_step,
     idle_fraction,
@@ -11,6 +10,7 @@ from decodescope.analyzer.reports.step_figures import (
 )
 from decodescope.analyzer.tables.columns import Row, Table
 from decodescope.analyzer.tables.kernels_table import kernels_table
+from tests.helpers.read_once import analysed_once
 
 
 def figures(table: Table[Row], key: str) -> list[float]:
@@ -20,7 +20,7 @@ def figures(table: Table[Row], key: str) -> list[float]:
 
 
 def test_rows_of_a_real_trace_add_up(foreign_traces):
-    report = analyze(load(str(foreign_traces / "h200_llama1b_hf_eager.json.gz"))).report
+    report = analysed_once(str(foreign_traces / "h200_llama1b_hf_eager.json.gz")).report
     steps = len(report.steps)
     device = report.devices[0]
     idle_ns = sum(total.total_ns for total in report.main_steps.gaps.values())
@@ -34,7 +34,7 @@ def test_rows_of_a_real_trace_add_up(foreign_traces):
 
 
 def test_a_trace_without_steps_has_no_figures_per_step(foreign_traces):
-    report = analyze(load(str(foreign_traces / "h200_llama1b_hf_eager.json.gz"))).report
+    report = analysed_once(str(foreign_traces / "h200_llama1b_hf_eager.json.gz")).report
     whole = msgspec.structs.replace(report.main_steps, steps=0)
     bare = msgspec.structs.replace(report, steps=(), main_steps=whole)
     assert launch_calls_per_step(bare) is None

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from decodescope.analyzer import analyze, load
+from decodescope.analyzer import analyze
 from decodescope.analyzer.names.kinds import FAMILIES, ROLES
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.reports.analysis import Analysis
@@ -14,6 +14,7 @@ from decodescope.analyzer.schema.answer import AnswerPart
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.timing.step_annotations import is_step_name
 from decodescope.analyzer.trace import Trace
+from tests.helpers.read_once import analysed_once, loaded_once
 from tests.helpers.recorded.decode_ops import allowed_roles
 
 RECORDINGS = {path.stem: path for path in bundled_recordings()}
@@ -44,7 +45,7 @@ def busy_parts(report: Report) -> list[AnswerPart]:
 
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_our_own_runs_agree_with_their_ranges(name: str) -> None:
-    whole = analyze(load(RECORDINGS[name]))
+    whole = analysed_once(RECORDINGS[name])
     structure = whole.report.structure
     assert structure is not None
     assert (structure.source, structure.layers, structure.confidence) == ("ranges", 16, "exact")
@@ -78,7 +79,7 @@ def agreement(whole: Analysis, bare: Analysis) -> float:
 
 
 def test_ranges_are_inferred_where_there_are_none() -> None:
-    trace = load(RECORDINGS["h200-llama-3.2-1b-fused+graph"])
+    trace = loaded_once(RECORDINGS["h200-llama-3.2-1b-fused+graph"])
     inferred = analyze(without_ranges(trace)).report
     paths = {row.path: row for row in inferred.ranges}
     assert {f"decode_step/layer.{layer}/attention" for layer in range(16)} <= set(paths)
@@ -90,7 +91,7 @@ def test_ranges_are_inferred_where_there_are_none() -> None:
 
 
 def test_a_serving_engine(foreign_traces: Path) -> None:
-    report = analyze(load(foreign_traces / "mi300x_vllm_decode_graph.json.gz")).report
+    report = analysed_once(foreign_traces / "mi300x_vllm_decode_graph.json.gz").report
     check_sums(report)
     structure = report.structure
     assert structure is not None
@@ -110,7 +111,7 @@ def test_a_serving_engine(foreign_traces: Path) -> None:
     [("h200_llama1b_hf_eager", 16, "repetition"), ("h100_qwen1.5_0.5b_eager", 24, "ranges")],
 )
 def test_eager_transformers(foreign_traces: Path, name: str, layers: int, source: str) -> None:
-    analysis = analyze(load(foreign_traces / f"{name}.json.gz"))
+    analysis = analysed_once(foreign_traces / f"{name}.json.gz")
     check_sums(analysis.report)
     structure = analysis.report.structure
     assert structure is not None
@@ -127,7 +128,7 @@ def test_eager_transformers(foreign_traces: Path, name: str, layers: int, source
     "name", ["a100_eager", "v100_cuda_graph", "cpu_only", "a100_triton_small", "legacy_categories"]
 )
 def test_no_layers_are_invented(foreign_traces: Path, name: str) -> None:
-    report = analyze(load(foreign_traces / f"{name}.json.gz")).report
+    report = analysed_once(foreign_traces / f"{name}.json.gz").report
     assert report.structure is not None
     assert (report.structure.source, report.structure.layers) == ("none", 0)
     assert not [row for row in report.ranges if row.kind == "inferred"]

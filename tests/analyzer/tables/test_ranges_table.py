@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.analyzer import analyze, load
 from decodescope.analyzer.attribution.range_tree import OWN_OPS, folded_name, paths_at
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.schema.report import RangeReport, Report
 from decodescope.analyzer.tables.ranges_table import RangeLine, range_lines
+from tests.helpers.read_once import analysed_once
 
 
 def report_of(path: str, ns: int = 1, **more: object) -> RangeReport:
@@ -23,7 +23,7 @@ def report_of(path: str, ns: int = 1, **more: object) -> RangeReport:
 
 @cache
 def recorded() -> Report:
-    return analyze(load(bundled_recordings()[0])).report
+    return analysed_once(bundled_recordings()[0]).report
 
 
 def lines_of(ranges: Sequence[RangeReport], by_layer: bool = True) -> tuple[RangeLine, ...]:
@@ -145,7 +145,7 @@ def test_a_folded_path_stands_for_exactly_the_names_that_fold_to_it(names: list[
 
 @pytest.mark.parametrize("path", bundled_recordings(), ids=lambda path: path.stem)
 def test_rows_of_real_recordings_add_up(path) -> None:
-    analysis = analyze(load(path))
+    analysis = analysed_once(path)
     ranges, report = analysis.ranges, analysis.report
     plain = {one.path: one for one in report.ranges}
     lines = range_lines(report, by_layer=True)

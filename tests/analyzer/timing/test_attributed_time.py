@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decodescope.analyzer import Analysis, analyze, analyze_ranks, load
+from decodescope.analyzer import Analysis, analyze, analyze_ranks
 from decodescope.analyzer.comparing.diff import diff_reports
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.timing.attributed_time import attributed_in, attributed_ns
@@ -30,6 +30,7 @@ from tests.helpers.kineto_events import (
     span,
     trace_of,
 )
+from tests.helpers.read_once import analysed_once
 
 KINDS = ("kernel", "gpu_memcpy", "gpu_memset", "gpu_graph")
 NAMES = ("a", "b", "c")
@@ -264,7 +265,7 @@ def test_operators_of_several_threads_add_up(rows: list[tuple[int, int]]) -> Non
 
 @pytest.mark.parametrize("name", ["a100_eager.json.gz", "v100_cuda_graph.json.gz"])
 def test_real_traces_with_several_streams(foreign_traces: Path, name: str) -> None:
-    analysis = analyze(load(foreign_traces / name))
+    analysis = analysed_once(foreign_traces / name)
     assert_adds_up(analysis)
     assert analysis.report.overlapping
     attributed = [kernel.attributed_ns for kernel in analysis.report.kernels]

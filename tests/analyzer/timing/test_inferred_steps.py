@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from decodescope.analyzer import analyze
-from decodescope.analyzer.readers.reading import load
 from decodescope.analyzer.reports.analysis import Analysis
 from tests.helpers.kineto_events import Event, call, op, span, trace_of
+from tests.helpers.read_once import loaded_once
 
 LAYER = ("norm", "qkv", "rope", "attention", "o", "gate_up", "silu", "down")
 DECODER_LAYER = ("rms_norm", "gemm", "rotary_embedding", "flash_fwd_kernel", "gemm", "silu")
@@ -234,7 +234,7 @@ def test_ops_without_a_call_are_in_no_step() -> None:
 @pytest.mark.parametrize("variant", ["fused+graph", "fused+graph+int8"])
 def test_captures_without_their_markers_have_the_same_steps(repository: Path, variant: str) -> None:
     path = repository / "analyzer" / "recordings" / f"h200-llama-3.2-1b-{variant}.dsrec"
-    trace = load(path)
+    trace = loaded_once(path)
     marked = analyze(trace).steps
     found = analyze(replace(trace, ranges=trace.ranges.take(slice(0, 0)))).steps
     assert found.source == "graphs"
@@ -244,6 +244,6 @@ def test_captures_without_their_markers_have_the_same_steps(repository: Path, va
 def test_foreign_traces_that_show_no_steps_have_none(foreign_traces: Path) -> None:
     for name in ("a100_eager.json.gz", "v100_cuda_graph.json.gz", "h100_2gpu_1s.sqlite",
                  "mi300x_vllm_graph_capture.json.gz"):  # fmt: skip
-        trace = load(foreign_traces / name)
+        trace = loaded_once(foreign_traces / name)
         found = analyze(replace(trace, ranges=trace.ranges.take(slice(0, 0)))).steps
         assert (found.source, len(found)) == ("none", 0), name

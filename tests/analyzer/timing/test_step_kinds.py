@@ -5,11 +5,11 @@ import msgspec
 import pytest
 
 from decodescope.analyzer import analyze
-from decodescope.analyzer.readers.reading import load
 from decodescope.analyzer.schema.step_report import StepKindReport
 from decodescope.analyzer.timing.step_kinds import kinds_of, main_kind_steps
 from decodescope.analyzer.timing.timeline import find_timeline
 from tests.helpers.kineto_events import Event, call, op, span, trace_of
+from tests.helpers.read_once import analysed_once, loaded_once
 
 
 def steps_of(*names: str, tid: int = 1) -> list[Event]:
@@ -78,7 +78,7 @@ def test_other_markers_are_of_unknown_kind_and_no_steps_have_no_kinds() -> None:
 
 
 def test_a_captures_steps_have_its_batch_and_position(repository: Path) -> None:
-    trace = load(repository / "analyzer" / "recordings" / "h200-llama-3.2-1b-fused.dsrec")
+    trace = loaded_once(repository / "analyzer" / "recordings" / "h200-llama-3.2-1b-fused.dsrec")
     assert trace.capture is not None
     capture = replace(trace, capture=msgspec.structs.replace(trace.capture, batch=3, position=100))
     said = kinds_of(capture, analyze(capture).steps)
@@ -88,7 +88,7 @@ def test_a_captures_steps_have_its_batch_and_position(repository: Path) -> None:
 
 
 def test_a_step_of_vllm(foreign_traces: Path) -> None:
-    report = analyze(load(foreign_traces / "mi300x_vllm_decode_graph.json.gz")).report
+    report = analysed_once(foreign_traces / "mi300x_vllm_decode_graph.json.gz").report
     (row,) = report.step_kinds
     assert (row.kind, row.steps, row.batch, row.kv_tokens) == ("decode", 1, 32, 55_086)
     codes = [finding.code for finding in report.health.findings]

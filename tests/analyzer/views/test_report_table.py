@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from decodescope.analyzer import analyze, load
+from decodescope.analyzer import analyze
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.schema.kernel_report import QueueDepth
 from decodescope.analyzer.schema.ranks_report import RankReport, RanksReport
@@ -22,6 +22,7 @@ from decodescope.analyzer.views.report_table import (
     report_table,
 )
 from tests.helpers.kineto_events import DATA, call, op, span, trace_of
+from tests.helpers.read_once import analysed_once
 from tests.helpers.rich_report import rich_report, text_of
 
 ALL = tuple(section.name for section in SECTIONS)
@@ -45,7 +46,7 @@ def reports(foreign_traces: Path) -> list[Report]:
     """Reports of traces that others recorded, and of our own."""
     ours = [path for name in OURS for path in DATA.glob(f"{name}.json.gz")]
     others = [foreign_traces / f"{name}.json.gz" for name in OTHERS]
-    return [rich_report(), *(analyze(load(path)).report for path in (*ours, *others))]
+    return [rich_report(), *(analysed_once(path).report for path in (*ours, *others))]
 
 
 @pytest.mark.parametrize("width", [60, 80, 100])
@@ -152,7 +153,7 @@ def test_no_cell_is_cut_short_by_its_table(show: tuple[str, ...], width: int) ->
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_no_cell_of_a_real_trace_is_cut_short(foreign_traces: Path, width: int) -> None:
     for name in ("v100_cuda_graph", "h200_llama1b_hf_eager", "a100_eager"):
-        report = analyze(load(foreign_traces / f"{name}.json.gz")).report
+        report = analysed_once(foreign_traces / f"{name}.json.gz").report
         for show in ((), ALL):
             assert not CUT_CELL.search(table_text(report, width, show))
 
@@ -257,7 +258,7 @@ def test_a_partial_range_shows_the_matched_share() -> None:
 
 
 def test_a_cpu_report_says_so() -> None:
-    text = table_text(analyze(load(DATA / "cpu_two_blocks.json.gz")).report)
+    text = table_text(analysed_once(DATA / "cpu_two_blocks.json.gz").report)
     assert "device: cpu · test CPU" in text
     assert "Leaf operators" in text
     assert "GPU 0" not in text

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from decodescope.analyzer import analyze, load
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.schema.comparison_report import PartChange, StepChanges
 from decodescope.analyzer.schema.report import Report
@@ -16,6 +15,7 @@ from decodescope.analyzer.schema.step_report import LayerReport, StructureReport
 from decodescope.analyzer.trace import Bools, Trace
 from tests.helpers.answers import answer_of
 from tests.helpers.comparison_reports import step_of, window_of
+from tests.helpers.read_once import analysed_once, loaded_once
 
 Layers = Mapping[int | str, tuple[int | None, int]]
 
@@ -59,11 +59,11 @@ def step_report(
 
 def bundled(variant: str) -> Trace:
     """The trace of the bundled recording of a variant."""
-    return load(next(p for p in bundled_recordings() if p.stem.endswith(f"1b-{variant}")))
+    return loaded_once(next(p for p in bundled_recordings() if p.stem.endswith(f"1b-{variant}")))
 
 
 def analysed(path: Path) -> Report:
-    return analyze(load(path)).report
+    return analysed_once(path).report
 
 
 def slowed(trace: Trace, chosen: Bools, ns: int) -> Trace:
