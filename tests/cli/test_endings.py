@@ -16,6 +16,7 @@ from decodescope.tui.app import DecodescopeApp
 from tests.helpers.command import Command, Done
 
 COMPILED, EAGER = (str(path) for path in bundled_recordings()[:2])
+SMALL = str(Path(__file__).resolve().parents[1] / "data" / "cpu_two_blocks.json.gz")
 CLOSED = "decodescope: stdout: cannot be written (Bad file descriptor)"
 FULL = "decodescope: stdout: cannot be written (No space left on device)"
 TOO_LARGE = "decodescope: stdout: cannot be written (File too large)"
@@ -33,7 +34,7 @@ def shell(script: str, folder: Path, **environment: str) -> Done:
     return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
-@pytest.mark.parametrize("rest", [f"analyze {EAGER} --json", f"analyze {EAGER}", "--help"])
+@pytest.mark.parametrize("rest", [f"analyze {SMALL} --json", f"analyze {SMALL}", "--help"])
 @pytest.mark.parametrize(
     ("to", "line"),
     [("> /dev/full", FULL), (">&-", CLOSED), ("> small", TOO_LARGE), (">&- 2>&-", ""),
@@ -82,13 +83,13 @@ def test_a_terminal_without_utf8_gets_ascii(tmp_path: Path) -> None:
 
 
 def test_a_file_name_that_is_no_text(tmp_path: Path) -> None:
-    name = os.fsdecode(b"no\xfftext.dsrec")
-    (tmp_path / name).symlink_to(EAGER)
+    name = os.fsdecode(b"no\xfftext.json.gz")
+    (tmp_path / name).symlink_to(SMALL)
     for options in ("--json", "--format html", "--format csv", ""):
-        done = shell(f"decodescope analyze $'no\\xfftext.dsrec' {options}", tmp_path)
+        done = shell(f"decodescope analyze $'no\\xfftext.json.gz' {options}", tmp_path)
         assert (done.code, done.err) == (0, "")
-    diff = r"decodescope diff $'no\xfftext.dsrec' $'no\xfftext.dsrec' --out out --json"
-    assert '"no?text.dsrec"' in shell(diff, tmp_path).out
+    diff = r"decodescope diff $'no\xfftext.json.gz' $'no\xfftext.json.gz' --out out --json"
+    assert '"no?text.json.gz"' in shell(diff, tmp_path).out
     assert len(list((tmp_path / "out").iterdir())) == 3
     line = shell(r"decodescope analyze $'\xff'", tmp_path).only_line
     assert line.startswith(r"decodescope: \xff: ")

@@ -26,12 +26,19 @@ def decodescope_in(
     )
 
 
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What the command prints where nothing says how large the terminal is."""
+    return decodescope_in(tmp_path_factory.mktemp("usual"), "analyze", str(TRACE)).stdout
+
+
 @pytest.mark.parametrize("columns", ["0", "-5", "99999999", "9" * 5000, "abc", "", "\u0663"])
-def test_a_size_that_is_none_leaves_the_output_as_it_is(columns: str, tmp_path: Path) -> None:
-    usual = decodescope_in(tmp_path, "analyze", str(TRACE))
+def test_a_size_that_is_none_leaves_the_output_as_it_is(
+    columns: str, usual: str, tmp_path: Path
+) -> None:
     done = decodescope_in(tmp_path, "analyze", str(TRACE), COLUMNS=columns, LINES=columns)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == usual.stdout
+    assert done.stdout == usual
     assert "kernel" in done.stdout or "operator" in done.stdout
 
 
