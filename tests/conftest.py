@@ -105,10 +105,11 @@ def device() -> str:
 
 @pytest.fixture
 def quick_pilot(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pilots of apps wait until nothing is left to do, and no longer."""
-    from tests.helpers.app import idle
+    """Pilots of apps wait until nothing is left to do, and no longer; apps share style sheets."""
+    from tests.helpers.app import idle, style_sheets
 
     idle.use_in(monkeypatch)
+    style_sheets.use_in(monkeypatch)
 
 
 @pytest.fixture(scope="session")
