@@ -61,7 +61,7 @@ def test_traces_are_like_all_draws_of_them_and_of_their_steps() -> None:
     assert spread_of(traces) == SideSpread(pytest.approx(expected, rel=1e-9), 3)
 
 
-@pytest.mark.parametrize("steps", [2, 4, 5, 9, 20])
+@pytest.mark.parametrize("steps", [2, 5, 20])
 @pytest.mark.parametrize("slow", [0.0, 0.1])
 def test_the_interval_has_its_nominal_coverage(steps: int, slow: float) -> None:
     """With and without one step in ten that takes ten times as long."""
