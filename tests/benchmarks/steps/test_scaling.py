@@ -37,6 +37,9 @@ class CountingStep:
         self.prompts.append(ids)
         return ids[:, 0]
 
+    def chosen_weight_bytes(self) -> int:
+        return self.weight_bytes_read
+
     def step(self) -> torch.Tensor:
         self.position += 1
         return self.prompts[0][:, 0]
