@@ -129,8 +129,11 @@ def _reasons(config: Any) -> Iterator[str]:
 
 def _variant_reason(fields: Mapping[str, object], spec: VariantSpec) -> str | None:
     """Why `spec` is no variant of a mixture of experts with this config.json; None if it is."""
-    if not FAMILIES[str(fields.get("model_type"))].is_mixture:
+    family = FAMILIES[str(fields.get("model_type"))]
+    if not family.is_mixture:
         return None
+    if spec.narrow and not family.quantizable:
+        return f"{fields['model_type']} with weights in {spec.weight_format}"
     if declared_formats(fields):
         return "experts stored in FP8 or INT8 (only those that a variant quantises)"
     if spec.fp8_x:
