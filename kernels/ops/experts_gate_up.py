@@ -8,7 +8,7 @@ token uses that expert: it multiplies them by all tokens, as the tensor cores wo
 stores the products of those that do.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import triton
@@ -16,6 +16,7 @@ import triton.language as tl
 
 from decodescope.kernels.device import batched_product, vector_product
 from decodescope.kernels.device.elements import rounded
+from decodescope.kernels.device.mxfp4_product import mxfp4_blocks, mxfp4_products
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.routing import next_expert, router_keys, slots_of_expert
 from decodescope.kernels.device.weight_rows import program_pairs, program_rows, scale_and_bias
@@ -36,12 +37,10 @@ def used_experts(logits: torch.Tensor, experts: Experts) -> torch.Tensor:
 
 def expert_matrix(matrix: WeightMatrix, count: int, expert: int) -> WeightMatrix:
     """The matrix of one of `count` experts."""
-    scale, bias = matrix.scale, matrix.bias
-    return WeightMatrix(
-        matrix.data.chunk(count)[expert],
-        None if scale is None else scale.chunk(count)[expert],
-        None if bias is None else bias.chunk(count)[expert],
+    data, scale, bias = (
+        None if tensor is None else tensor.chunk(count)[expert] for tensor in matrix.pointers
     )
+    return replace(matrix, data=data, scale=scale, bias=bias)
 
 
 def experts_gate_up_reference(
@@ -122,14 +121,23 @@ def _experts_gate_up_kernel(
     expert, _, keys = next_expert(exponentials, keys)
     for _ in range(slot):
         expert, _, keys = next_expert(exponentials, keys)
-    w_ptr += expert * (2 * I * K)
+    PACKED: tl.constexpr = w_ptr.dtype.element_ty == tl.int32
     unit = tl.program_id(0) * (ROWS // 2)
+    packed_ptr = w_ptr
+    w_ptr += expert * (2 * I * K)
     w_ptr, inside, rows = _program_units(w_ptr, unit, I, K, ROWS, INTERLEAVED)
-    first = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD)
-    scale, bias = scale_and_bias(scale_ptr, bias_ptr, expert * (2 * I) + rows, None)
-    sums = vector_product.vector_products(
-        first, w_ptr, inside, x_ptr, None, g_ptr, eps, 0, K, BLOCK, 1, AHEAD
-    )
+    rows += expert * (2 * I)
+    scale, bias = scale_and_bias(None if PACKED else scale_ptr, bias_ptr, rows, None)
+    if PACKED:
+        packed = mxfp4_blocks(packed_ptr, scale_ptr, rows, K, BLOCK, AHEAD)
+        sums = mxfp4_products(
+            packed, packed_ptr, scale_ptr, rows, x_ptr, g_ptr, eps, K, BLOCK, AHEAD
+        )
+    else:
+        first = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD)
+        sums = vector_product.vector_products(
+            first, w_ptr, inside, x_ptr, None, g_ptr, eps, 0, K, BLOCK, 1, AHEAD
+        )
     sums = sums * scale + bias
     gate, up = tl.split(tl.reshape(sums, (ROWS // 2, 2)))
     units = unit + tl.arange(0, ROWS // 2)
@@ -220,6 +228,8 @@ class ExpertsGateUp(NormedProduct):
             raise ValueError("a tile of one row holds no pair of gate and up")
         g, eps = norm_arguments(self.norm, batch)
         batched = batch > 1
+        if batched and experts.gate_up.format == "mxfp4":
+            raise ValueError(f"{batch} tokens: experts in MXFP4 multiply one")
         return launch(
             _experts_gate_up_batched_kernel if batched else _experts_gate_up_kernel,
             (
