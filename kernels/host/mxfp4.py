@@ -59,7 +59,8 @@ def packed_words(blocks: torch.Tensor) -> torch.Tensor:
     words = by_word[..., 0].clone()
     for place in range(1, _PER_WORD):
         words |= by_word[..., place] << (4 * place)
-    return words.flatten(-2)
+    flat: torch.Tensor = words.flatten(-2)
+    return flat
 
 
 def unpacked(words: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -70,4 +71,5 @@ def unpacked(words: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype) -> to
     signed = (*_VALUES, *(-value for value in _VALUES))
     wide = torch.float64 if dtype == torch.float64 else torch.float32
     values = torch.tensor(signed, dtype=wide, device=words.device)[codes]
-    return (values * torch.exp2(scale.to(wide) - _BIAS)[..., None]).to(dtype).flatten(-2)
+    weights: torch.Tensor = values * torch.exp2(scale.to(wide) - _BIAS)[..., None]
+    return weights.to(dtype).flatten(-2)

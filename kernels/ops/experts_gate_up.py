@@ -37,10 +37,12 @@ def used_experts(logits: torch.Tensor, experts: Experts) -> torch.Tensor:
 
 def expert_matrix(matrix: WeightMatrix, count: int, expert: int) -> WeightMatrix:
     """The matrix of one of `count` experts."""
-    data, scale, bias = (
-        None if tensor is None else tensor.chunk(count)[expert] for tensor in matrix.pointers
-    )
-    return replace(matrix, data=data, scale=scale, bias=bias)
+    parts = {
+        name: tensor.chunk(count)[expert]
+        for name, tensor in zip(("data", "scale", "bias"), matrix.pointers, strict=True)
+        if tensor is not None
+    }
+    return replace(matrix, **parts)
 
 
 def experts_gate_up_reference(

@@ -11,7 +11,9 @@ from typing import Any
 import torch
 
 from decodescope.kernels.host.experts import ClampedGate, Experts
+from decodescope.kernels.host.mxfp4 import Mxfp4Matrix
 from decodescope.kernels.host.weights import WeightMatrix
+from decodescope.variants.model.quantized_weights import Mxfp4Experts
 from decodescope.variants.steps.fused.blocks import FusedLayer
 from decodescope.variants.steps.fused.families.family import Family
 from decodescope.variants.steps.fused.families.llama import layer_with
@@ -34,8 +36,11 @@ def _layer(layer: Any, window: int | None) -> FusedLayer:
     return replace(layer_with(layer, mixture, window), sinks=sinks)
 
 
-def _by_outputs(weight: torch.Tensor, bias: torch.Tensor) -> WeightMatrix:
+def _by_outputs(weight: torch.Tensor | Mxfp4Experts, bias: torch.Tensor) -> WeightMatrix:
     """The matrices of `weight` [experts, columns, rows] and `bias` [experts, rows]."""
+    if isinstance(weight, Mxfp4Experts):
+        words, scales = (tensor.flatten(0, 1) for tensor in weight.tensors)
+        return Mxfp4Matrix(words, scales, bias.detach().flatten())
     outputs = weight.detach().mT
     if not outputs.is_contiguous():
         outputs = outputs.contiguous()
