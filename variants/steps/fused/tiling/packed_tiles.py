@@ -16,15 +16,16 @@ from decodescope.variants.steps.fused.tiling.tile_kind import MAX_WARPS, TileKin
 # Weights that a thread converts in one block, and those of all chosen experts.
 _THREAD_WEIGHTS = 256
 _HELD_WEIGHTS = 1024
-# Rows, columns and warps; those that won on an H200 at the shapes of gpt-oss-20b come first.
+# Rows, columns and warps. Of gate and up the first won on an H200 at the shape of gpt-oss-20b; that
+# of the down projection has as many weights a thread.
 _CHOICES = {
     "experts_gate_up": ((16, 1024, 4), (8, 1024, 1), (8, 1024, 2), (8, 512, 1), (32, 1024, 8)),
-    "experts_down": ((4, 1024, 2), (4, 1024, 4), (2, 1024, 1), (8, 1024, 4), (4, 512, 1)),
+    "experts_down": ((4, 1024, 4), (8, 1024, 8), (2, 1024, 1), (4, 512, 4), (2, 1024, 2)),
 }
 
 
 class PackedTiles(TileKind):
-    """Blocks of whole MXFP4 blocks, all of them loaded ahead where registers hold them."""
+    """Blocks of whole MXFP4 blocks."""
 
     def default(self, operation: TiledOperation, shapes: StepShapes, multiprocessors: int) -> Tile:
         return next(self._tiles(operation, shapes))
@@ -32,7 +33,8 @@ class PackedTiles(TileKind):
     def around(self, start: Tile, operation: TiledOperation, shapes: StepShapes) -> Iterator[Tile]:
         for tile in self._tiles(operation, shapes):
             yield tile
-            yield replace(tile, num_stages=1)
+            ahead = 1 if tile.num_stages > 1 else 3
+            yield replace(tile, num_stages=min(ahead, tile.blocks(shapes.shape(operation).columns)))
 
     def fits(self, tile: Tile, operation: TiledOperation, shapes: StepShapes) -> bool:
         columns = shapes.shape(operation).columns
@@ -55,4 +57,6 @@ class PackedTiles(TileKind):
         columns = shapes.shape(operation).columns
         for rows, block, warps in _CHOICES[operation]:
             block = min(block, power_of_2_from(columns))
-            yield Tile(rows, block, warps, num_stages=min(3, -(-columns // block)))
+            # Gate and up have waited already: nothing is gained by asking for all blocks first.
+            ahead = min(3, -(-columns // block)) if operation == "experts_down" else 1
+            yield Tile(rows, block, warps, num_stages=ahead)
