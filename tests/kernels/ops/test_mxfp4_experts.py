@@ -68,7 +68,7 @@ def test_a_batch_of_4_bit_experts_is_refused(inputs) -> None:
         ExpertsGateUp(*operands, Tile(16, 32)).launch()
 
 
-@pytest.mark.parametrize("scale", [40, 127, 180])
+@pytest.mark.parametrize("scale", [0, 40, 127, 180])
 def test_every_code_with_extreme_scales(scale: int, inputs, assert_close) -> None:
     """Row r of the one expert has the code r % 16 in every column."""
     make = inputs(torch.float32)
