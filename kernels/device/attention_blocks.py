@@ -11,6 +11,8 @@ cache in any other type, tuples of one.
 Source: FlashAttention-2 (arXiv 2307.08691), section 3.
 """
 
+import math
+
 import triton
 import triton.language as tl
 
@@ -22,6 +24,7 @@ from decodescope.kernels.device.elements import (
     saturated_float16,
 )
 
+_LOG2_E = tl.constexpr(math.log2(math.e))
 # Two words, four elements: the even ones of both, then the odd ones of both.
 _E4M3_PAIRS = tl.constexpr("""{
     .reg .b16 even, odd;
@@ -138,6 +141,16 @@ def row_scores(q, k_row, scale_log2, cap_log2):
     """The scores [queries] of one row of K."""
     scores = tl.sum(q.to(tl.float32) * as_float32(k_row)[None, :], axis=1) * scale_log2
     return _capped(scores, cap_log2)
+
+
+@triton.jit
+def sink_scores(sink_ptr, heads, mask):
+    """The sinks of query heads as scores, -inf without sinks and where the mask is off."""
+    scores = tl.full(heads.shape, float("-inf"), tl.float32)
+    if sink_ptr is not None:
+        sinks = tl.load(sink_ptr + heads, mask=mask, other=0.0).to(tl.float32)
+        scores = tl.where(mask, sinks * _LOG2_E, scores)
+    return scores
 
 
 @triton.jit

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import triton
 import triton.language as tl
 
-from decodescope.kernels.device.attention_blocks import head_scale, operand, row_scores
+from decodescope.kernels.device.attention_blocks import head_scale, operand, row_scores, sink_scores
 from decodescope.kernels.device.elements import as_float32, rounded
 
 MAX_SPLITS = 64
@@ -174,6 +174,7 @@ def combine_when_counted(
     v_ptr,
     k_scale_ptr,
     v_scale_ptr,
+    sink_ptr,
     out_ptr,
     piece,
     kv_heads,
@@ -183,6 +184,7 @@ def combine_when_counted(
     scale_log2,
     cap_log2,
     GROUP: tl.constexpr,
+    KV_HEADS: tl.constexpr,
     D: tl.constexpr,
     LANES: tl.constexpr,
     SPLITS: tl.constexpr,
@@ -216,6 +218,9 @@ def combine_when_counted(
     score = row_scores(q, k_new, scale_log2 * head_scale(k_scale_ptr, kv_head), cap_log2)
     anchor = tl.ceil(score)
     share = tl.exp2(score - anchor)
+    # Of no row: it adds to the sum of shares alone.
+    sink = sink_scores(sink_ptr, kv_head % KV_HEADS * GROUP + query, query < GROUP)
+    sink_anchor = tl.ceil(sink)
 
     counter_ptr += piece
     arrived = tl.atomic_add(counter_ptr, 0, sem="acquire")
@@ -239,9 +244,13 @@ def combine_when_counted(
         cache_modifier=".cg",
     )
     largest = tl.maximum(tl.max(m, axis=0), anchor)
+    if sink_ptr is not None:
+        largest = tl.maximum(largest, sink_anchor)
     weight = _power_of_2(m - largest[None, :])
     share *= _power_of_2(anchor - largest)
     total = tl.sum(weight * l, axis=0) + share
+    if sink_ptr is not None:
+        total += tl.exp2(sink - largest)
     out = tl.sum(weight[:, :, None] * acc, axis=0) + share[:, None] * as_float32(v_new)[None, :]
     tl.store(
         out_ptr + (kv_head * GROUP + query[:, None]) * D + lane[None, :],

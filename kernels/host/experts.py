@@ -8,12 +8,23 @@ from decodescope.kernels.host.weights import WeightMatrix
 
 
 @dataclass(frozen=True, slots=True)
+class ClampedGate:
+    """(up + 1) * gate * sigmoid(alpha * gate), where gate is at most `limit` and up between
+    -`limit` and `limit`."""
+
+    alpha: float
+    limit: float
+
+
+@dataclass(frozen=True, slots=True)
 class Experts:
     """An MLP for each expert, of which a token uses the `chosen` whose router logits are largest.
 
     `router` has a row for each expert. `gate_up` holds the matrices of all experts one after
-    another, in each the gate rows first, and `down` likewise. A token's weights are the softmax of
-    all its router logits, divided by the sum of the chosen ones if `normalized`.
+    another, in each the gate rows first, or if `interleaved` a gate and its up row in turn, and
+    `down` likewise. `clamped` says how they are joined; None: silu(gate) * up. A token's weights
+    are the softmax of all its router logits, divided by the sum of the chosen ones if `normalized`,
+    which is the softmax of the chosen ones.
 
     Raises:
         ValueError: matrices whose sizes contradict each other; more chosen than there are.
@@ -24,13 +35,15 @@ class Experts:
     down: WeightMatrix
     chosen: int
     normalized: bool
+    interleaved: bool = False
+    clamped: ClampedGate | None = None
 
     def __post_init__(self) -> None:
         hidden, intermediate = self.router.columns, self.down.columns
-        if self.gate_up.data.shape != (2 * intermediate * self.count, hidden):
+        if (self.gate_up.rows, self.gate_up.columns) != (2 * intermediate * self.count, hidden):
             raise ValueError(
-                f"gate_up {list(self.gate_up.data.shape)}: must be {self.count} experts of "
-                f"[{2 * intermediate}, {hidden}]"
+                f"gate_up [{self.gate_up.rows}, {self.gate_up.columns}]: must be {self.count} "
+                f"experts of [{2 * intermediate}, {hidden}]"
             )
         if self.down.rows != self.count * hidden:
             raise ValueError(f"down of {self.down.rows} rows: must be {self.count} of {hidden}")

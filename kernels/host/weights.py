@@ -19,7 +19,7 @@ from typing import Literal
 import torch
 
 NarrowFormat = Literal["fp8_e4m3", "fp8_e5m2", "int8"]
-Format = Literal["bf16", "fp16", "fp32"] | NarrowFormat
+Format = Literal["bf16", "fp16", "fp32", "mxfp4"] | NarrowFormat
 
 NARROW_DTYPES: dict[NarrowFormat, torch.dtype] = {
     "fp8_e4m3": torch.float8_e4m3fn,
@@ -38,6 +38,8 @@ FORMATS: dict[torch.dtype, Format] = {
     torch.float16: "fp16",
     torch.float32: "fp32",
     **{dtype: format for format, dtype in NARROW_DTYPES.items()},
+    # Words of eight (`mxfp4.py`).
+    torch.int32: "mxfp4",
 }
 _BIASES = (torch.bfloat16, torch.float16, torch.float32)
 
@@ -62,7 +64,7 @@ class WeightMatrix:
                 f"weights {list(self.data.shape)} with strides {self.data.stride()}: must be a "
                 "contiguous matrix [rows, columns], not empty"
             )
-        if self.data.dtype not in FORMATS:
+        if self.data.dtype not in FORMATS or self.format == "mxfp4":
             raise ValueError(f"weights of {self.data.dtype}: must be one of {list(FORMATS)}")
         if self.scale is not None and self.scale.dtype != torch.float32:
             raise ValueError(f"scales of {self.scale.dtype}: must be float32")

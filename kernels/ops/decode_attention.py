@@ -1,5 +1,7 @@
 """Attention of one new token per sequence over its KV cache, split over the KV length.
 
+Each query head may have a sink: a logit of the softmax that has no row, and adds to its sum alone.
+
 Bytes moved: the visible rows of K and V once, 2 * batch * kv_heads * visible * D elements, plus q
 and out. All query heads of a KV head share one program, so that its rows are read once for all.
 
@@ -28,6 +30,7 @@ from decodescope.kernels.device.attention_blocks import (
     later_block,
     operand,
     row_scores,
+    sink_scores,
     words,
 )
 from decodescope.kernels.device.attention_splits import (
@@ -48,9 +51,9 @@ from decodescope.kernels.device.l2_prefetch import (
     prefetchable_bytes,
 )
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.host.checks import check_floats, check_output, check_position
+from decodescope.kernels.host.checks import check_floats, check_output, check_position, check_tensor
 from decodescope.kernels.host.kv_cache import KvScales, check_caches, dense_rows
-from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
+from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch, parameters
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.host.workspace import MAX_BATCH, Workspace
@@ -65,6 +68,7 @@ def decode_attention_reference(
     window: int | None = None,
     scales: KvScales | None = None,
     cap: float | None = None,
+    sinks: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """softmax(scale q K^T) V over the visible rows up to `position`, in float64 [B, heads, D]; with
     a soft cap of the scores if `cap` is given."""
@@ -77,7 +81,11 @@ def decode_attention_reference(
     scores = scale * torch.einsum("bhd,bhtd->bht", q.double(), k)
     if cap is not None:
         scores = cap * (scores / cap).tanh()
-    return torch.einsum("bht,bhtd->bhd", scores.softmax(dim=-1), v)
+    if sinks is not None:
+        sink_scores = sinks.double().expand(len(q), -1)[..., None]
+        scores = torch.cat((scores, sink_scores), dim=-1)
+    weights = scores.softmax(dim=-1)[..., : k.shape[2]]
+    return torch.einsum("bht,bhtd->bhd", weights, v)
 
 
 @triton.jit
@@ -87,6 +95,7 @@ def _decode_attention_kernel(
     v_ptr,
     k_scale_ptr,
     v_scale_ptr,
+    sink_ptr,
     position_ptr,
     out_ptr,
     partials_ptr,
@@ -100,6 +109,7 @@ def _decode_attention_kernel(
     cap_log2,
     GROUP: tl.constexpr,
     QUERIES: tl.constexpr,
+    KV_HEADS: tl.constexpr,
     D: tl.constexpr,
     LANES: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -143,6 +153,7 @@ def _decode_attention_kernel(
                     v_ptr,
                     k_scale_ptr,
                     v_scale_ptr,
+                    sink_ptr,
                     out_ptr,
                     piece,
                     kv_heads,
@@ -152,6 +163,7 @@ def _decode_attention_kernel(
                     scale_log2,
                     cap_log2,
                     GROUP,
+                    KV_HEADS,
                     D,
                     LANES,
                     SPLITS,
@@ -182,6 +194,8 @@ def _decode_attention_kernel(
     v = tl.where((first + row < end)[:, None], v, 0)
     scale_log2 *= head_scale(k_scale_ptr, kv_head)
     v_scale = head_scale(v_scale_ptr, kv_head)
+    if SPLITS == 1:
+        sink = sink_scores(sink_ptr, kv_head % KV_HEADS * GROUP + query, query < GROUP)
 
     wait_for_previous(PDL)
     heads = kv_head * GROUP * D + query[:, None] * D + lane[None, :]
@@ -195,6 +209,12 @@ def _decode_attention_kernel(
         m = row_scores(q, k_new, scale_log2, cap_log2)
         l = tl.zeros((QUERIES,), tl.float32) + 1.0  # noqa: E741
         acc = tl.zeros((QUERIES, LANES), tl.float32) + as_float32(v_new)[None, :]
+        if sink_ptr is not None:
+            largest = tl.maximum(m, sink)
+            share = tl.exp2(m - largest)
+            l = share + tl.exp2(sink - largest)  # noqa: E741
+            acc *= share[:, None]
+            m = largest
     else:
         q = operand(tl.load(q_ptr + heads, mask=inside, other=0.0), STORED)
         m = tl.zeros((QUERIES,), tl.float32) + float("-inf")
@@ -246,7 +266,7 @@ class DecodeAttention(KernelOperation):
     KV head and need a workspace of `workspace_floats` and `workspace_counters`
     (attention_splits.py). `prefetch` is a matrix that extra programs prefetch into L2
     (l2_prefetch.py); needs compute capability 9.0. With a `cap` a score s becomes
-    cap * tanh(s / cap).
+    cap * tanh(s / cap). `sinks` [heads], of q's dtype, are one more logit of each head's softmax.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices, too small a workspace or block, more
@@ -266,6 +286,7 @@ class DecodeAttention(KernelOperation):
     prefetch: WeightMatrix | None = None
     scales: KvScales | None = None
     cap: float | None = None
+    sinks: torch.Tensor | None = None
 
     def launch(self, pdl: bool = False) -> Launch:
         q, tile, prefetch = self.q, self.tile, self.prefetch
@@ -293,6 +314,7 @@ class DecodeAttention(KernelOperation):
             self.k_cache,
             self.v_cache,
             *(self.scales or (None, None)),
+            self.sinks,
             self.position,
             self.out,
             self.workspace.partials,
@@ -305,6 +327,7 @@ class DecodeAttention(KernelOperation):
             self.scale * math.log2(math.e),
             None if self.cap is None else self.cap * math.log2(math.e),
             GROUP=group,
+            KV_HEADS=kv_heads,
             QUERIES=max(16, triton.next_power_of_2(group)),
             D=head_dim,
             LANES=lanes,
@@ -346,6 +369,8 @@ class DecodeAttention(KernelOperation):
         caches, shape = (k_cache, self.v_cache, self.scales), (batch, kv_heads, capacity, head_dim)
         check_caches(*caches, shape, q.dtype, q.device)
         check_position(self.position, q.device)
+        if self.sinks is not None:
+            check_tensor("sinks", self.sinks, (heads,), q.dtype, q.device)
         if capacity * head_dim >= 2**31:
             raise ValueError(
                 f"{capacity} positions of {head_dim}: offsets in a head must fit in int32"
@@ -370,7 +395,13 @@ class DecodeAttention(KernelOperation):
     def inputs(self, position: int) -> Tensors:
         rows = slice(position + 1 - self.visible(position), position + 1)
         caches = self.k_cache[:, :, rows], self.v_cache[:, :, rows]
-        return self.q, *caches, *(self.scales or ())
+        sinks = () if self.sinks is None else (self.sinks,)
+        return self.q, *caches, *(self.scales or ()), *sinks
+
+    @property
+    def weights(self) -> Tensors:
+        sinks = () if self.sinks is None else (self.sinks,)
+        return *parameters(self.prefetch), *sinks
 
     def reference(self, position: int) -> Tensors:
         out = decode_attention_reference(
@@ -382,6 +413,7 @@ class DecodeAttention(KernelOperation):
             self.window,
             self.scales,
             self.cap,
+            self.sinks,
         )
         return (out,)
 

@@ -1,4 +1,5 @@
-"""out[s] = silu(G_e n) * (U_e n) for the experts e that a token uses, n = RMSNorm(x).
+"""out[s] = silu(G_e n) * (U_e n) for the experts e that a token uses, n = RMSNorm(x); or as
+`ClampedGate` says.
 
 Bytes moved: G and U of the used experts once, x, the norm's weight and the router's logits once,
 out once. The choice of the experts needs no launch: every program finds its own among the logits.
@@ -7,7 +8,7 @@ token uses that expert: it multiplies them by all tokens, as the tensor cores wo
 stores the products of those that do.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import triton
@@ -15,16 +16,17 @@ import triton.language as tl
 
 from decodescope.kernels.device import batched_product, vector_product
 from decodescope.kernels.device.elements import rounded
+from decodescope.kernels.device.mxfp4_product import mxfp4_blocks, mxfp4_products
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.routing import next_expert, router_keys, slots_of_expert
-from decodescope.kernels.device.weight_rows import program_pairs, scale_and_bias
+from decodescope.kernels.device.weight_rows import program_pairs, program_rows, scale_and_bias
 from decodescope.kernels.host.checks import check_apart, check_output, check_tensor
 from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.operation import Launch, Tensors, launch
 from decodescope.kernels.host.product import NormedProduct, norm_arguments, product_options
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
-from decodescope.kernels.ops.norm_gate_up import norm_gate_up_reference
+from decodescope.kernels.ops.linear import linear_reference
 
 
 def used_experts(logits: torch.Tensor, experts: Experts) -> torch.Tensor:
@@ -35,33 +37,59 @@ def used_experts(logits: torch.Tensor, experts: Experts) -> torch.Tensor:
 
 def expert_matrix(matrix: WeightMatrix, count: int, expert: int) -> WeightMatrix:
     """The matrix of one of `count` experts."""
-    scale, bias = matrix.scale, matrix.bias
-    return WeightMatrix(
-        matrix.data.chunk(count)[expert],
-        None if scale is None else scale.chunk(count)[expert],
-        None if bias is None else bias.chunk(count)[expert],
-    )
+    parts = {
+        name: tensor.chunk(count)[expert]
+        for name, tensor in zip(("data", "scale", "bias"), matrix.pointers, strict=True)
+        if tensor is not None
+    }
+    return replace(matrix, **parts)
 
 
 def experts_gate_up_reference(
     x: torch.Tensor, norm: Norm | None, experts: Experts, logits: torch.Tensor
 ) -> torch.Tensor:
-    """silu(G_e n) * (U_e n) in float64, [batch, chosen, intermediate]. x [batch, hidden], logits
+    """The joined gate and up in float64, [batch, chosen, intermediate]. x [batch, hidden], logits
     [batch, experts]."""
     rows = [
-        torch.stack(
-            [
-                norm_gate_up_reference(
-                    x[token : token + 1],
-                    norm,
-                    expert_matrix(experts.gate_up, experts.count, expert),
-                )[0]
-                for expert in used
-            ]
+        linear_reference(
+            x[token : token + 1], expert_matrix(experts.gate_up, experts.count, expert), norm
         )
         for token, used in enumerate(used_experts(logits, experts).tolist())
+        for expert in used
     ]
-    return torch.stack(rows)
+    both = torch.cat(rows).view(len(x), experts.chosen, -1)
+    gate, up = (both[..., ::2], both[..., 1::2]) if experts.interleaved else both.chunk(2, dim=-1)
+    if (clamped := experts.clamped) is None:
+        return torch.nn.functional.silu(gate) * up
+    gate, up = gate.clamp(max=clamped.limit), up.clamp(-clamped.limit, clamped.limit)
+    return (up + 1) * gate * torch.sigmoid(clamped.alpha * gate)
+
+
+@triton.jit
+def _program_units(
+    w_ptr,
+    unit,
+    I: tl.constexpr,  # noqa: E741 - the field's name for the intermediate size
+    K: tl.constexpr,
+    ROWS: tl.constexpr,
+    INTERLEAVED: tl.constexpr,
+):
+    """As `program_pairs`, the rows of gate and up from pair `unit` on."""
+    if INTERLEAVED:
+        w_ptr, inside, rows = program_rows(w_ptr, unit // (ROWS // 2), 2 * I, K, ROWS)
+        rows = tl.minimum(rows, 2 * I - 1)
+    else:
+        w_ptr, inside, rows = program_pairs(w_ptr, unit, I, K, ROWS)
+    return w_ptr, inside, rows
+
+
+@triton.jit
+def _activated(gate, up, ALPHA: tl.constexpr, LIMIT: tl.constexpr):
+    """silu(gate) * up, or with LIMIT the form of `ClampedGate`."""
+    if LIMIT is not None:
+        gate = tl.minimum(gate, LIMIT, propagate_nan=tl.PropagateNan.ALL)
+        up = 1.0 + tl.clamp(up, -LIMIT, LIMIT, propagate_nan=tl.PropagateNan.ALL)
+    return gate * tl.sigmoid(ALPHA * gate) * up
 
 
 @triton.jit
@@ -76,6 +104,9 @@ def _experts_gate_up_kernel(
     eps,
     EXPERTS: tl.constexpr,
     CHOSEN: tl.constexpr,
+    INTERLEAVED: tl.constexpr,
+    ALPHA: tl.constexpr,
+    LIMIT: tl.constexpr,
     I: tl.constexpr,  # noqa: E741 - the field's name for the intermediate size
     K: tl.constexpr,
     ROWS: tl.constexpr,
@@ -92,19 +123,29 @@ def _experts_gate_up_kernel(
     expert, _, keys = next_expert(exponentials, keys)
     for _ in range(slot):
         expert, _, keys = next_expert(exponentials, keys)
-    w_ptr += expert * (2 * I * K)
+    PACKED: tl.constexpr = w_ptr.dtype.element_ty == tl.int32
     unit = tl.program_id(0) * (ROWS // 2)
-    w_ptr, inside, rows = program_pairs(w_ptr, unit, I, K, ROWS)
-    first = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD)
-    scale, bias = scale_and_bias(scale_ptr, bias_ptr, expert * (2 * I) + rows, None)
-    sums = vector_product.vector_products(
-        first, w_ptr, inside, x_ptr, None, g_ptr, eps, 0, K, BLOCK, 1, AHEAD
-    )
+    packed_ptr = w_ptr
+    w_ptr += expert * (2 * I * K)
+    w_ptr, inside, rows = _program_units(w_ptr, unit, I, K, ROWS, INTERLEAVED)
+    rows += expert * (2 * I)
+    scale, bias = scale_and_bias(None if PACKED else scale_ptr, bias_ptr, rows, None)
+    if PACKED:
+        packed = mxfp4_blocks(packed_ptr, scale_ptr, rows, K, BLOCK, AHEAD)
+        sums = mxfp4_products(
+            packed, packed_ptr, scale_ptr, rows, x_ptr, g_ptr, eps, K, BLOCK, AHEAD
+        )
+    else:
+        first = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD)
+        sums = vector_product.vector_products(
+            first, w_ptr, inside, x_ptr, None, g_ptr, eps, 0, K, BLOCK, 1, AHEAD
+        )
     sums = sums * scale + bias
     gate, up = tl.split(tl.reshape(sums, (ROWS // 2, 2)))
     units = unit + tl.arange(0, ROWS // 2)
-    activated = rounded(gate * tl.sigmoid(gate) * up, out_ptr.dtype.element_ty)
-    tl.store(out_ptr + slot * I + units, activated, mask=units < I)
+    activated = _activated(gate, up, ALPHA, LIMIT)
+    places = out_ptr + slot * I + units
+    tl.store(places, rounded(activated, out_ptr.dtype.element_ty), mask=units < I)
 
 
 @triton.jit
@@ -119,6 +160,9 @@ def _experts_gate_up_batched_kernel(
     eps,
     EXPERTS: tl.constexpr,
     CHOSEN: tl.constexpr,
+    INTERLEAVED: tl.constexpr,
+    ALPHA: tl.constexpr,
+    LIMIT: tl.constexpr,
     I: tl.constexpr,  # noqa: E741 - the field's name for the intermediate size
     BATCH: tl.constexpr,
     TOKENS: tl.constexpr,
@@ -136,7 +180,7 @@ def _experts_gate_up_batched_kernel(
     if tl.max(used.to(tl.int32), axis=0) > 0:
         unit = tl.program_id(0) * (ROWS // 2)
         w_ptr += expert.to(tl.int64) * (2 * I * K)
-        w_ptr, inside, rows = program_pairs(w_ptr, unit, I, K, ROWS)
+        w_ptr, inside, rows = _program_units(w_ptr, unit, I, K, ROWS, INTERLEAVED)
         rows = (expert * (2 * I) + rows)[:, None]
         scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows, None)
         token = tl.arange(0, TOKENS)
@@ -147,15 +191,15 @@ def _experts_gate_up_batched_kernel(
         units = (unit + tl.arange(0, ROWS // 2))[:, None]
         tl.store(
             out_ptr + (token * CHOSEN + slots)[None, :] * I + units,
-            rounded(gate * tl.sigmoid(gate) * up, out_ptr.dtype.element_ty),
+            rounded(_activated(gate, up, ALPHA, LIMIT), out_ptr.dtype.element_ty),
             mask=(units < I) & used[None, :],
         )
 
 
 @dataclass(frozen=True, slots=True)
 class ExpertsGateUp(NormedProduct):
-    """out[b, s, i] = silu(G_e[i] . n[b]) * (U_e[i] . n[b]), e the expert of b with the s-th largest
-    of `logits`, n = RMSNorm(x), or x where `norm` is None.
+    """out[b, s, i] = silu(G_e[i] . n[b]) * (U_e[i] . n[b]), or as `experts.clamped` says, e the
+    expert of b with the s-th largest of `logits`, n = RMSNorm(x), or x where `norm` is None.
 
     x [batch, hidden], logits [batch, experts], out [batch, chosen, intermediate], contiguous, of
     one dtype; batch 1..64. `tile.rows` counts rows of G and U, so half as many outputs.
@@ -177,6 +221,7 @@ class ExpertsGateUp(NormedProduct):
 
     def launch(self, pdl: bool = False) -> Launch:
         x, experts, out, tile = self.x, self.experts, self.out, self.tile
+        clamped = experts.clamped
         batch = self.checked_batch(experts.gate_up)
         check_tensor("logits", self.logits, (batch, experts.count), x.dtype, x.device)
         check_output("out", out, (batch, experts.chosen, experts.intermediate), x)
@@ -185,6 +230,8 @@ class ExpertsGateUp(NormedProduct):
             raise ValueError("a tile of one row holds no pair of gate and up")
         g, eps = norm_arguments(self.norm, batch)
         batched = batch > 1
+        if batched and experts.gate_up.format == "mxfp4":
+            raise ValueError(f"{batch} tokens: experts in MXFP4 multiply one")
         return launch(
             _experts_gate_up_batched_kernel if batched else _experts_gate_up_kernel,
             (
@@ -199,6 +246,9 @@ class ExpertsGateUp(NormedProduct):
             eps,
             EXPERTS=experts.count,
             CHOSEN=experts.chosen,
+            INTERLEAVED=experts.interleaved,
+            ALPHA=clamped.alpha if clamped else 1.0,
+            LIMIT=clamped.limit if clamped else None,
             I=experts.intermediate,
             **product_options(x, experts.gate_up, tile, pdl),
         )

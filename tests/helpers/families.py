@@ -178,6 +178,15 @@ MIXTURES: Mapping[str, dict[str, Any]] = {
         "mixtral", num_local_experts=4, num_experts_per_tok=2, intermediate_size=40,
         sliding_window=WINDOW,
     ),
+    "gpt-oss": _with(
+        "gpt_oss", num_local_experts=5, num_experts_per_tok=3, intermediate_size=33,
+        num_attention_heads=6, num_key_value_heads=2, swiglu_limit=0.8, swiglu_alpha=1.6,
+        sliding_window=WINDOW, pad_token_id=0, layer_types=["sliding_attention", "full_attention"],
+        rope_parameters={
+            "rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "truncate": False,
+            "original_max_position_embeddings": ORIGINAL_MAX,
+        },
+    ),
 }  # fmt: skip
 CONFIGS = {**FAMILIES, **MIXTURES}
 

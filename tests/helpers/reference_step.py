@@ -83,7 +83,11 @@ def _attention(
     k = keys[:, :, first : position + 1].double().repeat_interleave(group, dim=1)
     v = values[:, :, first : position + 1].double().repeat_interleave(group, dim=1)
     scores = _capped(torch.einsum("bhd,bhtd->bht", q, k) * parts.scale, parts.score_cap)
-    return torch.einsum("bht,bhtd->bhd", scores.softmax(-1), v).flatten(1)
+    exponentials = scores.exp()
+    total = exponentials.sum(-1, keepdim=True)
+    if layer.sinks is not None:
+        total += layer.sinks.double().exp()[:, None]
+    return torch.einsum("bht,bhtd->bhd", exponentials / total, v).flatten(1)
 
 
 def _product(matrix: WeightMatrix, x: torch.Tensor) -> torch.Tensor:

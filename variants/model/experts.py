@@ -16,7 +16,7 @@ from torch import nn
 
 from decodescope.analyzer.errors import ModelError
 from decodescope.analyzer.text.numbers import is_integer
-from decodescope.variants.model.quantized_weights import stacked_experts
+from decodescope.variants.model.quantized_weights import Mxfp4Experts, stacked_experts
 
 Way = Literal["eager", "batched_mm", "grouped_mm"]
 
@@ -128,15 +128,17 @@ def _decoder(model: Any) -> Any:
 
 def _chosen_by_config(model: nn.Module) -> list[torch.Tensor]:
     """The stacked matrices of the modules whose way the configuration decides: transformers gives
-    these the attribute `is_transposed`."""
+    these the attribute `is_transposed`; and packed ones, which cannot be multiplied in groups."""
     return [
         getattr(module, name)
         for module in model.modules()
         if hasattr(module, "is_transposed")
         for name in stacked_experts(module)
-    ]
+    ] + [module.data for module in model.modules() if isinstance(module, Mxfp4Experts)]
 
 
 def _can_group(matrices: list[torch.Tensor]) -> bool:
+    if any(matrix.dtype == torch.int32 for matrix in matrices):
+        return False
     sizes = (size * matrix.itemsize for matrix in matrices for size in matrix.shape[1:])
     return not any(row_bytes % _ROW_BYTES for row_bytes in sizes)

@@ -15,6 +15,14 @@ from torch import nn
 
 from decodescope.analyzer.schema.report import Finding
 from decodescope.variants.model.checkpoint import StoredTensor, require_complete
+from decodescope.variants.model.mxfp4_experts import (
+    BLOCKS,
+    SCALES,
+    fill_stored,
+    packed_experts,
+    place_packed,
+    require_packed,
+)
 from decodescope.variants.model.quantized_tensors import (
     NarrowMatrix,
     is_activation_scale,
@@ -26,6 +34,7 @@ from decodescope.variants.model.quantized_weights import QuantizedLinear
 from decodescope.variants.model.stored_quantization import (
     declares_quantization,
     quantizes_activations,
+    stores_mxfp4,
 )
 
 QUANTIZED_CHECKPOINT = "quantized_checkpoint"
@@ -54,6 +63,9 @@ def find_quantized(
     Its 8-bit matrices take the place of their Linear layers in `skeleton`, without memory. Raises
     as `narrow_matrices`.
     """
+    if stores_mxfp4(config):
+        place_packed(skeleton)
+        require_packed(name, skeleton, tensors)
     matrices = narrow_matrices(name, skeleton, tensors, declares_quantization(config))
     for key, matrix in matrices.items():
         data = torch.empty(matrix.rows, matrix.columns, dtype=matrix.dtype, device="meta")
@@ -88,14 +100,17 @@ def load_quantized(
                 stored = reader.read(matrix.scale)
                 module.scale = row_scales(name, matrix.scale, stored, matrix.rows)
             require_usable(name, matrix.data, module.data, module.scale, skeleton.dtype)
+        for key, experts in packed_experts(skeleton):
+            blocks, scales = (reader.read(f"{key}{end}") for end in (BLOCKS, SCALES))
+            fill_stored(name, key, experts, blocks, scales)
         expected = skeleton.state_dict()
         state = {
             key: reader.read(key, value.dtype) for key, value in expected.items() if key in tensors
         }
     skeleton.load_state_dict(state, strict=False, assign=True)
     skeleton.tie_weights(missing_keys=expected.keys() - state.keys())
-    _compute_buffers(skeleton, device)
-    return (_finding(checkpoint), *findings)
+    compute_buffers(skeleton, device)
+    return (_finding(checkpoint, sum(1 for _ in packed_experts(skeleton))), *findings)
 
 
 def _require_whole(
@@ -108,6 +123,7 @@ def _require_whole(
     missing = {key for key in expected if key not in tensors and twins.get(key) not in tensors}
     matrices = checkpoint.matrices.values()
     used = {*expected, *(matrix.data for matrix in matrices), *(m.scale for m in matrices)}
+    used |= {f"{key}{end}" for key, _ in packed_experts(skeleton) for end in (BLOCKS, SCALES)}
     unexpected = {
         key
         for key in tensors
@@ -124,7 +140,13 @@ def _require_whole(
     )
 
 
-def _finding(checkpoint: QuantizedCheckpoint) -> Finding:
+def _finding(checkpoint: QuantizedCheckpoint, packed: int) -> Finding:
+    if packed:
+        return Finding(
+            QUANTIZED_CHECKPOINT,
+            f"{packed} stacks of experts of the checkpoint (MXFP4) are read as they are; variants "
+            "other than fused make their matrices anew in every step",
+        )
     matrices = checkpoint.matrices.values()
     formats = sorted({str(matrix.dtype).removeprefix("torch.") for matrix in matrices})
     stored = ", ".join(formats) or "none"
@@ -158,7 +180,7 @@ class _Reader(ExitStack):
         return tensor.to(self._device, dtype or tensor.dtype, copy=True)
 
 
-def _compute_buffers(model: nn.Module, device: str) -> None:
+def compute_buffers(model: nn.Module, device: str) -> None:
     """Give memory to what no checkpoint holds, such as rotary frequencies, and compute it."""
     for module in model.modules():
         buffers = {key: buffer for key, buffer in module._buffers.items() if buffer is not None}

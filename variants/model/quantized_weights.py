@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from decodescope.analyzer.errors import ModelError
+from decodescope.kernels.host.mxfp4 import unpacked
 from decodescope.kernels.host.weights import NARROW_DTYPES, NarrowFormat, quantized_rows
 from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec
 
@@ -50,6 +51,11 @@ class QuantizedMatrix(nn.Module):
     @property
     def stored(self) -> Stored:
         return self.data.dtype, self.scale is not None
+
+    @property
+    def elements(self) -> int:
+        """The number of weights."""
+        return self.data.numel()
 
     @property
     def tensors(self) -> Iterator[torch.Tensor]:
@@ -130,6 +136,25 @@ class QuantizedExperts(_Indexed):
     def transpose(self, first: int, second: int) -> torch.Tensor:
         """The matrices of all experts with two dimensions exchanged."""
         return self.convert(self.data, self.scale, self.dtype).transpose(first, second)
+
+
+class Mxfp4Experts(QuantizedMatrix):
+    """The matrices of all experts of a layer, in the place of their parameter [experts, columns,
+    rows]. `data` int32 [experts, rows, columns / 8] and `scale` uint8 [experts, rows, columns / 32]
+    are those of `Mxfp4Matrix`; the matrices that are asked for are made anew in `dtype`."""
+
+    def __init__(self, data: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype) -> None:
+        super().__init__(data, scale)
+        self.dtype = dtype
+
+    @property
+    def elements(self) -> int:
+        return 8 * self.data.numel()
+
+    def __getitem__(self, experts: torch.Tensor) -> torch.Tensor:
+        """experts [...] -> their matrices [..., columns, rows]."""
+        assert self.scale is not None
+        return unpacked(self.data[experts], self.scale[experts], self.dtype).mT
 
 
 @contextmanager
@@ -254,6 +279,9 @@ def dequantized_bytes(model: Any, quantization: Quantization | None) -> int:
         for module in model.modules()
         if isinstance(module, QuantizedLinear | QuantizedExperts)
     ]
+    made += [
+        one.elements // len(one.data) for one in model.modules() if isinstance(one, Mxfp4Experts)
+    ]
     if quantization is not None:
         paths = (path for path in _paths(model, quantization) if path != _TABLE)
         made += [_elements(attrgetter(path)(model)).numel() for path in paths]
@@ -292,11 +320,24 @@ def expert_tensors(model: nn.Module) -> list[torch.Tensor]:
     """The weights of all experts, their scales and biases: a token needs those of few experts."""
     tensors: list[torch.Tensor] = []
     for module in model.modules():
-        if isinstance(module, QuantizedExperts):
-            tensors += module.tensors
-        elif stacked_experts(module):
+        held = [
+            one for one in module.children() if isinstance(one, QuantizedExperts | Mxfp4Experts)
+        ]
+        for one in held:
+            tensors += one.tensors
+        if held or stacked_experts(module):
             tensors += module.parameters(recurse=False)
     return tensors
+
+
+def expert_elements(model: nn.Module) -> int:
+    """The weights of all experts' matrices."""
+    parameters = (
+        getattr(module, name) for module in model.modules() for name in stacked_experts(module)
+    )
+    kinds = QuantizedExperts | Mxfp4Experts
+    held = (one.elements for one in model.modules() if isinstance(one, kinds))
+    return int(sum(weight.numel() for weight in parameters) + sum(held))
 
 
 def _layer(path: str) -> int | None:

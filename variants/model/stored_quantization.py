@@ -16,7 +16,7 @@ from decodescope.analyzer.modelling.weight_formats import config_groups, weight_
 from decodescope.variants.spec import VariantSpec, WeightFormat
 
 FIELD = "quantization_config"
-METHODS = ("compressed-tensors", "fp8", "fbgemm_fp8", "modelopt")
+METHODS = ("compressed-tensors", "fp8", "fbgemm_fp8", "modelopt", "mxfp4")
 
 _FORMATS = ("float-quantized", "int-quantized", "naive-quantized", "mixed-precision")
 _STRATEGIES = ("channel", "tensor")
@@ -33,7 +33,7 @@ def unsupported_quantization(config: Mapping[str, Any]) -> str | None:
     fields = _fields(config)
     if fields is None:
         return None
-    reasons = dict.fromkeys(_reasons(fields))
+    reasons = dict.fromkeys(_reasons(fields, config.get("model_type")))
     if not reasons:
         return None
     return (
@@ -42,14 +42,20 @@ def unsupported_quantization(config: Mapping[str, Any]) -> str | None:
     )
 
 
+def stores_mxfp4(config: Mapping[str, Any]) -> bool:
+    """Whether the experts are stored in MXFP4."""
+    fields = _fields(config)
+    return fields is not None and fields["quant_method"] == "mxfp4"
+
+
 def declares_quantization(config: Mapping[str, Any]) -> bool:
     return _fields(config) is not None
 
 
 def declared_formats(config: Mapping[str, Any]) -> set[WeightFormat]:
-    """The formats of quantized weights that config.json names; none if it names no quantization."""
+    """The formats of quantized weights that config.json names, of those that variants have."""
     fields = _fields(config)
-    if fields is None:
+    if fields is None or stores_mxfp4(config):
         return set()
     if fields["quant_method"] != "compressed-tensors":
         return {"fp8_e4m3"}
@@ -79,7 +85,7 @@ def require_format(name: str, config: Mapping[str, Any], spec: VariantSpec) -> N
 def quantizes_activations(config: Mapping[str, Any]) -> bool:
     """Whether config.json asks for activations of 8 bits."""
     fields = _fields(config)
-    if fields is None:
+    if fields is None or stores_mxfp4(config):
         return False
     if fields["quant_method"] != "compressed-tensors":
         return True
@@ -98,7 +104,7 @@ def _fields(config: Mapping[str, Any]) -> dict[str, Any] | None:
     return fields
 
 
-def _reasons(fields: Mapping[str, Any]) -> Iterator[str]:
+def _reasons(fields: Mapping[str, Any], model_type: object) -> Iterator[str]:
     method = fields["quant_method"]
     if method == "compressed-tensors":
         yield from _compressed_tensors_reasons(fields)
@@ -109,6 +115,9 @@ def _reasons(fields: Mapping[str, Any]) -> Iterator[str]:
         algorithm = fields.get("quant_algo")
         if str(algorithm).upper() not in _MODELOPT_ALGORITHMS:
             yield f"quant_algo {_short(algorithm)}"
+    elif method == "mxfp4":
+        if model_type != "gpt_oss":
+            yield f"experts of a model of type {_short(model_type)}"
     elif method not in METHODS:
         yield "its own packing"
 

@@ -37,10 +37,10 @@ from decodescope.analyzer.text.numbers import is_integer
 from decodescope.variants.machine.memory import free_gpu_bytes, free_host_bytes
 from decodescope.variants.model.experts import EXPERTS, expert_counts
 from decodescope.variants.model.quantized_weights import (
-    EXPERT_DIMENSIONS,
     QuantizedEmbedding,
     QuantizedLinear,
     dequantized_bytes,
+    expert_elements,
     expert_tensors,
     quantization_of,
     quantized_bytes,
@@ -163,11 +163,8 @@ def _multiplied_elements(model: nn.Module) -> int:
         for module in model.modules()
         if not isinstance(module, tables)
     )
-    experts = sum(
-        tensor.numel() for tensor in expert_tensors(model) if tensor.dim() == EXPERT_DIMENSIONS
-    )
     count, chosen = expert_counts(model.config)
-    return experts * chosen // count + sum(
+    return expert_elements(model) * chosen // count + sum(
         weight.numel()
         for weight in weights
         if isinstance(weight, torch.Tensor) and weight.dim() == 2

@@ -40,6 +40,7 @@ class Attention:
     out: torch.Tensor
     workspace: Workspace
     cap: float | None = None
+    sinks: torch.Tensor | None = None
 
     @property
     def scale(self) -> float:
@@ -59,12 +60,20 @@ class Attention:
             self.window,
             prefetch,
             cap=self.cap,
+            sinks=self.sinks,
         ).launch(pdl)
         return self.out
 
     def reference(self) -> torch.Tensor:
         return decode_attention_reference(
-            self.q, self.k, self.v, self.position, self.scale, self.window, cap=self.cap
+            self.q,
+            self.k,
+            self.v,
+            self.position,
+            self.scale,
+            self.window,
+            cap=self.cap,
+            sinks=self.sinks,
         )
 
 
@@ -187,6 +196,19 @@ def test_more_programs_than_multiprocessors(behind: int, device: str) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_sequences_and_heads_are_independent(dtype: torch.dtype, device: str) -> None:
     assert_right(attention(device, dtype, batch=3, kv_heads=2, group=3, splits=2, block=64))
+
+
+@pytest.mark.parametrize("splits", [1, 3])
+@pytest.mark.parametrize("position", [0, 70])
+def test_sinks_add_to_the_sum_of_the_softmax(position: int, splits: int, device: str) -> None:
+    case = attention(device, batch=2, kv_heads=2, group=3, splits=splits, position=position)
+    without = case.reference()
+    sinks = torch.tensor([0.4, -30.0, 3.0, 7.0, float("-inf"), 40.0], device=device)
+    assert_right(replace(case, sinks=sinks))
+    assert error(case.out[:, [1, 4]], without[:, [1, 4]]) < TOLERANCE[torch.float32]
+    assert error(case.out[:, [0, 2, 3]], without[:, [0, 2, 3]]) > 0.3
+    assert case.out[:, 5].abs().max() < 1e-12
+    assert case.out.isfinite().all()
 
 
 def test_splits_change_rounding_only(device: str) -> None:

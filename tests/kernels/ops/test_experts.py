@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from transformers import Qwen3MoeConfig
+from transformers import GptOssConfig, Qwen3MoeConfig
+from transformers.models.gpt_oss.modeling_gpt_oss import GptOssMLP
 from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock
 
-from decodescope.kernels.host.experts import Experts
+from decodescope.kernels.host.experts import ClampedGate, Experts
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import NARROW_DTYPES, Norm, WeightMatrix
 from decodescope.kernels.ops.experts_combine import ExpertsCombine
@@ -163,6 +164,38 @@ def test_a_mixture_agrees_with_transformers(normalized: bool, inputs) -> None:
     ExpertsGateUp(x, None, experts, logits, out, Tile(16, 64)).launch()
     run_down(out, experts, logits, residual, Tile(16, 32))
     torch.testing.assert_close(residual, block(x[None])[0], atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("limit", [0.5, 7.0])
+def test_clamped_experts_agree_with_transformers(limit: float, inputs) -> None:
+    make = inputs(torch.float32)
+    config = GptOssConfig(
+        hidden_size=48, intermediate_size=21, num_local_experts=5, num_experts_per_tok=3,
+        swiglu_limit=limit, num_hidden_layers=1,
+    )  # fmt: skip
+    block = GptOssMLP(config).to(make.device).requires_grad_(False)
+    for seed, parameter in enumerate(block.parameters()):
+        parameter.copy_(make.random(*parameter.shape, seed=seed) / parameter.dim())
+    router, theirs = block.router, block.experts
+    gate_up = theirs.gate_up_proj.mT.reshape(-1, 48)
+    down = theirs.down_proj.mT.reshape(-1, 21)
+    experts = Experts(
+        WeightMatrix(router.weight, bias=router.bias),
+        WeightMatrix(gate_up, bias=theirs.gate_up_proj_bias.flatten()),
+        WeightMatrix(down, bias=theirs.down_proj_bias.flatten()),
+        3,
+        normalized=True,
+        interleaved=True,
+        clamped=ClampedGate(1.702, limit),
+    )
+    x = make.random(1, 48, seed=1)
+    logits, out = x @ router.weight.T + router.bias, make.poisoned(1, 3, 21)
+    residual = torch.zeros_like(x)
+    gated = ExpertsGateUp(x, None, experts, logits, out, Tile(16, 64))
+    gated.launch()
+    torch.testing.assert_close(out.double(), gated.reference(0)[0], atol=2e-5, rtol=1e-5)
+    ExpertsDown(out, experts, logits, residual, Tile(8, 32)).launch()
+    torch.testing.assert_close(residual, block(x[None])[0][0], atol=2e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("batch", [1, 2])

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from decodescope.variants.model.mxfp4_experts import packed_experts
 from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.source import presets
 
@@ -16,6 +17,7 @@ PUBLISHED = {
     "phi-4-mini": 3_836_021_760,
     "olmo-2-1b": 1_484_916_736,
     "gemma-3-4b": 3_880_263_168,
+    "gpt-oss-20b": 20_914_757_184,
 }
 
 
@@ -28,14 +30,17 @@ def test_transformers_builds_the_same_shape(name: str) -> None:
     preset = presets()[name]
     model = build_random(preset, "meta", torch.bfloat16)
     config = model.config
-    assert sum(parameter.numel() for parameter in model.parameters()) == PUBLISHED[name]
+    packed = sum(experts.elements for _, experts in packed_experts(model))
+    assert (packed > 0) == (name == "gpt-oss-20b")
+    assert packed + sum(weight.numel() for weight in model.parameters()) == PUBLISHED[name]
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
     assert preset.config["rope_parameters"].items() <= config.rope_parameters.items()
     assert config.max_position_embeddings == preset.config["max_position_embeddings"]
     assert config.rms_norm_eps == preset.config["rms_norm_eps"]
     assert getattr(config, "sliding_window", None) == preset.config.get("sliding_window")
     names = dict(model.model.layers[0].named_parameters())
-    assert ("self_attn.q_proj.bias" in names) == (preset.config["model_type"] == "qwen2")
+    biased = preset.config["model_type"] in ("qwen2", "gpt_oss")
+    assert ("self_attn.q_proj.bias" in names) == biased
     normed = preset.config["model_type"].startswith(("qwen3", "olmo", "gemma3"))
     assert ("self_attn.q_norm.weight" in names) == normed
 

@@ -36,6 +36,7 @@ class FusedLayer:
     of tokens a query sees, its own included; None: all. `rope` is the kind of layers, as in
     `layer_types`, with whose rotation Q and K turn: "" where all layers have one, None: no turn.
     In a `parallel` layer the MLP reads what attention reads, after a centered norm.
+    `sinks` [heads] are logits of the softmax without a token (`DecodeAttention`).
     """
 
     input_norm: Norm | None
@@ -49,6 +50,7 @@ class FusedLayer:
     attention_output_norm: Norm | None = None
     mlp_output_norm: Norm | None = None
     parallel: bool = False
+    sinks: torch.Tensor | None = None
 
     @property
     def matrices(self) -> tuple[WeightMatrix, ...]:

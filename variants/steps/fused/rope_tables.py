@@ -46,7 +46,7 @@ def rope_table(model: Any, positions: int, device: torch.device | str, kind: str
     sin = torch.zeros_like(cos)
     # A length of 1 resets a dynamic module to its original frequencies.
     first, _ = _rotation(rotary, range(1), device, kind)
-    turned = first.shape[-1] // 2
+    turned = first.shape[-1] // (1 if family.angles_once else 2)
     pairs = slice(0, None, 2) if family.repeats_angles else slice(turned)
     for span in _spans(rotary, positions, kind):
         rows = slice(span.start, span.stop)
@@ -58,8 +58,8 @@ def rope_table(model: Any, positions: int, device: torch.device | str, kind: str
 def _rotation(
     rotary: Any, span: range, device: torch.device | str, kind: str
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """cos and sin [len(span), rotated elements], each angle twice, at sequence length
-    `span.stop`."""
+    """cos and sin [len(span), rotated elements], each angle twice in most families, at sequence
+    length `span.stop`."""
     like = torch.empty(0, dtype=torch.float32, device=device)
     positions = torch.arange(span.start, span.stop, device=device)[None]
     # `forward` itself: the copy carries the module's hooks, which trace the model's steps.

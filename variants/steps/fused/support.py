@@ -13,6 +13,7 @@ from decodescope.kernels.host.workspace import MAX_BATCH
 from decodescope.kernels.ops.swiglu import Activation
 from decodescope.variants.model.stored_quantization import (
     declared_formats,
+    stores_mxfp4,
     unsupported_quantization,
 )
 from decodescope.variants.model.workload_costs import head_dim
@@ -54,6 +55,10 @@ def require_support(
         raise ModelError(f"{name}: the fused kernels cannot run {reason}; choose another variant")
     if batch > MAX_BATCH:
         raise InputError(f"--batch {batch}: the fused kernels decode at most {MAX_BATCH} sequences")
+    if batch > 1 and stores_mxfp4(fields):
+        raise InputError(
+            f"--batch {batch}: the fused kernels decode one sequence with experts in MXFP4"
+        )
     if find_spec("triton") is None:
         raise MissingRequirement(
             "the fused kernels need Triton, which is not installed (Linux only)"
@@ -129,8 +134,11 @@ def _reasons(config: Any) -> Iterator[str]:
 
 def _variant_reason(fields: Mapping[str, object], spec: VariantSpec) -> str | None:
     """Why `spec` is no variant of a mixture of experts with this config.json; None if it is."""
-    if not FAMILIES[str(fields.get("model_type"))].is_mixture:
+    family = FAMILIES[str(fields.get("model_type"))]
+    if not family.is_mixture:
         return None
+    if spec.narrow and not family.quantizable:
+        return f"{fields['model_type']} with weights in {spec.weight_format}"
     if declared_formats(fields):
         return "experts stored in FP8 or INT8 (only those that a variant quantises)"
     if spec.fp8_x:

@@ -57,17 +57,24 @@ def static_attention(
     scale: float,
     cap: float | None,
     out: torch.Tensor,
+    sinks: torch.Tensor | None = None,
 ) -> None:
     """out = softmax(scale q K^T) V over the rows that `mask` shows, [batch, heads * head_dim]; with
-    a `cap`, PyTorch's attention lacks it.
+    a `cap` or `sinks` [heads], further logits without a row, PyTorch's attention lacks them.
 
     q [batch, heads, head_dim], caches [batch, KV heads, capacity, head_dim]. Nothing is copied:
     `out` becomes the tensor that PyTorch allocates for the result.
     """
-    if cap is not None:
+    if cap is not None or sinks is not None:
         heads = q.view(len(q), k_cache.shape[1], -1, q.shape[2])
-        scores = cap * (heads @ k_cache.mT * (scale / cap)).tanh()
-        weights = scores.masked_fill(~mask, -torch.inf).softmax(-1, torch.float32).to(q.dtype)
+        scores = scale * heads @ k_cache.mT
+        if cap is not None:
+            scores = cap * (scores / cap).tanh()
+        scores = scores.masked_fill(~mask, -torch.inf)
+        if sinks is not None:
+            columns = sinks.view(1, *heads.shape[1:3], 1).expand(len(q), -1, -1, -1)
+            scores = torch.cat((scores, columns), dim=-1)
+        weights = scores.softmax(-1, torch.float32).to(q.dtype)[..., : k_cache.shape[2]]
         out.set_((weights @ v_cache).reshape(len(q), -1))  # type: ignore[call-overload]
         return
     result = scaled_dot_product_attention(

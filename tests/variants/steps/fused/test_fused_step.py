@@ -58,6 +58,7 @@ def test_logits_and_tokens_are_those_of_transformers(family: str, device: str) -
         "cohere2",
         "qwen3-moe",
         "mixtral",
+        "gpt-oss",
     ],
 )
 def test_sequences_of_a_batch_do_not_mix(family: str, device: str) -> None:
@@ -104,6 +105,15 @@ def test_what_is_left_out_around_experts_changes_no_token(left_out: str, device:
     loaded = load_family("qwen3-moe", device)
     step, eager = both(loaded, DecodeWorkload(1, CONTEXT, 2, "fp32"), f"fused-{left_out}")
     ids = ids_of(loaded, 1, seed=7)
+    assert_logits_agree(step.forced_step(ids), eager.forced_step(ids))
+    assert torch.equal(step.step(), eager.step())
+
+
+def test_sinks_without_our_attention_change_no_token(device: str) -> None:
+    loaded = load_family("gpt-oss", device)
+    workload = DecodeWorkload(2, CONTEXT, 2, "fp32")
+    step, eager = both(loaded, workload, "fused-rope-qkv-norm-attention-head")
+    ids = ids_of(loaded, 2, seed=7)
     assert_logits_agree(step.forced_step(ids), eager.forced_step(ids))
     assert torch.equal(step.step(), eager.step())
 
@@ -273,6 +283,12 @@ def test_the_matrices_a_step_reads_are_the_models(family: str, dtype: torch.dtyp
     step = fused(loaded, workload)
     assert step.weight_bytes_read == model_bytes + folded_bytes(step, loaded.model)
     assert step.kv_bytes_read(9) == EagerStep(loaded, workload).kv_bytes_read(9)
+
+
+def test_sinks_and_biases_of_experts_are_read() -> None:
+    loaded = load_family("gpt-oss", "cpu")
+    step = fused(loaded, DecodeWorkload(1, 5, 3, "fp32"))
+    assert step.weight_bytes_read == weight_bytes_read(loaded.model, 1)
 
 
 def test_narrower_matrices_are_fewer_bytes() -> None:

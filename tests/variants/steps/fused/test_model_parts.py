@@ -49,7 +49,9 @@ def test_the_parts_say_all_that_a_step_needs(name: str, device: str) -> None:
     cache.v.fill_(torch.nan)
     first = prefill(model, ids[:, :CONTEXT], cache)
 
-    torch.testing.assert_close(first, expected[0], rtol=0, atol=0)
+    # Experts that are laid out anew are multiplied by other routines, which round differently.
+    atol = 2e-6 if name == "gpt-oss" else 0
+    torch.testing.assert_close(first, expected[0], rtol=0, atol=atol)
     assert len(expected) == 1 + CAPACITY - CONTEXT
     for position in range(CONTEXT, CAPACITY):
         logits = reference_step(parts, ropes, cache, ids[:, position], position)

@@ -64,6 +64,7 @@ def test_the_config_of_a_checkpoint_is_read_as_it_is() -> None:
         ("qwen3-moe", {"decoder_sparse_step": 2}, "dense layers among mixtures"),
         ("qwen3-moe", {"num_experts_per_tok": 9}, "9 experts a token of 7"),
         ("mixtral", {"num_experts_per_tok": 0}, "0 experts a token of 4"),
+        ("gpt-oss", {"num_experts_per_tok": 6}, "6 experts a token of 5"),
     ],
 )
 def test_what_cannot_run_is_named(family: str, changed: dict[str, Any], reason: str) -> None:
@@ -87,6 +88,11 @@ def test_what_experts_cannot_leave_out_is_named(variant: str, reason: str) -> No
     require_support("mine", FAMILIES["mistral"], 1, "cpu", spec)
     for runs in ("fused+kv_fp8_e4m3-qkv", "fused+fp8_e4m3", "fused+int8+head16"):
         require_support("mine", CONFIGS["mixtral"], 1, "cpu", VariantSpec.parse(runs))
+
+
+def test_experts_with_rows_of_inputs_are_not_quantised() -> None:
+    with pytest.raises(ModelError, match="cannot run gpt_oss with weights in int8"):
+        require_support("mine", CONFIGS["gpt-oss"], 1, "cpu", VariantSpec.parse("fused+int8"))
 
 
 def test_experts_that_are_stored_narrow_are_refused() -> None:

@@ -15,11 +15,12 @@ class Family:
     """`layer` reads a decoder layer of transformers, given its window. `reasons` says which options
     of a configuration the family has and the kernels lack, to follow "cannot run". `norm` reads
     the final norm, and `whole` adds to a model what is not in its layers. `activation` is the one
-    that `layer` reads.
+    that `layer` reads. A variant may quantise the weights of one that is `quantizable`.
 
     `rotates_part`: RoPE may leave the last elements of a head as they are. `rotates_neighbours`:
     its pairs are neighbours, otherwise half of what is rotated apart. `repeats_angles`: the rotary
-    module gives each angle twice in a row, otherwise all angles and then all again.
+    module gives each angle twice in a row, otherwise all angles and then all again, or with
+    `angles_once` not again.
     """
 
     layer: Callable[[Any, int | None], FusedLayer]
@@ -31,3 +32,5 @@ class Family:
     rotates_part: bool = False
     rotates_neighbours: bool = False
     repeats_angles: bool = False
+    angles_once: bool = False
+    quantizable: bool = True

@@ -24,17 +24,17 @@ def _layer(layer: Any, window: int | None) -> FusedLayer:
     return layer_with(layer, mixture, window)
 
 
-def _chosen_reasons(config: Any, count: int) -> Iterator[str]:
+def chosen_reasons(config: Any, count: int) -> Iterator[str]:
     if not 1 <= config.num_experts_per_tok <= count:
         yield f"{config.num_experts_per_tok} experts a token of {count}"
 
 
 def _mixtral_reasons(config: Any) -> Iterator[str]:
-    yield from _chosen_reasons(config, config.num_local_experts)
+    yield from chosen_reasons(config, config.num_local_experts)
 
 
 def _qwen_reasons(config: Any) -> Iterator[str]:
-    yield from _chosen_reasons(config, config.num_experts)
+    yield from chosen_reasons(config, config.num_experts)
     if config.mlp_only_layers or config.decoder_sparse_step != 1:
         yield "dense layers among mixtures of experts (only experts in every layer)"
 

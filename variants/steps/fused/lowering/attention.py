@@ -100,7 +100,8 @@ def _attended(
     flat, cap = out.flatten(1), plan.parts.score_cap
     if not builder.spec.uses("attention"):
         mask = plan.visible.of(layer.window)
-        builder.call(path, static_attention, q, *rows, mask, plan.parts.scale, cap, flat)
+        operands = q, *rows, mask, plan.parts.scale, cap, flat, layer.sinks
+        builder.call(path, static_attention, *operands)
         return flat
     fused = DecodeAttention(
         q,
@@ -114,6 +115,7 @@ def _attended(
         layer.o if plan.prefetch else None,
         scales,
         cap,
+        layer.sinks,
     )
     builder.add(path, fused)
     return flat

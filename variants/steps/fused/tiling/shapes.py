@@ -80,7 +80,8 @@ class StepShapes:
     a dense model. `capacity` is the length of the KV cache. The sizes of one element are those of
     activations (in the model's dtype), of the layers' matrices, of lm_head, and of K and V. `int8`:
     narrow weights are integers, whose conversion takes more instructions than that of FP8. `fp8_x`:
-    products with narrow weights read E4M3 activations.
+    products with narrow weights read E4M3 activations. `packed_experts`: experts have 4 bits, and
+    their elements 0 bytes.
     """
 
     hidden: int
@@ -99,6 +100,7 @@ class StepShapes:
     fp8_x: bool = False
     experts: int = 0
     chosen: int = 0
+    packed_experts: bool = False
 
     @property
     def operations(self) -> tuple[TiledOperation, ...]:
@@ -112,6 +114,8 @@ class StepShapes:
             "head": self.head_bytes,
             "router": self.activation_bytes,
         }
+        if self.packed_experts and operation in ("experts_gate_up", "experts_down"):
+            return 0
         return special.get(operation, self.weight_bytes)
 
     def shape(self, operation: TiledOperation) -> Shape:
@@ -183,7 +187,7 @@ def step_shapes(
     a tile for them also fits narrower ones.
     """
     activation_bytes = model.dtype.itemsize
-    matrices = (matrix for layer in model.layers for matrix in layer.matrices)
+    matrices = [matrix for layer in model.layers for matrix in layer.matrices]
     mlp = model.layers[0].mlp
     return StepShapes(
         hidden=model.hidden,
@@ -195,13 +199,16 @@ def step_shapes(
         batch=batch,
         capacity=capacity,
         activation_bytes=activation_bytes,
-        weight_bytes=max(matrix.data.element_size() for matrix in matrices),
+        weight_bytes=max(
+            matrix.data.element_size() for matrix in matrices if matrix.format != "mxfp4"
+        ),
         head_bytes=model.head.data.element_size(),
         kv_bytes=1 if spec.kv_format else activation_bytes,
         int8=mlp.down.format == "int8",
         fp8_x=spec.fp8_x,
         experts=model.experts,
         chosen=model.chosen,
+        packed_experts=mlp.down.format == "mxfp4",
     )
 
 

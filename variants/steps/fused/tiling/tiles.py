@@ -10,6 +10,7 @@ from decodescope.analyzer.errors import MissingRequirement
 from decodescope.kernels.host.tile import MIN_DOT, Tile
 from decodescope.variants.steps.fused.tiling.attention_tiles import AttentionTiles
 from decodescope.variants.steps.fused.tiling.batched_tiles import BatchedTiles
+from decodescope.variants.steps.fused.tiling.packed_tiles import PackedTiles
 from decodescope.variants.steps.fused.tiling.shapes import (
     DECLARATIONS,
     StepShapes,
@@ -84,6 +85,8 @@ def _kind(operation: TiledOperation, shapes: StepShapes) -> TileKind:
         return AttentionTiles()
     if shapes.batch > 1:
         return BatchedTiles()
+    if shapes.element_bytes(operation) == 0:
+        return PackedTiles()
     narrow = shapes.element_bytes(operation) == 1 and shapes.activation_bytes == 2
     return NarrowTiles() if narrow else VectorTiles()
 

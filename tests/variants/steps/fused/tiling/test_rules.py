@@ -7,6 +7,7 @@ import pytest
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.model.source import presets
 from decodescope.variants.steps.fused.tiling.shapes import StepTiles, TiledOperation
+from decodescope.variants.steps.fused.tiling.tile_table import tile_key
 from decodescope.variants.steps.fused.tiling.tiles import default_tiles, tile_candidates
 from tests.helpers.sizes import H200, preset_shapes
 
@@ -131,3 +132,14 @@ def test_multiprocessors_have_work_if_the_shapes_allow_it(name: str, batch: int)
         each = 1 if operation == "experts_down" and batch == 1 else shape.matrices
         programs = -(-shape.rows // tile.rows) * tile.splits * each
         assert programs >= busy or tile.rows == 16
+
+
+def test_experts_of_4_bits_have_tiles_of_their_own() -> None:
+    shapes = replace(preset_shapes("gpt-oss-20b"), experts=32, chosen=4, packed_experts=True)
+    tiles = default_tiles(shapes, H200.multiprocessors)
+    assert tiles.experts_gate_up == Tile(16, 1024, 4)
+    assert tiles.experts_down == Tile(4, 1024, 4, 3)
+    for operation in ("experts_gate_up", "experts_down"):
+        assert len(tile_candidates(operation, shapes, H200)) > 5
+        assert tile_key(operation, shapes).element_bytes == 0
+    assert tile_key("qkv", shapes).element_bytes == 2

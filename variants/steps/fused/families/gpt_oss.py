@@ -1,0 +1,55 @@
+"""gpt-oss: experts with biases and a clamped gate, attention with sinks.
+
+transformers stores the matrices of experts with a row for each input. They are laid out once with a
+row for each output, and its parameters become views of them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from decodescope.kernels.host.experts import ClampedGate, Experts
+from decodescope.kernels.host.mxfp4 import Mxfp4Matrix
+from decodescope.kernels.host.weights import WeightMatrix
+from decodescope.variants.model.quantized_weights import Mxfp4Experts
+from decodescope.variants.steps.fused.blocks import FusedLayer
+from decodescope.variants.steps.fused.families.family import Family
+from decodescope.variants.steps.fused.families.llama import layer_with
+from decodescope.variants.steps.fused.families.mixtures import chosen_reasons
+from decodescope.variants.steps.fused.merging import matrix_of
+
+
+def _layer(layer: Any, window: int | None) -> FusedLayer:
+    router, experts = layer.mlp.router, layer.mlp.experts
+    mixture = Experts(
+        router=matrix_of(router),
+        gate_up=_by_outputs(experts.gate_up_proj, experts.gate_up_proj_bias),
+        down=_by_outputs(experts.down_proj, experts.down_proj_bias),
+        chosen=int(router.top_k),
+        normalized=True,
+        interleaved=True,
+        clamped=ClampedGate(float(experts.alpha), float(experts.limit)),
+    )
+    sinks = layer.self_attn.sinks.detach()
+    return replace(layer_with(layer, mixture, window), sinks=sinks)
+
+
+def _by_outputs(weight: torch.Tensor | Mxfp4Experts, bias: torch.Tensor) -> WeightMatrix:
+    """The matrices of `weight` [experts, columns, rows] and `bias` [experts, rows]."""
+    if isinstance(weight, Mxfp4Experts):
+        words, scales = (tensor.flatten(0, 1) for tensor in weight.tensors)
+        return Mxfp4Matrix(words, scales, bias.detach().flatten())
+    outputs = weight.detach().mT
+    if not outputs.is_contiguous():
+        outputs = outputs.contiguous()
+        weight.data = outputs.mT
+    return WeightMatrix(outputs.flatten(0, 1), bias=bias.detach().flatten())
+
+
+def _reasons(config: Any) -> Iterator[str]:
+    yield from chosen_reasons(config, config.num_local_experts)
+
+
+GPT_OSS = Family(_layer, _reasons, is_mixture=True, quantizable=False, angles_once=True)

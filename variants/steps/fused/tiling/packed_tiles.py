@@ -1,0 +1,62 @@
+"""Tiles of experts in MXFP4 at batch 1: words of eight weights, multiplied on the CUDA cores."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from decodescope.kernels.host.mxfp4 import BLOCK
+from decodescope.kernels.host.tile import Tile
+from decodescope.variants.steps.fused.tiling.shapes import (
+    DECLARATIONS,
+    StepShapes,
+    TiledOperation,
+    power_of_2_from,
+)
+from decodescope.variants.steps.fused.tiling.tile_kind import MAX_WARPS, TileKind
+
+# Weights that a thread converts in one block, and those of all chosen experts.
+_THREAD_WEIGHTS = 256
+_HELD_WEIGHTS = 1024
+# Rows, columns and warps. Of gate and up the first won on an H200 at the shape of gpt-oss-20b; that
+# of the down projection has as many weights a thread.
+_CHOICES = {
+    "experts_gate_up": ((16, 1024, 4), (8, 1024, 1), (8, 1024, 2), (8, 512, 1), (32, 1024, 8)),
+    "experts_down": ((4, 1024, 4), (8, 1024, 8), (2, 1024, 1), (4, 512, 4), (2, 1024, 2)),
+}
+
+
+class PackedTiles(TileKind):
+    """Blocks of whole MXFP4 blocks."""
+
+    def default(self, operation: TiledOperation, shapes: StepShapes, multiprocessors: int) -> Tile:
+        return next(self._tiles(operation, shapes))
+
+    def around(self, start: Tile, operation: TiledOperation, shapes: StepShapes) -> Iterator[Tile]:
+        for tile in self._tiles(operation, shapes):
+            yield tile
+            ahead = 1 if tile.num_stages > 1 else 3
+            yield replace(tile, num_stages=min(ahead, tile.blocks(shapes.shape(operation).columns)))
+
+    def fits(self, tile: Tile, operation: TiledOperation, shapes: StepShapes) -> bool:
+        columns = shapes.shape(operation).columns
+        weights = tile.rows * tile.columns // (32 * tile.num_warps)
+        held = shapes.chosen if operation == "experts_down" else 1
+        return (
+            tile.rows >= DECLARATIONS[operation].least_rows
+            and BLOCK <= tile.columns <= power_of_2_from(columns)
+            and tile.num_warps <= MAX_WARPS
+            and tile.splits == 1
+            and weights <= _THREAD_WEIGHTS
+            and weights * held * tile.blocks_ahead(columns) <= _HELD_WEIGHTS
+        )
+
+    def shared_bytes(self, tile: Tile, operation: TiledOperation, shapes: StepShapes) -> int:
+        # Sums of each warp, scales, and x on their way between threads.
+        return 4 * MAX_WARPS * tile.rows + 4 * tile.columns + tile.rows * tile.columns // 8
+
+    def _tiles(self, operation: TiledOperation, shapes: StepShapes) -> Iterator[Tile]:
+        columns = shapes.shape(operation).columns
+        for rows, block, warps in _CHOICES[operation]:
+            block = min(block, power_of_2_from(columns))
+            # Gate and up have waited already: nothing is gained by asking for all blocks first.
+            ahead = min(3, -(-columns // block)) if operation == "experts_down" else 1
+            yield Tile(rows, block, warps, num_stages=ahead)
