@@ -6,7 +6,7 @@ import torch
 
 from decodescope.variants.model.workload_costs import layer_windows
 from decodescope.variants.steps.fused.blocks import FusedModel
-from decodescope.variants.steps.fused.families import FAMILIES
+from decodescope.variants.steps.fused.families import families
 from decodescope.variants.steps.fused.merging import matrix_of
 
 
@@ -22,7 +22,7 @@ def fused_model(model: Any) -> FusedModel:
     """
     decoder = model.model
     windows = layer_windows(model.config)
-    family = FAMILIES[model.config.model_type]
+    family = families()[model.config.model_type]
     layers = tuple(map(family.layer, decoder.layers, windows))
     if model.device.type == "cuda":
         # The old memory fits no other layer's matrix: as much as the model would stay reserved.

@@ -15,7 +15,7 @@ import torch
 
 from decodescope.kernels.ops.rope import RopeTable
 from decodescope.variants.steps.fused.blocks import FusedModel
-from decodescope.variants.steps.fused.families import FAMILIES
+from decodescope.variants.steps.fused.families import families
 
 Ropes = Mapping[str | None, RopeTable]
 
@@ -41,7 +41,7 @@ def rope_table(model: Any, positions: int, device: torch.device | str, kind: str
     """
     rotary = copy.deepcopy(model.model.rotary_emb).to(device)
     half = int(model.model.layers[0].self_attn.head_dim) // 2
-    family = FAMILIES[model.config.model_type]
+    family = families()[model.config.model_type]
     cos = torch.ones(positions, half, dtype=torch.float32, device=device)
     sin = torch.zeros_like(cos)
     # A length of 1 resets a dynamic module to its original frequencies.

@@ -18,7 +18,7 @@ from decodescope.variants.model.stored_quantization import (
 )
 from decodescope.variants.model.workload_costs import head_dim
 from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec
-from decodescope.variants.steps.fused.families import FAMILIES
+from decodescope.variants.steps.fused.families import families
 
 MIN_HEAD_DIM, MAX_HEAD_DIM = 32, 256
 MIN_CAPABILITY = (8, 0)
@@ -95,8 +95,8 @@ def unsupported_fields(fields: Mapping[str, object]) -> str | None:
     the model reports that better. Raises as `unsupported_quantization`.
     """
     model_type = fields.get("model_type")
-    if model_type not in FAMILIES:
-        return f"model type {model_type} (supported: {', '.join(FAMILIES)})"
+    if model_type not in families():
+        return f"model type {model_type} (supported: {', '.join(families())})"
     try:
         config = CONFIG_MAPPING[model_type].from_dict(deepcopy(dict(fields)))
     except Exception:  # transformers raises nearly every type for a broken configuration
@@ -108,7 +108,7 @@ def unsupported_fields(fields: Mapping[str, object]) -> str | None:
 def _reasons(config: Any) -> Iterator[str]:
     # Gemma's field; transformers ignores hidden_act there.
     activation = getattr(config, "hidden_activation", None) or config.hidden_act
-    names = _ACTIVATIONS[FAMILIES[config.model_type].activation]
+    names = _ACTIVATIONS[families()[config.model_type].activation]
     if activation not in names:
         yield f"the activation {activation} (only {names[0]})"
     size = head_dim(config)
@@ -121,7 +121,7 @@ def _reasons(config: Any) -> Iterator[str]:
         )
     # Some families have parameters for each kind of layer, without a part.
     rotated = config.rope_parameters.get("partial_rotary_factor") or 1.0
-    if rotated != 1 and not FAMILIES[config.model_type].rotates_part:
+    if rotated != 1 and not families()[config.model_type].rotates_part:
         yield f"partial_rotary_factor {rotated} (only whole heads)"
     elif int(size * rotated) not in range(2, size + 1, 2):
         yield f"partial_rotary_factor {rotated} of head_dim {size} (only of an even part)"
@@ -129,12 +129,12 @@ def _reasons(config: Any) -> Iterator[str]:
     if unknown := set(getattr(config, "layer_types", None) or ()) - known:
         yield f"{', '.join(sorted(unknown))} (only full and sliding attention)"
     else:
-        yield from FAMILIES[config.model_type].reasons(config)
+        yield from families()[config.model_type].reasons(config)
 
 
 def _variant_reason(fields: Mapping[str, object], spec: VariantSpec) -> str | None:
     """Why `spec` is no variant of a mixture of experts with this config.json; None if it is."""
-    family = FAMILIES[str(fields.get("model_type"))]
+    family = families()[str(fields.get("model_type"))]
     if not family.is_mixture:
         return None
     if spec.narrow and not family.quantizable:

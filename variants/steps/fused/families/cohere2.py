@@ -34,3 +34,4 @@ def _whole(config: Any, parts: FusedModel) -> FusedModel:
 
 
 COHERE2 = Family(_layer, norm=_norm, whole=_whole, rotates_neighbours=True, repeats_angles=True)
+FAMILIES = {"cohere2": COHERE2}

@@ -68,3 +68,4 @@ GEMMA3 = Family(
     partial(_whole, caps_scores=False),
     activation="gelu_tanh",
 )
+FAMILIES = {"gemma2": GEMMA2, "gemma3_text": GEMMA3}

@@ -27,3 +27,4 @@ def _layer(layer: Any, window: int | None) -> FusedLayer:
 
 
 GLM = Family(_layer, rotates_part=True, rotates_neighbours=True)
+FAMILIES = {"glm": GLM, "glm4": GLM}

@@ -53,3 +53,4 @@ def _reasons(config: Any) -> Iterator[str]:
 
 
 GPT_OSS = Family(_layer, _reasons, is_mixture=True, quantizable=False, angles_once=True)
+FAMILIES = {"gpt_oss": GPT_OSS}

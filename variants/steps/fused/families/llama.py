@@ -48,3 +48,4 @@ def _mistral_reasons(config: Any) -> Iterator[str]:
 LLAMA = Family(dense_layer, _llama_reasons)
 MISTRAL = Family(dense_layer, _mistral_reasons)
 QWEN = Family(dense_layer)
+FAMILIES = {"llama": LLAMA, "mistral": MISTRAL, "qwen2": QWEN, "qwen3": QWEN}

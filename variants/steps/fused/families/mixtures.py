@@ -41,3 +41,4 @@ def _qwen_reasons(config: Any) -> Iterator[str]:
 
 MIXTRAL = Family(_layer, _mixtral_reasons, is_mixture=True)
 QWEN3_MOE = Family(_layer, _qwen_reasons, is_mixture=True)
+FAMILIES = {"mixtral": MIXTRAL, "qwen3_moe": QWEN3_MOE}

@@ -32,3 +32,4 @@ def _layer_of_a_kind(layer: Any, window: int | None) -> FusedLayer:
 
 OLMO2 = Family(_layer)
 OLMO3 = Family(_layer_of_a_kind)
+FAMILIES = {"olmo2": OLMO2, "olmo3": OLMO3}

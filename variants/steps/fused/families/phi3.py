@@ -20,3 +20,4 @@ def _layer(layer: Any, window: int | None) -> FusedLayer:
 
 
 PHI3 = Family(_layer, rotates_part=True)
+FAMILIES = {"phi3": PHI3}

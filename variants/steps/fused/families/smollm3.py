@@ -13,3 +13,4 @@ def _layer(layer: Any, window: int | None) -> FusedLayer:
 
 
 SMOLLM3 = Family(_layer)
+FAMILIES = {"smollm3": SMOLLM3}
