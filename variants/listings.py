@@ -167,9 +167,9 @@ def variants_table(variants: Sequence[VariantInfo], device: str) -> Table:
     narrow = [format for format in NARROW_WEIGHTS if format != "w8a8"]
     table.caption = (
         "A minus leaves a part out of a fused variant, as in fused+graph-rope-pdl. Fusions: "
-        f"{', '.join(FUSIONS)}; pdl: programmatic dependent launch. +prefetch prefetches the O "
-        "projection's weights into L2 during attention. Weights of fused variants may be stored in "
-        f"{', '.join(narrow)}; with +w8a8, weights and what they multiply are fp8_e4m3. "
+        f"{', '.join(FUSIONS)}; pdl: programmatic dependent launch. Weights of fused variants may "
+        f"be stored in {', '.join(narrow)}; with +w8a8, weights and what they multiply are "
+        "fp8_e4m3. "
         "+head16 leaves lm_head in the run's dtype, +embedding8 stores the embedding table so too. "
         f"{', '.join(f'+kv_{format}' for format in KV_FORMATS)}: K and V in FP8."
     )

@@ -239,8 +239,6 @@ def _fused(spec: VariantSpec) -> Variant:
         summary += f", {tensors} in {NARROW_WEIGHTS[spec.weight_format].title}"
     if spec.kv_format is not None:
         summary += f", K and V in {NARROW_WEIGHTS[spec.kv_format].title}"
-    if spec.prefetch:
-        summary += ", O weights prefetched into L2"
     if spec.cuda_graph:
         summary += ", replayed as one CUDA graph a token"
     for short, name in SHORT_NAMES.items():

@@ -1,6 +1,6 @@
 """The parts of a variant, and their string such as `fused+graph+fp8_e4m3+kv_fp8_e4m3-pdl`.
 
-Grammar: kernels (`eager`, `compiled`, `fused`); then, each after a "+", `graph`, `prefetch`, one
+Grammar: kernels (`eager`, `compiled`, `fused`); then, each after a "+", `graph`, one
 weight format, `head16`, `embedding8` and one format of the KV cache; and, each after a "-", the
 parts of the fused kernels that are left out. Options may come in any order after the kernels;
 `str(spec)` has the canonical one, that of this sentence.
@@ -58,7 +58,6 @@ NARROW_WEIGHTS: dict[WeightFormat, NarrowWeights] = {
 # The field of `VariantSpec` that a word sets, and its value.
 _WORDS: dict[str, tuple[str, object]] = {
     "graph": ("cuda_graph", True),
-    "prefetch": ("prefetch", True),
     "head16": ("head16", True),
     "embedding8": ("embedding8", True),
     **{name: ("weight_format", name) for name in WEIGHT_FORMATS},
@@ -73,10 +72,9 @@ class VariantSpec:
     """The way a decode step is computed.
 
     `cuda_graph`: the whole step is captured as one CUDA graph (`compiled` brings torch.compile's
-    own graphs and does not take it). `prefetch`: the O projection's weights are prefetched into L2
-    during `fused` attention, which gained nothing reliable on an H200 (docs/decisions.md, 28).
-    `weight_format` None means the workload's dtype, and `kv_format` None likewise for K and V. A
-    narrow format holds the layers' matrices and lm_head, with one scale for each output channel:
+    own graphs and does not take it). `weight_format` None means the workload's dtype, and
+    `kv_format` None likewise for K and V. A narrow format holds the layers' matrices and lm_head,
+    with one scale for each output channel:
 
     - fp8_e4m3, fp8_e5m2, int8: the model's dtype for activations. `fp8_e5m2_cast` has no scales.
     - w8a8: E4M3 weights, and E4M3 activations with one scale for each token. With `head16` lm_head
@@ -98,7 +96,7 @@ class VariantSpec:
       logits and PyTorch chooses.
     - pdl: programmatic dependent launch.
 
-    GPUs below compute capability 9.0 support neither pdl nor prefetch and run without them.
+    GPUs below compute capability 9.0 run without pdl.
 
     Raises:
         InputError: an unknown part, or parts that contradict each other.
@@ -106,7 +104,6 @@ class VariantSpec:
 
     kernels: Kernels
     cuda_graph: bool = False
-    prefetch: bool = False
     weight_format: WeightFormat | None = None
     head16: bool = False
     embedding8: bool = False
@@ -123,8 +120,6 @@ class VariantSpec:
             _known("part", part, PARTS)
         if self.without and self.kernels != "fused":
             raise InputError(f"variant {self.kernels}: only fused kernels have parts to leave out")
-        if self.prefetch and self.kernels != "fused":
-            raise InputError(f"variant {self.kernels}: only fused kernels prefetch weights")
         if (self.narrow or self.kv_format) and self.kernels != "fused":
             raise InputError(f"variant {self.kernels}: only fused kernels read FP8 and INT8")
         for word in ("head16", "embedding8"):
@@ -137,10 +132,6 @@ class VariantSpec:
             raise InputError(
                 f"variant fused+kv_{self.kv_format}-attention: PyTorch's attention reads no FP8; "
                 "leave out one of the two"
-            )
-        if self.prefetch and "attention" in self.without:
-            raise InputError(
-                "variant fused+prefetch-attention: it is the attention kernel that prefetches"
             )
         if self.cuda_graph and self.kernels == "compiled":
             raise InputError("variant compiled+graph: compiled already replays CUDA graphs")

@@ -45,17 +45,11 @@ from decodescope.kernels.device.attention_splits import (
     workspace_floats,
 )
 from decodescope.kernels.device.elements import as_float32, rounded
-from decodescope.kernels.device.l2_prefetch import (
-    PREFETCH_PROGRAMS,
-    prefetch_share,
-    prefetchable_bytes,
-)
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.checks import check_floats, check_output, check_position, check_tensor
 from decodescope.kernels.host.kv_cache import KvScales, check_caches, dense_rows
-from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch, parameters
+from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
 from decodescope.kernels.host.tile import Tile
-from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.host.workspace import MAX_BATCH, Workspace
 
 
@@ -100,8 +94,6 @@ def _decode_attention_kernel(
     out_ptr,
     partials_ptr,
     counter_ptr,
-    prefetch_ptr,
-    prefetch_bytes,
     kv_heads,
     capacity,
     window,
@@ -132,15 +124,8 @@ def _decode_attention_kernel(
     position = tl.where(writes, position, 0)
     # At a position outside the cache no query head is written.
     written = tl.where(writes, GROUP, 0)
-    PREFETCHING: tl.constexpr = 0 if prefetch_ptr is None else PREFETCH_PROGRAMS
-    if prefetch_ptr is not None:
-        prefetching = program - kv_heads * SPLITS
-        if (prefetching >= 0) & (prefetching < PREFETCHING):
-            prefetch_share(prefetch_ptr, prefetch_bytes, prefetching, PREFETCHING, NUM_WARPS)
-            wait_for_previous(PDL)
-            return
     if SPLITS > 1:
-        combining = program - (kv_heads * SPLITS + PREFETCHING)
+        combining = program - kv_heads * SPLITS
         if combining >= 0:
             # Until then the previous kernel may still use the workspace.
             wait_for_previous(PDL)
@@ -264,14 +249,12 @@ class DecodeAttention(KernelOperation):
     `window` counts the tokens that a query sees, itself included (None: all). `tile.columns` is a
     block of KV positions, at least 16, and `tile.num_stages` is 1; `tile.splits` programs share a
     KV head and need a workspace of `workspace_floats` and `workspace_counters`
-    (attention_splits.py). `prefetch` is a matrix that extra programs prefetch into L2
-    (l2_prefetch.py); needs compute capability 9.0. With a `cap` a score s becomes
-    cap * tanh(s / cap). `sinks` [heads], of q's dtype, are one more logit of each head's softmax.
+    (attention_splits.py). With a `cap` a score s becomes cap * tanh(s / cap). `sinks` [heads], of
+    q's dtype, are one more logit of each head's softmax.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices, too small a workspace or block, more
-            than `MAX_SPLITS` splits or one stage, a window below 1, a prefetch from weights that
-            are not on a GPU or not aligned.
+            than `MAX_SPLITS` splits or one stage, a window below 1.
     """
 
     q: torch.Tensor
@@ -283,13 +266,12 @@ class DecodeAttention(KernelOperation):
     tile: Tile
     workspace: Workspace
     window: int | None = None
-    prefetch: WeightMatrix | None = None
     scales: KvScales | None = None
     cap: float | None = None
     sinks: torch.Tensor | None = None
 
     def launch(self, pdl: bool = False) -> Launch:
-        q, tile, prefetch = self.q, self.tile, self.prefetch
+        q, tile = self.q, self.tile
         self._check()
         batch, heads, head_dim = q.shape
         kv_heads, capacity = self.k_cache.shape[1:3]
@@ -299,7 +281,6 @@ class DecodeAttention(KernelOperation):
             workspace_counters(batch, heads, tile.splits),
             q.device,
         )
-        prefetch_bytes = 0 if prefetch is None else prefetchable_bytes(prefetch)
         lanes = triton.next_power_of_2(head_dim)
         visible = capacity if self.window is None else min(self.window, capacity)
         multiprocessors = _multiprocessors(q.device)
@@ -309,7 +290,7 @@ class DecodeAttention(KernelOperation):
         programs = batch * kv_heads * tile.splits + combined.programs
         return launch(
             _decode_attention_kernel,
-            (programs + (PREFETCH_PROGRAMS.value if prefetch else 0),),
+            (programs,),
             q,
             self.k_cache,
             self.v_cache,
@@ -319,8 +300,6 @@ class DecodeAttention(KernelOperation):
             self.out,
             self.workspace.partials,
             self.workspace.counters,
-            None if prefetch is None else prefetch.data,
-            prefetch_bytes,
             batch * kv_heads,
             capacity,
             visible,
@@ -348,7 +327,7 @@ class DecodeAttention(KernelOperation):
         )
 
     def _check(self) -> None:
-        q, k_cache, tile, prefetch = self.q, self.k_cache, self.tile, self.prefetch
+        q, k_cache, tile = self.q, self.k_cache, self.tile
         if q.dim() != 3 or k_cache.dim() != 4:
             raise ValueError(
                 f"q {list(q.shape)}, k_cache {list(k_cache.shape)}: must be [batch, heads, D] and "
@@ -385,8 +364,6 @@ class DecodeAttention(KernelOperation):
             )
         if tile.splits > MAX_SPLITS:
             raise ValueError(f"tile of {tile.splits} splits: at most {MAX_SPLITS} are combined")
-        if prefetch is not None and not (q.is_cuda and prefetch.data.device == q.device):
-            raise ValueError(f"prefetch of weights on {prefetch.data.device}: must be on q's GPU")
 
     def visible(self, position: int) -> int:
         """Rows of K and V that a query at `position` sees, its own included."""
@@ -400,8 +377,7 @@ class DecodeAttention(KernelOperation):
 
     @property
     def weights(self) -> Tensors:
-        sinks = () if self.sinks is None else (self.sinks,)
-        return *parameters(self.prefetch), *sinks
+        return () if self.sinks is None else (self.sinks,)
 
     def reference(self, position: int) -> Tensors:
         out = decode_attention_reference(

@@ -220,7 +220,6 @@ def test_what_cannot_be_built_is_bad_input(name: str, words: str) -> None:
         ("fused+graph", "fused+graph", "CUDA graph"),
         ("fused-pdl-rope", "fused-rope-pdl", "without rope, pdl"),
         ("fused-rope+graph", "fused+graph-rope", "without rope, replayed"),
-        ("fused+prefetch", "fused+prefetch", "O weights prefetched into L2"),
         ("fused+bf16", "fused+bf16", "launches"),
         ("fused+head16+int8", "fused+int8+head16", "weights in INT8"),
         ("fused+kv_fp8_e5m2-rope", "fused+kv_fp8_e5m2-rope", "K and V in FP8 (E5M2)"),

@@ -49,14 +49,6 @@ specs = st.one_of(
         embedding8=st.booleans(),
         kv_format=kv_formats,
     ),
-    st.builds(
-        VariantSpec,
-        st.just("fused"),
-        st.booleans(),
-        st.just(True),
-        formats,
-        without=parts_but_attention,
-    ),
 )
 
 
@@ -81,14 +73,14 @@ def test_the_order_of_the_options_does_not_matter(
 
 
 def test_reading_a_long_one() -> None:
-    spec = VariantSpec.parse("fused-pdl+graph-rope+fp8_e4m3+prefetch")
+    spec = VariantSpec.parse("fused-pdl+graph-rope+fp8_e4m3+head16")
     assert spec.kernels == "fused"
     assert spec.cuda_graph
-    assert spec.prefetch
+    assert spec.head16
     assert spec.weight_format == "fp8_e4m3"
     assert spec.without == {"rope", "pdl"}
     assert {fusion for fusion in FUSIONS if spec.uses(fusion)} == set(FUSIONS) - {"rope"}
-    assert str(spec) == "fused+graph+prefetch+fp8_e4m3-rope-pdl"
+    assert str(spec) == "fused+graph+fp8_e4m3+head16-rope-pdl"
 
 
 def test_reading_narrow_formats() -> None:
@@ -98,11 +90,6 @@ def test_reading_narrow_formats() -> None:
     assert spec.embedding8
     assert str(spec) == "fused+graph+int8+head16+embedding8+kv_fp8_e5m2"
     assert not VariantSpec.parse("fused+fp16").narrow
-
-
-def test_nothing_is_prefetched_unless_asked_for() -> None:
-    assert not VariantSpec.parse("fused+graph").prefetch
-    assert VariantSpec.parse("fused+prefetch") == VariantSpec("fused", prefetch=True)
 
 
 def test_three_projections_cannot_rotate() -> None:
@@ -120,12 +107,8 @@ def test_three_projections_cannot_rotate() -> None:
         ("fused+grph", "did you mean graph"),
         ("fused+fp8_e4m2", "did you mean fp8_e"),
         ("fused+graph+graph", "repeats"),
-        ("fused+prefetch+graph+prefetch", "'\\+prefetch' repeats"),
-        ("fused+prefetsch", "did you mean prefetch"),
-        ("fused-prefetch", "part to leave out 'prefetch' is unknown"),
-        ("fused+prefetch-attention", "the attention kernel that prefetches"),
+        ("fused+head16+graph+head16", "'\\+head16' repeats"),
         ("fused+kv_fp8_e5m2-attention", "PyTorch's attention reads no FP8"),
-        ("eager+prefetch", "only fused kernels prefetch"),
         ("fused+bf16+int8", "repeats"),
         ("fused+kv_fp8_e4m3+kv_fp8_e5m2", "'\\+kv_fp8_e5m2' repeats"),
         ("fused+head16", "goes with a narrow weight format"),
@@ -153,8 +136,6 @@ def test_what_is_wrong_is_said(text: str, words: str) -> None:
 def test_a_spec_validates_itself() -> None:
     with pytest.raises(InputError, match="only fused kernels"):
         VariantSpec("eager", without=frozenset({"head"}))
-    with pytest.raises(InputError, match="only fused kernels prefetch"):
-        VariantSpec("compiled", prefetch=True)
     with pytest.raises(InputError, match="weight format"):
         VariantSpec("eager", weight_format="fp7")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="part 'hed' is unknown"):

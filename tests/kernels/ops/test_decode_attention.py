@@ -10,10 +10,8 @@ from decodescope.kernels.device.attention_splits import (
     workspace_counters,
     workspace_floats,
 )
-from decodescope.kernels.device.l2_prefetch import prefetchable_bytes
 from decodescope.kernels.device.overlap import can_overlap
 from decodescope.kernels.host.tile import Tile
-from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.host.workspace import Workspace, new_workspace
 from decodescope.kernels.ops.decode_attention import DecodeAttention, decode_attention_reference
 from tests.helpers.refusals import refuses
@@ -46,7 +44,7 @@ class Attention:
     def scale(self) -> float:
         return float(self.q.shape[-1]) ** -0.5
 
-    def run(self, pdl: bool = False, prefetch: WeightMatrix | None = None) -> torch.Tensor:
+    def run(self, pdl: bool = False) -> torch.Tensor:
         position = torch.tensor([self.position], dtype=torch.int32, device=self.q.device)
         DecodeAttention(
             self.q,
@@ -58,7 +56,6 @@ class Attention:
             self.tile,
             self.workspace,
             self.window,
-            prefetch,
             cap=self.cap,
             sinks=self.sinks,
         ).launch(pdl)
@@ -304,14 +301,6 @@ def test_every_way_to_share_the_combination(
     assert_right(case)
 
 
-def test_prefetched_bytes_come_in_sixteens() -> None:
-    weight = WeightMatrix(torch.zeros(3, 7, dtype=torch.bfloat16))
-    assert prefetchable_bytes(weight) == 32
-    shifted = WeightMatrix(torch.zeros(50)[1:].view(7, 7))
-    with pytest.raises(ValueError, match="multiple of 16"):
-        prefetchable_bytes(shifted)
-
-
 REFUSED: list[tuple[dict[str, object], str]] = [
     ({"q": torch.zeros(2, 32)}, r"\[batch, heads, D\]"),
     ({"q": torch.zeros(1, 2, 32).int()}, "q is torch.int32"),
@@ -356,11 +345,6 @@ def test_refuses_a_position_that_kernels_cannot_read() -> None:
             ).launch()
 
 
-def test_refuses_a_prefetch_without_a_gpu() -> None:
-    with pytest.raises(ValueError, match="prefetch of weights on cpu"):
-        attention("cpu").run(prefetch=WeightMatrix(torch.zeros(4, 4)))
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("head_dim", [64, 80, 128])
@@ -376,18 +360,16 @@ def test_long_caches_continue_after_the_block_loaded_ahead(
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("splits", [1, 8])
-def test_overlap_and_prefetch_change_no_bit(splits: int) -> None:
+def test_overlap_changes_no_bit(splits: int) -> None:
     if not can_overlap(torch.device("cuda")):
         pytest.skip("needs compute capability 9.0")
     case = attention(
         "cuda", torch.bfloat16, 1, 8, 4, 64, capacity=3000, position=2900, splits=splits, block=64
     )
     expected = case.run().clone()
-    weight = WeightMatrix(torch.zeros(1001, 77, dtype=torch.bfloat16, device="cuda"))
-    for prefetch in (None, weight):
-        for _ in range(20):
-            case.out.fill_(float("nan"))
-            assert torch.equal(case.run(pdl=True, prefetch=prefetch), expected)
+    for _ in range(20):
+        case.out.fill_(float("nan"))
+        assert torch.equal(case.run(pdl=True), expected)
     assert not case.workspace.counters.any()
 
 

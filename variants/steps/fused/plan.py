@@ -68,9 +68,8 @@ class StepPlan:
     """One step's model, memory and choices. Two plans may share all but the workspace, as long as
     their steps do not run at the same time.
 
-    `pdl`: kernels start while the previous one ends. `prefetch`: attention prefetches the O
-    projection's weights into L2. Both are as `spec` says, if the device supports them. `ranges` are
-    shared by all plans of one built variant; `ropes` are the tables by `FusedLayer.rope`; `visible`
+    `pdl`: kernels start while the previous one ends, if `spec` and the device allow it. `ranges`
+    are shared by all plans of one built variant; `ropes` are the tables by `FusedLayer.rope`; `visible`
     is updated in steps without our own attention. `draws` is the memory of `sampling`; both are
     None if decoding is greedy.
     """
@@ -85,7 +84,6 @@ class StepPlan:
     visible: VisibleRows
     ranges: LayerRanges
     pdl: bool
-    prefetch: bool
     sampling: SamplingSettings | None = None
     draws: SamplingWorkspace | None = None
 
@@ -111,7 +109,6 @@ def step_plan(
         visible=VisibleRows({layer.window for layer in parts.layers}, capacity, device),
         ranges=LayerRanges(None),
         pdl=overlaps and spec.uses("pdl"),
-        prefetch=overlaps and spec.prefetch,
         sampling=workload.sampling,
         draws=None if workload.sampling is None else new_sampling_workspace(batch, device),
     )

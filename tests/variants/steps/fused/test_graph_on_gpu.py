@@ -128,7 +128,7 @@ def test_a_replay_gives_the_bits_of_the_launches(
         assert torch.equal(launched, replayed)
 
 
-@pytest.mark.parametrize("options", ["+prefetch", *(f"-{part}" for part in PARTS)])
+@pytest.mark.parametrize("options", [f"-{part}" for part in PARTS])
 @pytest.mark.parametrize("batch", [1, 2])
 def test_every_ablation_can_be_captured(options: str, batch: int) -> None:
     loaded = load_family("qwen3-biased", "cuda")

@@ -112,7 +112,6 @@ def _attended(
         builder.tiles.attention,
         plan.workspace,
         layer.window,
-        layer.o if plan.prefetch else None,
         scales,
         cap,
         layer.sinks,
