@@ -69,9 +69,9 @@ class StepPlan:
     their steps do not run at the same time.
 
     `pdl`: kernels start while the previous one ends, if `spec` and the device allow it. `ranges`
-    are shared by all plans of one built variant; `ropes` are the tables by `FusedLayer.rope`; `visible`
-    is updated in steps without our own attention. `draws` is the memory of `sampling`; both are
-    None if decoding is greedy.
+    are shared by all plans of one built variant; `ropes` are the tables by `FusedLayer.rope`;
+    `visible` is updated in steps without our own attention. `draws` is the memory of `sampling`;
+    both are None if decoding is greedy.
     """
 
     spec: VariantSpec

@@ -46,6 +46,23 @@ pytestmark = [
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 BATCHES = (1, 2, 8, 16)
+FAMILIES = (
+    "llama-tied",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "qwen3-moe",
+    "mixtral",
+    "gpt-oss",
+    "phi3-partial",
+    "smollm3",
+    "olmo3",
+    "gemma2",
+    "gemma3",
+    "granite",
+    "glm4",
+    "cohere2",
+)
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +73,7 @@ def session() -> ProfilerSession:
 
 
 @pytest.mark.parametrize("batch", BATCHES)
-@pytest.mark.parametrize(
-    "family", ["llama-tied", "mistral", "qwen2", "qwen3", "qwen3-moe", "mixtral"]
-)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_graphs_tokens_are_those_of_transformers(family: str, batch: int) -> None:
     loaded = load_family(family, "cuda")
     workload = DecodeWorkload(batch, 5, 20, "fp32")
