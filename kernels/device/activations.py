@@ -19,6 +19,16 @@ def gated(gate, up, GELU: tl.constexpr):
 
 
 @triton.jit
+def clamped_gated(gate, up, ALPHA: tl.constexpr, LIMIT: tl.constexpr):
+    """gate * sigmoid(ALPHA gate) * (1 + up), of values within LIMIT (`host.experts.ClampedGate`);
+    without LIMIT, and with ALPHA 1, silu(gate) * up."""
+    if LIMIT is not None:
+        gate = tl.minimum(gate, LIMIT, propagate_nan=tl.PropagateNan.ALL)
+        up = 1.0 + tl.clamp(up, -LIMIT, LIMIT, propagate_nan=tl.PropagateNan.ALL)
+    return gate * tl.sigmoid(ALPHA * gate) * up
+
+
+@triton.jit
 def soft_capped(x, cap):
     """cap * tanh(x / cap) in float32, by an exponential that cannot overflow."""
     ratio = x / cap

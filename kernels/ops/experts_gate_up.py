@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 
 from decodescope.kernels.device import batched_product, vector_product
+from decodescope.kernels.device.activations import clamped_gated
 from decodescope.kernels.device.elements import rounded
 from decodescope.kernels.device.mxfp4_product import mxfp4_blocks, mxfp4_products
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
@@ -84,15 +85,6 @@ def _program_units(
 
 
 @triton.jit
-def _activated(gate, up, ALPHA: tl.constexpr, LIMIT: tl.constexpr):
-    """silu(gate) * up, or with LIMIT the form of `ClampedGate`."""
-    if LIMIT is not None:
-        gate = tl.minimum(gate, LIMIT, propagate_nan=tl.PropagateNan.ALL)
-        up = 1.0 + tl.clamp(up, -LIMIT, LIMIT, propagate_nan=tl.PropagateNan.ALL)
-    return gate * tl.sigmoid(ALPHA * gate) * up
-
-
-@triton.jit
 def _experts_gate_up_kernel(
     x_ptr,
     g_ptr,
@@ -143,7 +135,7 @@ def _experts_gate_up_kernel(
     sums = sums * scale + bias
     gate, up = tl.split(tl.reshape(sums, (ROWS // 2, 2)))
     units = unit + tl.arange(0, ROWS // 2)
-    activated = _activated(gate, up, ALPHA, LIMIT)
+    activated = clamped_gated(gate, up, ALPHA, LIMIT)
     places = out_ptr + slot * I + units
     tl.store(places, rounded(activated, out_ptr.dtype.element_ty), mask=units < I)
 
@@ -191,7 +183,7 @@ def _experts_gate_up_batched_kernel(
         units = (unit + tl.arange(0, ROWS // 2))[:, None]
         tl.store(
             out_ptr + (token * CHOSEN + slots)[None, :] * I + units,
-            rounded(_activated(gate, up, ALPHA, LIMIT), out_ptr.dtype.element_ty),
+            rounded(clamped_gated(gate, up, ALPHA, LIMIT), out_ptr.dtype.element_ty),
             mask=(units < I) & used[None, :],
         )
 

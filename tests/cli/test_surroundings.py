@@ -28,7 +28,7 @@ def decodescope_in(
 
 @pytest.fixture(scope="module")
 def usual(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What the command prints where nothing says how large the terminal is."""
+    """The command's output where nothing says how large the terminal is."""
     return decodescope_in(tmp_path_factory.mktemp("usual"), "analyze", str(TRACE)).stdout
 
 

@@ -115,7 +115,7 @@ def readable(color: str, background: Color) -> str:
 
 
 def _of_sixteen(color: str, dark: bool) -> str:
-    """What sixteen colours have for `color` by its hue: grey, bright or not as `color` is, and
+    """The one of sixteen colours for `color` by its hue: grey, bright or not as `color` is, and
     never bright on a light ground. Red is for errors alone."""
     hue, saturation, lightness = Color.parse(color).hsl
     if saturation < _LEAST_SATURATION:

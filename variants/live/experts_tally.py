@@ -3,6 +3,7 @@
 import torch
 
 from decodescope.analyzer.protocol.messages import ExpertsBalance
+from decodescope.variants.model.experts import expert_choices
 
 
 class ExpertsTally:
@@ -29,23 +30,19 @@ class ExpertsTally:
                 return self._balance
             distinct, busiest = figures.tolist()
             self._balance = ExpertsBalance(self._experts, distinct, busiest)
-        figures = self._counted()
-        if not figures.is_cuda:
-            self._arriving = figures, None
-            return self._balance
-        host = torch.empty(figures.shape, dtype=figures.dtype, pin_memory=True)
-        host.copy_(figures, non_blocking=True)
-        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        event.record()
-        self._arriving = host, event
+        figures = arriving = self._counted()
+        done = None
+        if figures.is_cuda:
+            arriving = torch.empty(figures.shape, pin_memory=True).copy_(figures, non_blocking=True)
+            done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            done.record()
+        self._arriving = arriving, done
         return self._balance
 
     def _counted(self) -> torch.Tensor:
         """Distinct experts of a layer in the last step, and the busiest one's share of a layer's
         choices so far; both are means over the layers."""
-        used = self._logits.topk(self._chosen, dim=-1).indices.flatten(1)
-        ones = torch.ones(used.shape, device=used.device)
-        choices = torch.zeros_like(self._choices).scatter_add_(1, used, ones)
+        choices = expert_choices(self._logits, self._chosen)
         self._choices += choices
         distinct = (choices > 0).sum(dim=1).float().mean()
         busiest = (self._choices.max(dim=1).values / self._choices.sum(dim=1)).mean()

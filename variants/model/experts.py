@@ -39,6 +39,14 @@ def expert_counts(config: Any) -> tuple[int, int]:
     return (1, 1) if count is None else (count, next(iter(chosen), count))
 
 
+def expert_choices(logits: torch.Tensor, chosen: int) -> torch.Tensor:
+    """How many tokens choose each expert, float32 [layers, experts]: those with its `chosen`
+    largest router logits. logits [layers, batch, experts]."""
+    used = logits.topk(chosen, dim=-1).indices.flatten(1)
+    choices = torch.zeros(logits.shape[0], logits.shape[2], device=logits.device)
+    return choices.scatter_add_(1, used, torch.ones(used.shape, device=used.device))
+
+
 def require_experts(name: str, skeleton: nn.Module, tensors: Mapping[str, tuple[int, ...]]) -> None:
     """Compare the experts of `skeleton`, the model that config.json describes, with the shapes of a
     checkpoint's tensors.

@@ -258,7 +258,7 @@ def _what_fits(
     free: int,
     on_host: int,
 ) -> str:
-    """What to do if a workload, and `on_host` bytes beside it, do not fit in `free` bytes: another
+    """The advice if a workload, and `on_host` bytes beside it, do not fit in `free` bytes: another
     format, if one fits."""
     if model.device.type != "meta":
         return _LESS

@@ -15,6 +15,7 @@ from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.ops.dequantize_rows import DequantizeRows
 from decodescope.variants.machine.compile_ahead import compile_reason
+from decodescope.variants.model.experts import expert_choices
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.quantized_weights import (
     Convert,
@@ -112,7 +113,7 @@ class FusedStep(DecodeStep):
         if self.router_choice is None:
             return self.weight_bytes_read
         logits, chosen = self.router_choice
-        return self._weight_bytes(distinct_experts(logits, chosen).tolist())
+        return self._weight_bytes((expert_choices(logits, chosen) > 0).sum(dim=1).tolist())
 
     def _weight_bytes(self, used: Sequence[Fraction | int]) -> int:
         """Bytes of weights of a step whose tokens use so many experts in each layer."""
@@ -209,14 +210,6 @@ class FusedStep(DecodeStep):
                 program = StepProgram(operations, plan.ranges, plan.pdl)
             self._programs[keep_logits] = program
         return self._programs[keep_logits]
-
-
-def distinct_experts(logits: torch.Tensor, chosen: int) -> torch.Tensor:
-    """The experts of each layer that some token uses, int64 [layers]. logits [layers, batch,
-    experts]."""
-    used = torch.zeros(logits.shape[0], logits.shape[2], dtype=torch.bool, device=logits.device)
-    used.scatter_(1, logits.topk(chosen, dim=-1).indices.flatten(1), True)
-    return used.sum(dim=1)
 
 
 def weights_on(device: torch.device) -> Convert:

@@ -264,7 +264,7 @@ def test_bytes_read_are_those_of_any_variant(family: str, left_out: str) -> None
 
 
 def folded_bytes(step: FusedStep, model: Any) -> int:
-    """What vectors that the step has of its own take, beyond those of the model that it leaves."""
+    """The bytes of vectors of the step's own, less those of the model that it does not read."""
 
     def vectors(tensors: Iterable[torch.Tensor]) -> dict[int, int]:
         """Their bytes, by address."""

@@ -31,7 +31,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """What a product left in `StepBuffers.added`, to be added by a launch under `path`, normed."""
+    """A product in `StepBuffers.added` that a launch under `path` still has to norm and add."""
 
     path: str
     norm: Norm | None
@@ -84,8 +84,8 @@ class StepBuilder:
         return self.kept(path, weight)
 
     def kept(self, path: str, weight: WeightMatrix) -> Source:
-        """What the last product of the residual stream read after a norm in a launch of its own,
-        for the one with `weight`."""
+        """The inputs of the last product that had a norm in a launch of its own, for the product
+        with `weight`."""
         return self.quantized(f"{path}/quantize", self._read, weight)
 
     def add_left(self) -> None:
