@@ -66,16 +66,17 @@ def model_weights(shape: ModelShape, text: str | None = None) -> Weights:
 
     `text` is a format for the matrices of the layers, or formats of parts, or both, with commas:
     "fp8", "bf16,experts=mxfp4", "fp8,head=fp8,kv=fp8". Parts are attention, mlp, experts, head,
-    embedding and kv.
+    embedding and kv. Without a format for the layers, parts that are not named are as stored.
 
     Raises:
         InputError: no such format or part; without `text`, a quantization_config that is not known.
     """
     base = weight_format(shape.dtype)
     weights = Weights(base, base, base, base, base, shape.element_bytes)
-    if text is None or not text.strip():
-        return _with_stored(weights, shape, shape.quantization or {})
-    for word in text.split(","):
+    words = text.split(",") if text and text.strip() else []
+    if all("=" in word for word in words):
+        weights = _with_stored(weights, shape, shape.quantization or {})
+    for word in words:
         part, equals, value = (piece.strip() for piece in word.rpartition("="))
         if not equals:
             stored = weight_format(value)

@@ -1,5 +1,7 @@
 """The work of a step by a model: of each role, and of the whole step."""
 
+from dataclasses import replace
+
 from decodescope.analyzer.answer.parts import MedianStep
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.modelling.config import read_model_config
@@ -170,9 +172,11 @@ def guessed_model(found: MedianStep, given: Given) -> tuple[GivenModel | None, t
 def captured_model(capture: CaptureInfo) -> GivenModel | None:
     """The model of one of decodescope's own runs, if its shape is known by name."""
     try:
-        shape = read_model_config(capture.model)
+        shape = replace(read_model_config(capture.model), dtype=capture.dtype)
         formats = [_OF_VARIANT[word] for word in capture.variant.split("+") if word in _OF_VARIANT]
+        # What the variant does not say is as the checkpoint stores it.
+        weights = model_weights(shape, ",".join(formats))
         text = ",".join((capture.dtype, *formats))
-        return GivenModel(shape, model_weights(shape, text), text, source="capture")
+        return GivenModel(shape, weights, text, source="capture")
     except InputError:
         return None

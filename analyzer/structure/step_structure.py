@@ -239,6 +239,10 @@ def _output(step: _Step, start: int, end: int) -> None:
 
 def _feed_forward(step: _Step, begin: int, last: int, end: int) -> None:
     routing = step.places("R", begin, end)
+    experts = step.places("X", begin, end)
+    if experts and not routing:
+        # Programs that find their experts by themselves: the product before them is the router's.
+        routing = step.places("P", begin, experts[0])[-1:]
     if routing:
         begin = _experts(step, begin, end, routing)
     products = step.places("PG", begin, end)
@@ -253,7 +257,7 @@ def _feed_forward(step: _Step, begin: int, last: int, end: int) -> None:
 
 
 def _experts(step: _Step, begin: int, end: int, routing: list[int]) -> int:
-    products = step.places("P", begin, routing[0])
+    products = step.places("P", begin, routing[0] + 1)
     if products:
         normed = step.places("nN*+", begin, products[0])
         step.fill(begin, normed[-1] + 1 if normed else begin, "norm")

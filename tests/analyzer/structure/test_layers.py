@@ -88,7 +88,7 @@ def test_more_ops_in_one_layer_make_only_that_layer_unlike_the_others(
     whole = layers_of(step.names)
     assert whole is not None
     chosen = whole.layers[int(share * len(whole.layers))]
-    place = chosen.start + int(share * (chosen.end - chosen.start)) + 1
+    place = chosen.start + 1 + int(share * (chosen.end - chosen.start - 1))
     found = layers_of([*step.names[:place], *names, *step.names[place:]])
     assert found is not None
     assert len(found.layers) == len(whole.layers)

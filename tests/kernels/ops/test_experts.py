@@ -177,6 +177,8 @@ def test_clamped_experts_agree_with_transformers(limit: float, inputs) -> None:
     for seed, parameter in enumerate(block.parameters()):
         parameter.copy_(make.random(*parameter.shape, seed=seed) / parameter.dim())
     router, theirs = block.router, block.experts
+    # Older versions of transformers do not read it from the configuration.
+    theirs.limit = limit
     gate_up = theirs.gate_up_proj.mT.reshape(-1, 48)
     down = theirs.down_proj.mT.reshape(-1, 21)
     experts = Experts(

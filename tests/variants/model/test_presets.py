@@ -1,9 +1,18 @@
+from functools import cache
+from typing import Any
+
 import pytest
 import torch
+from msgspec.structs import replace
 
+from decodescope.analyzer.modelling.shape import StepShape
+from decodescope.analyzer.modelling.step_work import role_work
+from decodescope.analyzer.reports.model_costs import captured_model
 from decodescope.variants.model.mxfp4_experts import packed_experts
 from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.source import presets
+from decodescope.variants.model.workload_costs import weight_bytes_read
+from tests.helpers.recordings import capture
 
 # Parameter counts as the model cards give them.
 PUBLISHED = {
@@ -21,6 +30,11 @@ PUBLISHED = {
 }
 
 
+@cache
+def built(name: str) -> Any:
+    return build_random(presets()[name], "meta", torch.bfloat16)
+
+
 def test_every_preset_is_a_published_size() -> None:
     assert {name: preset.parameters for name, preset in presets().items()} == PUBLISHED
 
@@ -28,7 +42,7 @@ def test_every_preset_is_a_published_size() -> None:
 @pytest.mark.parametrize("name", list(PUBLISHED))
 def test_transformers_builds_the_same_shape(name: str) -> None:
     preset = presets()[name]
-    model = build_random(preset, "meta", torch.bfloat16)
+    model = built(name)
     config = model.config
     packed = sum(experts.elements for _, experts in packed_experts(model))
     assert (packed > 0) == (name == "gpt-oss-20b")
@@ -46,8 +60,19 @@ def test_transformers_builds_the_same_shape(name: str) -> None:
 
 
 def test_long_context_models_rescale_their_frequencies() -> None:
-    scaled = build_random(presets()["llama-3.2-1b"], "meta", torch.bfloat16).config.rope_parameters
+    scaled = built("llama-3.2-1b").config.rope_parameters
     assert scaled["rope_type"] == "llama3"
     assert scaled["factor"] == 32.0
     assert scaled["original_max_position_embeddings"] == 8192
     assert presets()["llama-2-7b"].config["rope_parameters"]["rope_type"] == "default"
+
+
+@pytest.mark.parametrize("variant", ["fused+graph", "fused+graph+kv_fp8_e4m3"])
+@pytest.mark.parametrize("name", list(PUBLISHED))
+def test_the_limit_of_a_run_counts_the_weights_that_a_step_reads(name: str, variant: str) -> None:
+    """Also where the checkpoint stores some of them in a narrow format."""
+    read = weight_bytes_read(built(name), batch=1)
+    model = captured_model(replace(capture(variant), model=f"{name}@random"))
+    assert model is not None
+    work = role_work(model.shape, StepShape(1, 129), model.weights)
+    assert sum(role.weight_bytes for role in work.values()) == read

@@ -9,11 +9,17 @@ from decodescope.variants.model.quantized_weights import is_quantized, quantizat
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import weight_bytes_read
 from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec
+from decodescope.variants.steps.fused.families import families as fused_families
 from tests.helpers import families
 from tests.helpers.fused_steps import assert_logits_agree, both, fused, ids_of, load_family
 
 FORMATS = [word for word in NARROW_WEIGHTS if word != "w8a8"]
 CONTEXT = families.ORIGINAL_MAX - 2
+QUANTIZABLE = [
+    name
+    for name, config in families.CONFIGS.items()
+    if fused_families()[config["model_type"]].quantizable
+]
 
 
 def assert_agrees(family: str, spec: str, batch: int, device: str, steps: int = 2) -> None:
@@ -51,7 +57,7 @@ def test_experts(family: str, format: str, batch: int, device: str) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("family", families.CONFIGS)
+@pytest.mark.parametrize("family", QUANTIZABLE)
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("batch", [1, 5])
 def test_every_family_as_a_graph(format: str, family: str, batch: int) -> None:
