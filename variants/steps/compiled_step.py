@@ -17,6 +17,7 @@ from transformers.cache_utils import StaticLayer
 from decodescope.analyzer.errors import MissingRequirement, ModelError, first_line
 from decodescope.variants.machine.memory import is_out_of_memory
 from decodescope.variants.model.loading import LoadedModel
+from decodescope.variants.model.rotations import RotationTables
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.annotations import range_paths
 from decodescope.variants.steps.decode_step import CallSite, DecodeStep
@@ -65,6 +66,7 @@ class StaticStep(TransformersStep):
     ) -> None:
         cache = cache or _static_cache(loaded.model.config, workload.cache_length)
         super().__init__(loaded, workload, cache)
+        self._rotations = RotationTables(loaded.model, workload.cache_length)
         self._compiled = compile_forward(self._forward)
 
     def ungraphed(self) -> DecodeStep:
@@ -83,7 +85,8 @@ class StaticStep(TransformersStep):
             getattr(layer, _COUNTER).fill_(position)
 
     def _decode(self, ids: torch.Tensor) -> torch.Tensor:
-        return self._compiled(ids, self._cache)
+        with self._rotations.used():
+            return self._compiled(ids, self._cache)
 
 
 class _TracedStep(StaticStep):

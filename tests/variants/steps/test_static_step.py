@@ -12,6 +12,9 @@ from decodescope.variants.comparing.accuracy import forced_logits
 from decodescope.variants.comparing.accuracy_text import ScoredText
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.compiled_step import StaticStep, compile_and_record
+from decodescope.variants.steps.eager_step import EagerStep
+from tests.helpers.families import ORIGINAL_MAX
+from tests.helpers.fused_steps import ids_of, load_family, prompt_of
 
 CONTEXT, POSITIONS = 7, 5
 Load = Callable[..., Any]
@@ -57,3 +60,22 @@ def test_scoring_runs_what_a_run_has_compiled(load_small: Load, batch: int) -> N
     logits = forced_logits(step, ScoredText(ids, CONTEXT, POSITIONS, "a text"), batch)
     assert len(logits) == 3 * POSITIONS
     assert len(compiled) == 1
+
+
+@pytest.mark.parametrize("family", ["rope-longrope", "rope-dynamic"])
+def test_frequencies_that_change_with_the_length_are_captured(family: str) -> None:
+    """Across the length at which they change, once the workload's rotations are known."""
+    workload = DecodeWorkload(2, ORIGINAL_MAX - 2, POSITIONS, "fp32")
+    loaded = load_family(family, "cpu")
+    static = StaticStep(
+        loaded,
+        workload,
+        lambda forward: torch.compile(forward, backend="eager", fullgraph=True, dynamic=False),
+    )
+    steps = static, EagerStep(loaded, workload)
+    first, expected = (step.prefill(prompt_of(loaded, workload)) for step in steps)
+    assert torch.equal(first, expected)
+    for seed in range(POSITIONS - 1):
+        ids = ids_of(loaded, 2, seed)
+        logits, expected = (step.forced_step(ids) for step in steps)
+        torch.testing.assert_close(logits, expected, atol=1e-5, rtol=1e-5)
