@@ -132,8 +132,15 @@ def _row(record: Record, rates: Record) -> VariantRow:
         ops=number(median(run["gpu_ops_per_step"] for run in runs)),
         bound=bound_words(bounds.most_common(1)[0][0]),
         idle=f"{percent(window['idle_ns'] / window['window_ns'])} %",
-        kl=with_interval(rates["accuracy"]["kl"], rates["accuracy"].get("kl_interval"), "{:.2g}"),
+        kl=_kl(rates["accuracy"]),
     )
+
+
+def _kl(accuracy: Record | None) -> str:
+    """Unknown of a comparison that was ended before the variants were scored."""
+    if accuracy is None:
+        return UNKNOWN
+    return with_interval(accuracy["kl"], accuracy.get("kl_interval"), "{:.2g}")
 
 
 def _bound(run: Record) -> Bound:
