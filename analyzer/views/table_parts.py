@@ -118,7 +118,7 @@ def _cells(table: Table[Row], column: Column[Row], room: int) -> list[str]:
         places = [place for place, other in enumerate(indents) if other == indent]
         rows, left = [table.rows[place] for place in places], max(room - len(indent), 1)
         whole = [column.cell(row) for row in rows]
-        cut = [column.cell(row, left) for row in rows]
+        cut = [column.cell(row, left).rstrip() for row in rows]
         if len(set(cut)) < len(set(whole)):
             apart = told_apart(dict(zip(whole, cut, strict=True)), left)
             cut = [apart[text] for text in whole]

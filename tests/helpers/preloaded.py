@@ -27,6 +27,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+# Of Python, which a fork obeys: unbuffered streams, and no import from the folder it is in.
+_FLAGS = ("-u", "-P")
 # `children` does not count servers.
 NAME = "forkserver"
 _COMMANDS = {
@@ -66,13 +68,13 @@ class Command:
     environment: dict[str, str]
     folder: str
     fds: list[int]
-    unbuffered: bool
+    flags: list[str]
     new_session: bool
 
 
 def needs_torch(arguments: Sequence[str]) -> bool:
     """Whether a command of Python, without the interpreter, imports torch soon."""
-    words = [word for word in arguments if word != "-u"]
+    words = [word for word in arguments if word not in _FLAGS]
     if words[:1] != ["-m"] or len(words) < 2:
         return False
     command = words[2] if len(words) > 2 else ""
@@ -186,7 +188,7 @@ def install(server: ForkServer) -> None:
             environment=environment,
             folder=os.fspath(options["cwd"] or os.getcwd()),
             fds=fds,
-            unbuffered="-u" in words[: words.index("-m")],
+            flags=words[1 : words.index("-m")],
             new_session=bool(options["start_new_session"]),
         )
         self.pid = server.fork(command, [*standard, *fds])
@@ -244,10 +246,11 @@ def become(command: Command, files: list[int]) -> None:
     os.chdir(command.folder)
     for stream, fd in ((sys.stdout, 1), (sys.stderr, 2)):
         stream.reconfigure(  # type: ignore[union-attr]
-            line_buffering=fd == 2 or os.isatty(fd), write_through=command.unbuffered
+            line_buffering=fd == 2 or os.isatty(fd), write_through="-u" in command.flags
         )
     paths = filter(None, command.environment.get("PYTHONPATH", "").split(os.pathsep))
-    sys.path[:] = [command.folder, *paths, *_OWN_PATHS]
+    folder = [] if "-P" in command.flags else [command.folder]
+    sys.path[:] = [*folder, *paths, *_OWN_PATHS]
     sys.argv[:] = [command.module, *command.arguments]
     importlib.invalidate_caches()
 

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
@@ -58,6 +58,7 @@ def test_what_differs_is_shown_wherever_it_stands(
     st.lists(st.tuples(st.integers(0, 2), anything), max_size=12, unique=True),
     st.integers(60, 140),
 )
+@example([(0, "0"), (0, "0 ")], 60)
 def test_rows_of_any_tree_can_be_told_apart(nodes: list[tuple[int, str]], width: int) -> None:
     """Labels that differ whole differ in print; equal ones stand under different rows."""
     column: Column[tuple[int, str]] = kinds.RANGE("name", "name", "", lambda node: node[1])

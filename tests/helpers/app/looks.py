@@ -38,12 +38,14 @@ class Look:
     theme: str | None = None
 
 
+# What is where depends on the size, and how it looks on the terminal, with lines and with boxes.
+FEW_SIZES = (SIZES[0], SIZES[-1])
 # Themes on the same kind of terminal follow each other: the app changes them while it runs.
 LOOKS = (
     Look("dark", TerminalTraits()),
-    Look("light", TerminalTraits(), theme=LIGHT.name),
-    Look("16 colours", TerminalTraits(few_colors=True)),
-    Look("NO_COLOR", TerminalTraits(color=False)),
+    Look("light", TerminalTraits(), FEW_SIZES, LIGHT.name),
+    Look("16 colours", TerminalTraits(few_colors=True), FEW_SIZES),
+    Look("NO_COLOR", TerminalTraits(color=False), FEW_SIZES),
 )
 # Without UTF-8, with and without colours.
 ASCII = (
@@ -110,7 +112,8 @@ class Looks:
                 for size in looks[0].sizes:
                     await pilot.resize_terminal(*size)
                     # The theme that is shown comes first.
-                    for look in sorted(looks, key=lambda look: themes[look] != app.theme):
+                    shown = [look for look in looks if size in look.sizes]
+                    for look in sorted(shown, key=lambda look: themes[look] != app.theme):
                         await self._restyle(pilot, themes[look])
                         rows = await self._taken(pilot, look, stop)
                         taken[stop].setdefault("{}x{}".format(*size), {})[look.name] = rows

@@ -138,8 +138,9 @@ def assert_right(one: Case) -> None:
     assert (error <= one.most_error()).all()
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("stored", FORMATS)
+@pytest.mark.parametrize(
+    ("stored", "dtype"), [*((E4M3, dtype) for dtype in DTYPES), (E5M2, torch.bfloat16)]
+)
 @pytest.mark.parametrize("group", [1, 3, 8, 17])
 def test_every_ratio_of_query_to_kv_heads(
     group: int, stored: torch.dtype, dtype: torch.dtype, device: str
@@ -159,18 +160,15 @@ def test_every_position_ignores_later_rows(position: int, splits: int, device: s
     assert_right(case(device, capacity=99, position=position, splits=splits, block=32))
 
 
-@pytest.mark.parametrize("stored", FORMATS)
 @pytest.mark.parametrize("splits", [1, 3])
 @pytest.mark.parametrize("window", [1, 2, 16, 17, 33, 71, 2**40])
-def test_every_window_ignores_earlier_rows(
-    window: int, splits: int, stored: torch.dtype, device: str
-) -> None:
-    assert_right(case(device, stored, window=window, splits=splits))
+def test_every_window_ignores_earlier_rows(window: int, splits: int, device: str) -> None:
+    assert_right(case(device, window=window, splits=splits))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("splits", [1, 2])
-@pytest.mark.parametrize("behind", [0, 1, 31, 32, 33, 70])
+@pytest.mark.parametrize("behind", [0, 1, 32, 33])
 def test_rows_after_the_first_blocks(
     behind: int, splits: int, dtype: torch.dtype, device: str
 ) -> None:
@@ -237,8 +235,7 @@ def test_every_finite_code_of_k_is_read_exactly(stored: torch.dtype, device: str
 
 
 @pytest.mark.parametrize("splits", [1, 3])
-@pytest.mark.parametrize("stored", FORMATS)
-@pytest.mark.parametrize("row", [0, 33, 70])
+@pytest.mark.parametrize(("stored", "row"), [(E4M3, 0), (E4M3, 33), (E5M2, 33), (E4M3, 70)])
 def test_nan_in_the_cache_is_nan_in_the_result(
     row: int, stored: torch.dtype, splits: int, device: str
 ) -> None:

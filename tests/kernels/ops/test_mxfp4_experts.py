@@ -39,8 +39,8 @@ def experts_of(make, count: int, intermediate: int, hidden: int, **scales: int) 
 @pytest.mark.parametrize(
     ("intermediate", "hidden", "tile"),
     [
-        (32, 96, Tile(4, 64, num_stages=2)),
-        (96, 160, Tile(8, 128)),
+        (96, 96, Tile(8, 64, num_stages=2)),
+        (32, 160, Tile(4, 128)),
         (64, 32, Tile(16, 64, num_stages=3)),
     ],
 )

@@ -101,6 +101,14 @@ class Case:
             assert storage[2 * batch :].isnan().all()
         return outputs
 
+    def assert_right(self, assert_close) -> tuple[torch.Tensor, torch.Tensor]:
+        """Checks q and the new rows; gives the caches."""
+        q, *caches = self.run()
+        new_rows = (q, *(cache[:, :, self.at] for cache in caches))
+        for out, expected in zip(new_rows, self.expected(self.at), strict=True):
+            assert_close(out, expected)
+        return caches[0], caches[1]
+
     def expected(self, row: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """q, and the new rows of K and V, rotated by this row of the table."""
         heads = (self.shape.heads, self.shape.kv_heads)
@@ -114,25 +122,29 @@ def others(cache: torch.Tensor, at: int) -> torch.Tensor:
     return torch.cat((cache[:, :, :at], cache[:, :, at + 1 :]), dim=2)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("qk", [False, True])
+def assert_repeats(case: Case) -> None:
+    for one, other in zip(case.run(), case.run(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("qk", "dtype"), [(False, torch.bfloat16), *((True, dtype) for dtype in DTYPES)]
+)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_q_and_the_new_rows(
     shape: Shape, qk: bool, dtype: torch.dtype, inputs, assert_close, assert_reset
 ) -> None:
     at = 0 if shape.hidden == 64 and shape.batch == 1 else shape.capacity - 1
     case = Case(inputs(dtype), shape, at, normed=shape.hidden not in (77, 64), qk=qk)
-    q, k_cache, v_cache = case.run()
-    new_rows = (q, k_cache[:, :, at], v_cache[:, :, at])
-    for out, expected in zip(new_rows, case.expected(at), strict=True):
-        assert_close(out, expected)
+    k_cache, v_cache = case.assert_right(assert_close)
     assert others(k_cache, at).isnan().all()
     assert others(v_cache, at).isnan().all()
     assert_reset(case.workspace)
 
 
-@pytest.mark.parametrize("format", ["fp8_e4m3", "fp8_e5m2", "int8"])
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("format", "dtype"), [*zip(("fp8_e4m3", "fp8_e5m2", "int8"), DTYPES, strict=True)]
+)
 @pytest.mark.parametrize(
     "shape",
     [
@@ -147,19 +159,14 @@ def test_a_batch_of_narrow_weights(
     make = inputs(dtype)
     case = Case(make, shape, 1, qk=shape.hidden == 64)
     case.qkv = make.narrow(shape.rows, shape.hidden, format, biased=shape.hidden == 48)
-    q, k_cache, v_cache = case.run()
-    new_rows = (q, k_cache[:, :, 1], v_cache[:, :, 1])
-    for out, expected in zip(new_rows, case.expected(1), strict=True):
-        assert_close(out, expected)
+    case.assert_right(assert_close)
     assert_reset(case.workspace)
 
 
 @pytest.mark.parametrize("qk", [False, True])
 @pytest.mark.parametrize("shape", [SHAPES[0], SHAPES[6]])
 def test_a_second_run_gives_the_same_bits(shape: Shape, qk: bool, inputs) -> None:
-    case = Case(inputs(torch.bfloat16), shape, 1, qk=qk)
-    for one, other in zip(case.run(), case.run(), strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
+    assert_repeats(Case(inputs(torch.bfloat16), shape, 1, qk=qk))
 
 
 @pytest.mark.parametrize("qk", [False, True])
@@ -197,11 +204,7 @@ def test_outside_the_table_its_nearest_row_is_read(
 def test_every_position_rotates_by_its_own_row(inputs, assert_close) -> None:
     shape = SHAPES[4]
     for at in range(shape.capacity):
-        case = Case(inputs(torch.float32), shape, at)
-        q, k_cache, _ = case.run()
-        expected_q, expected_k, _ = case.expected(at)
-        assert_close(q, expected_q)
-        assert_close(k_cache[:, :, at], expected_k)
+        Case(inputs(torch.float32), shape, at).assert_right(assert_close)
 
 
 @pytest.mark.parametrize("batch", [1, 2])
@@ -227,30 +230,21 @@ def test_one_norm_for_all_heads(
     shape: Shape, dtype: torch.dtype, inputs, assert_close, assert_reset
 ) -> None:
     make = inputs(dtype)
-    case, at = Case(make, shape, 1, normed=False), 1
+    case = Case(make, shape, 1, normed=False)
     q_weight, k_weight = (
         make.norm(heads * shape.head_dim, seed=7 + heads).weight
         for heads in (shape.heads, shape.kv_heads)
     )
     case.qk_norm = QkNorm(q_weight, k_weight, 1e-3)
-    q, k_cache, v_cache = case.run()
-    new_rows = (q, k_cache[:, :, at], v_cache[:, :, at])
-    for out, expected in zip(new_rows, case.expected(at), strict=True):
-        assert_close(out, expected)
-    assert others(k_cache, at).isnan().all()
+    k_cache, _ = case.assert_right(assert_close)
+    assert others(k_cache, 1).isnan().all()
     assert_reset(case.workspace)
-    for one, other in zip((q, k_cache, v_cache), case.run(), strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
+    assert_repeats(case)
 
 
 @pytest.mark.parametrize("qk", [False, True])
 def test_large_activations_in_fp16(qk: bool, inputs, assert_close) -> None:
-    case = Case(inputs(torch.float16), SHAPES[2], 1, qk=qk, size=15_000.0)
-    q, k_cache, v_cache = case.run()
-    for out, expected in zip(
-        (q, k_cache[:, :, 1], v_cache[:, :, 1]), case.expected(1), strict=True
-    ):
-        assert_close(out, expected)
+    Case(inputs(torch.float16), SHAPES[2], 1, qk=qk, size=15_000.0).assert_right(assert_close)
 
 
 @pytest.mark.parametrize("qk", [False, True])
@@ -283,17 +277,13 @@ def test_agrees_with_transformers_in_fp32(qk: bool, inputs) -> None:
         torch.testing.assert_close(out, rows, atol=3e-6, rtol=1e-5)
 
 
-def rope_table(head_dim: int, device: str = "cpu", positions: int = 5) -> RopeTable:
-    return RopeTable(*torch.zeros(2, positions, head_dim // 2, device=device))
-
-
 X, Q, CACHE = torch.zeros(1, 8), torch.zeros(1, 3, 4), torch.zeros(1, 2, 5, 4)
 HEAD_WEIGHT = torch.ones(4)
 CORRECT: dict[str, Any] = {
     "x": X,
     "norm": Norm(torch.ones(8), 1e-6),
     "qkv": WeightMatrix(torch.zeros(28, 8)),
-    "rope": rope_table(4),
+    "rope": RopeTable(*torch.zeros(2, 5, 2)),
     "position": torch.zeros(1, dtype=torch.int32),
     "q": Q,
     "k_cache": CACHE,
@@ -316,9 +306,9 @@ test_refuses = refuses(
         ({"norm": Norm(torch.ones(8).int(), 1e-6)}, "norm weight is torch.int32"),
         ({"norm": Norm(torch.ones(8, device="meta"), 1e-6)}, "norm weight .* on meta"),
         ({"qkv": WeightMatrix(torch.zeros(32, 8))}, "qkv of 32 rows: .* need 28"),
-        ({"rope": rope_table(8)}, "head_dim 4: the table rotates 8"),
-        ({"rope": rope_table(4, "meta")}, "cos .* on meta"),
-        ({"rope": rope_table(4, positions=4)}, "table of 4 positions: the cache has 5"),
+        ({"rope": RopeTable(*torch.zeros(2, 5, 4))}, "head_dim 4: the table rotates 8"),
+        ({"rope": RopeTable(*torch.zeros(2, 5, 2, device="meta"))}, "cos .* on meta"),
+        ({"rope": RopeTable(*torch.zeros(2, 4, 2))}, "table of 4 positions: the cache has 5"),
         ({"position": torch.zeros(1, dtype=torch.int64)}, "position is torch.int64"),
         ({"position": torch.zeros(1, 1, dtype=torch.int32)}, r"position .*\[1, 1\].*\[1\]"),
         ({"position": torch.zeros(1, dtype=torch.int32, device="meta")}, "position .* on meta"),

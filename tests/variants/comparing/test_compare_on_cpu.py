@@ -61,7 +61,9 @@ def test_an_interrupt_keeps_whole_rounds_and_leaves_no_process(
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "compiled"))
-    arguments = [sys.executable, "-m", "decodescope", *COMMAND, str(out)]
+    text = tmp_path / "text"
+    text.write_text("def add(left, right):\n    return left + right\n")
+    arguments = [sys.executable, "-m", "decodescope", *COMMAND, str(out), "--text", str(text)]
     said = ""
     with subprocess.Popen(
         arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -197,7 +197,8 @@ def test_a_prompt_longer_than_the_window_can_be_repeated(load_small: Load) -> No
         assert torch.equal(decoded(step, 20), first)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+# A norm of heads, and a window: what the others have is traced with these.
+@pytest.mark.parametrize("architecture", ["qwen3", "mistral"])
 def test_one_traced_graph_serves_every_position(
     load_small: Load, architecture: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

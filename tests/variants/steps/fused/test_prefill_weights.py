@@ -76,7 +76,7 @@ def test_the_prefill_takes_its_matrices_from_the_kernel(
 )
 @pytest.mark.parametrize("format", list(NARROW_DTYPES))
 def test_both_ways_give_the_same_bits(format, dtype, device: str) -> None:
-    matrix = torch.randn(130, 4100, device=device) * torch.randn(130, 1, device=device)
+    matrix = torch.randn(9, 4100, device=device) * torch.randn(9, 1, device=device)
     data, scale = quantized_rows(matrix, format)
     assert torch.equal(dequantized(data, scale, dtype), scaled(data, scale, dtype))
     assert torch.equal(dequantized(data, None, dtype), scaled(data, None, dtype))

@@ -1,6 +1,8 @@
 """The fused step of every narrow format against transformers on the same quantised model, in fp32,
 and what it says of its bytes."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -14,6 +16,12 @@ from tests.helpers import families
 from tests.helpers.fused_steps import assert_logits_agree, both, fused, ids_of, load_family
 
 FORMATS = [word for word in NARROW_WEIGHTS if word != "w8a8"]
+# How a format's elements are read does not depend on the family, nor its blocks on the format: each
+# family has one of the formats, and each format some families.
+PAIRS = {
+    *zip(families.FAMILIES, itertools.cycle(FORMATS), strict=False),
+    *itertools.product(("llama-odd-hidden", "gemma3"), FORMATS),
+}
 CONTEXT = families.ORIGINAL_MAX - 2
 QUANTIZABLE = [
     name
@@ -35,9 +43,8 @@ def assert_agrees(family: str, spec: str, batch: int, device: str, steps: int = 
     assert torch.equal(step.step(), eager.step())
 
 
-@pytest.mark.parametrize("family", families.FAMILIES)
-@pytest.mark.parametrize("format", FORMATS)
-def test_every_family_in_every_format(format: str, family: str, device: str) -> None:
+@pytest.mark.parametrize(("family", "format"), sorted(PAIRS))
+def test_every_family_and_every_format(format: str, family: str, device: str) -> None:
     assert_agrees(family, f"fused+{format}", 1, device, steps=1)
 
 
@@ -77,7 +84,7 @@ def test_parts_can_be_left_out(left_out: str, device: str) -> None:
 
 @pytest.mark.parametrize(
     ("family", "format", "batch"),
-    [("qwen2", "fp8_e4m3", 3), ("qwen2", "int8", 17), ("llama-tied", "fp8_e5m2", 64)],
+    [("qwen2", "fp8_e4m3", 3), ("qwen2", "int8", 17), ("llama-tied", "fp8_e5m2", 33)],
 )
 def test_a_batch(family: str, format: str, batch: int, device: str) -> None:
     assert_agrees(family, f"fused+{format}", batch, device, steps=1)

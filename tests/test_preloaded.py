@@ -1,0 +1,31 @@
+"""Processes that need torch are forks of one that has it, which start as Python starts."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from decodescope.analyzer.protocol.messages import WorkerConfig
+from decodescope.tui.link.comparison import ComparisonLink
+from decodescope.tui.link.worker import WorkerLink
+from decodescope.variants.comparing.job_process import WORKER
+from tests.helpers.preloaded import needs_torch
+
+CONFIG = WorkerConfig(variant="eager", batch=1, tokens=4, model="tiny")
+
+
+@pytest.mark.parametrize("command", [WORKER, WorkerLink(CONFIG)._argv, ComparisonLink()._argv])
+def test_the_workers_are_forks(command: tuple[str, ...]) -> None:
+    assert command[0] == sys.executable
+    assert needs_torch(command[1:])
+
+
+@pytest.mark.parametrize(("flags", "imports"), [(["-P"], False), ([], True)])
+def test_a_fork_imports_from_its_folder_as_python_does(
+    flags: list[str], imports: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "rich_click.py").write_text("open('imported', 'w').close()")
+    command = [sys.executable, *flags, "-m", "decodescope", "run", "--help"]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    assert (tmp_path / "imported").exists() == imports
