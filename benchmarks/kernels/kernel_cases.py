@@ -11,6 +11,7 @@ import torch
 from benchmarks.harness.errors import relative_error
 from benchmarks.kernels.operands import Operands, operation_error
 from benchmarks.kernels.report import KernelUse
+from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.operation import KernelOperation
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.ops.decode_attention import DecodeAttention
@@ -21,6 +22,7 @@ from decodescope.kernels.ops.rms_norm_residual import RmsNormResidual
 from decodescope.kernels.ops.rope import RopeTable, Rotate
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import FUSIONS, Part, VariantSpec
+from decodescope.variants.steps.fused.blocks import DenseMlp
 from decodescope.variants.steps.fused.operations import step_operations
 from decodescope.variants.steps.fused.plan import step_plan
 from decodescope.variants.steps.fused.tiling.shapes import tiled_operations
@@ -62,7 +64,8 @@ def kernel_cases(operands: Operands) -> Iterator[KernelCase]:
     spec = operands.spec
     embedding, *others = _operations(operands, spec, SHORT_CONTEXT)
     _, *in_context = _operations(operands, spec, operands.context)
-    names = list(tiled_operations(operands.parts.experts > 0))
+    layer = operands.parts.layers[0].mlp
+    names = list(tiled_operations(isinstance(layer, DenseMlp), isinstance(layer, Experts)))
     for short, long in zip(others, in_context, strict=True):
         operation = long if isinstance(long, DecodeAttention) else short
         launches = 1 if names[0] == "head" else len(operands.parts.layers)

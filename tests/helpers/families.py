@@ -167,6 +167,10 @@ MIXTURES: Mapping[str, dict[str, Any]] = {
         "qwen3_moe", num_experts=7, num_experts_per_tok=3, moe_intermediate_size=20,
         norm_topk_prob=True,
     ),
+    "qwen3-moe-some-dense": _with(
+        "qwen3_moe", num_experts=5, num_experts_per_tok=2, moe_intermediate_size=20,
+        norm_topk_prob=True, num_hidden_layers=3, decoder_sparse_step=2,
+    ),
     "qwen3-moe-of-all": _with(
         "qwen3_moe", num_experts=2, num_experts_per_tok=2, moe_intermediate_size=33,
         hidden_size=99, norm_topk_prob=False,

@@ -85,19 +85,18 @@ class FusedModel:
 
     @property
     def intermediate(self) -> int:
-        return self.layers[0].mlp.width
+        """Elements between the two halves of the widest MLP of a token."""
+        return max(layer.mlp.width for layer in self.layers)
 
     @property
-    def experts(self) -> int:
-        """Experts of a layer; 0 if its MLP is dense."""
-        mlp = self.layers[0].mlp
-        return mlp.count if isinstance(mlp, Experts) else 0
+    def dense(self) -> DenseMlp | None:
+        """The MLP of the first layer that has a dense one; all dense ones are of one size."""
+        return next((each.mlp for each in self.layers if isinstance(each.mlp, DenseMlp)), None)
 
     @property
-    def chosen(self) -> int:
-        """Experts that a token uses; 0 if the MLP is dense."""
-        mlp = self.layers[0].mlp
-        return mlp.chosen if isinstance(mlp, Experts) else 0
+    def mixtures(self) -> tuple[Experts, ...]:
+        """The experts of each layer that has some, all of one size."""
+        return tuple(each.mlp for each in self.layers if isinstance(each.mlp, Experts))
 
     @property
     def vocab(self) -> int:

@@ -25,7 +25,7 @@ def step_operations(plan: StepPlan, keep_logits: bool = False) -> tuple[PlacedOp
         builder.call("model/embedding", plan.visible.update, buffers.position)
     for index, layer in enumerate(parts.layers):
         lower_attention(builder, f"model/layer.{index}", index, layer)
-        lower_mlp(builder, f"model/layer.{index}", index, layer)
+        lower_mlp(builder, f"model/layer.{index}", layer)
     lower_head(builder, keep_logits)
     return tuple(builder.operations)
 

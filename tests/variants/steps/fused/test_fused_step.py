@@ -57,6 +57,7 @@ def test_logits_and_tokens_are_those_of_transformers(family: str, device: str) -
         "granite",
         "cohere2",
         "qwen3-moe",
+        "qwen3-moe-some-dense",
         "mixtral",
         "gpt-oss",
     ],
@@ -285,10 +286,12 @@ def test_the_matrices_a_step_reads_are_the_models(family: str, dtype: torch.dtyp
     assert step.kv_bytes_read(9) == EagerStep(loaded, workload).kv_bytes_read(9)
 
 
-def test_sinks_and_biases_of_experts_are_read() -> None:
-    loaded = load_family("gpt-oss", "cpu")
+@pytest.mark.parametrize("family", families.MIXTURES)
+def test_of_a_mixture_all_is_read_but_experts_that_no_token_chooses(family: str) -> None:
+    loaded = load_family(family, "cpu")
     step = fused(loaded, DecodeWorkload(1, 5, 3, "fp32"))
     assert step.weight_bytes_read == weight_bytes_read(loaded.model, 1)
+    assert step.chosen_weight_bytes() == step.weight_bytes_read
 
 
 def test_narrower_matrices_are_fewer_bytes() -> None:

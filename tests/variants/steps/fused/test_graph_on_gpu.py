@@ -51,7 +51,7 @@ FAMILIES = (
     "mistral",
     "qwen2",
     "qwen3",
-    "qwen3-moe",
+    "qwen3-moe-some-dense",
     "mixtral",
     "gpt-oss",
     "phi3-partial",

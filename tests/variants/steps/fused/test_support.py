@@ -60,8 +60,6 @@ def test_the_config_of_a_checkpoint_is_read_as_it_is() -> None:
         ("mistral", {"layer_types": ["sliding_attention", "full_attention"]}, "layer_types other"),
         ("phi3", {"partial_rotary_factor": 0.29}, "partial_rotary_factor 0.29 of head_dim 32"),
         ("qwen3", {"layer_types": ["full_attention", "chunked_attention"]}, "chunked_attention"),
-        ("qwen3-moe", {"mlp_only_layers": [1]}, "dense layers among mixtures"),
-        ("qwen3-moe", {"decoder_sparse_step": 2}, "dense layers among mixtures"),
         ("qwen3-moe", {"num_experts_per_tok": 9}, "9 experts a token of 7"),
         ("mixtral", {"num_experts_per_tok": 0}, "0 experts a token of 4"),
         ("gpt-oss", {"num_experts_per_tok": 6}, "6 experts a token of 5"),

@@ -1,4 +1,4 @@
-"""Mixtral and Qwen3-MoE: the attention of a dense model, and experts in every layer."""
+"""Mixtral and Qwen3-MoE: the attention of a dense model, and experts in every layer or in some."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,11 +7,13 @@ from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.variants.steps.fused.blocks import FusedLayer
 from decodescope.variants.steps.fused.families.family import Family
-from decodescope.variants.steps.fused.families.llama import layer_with
+from decodescope.variants.steps.fused.families.llama import dense_layer, layer_with
 from decodescope.variants.steps.fused.merging import experts_of
 
 
 def _layer(layer: Any, window: int | None) -> FusedLayer:
+    if not hasattr(layer.mlp, "experts"):
+        return dense_layer(layer, window)
     router, experts = layer.mlp.gate, layer.mlp.experts
     mixture = Experts(
         router=WeightMatrix(router.weight.detach()),
@@ -35,8 +37,6 @@ def _mixtral_reasons(config: Any) -> Iterator[str]:
 
 def _qwen_reasons(config: Any) -> Iterator[str]:
     yield from chosen_reasons(config, config.num_experts)
-    if config.mlp_only_layers or config.decoder_sparse_step != 1:
-        yield "dense layers among mixtures of experts (only experts in every layer)"
 
 
 MIXTRAL = Family(_layer, _mixtral_reasons, is_mixture=True)
