@@ -60,4 +60,5 @@ def any_shapes(draw: st.DrawFn) -> StepShapes:
         experts=experts,
         chosen=draw(st.integers(1, experts)) if experts else 0,
         expert_intermediate=draw(st.integers(1, 60_000)) if experts else 0,
+        shared_intermediate=draw(st.integers(0, 60_000)) if experts else 0,
     )

@@ -1,6 +1,6 @@
 """The decode step of the fused variants: our kernels on a static KV cache, launched or replayed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from subprocess import CalledProcessError
@@ -107,15 +107,20 @@ class FusedStep(DecodeStep):
         self._kv_bytes = KvBytes(loaded.model.config, workload.batch, element_bytes)
 
     @property
-    def router_choice(self) -> tuple[torch.Tensor, int] | None:
-        mixtures = self.plan.parts.mixtures
-        return (self.plan.buffers.router_logits, mixtures[0].chosen) if mixtures else None
+    def expert_choices(self) -> Callable[[], torch.Tensor] | None:
+        return self._expert_choices if self.plan.parts.mixtures else None
+
+    def _expert_choices(self) -> torch.Tensor:
+        mixtures, values = self.plan.parts.mixtures, self.plan.buffers.router_logits
+        corrections = [each.correction for each in mixtures if each.correction is not None]
+        if corrections:
+            values = values.sigmoid() + torch.stack(corrections)[:, None]
+        return expert_choices(values, mixtures[0].chosen)
 
     def chosen_weight_bytes(self) -> int:
-        if self.router_choice is None:
+        if self.expert_choices is None:
             return self.weight_bytes_read
-        logits, chosen = self.router_choice
-        return self._weight_bytes((expert_choices(logits, chosen) > 0).sum(dim=1).tolist())
+        return self._weight_bytes((self.expert_choices() > 0).sum(dim=1).tolist())
 
     def _weight_bytes(self, used: Sequence[Fraction | int]) -> int:
         """Bytes of weights of a step whose tokens use so many experts in each layer with some."""

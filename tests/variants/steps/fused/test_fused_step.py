@@ -10,6 +10,7 @@ import torch
 from decodescope.analyzer.errors import InputError, ModelError
 from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.kernels.host.weights import WeightMatrix
+from decodescope.kernels.ops.experts_gate_up import used_experts
 from decodescope.kernels.ops.rms_norm import RmsNorm
 from decodescope.variants.model.loading import load_model
 from decodescope.variants.model.source import resolve_model
@@ -58,6 +59,8 @@ def test_logits_and_tokens_are_those_of_transformers(family: str, device: str) -
         "cohere2",
         "qwen3-moe",
         "qwen3-moe-some-dense",
+        "qwen2-moe",
+        "glm4-moe",
         "mixtral",
         "gpt-oss",
     ],
@@ -101,13 +104,36 @@ def test_what_is_left_out_changes_no_token(family: str, left_out: str, device: s
     assert torch.equal(step.step(), eager.step())
 
 
-@pytest.mark.parametrize("left_out", sorted({*FUSIONS} - {"gate_up", "residual"}))
-def test_what_is_left_out_around_experts_changes_no_token(left_out: str, device: str) -> None:
-    loaded = load_family("qwen3-moe", device)
+_AROUND_EXPERTS = sorted({*FUSIONS} - {"gate_up", "residual"})
+
+
+@pytest.mark.parametrize(
+    ("family", "left_out"),
+    [
+        *(("qwen3-moe", part) for part in _AROUND_EXPERTS),
+        ("qwen2-moe", "-".join(_AROUND_EXPERTS)),
+        ("glm4-moe", "norm"),
+    ],
+)
+def test_what_is_left_out_around_experts_changes_no_token(
+    family: str, left_out: str, device: str
+) -> None:
+    loaded = load_family(family, device)
     step, eager = both(loaded, DecodeWorkload(1, CONTEXT, 2, "fp32"), f"fused-{left_out}")
     ids = ids_of(loaded, 1, seed=7)
     assert_logits_agree(step.forced_step(ids), eager.forced_step(ids))
     assert torch.equal(step.step(), eager.step())
+
+
+def test_choices_are_counted_as_the_kernels_choose(device: str) -> None:
+    loaded = load_family("glm4-moe", device)
+    workload = DecodeWorkload(4, 5, 2, "fp32")
+    step = fused(loaded, workload)
+    step.prefill(prompt_of(loaded, workload))
+    step.step()
+    (experts,), (logits,) = step.plan.parts.mixtures, step.plan.buffers.router_logits
+    used = used_experts(logits, experts).flatten()
+    assert torch.equal(step.expert_choices()[0], torch.bincount(used, minlength=5).float())
 
 
 def test_sinks_without_our_attention_change_no_token(device: str) -> None:

@@ -52,6 +52,8 @@ FAMILIES = (
     "qwen2",
     "qwen3",
     "qwen3-moe-some-dense",
+    "qwen2-moe",
+    "glm4-moe",
     "mixtral",
     "gpt-oss",
     "phi3-partial",

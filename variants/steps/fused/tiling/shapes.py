@@ -16,20 +16,26 @@ TiledOperation = Literal[
     "o",
     "gate_up",
     "down",
+    "shared_gate_up",
     "router",
     "experts_gate_up",
     "experts_down",
+    "shared_down",
     "head",
 ]
 _DENSE: tuple[TiledOperation, ...] = ("gate_up", "down")
 _MIXTURE: tuple[TiledOperation, ...] = ("router", "experts_gate_up", "experts_down")
+_SHARED: tuple[TiledOperation, ...] = ("shared_gate_up", "shared_down")
 _FUSED = VariantSpec("fused")
 
 
-def tiled_operations(dense: bool = True, mixture: bool = False) -> tuple[TiledOperation, ...]:
+def tiled_operations(
+    dense: bool = True, mixture: bool = False, shared: bool = False
+) -> tuple[TiledOperation, ...]:
     """The operations that have a tile, in the order of the step, of a model with dense layers, with
-    mixtures of experts, or with both."""
-    missing = (() if dense else _DENSE) + (() if mixture else _MIXTURE)
+    mixtures of experts, or with both; `shared`: the mixtures have a shared expert."""
+    parts = ((dense, _DENSE), (mixture, _MIXTURE), (shared, _SHARED))
+    missing = {name for present, names in parts if not present for name in names}
     return tuple(name for name in get_args(TiledOperation) if name not in missing)
 
 
@@ -46,6 +52,8 @@ class StepTiles:
     router: Tile | None = None
     experts_gate_up: Tile | None = None
     experts_down: Tile | None = None
+    shared_gate_up: Tile | None = None
+    shared_down: Tile | None = None
 
     def of(self, operation: TiledOperation) -> Tile:
         tile: Tile | None = getattr(self, operation)
@@ -76,12 +84,13 @@ class Shape:
 class StepShapes:
     """The sizes of a model and its workload that tiles depend on.
 
-    `intermediate` is that of a dense MLP, 0 without one, and `expert_intermediate` that of an
-    expert; a token uses `chosen` of `experts`, 0 of 0 in a dense model. `capacity` is the length of
-    the KV cache. The sizes of one element are those of activations (in the model's dtype), of the
-    layers' matrices, of lm_head, and of K and V. `int8`: narrow weights are integers, whose
-    conversion takes more instructions than that of FP8. `fp8_x`: products with narrow weights read
-    E4M3 activations. `packed_experts`: experts have 4 bits, and their elements 0 bytes.
+    `intermediate` is that of a dense MLP, `expert_intermediate` that of an expert and
+    `shared_intermediate` that of a shared one, 0 where there is none; a token uses `chosen` of
+    `experts`, 0 of 0 in a dense model. `capacity` is the length of the KV cache. The sizes of one
+    element are those of activations (in the model's dtype), of the layers' matrices, of lm_head,
+    and of K and V. `int8`: narrow weights are integers, whose conversion takes more instructions
+    than that of FP8. `fp8_x`: products with narrow weights read E4M3 activations. `packed_experts`:
+    experts have 4 bits, and their elements 0 bytes.
     """
 
     hidden: int
@@ -101,12 +110,15 @@ class StepShapes:
     experts: int = 0
     chosen: int = 0
     expert_intermediate: int = 0
+    shared_intermediate: int = 0
     packed_experts: bool = False
 
     @property
     def operations(self) -> tuple[TiledOperation, ...]:
         """The operations of the step that have a tile."""
-        return tiled_operations(self.intermediate > 0, self.experts > 0)
+        return tiled_operations(
+            self.intermediate > 0, self.experts > 0, self.shared_intermediate > 0
+        )
 
     def element_bytes(self, operation: TiledOperation) -> int:
         """The size of one element of what `operation` reads: weights, or K and V."""
@@ -150,8 +162,12 @@ def _attention(sizes: StepShapes) -> Shape:
     return Shape(rows, power_of_2_from(sizes.capacity), sizes.head_dim)
 
 
+def _gate_up(width: int, sizes: StepShapes, matrices: int = 1) -> Shape:
+    return Shape(2 * width, sizes.hidden, 2, matrices)
+
+
 def _experts_gate_up(sizes: StepShapes) -> Shape:
-    return Shape(2 * sizes.expert_intermediate, sizes.hidden, 2, _used_experts(sizes))
+    return _gate_up(sizes.expert_intermediate, sizes, _used_experts(sizes))
 
 
 def _experts_down(sizes: StepShapes) -> Shape:
@@ -171,13 +187,19 @@ DECLARATIONS: Mapping[TiledOperation, TileDeclaration] = {
         lambda sizes: Shape(sizes.hidden, sizes.heads * sizes.head_dim), 16 * _KB, splits=True
     ),
     "gate_up": TileDeclaration(
-        lambda sizes: Shape(2 * sizes.intermediate, sizes.hidden, 2), 32 * _KB, least_rows=2
+        lambda sizes: _gate_up(sizes.intermediate, sizes), 32 * _KB, least_rows=2
     ),
     "down": TileDeclaration(
         lambda sizes: Shape(sizes.hidden, sizes.intermediate), 64 * _KB, splits=True
     ),
     "head": TileDeclaration(lambda sizes: Shape(sizes.vocab, sizes.hidden), 32 * _KB),
     "router": TileDeclaration(lambda sizes: Shape(sizes.experts, sizes.hidden), 4 * _KB, 64),
+    "shared_gate_up": TileDeclaration(
+        lambda sizes: _gate_up(sizes.shared_intermediate, sizes), 32 * _KB, least_rows=2
+    ),
+    "shared_down": TileDeclaration(
+        lambda sizes: Shape(sizes.hidden, sizes.shared_intermediate), 64 * _KB, splits=True
+    ),
     "experts_gate_up": TileDeclaration(_experts_gate_up, 8 * _KB, least_rows=2),
     "experts_down": TileDeclaration(_experts_down, 24 * _KB, 768),
 }
@@ -214,6 +236,7 @@ def step_shapes(
         experts=experts.count if experts else 0,
         chosen=experts.chosen if experts else 0,
         expert_intermediate=experts.intermediate if experts else 0,
+        shared_intermediate=model.shared.width if model.shared else 0,
         packed_experts=experts is not None and experts.down.format == "mxfp4",
     )
 

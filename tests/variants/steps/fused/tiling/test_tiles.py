@@ -47,12 +47,13 @@ def check_accepted(tile: Tile, operation: TiledOperation, shapes: StepShapes) ->
         block = tile.columns * lanes * 2 * shapes.kv_bytes
         assert block // (32 * tile.num_warps) <= (512 if shapes.kv_bytes == 2 else 256)
         return
-    assert tile.splits == 1 or operation in ("o", "down")
+    assert tile.splits == 1 or operation in ("o", "down", "shared_down")
     if shapes.batch > 1:
         assert tile.rows >= 16
         assert tile.columns >= 16
         return
-    assert tile.rows >= (2 if operation in ("qkv", "gate_up", "experts_gate_up") else 1)
+    paired = operation == "qkv" or operation.endswith("gate_up")
+    assert tile.rows >= (2 if paired else 1)
     assert tile.columns < 2 * columns or columns == 1
     # A thread's 255 registers hold the blocks in flight and the sums, and where there are several
     # blocks in flight the products of one.
