@@ -40,11 +40,13 @@ def test_the_config_of_a_checkpoint_is_read_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("family", "changed", "reason"),
     [
-        ("llama2", {"model_type": "gemma"}, "model type gemma"),
+        ("llama2", {"model_type": "gemma"}, "model_type gemma"),
         ("gemma3", {"hidden_activation": "silu"}, "the activation silu (only gelu_pytorch_tanh)"),
         ("gemma2", {"use_bidirectional_attention": True}, "use_bidirectional_attention"),
-        ("llama2", {"model_type": "no-such-type"}, "model type no-such-type"),
-        ("llama2", {"model_type": None}, "model type None"),
+        ("llama2", {"model_type": "no-such-type"}, "model_type no-such-type"),
+        ("llama2", {"model_type": None}, "model_type None"),
+        ("llama2", {"model_type": "gemma4_text"}, "model_type gemma4_text"),
+        ("llama2", {"model_type": "qwen3_next"}, "model_type qwen3_next"),
         ("llama2", {"hidden_act": "gelu"}, "the activation gelu"),
         ("llama2", {"head_dim": 16}, "head_dim 16"),
         ("llama2", {"head_dim": 288}, "head_dim 288"),
