@@ -207,7 +207,11 @@ def require_kv_cache(name: str, skeleton: Any) -> None:
         ModelError: `skeleton`, which may be without memory, is one of them.
     """
     known = {"DynamicLayer", "DynamicSlidingWindowLayer"}
-    if has_delta_net(skeleton.config.get_text_config(decoder=True)):
+    decoder = skeleton.config.get_text_config(decoder=True)
+    if getattr(decoder, "num_kv_shared_layers", 0):
+        # Of layers that read the K and V of an earlier one.
+        known.add("DummyLayer")
+    if has_delta_net(decoder):
         known.add("LinearAttentionLayer")
     elif getattr(skeleton, "_is_stateful", False):
         raise _not_decoded(name, skeleton, "keeps a recurrent state")

@@ -21,7 +21,7 @@ from decodescope.variants.model.rotations import RotationTables
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.annotations import range_paths
 from decodescope.variants.steps.decode_step import CallSite, DecodeStep
-from decodescope.variants.steps.eager_step import TransformersStep, is_recurrent
+from decodescope.variants.steps.eager_step import TransformersStep, keeps_kv
 from decodescope.variants.steps.inductor_origins import call_sites, source_nodes
 
 Forward = Callable[[torch.Tensor, Any], torch.Tensor]
@@ -84,7 +84,7 @@ class StaticStep(TransformersStep):
         if position:
             self._rewind_states(position)
         for layer in self._cache.layers:
-            if not is_recurrent(layer):
+            if keeps_kv(layer):
                 getattr(layer, _COUNTER).fill_(position)
             elif not position:
                 layer.reset()
@@ -143,10 +143,10 @@ def _static_cache(config: Any, length: int) -> Any:
     """
     cache = StaticCache(config=config, max_cache_len=length)
     cache.layers = [
-        layer if is_recurrent(layer) else StaticLayer(max_cache_len=length)
-        for layer in cache.layers
+        StaticLayer(max_cache_len=length) if keeps_kv(layer) else layer for layer in cache.layers
     ]
-    if not all(is_recurrent(layer) or hasattr(layer, _COUNTER) for layer in cache.layers):
+    static = [layer for layer in cache.layers if isinstance(layer, StaticLayer)]
+    if not all(hasattr(layer, _COUNTER) for layer in static):
         raise MissingRequirement(
             "variant compiled: needs transformers 5.5 or later, whose static cache counts its "
             "positions on the device; upgrade it with: pip install -U transformers"

@@ -52,8 +52,8 @@ class TransformersStep(DecodeStep):
     def _states(self) -> list[torch.Tensor]:
         """The recurrent states of the cache; steps write into them."""
         held = [
-            getattr(layer, name)
-            for layer in filter(is_recurrent, self._cache.layers)
+            getattr(layer, name, None)
+            for layer in self._cache.layers
             for name in ("conv_states", "recurrent_states")
         ]
         return [state for state in tree_leaves(held) if isinstance(state, torch.Tensor)]
@@ -82,9 +82,10 @@ class TransformersStep(DecodeStep):
         return logits
 
 
-def is_recurrent(layer: Any) -> bool:
-    """Whether a layer of a cache keeps recurrent states, and no K and V."""
-    return hasattr(layer, "recurrent_states")
+def keeps_kv(layer: Any) -> bool:
+    """Whether a layer of a cache keeps K and V: not recurrent states, and not nothing, as one that
+    reads the K and V of an earlier layer."""
+    return hasattr(layer, "is_sliding")
 
 
 class EagerStep(TransformersStep):
@@ -109,7 +110,7 @@ class EagerStep(TransformersStep):
         return first
 
     def _attention_layers(self) -> list[Any]:
-        return [layer for layer in self._cache.layers if not is_recurrent(layer)]
+        return [layer for layer in self._cache.layers if keeps_kv(layer)]
 
     def _rewind(self, position: int) -> None:
         self._rewind_states(position)

@@ -12,7 +12,7 @@ from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import KvBytes
 from decodescope.variants.steps.annotations import range_paths
-from decodescope.variants.steps.eager_step import EagerStep, is_recurrent
+from decodescope.variants.steps.eager_step import EagerStep, keeps_kv
 from tests.variants.step_builds import Build, static
 
 SMALL: dict[str, Any] = {
@@ -27,10 +27,10 @@ _DELTA = {
 }  # fmt: skip
 FAMILIES: dict[str, dict[str, Any]] = {
     "gemma3_text": {"sliding_window": 8},
-    # Other heads in its global layers.
+    # Other heads in its global layers. The last two layers read the K and V of the first two.
     "gemma4_text": {
         "sliding_window": 8, "global_head_dim": 32, "num_global_key_value_heads": 1,
-        "layer_types": ["sliding_attention", "full_attention"] * 2, "num_kv_shared_layers": 0,
+        "layer_types": ["sliding_attention", "full_attention"] * 2, "num_kv_shared_layers": 2,
         "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 64,
     },
     "olmo2": {},
@@ -70,12 +70,14 @@ def test_steps_give_the_logits_of_a_whole_forward_pass(family: str) -> None:
     # Short enough for every window.
     held = static(loaded, DecodeWorkload(2, 3, 4, "fp32"))
     held.prefill(prompt[:, :3])
-    assert KvBytes(config, 2, 4).at(7) == sum(map(bytes_of_a_step, held._cache.layers))
+    kept = held._cache.layers[: 4 - getattr(config, "num_kv_shared_layers", 0)]
+    read = [kept[index % len(kept)] for index in range(4)]
+    assert KvBytes(config, 2, 4).at(7) == sum(map(bytes_of_a_step, read))
 
 
 def bytes_of_a_step(layer: Any) -> int:
     """Of a layer's cache: K and V are read, states are read and written."""
-    if not is_recurrent(layer):
+    if keeps_kv(layer):
         return layer.keys.nbytes + layer.values.nbytes
     return 2 * sum(state.nbytes for state in tree_leaves(layer.recurrent_states))
 
