@@ -186,7 +186,7 @@ MIXTURES: Mapping[str, dict[str, Any]] = {
     "glm4-moe": _with(
         "glm4_moe", pad_token_id=0, head_dim=44, attention_bias=True, use_qk_norm=True,
         n_routed_experts=5, num_experts_per_tok=2, moe_intermediate_size=20, n_shared_experts=2,
-        first_k_dense_replace=1, routed_scaling_factor=1.7,
+        num_hidden_layers=3, first_k_dense_replace=1, routed_scaling_factor=1.7,
     ),
     "mixtral": _with(
         "mixtral", num_local_experts=4, num_experts_per_tok=2, intermediate_size=40,
