@@ -37,6 +37,10 @@ def preset_shapes(
     )
 
 
+# The operations with a tile of a dense model.
+DENSE_OPERATIONS = preset_shapes("llama-3.2-1b").operations
+
+
 @st.composite
 def any_shapes(draw: st.DrawFn) -> StepShapes:
     """Any step that the kernels support, mostly of sizes that no model has."""

@@ -23,20 +23,7 @@ TiledOperation = Literal[
     "shared_down",
     "head",
 ]
-_DENSE: tuple[TiledOperation, ...] = ("gate_up", "down")
-_MIXTURE: tuple[TiledOperation, ...] = ("router", "experts_gate_up", "experts_down")
-_SHARED: tuple[TiledOperation, ...] = ("shared_gate_up", "shared_down")
 _FUSED = VariantSpec("fused")
-
-
-def tiled_operations(
-    dense: bool = True, mixture: bool = False, shared: bool = False
-) -> tuple[TiledOperation, ...]:
-    """The operations that have a tile, in the order of the step, of a model with dense layers, with
-    mixtures of experts, or with both; `shared`: the mixtures have a shared expert."""
-    parts = ((dense, _DENSE), (mixture, _MIXTURE), (shared, _SHARED))
-    missing = {name for present, names in parts if not present for name in names}
-    return tuple(name for name in get_args(TiledOperation) if name not in missing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +102,9 @@ class StepShapes:
 
     @property
     def operations(self) -> tuple[TiledOperation, ...]:
-        """The operations of the step that have a tile."""
-        return tiled_operations(
-            self.intermediate > 0, self.experts > 0, self.shared_intermediate > 0
-        )
+        """The operations of the step that have a tile, in its order: those that read something."""
+        shapes = ((name, self.shape(name)) for name in get_args(TiledOperation))
+        return tuple(name for name, shape in shapes if shape.rows and shape.columns)
 
     def element_bytes(self, operation: TiledOperation) -> int:
         """The size of one element of what `operation` reads: weights, or K and V."""

@@ -18,11 +18,7 @@ from decodescope.kernels.ops.linear_residual import (
     split_workspace,
 )
 from decodescope.variants.model.source import presets
-from decodescope.variants.steps.fused.tiling.shapes import (
-    StepShapes,
-    TiledOperation,
-    tiled_operations,
-)
+from decodescope.variants.steps.fused.tiling.shapes import StepShapes, TiledOperation
 from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
 from decodescope.variants.steps.fused.tiling.tile_table import tile_key
 from decodescope.variants.steps.fused.tiling.tiles import (
@@ -33,7 +29,7 @@ from decodescope.variants.steps.fused.tiling.tiles import (
     tile_candidates,
     tile_fits,
 )
-from tests.helpers.sizes import H200, SMALL_GPU, any_shapes, preset_shapes
+from tests.helpers.sizes import DENSE_OPERATIONS, H200, SMALL_GPU, any_shapes, preset_shapes
 
 
 def check_accepted(tile: Tile, operation: TiledOperation, shapes: StepShapes) -> None:
@@ -295,7 +291,7 @@ def test_with_tile_changes_one_operation_only() -> None:
     tiles = default_tiles(preset_shapes("llama-3.2-1b"), 132)
     changed = tiles.with_tile("down", Tile(1, 256))
     assert changed.down == Tile(1, 256)
-    assert all(changed.of(name) == tiles.of(name) for name in tiled_operations() if name != "down")
+    assert all(changed.of(name) == tiles.of(name) for name in DENSE_OPERATIONS if name != "down")
 
 
 def test_too_little_shared_memory_is_reported_with_the_limit() -> None:
