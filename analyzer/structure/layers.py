@@ -90,10 +90,13 @@ def feed_forward(letters: str, start: int, end: int) -> tuple[int, int]:
     begin = norm.start() if norm and (gated < 0 or norm.start() < gated) else output + 1
     expert = letters.rfind("X", begin, end)
     if expert >= 0:
-        # An expert that all tokens share runs behind the others; its down product is the last op.
+        # An expert that all tokens share runs behind the others, or around them if gate, up and
+        # activation are one op; its down product is the last op.
         norm = _NORM.search(letters, expert + 1, end)
         limit = norm.start() if norm else end
         product = letters.find("P", expert + 1, limit)
+        if product >= 0 and begin <= gated < expert:
+            return begin, product
         return begin, max(expert, _down(letters, product, limit) if product >= 0 else -1)
     if gated >= 0:
         return begin, letters.find("P", gated, end)

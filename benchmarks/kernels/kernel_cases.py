@@ -21,9 +21,10 @@ from decodescope.kernels.ops.rms_norm_residual import RmsNormResidual
 from decodescope.kernels.ops.rope import RopeTable, Rotate
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import FUSIONS, Part, VariantSpec
+from decodescope.variants.steps.fused.blocks import FusedModel
 from decodescope.variants.steps.fused.operations import step_operations
 from decodescope.variants.steps.fused.plan import step_plan
-from decodescope.variants.steps.fused.tiling.shapes import tiled_operations
+from decodescope.variants.steps.fused.tiling.shapes import step_shapes
 
 # All kernels but attention touch one row of a cache, whatever its length: a short one is enough.
 SHORT_CONTEXT = 3
@@ -62,7 +63,8 @@ def kernel_cases(operands: Operands) -> Iterator[KernelCase]:
     spec = operands.spec
     embedding, *others = _operations(operands, spec, SHORT_CONTEXT)
     _, *in_context = _operations(operands, spec, operands.context)
-    names = list(tiled_operations(operands.parts.experts > 0))
+    sizes = step_shapes(_one_layer(operands.parts), operands.batch, operands.context, spec)
+    names = list(sizes.operations)
     for short, long in zip(others, in_context, strict=True):
         operation = long if isinstance(long, DecodeAttention) else short
         launches = 1 if names[0] == "head" else len(operands.parts.layers)
@@ -96,11 +98,15 @@ def _operations(operands: Operands, spec: VariantSpec, context: int) -> list[Ker
     """Our kernels' operations in a step of one layer after `context` tokens, on meta tensors."""
     parts, batch = operands.parts, operands.batch
     angles = torch.empty(context + 1, parts.head_dim // 2, device="meta")
-    one_layer = replace(parts, layers=parts.layers[:1])
+    one_layer = _one_layer(parts)
     workload = DecodeWorkload(batch, context, 1)
     plan = step_plan(spec, one_layer, {"": RopeTable(angles, angles)}, workload, operands.tiles)
     operations = (placed.operation for placed in step_operations(plan))
     return [one for one in operations if isinstance(one, KernelOperation)]
+
+
+def _one_layer(parts: FusedModel) -> FusedModel:
+    return replace(parts, layers=parts.layers[:1])
 
 
 def _case(

@@ -1,7 +1,8 @@
 """The experts of a token, found by each program from the router's logits.
 
-Of equal logits the expert with the lowest index comes first. NaN without a sign is the largest, so
-that an index is always that of an expert. A token's slots are its chosen experts in that order.
+They are chosen by their logits; with a correction, by sigmoid(logit) + correction. Of equal ones
+the expert with the lowest index comes first. NaN without a sign is the largest, so that an index is
+always that of an expert. A token's slots are its chosen experts in that order.
 """
 
 import torch
@@ -17,9 +18,12 @@ _COMPARED = tl.constexpr(2048)
 
 
 @triton.jit
-def _keys(logits, expert):
+def _keys(logits, correction_ptr, expert, inside):
     """Integers in the order of the experts. Those of 16-bit logits have 32 bits, of which a warp
     finds the largest in one instruction."""
+    if correction_ptr is not None:
+        correction = tl.load(correction_ptr + expert, mask=inside, other=0.0)
+        logits = tl.sigmoid(logits.to(tl.float32)) + correction
     if logits.dtype.primitive_bitwidth == 16:
         bits = tl.where(logits == 0.0, 0.0, logits).to(tl.int16, bitcast=True).to(tl.int32)
         keys = (tl.where(bits < 0, bits ^ 0x7FFF, bits) << 16) | (0xFFFF - expert)
@@ -29,11 +33,12 @@ def _keys(logits, expert):
 
 
 @triton.jit
-def router_keys(logits_ptr, token, EXPERTS: tl.constexpr):
+def router_keys(logits_ptr, correction_ptr, token, EXPERTS: tl.constexpr):
     """exp(logit - the largest logit) of each expert of a token, and the keys, both [EXPERTS rounded
-    up to 2^n]; past the end 0 and below all keys.
+    up to 2^n]; past the end 0 and below all keys. With a correction sigmoid(logit) and the keys.
 
-    The softmax's shares are the first divided by their sum; the largest is 1, so that no sum is 0.
+    The shares are the first divided by their sum; the largest exponential is 1, so that no sum of
+    them is 0.
     """
     expert = tl.arange(0, triton.next_power_of_2(EXPERTS))
     inside = expert < EXPERTS
@@ -43,19 +48,23 @@ def router_keys(logits_ptr, token, EXPERTS: tl.constexpr):
         logits_ptr + token * EXPERTS + expert, mask=inside, other=0.0, cache_modifier=".cg"
     )
     logits = tl.where(inside, stored.to(tl.float32), _LEAST)
-    keys = _keys(stored, expert)
+    keys = _keys(stored, correction_ptr, expert, inside)
     if keys.dtype == tl.int32:
         keys = tl.where(inside, keys, _NO_SHORT_KEY)
     else:
         keys = tl.where(inside, keys, NO_KEY)
-    return tl.exp(logits - tl.max(logits, axis=0)), keys
+    if correction_ptr is not None:
+        weights = tl.where(inside, tl.sigmoid(stored.to(tl.float32)), 0.0)
+    else:
+        weights = tl.exp(logits - tl.max(logits, axis=0))
+    return weights, keys
 
 
 @triton.jit
-def next_expert(exponentials, keys):
-    """The expert of the largest key, as int64, its exponential, and the keys without it."""
+def next_expert(weights, keys):
+    """The expert of the largest key, as int64, its weight, and the keys without it."""
     largest = tl.max(keys, axis=0)
-    share = tl.sum(tl.where(keys == largest, exponentials, 0.0), axis=0)
+    share = tl.sum(tl.where(keys == largest, weights, 0.0), axis=0)
     if keys.dtype == tl.int32:
         expert = (0xFFFF - (largest & 0xFFFF)).to(tl.int64)
         keys = tl.where(keys == largest, _NO_SHORT_KEY, keys)
@@ -67,19 +76,24 @@ def next_expert(exponentials, keys):
 
 @triton.jit
 def slots_of_expert(
-    logits_ptr, expert, BATCH: tl.constexpr, TOKENS: tl.constexpr, EXPERTS: tl.constexpr
+    logits_ptr,
+    correction_ptr,
+    expert,
+    BATCH: tl.constexpr,
+    TOKENS: tl.constexpr,
+    EXPERTS: tl.constexpr,
 ):
     """The slot that each token has the expert in, int32 [TOKENS]: the experts that come before it,
     so that it is chosen if they are fewer than the token's slots. EXPERTS for the padding."""
     token = tl.arange(0, TOKENS)
     rows = logits_ptr + tl.minimum(token, BATCH - 1) * EXPERTS
-    own = _keys(tl.load(rows + expert), expert)
+    own = _keys(tl.load(rows + expert), correction_ptr, expert, expert < EXPERTS)
     CHUNK: tl.constexpr = min(triton.next_power_of_2(EXPERTS), _COMPARED // TOKENS)
     slots = tl.zeros((TOKENS,), tl.int32)
     for start in tl.static_range(0, EXPERTS, CHUNK):
         other = (start + tl.arange(0, CHUNK))[None, :]
         inside = other < EXPERTS
         logits = tl.load(rows[:, None] + other, mask=inside, other=0.0)
-        before = inside & (_keys(logits, other) > own[:, None])
+        before = inside & (_keys(logits, correction_ptr, other, inside) > own[:, None])
         slots += tl.sum(before.to(tl.int32), axis=1)
     return tl.where(token < BATCH, slots, EXPERTS)

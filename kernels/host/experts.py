@@ -23,11 +23,14 @@ class Experts:
     `router` has a row for each expert. `gate_up` holds the matrices of all experts one after
     another, in each the gate rows first, or if `interleaved` a gate and its up row in turn, and
     `down` likewise. `clamped` says how they are joined; None: silu(gate) * up. A token's weights
-    are the softmax of all its router logits, divided by the sum of the chosen ones if `normalized`,
-    which is the softmax of the chosen ones.
+    are `factor` times the softmax of all its router logits, divided by the sum of the chosen ones
+    if `normalized`, which is the softmax of the chosen ones. With a `correction` float32 [experts]
+    they are those of the sigmoids in place of the softmax, and the experts are chosen whose sigmoid
+    + correction is largest.
 
     Raises:
-        ValueError: matrices whose sizes contradict each other; more chosen than there are.
+        ValueError: matrices whose sizes contradict each other; more chosen than there are; sigmoids
+            that are not normalized.
     """
 
     router: WeightMatrix
@@ -37,6 +40,8 @@ class Experts:
     normalized: bool
     interleaved: bool = False
     clamped: ClampedGate | None = None
+    correction: torch.Tensor | None = None
+    factor: float = 1.0
 
     def __post_init__(self) -> None:
         hidden, intermediate = self.router.columns, self.down.columns
@@ -49,6 +54,8 @@ class Experts:
             raise ValueError(f"down of {self.down.rows} rows: must be {self.count} of {hidden}")
         if not 1 <= self.chosen <= self.count:
             raise ValueError(f"{self.chosen} experts of {self.count}: must be 1 to {self.count}")
+        if self.correction is not None and not self.normalized:
+            raise ValueError("a correction of sigmoids: must be normalized")
 
     @property
     def count(self) -> int:

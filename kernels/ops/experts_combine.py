@@ -15,14 +15,19 @@ from decodescope.kernels.device.routing import next_expert, router_keys
 from decodescope.kernels.host.checks import check_floats, check_tensor
 from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
+from decodescope.kernels.ops.experts_gate_up import used_experts
 
 _BLOCK = 512
 
 
 def expert_shares(logits: torch.Tensor, experts: Experts) -> torch.Tensor:
     """The weights of each token's chosen experts in float64, [batch, chosen], by falling logit."""
-    shares = logits.double().softmax(dim=-1).topk(experts.chosen, dim=-1).values
-    return shares / shares.sum(dim=-1, keepdim=True) if experts.normalized else shares
+    values = logits.double()
+    weights = values.softmax(dim=-1) if experts.correction is None else values.sigmoid()
+    shares = weights.gather(1, used_experts(logits, experts))
+    if experts.normalized:
+        shares /= shares.sum(dim=-1, keepdim=True)
+    return experts.factor * shares
 
 
 def experts_combine_reference(
@@ -37,11 +42,13 @@ def experts_combine_reference(
 def _experts_combine_kernel(
     x_ptr,
     logits_ptr,
+    correction_ptr,
     residual_ptr,
     N: tl.constexpr,
     EXPERTS: tl.constexpr,
     CHOSEN: tl.constexpr,
     NORMALIZED: tl.constexpr,
+    FACTOR: tl.constexpr,
     BLOCK: tl.constexpr,
     PDL: tl.constexpr,
 ):
@@ -52,17 +59,18 @@ def _experts_combine_kernel(
     wait_for_previous(PDL)
     places = residual_ptr + token * N + column
     residual = tl.load(places, mask=mask, other=0.0).to(tl.float32)
-    exponentials, keys = router_keys(logits_ptr, token, EXPERTS)
+    weights, keys = router_keys(logits_ptr, correction_ptr, token, EXPERTS)
     used = tl.full((), 0.0, tl.float32)
     total = tl.zeros((BLOCK,), tl.float32)
     for slot in tl.static_range(CHOSEN):
-        _, share, keys = next_expert(exponentials, keys)
+        _, share, keys = next_expert(weights, keys)
         x = tl.load(x_ptr + (token * CHOSEN + slot) * N + column, mask=mask, other=0.0)
         total += share * x
         used += share
     if not NORMALIZED:
-        used = tl.sum(exponentials, axis=0)
-    tl.store(places, (residual + total / used).to(residual_ptr.dtype.element_ty), mask=mask)
+        used = tl.sum(weights, axis=0)
+    added = residual + FACTOR * total / used
+    tl.store(places, added.to(residual_ptr.dtype.element_ty), mask=mask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +78,8 @@ class ExpertsCombine(KernelOperation):
     """residual[b, n] += sum over s of p[b, s] x[b, s, n], in place, rounded once; p the weight of
     the expert of b with the s-th largest of `logits` (`Experts`).
 
-    x float32 [batch, chosen, hidden], logits [batch, experts] and residual [batch, hidden] of one
-    dtype, contiguous.
+    x float32 [batch, chosen, hidden], logits [batch, experts], residual [batch, hidden],
+    contiguous.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices.
@@ -87,17 +95,19 @@ class ExpertsCombine(KernelOperation):
         batch, hidden, device = len(x), experts.router.columns, x.device
         check_tensor("x", x, (batch, experts.chosen, hidden), torch.float32, device)
         check_floats("residual", residual, (batch, hidden), device)
-        check_tensor("logits", self.logits, (batch, experts.count), residual.dtype, device)
+        check_floats("logits", self.logits, (batch, experts.count), device)
         return launch(
             _experts_combine_kernel,
             (triton.cdiv(hidden, _BLOCK), batch),
             x,
             self.logits,
+            experts.correction,
             residual,
             N=hidden,
             EXPERTS=experts.count,
             CHOSEN=experts.chosen,
             NORMALIZED=experts.normalized,
+            FACTOR=experts.factor,
             BLOCK=_BLOCK,
             PDL=pdl,
         )

@@ -18,7 +18,7 @@ from decodescope.kernels.device.mxfp4_product import mxfp4_blocks, mxfp4_product
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.routing import next_expert, router_keys
 from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias
-from decodescope.kernels.host.checks import check_floats, check_output, check_tensor, check_unsplit
+from decodescope.kernels.host.checks import check_floats, check_output, check_unsplit
 from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
 from decodescope.kernels.host.product import product_options
@@ -40,6 +40,7 @@ def experts_down_reference(
 def _experts_down_kernel(
     x_ptr,
     logits_ptr,
+    correction_ptr,
     w_ptr,
     scale_ptr,
     bias_ptr,
@@ -48,6 +49,7 @@ def _experts_down_kernel(
     EXPERTS: tl.constexpr,
     CHOSEN: tl.constexpr,
     NORMALIZED: tl.constexpr,
+    FACTOR: tl.constexpr,
     K: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -60,12 +62,12 @@ def _experts_down_kernel(
     w_ptr, inside, rows = program_rows(w_ptr, tl.program_id(0), N, K, ROWS)
     mask = rows < N
     # Not written by the previous kernel, which starts this one only when they are complete.
-    exponentials, keys = router_keys(logits_ptr, 0, EXPERTS)
+    weights, keys = router_keys(logits_ptr, correction_ptr, 0, EXPERTS)
     used = tl.full((), 0.0, tl.float32)
     # All experts' first blocks are asked for before one is multiplied: they come together.
     matrices, blocks, shares = (), (), ()
     for _ in tl.static_range(CHOSEN):
-        expert, share, keys = next_expert(exponentials, keys)
+        expert, share, keys = next_expert(weights, keys)
         first_row = expert * N
         if PACKED:
             # Rows of the matrices of all experts.
@@ -99,8 +101,9 @@ def _experts_down_kernel(
         share, scale, bias = shares[slot]
         total += share * (sums * scale + bias)
     if not NORMALIZED:
-        used = tl.sum(exponentials, axis=0)
-    tl.store(places, (residual + total / used).to(residual_ptr.dtype.element_ty), mask=mask)
+        used = tl.sum(weights, axis=0)
+    added = residual + FACTOR * total / used
+    tl.store(places, added.to(residual_ptr.dtype.element_ty), mask=mask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +111,8 @@ class ExpertsDown(KernelOperation):
     """residual[n] += sum over s of p[s] (D_e[n] . x[s] + bias_e[n]), in place, rounded once; e the
     expert with the s-th largest of `logits`, p its weight (`Experts`).
 
-    x [1, chosen, intermediate], logits [1, experts], residual [1, hidden], contiguous; logits and
-    residual of one dtype, which `check_output` allows beside x. Launched with overlap, it must come
+    x [1, chosen, intermediate], logits [1, experts], residual [1, hidden] of a dtype that
+    `check_output` allows beside x, contiguous. Launched with overlap, it must come
     after `ExpertsGateUp` on the same logits.
 
     Raises:
@@ -127,19 +130,21 @@ class ExpertsDown(KernelOperation):
         hidden, device = experts.router.columns, x.device
         check_floats("x", x, (1, experts.chosen, experts.intermediate), device)
         check_output("residual", residual, (1, hidden), x)
-        check_tensor("logits", self.logits, (1, experts.count), residual.dtype, device)
+        check_floats("logits", self.logits, (1, experts.count), device)
         check_unsplit(tile)
         return launch(
             _experts_down_kernel,
             (triton.cdiv(hidden, tile.rows),),
             x,
             self.logits,
+            experts.correction,
             *experts.down.pointers,
             residual,
             N=hidden,
             EXPERTS=experts.count,
             CHOSEN=experts.chosen,
             NORMALIZED=experts.normalized,
+            FACTOR=experts.factor,
             **product_options(x[:, 0], experts.down, tile, pdl),
         )
 

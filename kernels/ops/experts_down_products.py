@@ -14,7 +14,7 @@ from decodescope.kernels.device import batched_product
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.routing import slots_of_expert
 from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias
-from decodescope.kernels.host.checks import check_floats, check_output, check_tensor, check_unsplit
+from decodescope.kernels.host.checks import check_floats, check_tensor, check_unsplit
 from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.operation import KernelOperation, Launch, Tensors, launch
 from decodescope.kernels.host.product import product_options
@@ -43,6 +43,7 @@ def experts_down_products_reference(
 def _experts_down_products_kernel(
     x_ptr,
     logits_ptr,
+    correction_ptr,
     w_ptr,
     scale_ptr,
     bias_ptr,
@@ -61,7 +62,7 @@ def _experts_down_products_kernel(
     allow_next(PDL)
     expert = tl.program_id(1)
     wait_for_previous(PDL)
-    slots = slots_of_expert(logits_ptr, expert, BATCH, TOKENS, EXPERTS)
+    slots = slots_of_expert(logits_ptr, correction_ptr, expert, BATCH, TOKENS, EXPERTS)
     used = slots < CHOSEN
     if tl.max(used.to(tl.int32), axis=0) > 0:
         w_ptr += expert.to(tl.int64) * (N * K)
@@ -84,8 +85,8 @@ class ExpertsDownProducts(KernelOperation):
     """out[b, s, n] = D_e[n] . x[b, s] + bias_e[n], e the expert of b with the s-th largest of
     `logits`.
 
-    x [batch, chosen, intermediate] and logits [batch, experts] of dtypes that `goes_with` allows,
-    out float32 [batch, chosen, hidden], contiguous; batch 2..64.
+    x [batch, chosen, intermediate], logits [batch, experts], out float32 [batch, chosen, hidden],
+    contiguous; batch 2..64.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; a tile of more than one split or below
@@ -104,7 +105,7 @@ class ExpertsDownProducts(KernelOperation):
         if not 2 <= batch <= MAX_BATCH:
             raise ValueError(f"x {list(x.shape)}: must have 2 to {MAX_BATCH} tokens")
         check_floats("x", x, (batch, experts.chosen, experts.intermediate), device)
-        check_output("logits", self.logits, (batch, experts.count), x)
+        check_floats("logits", self.logits, (batch, experts.count), device)
         check_tensor("out", self.out, (batch, experts.chosen, hidden), torch.float32, device)
         check_unsplit(tile)
         return launch(
@@ -112,6 +113,7 @@ class ExpertsDownProducts(KernelOperation):
             (triton.cdiv(hidden, tile.rows), experts.count),
             x,
             self.logits,
+            experts.correction,
             *experts.down.pointers,
             self.out,
             N=hidden,

@@ -21,7 +21,7 @@ from decodescope.kernels.device.mxfp4_product import mxfp4_blocks, mxfp4_product
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.routing import next_expert, router_keys, slots_of_expert
 from decodescope.kernels.device.weight_rows import program_pairs, program_rows, scale_and_bias
-from decodescope.kernels.host.checks import check_apart, check_output, check_tensor
+from decodescope.kernels.host.checks import check_apart, check_floats, check_output
 from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.operation import Launch, Tensors, launch
 from decodescope.kernels.host.product import NormedProduct, norm_arguments, product_options
@@ -32,7 +32,10 @@ from decodescope.kernels.ops.linear import linear_reference
 
 def used_experts(logits: torch.Tensor, experts: Experts) -> torch.Tensor:
     """The experts of each token, int64 [batch, chosen], by falling logit, then by index."""
-    order = torch.sort(logits.double(), dim=-1, descending=True, stable=True).indices
+    values = logits.double()
+    if experts.correction is not None:
+        values = values.sigmoid() + experts.correction.double()
+    order = torch.sort(values, dim=-1, descending=True, stable=True).indices
     return order[:, : experts.chosen]
 
 
@@ -89,6 +92,7 @@ def _experts_gate_up_kernel(
     x_ptr,
     g_ptr,
     logits_ptr,
+    correction_ptr,
     w_ptr,
     scale_ptr,
     bias_ptr,
@@ -111,10 +115,10 @@ def _experts_gate_up_kernel(
     wait_for_previous(PDL)
     # The next kernel, `experts_down`, may read the router's logits as soon as it starts.
     allow_next(PDL)
-    exponentials, keys = router_keys(logits_ptr, 0, EXPERTS)
-    expert, _, keys = next_expert(exponentials, keys)
+    weights, keys = router_keys(logits_ptr, correction_ptr, 0, EXPERTS)
+    expert, _, keys = next_expert(weights, keys)
     for _ in range(slot):
-        expert, _, keys = next_expert(exponentials, keys)
+        expert, _, keys = next_expert(weights, keys)
     PACKED: tl.constexpr = w_ptr.dtype.element_ty == tl.int32
     unit = tl.program_id(0) * (ROWS // 2)
     packed_ptr = w_ptr
@@ -145,6 +149,7 @@ def _experts_gate_up_batched_kernel(
     x_ptr,
     g_ptr,
     logits_ptr,
+    correction_ptr,
     w_ptr,
     scale_ptr,
     bias_ptr,
@@ -167,7 +172,7 @@ def _experts_gate_up_batched_kernel(
     allow_next(PDL)
     expert = tl.program_id(1)
     wait_for_previous(PDL)
-    slots = slots_of_expert(logits_ptr, expert, BATCH, TOKENS, EXPERTS)
+    slots = slots_of_expert(logits_ptr, correction_ptr, expert, BATCH, TOKENS, EXPERTS)
     used = slots < CHOSEN
     if tl.max(used.to(tl.int32), axis=0) > 0:
         unit = tl.program_id(0) * (ROWS // 2)
@@ -193,8 +198,8 @@ class ExpertsGateUp(NormedProduct):
     """out[b, s, i] = silu(G_e[i] . n[b]) * (U_e[i] . n[b]), or as `experts.clamped` says, e the
     expert of b with the s-th largest of `logits`, n = RMSNorm(x), or x where `norm` is None.
 
-    x [batch, hidden], logits [batch, experts], out [batch, chosen, intermediate], contiguous, of
-    one dtype; batch 1..64. `tile.rows` counts rows of G and U, so half as many outputs.
+    x [batch, hidden] and out [batch, chosen, intermediate] of one dtype, logits [batch, experts],
+    contiguous; batch 1..64. `tile.rows` counts rows of G and U, so half as many outputs.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; out in x's memory; a tile of one row
@@ -215,7 +220,7 @@ class ExpertsGateUp(NormedProduct):
         x, experts, out, tile = self.x, self.experts, self.out, self.tile
         clamped = experts.clamped
         batch = self.checked_batch(experts.gate_up)
-        check_tensor("logits", self.logits, (batch, experts.count), x.dtype, x.device)
+        check_floats("logits", self.logits, (batch, experts.count), x.device)
         check_output("out", out, (batch, experts.chosen, experts.intermediate), x)
         check_apart("out", out, x)
         if tile.rows < 2:
@@ -233,6 +238,7 @@ class ExpertsGateUp(NormedProduct):
             x,
             g,
             self.logits,
+            experts.correction,
             *experts.gate_up.pointers,
             out,
             eps,

@@ -12,7 +12,7 @@ import triton.language as tl
 from decodescope.kernels.device import batched_product, vector_product
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias
-from decodescope.kernels.host.checks import check_apart, check_output
+from decodescope.kernels.host.checks import check_apart, check_floats
 from decodescope.kernels.host.operation import Launch, Tensors
 from decodescope.kernels.host.product import NormedProduct
 from decodescope.kernels.host.tile import Tile
@@ -100,8 +100,8 @@ def _linear_batched_kernel(
 class Linear(NormedProduct):
     """out[b, n] = sum over k of W[n, k] n[b, k] + bias[n], n = RMSNorm(x), or x without a norm.
 
-    x [batch, columns], out [batch, rows], contiguous, of dtypes that `check_output` allows; batch
-    1..64; or x E4M3 with `x_scale` and FP8 weights (`Product`). Sums are float32 and rounded once;
+    x [batch, columns], out [batch, rows], contiguous; batch 1..64; or x E4M3 with `x_scale` and FP8
+    weights (`Product`). Sums are float32 and rounded once;
     the norm's factor is applied to the sum.
 
     Raises:
@@ -119,7 +119,7 @@ class Linear(NormedProduct):
     def launch(self, pdl: bool = False) -> Launch:
         weight, out = self.weight, self.out
         batch = self.checked_batch(weight)
-        check_output("out", out, (batch, weight.rows), self.x)
+        check_floats("out", out, (batch, weight.rows), self.x.device)
         check_apart("out", out, self.x)
         kernels = _linear_kernel, _linear_batched_kernel
         programs = triton.cdiv(weight.rows, self.tile.rows)

@@ -29,7 +29,7 @@ class FakeClock:
 
 class FakeStep:
     weight_bytes_read = 1_000
-    router_choice = None
+    expert_choices = None
 
     def __init__(self, session: "FakeSession", variant: str) -> None:
         self._session = session

@@ -167,12 +167,26 @@ MIXTURES: Mapping[str, dict[str, Any]] = {
         "qwen3_moe", num_experts=7, num_experts_per_tok=3, moe_intermediate_size=20,
         norm_topk_prob=True,
     ),
+    "qwen3-moe-some-dense": _with(
+        "qwen3_moe", num_experts=5, num_experts_per_tok=2, moe_intermediate_size=20,
+        norm_topk_prob=True, num_hidden_layers=3, decoder_sparse_step=2,
+    ),
     "qwen3-moe-of-all": _with(
         "qwen3_moe", num_experts=2, num_experts_per_tok=2, moe_intermediate_size=33,
         hidden_size=99, norm_topk_prob=False,
     ),
     "qwen3-moe-of-one": _with(
         "qwen3_moe", num_experts=1, num_experts_per_tok=1, moe_intermediate_size=24,
+    ),
+    "qwen2-moe": _QWEN2 | {
+        "model_type": "qwen2_moe", "num_experts": 6, "num_experts_per_tok": 2,
+        "moe_intermediate_size": 20, "shared_expert_intermediate_size": 37, "qkv_bias": True,
+        "num_hidden_layers": 3, "mlp_only_layers": [0],
+    },
+    "glm4-moe": _with(
+        "glm4_moe", pad_token_id=0, head_dim=44, attention_bias=True, use_qk_norm=True,
+        n_routed_experts=5, num_experts_per_tok=2, moe_intermediate_size=20, n_shared_experts=2,
+        num_hidden_layers=3, first_k_dense_replace=1, routed_scaling_factor=1.7,
     ),
     "mixtral": _with(
         "mixtral", num_local_experts=4, num_experts_per_tok=2, intermediate_size=40,
@@ -222,6 +236,9 @@ def _fill(model: PreTrainedModel, generator: torch.Generator) -> None:
         else:
             values *= parameter.shape[-1] ** -0.5
         parameter.copy_(values)
+    for name, buffer in model.named_buffers():
+        if name.endswith("e_score_correction_bias"):
+            buffer.copy_(0.3 * torch.randn(buffer.shape, generator=generator))
 
 
 def prompt_ids(name: str, batch: int, length: int, seed: int = 0) -> torch.Tensor:

@@ -7,7 +7,7 @@ from decodescope.kernels.host.weights import Norm, WeightMatrix
 from decodescope.kernels.ops.experts_down import experts_down_reference
 from decodescope.kernels.ops.experts_gate_up import experts_gate_up_reference
 from decodescope.kernels.ops.rope import RopeTable
-from decodescope.variants.steps.fused.blocks import FusedLayer, FusedModel
+from decodescope.variants.steps.fused.blocks import DenseMlp, FusedLayer, FusedModel
 from decodescope.variants.steps.fused.kv_cache import KvCache
 from decodescope.variants.steps.fused.rope_tables import Ropes
 
@@ -37,11 +37,18 @@ def reference_step(
             logits = _product(layer.mlp.router, normed)
             gated = experts_gate_up_reference(normed, None, layer.mlp, logits)
             x = experts_down_reference(gated, layer.mlp, logits, x)
+            if layer.shared is not None:
+                gate = layer.shared_gate
+                share = 1.0 if gate is None else torch.sigmoid(_product(gate, normed))
+                x = x + share * _dense(layer.shared, normed)
         else:
-            gate, up = _product(layer.mlp.gate_up, normed).chunk(2, dim=-1)
-            down = _product(layer.mlp.down, _ACTIVATIONS[layer.mlp.activation](gate) * up)
-            x = x + _normed(layer.mlp_output_norm, down)
+            x = x + _normed(layer.mlp_output_norm, _dense(layer.mlp, normed))
     return _capped(_product(parts.head, _normed(parts.final_norm, x)), parts.logit_cap)
+
+
+def _dense(mlp: DenseMlp, x: torch.Tensor) -> torch.Tensor:
+    gate, up = _product(mlp.gate_up, x).chunk(2, dim=-1)
+    return _product(mlp.down, _ACTIVATIONS[mlp.activation](gate) * up)
 
 
 def _capped(x: torch.Tensor, cap: float | None) -> torch.Tensor:

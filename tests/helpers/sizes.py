@@ -16,12 +16,14 @@ def preset_shapes(
 ) -> StepShapes:
     """A public model's step in bf16 (2) or fp32 (4), or with FP8 weights (1)."""
     config = presets()[name].config
+    experts = config.get("num_experts") or config.get("num_local_experts", 0)
+    width = config.get("moe_intermediate_size", config["intermediate_size"])
     return StepShapes(
         hidden=config["hidden_size"],
         heads=config["num_attention_heads"],
         kv_heads=config["num_key_value_heads"],
         head_dim=config["head_dim"],
-        intermediate=config.get("moe_intermediate_size", config["intermediate_size"]),
+        intermediate=0 if experts else width,
         vocab=config["vocab_size"],
         batch=batch,
         capacity=capacity,
@@ -29,9 +31,14 @@ def preset_shapes(
         weight_bytes=element_bytes,
         head_bytes=element_bytes,
         kv_bytes=max(2, element_bytes),
-        experts=config.get("num_experts", 0),
+        experts=experts,
         chosen=config.get("num_experts_per_tok", 0),
+        expert_intermediate=width if experts else 0,
     )
+
+
+# The operations with a tile of a dense model.
+DENSE_OPERATIONS = preset_shapes("llama-3.2-1b").operations
 
 
 @st.composite
@@ -46,7 +53,7 @@ def any_shapes(draw: st.DrawFn) -> StepShapes:
         heads=kv_heads * draw(st.integers(1, 32)),
         kv_heads=kv_heads,
         head_dim=2 * draw(st.integers(16, 128)),
-        intermediate=draw(st.integers(1, 60_000)),
+        intermediate=draw(st.integers(0 if experts else 1, 60_000)),
         vocab=draw(st.integers(1, 300_000)),
         batch=draw(st.integers(1, 64)),
         capacity=draw(st.integers(1, 200_000)),
@@ -56,4 +63,6 @@ def any_shapes(draw: st.DrawFn) -> StepShapes:
         kv_bytes=draw(sizes),
         experts=experts,
         chosen=draw(st.integers(1, experts)) if experts else 0,
+        expert_intermediate=draw(st.integers(1, 60_000)) if experts else 0,
+        shared_intermediate=draw(st.integers(0, 60_000)) if experts else 0,
     )

@@ -268,7 +268,7 @@ def test_weights_of_another_dtype_than_the_runs_are_refused() -> None:
 @pytest.mark.parametrize(
     ("config", "batch", "error", "words"),
     [
-        ({"model_type": "gpt2"}, 1, ModelError, "some: .*model type gpt2"),
+        ({"model_type": "gpt2"}, 1, ModelError, "some: .*model_type gpt2"),
         ({"model_type": "llama", "hidden_size": 64}, 65, InputError, "--batch 65"),
     ],
 )

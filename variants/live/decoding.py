@@ -52,8 +52,8 @@ class Decoding:
     def begin(self, step: DecodeStep) -> None:
         """Decode with `step` from now on, from the session's first prompt."""
         self.step = step
-        choice = step.router_choice
-        self._tally = None if choice is None else ExpertsTally(*choice)
+        choices = step.expert_choices
+        self._tally = None if choices is None else ExpertsTally(choices)
         self._generation = self.left = 0
         self._times_ns.clear()
         self._text = TextTail(self._session.decode)

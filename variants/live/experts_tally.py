@@ -1,24 +1,22 @@
 """How evenly a mixture's router uses its experts, sampled while it decodes."""
 
+from collections.abc import Callable
+
 import torch
 
 from decodescope.analyzer.protocol.messages import ExpertsBalance
-from decodescope.variants.model.experts import expert_choices
 
 
 class ExpertsTally:
     """Counts the choices of the steps that are looked at.
 
-    `logits` [layers, batch, experts] are those of the router in the last step, of which each token
-    chooses the `chosen` largest. On "cuda" a look never synchronises: its figures arrive with a
-    later one.
+    `choices` gives those of the last step, float32 [layers, experts]. On "cuda" a look never
+    synchronises: its figures arrive with a later one.
     """
 
-    def __init__(self, logits: torch.Tensor, chosen: int) -> None:
-        self._logits = logits
-        self._chosen = chosen
-        layers, _, self._experts = logits.shape
-        self._choices = torch.zeros(layers, self._experts, device=logits.device)
+    def __init__(self, choices: Callable[[], torch.Tensor]) -> None:
+        self._choices_of_step = choices
+        self._choices = torch.zeros_like(choices())
         self._arriving: tuple[torch.Tensor, torch.cuda.Event | None] | None = None
         self._balance: ExpertsBalance | None = None
 
@@ -29,7 +27,7 @@ class ExpertsTally:
             if done is not None and not done.query():  # type: ignore[no-untyped-call]
                 return self._balance
             distinct, busiest = figures.tolist()
-            self._balance = ExpertsBalance(self._experts, distinct, busiest)
+            self._balance = ExpertsBalance(self._choices.shape[1], distinct, busiest)
         figures = arriving = self._counted()
         done = None
         if figures.is_cuda:
@@ -42,7 +40,7 @@ class ExpertsTally:
     def _counted(self) -> torch.Tensor:
         """Distinct experts of a layer in the last step, and the busiest one's share of a layer's
         choices so far; both are means over the layers."""
-        choices = expert_choices(self._logits, self._chosen)
+        choices = self._choices_of_step()
         self._choices += choices
         distinct = (choices > 0).sum(dim=1).float().mean()
         busiest = (self._choices.max(dim=1).values / self._choices.sum(dim=1)).mean()

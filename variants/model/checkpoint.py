@@ -16,13 +16,13 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from transformers import DynamicCache
-from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 from transformers.utils import logging as transformers_logging
 
 from decodescope.analyzer.errors import DecodescopeError, ModelError, first_line
 from decodescope.analyzer.schema.report import Finding
 from decodescope.variants.model.source import read_object
 from decodescope.variants.model.stored_quantization import declares_quantization
+from decodescope.variants.model.workload_costs import has_delta_net
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -200,17 +200,23 @@ def require_finite(name: str, model: Any) -> None:
 
 
 def require_kv_cache(name: str, skeleton: Any) -> None:
-    """Refuse architectures that keep more than K and V: no step of them can be repeated.
+    """Refuse architectures that keep more than K and V: how much a step of them reads is not known,
+    except of the states of a gated DeltaNet.
 
     Raises:
         ModelError: `skeleton`, which may be without memory, is one of them.
     """
-    if getattr(skeleton, "_is_stateful", False):
+    known = {"DynamicLayer", "DynamicSlidingWindowLayer"}
+    decoder = skeleton.config.get_text_config(decoder=True)
+    if getattr(decoder, "num_kv_shared_layers", 0):
+        # Of layers that read the K and V of an earlier one.
+        known.add("DummyLayer")
+    if has_delta_net(decoder):
+        known.add("LinearAttentionLayer")
+    elif getattr(skeleton, "_is_stateful", False):
         raise _not_decoded(name, skeleton, "keeps a recurrent state")
-    kinds = {type(layer) for layer in DynamicCache(config=skeleton.config).layers}
-    if others := sorted(
-        kind.__name__ for kind in kinds - {DynamicLayer, DynamicSlidingWindowLayer}
-    ):
+    kinds = {type(layer).__name__ for layer in DynamicCache(config=skeleton.config).layers}
+    if others := sorted(kinds - known):
         raise _not_decoded(name, skeleton, f"keeps more than K and V ({', '.join(others)})")
 
 

@@ -39,11 +39,11 @@ def expert_counts(config: Any) -> tuple[int, int]:
     return (1, 1) if count is None else (count, next(iter(chosen), count))
 
 
-def expert_choices(logits: torch.Tensor, chosen: int) -> torch.Tensor:
-    """How many tokens choose each expert, float32 [layers, experts]: those with its `chosen`
-    largest router logits. logits [layers, batch, experts]."""
-    used = logits.topk(chosen, dim=-1).indices.flatten(1)
-    choices = torch.zeros(logits.shape[0], logits.shape[2], device=logits.device)
+def expert_choices(values: torch.Tensor, chosen: int) -> torch.Tensor:
+    """How many tokens choose each expert, float32 [layers, experts]: the `chosen` with the largest
+    of `values` [layers, batch, experts]."""
+    used = values.topk(chosen, dim=-1).indices.flatten(1)
+    choices = torch.zeros(values.shape[0], values.shape[2], device=values.device)
     return choices.scatter_add_(1, used, torch.ones(used.shape, device=used.device))
 
 

@@ -7,7 +7,7 @@ Of a mixture's E experts those are counted that `batch` sequences use in expecta
 chooses k of them uniformly: E (1 - (1 - k / E)^batch), which is k of one sequence.
 KV cache: 2 * batch * KV heads * head_dim * element size * positions, summed over the layers, where
 positions is the cache length, or the part of it in a layer's sliding window. Of latent attention
-the latents are counted.
+the latents are counted, of a gated DeltaNet its float32 state, which is read and written.
 
 FLOPs of a step.
 Matrix products: 2 * batch * weight elements of every matrix that is multiplied, of a mixture's
@@ -15,7 +15,7 @@ experts those that a sequence chooses. An embedding table
 is only looked up; a table tied to the head counts once, as the head.
 Attention: 4 * batch * heads * head_dim * positions, summed over the layers: 2 for the scores and 2
 for the weighted sum of the values. The positions are those in the cache and the new one, limited to
-a layer's sliding window.
+a layer's sliding window. Of a gated DeltaNet: 6 for each element of its state.
 Norms, rotary embedding, activations and the softmax are left out: they are memory-bound.
 
 A workload whose memory cannot fit is refused before it is started. On the host nothing else would:
@@ -86,21 +86,23 @@ class KvBytes:
     def __init__(self, config: Any, batch: int, element_bytes: int) -> None:
         self._layers = _attention_layers(config.get_text_config(decoder=True))
         self._element_bytes = batch * element_bytes
+        self._state_bytes = 2 * _FP32_BYTES * batch * sum(each.state for each in self._layers)
 
     def at(self, position: int) -> int:
         """Bytes read at cache length `position`, all sequences and layers."""
         elements = (each.kv_elements * each.cached(position) for each in self._layers)
-        return self._element_bytes * sum(elements)
+        return self._element_bytes * sum(elements) + self._state_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class _Attention:
     """The attention of one layer, by its elements for one position: those in the cache, and those
-    of K and V that all heads of Q are multiplied by."""
+    of K and V that all heads of Q are multiplied by; and by those of its recurrent state."""
 
     window: int | None
     kv_elements: int
     products: int
+    state: int = 0
 
     def cached(self, position: int) -> int:
         """Positions before `position` that a query sees."""
@@ -111,7 +113,13 @@ def _attention_layers(decoder: Any) -> tuple[_Attention, ...]:
     """Every layer's attention, from the decoder's configuration: some families have other heads in
     some layers. Of latent attention the cache holds a latent, and a part of K that is rotated."""
     layers = []
-    for config, window in zip(_layer_configs(decoder), layer_windows(decoder), strict=True):
+    kinds = getattr(decoder, "layer_types", None) or [""] * int(decoder.num_hidden_layers)
+    windows = layer_windows(decoder)
+    for config, window, kind in zip(_layer_configs(decoder), windows, kinds, strict=True):
+        if kind == "linear_attention":
+            state = config.linear_num_value_heads * config.linear_value_head_dim
+            layers.append(_Attention(None, 0, 0, state * config.linear_key_head_dim))
+            continue
         heads, width = int(config.num_attention_heads), 2 * head_dim(config)
         kv_elements = (getattr(config, "num_key_value_heads", None) or heads) * width
         if latent := getattr(config, "kv_lora_rank", None):
@@ -119,6 +127,11 @@ def _attention_layers(decoder: Any) -> tuple[_Attention, ...]:
             width = config.qk_nope_head_dim + config.qk_rope_head_dim + config.v_head_dim
         layers.append(_Attention(window, int(kv_elements), heads * int(width)))
     return tuple(layers)
+
+
+def has_delta_net(decoder: Any) -> bool:
+    """Whether the layers without K and V are those of a gated DeltaNet, whose states are known."""
+    return hasattr(decoder, "linear_num_value_heads")
 
 
 def _layer_configs(decoder: Any) -> Sequence[Any]:
@@ -150,7 +163,9 @@ class StepFlops:
 
     def at(self, position: int) -> int:
         """FLOPs of the step that decodes at cache length `position`."""
-        elements = (each.products * (each.cached(position) + 1) for each in self._layers)
+        elements = (
+            each.products * (each.cached(position) + 1) + 3 * each.state for each in self._layers
+        )
         return self._products + 2 * self._batch * sum(elements)
 
 

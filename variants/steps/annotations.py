@@ -18,6 +18,7 @@ _LAYER_PARTS = {
     "input_layernorm": "input_norm",
     "ln_1": "input_norm",
     "self_attn": "attention",
+    "linear_attn": "attention",
     "attn": "attention",
     "attention": "attention",
     "post_attention_layernorm": "post_attention_norm",

@@ -21,7 +21,7 @@ from decodescope.variants.model.rotations import RotationTables
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.annotations import range_paths
 from decodescope.variants.steps.decode_step import CallSite, DecodeStep
-from decodescope.variants.steps.eager_step import TransformersStep
+from decodescope.variants.steps.eager_step import TransformersStep, keeps_kv
 from decodescope.variants.steps.inductor_origins import call_sites, source_nodes
 
 Forward = Callable[[torch.Tensor, Any], torch.Tensor]
@@ -81,8 +81,13 @@ class StaticStep(TransformersStep):
         return super()._prefill(ids)
 
     def _rewind(self, position: int) -> None:
+        if position:
+            self._rewind_states(position)
         for layer in self._cache.layers:
-            getattr(layer, _COUNTER).fill_(position)
+            if keeps_kv(layer):
+                getattr(layer, _COUNTER).fill_(position)
+            elif not position:
+                layer.reset()
 
     def _decode(self, ids: torch.Tensor) -> torch.Tensor:
         with self._rotations.used():
@@ -137,8 +142,11 @@ def _static_cache(config: Any, length: int) -> Any:
     the window is in the mask as well; it is as small, as long as `length` is within the window.
     """
     cache = StaticCache(config=config, max_cache_len=length)
-    cache.layers = [StaticLayer(max_cache_len=length) for _ in cache.layers]
-    if not all(hasattr(layer, _COUNTER) for layer in cache.layers):
+    cache.layers = [
+        StaticLayer(max_cache_len=length) if keeps_kv(layer) else layer for layer in cache.layers
+    ]
+    static = [layer for layer in cache.layers if isinstance(layer, StaticLayer)]
+    if not all(hasattr(layer, _COUNTER) for layer in static):
         raise MissingRequirement(
             "variant compiled: needs transformers 5.5 or later, whose static cache counts its "
             "positions on the device; upgrade it with: pip install -U transformers"

@@ -84,9 +84,9 @@ class DecodeStep(ABC):
         """
 
     @property
-    def router_choice(self) -> tuple[torch.Tensor, int] | None:
-        """The router's logits in the last step [layers, batch, experts], and how many experts a
-        token chooses; None where they are not kept, or there is no router."""
+    def expert_choices(self) -> Callable[[], torch.Tensor] | None:
+        """Counts how many tokens of the last step chose each expert, float32 [layers with experts,
+        experts]; None where the router's logits are not kept, or there is no router."""
         return None
 
     @torch.no_grad()

@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 from transformers import DynamicCache
 
 from decodescope.analyzer.errors import InputError
@@ -16,7 +17,9 @@ from decodescope.variants.steps.decode_step import DecodeStep
 class TransformersStep(DecodeStep):
     """Prefills and decodes on `cache`, one of transformers' KV caches. Subclasses rewind it.
 
-    Of a mixture of experts, a step takes the fastest way of transformers, `_captured` or not.
+    Some families have layers with recurrent states in place of K and V, which every token changes.
+    Copies of those at the prompt's end are kept, so that a generation can begin again there. Of a
+    mixture of experts, a step takes the fastest way of transformers, `_captured` or not.
     """
 
     _captured = False
@@ -31,9 +34,11 @@ class TransformersStep(DecodeStep):
         super().__init__(loaded, workload, ranges)
         self._cache = cache
         self._experts_way = step_way(loaded.model, workload.batch, self._captured)
+        self._prompt_states: list[torch.Tensor] = []
 
     def _prefill(self, ids: torch.Tensor) -> torch.Tensor:
         logits = self._forward(ids, self._cache)
+        self._prompt_states = [state.clone() for state in self._states()]
         return self._choose(logits[:, -1], ids.shape[1] - 1)
 
     @torch.no_grad()
@@ -44,6 +49,30 @@ class TransformersStep(DecodeStep):
         with self._ranges.open("sampling"):
             return self._choose(logits, self.position), logits
 
+    def _states(self) -> list[torch.Tensor]:
+        """The recurrent states of the cache; steps write into them."""
+        held = [
+            getattr(layer, name, None)
+            for layer in self._cache.layers
+            for name in ("conv_states", "recurrent_states")
+        ]
+        return [state for state in tree_leaves(held) if isinstance(state, torch.Tensor)]
+
+    def _rewind_states(self, position: int) -> None:
+        if position == self.position:
+            return
+        states = self._states()
+        if states and position != self._workload.context:
+            raise self._passed(position, "recurrent state")
+        for state, kept in zip(states, self._prompt_states, strict=True):
+            state.copy_(kept)
+
+    def _passed(self, position: int, what: str) -> InputError:
+        return InputError(
+            f"reset to position {position}: the model's {what} has passed it; "
+            f"only the prompt's end, {self._workload.context}, can be decoded again"
+        )
+
     def _decode(self, ids: torch.Tensor) -> torch.Tensor:
         return self._forward(ids, self._cache)
 
@@ -51,6 +80,12 @@ class TransformersStep(DecodeStep):
         output = self._model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
         logits: torch.Tensor = output.logits
         return logits
+
+
+def keeps_kv(layer: Any) -> bool:
+    """Whether a layer of a cache keeps K and V: not recurrent states, and not nothing, as one that
+    reads the K and V of an earlier layer."""
+    return hasattr(layer, "is_sliding")
 
 
 class EagerStep(TransformersStep):
@@ -69,13 +104,17 @@ class EagerStep(TransformersStep):
     def _prefill(self, ids: torch.Tensor) -> torch.Tensor:
         self._cache = DynamicCache(config=self._model.config)
         first = super()._prefill(ids)
-        layers = self._cache.layers
+        layers = self._attention_layers()
         slides = any(layer.is_sliding for layer in layers)
         self._prompt_rows = [(layer.keys, layer.values) for layer in layers] if slides else []
         return first
 
+    def _attention_layers(self) -> list[Any]:
+        return [layer for layer in self._cache.layers if keeps_kv(layer)]
+
     def _rewind(self, position: int) -> None:
-        layers = self._cache.layers
+        self._rewind_states(position)
+        layers = self._attention_layers()
         # A layer's tensors start at position 0, or nothing has to be cut from them.
         if all(layer.get_seq_length() in (position, layer.keys.shape[-2]) for layer in layers):
             for layer in layers:
@@ -83,10 +122,7 @@ class EagerStep(TransformersStep):
                 _restore(layer, keys, values, position)
             return
         if position != self._workload.context:
-            raise InputError(
-                f"reset to position {position}: the model's sliding window has passed it; "
-                f"only the prompt's end, {self._workload.context}, can be decoded again"
-            )
+            raise self._passed(position, "sliding window")
         for layer, (keys, values) in zip(layers, self._prompt_rows, strict=True):
             _restore(layer, keys, values, position)
 

@@ -13,10 +13,11 @@ from benchmarks.claims.kernl.sequences import PYTORCH, halved, paired, paired_ro
 from benchmarks.claims.racing import Racing
 from benchmarks.harness import cold_graphs
 from benchmarks.harness.launch_clock import LaunchClock
-from decodescope.variants.steps.fused.tiling.shapes import StepShapes, tiled_operations
+from decodescope.variants.steps.fused.tiling.shapes import StepShapes
 from decodescope.variants.steps.fused.tiling.tile_table import ChosenTiles
 from decodescope.variants.steps.fused.tiling.tiles import default_tiles, interpreter_tiles
 from tests.helpers.fake_clock import FakeClock
+from tests.helpers.sizes import DENSE_OPERATIONS
 
 Measure = Callable[[Setup, Layer], Measured]
 CLAIMS: dict[str, Measure] = {
@@ -36,7 +37,7 @@ def few_launches(monkeypatch: pytest.MonkeyPatch) -> None:
 def layer(device: str) -> Layer:
     def tiles(shapes: StepShapes) -> ChosenTiles:
         chosen = interpreter_tiles(shapes) if device == "cpu" else default_tiles(shapes, 132)
-        return ChosenTiles(chosen, dict.fromkeys(tiled_operations(), "default"))
+        return ChosenTiles(chosen, dict.fromkeys(DENSE_OPERATIONS, "default"))
 
     return Layer(64, 4, 16, intermediate=96, tokens=(1, 4), device=device, tiles=tiles)
 

@@ -14,7 +14,11 @@ from decodescope.kernels.host.weights import NARROW_DTYPES, Norm, WeightMatrix
 from decodescope.kernels.ops.experts_combine import ExpertsCombine
 from decodescope.kernels.ops.experts_down import ExpertsDown, experts_down_reference
 from decodescope.kernels.ops.experts_down_products import ExpertsDownProducts
-from decodescope.kernels.ops.experts_gate_up import ExpertsGateUp, experts_gate_up_reference
+from decodescope.kernels.ops.experts_gate_up import (
+    ExpertsGateUp,
+    experts_gate_up_reference,
+    used_experts,
+)
 from tests.helpers.kernel_inputs import relative_error
 from tests.helpers.refusals import refuses
 
@@ -87,6 +91,25 @@ def test_weighted_sums_are_added_to_the_residual(
     run_down(x, experts, logits, again, tile)
     assert_close(residual, expected)
     assert torch.equal(residual, again)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_correction_chooses_experts_and_sigmoids_weigh_them(
+    batch, dtype, inputs, assert_close
+) -> None:
+    make = inputs(dtype)
+    correction = torch.linspace(1.5, 0.0, 7, device=make.device)
+    plain = experts_of(make, 7, 3, 16, 40)
+    experts = replace(plain, correction=correction, factor=1.7)
+    x, logits = make.random(batch, 40), make.random(batch, 7, seed=4).float()
+    assert not torch.equal(used_experts(logits, plain), used_experts(logits, experts))
+    out, residual = make.poisoned(batch, 3, 16), make.random(batch, 40, seed=5)
+    ExpertsGateUp(x, None, experts, logits, out, Tile(16, 64)).launch()
+    assert_close(out, experts_gate_up_reference(x, None, experts, logits))
+    expected = experts_down_reference(out, experts, logits, residual)
+    run_down(out, experts, logits, residual, Tile(16, 16))
+    assert_close(residual, expected)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -284,6 +307,7 @@ test_refuses = refuses(
     [
         (lambda: _experts(chosen=5), "5 experts of 4: must be 1 to 4"),
         (lambda: _experts(chosen=0), "0 experts of 4"),
+        (lambda: _experts(correction=torch.zeros(4), normalized=False), "must be normalized"),
         (lambda: _experts(gate_up=WeightMatrix(torch.zeros(60, 16))), r"4 experts of \[16, 16\]"),
         (lambda: _experts(down=WeightMatrix(torch.zeros(60, 8))), "down of 60 rows: must be 4"),
         *(
@@ -291,7 +315,7 @@ test_refuses = refuses(
             for x, norm, logits, out, tile, complaint in [
                 (torch.zeros(1, 9), None, LOGITS, OUT, TILE, r"x .*\[1, 16\]"),
                 (X, None, torch.zeros(1, 5), OUT, TILE, r"logits .*\[1, 4\]"),
-                (X, None, LOGITS.half(), OUT, TILE, "logits is torch.float16"),
+                (X, None, LOGITS.long(), OUT, TILE, "logits is torch.int64"),
                 (X, None, LOGITS, torch.zeros(1, 8), TILE, r"out .*\[1, 2, 8\]"),
                 (X, None, LOGITS, X.view(1, 2, 8), TILE, "out shares memory with x"),
                 (X, None, LOGITS, OUT, Tile(1, 16), "holds no pair"),

@@ -119,7 +119,7 @@ test_refuses = refuses(
         (torch.zeros(65, 8), torch.zeros(65, 6), TILE, None, "1 to 64"),
         (torch.zeros(1, 9), torch.zeros(1, 6), TILE, None, r"x .*\[1, 8\]"),
         (torch.zeros(1, 8), torch.zeros(2, 6), TILE, None, r"out .*\[1, 6\]"),
-        (torch.zeros(1, 8), torch.zeros(1, 6).half(), TILE, None, "out is torch.float16"),
+        (torch.zeros(1, 8), torch.zeros(1, 6).long(), TILE, None, "out is torch.int64"),
         (torch.zeros(1, 8).int(), torch.zeros(1, 6).int(), TILE, None, "x is torch.int32"),
         (torch.zeros(1, 8), torch.zeros(1, 6), Tile(2, 8, splits=2), None, "tile of 2 splits"),
         (SHARED, SHARED[:, :6], TILE, None, "out shares memory with x"),

@@ -161,4 +161,6 @@ def test_refuses_other_pairs_of_dtypes(x_dtype, out_dtype, inputs) -> None:
     make = inputs(x_dtype)
     out = make.poisoned(1, 32, dtype=out_dtype)
     with pytest.raises(ValueError, match=r"out is torch\.float16"):
-        Linear(make.random(1, 64), make.narrow(32, 64, "int8"), out, Tile(16, 64)).launch()
+        NormGateUp(
+            make.random(1, 64), None, make.narrow(64, 64, "int8"), out, Tile(16, 64)
+        ).launch()

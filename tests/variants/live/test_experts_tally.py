@@ -4,12 +4,13 @@ import pytest
 import torch
 
 from decodescope.variants.live.experts_tally import ExpertsTally
+from decodescope.variants.model.experts import expert_choices
 
 
 def test_balance_is_that_of_the_choices_looked_at() -> None:
     generator = torch.Generator().manual_seed(5)
     logits = torch.empty(3, 4, 9)
-    tally = ExpertsTally(logits, chosen=2)
+    tally = ExpertsTally(lambda: expert_choices(logits, chosen=2))
     chosen: list[list[list[int]]] = []
     balances = []
     for _ in range(5):

@@ -22,7 +22,6 @@ from decodescope.variants.steps.fused.tiling.shapes import (
     StepTiles,
     TiledOperation,
     step_shapes,
-    tiled_operations,
 )
 from decodescope.variants.steps.fused.tiling.tile_table import (
     ChosenTiles,
@@ -45,7 +44,7 @@ from decodescope.variants.tuning.tile_tuning import (
 )
 from tests.helpers import families
 from tests.helpers.fake_clock import FakeClock
-from tests.helpers.sizes import H200
+from tests.helpers.sizes import DENSE_OPERATIONS, H200
 
 START = StepTiles(*(Tile(1, 64),) * 6)
 FUSED = VariantSpec("fused")
@@ -91,7 +90,7 @@ def test_each_pass_starts_from_the_last_until_nothing_changes(
     monkeypatch.setattr(tile_tuning, "tune_model", tuner)
     start = replace(START, head=Tile(rows, 64))
     tiles, results = tune_in_passes(
-        lambda _: lambda: None, start, tiled_operations(), None, H200, silent
+        lambda _: lambda: None, start, DENSE_OPERATIONS, None, H200, silent
     )
     assert tiles.head.rows == end
     assert len(results) == passes
@@ -123,7 +122,7 @@ def test_steps_are_launched_at_one_position_over_random_rows(spec: str, device: 
 
 def measured_tiles(shapes: StepShapes, gpu: object) -> ChosenTiles:
     """Tiles that the interpreter runs in a moment."""
-    return ChosenTiles(interpreter_tiles(shapes), dict.fromkeys(tiled_operations(), "table"))
+    return ChosenTiles(interpreter_tiles(shapes), dict.fromkeys(DENSE_OPERATIONS, "table"))
 
 
 @pytest.fixture
@@ -168,9 +167,7 @@ def test_measured_operations_are_measured_again_only_if_all_are(
     unmeasured: tuple[TiledOperation, ...],
 ) -> None:
     def chosen(shapes: StepShapes, gpu: object) -> ChosenTiles:
-        sources = {
-            name: "default" if name in unmeasured else "table" for name in tiled_operations()
-        }
+        sources = {name: "default" if name in unmeasured else "table" for name in DENSE_OPERATIONS}
         return ChosenTiles(interpreter_tiles(shapes), sources)  # type: ignore[arg-type]
 
     tuner, table = Passes(), tmp_path / "tiles.json"
@@ -178,7 +175,7 @@ def test_measured_operations_are_measured_again_only_if_all_are(
     monkeypatch.setattr(tile_tuning, "tune_model", tuner)
     said: list[str] = []
     run_tuning("llama-3.2-1b@random", WORKLOAD, FUSED, table, said.append)
-    expected = set(unmeasured or tiled_operations())
+    expected = set(unmeasured or DENSE_OPERATIONS)
     assert set(*tuner.operations) == expected
     assert {key.operation for key in cached_tiles(H200, tmp_path / "cache")} == expected
     written = decode_table(table.read_bytes())[H200.name]

@@ -34,9 +34,11 @@ class FusedLayer:
 
     `qkv` holds the rows of all Q heads, then all K heads, then all V heads. `window` is the number
     of tokens a query sees, its own included; None: all. `rope` is the kind of layers, as in
-    `layer_types`, with whose rotation Q and K turn: "" where all layers have one, None: no turn.
-    In a `parallel` layer the MLP reads what attention reads, after a centered norm.
-    `sinks` [heads] are logits of the softmax without a token (`DecodeAttention`).
+    `layer_types`, with whose rotation Q and K turn: "" where all layers have one, None: no turn. In
+    a `parallel` layer the MLP reads what attention reads, after a centered norm. `shared` is an MLP
+    of all tokens beside the experts; `shared_gate` of one row makes the logit of a sigmoid that its
+    output is multiplied by. `sinks` [heads] are logits of the softmax without a token
+    (`DecodeAttention`).
     """
 
     input_norm: Norm | None
@@ -51,10 +53,13 @@ class FusedLayer:
     mlp_output_norm: Norm | None = None
     parallel: bool = False
     sinks: torch.Tensor | None = None
+    shared: DenseMlp | None = None
+    shared_gate: WeightMatrix | None = None
 
     @property
     def matrices(self) -> tuple[WeightMatrix, ...]:
-        return self.qkv, self.o, *self.mlp.matrices
+        shared = () if self.shared is None else self.shared.matrices
+        return self.qkv, self.o, *self.mlp.matrices, *shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +90,23 @@ class FusedModel:
 
     @property
     def intermediate(self) -> int:
-        return self.layers[0].mlp.width
+        """Elements between the two halves of the widest MLP of a token."""
+        return max(layer.mlp.width for layer in self.layers)
 
     @property
-    def experts(self) -> int:
-        """Experts of a layer; 0 if its MLP is dense."""
-        mlp = self.layers[0].mlp
-        return mlp.count if isinstance(mlp, Experts) else 0
+    def dense(self) -> DenseMlp | None:
+        """The MLP of the first layer that has a dense one; all dense ones are of one size."""
+        return next((each.mlp for each in self.layers if isinstance(each.mlp, DenseMlp)), None)
 
     @property
-    def chosen(self) -> int:
-        """Experts that a token uses; 0 if the MLP is dense."""
-        mlp = self.layers[0].mlp
-        return mlp.chosen if isinstance(mlp, Experts) else 0
+    def shared(self) -> DenseMlp | None:
+        """The MLP beside the experts of a layer, None without any; all are of one size."""
+        return next((each.shared for each in self.layers if each.shared is not None), None)
+
+    @property
+    def mixtures(self) -> tuple[Experts, ...]:
+        """The experts of each layer that has some, all of one size."""
+        return tuple(each.mlp for each in self.layers if isinstance(each.mlp, Experts))
 
     @property
     def vocab(self) -> int:

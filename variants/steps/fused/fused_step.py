@@ -1,6 +1,6 @@
 """The decode step of the fused variants: our kernels on a static KV cache, launched or replayed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from subprocess import CalledProcessError
@@ -11,7 +11,6 @@ from triton.runtime.errors import OutOfResources
 
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.schema.report import Finding
-from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.ops.dequantize_rows import DequantizeRows
 from decodescope.variants.machine.compile_ahead import compile_reason
@@ -98,31 +97,38 @@ class FusedStep(DecodeStep):
         self._graphed = graphed
         # One with the logits kept, for forced steps, and one without; each is made when needed.
         self._programs: dict[bool, StepProgram] = {}
-        parts, batch = plan.parts, workload.batch
-        expected = parts.experts and expected_experts(parts.experts, parts.chosen, batch)
-        self.weight_bytes_read = self._weight_bytes([expected] * len(parts.layers))
+        self.weight_bytes_read = self._weight_bytes(
+            [
+                expected_experts(each.count, each.chosen, workload.batch)
+                for each in plan.parts.mixtures
+            ]
+        )
         element_bytes = plan.cache.k.element_size()
         self._kv_bytes = KvBytes(loaded.model.config, workload.batch, element_bytes)
 
     @property
-    def router_choice(self) -> tuple[torch.Tensor, int] | None:
-        parts = self.plan.parts
-        return (self.plan.buffers.router_logits, parts.chosen) if parts.experts else None
+    def expert_choices(self) -> Callable[[], torch.Tensor] | None:
+        return self._expert_choices if self.plan.parts.mixtures else None
+
+    def _expert_choices(self) -> torch.Tensor:
+        mixtures, values = self.plan.parts.mixtures, self.plan.buffers.router_logits
+        corrections = [each.correction for each in mixtures if each.correction is not None]
+        if corrections:
+            values = values.sigmoid() + torch.stack(corrections)[:, None]
+        return expert_choices(values, mixtures[0].chosen)
 
     def chosen_weight_bytes(self) -> int:
-        if self.router_choice is None:
+        if self.expert_choices is None:
             return self.weight_bytes_read
-        logits, chosen = self.router_choice
-        return self._weight_bytes((expert_choices(logits, chosen) > 0).sum(dim=1).tolist())
+        return self._weight_bytes((self.expert_choices() > 0).sum(dim=1).tolist())
 
     def _weight_bytes(self, used: Sequence[Fraction | int]) -> int:
-        """Bytes of weights of a step whose tokens use so many experts in each layer."""
+        """Bytes of weights of a step whose tokens use so many experts in each layer with some."""
         total = Fraction(weight_bytes(step_operations(self.plan)))
-        for layer, experts in zip(self.plan.parts.layers, used, strict=True):
-            if isinstance(layer.mlp, Experts):
-                counted = min(layer.mlp.count, self._workload.batch * layer.mlp.chosen)
-                size = sum(matrix.bytes_read for matrix in layer.mlp.matrices)
-                total -= (counted - experts) * Fraction(size, layer.mlp.count)
+        for mixture, experts in zip(self.plan.parts.mixtures, used, strict=True):
+            counted = min(mixture.count, self._workload.batch * mixture.chosen)
+            size = sum(matrix.bytes_read for matrix in mixture.matrices)
+            total -= (counted - experts) * Fraction(size, mixture.count)
         return int(total)
 
     def kv_bytes_read(self, position: int) -> int:

@@ -14,7 +14,7 @@ from decodescope.kernels.sampling.workspace import SamplingWorkspace, new_sampli
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.annotations import LayerRanges
-from decodescope.variants.steps.fused.blocks import DenseMlp, FusedModel
+from decodescope.variants.steps.fused.blocks import FusedModel
 from decodescope.variants.steps.fused.kv_cache import KvCache, new_kv_cache
 from decodescope.variants.steps.fused.rope_tables import Ropes
 from decodescope.variants.steps.fused.tiling.shapes import StepTiles
@@ -27,11 +27,13 @@ class StepBuffers:
 
     A generation has `tokens` int64 [batch, capacity + 1], the id at each position, and `position`
     int32 [1], the number of tokens in the KV cache. A step has the residual stream `x`
-    [batch, hidden], `q` and `attended` [batch, heads, head_dim], `activation`
-    [batch, intermediate], `router_logits` [layers, batch, experts], `expert_outputs` float32
-    [batch, chosen, hidden] of a batch, and `logits` float32 [batch, vocabulary]. With narrow
-    weights, norms of their own, fused attention and SwiGLU give `normed_half`, `attended` and
-    `activation` in float16, in which the next product multiplies.
+    [batch, hidden], `q` and `attended` [batch, heads, head_dim], `activation` (flat, as many as
+    the widest MLP has between its halves), `router_logits` [layers with experts, batch, experts],
+    float32 if they are corrected, `expert_outputs` float32 [batch, chosen, hidden] of a batch,
+    `shared` (flat) and `shared_gate` [batch, 1] of the MLP beside the experts, and `logits`
+    float32 [batch, vocabulary]. With narrow
+    weights, norms of their own, fused attention and SwiGLU give `normed_half`, `attended`,
+    `activation` and `shared` in float16, in which the next product multiplies.
 
     With E4M3 activations, `codes` (flat, as many as the widest product reads) and their `scales`
     float32 [batch] hold what each product reads in turn.
@@ -49,6 +51,8 @@ class StepBuffers:
     activation: torch.Tensor
     router_logits: torch.Tensor
     expert_outputs: torch.Tensor
+    shared: torch.Tensor
+    shared_gate: torch.Tensor
     logits: torch.Tensor
     codes: torch.Tensor
     scales: torch.Tensor
@@ -122,6 +126,9 @@ def _new_buffers(spec: VariantSpec, parts: FusedModel, batch: int, capacity: int
     widest = max(parts.hidden, parts.heads * parts.head_dim, parts.intermediate)
     multiplied_in_half = narrow and not spec.fp8_x and parts.dtype == torch.bfloat16
     half = torch.float16 if multiplied_in_half else parts.dtype
+    mixtures = parts.mixtures
+    experts, chosen = (mixtures[0].count, mixtures[0].chosen) if mixtures else (0, 0)
+    corrected = any(each.correction is not None for each in mixtures)
     return StepBuffers(
         tokens=zeros(capacity + 1, dtype=torch.int64),
         position=torch.zeros(1, dtype=torch.int32, device=parts.device),
@@ -130,11 +137,19 @@ def _new_buffers(spec: VariantSpec, parts: FusedModel, batch: int, capacity: int
         attended=zeros(
             parts.heads, parts.head_dim, dtype=half if spec.uses("attention") else parts.dtype
         ),
-        activation=zeros(parts.intermediate, dtype=half if spec.uses("gate_up") else parts.dtype),
+        activation=zeros(
+            parts.intermediate, dtype=half if spec.uses("gate_up") else parts.dtype
+        ).flatten(),
         router_logits=torch.zeros(
-            len(parts.layers), batch, parts.experts, dtype=parts.dtype, device=parts.device
+            len(mixtures),
+            batch,
+            experts,
+            dtype=torch.float32 if corrected else parts.dtype,
+            device=parts.device,
         ),
-        expert_outputs=zeros(parts.chosen if batch > 1 else 0, parts.hidden, dtype=torch.float32),
+        expert_outputs=zeros(chosen if batch > 1 else 0, parts.hidden, dtype=torch.float32),
+        shared=zeros(parts.shared.width if parts.shared else 0, dtype=half).flatten(),
+        shared_gate=zeros(1),
         logits=zeros(parts.vocab, dtype=torch.float32),
         codes=zeros(widest if spec.fp8_x else 0, dtype=FP8_X).flatten(),
         scales=zeros(dtype=torch.float32),
@@ -144,8 +159,8 @@ def _new_buffers(spec: VariantSpec, parts: FusedModel, batch: int, capacity: int
         qkv=zeros((parts.heads + 2 * parts.kv_heads) * parts.head_dim),
         k=zeros(parts.kv_heads, parts.head_dim),
         v=zeros(parts.kv_heads, parts.head_dim),
-        gate=zeros(parts.intermediate),
-        up=zeros(parts.intermediate),
+        gate=zeros(parts.intermediate).flatten(),
+        up=zeros(parts.intermediate).flatten(),
         model_logits=zeros(parts.vocab),
     )
 
@@ -165,7 +180,9 @@ def step_workspace(
         ),
         split_workspace(layer.o, tiles.o, batch),
     ]
-    if isinstance(layer.mlp, DenseMlp):
-        needs.append(split_workspace(layer.mlp.down, tiles.of("down"), batch))
+    if parts.dense is not None:
+        needs.append(split_workspace(parts.dense.down, tiles.of("down"), batch))
+    if parts.shared is not None:
+        needs.append(split_workspace(parts.shared.down, tiles.of("shared_down"), batch))
     floats, counters = (max(sizes) for sizes in zip(*needs, strict=True))
     return new_workspace(floats, counters, device)

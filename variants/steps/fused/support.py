@@ -96,7 +96,7 @@ def unsupported_fields(fields: Mapping[str, object]) -> str | None:
     """
     model_type = fields.get("model_type")
     if model_type not in families():
-        return f"model type {model_type} (supported: {', '.join(families())})"
+        return f"model_type {model_type} (supported: {', '.join(families())})"
     try:
         config = CONFIG_MAPPING[model_type].from_dict(deepcopy(dict(fields)))
     except Exception:  # transformers raises nearly every type for a broken configuration

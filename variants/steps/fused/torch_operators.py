@@ -96,6 +96,11 @@ def choose_largest(logits: torch.Tensor, position: torch.Tensor, tokens: torch.T
     tokens.index_copy_(1, position.long(), chosen)
 
 
+def scale_by_sigmoid(x: torch.Tensor, logits: torch.Tensor) -> None:
+    """x [batch, width] * sigmoid(logits [batch, 1]) in place."""
+    x.mul_(logits.sigmoid())
+
+
 def cap_softly(logits: torch.Tensor, cap: float) -> None:
     """cap * tanh(logits / cap) in place."""
     logits.div_(cap).tanh_().mul_(cap)

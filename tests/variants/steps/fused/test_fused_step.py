@@ -10,6 +10,7 @@ import torch
 from decodescope.analyzer.errors import InputError, ModelError
 from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.kernels.host.weights import WeightMatrix
+from decodescope.kernels.ops.experts_gate_up import used_experts
 from decodescope.kernels.ops.rms_norm import RmsNorm
 from decodescope.variants.model.loading import load_model
 from decodescope.variants.model.source import resolve_model
@@ -57,6 +58,9 @@ def test_logits_and_tokens_are_those_of_transformers(family: str, device: str) -
         "granite",
         "cohere2",
         "qwen3-moe",
+        "qwen3-moe-some-dense",
+        "qwen2-moe",
+        "glm4-moe",
         "mixtral",
         "gpt-oss",
     ],
@@ -100,13 +104,37 @@ def test_what_is_left_out_changes_no_token(family: str, left_out: str, device: s
     assert torch.equal(step.step(), eager.step())
 
 
-@pytest.mark.parametrize("left_out", sorted({*FUSIONS} - {"gate_up", "residual"}))
-def test_what_is_left_out_around_experts_changes_no_token(left_out: str, device: str) -> None:
-    loaded = load_family("qwen3-moe", device)
+_AROUND_EXPERTS = sorted({*FUSIONS} - {"gate_up", "residual"})
+
+
+@pytest.mark.parametrize(
+    ("family", "left_out"),
+    [
+        *(("qwen3-moe", part) for part in _AROUND_EXPERTS),
+        ("qwen2-moe", "-".join(_AROUND_EXPERTS)),
+        ("glm4-moe", "norm"),
+    ],
+)
+def test_what_is_left_out_around_experts_changes_no_token(
+    family: str, left_out: str, device: str
+) -> None:
+    loaded = load_family(family, device)
     step, eager = both(loaded, DecodeWorkload(1, CONTEXT, 2, "fp32"), f"fused-{left_out}")
     ids = ids_of(loaded, 1, seed=7)
     assert_logits_agree(step.forced_step(ids), eager.forced_step(ids))
     assert torch.equal(step.step(), eager.step())
+
+
+def test_choices_are_counted_as_the_kernels_choose(device: str) -> None:
+    loaded = load_family("glm4-moe", device)
+    workload = DecodeWorkload(4, 5, 2, "fp32")
+    step = fused(loaded, workload)
+    step.prefill(prompt_of(loaded, workload))
+    step.step()
+    counted, logits_of = step.expert_choices(), step.plan.buffers.router_logits
+    for counts, logits, experts in zip(counted, logits_of, step.plan.parts.mixtures, strict=True):
+        used = used_experts(logits, experts).flatten()
+        assert torch.equal(counts, torch.bincount(used, minlength=5).float())
 
 
 def test_sinks_without_our_attention_change_no_token(device: str) -> None:
@@ -291,10 +319,12 @@ def test_the_matrices_a_step_reads_are_the_models(family: str, dtype: torch.dtyp
     assert step.kv_bytes_read(9) == EagerStep(loaded, workload).kv_bytes_read(9)
 
 
-def test_sinks_and_biases_of_experts_are_read() -> None:
-    loaded = load_family("gpt-oss", "cpu")
+@pytest.mark.parametrize("family", families.MIXTURES)
+def test_of_a_mixture_all_is_read_but_experts_that_no_token_chooses(family: str) -> None:
+    loaded = load_family(family, "cpu")
     step = fused(loaded, DecodeWorkload(1, 5, 3, "fp32"))
     assert step.weight_bytes_read == weight_bytes_read(loaded.model, 1)
+    assert step.chosen_weight_bytes() == step.weight_bytes_read
 
 
 def test_narrower_matrices_are_fewer_bytes() -> None:

@@ -53,6 +53,9 @@ def test_every_family_and_every_format(format: str, family: str, device: str) ->
     [
         *(("qwen3-moe", format, 1) for format in FORMATS),
         ("qwen3-moe", "fp8_e4m3", 3),
+        ("qwen3-moe-some-dense", "int8", 3),
+        ("qwen2-moe", "fp8_e4m3", 3),
+        ("glm4-moe", "int8", 1),
         ("qwen3-moe-of-all", "int8", 1),
         ("qwen3-moe-of-one", "fp8_e5m2", 1),
         ("mixtral", "fp8_e4m3", 1),

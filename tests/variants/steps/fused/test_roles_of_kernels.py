@@ -28,7 +28,7 @@ _ROLES = {
     r"kv_write": "kv_write",
     r"decode_attention": "attention",
     r"o_proj": "o",
-    r"router": "router",
+    r"router|^gate$": "router",
     r"experts_": "experts",
     r"gate_up": "gate_up",
     r"down_proj": "down",

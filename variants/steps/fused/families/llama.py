@@ -25,9 +25,12 @@ def layer_with(layer: Any, mlp: DenseMlp | Experts, window: int | None) -> Fused
 
 def dense_layer(layer: Any, window: int | None) -> FusedLayer:
     """A layer with one gated MLP."""
-    mlp = layer.mlp
-    dense = DenseMlp(matrix_of(mlp.gate_proj, mlp.up_proj), matrix_of(mlp.down_proj))
-    return layer_with(layer, dense, window)
+    return layer_with(layer, dense_mlp(layer.mlp), window)
+
+
+def dense_mlp(mlp: Any) -> DenseMlp:
+    """A gated MLP of three projections."""
+    return DenseMlp(matrix_of(mlp.gate_proj, mlp.up_proj), matrix_of(mlp.down_proj))
 
 
 def _llama_reasons(config: Any) -> Iterator[str]:

@@ -1,27 +1,42 @@
-"""Mixtral and Qwen3-MoE: the attention of a dense model, and experts in every layer."""
+"""Mixtral, Qwen2-MoE, Qwen3-MoE and GLM-4.5: the attention of a dense model, and experts in every
+layer or in some, with a shared one beside them or without."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from decodescope.kernels.host.experts import Experts
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.variants.steps.fused.blocks import FusedLayer
 from decodescope.variants.steps.fused.families.family import Family
-from decodescope.variants.steps.fused.families.llama import layer_with
-from decodescope.variants.steps.fused.merging import experts_of
+from decodescope.variants.steps.fused.families.llama import dense_layer, dense_mlp, layer_with
+from decodescope.variants.steps.fused.merging import experts_of, matrix_of
 
 
 def _layer(layer: Any, window: int | None) -> FusedLayer:
+    if not hasattr(layer.mlp, "experts"):
+        return dense_layer(layer, window)
     router, experts = layer.mlp.gate, layer.mlp.experts
+    config = layer.self_attn.config
+    correction = getattr(router, "e_score_correction_bias", None)
     mixture = Experts(
         router=WeightMatrix(router.weight.detach()),
         gate_up=experts_of(experts.gate_up_proj),
         down=experts_of(experts.down_proj),
-        chosen=int(router.top_k),
-        # Mixtral's router has no such field and always divides.
-        normalized=bool(getattr(router, "norm_topk_prob", True)),
+        chosen=int(config.num_experts_per_tok),
+        # Mixtral has no such field and always divides.
+        normalized=bool(getattr(config, "norm_topk_prob", True)),
+        correction=None if correction is None else correction.detach().float(),
+        factor=float(getattr(config, "routed_scaling_factor", 1.0)),
     )
-    return layer_with(layer, mixture, window)
+    read = layer_with(layer, mixture, window)
+    # Qwen2-MoE has one with a gate; GLM-4.5 some, which are one MLP.
+    for name in ("shared_expert", "shared_experts"):
+        if (shared := getattr(layer.mlp, name, None)) is not None:
+            gate = getattr(layer.mlp, f"{name}_gate", None)
+            gate_row = None if gate is None else matrix_of(gate)
+            read = replace(read, shared=dense_mlp(shared), shared_gate=gate_row)
+    return read
 
 
 def chosen_reasons(config: Any, count: int) -> Iterator[str]:
@@ -35,10 +50,22 @@ def _mixtral_reasons(config: Any) -> Iterator[str]:
 
 def _qwen_reasons(config: Any) -> Iterator[str]:
     yield from chosen_reasons(config, config.num_experts)
-    if config.mlp_only_layers or config.decoder_sparse_step != 1:
-        yield "dense layers among mixtures of experts (only experts in every layer)"
+
+
+def _glm_reasons(config: Any) -> Iterator[str]:
+    yield from chosen_reasons(config, config.n_routed_experts)
+    if config.n_group != 1:
+        yield f"n_group {config.n_group} (only experts in one group)"
+    if not config.norm_topk_prob:
+        yield "norm_topk_prob false (only weights that are divided by their sum)"
 
 
 MIXTRAL = Family(_layer, _mixtral_reasons, is_mixture=True)
-QWEN3_MOE = Family(_layer, _qwen_reasons, is_mixture=True)
-FAMILIES = {"mixtral": MIXTRAL, "qwen3_moe": QWEN3_MOE}
+QWEN_MOE = Family(_layer, _qwen_reasons, is_mixture=True)
+GLM4_MOE = Family(_layer, _glm_reasons, is_mixture=True, rotates_part=True)
+FAMILIES = {
+    "mixtral": MIXTRAL,
+    "qwen2_moe": QWEN_MOE,
+    "qwen3_moe": QWEN_MOE,
+    "glm4_moe": GLM4_MOE,
+}

@@ -46,6 +46,8 @@ class StepBuilder:
         self.spec = plan.spec
         self.buffers = plan.buffers
         self.tiles = plan.tiles
+        # Of each layer with experts in turn.
+        self.router_logits = iter(plan.buffers.router_logits)
         self._left: _Left | None = None
         self._read = Source(plan.buffers.x)
         self._single = len(plan.buffers.x) == 1
@@ -57,6 +59,11 @@ class StepBuilder:
 
     def call(self, path: str, function: Callable[..., object], *arguments: object) -> None:
         self.add(path, TorchOperator(partial(function, *arguments)))
+
+    def rows(self, buffer: torch.Tensor, width: int) -> torch.Tensor:
+        """The first elements of a flat `buffer` as [batch, width]."""
+        batch = len(self.buffers.x)
+        return buffer[: batch * width].view(batch, width)
 
     def normed(self, path: str, norm: Norm | None, weight: WeightMatrix) -> Source:
         """The inputs that the product with `weight` reads of the residual stream after `norm`.
@@ -102,7 +109,7 @@ class StepBuilder:
         """`source` with the norm applied, in E4M3, if the product with `weight` takes it so."""
         if not self.spec.fp8_x or weight.data.element_size() > 1:
             return source
-        codes = self.buffers.codes[: source.x.numel()].view(source.x.shape)
+        codes = self.rows(self.buffers.codes, source.x.shape[1])
         self.add(path, QuantizeRows(source.x, source.norm, codes, self.buffers.scales))
         return Source(codes, scale=self.buffers.scales)
 

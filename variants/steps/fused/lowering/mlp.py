@@ -3,6 +3,7 @@
 import torch
 
 from decodescope.kernels.host.experts import Experts
+from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.ops.experts_combine import ExpertsCombine
 from decodescope.kernels.ops.experts_down import ExpertsDown
 from decodescope.kernels.ops.experts_down_products import ExpertsDownProducts
@@ -11,12 +12,13 @@ from decodescope.kernels.ops.norm_gate_up import NormGateUp
 from decodescope.kernels.ops.swiglu import Swiglu
 from decodescope.variants.steps.fused.blocks import DenseMlp, FusedLayer
 from decodescope.variants.steps.fused.lowering.builder import Source, StepBuilder, row_blocks
+from decodescope.variants.steps.fused.torch_operators import scale_by_sigmoid
 
 _NORM = "post_attention_norm"
 
 
-def lower_mlp(builder: StepBuilder, path: str, index: int, layer: FusedLayer) -> None:
-    """The operations of the MLP of layer `index`, under `path`."""
+def lower_mlp(builder: StepBuilder, path: str, layer: FusedLayer) -> None:
+    """The operations of the MLP of the next layer, under `path`."""
     mlp = layer.mlp
     first = mlp.router if isinstance(mlp, Experts) else mlp.gate_up
     if layer.parallel:
@@ -26,23 +28,26 @@ def lower_mlp(builder: StepBuilder, path: str, index: int, layer: FusedLayer) ->
     norm_path = f"{path}/post_mlp_norm"
     path += "/mlp" if source.norm is None else f"/{_NORM}+mlp"
     if isinstance(mlp, Experts):
-        _experts(builder, path, index, source, mlp)
+        _mixture(builder, path, source, mlp, layer)
     else:
-        activation = _gated(builder, path, source, mlp)
+        memory_of = builder.buffers.activation, builder.tiles.of("gate_up")
+        activation = _gated(builder, path, source, mlp, *memory_of)
         memory = activation, mlp.down, builder.tiles.of("down")
         builder.add_product(f"{path}/down_proj", *memory, layer.mlp_output_norm, norm_path)
 
 
-def _gated(builder: StepBuilder, path: str, source: Source, mlp: DenseMlp) -> torch.Tensor:
-    """The activation that the down projection reads."""
-    buffers, tile = builder.buffers, builder.tiles.of("gate_up")
+def _gated(
+    builder: StepBuilder, path: str, source: Source, mlp: DenseMlp, buffer: torch.Tensor, tile: Tile
+) -> torch.Tensor:
+    """The activation that the down projection reads, in `buffer`."""
+    buffers, activation = builder.buffers, builder.rows(buffer, mlp.width)
     function = mlp.activation.removesuffix("_tanh")
     if builder.spec.uses("gate_up"):
         fused = NormGateUp(
             source.x,
             source.norm,
             mlp.gate_up,
-            buffers.activation,
+            activation,
             tile,
             source.scale,
             mlp.activation,
@@ -50,20 +55,40 @@ def _gated(builder: StepBuilder, path: str, source: Source, mlp: DenseMlp) -> to
         builder.add(f"{path}/gate_up+{function}", fused)
     else:
         halves = row_blocks(mlp.gate_up, [mlp.width] * 2)
-        for weight, out in zip(halves, (buffers.gate, buffers.up), strict=True):
+        gate, up = (builder.rows(each, mlp.width) for each in (buffers.gate, buffers.up))
+        for weight, out in zip(halves, (gate, up), strict=True):
             builder.linear(f"{path}/gate_up", source, weight, out, tile)
-        halves_of = buffers.gate, buffers.up, buffers.activation
-        builder.add(f"{path}/{function}", Swiglu(*halves_of, mlp.activation))
-    return buffers.activation
+        builder.add(f"{path}/{function}", Swiglu(gate, up, activation, mlp.activation))
+    return activation
 
 
-def _experts(builder: StepBuilder, path: str, index: int, source: Source, mlp: Experts) -> None:
+def _mixture(
+    builder: StepBuilder, path: str, source: Source, mlp: Experts, layer: FusedLayer
+) -> None:
+    """The experts of each token, and around them the one of all tokens: it reads what the others
+    add to."""
+    if layer.shared is None:
+        _experts(builder, path, source, mlp)
+        return
+    buffers, tiles, inside = builder.buffers, builder.tiles, f"{path}/shared_expert"
+    memory = buffers.shared, tiles.of("shared_gate_up")
+    activation = _gated(builder, inside, source, layer.shared, *memory)
+    if layer.shared_gate is not None:
+        logit = buffers.shared_gate
+        builder.linear(f"{inside}/gate", source, layer.shared_gate, logit, tiles.of("router"))
+        builder.call(f"{inside}/gate", scale_by_sigmoid, activation, logit)
+    _experts(builder, path, source, mlp)
+    down = layer.shared.down, tiles.of("shared_down")
+    builder.add_product(f"{inside}/down_proj", activation, *down)
+
+
+def _experts(builder: StepBuilder, path: str, source: Source, mlp: Experts) -> None:
     """The router's product, and launches in which every program finds its experts itself. Those of
     a batch leave the sum over a token's experts to a launch of its own."""
     buffers, tiles = builder.buffers, builder.tiles
-    logits = buffers.router_logits[index]
+    logits = next(builder.router_logits)
     builder.linear(f"{path}/router", source, mlp.router, logits, tiles.of("router"))
-    activation = buffers.activation.view(len(source.x), mlp.chosen, mlp.intermediate)
+    activation = builder.rows(buffers.activation, mlp.width).view(-1, mlp.chosen, mlp.intermediate)
     tile = tiles.of("experts_gate_up")
     gated = ExpertsGateUp(source.x, source.norm, mlp, logits, activation, tile)
     builder.add(f"{path}/experts_gate_up+silu", gated)

@@ -16,21 +16,14 @@ TiledOperation = Literal[
     "o",
     "gate_up",
     "down",
+    "shared_gate_up",
     "router",
     "experts_gate_up",
     "experts_down",
+    "shared_down",
     "head",
 ]
-_DENSE: tuple[TiledOperation, ...] = ("gate_up", "down")
-_MIXTURE: tuple[TiledOperation, ...] = ("router", "experts_gate_up", "experts_down")
 _FUSED = VariantSpec("fused")
-
-
-def tiled_operations(mixture: bool = False) -> tuple[TiledOperation, ...]:
-    """The operations of a dense model or of a mixture of experts that have a tile, in the order of
-    the step."""
-    missing = _DENSE if mixture else _MIXTURE
-    return tuple(name for name in get_args(TiledOperation) if name not in missing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +39,8 @@ class StepTiles:
     router: Tile | None = None
     experts_gate_up: Tile | None = None
     experts_down: Tile | None = None
+    shared_gate_up: Tile | None = None
+    shared_down: Tile | None = None
 
     def of(self, operation: TiledOperation) -> Tile:
         tile: Tile | None = getattr(self, operation)
@@ -76,12 +71,13 @@ class Shape:
 class StepShapes:
     """The sizes of a model and its workload that tiles depend on.
 
-    `intermediate` is that of an MLP or of an expert; a token uses `chosen` of `experts`, 0 of 0 in
-    a dense model. `capacity` is the length of the KV cache. The sizes of one element are those of
-    activations (in the model's dtype), of the layers' matrices, of lm_head, and of K and V. `int8`:
-    narrow weights are integers, whose conversion takes more instructions than that of FP8. `fp8_x`:
-    products with narrow weights read E4M3 activations. `packed_experts`: experts have 4 bits, and
-    their elements 0 bytes.
+    `intermediate` is that of a dense MLP, `expert_intermediate` that of an expert and
+    `shared_intermediate` that of a shared one, 0 where there is none; a token uses `chosen` of
+    `experts`, 0 of 0 in a dense model. `capacity` is the length of the KV cache. The sizes of one
+    element are those of activations (in the model's dtype), of the layers' matrices, of lm_head,
+    and of K and V. `int8`: narrow weights are integers, whose conversion takes more instructions
+    than that of FP8. `fp8_x`: products with narrow weights read E4M3 activations. `packed_experts`:
+    experts have 4 bits, and their elements 0 bytes.
     """
 
     hidden: int
@@ -100,12 +96,15 @@ class StepShapes:
     fp8_x: bool = False
     experts: int = 0
     chosen: int = 0
+    expert_intermediate: int = 0
+    shared_intermediate: int = 0
     packed_experts: bool = False
 
     @property
     def operations(self) -> tuple[TiledOperation, ...]:
-        """The operations of the step that have a tile."""
-        return tiled_operations(self.experts > 0)
+        """The operations of the step that have a tile, in its order: those that read something."""
+        shapes = ((name, self.shape(name)) for name in get_args(TiledOperation))
+        return tuple(name for name, shape in shapes if shape.rows and shape.columns)
 
     def element_bytes(self, operation: TiledOperation) -> int:
         """The size of one element of what `operation` reads: weights, or K and V."""
@@ -149,17 +148,21 @@ def _attention(sizes: StepShapes) -> Shape:
     return Shape(rows, power_of_2_from(sizes.capacity), sizes.head_dim)
 
 
-def _gate_up(sizes: StepShapes) -> Shape:
-    return Shape(2 * sizes.intermediate, sizes.hidden, 2, _matrices(sizes))
+def _gate_up(width: int, sizes: StepShapes, matrices: int = 1) -> Shape:
+    return Shape(2 * width, sizes.hidden, 2, matrices)
 
 
-def _down(sizes: StepShapes) -> Shape:
-    return Shape(sizes.hidden, sizes.intermediate, 1, _matrices(sizes))
+def _experts_gate_up(sizes: StepShapes) -> Shape:
+    return _gate_up(sizes.expert_intermediate, sizes, _used_experts(sizes))
 
 
-def _matrices(sizes: StepShapes) -> int:
-    """Experts that the tokens use at most; 1 of a dense model."""
-    return max(1, min(sizes.experts, sizes.batch * sizes.chosen))
+def _experts_down(sizes: StepShapes) -> Shape:
+    return Shape(sizes.hidden, sizes.expert_intermediate, 1, _used_experts(sizes))
+
+
+def _used_experts(sizes: StepShapes) -> int:
+    """Experts that the tokens use at most."""
+    return min(sizes.experts, sizes.batch * sizes.chosen)
 
 
 _KB = 1024
@@ -169,12 +172,22 @@ DECLARATIONS: Mapping[TiledOperation, TileDeclaration] = {
     "o": TileDeclaration(
         lambda sizes: Shape(sizes.hidden, sizes.heads * sizes.head_dim), 16 * _KB, splits=True
     ),
-    "gate_up": TileDeclaration(_gate_up, 32 * _KB, least_rows=2),
-    "down": TileDeclaration(_down, 64 * _KB, splits=True),
+    "gate_up": TileDeclaration(
+        lambda sizes: _gate_up(sizes.intermediate, sizes), 32 * _KB, least_rows=2
+    ),
+    "down": TileDeclaration(
+        lambda sizes: Shape(sizes.hidden, sizes.intermediate), 64 * _KB, splits=True
+    ),
     "head": TileDeclaration(lambda sizes: Shape(sizes.vocab, sizes.hidden), 32 * _KB),
     "router": TileDeclaration(lambda sizes: Shape(sizes.experts, sizes.hidden), 4 * _KB, 64),
-    "experts_gate_up": TileDeclaration(_gate_up, 8 * _KB, least_rows=2),
-    "experts_down": TileDeclaration(_down, 24 * _KB, 768),
+    "shared_gate_up": TileDeclaration(
+        lambda sizes: _gate_up(sizes.shared_intermediate, sizes), 32 * _KB, least_rows=2
+    ),
+    "shared_down": TileDeclaration(
+        lambda sizes: Shape(sizes.hidden, sizes.shared_intermediate), 64 * _KB, splits=True
+    ),
+    "experts_gate_up": TileDeclaration(_experts_gate_up, 8 * _KB, least_rows=2),
+    "experts_down": TileDeclaration(_experts_down, 24 * _KB, 768),
 }
 
 
@@ -188,13 +201,13 @@ def step_shapes(
     """
     activation_bytes = model.dtype.itemsize
     matrices = [matrix for layer in model.layers for matrix in layer.matrices]
-    mlp = model.layers[0].mlp
+    dense, experts = model.dense, next(iter(model.mixtures), None)
     return StepShapes(
         hidden=model.hidden,
         heads=model.heads,
         kv_heads=model.kv_heads,
         head_dim=model.head_dim,
-        intermediate=mlp.down.columns,
+        intermediate=dense.width if dense else 0,
         vocab=model.vocab,
         batch=batch,
         capacity=capacity,
@@ -204,11 +217,13 @@ def step_shapes(
         ),
         head_bytes=model.head.data.element_size(),
         kv_bytes=1 if spec.kv_format else activation_bytes,
-        int8=mlp.down.format == "int8",
+        int8=model.layers[0].mlp.down.format == "int8",
         fp8_x=spec.fp8_x,
-        experts=model.experts,
-        chosen=model.chosen,
-        packed_experts=mlp.down.format == "mxfp4",
+        experts=experts.count if experts else 0,
+        chosen=experts.chosen if experts else 0,
+        expert_intermediate=experts.intermediate if experts else 0,
+        shared_intermediate=model.shared.width if model.shared else 0,
+        packed_experts=experts is not None and experts.down.format == "mxfp4",
     )
 
 

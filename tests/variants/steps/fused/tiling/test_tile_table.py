@@ -9,7 +9,7 @@ from hypothesis import given
 
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.steps.fused.tiling import tile_table
-from decodescope.variants.steps.fused.tiling.shapes import StepShapes, StepTiles, tiled_operations
+from decodescope.variants.steps.fused.tiling.shapes import StepShapes, StepTiles
 from decodescope.variants.steps.fused.tiling.tile_table import (
     TileTable,
     cached_tiles,
@@ -23,7 +23,7 @@ from decodescope.variants.steps.fused.tiling.tile_table import (
     tiles_for,
 )
 from decodescope.variants.steps.fused.tiling.tiles import default_tiles, tile_fits
-from tests.helpers.sizes import H200, any_shapes, preset_shapes
+from tests.helpers.sizes import DENSE_OPERATIONS, H200, any_shapes, preset_shapes
 
 SHAPES = preset_shapes("llama-3.2-1b")
 TUNED = StepTiles(
@@ -60,7 +60,7 @@ def test_e4m3_activations_have_tiles_of_their_own() -> None:
     model's dtype are not."""
     narrow = replace(SHAPES, weight_bytes=1)
     fp8_x = replace(narrow, fp8_x=True)
-    same = {name for name in tiled_operations() if tile_key(name, narrow) == tile_key(name, fp8_x)}
+    same = {name for name in DENSE_OPERATIONS if tile_key(name, narrow) == tile_key(name, fp8_x)}
     assert same == {"attention", "head"}
     tiles = tiles_by_key(fp8_x, TUNED, ["o"])
     assert b'"element_bytes": 1,\n    "fp8_x": true\n' in encode_table({"A": tiles})
@@ -101,7 +101,7 @@ def test_new_entries_replace_old_ones_of_their_key() -> None:
     other = tiles_by_key(replace(SHAPES, batch=4), TUNED)
     table = table_with({"A": {**old, **other}, "B": old}, "A", tiles_by_key(SHAPES, TUNED))
     assert table == {"A": {**other, **tiles_by_key(SHAPES, TUNED)}, "B": old}
-    assert len(table["A"]) == 2 * len(tiled_operations())
+    assert len(table["A"]) == 2 * len(DENSE_OPERATIONS)
 
 
 @pytest.mark.parametrize(("batch", "counted"), [(1, 1), (2, 2), (3, 4), (8, 8), (9, 16)])
@@ -135,10 +135,10 @@ def test_a_second_model_is_added_and_another_version_starts_empty(tmp_path: Path
     other = preset_shapes("qwen3-0.6b")
     keep_tiles(H200, tiles_by_key(SHAPES, TUNED), tmp_path)
     keep_tiles(H200, tiles_by_key(other, TUNED), tmp_path)
-    assert len(cached_tiles(H200, tmp_path)) == 2 * len(tiled_operations())
+    assert len(cached_tiles(H200, tmp_path)) == 2 * len(DENSE_OPERATIONS)
     newer = msgspec.structs.replace(H200, triton="3.7.0")
     keep_tiles(newer, tiles_by_key(other, TUNED), tmp_path)
-    assert len(cached_tiles(newer, tmp_path)) == len(tiled_operations())
+    assert len(cached_tiles(newer, tmp_path)) == len(DENSE_OPERATIONS)
     assert cached_tiles(H200, tmp_path) == {}
 
 
@@ -155,7 +155,7 @@ def test_a_damaged_cache_is_ignored(
     for index in range(0, len(whole), 3):
         path.write_bytes(whole[:index] + bytes([whole[index] ^ 0x41]) + whole[index + 1 :])
         tiles = tiles_for(SHAPES, H200, tmp_path).tiles
-        assert all(tile_fits(tiles.of(name), name, SHAPES, H200) for name in tiled_operations())
+        assert all(tile_fits(tiles.of(name), name, SHAPES, H200) for name in DENSE_OPERATIONS)
 
 
 def test_a_folder_that_cannot_be_written_is_reported(
@@ -175,7 +175,7 @@ def test_the_cache_comes_before_the_table_and_the_table_before_defaults(
     ship(monkeypatch, {})
     nothing = tiles_for(SHAPES, H200, tmp_path)
     assert nothing.tiles == defaults
-    assert nothing.unmeasured == tiled_operations()
+    assert nothing.unmeasured == DENSE_OPERATIONS
     ship(monkeypatch, shipped)
     found = tiles_for(SHAPES, H200, tmp_path)
     assert found.tiles == defaults.with_tile("down", Tile(1, 8192, 8))

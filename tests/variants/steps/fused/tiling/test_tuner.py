@@ -15,12 +15,7 @@ from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.fused_step import FusedStep, build_fused
 from decodescope.variants.steps.fused.tiling import tuner
-from decodescope.variants.steps.fused.tiling.shapes import (
-    StepTiles,
-    TiledOperation,
-    step_shapes,
-    tiled_operations,
-)
+from decodescope.variants.steps.fused.tiling.shapes import StepTiles, TiledOperation, step_shapes
 from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
 from decodescope.variants.steps.fused.tiling.tiles import default_tiles, tile_candidates
 from decodescope.variants.steps.fused.tiling.tuner import (
@@ -30,11 +25,11 @@ from decodescope.variants.steps.fused.tiling.tuner import (
     tune_tiles,
 )
 from tests.helpers import families
-from tests.helpers.sizes import H200, preset_shapes
+from tests.helpers.sizes import DENSE_OPERATIONS, H200, preset_shapes
 
 SHAPES = preset_shapes("llama-3.2-1b")
 START = default_tiles(SHAPES, 132)
-CHOICES = {operation: tile_candidates(operation, SHAPES, H200) for operation in tiled_operations()}
+CHOICES = {operation: tile_candidates(operation, SHAPES, H200) for operation in DENSE_OPERATIONS}
 
 
 def silent(_: str) -> None:
@@ -54,20 +49,20 @@ class Separable:
 
     def __call__(self, tiles: StepTiles) -> float:
         self.measured.append(tiles)
-        saved = (self.saved_ns.get((name, tiles.of(name)), 0) for name in tiled_operations())
+        saved = (self.saved_ns.get((name, tiles.of(name)), 0) for name in DENSE_OPERATIONS)
         return (6e5 - sum(saved)) * (1 + self.random.gauss(0, self.noise))
 
 
 def one_best_each() -> dict[tuple[TiledOperation, Tile], float]:
     """For each operation one tile that is not the first is best, and another one is good."""
-    best = {(name, CHOICES[name][-1]): 2e4 for name in tiled_operations()}
-    return best | {(name, CHOICES[name][1]): 1e4 for name in tiled_operations()}
+    best = {(name, CHOICES[name][-1]): 2e4 for name in DENSE_OPERATIONS}
+    return best | {(name, CHOICES[name][1]): 1e4 for name in DENSE_OPERATIONS}
 
 
 @pytest.mark.parametrize("noise", [0, 0.001])
 def test_the_best_of_a_separable_time_is_found(noise: float) -> None:
     found = tune_tiles(START, CHOICES, Separable(one_best_each(), noise), silent)
-    assert found.tiles == StepTiles(**{name: CHOICES[name][-1] for name in tiled_operations()})
+    assert found.tiles == StepTiles(**{name: CHOICES[name][-1] for name in DENSE_OPERATIONS})
     assert [tuned.operation for tuned in found.operations] == [
         name for name in TUNING_ORDER if name in CHOICES
     ]
@@ -89,7 +84,7 @@ def test_a_tile_is_measured_in_the_step_that_the_earlier_choices_made() -> None:
 
 
 def test_the_start_is_kept_if_nothing_is_faster() -> None:
-    slower = {(name, tile): -1.0 for name in tiled_operations() for tile in CHOICES[name][1:]}
+    slower = {(name, tile): -1.0 for name in DENSE_OPERATIONS for tile in CHOICES[name][1:]}
     found = tune_tiles(START, CHOICES, Separable(slower), silent)
     assert found.tiles == START
     assert all(tuned.gain == 0 and tuned.rival_ns == () for tuned in found.operations)
@@ -200,12 +195,12 @@ def test_a_model_is_tuned_over_all_candidates(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(tuner, "graph_step_ns", timed)
     said: list[str] = []
-    found = tune_model(launch_with, START, tiled_operations(), SHAPES, H200, said.append)
-    assert found.tiles == StepTiles(**{name: CHOICES[name][-1] for name in tiled_operations()})
+    found = tune_model(launch_with, START, DENSE_OPERATIONS, SHAPES, H200, said.append)
+    assert found.tiles == StepTiles(**{name: CHOICES[name][-1] for name in DENSE_OPERATIONS})
     number = sum(len(tiles) for tiles in CHOICES.values())
-    names = ", ".join(tiled_operations())
+    names = ", ".join(DENSE_OPERATIONS)
     assert said[0] == f"compiling and measuring {number} tiles of {names} on NVIDIA H200"
-    assert len(said) == 1 + len(tiled_operations())
+    assert len(said) == 1 + len(DENSE_OPERATIONS)
     assert "of the step saved" in said[1]
 
 
@@ -217,7 +212,7 @@ def test_a_real_step_is_tuned_and_decodes_the_same_tokens() -> None:
     step = build_fused(VariantSpec.parse("fused"), loaded, workload, "cuda")
     shapes = step_shapes(step.plan.parts, 1, workload.cache_length)
     gpu = this_target_gpu()
-    choices = {name: tile_candidates(name, shapes, gpu)[:3] for name in tiled_operations()}
+    choices = {name: tile_candidates(name, shapes, gpu)[:3] for name in DENSE_OPERATIONS}
     clock = DeviceClock()
 
     def step_ns(tiles: StepTiles) -> float:

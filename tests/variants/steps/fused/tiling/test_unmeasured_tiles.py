@@ -5,14 +5,13 @@ import pytest
 from decodescope.analyzer.schema.report import Finding
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
-from decodescope.variants.steps.fused.tiling.shapes import tiled_operations
 from decodescope.variants.steps.fused.tiling.tile_table import ChosenTiles, report_unmeasured
 from decodescope.variants.steps.fused.tiling.tiles import default_tiles
-from tests.helpers.sizes import H200, preset_shapes
+from tests.helpers.sizes import DENSE_OPERATIONS, H200, preset_shapes
 
 TILES = default_tiles(preset_shapes("llama-3.2-1b"), 132)
 FUSED = VariantSpec("fused", cuda_graph=True)
-MEASURED = dict.fromkeys(tiled_operations(), "table")
+MEASURED = dict.fromkeys(DENSE_OPERATIONS, "table")
 
 
 def test_unmeasured_tiles_are_reported_once_with_the_command(
