@@ -4,19 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter_ns
 
-from msgspec import Struct
-
 from decodescope.analyzer.protocol.messages import Progress, WorkerMessage
 from decodescope.variants.machine.cache_folder import keep_measured, kept_measured
 
 FILE_NAME = "stages.json"
 _MOST_KEPT = 200
-
-
-class _Durations(Struct):
-    """ns by stage, the latest last."""
-
-    of: dict[str, int] = {}
 
 
 class Stages:
@@ -44,7 +36,7 @@ class Stages:
         self._end()
         key = " ".join((self.model, stage, detail))
         self._current = key, self._clock_ns()
-        self._send(Progress(stage, detail, self._known.of.get(key)))
+        self._send(Progress(stage, detail, self._known.get(key)))
 
     def done(self) -> None:
         """The last stage has ended well; keep the durations of all."""
@@ -60,14 +52,15 @@ class Stages:
         if self._current is None:
             return
         (key, since_ns), self._current = self._current, None
-        self._known.of.pop(key, None)
-        self._known.of[key] = self._clock_ns() - since_ns
-        while len(self._known.of) > _MOST_KEPT:
-            del self._known.of[next(iter(self._known.of))]
+        self._known.pop(key, None)
+        self._known[key] = self._clock_ns() - since_ns
+        while len(self._known) > _MOST_KEPT:
+            del self._known[next(iter(self._known))]
 
 
-def _read(path: Path | None) -> _Durations:
+def _read(path: Path | None) -> dict[str, int]:
+    """ns by stage, the latest last."""
     try:
-        return kept_measured(path, _Durations) if path else _Durations()
+        return kept_measured(path, dict[str, int]) if path else {}
     except (OSError, ValueError):
-        return _Durations()
+        return {}

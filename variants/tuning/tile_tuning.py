@@ -1,16 +1,12 @@
 """`tune`: finds the tiles of a model's fused step on this GPU and keeps them."""
 
-from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import msgspec
 import torch
-from transformers import AutoModelForCausalLM
-from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from decodescope.analyzer.errors import InputError, ModelError
 from decodescope.analyzer.io.files import write_atomically
@@ -197,29 +193,14 @@ def random_model(
     fields = find_files(source).config
     require_support(source.name, fields, workload.batch, device, spec)
     with memory_errors(f"building {source.name} in {workload.dtype}", device):
-        if source.preset is not None:
-            model = build_random(source.preset, device, torch_dtype(workload.dtype))
-        else:
-            model = built_model(source.name, fields, torch_dtype(workload.dtype), device)
+        try:
+            model = build_random(fields, device, torch_dtype(workload.dtype))
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # transformers raises nearly every type
+            raise ModelError(f"{source.name}: unreadable model configuration ({error})") from error
         loaded = loaded_model(model, None, "random", source.name)
         if (quantization := quantization_of(spec)) is not None:
             quantize_model(source.name, model, quantization)
     check_fits(loaded, workload)
     return loaded
-
-
-def built_model(name: str, fields: Mapping[str, Any], dtype: torch.dtype, device: str) -> Any:
-    """The transformers model that the `fields` of a config.json describe; on a device other than
-    "meta", its weights are random.
-
-    Raises:
-        ModelError: a configuration that transformers cannot build.
-    """
-    try:
-        config = CONFIG_MAPPING[fields["model_type"]].from_dict(deepcopy(dict(fields)))
-        with torch.device(device):
-            return AutoModelForCausalLM.from_config(config, dtype=dtype)
-    except torch.OutOfMemoryError:
-        raise
-    except Exception as error:  # transformers raises nearly every type for a broken configuration
-        raise ModelError(f"{name}: unreadable model configuration ({error})") from error

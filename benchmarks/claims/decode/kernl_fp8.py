@@ -77,7 +77,7 @@ def _stored(name: str) -> Row:
 
 @cache
 def _shape() -> object:
-    return build_random(presets()["llama-2-7b"], "meta", torch.float16)
+    return build_random(presets()["llama-2-7b"].config, "meta", torch.float16)
 
 
 def _perplexity(race: Race, name: str) -> Row:

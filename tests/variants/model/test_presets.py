@@ -28,7 +28,7 @@ def test_every_preset_is_a_published_size() -> None:
 @pytest.mark.parametrize("name", list(PUBLISHED))
 def test_transformers_builds_the_same_shape(name: str) -> None:
     preset = presets()[name]
-    model = build_random(preset, "meta", torch.bfloat16)
+    model = build_random(preset.config, "meta", torch.bfloat16)
     config = model.config
     packed = sum(experts.elements for _, experts in packed_experts(model))
     assert (packed > 0) == (name == "gpt-oss-20b")
@@ -46,7 +46,9 @@ def test_transformers_builds_the_same_shape(name: str) -> None:
 
 
 def test_long_context_models_rescale_their_frequencies() -> None:
-    scaled = build_random(presets()["llama-3.2-1b"], "meta", torch.bfloat16).config.rope_parameters
+    scaled = build_random(
+        presets()["llama-3.2-1b"].config, "meta", torch.bfloat16
+    ).config.rope_parameters
     assert scaled["rope_type"] == "llama3"
     assert scaled["factor"] == 32.0
     assert scaled["original_max_position_embeddings"] == 8192

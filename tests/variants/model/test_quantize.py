@@ -325,7 +325,7 @@ def test_on_a_gpu_the_peak_is_the_model_and_one_layer() -> None:
     # The model gets segments of its own, not rooms in larger ones that other tests have left.
     gc.collect()
     torch.cuda.empty_cache()
-    model = build_random(presets()["llama-3.2-1b"], "cuda", torch.bfloat16)
+    model = build_random(presets()["llama-3.2-1b"].config, "cuda", torch.bfloat16)
     whole, layer = model_bytes(model), model_bytes(model.model.layers[0])
     gc.collect()
     torch.cuda.empty_cache()
