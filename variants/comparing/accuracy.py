@@ -210,7 +210,7 @@ def accuracy_of(
         raise ModelError(
             f"gave logits of shape {list(logits.shape)}, the reference {list(reference.shape)}"
         )
-    parts = (each.split(_ROWS) for each in (logits, reference, next_ids))
+    parts = (torch.split(each, _ROWS) for each in (logits, reference, next_ids))
     by_position = torch.cat([_scored(*rows) for rows in zip(*parts, strict=True)], 1)
     positions = len(logits)
     difference, norm, loss, reference_loss, kl, agrees = by_position.sum(1).tolist()

@@ -8,12 +8,13 @@ from statistics import median
 import msgspec
 import torch
 
-from decodescope.analyzer.errors import InputError, ModelError
+from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.io.files import write_atomically
 from decodescope.variants.machine.cache_folder import cache_folder
 from decodescope.variants.machine.clock import DeviceClock
 from decodescope.variants.machine.environment import environment
 from decodescope.variants.machine.memory import memory_errors
+from decodescope.variants.model.checkpoint import broken_checkpoint
 from decodescope.variants.model.loading import (
     LoadedModel,
     check_fits,
@@ -193,12 +194,8 @@ def random_model(
     fields = find_files(source).config
     require_support(source.name, fields, workload.batch, device, spec)
     with memory_errors(f"building {source.name} in {workload.dtype}", device):
-        try:
+        with broken_checkpoint(source.name):
             model = build_random(fields, device, torch_dtype(workload.dtype))
-        except torch.OutOfMemoryError:
-            raise
-        except Exception as error:  # transformers raises nearly every type
-            raise ModelError(f"{source.name}: unreadable model configuration ({error})") from error
         loaded = loaded_model(model, None, "random", source.name)
         if (quantization := quantization_of(spec)) is not None:
             quantize_model(source.name, model, quantization)

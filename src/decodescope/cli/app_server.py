@@ -64,7 +64,7 @@ class AppServer(Server):
         self._apps: dict[str, asyncio.Task[None]] = {}
 
     def application(self) -> web.Application:
-        application = web.Application(middlewares=[self.guard.middleware])
+        application = web.Application(middlewares=[self.guard.check])
         application.add_routes(
             [
                 web.get("/", self._page),
