@@ -177,16 +177,10 @@ class LiveLoop:
         elif wanted is not None and (wanted != self._variant or not self._built):
             self._switch(wanted)
         elif self._built and self._paused != was_paused:
-            if not self._paused:
-                self._resume()
-                return
-            self._decoding.settle()
-            self._publish()
-            self._announce("paused")
-
-    def _resume(self) -> None:
-        self._decoding.leave_out_pause()
-        self._announce("running")
+            if self._paused:
+                self._decoding.settle()
+                self._publish()
+            self._go_on()
 
     def _switch(self, variant: str) -> None:
         """Replace the current variant with `variant`; if that fails, build the old one again."""
@@ -276,7 +270,8 @@ class LiveLoop:
         elif self._paused:
             self._announce("paused")
         else:
-            self._resume()
+            self._decoding.leave_out_pause()
+            self._announce("running")
 
     def _guarded(self, action: Callable[[], None]) -> None:
         """Run `action`; an error the user can fix pauses the loop, any other is raised."""
@@ -293,7 +288,7 @@ class LiveLoop:
         self._decoding.give_up()
         self._paused, self._single_steps = True, 0
         self._session.release()
-        self._announce("paused" if self._built else "failed")
+        self._go_on()
 
     def _report(self, outcome: str, error: Exception) -> None:
         if not isinstance(error, DecodescopeError):
